@@ -1,0 +1,1 @@
+//! The af_packet path: AF_PACKET sockets with memory-mapped rings.

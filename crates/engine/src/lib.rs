@@ -1,0 +1,3 @@
+//! Lanes, pacing and the workloads: send, receive, reflect, drop.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! The host: doctor's findings, the two-host lab.

@@ -1,0 +1,64 @@
+//! A frame: one packet buffer.
+
+use std::net::SocketAddr;
+
+/// What the path knows of the UDP checksum of a received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RxChecksum {
+    /// Nobody has looked: software must verify.
+    Unverified,
+    /// The device or the kernel has verified it.
+    Good,
+    /// The bytes hold only the pseudo-header's sum (the sender left the rest to a device that was never passed, as on
+    /// veth): it can't be verified, and must be completed before the frame is sent on.
+    Partial,
+}
+
+/// One packet buffer: move-only, bound to its pool by lifetime, writable in place.
+///
+/// Owned by whoever holds it until it is passed to [`crate::Queue::transmit`] or dropped; dropping gives it back to
+/// its pool. On an Ethernet path the bytes start at the destination MAC and end before the FCS; on a payload path
+/// they are the UDP payload.
+pub trait Frame {
+    /// The packet's bytes.
+    fn bytes(&self) -> &[u8];
+
+    /// The packet's bytes, writable.
+    fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// Bytes that the buffer can hold.
+    fn capacity(&self) -> usize;
+
+    /// Sets the packet's length in bytes; a length above [`Frame::capacity`] is clamped to it.
+    fn set_len(&mut self, len: usize);
+
+    /// The flow that the generator gave (sending) or that the path knows from the socket (receiving, payload paths
+    /// with connected sockets). Ethernet paths need not keep it for received frames.
+    fn flow(&self) -> Option<u32> {
+        None
+    }
+
+    /// Tells the path which flow this frame belongs to: a payload path chooses its socket by it.
+    fn set_flow(&mut self, _flow: u32) {}
+
+    /// When the path itself took the time of reception: ns on `CLOCK_MONOTONIC`. `None` leaves it to the lane.
+    fn rx_time_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// What is known of the received UDP checksum.
+    fn rx_checksum(&self) -> RxChecksum {
+        RxChecksum::Unverified
+    }
+
+    /// Length in bytes of the packet on the wire when the path had to cut it (snap length); else the same as the
+    /// length of [`Frame::bytes`].
+    fn wire_len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Payload paths: where the packet came from, where sending it back will go.
+    fn peer(&self) -> Option<SocketAddr> {
+        None
+    }
+}

@@ -1,0 +1,29 @@
+//! The traits `Port`, `Queue` and `Frame` that every packet path implements, and the paths without a kernel.
+//!
+//! A *path* is a way to move packets. The engine is generic over these traits and monomorphised for each path, so
+//! that nothing on the packet path is a virtual call. The shape is that of the hardware: a [`Port`] is opened once,
+//! by one thread; each lane then makes its own [`Port::Pool`] (packet memory, on the lane's own thread and NUMA
+//! node) and its own [`Queue`], and moves [`Frame`]s in [`Burst`]s.
+//!
+//! A frame borrows its pool, so no frame outlives the memory it points into; it is move-only, so a frame that was
+//! sent can't be touched; and pools need not be `Sync`, so a queue can't be shared between threads.
+
+#![forbid(unsafe_code)]
+
+mod burst;
+mod capabilities;
+mod error;
+mod frame;
+pub mod loopback;
+pub mod null;
+mod port;
+mod queue;
+mod spec;
+
+pub use burst::{Burst, MAX_BURST};
+pub use capabilities::{Capabilities, Layer};
+pub use error::{Error, ErrorKind, Result};
+pub use frame::{Frame, RxChecksum};
+pub use port::{Fact, Port, QueueCounters, Roles};
+pub use queue::{Queue, Wait};
+pub use spec::{PortSpec, SpecError, SpecOptions};

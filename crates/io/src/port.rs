@@ -1,0 +1,67 @@
+//! A port: a device opened through a path.
+
+use crate::{Capabilities, Queue, Result};
+
+/// What a lane will do with its queue: paths open only what is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// The lane receives.
+    pub rx: bool,
+    /// The lane transmits test traffic.
+    pub tx: bool,
+}
+
+/// A fact about an opened port, for the report: what was asked for and what was got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// Short snake_case name, unit in the name (`rcvbuf_bytes`).
+    pub name: &'static str,
+    /// Value, as text.
+    pub value: String,
+}
+
+/// Counters that the kernel or device keeps for one queue; totals since the port was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Packets that this host received and dropped before mpps could take them: socket buffer or ring full.
+    pub rx_dropped: u64,
+    /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused.
+    pub tx_failed: u64,
+    /// Further counters: snake_case name and total.
+    pub other: Vec<(&'static str, u64)>,
+}
+
+/// A device opened through a path, with its queues and capabilities. Shared by all lanes and the collector.
+pub trait Port: Sync {
+    /// Packet memory of one lane. Need not be `Sync` or `Send`: a lane makes it on its own thread.
+    type Pool;
+    /// One lane's queue over its pool.
+    type Queue<'p>: Queue
+    where
+        Self: 'p;
+
+    /// What the path can do on this device.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Number of queues opened; lanes are numbered 0 to this less 1.
+    fn queues(&self) -> usize;
+
+    /// Makes the packet memory of queue `queue`. Called once a queue, on the lane's thread, before any packet moves.
+    ///
+    /// # Errors
+    /// When memory or rings can't be had.
+    fn pool(&self, queue: usize) -> Result<Self::Pool>;
+
+    /// Takes queue `queue` into use. The lane calls this once, after [`Port::pool`].
+    ///
+    /// # Errors
+    /// When the queue does not exist or is taken.
+    fn queue<'p>(&'p self, queue: usize, pool: &'p Self::Pool) -> Result<Self::Queue<'p>>;
+
+    /// Reads the kernel's counters of queue `queue`. Off the packet path: called by the collector from time to time
+    /// and once more after the lanes have ended.
+    fn counters(&self, queue: usize) -> QueueCounters;
+
+    /// Facts for the report (real buffer sizes, ring sizes, mode, driver).
+    fn facts(&self) -> Vec<Fact>;
+}

@@ -1,0 +1,127 @@
+//! How a port is written: `PATH:DEVICE[,key=value…]`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A port as the user wrote it, split but not yet interpreted: `af_packet:eth1,queues=2`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// `udp`, `af_packet`, …
+    pub path: String,
+    /// What the path opens: an address, an interface; empty for paths that open nothing.
+    pub device: String,
+    /// Options in the order written.
+    pub options: Vec<(String, String)>,
+}
+
+/// A port specification that can't be used; one line, naming what was wrong and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SpecError(pub String);
+
+impl FromStr for PortSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let Some((path, rest)) = text.split_once(':') else {
+            return Err(SpecError(format!("port '{text}': want PATH:DEVICE[,key=value…], such as udp:127.0.0.1:9000 or af_packet:eth1")));
+        };
+        let mut parts = rest.split(',');
+        let device = parts.next().unwrap_or_default().to_owned();
+        let mut spec = Self { path: path.to_owned(), device, options: Vec::new() };
+        // A path without a device may start with its options: `loop:delay=1ms`.
+        let mut pending: Vec<&str> = parts.collect();
+        if spec.device.contains('=') {
+            let first = std::mem::take(&mut spec.device);
+            return Self::with_options(spec, std::iter::once(first.as_str()).chain(pending.drain(..)), text);
+        }
+        Self::with_options(spec, pending.drain(..), text)
+    }
+}
+
+impl PortSpec {
+    fn with_options<'a>(mut self, parts: impl Iterator<Item = &'a str>, text: &str) -> Result<Self, SpecError> {
+        for part in parts {
+            let Some((key, value)) = part.split_once('=').filter(|(k, v)| !k.is_empty() && !v.is_empty()) else {
+                return Err(SpecError(format!("port '{text}': option '{part}' is not of the form key=value")));
+            };
+            if self.options.iter().any(|(k, _)| k == key) {
+                return Err(SpecError(format!("port '{text}': option '{key}' is given twice")));
+            }
+            self.options.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(self)
+    }
+
+    /// The options, to be taken one by one by the path; [`SpecOptions::finish`] then refuses what is left.
+    pub fn take_options(&self) -> SpecOptions<'_> {
+        SpecOptions { spec: self, taken: Vec::new() }
+    }
+}
+
+impl fmt::Display for PortSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path, self.device)?;
+        for (i, (key, value)) in self.options.iter().enumerate() {
+            let comma = if i == 0 && self.device.is_empty() { "" } else { "," };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes typed options out of a [`PortSpec`], remembering which names the path knows.
+pub struct SpecOptions<'s> {
+    spec: &'s PortSpec,
+    taken: Vec<&'static str>,
+}
+
+impl SpecOptions<'_> {
+    /// The option `key`, parsed by `parse`; `None` when it was not given. `want` completes "…: want".
+    ///
+    /// # Errors
+    /// When `parse` refuses the value.
+    pub fn get<T>(&mut self, key: &'static str, want: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, SpecError> {
+        self.taken.push(key);
+        let Some((_, value)) = self.spec.options.iter().find(|(k, _)| k == key) else {
+            return Ok(None);
+        };
+        match parse(value) {
+            Some(value) => Ok(Some(value)),
+            None => Err(SpecError(format!("port '{}': {key}={value}: want {want}", self.spec))),
+        }
+    }
+
+    /// The option `key` as a whole number within `range`.
+    ///
+    /// # Errors
+    /// When it is no such number.
+    pub fn number(&mut self, key: &'static str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>, SpecError> {
+        let want = format!("a whole number from {} to {}", range.start(), range.end());
+        self.get(key, &want, |v| v.parse().ok().filter(|n| range.contains(n)))
+    }
+
+    /// The option `key` as a switch: `on`/`off`, `yes`/`no`, `true`/`false`, `1`/`0`.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn switch(&mut self, key: &'static str) -> Result<Option<bool>, SpecError> {
+        self.get(key, "on or off", |v| match v {
+            "on" | "yes" | "true" | "1" => Some(true),
+            "off" | "no" | "false" | "0" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// Refuses options that no call has asked for.
+    ///
+    /// # Errors
+    /// Names the first unknown option and lists those that the path knows.
+    pub fn finish(self) -> Result<(), SpecError> {
+        match self.spec.options.iter().find(|(k, _)| !self.taken.contains(&k.as_str())) {
+            None => Ok(()),
+            Some((key, _)) if self.taken.is_empty() => Err(SpecError(format!("port '{}': unknown option '{key}': {}: takes none", self.spec, self.spec.path))),
+            Some((key, _)) => Err(SpecError(format!("port '{}': unknown option '{key}': {}: takes {}", self.spec, self.spec.path, self.taken.join(", ")))),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Rows of the time series and the summary of a run: plain data, made by the collector, written by `mpps-report`.
+
+/// Latency of one interval or one run in ns. All zero when [`Latency::count`] is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Packets measured.
+    pub count: u64,
+    /// Smallest, ns; exact.
+    pub min: u64,
+    /// Mean, ns; exact.
+    pub mean: f64,
+    /// Percentiles, ns; within 0.1 % of the value. `None` where no histogram was kept (intervals below 100 ms).
+    pub percentiles: Option<Percentiles>,
+    /// Largest, ns; exact.
+    pub max: u64,
+}
+
+/// Percentiles in ns; each within 0.1 % (or 1 ns) of the true value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percentiles {
+    /// 50th.
+    pub p50: u64,
+    /// 90th.
+    pub p90: u64,
+    /// 99th.
+    pub p99: u64,
+    /// 99.9th.
+    pub p999: u64,
+}
+
+/// What the run does, as far as its rows and summary are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Sends and receives back: rows by the interval of sending.
+    SendRecv,
+    /// Sends only: nothing comes back, nothing is lost.
+    Send,
+    /// Receives and verifies: rows by the interval of arrival, loss from gaps in the sequence numbers.
+    Drop,
+    /// Turns packets round: rows by the interval of arrival.
+    Reflect,
+}
+
+/// One interval, closed: nothing can change it any more.
+///
+/// The sums over all rows of a run equal the summary's counts exactly. A packet that comes back after its row was
+/// written moves from lost to late in the row then written, so `lost` can be negative there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// Number of the interval; it starts at `index` times the interval's length.
+    pub index: u64,
+    /// Start, ns since the start of the run.
+    pub start_ns: u64,
+    /// Length, ns (the last row of a run may be shorter than the interval).
+    pub length_ns: u64,
+    /// Packets sent.
+    pub tx: u64,
+    /// Packets received: each once, intact, within the settle time.
+    pub rx: u64,
+    /// Packets lost.
+    pub lost: i64,
+    /// Packets that came back after the settle time.
+    pub late: u64,
+    /// Further copies of packets already counted.
+    pub duplicates: u64,
+    /// Packets that arrived after a later one of their flow (they count in `rx` too).
+    pub reordered: u64,
+    /// Packets whose checksum or data was wrong; their originals count as lost. By the interval of arrival.
+    pub corrupt: u64,
+    /// Packets that are none of this test's. By the interval of arrival.
+    pub foreign: u64,
+    /// Departures that were due but not sent, because the generator had fallen too far behind.
+    pub missed: u64,
+    /// Latency from the actual send time.
+    pub latency: Latency,
+    /// Latency from the scheduled send time; `None` when not paced.
+    pub latency_scheduled: Option<Latency>,
+    /// Longest time in this interval for which the scheduler or the hypervisor kept a lane from running, ns, where
+    /// the host tells (rows of 10 ms or longer).
+    pub host_wait_ns: Option<u64>,
+}
+
+/// What one lane did; packets by its own count, independent of the rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LaneSummary {
+    /// Number of the lane.
+    pub lane: usize,
+    /// Queue of the port that it drives.
+    pub queue: usize,
+    /// Core that it is pinned to.
+    pub core: Option<usize>,
+    /// It receives.
+    pub rx_role: bool,
+    /// It transmits.
+    pub tx_role: bool,
+    /// Frames received (all, the test's or not).
+    pub rx_packets: u64,
+    /// Receive calls that gave at least one frame.
+    pub rx_bursts: u64,
+    /// Receive calls that gave none.
+    pub rx_empty_polls: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Transmit calls that took at least one frame.
+    pub tx_bursts: u64,
+    /// Transmit calls that took none.
+    pub tx_full: u64,
+    /// Times that the lane went to sleep.
+    pub waits: u64,
+    /// Time on the run queue but not running, ns (other threads had the core), where the kernel tells.
+    pub run_delay_ns: Option<u64>,
+    /// Involuntary context switches, where the kernel tells.
+    pub preempted: Option<u64>,
+    /// Kernel's drops on this queue.
+    pub rx_dropped: u64,
+    /// Packets taken by the path that the kernel then refused.
+    pub tx_failed: u64,
+    /// Further counters of the path.
+    pub path_counters: Vec<(String, u64)>,
+}
+
+/// Distance of reordered packets: the highest sequence number seen in the flow less the packet's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReorderDistance {
+    /// Largest, packets.
+    pub max: u64,
+    /// Mean, packets.
+    pub mean: f64,
+}
+
+/// Distribution of the gaps between departures, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gaps {
+    /// Gap that the schedule asks for on average over all lanes' packets of one lane, ns; 0 when not paced.
+    pub intended_mean: f64,
+    /// As measured between consecutive packets of one lane. Packets of one burst leave with gap 0.
+    pub measured: Latency,
+}
+
+/// All that a run has measured.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// What was run.
+    pub workload: Workload,
+    /// Length of the sending (or, on a receiver, receiving) phase in ns, as measured.
+    pub duration_ns: u64,
+    /// Packets sent.
+    pub tx: u64,
+    /// Packets received: each once, intact, within the settle time.
+    pub rx: u64,
+    /// Packets lost: `tx - rx - late`.
+    pub lost: u64,
+    /// Came back after the settle time.
+    pub late: u64,
+    /// Further copies.
+    pub duplicates: u64,
+    /// Arrived after a later packet of their flow.
+    pub reordered: u64,
+    /// Distance of the reordered ones.
+    pub reorder_distance: ReorderDistance,
+    /// Wrong checksum or data.
+    pub corrupt: u64,
+    /// None of this test's.
+    pub foreign: u64,
+    /// Due but not sent.
+    pub missed: u64,
+    /// Frame length in bytes with FCS as the rates count it (0: unknown).
+    pub frame_size: usize,
+    /// Rate asked for, packets/s; `None` when not paced.
+    pub intended_pps: Option<f64>,
+    /// Rate sent, packets/s.
+    pub offered_pps: f64,
+    /// Rate received (rx over the same duration), packets/s.
+    pub received_pps: f64,
+    /// lost / tx; 0 when nothing was sent.
+    pub loss_ratio: f64,
+    /// Latency from the actual send time.
+    pub latency: Latency,
+    /// Latency from the scheduled send time; `None` when not paced.
+    pub latency_scheduled: Option<Latency>,
+    /// Where latency was taken, or why there is none; one sentence.
+    pub latency_note: String,
+    /// Departure gaps; `None` on a receiver.
+    pub gaps: Option<Gaps>,
+    /// Why frames were left alone or dropped by reason (reflect, drop): snake_case reason and count.
+    pub reasons: Vec<(String, u64)>,
+    /// Whether the numbers can be believed.
+    pub valid: bool,
+    /// Why not; one sentence each.
+    pub invalid_reasons: Vec<String>,
+    /// What the reader should know though the numbers stand.
+    pub warnings: Vec<String>,
+    /// Ended early by a signal.
+    pub interrupted: bool,
+    /// Per lane and queue.
+    pub lanes: Vec<LaneSummary>,
+    /// What was measured on what: snake_case name and value, in order (version, kernel, CPU, clock, path, port facts,
+    /// plan).
+    pub host: Vec<(String, String)>,
+}
+
+/// Totals so far, for the live view: sent and received at once, loss and latency from the newest closed row.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Since the start, ns.
+    pub elapsed_ns: u64,
+    /// Planned length of the sending phase, ns; `None` when it runs until interrupted.
+    pub planned_ns: Option<u64>,
+    /// Only receiving now: the settle time runs.
+    pub settling: bool,
+    /// Packets sent since the start.
+    pub tx: u64,
+    /// Packets received since the start.
+    pub rx: u64,
+    /// Send rate since the last snapshot, packets/s.
+    pub tx_pps: f64,
+    /// Receive rate since the last snapshot, packets/s.
+    pub rx_pps: f64,
+    /// Sum over the closed rows: packets sent.
+    pub closed_tx: u64,
+    /// Sum over the closed rows: packets lost.
+    pub closed_lost: i64,
+    /// Loss of the rows closed since the last snapshot: lost / tx.
+    pub recent_loss_ratio: f64,
+    /// Latency of the newest closed period that had any.
+    pub recent_latency: Option<Latency>,
+    /// Notes so far (told once each): a device down, a disk full.
+    pub notes: Vec<String>,
+}
+
+/// Takes what the collector produces, on the collector's thread. Must not block for long: a slow file is behind a
+/// thread of its own.
+pub trait Sink: Send {
+    /// A row has closed. Rows come in order, without gaps.
+    fn row(&mut self, row: &Row);
+
+    /// About every 250 ms.
+    fn snapshot(&mut self, _snapshot: &Snapshot) {}
+
+    /// A latency histogram of one period (100 ms, or the interval if longer) has closed.
+    fn histogram(&mut self, _start_ns: u64, _length_ns: u64, _buckets: &mut dyn Iterator<Item = (u64, u64)>) {}
+
+    /// Nothing more comes. Returns notes for the summary's warnings (a file that could not be written whole).
+    fn finish(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}

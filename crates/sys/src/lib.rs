@@ -1,0 +1,1 @@
+//! Small safe wrappers over the operating system: clock, threads, scheduling, signals.

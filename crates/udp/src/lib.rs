@@ -1,0 +1,1 @@
+//! The udp path: kernel UDP sockets, driven in bursts.
