@@ -1,1 +1,40 @@
-//! The af_packet path: AF_PACKET sockets with memory-mapped rings.
+//! The `af_packet` path: AF_PACKET sockets with memory-mapped rings, one receive and one transmit socket a queue.
+//!
+//! Works on every interface, needs `CAP_NET_RAW` and nothing else. Why it is built the way it is:
+//!
+//! - **TPACKET_V2 for both directions.** V2 hands over each packet as it arrives; V3 hands over blocks, by a timer
+//!   of milliseconds when traffic is thin, which is of no use to a tool that measures microseconds.
+//! - **Received frames are ring slots**, written in place and given back on drop, in any order. The kernel fills
+//!   slots strictly in order, so a frame held for a whole round of the ring stops reception there; what then
+//!   arrives is counted in `rx_dropped`.
+//! - **Frames to send are pool buffers, copied into the ring** by transmit. The kernel empties the ring strictly in
+//!   order, so slots handed out directly could be sent neither in another order nor after a neighbour was dropped.
+//!   The copy costs nanoseconds where the kernel's part costs hundreds, and a received frame needs it anyway.
+//! - **After each transmit the ring is settled**: a slot that the kernel did not take is taken back, so its frame is
+//!   still in the burst, and nothing stale is sent when a link returns.
+//! - **The kernel copies small frames whole.** With `PACKET_VNET_HDR` and a header length equal to the frame's, the
+//!   socket buffer is linear instead of pointing into ring pages, which saves page references and atomics.
+//! - **The host's stack is kept away from test packets** by [`guard`]: a small program on the interface that drops
+//!   them after the socket has seen them.
+
+mod abi;
+mod config;
+mod frame;
+pub mod guard;
+pub mod netdev;
+mod netlink;
+mod pool;
+mod port;
+mod queue;
+mod ring;
+mod rx;
+mod socket;
+mod tx;
+
+pub use config::{Checksum, Config, Fanout, GuardMode, check};
+pub use frame::AfPacketFrame;
+pub use guard::{GuardFilter, GuardStatus};
+pub use netdev::NetDev;
+pub use pool::AfPacketPool;
+pub use port::AfPacketPort;
+pub use queue::AfPacketQueue;

@@ -1,3 +1,37 @@
 //! Lanes, pacing and the workloads: send, receive, reflect, drop.
+//!
+//! A lane is one thread and the queues it owns; lanes share nothing on the packet path. The engine is generic over
+//! [`mpps_io::Port`] and monomorphised for each path. What is common to every run (threads, the start, the collector,
+//! the end) is in [`run`](crate::run_traffic); what a packet goes through is in the modules named after it.
 
 #![forbid(unsafe_code)]
+
+mod codec;
+mod control;
+mod drop;
+mod flows;
+mod flow_table;
+mod generate;
+mod idle;
+mod live;
+mod neighbor;
+mod outcome;
+mod pacing;
+mod plan;
+mod rate;
+mod receive;
+mod reflect;
+mod run;
+mod slip;
+pub mod source;
+mod summary;
+mod traffic;
+mod verdict;
+mod work;
+
+pub use control::Control;
+pub use flows::FlowSet;
+pub use pacing::Pacing;
+pub use plan::{Common, DropPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
+pub use rate::Rate;
+pub use run::{RunError, run_drop, run_reflect, run_traffic};

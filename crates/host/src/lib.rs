@@ -1,1 +1,10 @@
-//! The host: doctor's findings, the two-host lab.
+//! The host that mpps runs on: what it can do ([`doctor`]) and the two-host lab that it can be given ([`lab`]).
+//!
+//! Nothing here moves packets, and nothing here prints: callers get data and write it where they like. Both parts
+//! speak to the kernel through text (sysfs, procfs, `ip`, `ethtool`), so the parsing is pure and tested on samples,
+//! and only thin readers touch the machine.
+#![forbid(unsafe_code)]
+
+pub mod doctor;
+pub mod lab;
+mod tool;

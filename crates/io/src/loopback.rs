@@ -1,1 +1,120 @@
-//! The loop path.
+//! The loop path: no kernel, no device. What is sent comes back, after a settable delay and with settable faults.
+//!
+//! It proves the statistics exact: a run over it must report what was injected, packet for packet. So the loop counts
+//! what an observer on its receiving side saw, when he saw it, and not what chance asked for: a copy that found no
+//! free buffer is no duplicate, and a packet held back that nothing overtook was not reordered.
+//!
+//! Each queue is a loop of its own. Frames move through it and are never copied, but to duplicate them. All faults
+//! other than reordering are settled when a frame departs; reordering when it would arrive.
+
+mod config;
+mod fault;
+mod frame;
+mod held;
+mod queue;
+
+pub use config::{LoopConfig, check};
+pub use fault::udp_payload;
+pub use frame::{LoopFrame, LoopPool};
+pub use queue::LoopQueue;
+
+use crate::null::Claims;
+use crate::{Capabilities, Fact, Layer, Port, QueueCounters, Result};
+use fault::Counts;
+
+/// Where the loop's time comes from: the engine's clock, or a test's.
+pub trait Now: Sync {
+    /// Now, ns on the clock that the engine measures with; never goes back.
+    fn now_ns(&self) -> u64;
+}
+
+impl<F: Fn() -> u64 + Sync> Now for F {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self()
+    }
+}
+
+/// The device of the loop path. `N` is its clock; `T` turns a departing packet round as a reflector would
+/// (addresses and ports swapped), and refuses what a reflector would not send back.
+pub struct LoopPort<N: Now, T: Fn(&mut [u8]) -> bool + Sync> {
+    config: LoopConfig,
+    capabilities: Capabilities,
+    claims: Claims,
+    counts: Box<[Counts]>,
+    clock: N,
+    turn: T,
+}
+
+impl<N: Now, T: Fn(&mut [u8]) -> bool + Sync> LoopPort<N, T> {
+    /// A loop with `queues` queues (0 counts as 1). `turn` is applied to each Ethernet frame that departs, unless
+    /// [`LoopConfig::reflect`] is off; frames for which it returns false are dropped and counted as `not_reflected`.
+    pub fn new(config: LoopConfig, queues: usize, clock: N, turn: T) -> Self {
+        let ethernet = config.buffers.layer == Layer::Ethernet;
+        let capabilities = Capabilities {
+            path: "loop",
+            layer: config.buffers.layer,
+            max_frame: config.buffers.max_frame(),
+            mac: ethernet.then_some([2, 0, 0, 0, 0, 1]),
+            tx_checksum: false,
+            one_flow_per_burst: false,
+            split_lanes: false,
+            host_stack: false,
+            link_bps: None,
+            preferred_burst: 32,
+        };
+        let claims = Claims::new(queues);
+        let counts = (0..claims.len()).map(|_| Counts::default()).collect();
+        Self {
+            config,
+            capabilities,
+            claims,
+            counts,
+            clock,
+            turn,
+        }
+    }
+}
+
+impl<N: Now, T: Fn(&mut [u8]) -> bool + Sync> Port for LoopPort<N, T> {
+    type Pool = LoopPool;
+    type Queue<'p>
+        = LoopQueue<'p, N, T>
+    where
+        Self: 'p;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn queues(&self) -> usize {
+        self.claims.len()
+    }
+
+    fn pool(&self, queue: usize) -> Result<LoopPool> {
+        self.claims.exists("make the pool of", "loop", queue)?;
+        Ok(LoopPool::new(&self.config.buffers))
+    }
+
+    fn queue<'p>(&'p self, queue: usize, pool: &'p LoopPool) -> Result<LoopQueue<'p, N, T>> {
+        let claim = self.claims.claim("loop", queue)?;
+        let turn = (self.config.reflect && self.config.buffers.layer == Layer::Ethernet).then_some(&self.turn);
+        Ok(LoopQueue::new(
+            &self.config,
+            queue,
+            pool,
+            &self.clock,
+            turn,
+            &self.counts[queue],
+            claim,
+        ))
+    }
+
+    fn counters(&self, queue: usize) -> QueueCounters {
+        self.counts.get(queue).map(Counts::read).unwrap_or_default()
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        self.config.facts()
+    }
+}

@@ -1,1 +1,23 @@
-fn main() {}
+//! `mpps`: arguments → validated plan → run. Exit codes; nothing else.
+//!
+//! Exit codes: 0 done and valid; 1 failed; 2 wrong arguments; 3 done, but the trial is not valid.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod fail;
+mod plan;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::Cli::try_parse() {
+        Ok(cli) => match commands::run(cli.command) {
+            Ok(code) => code,
+            Err(failure) => failure.report(),
+        },
+        Err(error) => fail::report_arguments(&error),
+    }
+}

@@ -1,3 +1,35 @@
 //! What a run leaves behind: live view, CSV, JSON, HDR log, plots.
+//!
+//! Everything here runs beside the packet path and must never hold it up. What is written while packets fly (CSV, HDR
+//! log) goes through [`spool`]: a bounded inbox, a backlog that spills to disk, and a thread that waits for slow
+//! readers so that the collector does not. What is written once at the end (JSON, plots) replaces the earlier file in
+//! one step, so that nobody ever reads half of it.
 
 #![forbid(unsafe_code)]
+
+mod csv_sink;
+mod error;
+mod hdr;
+mod json;
+mod live;
+mod notes;
+mod output;
+mod plot;
+mod row_codec;
+mod sinks;
+mod spill;
+mod spool;
+mod summary;
+mod target;
+pub mod units;
+
+pub use csv_sink::{CsvSink, csv_header};
+pub use error::ReportError;
+pub use hdr::HdrSink;
+pub use json::{json_value, write_json};
+pub use live::{LiveSink, LiveStyle};
+pub use notes::Notes;
+pub use plot::plot;
+pub use sinks::Sinks;
+pub use summary::{Colour, print_summary};
+pub use target::JsonTarget;

@@ -75,8 +75,8 @@ pub struct Row {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
-    /// Longest time in this interval for which the scheduler or the hypervisor kept a lane from running, ns, where
-    /// the host tells (rows of 10 ms or longer).
+    /// Time in this interval for which the scheduler or the hypervisor kept lanes from running, ns over all lanes, where
+    /// the host tells (rows of 100 ms or longer).
     pub host_wait_ns: Option<u64>,
 }
 

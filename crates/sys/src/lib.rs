@@ -1,1 +1,8 @@
-//! Small safe wrappers over the operating system: clock, threads, scheduling, signals.
+//! Small safe wrappers over the operating system: clock, threads and their scheduling, signals.
+//!
+//! The unsafe code that the engine and the statistics would otherwise need lives here, a few lines at a time.
+
+pub mod clock;
+pub mod probe;
+pub mod sched;
+pub mod signal;

@@ -1,3 +1,48 @@
 //! Headers, checksums, stamps and packet templates: pure functions over bytes.
-
+//!
+//! Everything here works on slices that somebody else owns, so that the same code builds and checks a packet on every
+//! path, in tests and in fuzz targets. Nothing in this crate knows an operating system, nothing panics on bytes that
+//! came from a wire, and no function that runs once a packet allocates.
+//!
+//! Two halves:
+//! - the packet path: [`Template`] writes whole frames, [`check_udp`] (or its parts
+//!   [`parse_udp`], [`udp_checksum_ok`], [`Stamp`] and [`verify_data`]) checks them, [`reflect_in_place`] turns them round;
+//! - the slow path: [`parse_slow_path`] and the `build_` functions speak enough ARP, neighbour discovery and ICMP echo
+//!   for test addresses that the host does not own.
+//!
+//! `docs/wire-format.md` describes the payload for other programs.
 #![forbid(unsafe_code)]
+
+pub mod arp;
+pub mod check;
+pub mod checksum;
+pub mod data;
+pub mod eth;
+pub mod icmp;
+pub mod ipv4;
+pub mod ipv6;
+pub mod mac;
+pub mod ndp;
+pub mod packet;
+pub mod reflect;
+pub mod size;
+pub mod slow_path;
+pub mod stamp;
+pub mod template;
+pub mod udp;
+
+mod bytes;
+
+pub use arp::{build_arp_reply, build_arp_request};
+pub use check::{Checked, check_udp};
+pub use data::{fill_data, verify_data};
+pub use icmp::answer_echo_in_place;
+pub use mac::{MacAddr, MacParseError};
+pub use ndp::{build_neighbor_advert, build_neighbor_solicit, solicited_node_multicast};
+pub use packet::{Reject, UdpPacket, parse_udp};
+pub use reflect::{Left, ReflectFilter, reflect_in_place};
+pub use size::FrameSize;
+pub use slow_path::{MAX_SLOW_PATH_LEN, SlowPath, parse_slow_path};
+pub use stamp::{STAMP_LEN, Stamp};
+pub use template::{ChecksumMode, PayloadTemplate, Template, TemplateError, TemplateSpec};
+pub use udp::{complete_udp_checksum, udp_checksum_ok};

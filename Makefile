@@ -1,0 +1,59 @@
+# Every task has one command here. `make help` lists them.
+
+# The program lies at target/release/mpps whatever the environment says.
+unexport CARGO_TARGET_DIR
+unexport CARGO_BUILD_TARGET
+# A fresh rustup is not in anybody's PATH yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+CARGO := cargo
+PROGRAM := target/release/mpps
+# Further arguments: `make demo ARGS="--duration 5s"`, `make test ARGS=lab`.
+ARGS :=
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test bench setup lint fuzz clean program
+
+help: ## list the tasks
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+build: ## the release program, target/release/mpps
+	@scripts/setup.sh build
+	@$(MAKE) --no-print-directory program
+
+demo: ## two hosts on a veth pair, packets between them, a live view, CSV, JSON and a plot
+	@scripts/setup.sh demo
+	@$(MAKE) --no-print-directory program
+	$(PROGRAM) demo $(ARGS)
+
+test: ## every test; those that need root or a tool that is missing say SKIPPED and why
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory program
+	@# --show-output: a test that was SKIPPED says why though it passed. The doc tests go first, so that the last
+	@# line is that of the whole-program tests. Both run whatever the other's result.
+	@export MPPS_BIN="$(CURDIR)/$(PROGRAM)"; failed=0; \
+	$(CARGO) test --workspace --doc $(ARGS) || failed=1; \
+	$(CARGO) test --workspace --lib --bins --tests --no-fail-fast $(ARGS) -- --show-output || failed=1; \
+	exit $$failed
+
+bench: ## side by side with other programs; writes bench/RESULTS.md
+	@scripts/setup.sh bench
+	@$(MAKE) --no-print-directory program
+	MPPS_BIN="$(CURDIR)/$(PROGRAM)" bench/run.sh $(ARGS)
+
+setup: ## check for, and as root install, all that test and bench need
+	@scripts/setup.sh bench
+
+lint: ## formatting and clippy, as strict as it gets
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (60)
+	@scripts/setup.sh fuzz
+	scripts/fuzz.sh
+
+clean: ## remove what was built
+	$(CARGO) clean
+
+program:
+	$(CARGO) build --release -p mpps

@@ -1,0 +1,59 @@
+//! What the kernel's headers define and the `libc` crate may lay out: checked here at compile time.
+//!
+//! Source: `include/uapi/linux/if_packet.h`, `include/uapi/linux/virtio_net.h`.
+
+use std::mem::{offset_of, size_of};
+
+const _: () = {
+    assert!(size_of::<libc::tpacket2_hdr>() == 32);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_status) == 0);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_len) == 4);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_snaplen) == 8);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_mac) == 12);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_vlan_tci) == 24);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_vlan_tpid) == 26);
+    assert!(size_of::<libc::sockaddr_ll>() == 20);
+    assert!(size_of::<libc::tpacket_req>() == 16);
+    assert!(size_of::<libc::tpacket_stats>() == 8);
+    assert!(size_of::<libc::packet_mreq>() == 16);
+    assert!(size_of::<libc::sock_filter>() == 8);
+    assert!(size_of::<VirtioNetHdr>() == 10);
+};
+
+/// `TPACKET2_HDRLEN`: the header and the link-layer address in front of a received packet.
+pub(crate) const TPACKET2_HDRLEN: usize = size_of::<libc::tpacket2_hdr>() + size_of::<libc::sockaddr_ll>();
+
+/// Where the data of a slot to send begins (`TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)`, packet_mmap.rst).
+pub(crate) const TX_DATA: usize = size_of::<libc::tpacket2_hdr>();
+
+/// Bytes kept free in front of a received packet by `PACKET_RESERVE`: room to put a stripped VLAN tag back.
+pub(crate) const RX_RESERVE: usize = 16;
+
+/// Where the Ethernet header of a received packet begins: `tpacket_rcv` puts the network header at
+/// `TPACKET_ALIGN(TPACKET2_HDRLEN + 16) + PACKET_RESERVE`.
+pub(crate) const RX_DATA: usize = (TPACKET2_HDRLEN + 16).next_multiple_of(16) + RX_RESERVE - ETH_HLEN;
+
+/// Length of an Ethernet header without tags.
+pub(crate) const ETH_HLEN: usize = 14;
+
+/// Length of one VLAN tag.
+pub(crate) const VLAN_HLEN: usize = 4;
+
+/// A slot that was handed out as a frame. Ours alone: to the kernel any value but `TP_STATUS_KERNEL` means "not
+/// free" (`packet_lookup_frame` compares for equality), and it is none of the bits that the kernel sets.
+pub(crate) const TP_STATUS_TAKEN: u32 = 1 << 24;
+
+/// `struct virtio_net_hdr`, which precedes each packet of a socket with `PACKET_VNET_HDR`; native byte order.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct VirtioNetHdr {
+    pub(crate) flags: u8,
+    pub(crate) gso_type: u8,
+    pub(crate) hdr_len: u16,
+    pub(crate) gso_size: u16,
+    pub(crate) csum_start: u16,
+    pub(crate) csum_offset: u16,
+}
+
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum from `csum_start` on is to be completed by the device.
+pub(crate) const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;

@@ -1,0 +1,311 @@
+//! Interfaces as the kernel knows them: addresses, routes, neighbours.
+
+use crate::netlink::{Request, attributes, u16_at, u32_at};
+use std::ffi::CStr;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Lengths of the fixed parts: `ifinfomsg`, `ifaddrmsg`, `rtmsg`, `ndmsg`.
+const IFINFOMSG: usize = 16;
+const IFADDRMSG: usize = 8;
+const RTMSG: usize = 12;
+const NDMSG: usize = 12;
+
+/// Neighbour states in which the address is usable: `NUD_REACHABLE | STALE | DELAY | PROBE | NOARP | PERMANENT`.
+const NUD_VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetDev {
+    /// Name.
+    pub name: String,
+    /// Index: stays with the interface when it is renamed, and is not used again when it is removed.
+    pub ifindex: u32,
+    /// MAC address; zero when it has none.
+    pub mac: [u8; 6],
+    /// Largest packet in bytes above the Ethernet header.
+    pub mtu: usize,
+    /// Administratively up.
+    pub up: bool,
+    /// Up and with a carrier.
+    pub running: bool,
+    /// Moves Ethernet frames.
+    pub ethernet: bool,
+    /// Addresses assigned to it, with the prefix length.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Link speed in bit/s, when the driver tells; what virtual devices tell is nominal.
+    pub speed_bps: Option<u64>,
+    /// Driver's name; empty when it does not tell.
+    pub driver: String,
+    /// No hardware stands behind it.
+    pub is_virtual: bool,
+    /// The device computes transmit checksums, and it is switched on.
+    pub tx_checksum: bool,
+    /// Receive and transmit queues, whichever are more.
+    pub queues: usize,
+}
+
+/// The way to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Who to send to on the link: a gateway, or the destination itself.
+    pub next_hop: IpAddr,
+    /// The source address that the kernel would use.
+    pub source: Option<IpAddr>,
+}
+
+/// Names of the interfaces there are.
+pub fn interface_names() -> Vec<String> {
+    let mut names = Vec::new();
+    // A failure leaves the list empty: it only decorates an error.
+    let _ = Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; IFINFOMSG]).run(|_, body| {
+        names.extend(
+            attributes(body, IFINFOMSG)
+                .find(|(k, _)| *k == libc::IFLA_IFNAME)
+                .map(|(_, v)| text(v)),
+        );
+    });
+    names
+}
+
+impl NetDev {
+    /// Looks an interface up.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is none of this name.
+    pub fn by_name(name: &str) -> io::Result<Self> {
+        let mut found = None;
+        let asked = Request::new(libc::RTM_GETLINK, 0, &[0; IFINFOMSG])
+            .attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat())
+            .run(|_, body| found = Self::of_link(body));
+        let mut device = match (asked, found) {
+            (Ok(()), Some(device)) => device,
+            (Err(e), _)
+                if !matches!(
+                    e.raw_os_error(),
+                    Some(libc::ENODEV | libc::ENOENT | libc::EINVAL | libc::ERANGE)
+                ) =>
+            {
+                return Err(e);
+            }
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; IFADDRMSG]).run(|_, body| {
+            if u32_at(body, 4) == Some(device.ifindex) {
+                let find = |kind| {
+                    attributes(body, IFADDRMSG)
+                        .find(|(k, _)| *k == kind)
+                        .and_then(|(_, v)| address(v))
+                };
+                // On point-to-point links IFA_ADDRESS is the peer's; IFA_LOCAL is ours where it is present.
+                let local = find(libc::IFA_LOCAL).or_else(|| find(libc::IFA_ADDRESS));
+                device.addresses.extend(local.zip(body.get(1).copied()));
+            }
+        })?;
+        device.ask_driver();
+        Ok(device)
+    }
+
+    fn of_link(body: &[u8]) -> Option<Self> {
+        let flags = u32_at(body, 8)? as libc::c_int;
+        let mut device = Self {
+            name: String::new(),
+            ifindex: u32_at(body, 4)?,
+            mac: [0; 6],
+            mtu: 0,
+            up: flags & libc::IFF_UP != 0,
+            running: flags & libc::IFF_RUNNING != 0,
+            ethernet: matches!(u16_at(body, 2)?, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK),
+            addresses: Vec::new(),
+            speed_bps: None,
+            driver: String::new(),
+            is_virtual: true,
+            tx_checksum: false,
+            queues: 1,
+        };
+        for (kind, value) in attributes(body, IFINFOMSG) {
+            match kind {
+                libc::IFLA_IFNAME => device.name = text(value),
+                libc::IFLA_ADDRESS => device.mac = value.try_into().unwrap_or_default(),
+                libc::IFLA_MTU => device.mtu = u32_at(value, 0)? as usize,
+                libc::IFLA_NUM_TX_QUEUES | libc::IFLA_NUM_RX_QUEUES => {
+                    device.queues = device.queues.max(u32_at(value, 0)? as usize);
+                }
+                _ => {}
+            }
+        }
+        Some(device)
+    }
+
+    /// What only the driver knows, by ioctl `SIOCETHTOOL`. A driver that does not answer leaves the defaults.
+    fn ask_driver(&mut self) {
+        if let Some(info) = ethtool::<DrvInfo>(&self.name, ETHTOOL_GDRVINFO) {
+            self.driver = text(&info.driver);
+            // Hardware has an address on a bus ("0000:00:03.0", "virtio0"); virtual devices have a word or nothing.
+            let bus = text(&info.bus_info);
+            self.is_virtual = !bus.contains(|c: char| c.is_ascii_digit()) || self.driver == "veth";
+        }
+        if let Some(value) = ethtool::<EthtoolValue>(&self.name, ETHTOOL_GTXCSUM) {
+            self.tx_checksum = value.data != 0;
+        }
+        if let Some(link) = ethtool::<EthtoolCmd>(&self.name, ETHTOOL_GSET) {
+            let mbps = u32::from(link.speed_hi) << 16 | u32::from(link.speed);
+            // SPEED_UNKNOWN, in 16 and in 32 bits.
+            self.speed_bps = (mbps != 0 && mbps != 0xffff && mbps != u32::MAX).then_some(u64::from(mbps) * 1_000_000);
+        }
+    }
+}
+
+/// Asks the kernel's routing tables for the way to `dst` out of interface `ifindex`.
+///
+/// # Errors
+/// When there is none (`ENETUNREACH`).
+pub fn route_lookup(dst: IpAddr, ifindex: u32) -> io::Result<Route> {
+    let (family, bits) = family(dst);
+    let mut fixed = [0; RTMSG];
+    (fixed[0], fixed[1]) = (family, bits);
+    let mut route = Route {
+        next_hop: dst,
+        source: None,
+    };
+    Request::new(libc::RTM_GETROUTE, 0, &fixed)
+        .attribute(libc::RTA_DST, &octets(dst))
+        .attribute(libc::RTA_OIF, &ifindex.to_ne_bytes())
+        .run(|_, body| {
+            for (kind, value) in attributes(body, RTMSG) {
+                match kind {
+                    libc::RTA_GATEWAY => route.next_hop = address(value).unwrap_or(dst),
+                    // struct rtvia: the family, then the address: an IPv4 route by way of an IPv6 gateway (RFC 5549).
+                    libc::RTA_VIA => route.next_hop = value.get(2..).and_then(address).unwrap_or(dst),
+                    libc::RTA_PREFSRC => route.source = address(value),
+                    _ => {}
+                }
+            }
+        })?;
+    Ok(route)
+}
+
+/// The MAC address that the kernel knows for `ip` on interface `ifindex`, if it knows one.
+///
+/// # Errors
+/// When the kernel's table can't be read.
+pub fn neighbor_lookup(ip: IpAddr, ifindex: u32) -> io::Result<Option<[u8; 6]>> {
+    let mut mac = None;
+    let mut fixed = [0; NDMSG];
+    fixed[0] = family(ip).0;
+    // A dump, because asking for one entry needs Linux 5.0.
+    Request::new(libc::RTM_GETNEIGH, libc::NLM_F_DUMP, &fixed).run(|_, body| {
+        let find = |kind| attributes(body, NDMSG).find(|(k, _)| *k == kind).map(|(_, v)| v);
+        let usable = u16_at(body, 8).is_some_and(|state| state & NUD_VALID != 0);
+        if usable && u32_at(body, 4) == Some(ifindex) && find(libc::NDA_DST).and_then(address) == Some(ip) {
+            mac = find(libc::NDA_LLADDR).and_then(|v| v.try_into().ok()).or(mac);
+        }
+    })?;
+    Ok(mac)
+}
+
+fn family(ip: IpAddr) -> (u8, u8) {
+    match ip {
+        IpAddr::V4(_) => (libc::AF_INET as u8, 32),
+        IpAddr::V6(_) => (libc::AF_INET6 as u8, 128),
+    }
+}
+
+fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+fn address(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),
+        16 => Some(IpAddr::from(<[u8; 16]>::try_from(value).ok()?)),
+        _ => None,
+    }
+}
+
+fn text(value: &[u8]) -> String {
+    CStr::from_bytes_until_nul(value)
+        .map_or_else(|_| String::from_utf8_lossy(value), CStr::to_string_lossy)
+        .into_owned()
+}
+
+// include/uapi/linux/ethtool.h
+const ETHTOOL_GSET: u32 = 0x01;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+
+/// A structure that `SIOCETHTOOL` fills in.
+///
+/// # Safety
+/// The type must be `repr(C)`, start with the command, be valid for every bit pattern, and have the kernel's layout.
+unsafe trait Ethtool: Copy {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DrvInfo {
+    cmd: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    fw_version: [u8; 32],
+    bus_info: [u8; 32],
+    erom_version: [u8; 32],
+    reserved2: [u8; 12],
+    counts: [u32; 5],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct EthtoolValue {
+    cmd: u32,
+    data: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct EthtoolCmd {
+    cmd: u32,
+    supported: u32,
+    advertising: u32,
+    speed: u16,
+    modes: [u8; 6],
+    limits: [u32; 2],
+    speed_hi: u16,
+    more: [u8; 2],
+    rest: [u32; 3],
+}
+
+const _: () = assert!(size_of::<DrvInfo>() == 196 && size_of::<EthtoolValue>() == 8 && size_of::<EthtoolCmd>() == 44);
+const _: () =
+    assert!(std::mem::offset_of!(EthtoolCmd, speed) == 12 && std::mem::offset_of!(EthtoolCmd, speed_hi) == 28);
+const _: () = assert!(std::mem::offset_of!(DrvInfo, bus_info) == 100);
+
+// SAFETY: layout asserted above; integers only.
+unsafe impl Ethtool for DrvInfo {}
+// SAFETY: layout asserted above; integers only.
+unsafe impl Ethtool for EthtoolValue {}
+// SAFETY: layout asserted above; integers only.
+unsafe impl Ethtool for EthtoolCmd {}
+
+fn ethtool<T: Ethtool>(name: &str, command: u32) -> Option<T> {
+    // SAFETY: no memory is passed; the descriptor is new and owned from here on.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?
+    };
+    // SAFETY: Ethtool types and ifreq are plain data, valid when zeroed.
+    let (mut value, mut request): (T, libc::ifreq) = unsafe { (zeroed(), zeroed()) };
+    for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let pointer = &raw mut value;
+    // SAFETY: every Ethtool type starts with the command word.
+    unsafe { pointer.cast::<u32>().write(command) };
+    request.ifr_ifru.ifru_data = pointer.cast();
+    // SAFETY: the kernel reads the name and fills `value`, whose size is that of the command's structure.
+    (unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } == 0).then_some(value)
+}

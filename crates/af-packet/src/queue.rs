@@ -1,0 +1,186 @@
+//! One lane's queue: the receive and the transmit ring together, and what to make of a link that goes away.
+
+use crate::frame::AfPacketFrame;
+use crate::pool::AfPacketPool;
+use crate::port::{Counters, Lane};
+use crate::rx::RxRing;
+use crate::socket::{Link, poll};
+use crate::tx::TxRing;
+use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, Wait};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Receive calls that find nothing between two looks at the device, for lanes that never wait.
+const CHECK_EVERY: u32 = 4096;
+
+/// How long a lane sleeps that waits for room in a device that just refused a packet: nothing would wake it.
+const CONGESTED: Duration = Duration::from_micros(50);
+
+/// How often a link that is down is looked at.
+const DOWN: Duration = Duration::from_millis(10);
+
+/// A receive and transmit queue over one pool.
+pub struct AfPacketQueue<'p> {
+    lane: &'p Lane,
+    pool: &'p AfPacketPool,
+    rx: Option<RxRing<'p>>,
+    tx: TxRing<'p>,
+    /// Receive calls in a row that found nothing.
+    empty: u32,
+    /// When the link was last seen down; `None`: believed up.
+    down: Option<Instant>,
+    /// Transmit calls in a row that the device refused.
+    congested: u32,
+}
+
+impl<'p> AfPacketQueue<'p> {
+    pub(crate) fn new(lane: &'p Lane, pool: &'p AfPacketPool) -> Self {
+        let rx = lane.rx.as_ref().map(RxRing::new);
+        Self {
+            lane,
+            pool,
+            rx,
+            tx: TxRing::new(&lane.tx),
+            empty: 0,
+            down: None,
+            congested: 0,
+        }
+    }
+
+    /// Looks at the device: an error when it is down or gone, or when `carrier` is asked for and missing.
+    #[cold]
+    fn check(&mut self, op: &'static str, carrier: bool) -> Result<()> {
+        let (cause, kind) = match self.tx.to.socket.link(self.lane.ifindex) {
+            Link::Up => ("", ErrorKind::Other),
+            Link::NoCarrier if !carrier => ("", ErrorKind::Other),
+            Link::NoCarrier => (
+                "the interface has no carrier: is the other end up?",
+                ErrorKind::LinkDown,
+            ),
+            Link::Down => ("the interface is down", ErrorKind::LinkDown),
+            Link::Gone => ("the interface has been removed", ErrorKind::Gone),
+        };
+        if cause.is_empty() {
+            self.down = None;
+            return Ok(());
+        }
+        self.down = Some(Instant::now());
+        Err(Error::new(op, self.lane.name.clone(), cause, kind))
+    }
+
+    /// What a failed `sendto` means.
+    #[cold]
+    fn send_failed(&mut self, error: &io::Error) -> Result<()> {
+        match error.raw_os_error() {
+            // No socket buffer memory, device queue full, carrier lost: the frame is still ours.
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {
+                Counters::add(&self.lane.counters.tx_refused, 1);
+                self.congested = self.congested.wrapping_add(1);
+                if self.congested % 64 == 1 {
+                    self.check("send on", true)
+                } else {
+                    Ok(())
+                }
+            }
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                self.check("send on", true)?;
+                // It came back between the call and the check.
+                Ok(())
+            }
+            _ => Err(Error::os("send on", self.lane.name.clone(), error)),
+        }
+    }
+}
+
+impl<'p> Queue for AfPacketQueue<'p> {
+    type Frame = AfPacketFrame<'p>;
+
+    #[inline]
+    fn receive(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize> {
+        let Some(rx) = &mut self.rx else { return Ok(0) };
+        let (received, cut) = rx.receive(burst);
+        if received > 0 {
+            self.empty = 0;
+            if cut > 0 {
+                Counters::add(&self.lane.counters.rx_cut, cut as u64);
+            }
+            return Ok(received);
+        }
+        self.empty = self.empty.wrapping_add(1);
+        let look = match self.down {
+            None => self.empty.is_multiple_of(CHECK_EVERY),
+            Some(seen) => seen.elapsed() >= DOWN,
+        };
+        if look {
+            self.check("receive on", false)?;
+        }
+        Ok(0)
+    }
+
+    #[inline]
+    fn allocate(&mut self, burst: &mut Burst<Self::Frame>, n: usize) -> Result<usize> {
+        Ok(self.pool.take(burst, n))
+    }
+
+    #[inline]
+    fn transmit(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize> {
+        let mut taken = 0;
+        while let Some(first) = burst.as_slice().first() {
+            if !self.tx.sendable(first.bytes()) {
+                drop(burst.drain(1));
+                Counters::add(&self.lane.counters.tx_failed, 1);
+                taken += 1;
+                continue;
+            }
+            let sent = self.tx.send(burst.as_slice());
+            drop(burst.drain(sent.taken));
+            taken += sent.taken;
+            if sent.refused > 0 {
+                Counters::add(&self.lane.counters.tx_failed, sent.refused as u64);
+            }
+            match sent.error {
+                None if sent.taken == 0 => break,
+                None => self.congested = 0,
+                Some(error) => {
+                    // Frames that were taken count, whatever stopped the rest: the next call meets it again.
+                    let result = self.send_failed(&error);
+                    if taken == 0 {
+                        result?;
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        let failed = |e: io::Error| Error::os("wait on", self.lane.name.clone(), &e);
+        if self.down.is_some() {
+            poll(&[], timeout.min(DOWN)).map_err(failed)?;
+            return self.check("wait on", false);
+        }
+        let rx = self
+            .rx
+            .as_ref()
+            .map(|r| (r.from.socket.fd(), if what.rx { libc::POLLIN } else { 0 }));
+        let tx = (self.tx.to.socket.fd(), libc::POLLOUT);
+        let broken = match (rx, what.tx, self.congested > 0) {
+            (Some(rx), true, false) => poll(&[rx, tx], timeout),
+            (Some(rx), true, true) => poll(&[rx], timeout.min(CONGESTED)),
+            (Some(rx), false, _) => poll(&[rx], timeout),
+            (None, true, false) => poll(&[tx], timeout),
+            (None, true, true) => poll(&[], timeout.min(CONGESTED)),
+            (None, false, _) => poll(&[], timeout),
+        }
+        .map_err(failed)?;
+        if broken {
+            if let Some(rx) = &self.rx {
+                // Reading the pending error clears it; the device itself says what it means.
+                let _ = rx.from.socket.get::<libc::c_int>(libc::SOL_SOCKET, libc::SO_ERROR);
+            }
+            return self.check("wait on", false);
+        }
+        Ok(())
+    }
+}

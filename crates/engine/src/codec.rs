@@ -1,0 +1,175 @@
+//! What a test packet looks like on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
+
+use crate::FlowSet;
+use mpps_io::{Frame, RxChecksum};
+use mpps_wire::{
+    PayloadTemplate, Reject, Stamp, Template, UdpPacket, parse_udp, udp_checksum_ok, verify_data, STAMP_LEN,
+};
+use std::net::IpAddr;
+
+/// Why a received packet is none of this test's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// No UDP packet: other traffic of the network.
+    NotUdp,
+    /// A fragment.
+    Fragment,
+    /// Another address or another port.
+    WrongAddress,
+    WrongPort,
+    /// No stamp, or one that this run can't have written.
+    NotStamped,
+    OtherRun,
+}
+
+impl Foreign {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::NotUdp, Self::Fragment, Self::WrongAddress, Self::WrongPort, Self::NotStamped, Self::OtherRun];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NotUdp => "foreign_not_udp",
+            Self::Fragment => "foreign_fragment",
+            Self::WrongAddress => "foreign_wrong_address",
+            Self::WrongPort => "foreign_wrong_port",
+            Self::NotStamped => "foreign_not_stamped",
+            Self::OtherRun => "foreign_other_run",
+        }
+    }
+}
+
+/// What a received frame is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Class {
+    /// A test packet, intact; whether this run sent it is for the windows to say.
+    Test { flow: u32, stamp: Stamp },
+    /// One of ours by its addresses, but its checksum, length or data is wrong.
+    Corrupt,
+    /// None of ours.
+    Foreign(Foreign),
+    /// Not UDP: perhaps a question that mpps answers (ARP, neighbour discovery, ping).
+    SlowPath,
+}
+
+/// Writes and reads the test packets of one path. Generic parameter of the lane, so that it is inlined.
+pub(crate) trait Codec {
+    /// Bytes of every frame.
+    fn frame_len(&self) -> usize;
+    /// Writes a whole test packet; `bytes` is [`Codec::frame_len`] long.
+    fn write(&self, bytes: &mut [u8], ports: (u16, u16), stamp: Stamp);
+    /// Changes the send time of a packet written before.
+    fn restamp(&self, bytes: &mut [u8], time_ns: u64);
+    /// Reads a packet that came back.
+    fn classify<F: Frame>(&self, frame: &F) -> Class;
+}
+
+/// Checks length, stamp and data of a UDP payload of a known flow.
+#[inline]
+fn classify_payload(payload: &[u8], expected_len: usize, seed: u64, flow: u32) -> Class {
+    if payload.len() != expected_len {
+        return Class::Corrupt;
+    }
+    match Stamp::read(payload) {
+        Some(stamp) if verify_data(seed, stamp.seq, &payload[STAMP_LEN..]) => Class::Test { flow, stamp },
+        _ => Class::Corrupt,
+    }
+}
+
+/// Whole Ethernet frames.
+#[derive(Debug)]
+pub(crate) struct EthernetCodec {
+    pub(crate) template: Template,
+    pub(crate) flows: FlowSet,
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) seed: u64,
+}
+
+/// Which reject of the parser means what.
+#[inline]
+pub(crate) fn class_of_reject(reject: Reject) -> Class {
+    match reject {
+        Reject::NotIp | Reject::NotUdp => Class::SlowPath,
+        Reject::Fragment | Reject::SourceRouted => Class::Foreign(Foreign::Fragment),
+        Reject::BadIpHeader | Reject::TooShort | Reject::BadUdpLength => Class::Corrupt,
+    }
+}
+
+/// Whether the UDP checksum of a received frame is right, as far as anyone can tell.
+#[inline]
+pub(crate) fn checksum_holds<F: Frame>(frame: &F, bytes: &[u8], packet: &UdpPacket) -> bool {
+    match frame.rx_checksum() {
+        // Good: verified by the device. Partial: it never crossed a wire, and only its data can be verified.
+        RxChecksum::Good | RxChecksum::Partial => true,
+        RxChecksum::Unverified => udp_checksum_ok(bytes, packet),
+    }
+}
+
+impl Codec for EthernetCodec {
+    #[inline]
+    fn frame_len(&self) -> usize {
+        self.template.frame_len()
+    }
+
+    #[inline]
+    fn write(&self, bytes: &mut [u8], ports: (u16, u16), stamp: Stamp) {
+        self.template.write(bytes, ports.0, ports.1, stamp);
+    }
+
+    #[inline]
+    fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
+        self.template.restamp(bytes, time_ns);
+    }
+
+    #[inline]
+    fn classify<F: Frame>(&self, frame: &F) -> Class {
+        let bytes = frame.bytes();
+        let packet = match parse_udp(bytes) {
+            Ok(packet) => packet,
+            Err(reject) => return class_of_reject(reject),
+        };
+        // The packet comes back with its ports and addresses swapped.
+        let Some(flow) = self.flows.flow_of(packet.dst_port, packet.src_port) else {
+            return Class::Foreign(Foreign::WrongPort);
+        };
+        if !packet.dst_ip_eq(bytes, &self.src) || packet.src_ip(bytes) != self.dst {
+            return Class::Foreign(Foreign::WrongAddress);
+        }
+        if !checksum_holds(frame, bytes, &packet) {
+            return Class::Corrupt;
+        }
+        classify_payload(packet.payload(bytes), self.template.payload_len(), self.seed, flow)
+    }
+}
+
+/// Payloads: the kernel has checked addresses, ports and checksum.
+#[derive(Debug)]
+pub(crate) struct PayloadCodec {
+    pub(crate) template: PayloadTemplate,
+    pub(crate) seed: u64,
+}
+
+impl Codec for PayloadCodec {
+    #[inline]
+    fn frame_len(&self) -> usize {
+        self.template.payload_len()
+    }
+
+    #[inline]
+    fn write(&self, bytes: &mut [u8], _ports: (u16, u16), stamp: Stamp) {
+        self.template.write(bytes, stamp);
+    }
+
+    #[inline]
+    fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
+        self.template.restamp(bytes, time_ns);
+    }
+
+    #[inline]
+    fn classify<F: Frame>(&self, frame: &F) -> Class {
+        match frame.flow() {
+            Some(flow) => classify_payload(frame.bytes(), self.template.payload_len(), self.seed, flow),
+            None => Class::Foreign(Foreign::WrongPort),
+        }
+    }
+}

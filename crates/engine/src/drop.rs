@@ -1,0 +1,284 @@
+//! The loop of a lane that only receives: verifies, counts by sequence number, and drops.
+//!
+//! Nobody tells this end what was sent; the sequence numbers do. A flow's first packet is where counting begins. What
+//! the numbers skip is lost until it comes after all, so the lost of one row can be negative.
+
+use crate::codec::{Class, Foreign, checksum_holds, class_of_reject};
+use crate::flow_table::FlowTable;
+use crate::outcome::LaneOutcome;
+use crate::traffic::Lane;
+use crate::DropPlan;
+use mpps_io::{Burst, Frame, Layer, Queue, Wait};
+use mpps_stats::{Arrival, Recorder, SequenceWindows};
+use mpps_wire::{STAMP_LEN, Stamp, UdpPacket, parse_udp, verify_data};
+use std::net::{IpAddr, SocketAddr};
+
+/// One-way latencies above this are taken for the clocks of two hosts: none is reported.
+const MAX_ONE_WAY_NS: u64 = 60_000_000_000;
+
+/// Memory for the sequence windows of one lane, bytes.
+const WINDOW_BYTES: usize = 64 << 20;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowState {
+    /// Lowest sequence number of the stream.
+    base: u64,
+    /// Send time of the highest sequence number seen.
+    newest_ns: u64,
+    /// A packet of this flow has been verified.
+    known: bool,
+}
+
+struct Verifier<'p> {
+    plan: &'p DropPlan,
+    layer: Layer,
+    table: FlowTable,
+    windows: SequenceWindows,
+    flows: Box<[FlowState]>,
+    foreign: [u64; Foreign::ALL.len()],
+    untracked: u64,
+    beyond_window: u64,
+    restarts: u64,
+    service: u64,
+    other_clock: u64,
+}
+
+fn ip_bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => u128::from(u32::from(ip)),
+        IpAddr::V6(ip) => u128::from(ip),
+    }
+}
+
+impl<'p> Verifier<'p> {
+    fn new(plan: &'p DropPlan, layer: Layer, key: u64) -> Self {
+        let flows = plan.max_flows.max(1) as usize;
+        Self {
+            plan,
+            layer,
+            table: FlowTable::new(plan.max_flows, key),
+            windows: SequenceWindows::new(flows, 1 << 20, WINDOW_BYTES),
+            flows: vec![FlowState::default(); flows].into_boxed_slice(),
+            foreign: [0; Foreign::ALL.len()],
+            untracked: 0,
+            beyond_window: 0,
+            restarts: 0,
+            service: 0,
+            other_clock: 0,
+        }
+    }
+
+    /// Finds payload and flow of a frame, or says what else it is.
+    #[inline]
+    fn locate<'f, F: Frame>(&mut self, frame: &'f F) -> Result<(&'f [u8], Option<u32>, bool), Class> {
+        let bytes = frame.bytes();
+        if self.layer == Layer::Payload {
+            let flow = match frame.peer() {
+                Some(SocketAddr::V4(peer)) => {
+                    self.table.flow(u128::from(u32::from(*peer.ip())), 0, u32::from(peer.port()))
+                }
+                Some(SocketAddr::V6(peer)) => self.table.flow(u128::from(*peer.ip()), 0, u32::from(peer.port())),
+                None => self.table.flow(0, 0, frame.flow().unwrap_or(0)),
+            };
+            return Ok((bytes, flow, true));
+        }
+        let packet: UdpPacket = parse_udp(bytes).map_err(class_of_reject)?;
+        if self.plan.ports.as_ref().is_some_and(|ports| !ports.contains(&packet.dst_port)) {
+            return Err(Class::Foreign(Foreign::WrongPort));
+        }
+        if self.plan.ip.is_some_and(|ip| !packet.dst_ip_eq(bytes, &ip)) {
+            return Err(Class::Foreign(Foreign::WrongAddress));
+        }
+        let ports = u32::from(packet.src_port) << 16 | u32::from(packet.dst_port);
+        let flow = self.table.flow(ip_bits(packet.src_ip(bytes)), ip_bits(packet.dst_ip(bytes)), ports);
+        Ok((packet.payload(bytes), flow, checksum_holds(frame, bytes, &packet)))
+    }
+
+    /// Counts one frame. True: it is for the slow path.
+    #[inline]
+    fn frame<F: Frame>(&mut self, frame: &F, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
+        let (payload, flow, checksum_ok) = match self.locate(frame) {
+            Ok(located) => located,
+            Err(Class::SlowPath) => return true,
+            Err(Class::Foreign(why)) => {
+                self.foreign(why, now_ns, recorder);
+                return false;
+            }
+            Err(_) => {
+                recorder.event(now_ns, |t| t.corrupt += 1);
+                return false;
+            }
+        };
+        if !checksum_ok {
+            recorder.event(now_ns, |t| t.corrupt += 1);
+            return false;
+        }
+        if !self.plan.verify {
+            recorder.arrived(now_ns, None, 0);
+            recorder.event(now_ns, |t| t.expected += 1);
+            return false;
+        }
+        let verified = Stamp::read(payload)
+            .filter(|stamp| stamp.seq < u64::MAX && verify_data(self.plan.common.seed, stamp.seq, &payload[STAMP_LEN..]));
+        match (verified, flow) {
+            (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, frame.rx_time_ns(), now_ns, recorder),
+            (Some(_), None) => {
+                self.untracked += 1;
+                recorder.arrived(now_ns, None, 0);
+                recorder.event(now_ns, |t| t.expected += 1);
+            }
+            (None, Some(flow)) if self.flows[flow as usize].known => recorder.event(now_ns, |t| t.corrupt += 1),
+            (None, _) => self.foreign(Foreign::NotStamped, now_ns, recorder),
+        }
+        false
+    }
+
+    #[inline]
+    fn stamped(&mut self, flow: usize, stamp: Stamp, rx_time: Option<u64>, now_ns: u64, recorder: &mut Recorder<'_>) {
+        let highest = self.windows.next(flow);
+        let state = &mut self.flows[flow];
+        // Sequence numbers and send times rise together; a lower number with a later time is a sender that began anew.
+        if state.known && stamp.seq < highest && stamp.time_ns > state.newest_ns {
+            self.windows.reset(flow);
+            state.known = false;
+            self.restarts += 1;
+        }
+        let arrival = self.windows.record(flow, stamp.seq);
+        let (distance, expected) = match arrival {
+            Arrival::InOrder if state.known => (0, stamp.seq + 1 - highest),
+            Arrival::InOrder => {
+                state.base = stamp.seq;
+                state.known = true;
+                (0, 1)
+            }
+            // The first packets of the stream came out of order: it begins earlier than thought.
+            Arrival::Reordered(distance) if stamp.seq < state.base => {
+                let more = state.base - stamp.seq;
+                state.base = stamp.seq;
+                (distance, more)
+            }
+            Arrival::Reordered(distance) => (distance, 0),
+            Arrival::Duplicate => {
+                recorder.event(now_ns, |t| t.duplicates += 1);
+                return;
+            }
+            Arrival::TooOld => {
+                self.beyond_window += 1;
+                return;
+            }
+        };
+        if arrival == Arrival::InOrder {
+            state.newest_ns = stamp.time_ns;
+        }
+        let latency = rx_time.unwrap_or(now_ns).checked_sub(stamp.time_ns).filter(|&l| l < MAX_ONE_WAY_NS);
+        if latency.is_none() {
+            self.other_clock += 1;
+        }
+        recorder.arrived(now_ns, latency, distance);
+        recorder.expected(expected);
+    }
+
+    #[cold]
+    fn foreign(&mut self, why: Foreign, now_ns: u64, recorder: &mut Recorder<'_>) {
+        self.foreign[why as usize] += 1;
+        recorder.event(now_ns, |t| t.foreign += 1);
+    }
+
+    fn reasons(&self) -> Vec<(&'static str, u64)> {
+        let mut reasons: Vec<_> = Foreign::ALL.iter().map(|f| (f.name(), self.foreign[*f as usize])).collect();
+        reasons.extend([
+            ("flows", u64::from(self.table.len())),
+            ("untracked_flow_packets", self.untracked),
+            ("beyond_window", self.beyond_window),
+            ("sender_restarts", self.restarts),
+            ("neighbor_service", self.service),
+            ("latency_not_measurable", self.other_clock),
+        ]);
+        reasons.retain(|(_, n)| *n > 0);
+        reasons
+    }
+}
+
+/// Runs the lane until the end of the run.
+pub(crate) fn run<Q: Queue>(
+    mut lane: Lane<'_>,
+    queue: &mut Q,
+    plan: &DropPlan,
+    layer: Layer,
+    mut recorder: Recorder<'_>,
+) -> LaneOutcome {
+    let preempted = mpps_sys::sched::preemptions();
+    let mut verifier = Verifier::new(plan, layer, lane.clock.now_ns() ^ plan.common.seed.rotate_left(32));
+    let mut incoming = Burst::new(lane.burst);
+    let mut answers = Burst::new(lane.burst);
+    loop {
+        let now = lane.clock.now_ns();
+        let end_ns = lane.control.end_ns();
+        match queue.receive(&mut incoming) {
+            Ok(frames) => {
+                lane.count_rx(frames, now);
+                if frames > 0 {
+                    let at = lane.clock.now_ns();
+                    let mut slow = 0;
+                    for frame in incoming.as_slice() {
+                        slow += usize::from(verifier.frame(frame, at, &mut recorder));
+                    }
+                    lane.counters.rx_test.add((frames - slow) as u64);
+                    if slow > 0 {
+                        attend(&lane, queue, &mut incoming, &mut answers, &mut verifier, at, &mut recorder);
+                    }
+                    incoming.clear();
+                    lane.idle.worked();
+                } else if let Err(error) =
+                    lane.idle.rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters)
+                {
+                    lane.trouble(&error);
+                }
+            }
+            Err(error) => lane.trouble(&error),
+        }
+        recorder.flush();
+        recorder.advance(now);
+        if now >= end_ns {
+            break;
+        }
+    }
+    lane.counters.phase.set(2);
+    recorder.end();
+    LaneOutcome {
+        gaps: None,
+        reasons: verifier.reasons(),
+        preempted: mpps_sys::sched::preemptions() - preempted,
+        run_delay_ns: None,
+    }
+}
+
+/// Answers those frames of a burst that ask, and counts the rest of those that are not UDP.
+#[cold]
+fn attend<Q: Queue>(
+    lane: &Lane<'_>,
+    queue: &mut Q,
+    incoming: &mut Burst<Q::Frame>,
+    answers: &mut Burst<Q::Frame>,
+    verifier: &mut Verifier<'_>,
+    now_ns: u64,
+    recorder: &mut Recorder<'_>,
+) {
+    let all = incoming.len();
+    for mut frame in incoming.drain(all) {
+        let Err(reject) = parse_udp(frame.bytes()) else { continue };
+        if !matches!(class_of_reject(reject), Class::SlowPath) {
+            continue;
+        }
+        match lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame)) {
+            Some(answer) => {
+                verifier.service += 1;
+                if answer {
+                    let _ = answers.push(frame);
+                }
+            }
+            None => verifier.foreign(Foreign::NotUdp, now_ns, recorder),
+        }
+    }
+    lane.answer(queue, answers);
+}

@@ -1,0 +1,108 @@
+//! Neighbours on Ethernet paths: answers who asks for our addresses, and finds the peer's MAC address.
+//!
+//! The test's addresses need not be the host's own, so nobody else would answer for them. Where they are the host's
+//! own, its stack answers and mpps only asks.
+
+use crate::plan::Link;
+use mpps_io::{Burst, Frame, Queue, Result};
+use mpps_wire::{
+    MAX_SLOW_PATH_LEN, MacAddr, SlowPath, answer_echo_in_place, build_arp_reply, build_arp_request,
+    build_neighbor_advert, build_neighbor_solicit, parse_slow_path,
+};
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
+/// The peer's MAC address, once any lane has heard it.
+pub(crate) type Found = OnceLock<MacAddr>;
+
+/// A lane's part in neighbour discovery.
+#[derive(Debug)]
+pub(crate) struct Neighbor<'r> {
+    link: &'r Link,
+    src: Option<IpAddr>,
+    found: &'r Found,
+}
+
+impl<'r> Neighbor<'r> {
+    /// `src` is the address that questions come from.
+    pub(crate) fn new(link: &'r Link, src: Option<IpAddr>, found: &'r Found) -> Self {
+        Self { link, src, found }
+    }
+
+    fn ours(&self, ip: IpAddr) -> bool {
+        self.link.answer_for.contains(&ip)
+    }
+
+    /// Deals with a frame that is no test packet. True: the frame now holds an answer, to be sent. False: it was
+    /// understood and needs none. `None`: nothing for us.
+    pub(crate) fn attend<F: Frame>(&self, frame: &mut F) -> Option<bool> {
+        let heard = parse_slow_path(frame.bytes())?;
+        let mac = self.link.mac;
+        let len = match heard {
+            SlowPath::ArpRequest { sender_mac, sender_ip, target_ip, vlan } => {
+                if !self.ours(target_ip.into()) {
+                    return Some(false);
+                }
+                frame.set_len(frame.capacity());
+                build_arp_reply(frame.bytes_mut(), mac, target_ip, sender_mac, sender_ip, vlan)
+            }
+            SlowPath::NeighborSolicit { src_mac, src_ip, target, vlan } => {
+                if !self.ours(target.into()) {
+                    return Some(false);
+                }
+                frame.set_len(frame.capacity());
+                build_neighbor_advert(frame.bytes_mut(), mac, target, src_ip.map(|ip| (src_mac, ip)), vlan)
+            }
+            SlowPath::EchoRequest { dst_ip, .. } => {
+                if !self.ours(dst_ip) {
+                    return Some(false);
+                }
+                answer_echo_in_place(frame.bytes_mut())?
+            }
+            SlowPath::ArpReply { sender_ip, sender_mac, .. } => {
+                self.heard(sender_ip.into(), sender_mac);
+                return Some(false);
+            }
+            SlowPath::NeighborAdvert { target, mac, .. } => {
+                self.heard(target.into(), mac);
+                return Some(false);
+            }
+        };
+        if len == 0 {
+            return Some(false);
+        }
+        frame.set_len(len);
+        Some(true)
+    }
+
+    fn heard(&self, ip: IpAddr, mac: MacAddr) {
+        if self.link.next_hop == Some(ip) && mac.is_unicast() {
+            // A second answer changes nothing: the run keeps the address that it began with.
+            let _ = self.found.set(mac);
+        }
+    }
+
+    /// Asks for the next hop's MAC address. False when no frame could be sent now.
+    pub(crate) fn ask<Q: Queue>(&self, queue: &mut Q) -> Result<bool> {
+        let (Some(hop), Some(src)) = (self.link.next_hop, self.src) else { return Ok(false) };
+        let mut burst = Burst::new(1);
+        if queue.allocate(&mut burst, 1)? == 0 {
+            return Ok(false);
+        }
+        let frame = &mut burst.as_mut_slice()[0];
+        frame.set_len(MAX_SLOW_PATH_LEN.max(64));
+        let (mac, vlan) = (self.link.mac, self.link.vlan);
+        let len = match (src, hop) {
+            (IpAddr::V4(src), IpAddr::V4(hop)) => build_arp_request(frame.bytes_mut(), mac, src, hop, vlan),
+            (IpAddr::V6(src), IpAddr::V6(hop)) => build_neighbor_solicit(frame.bytes_mut(), mac, src, hop, vlan),
+            _ => 0,
+        };
+        if len == 0 {
+            return Ok(false);
+        }
+        frame.set_len(len);
+        let sent = queue.transmit(&mut burst)? == 1;
+        queue.flush()?;
+        Ok(sent)
+    }
+}

@@ -1,0 +1,274 @@
+//! The departure schedule of one lane: per packet, on its own clock, exact in total.
+//!
+//! The schedule of a run is one sequence of departures; with `n` lanes, lane `i` takes units `i`, `i + n`, `i + 2n`, …
+//! of it (a unit is one packet, or one burst), so the lanes' departures interleave evenly and add up to exactly
+//! rate × duration. Times are kept with 64 bits of fraction, so no rounding accumulates.
+
+use crate::Rate;
+
+/// How departures are spread over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// Equal gaps.
+    Constant,
+    /// Random gaps, exponentially distributed; over a run of fixed length exactly rate × duration departures, placed
+    /// as a Poisson process of that many events would place them.
+    Poisson,
+    /// `n` packets back to back, then a gap.
+    Bursts(u32),
+}
+
+/// A lane's departures still to come.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    /// Time of the next unit, ns with 64 bits of fraction.
+    next: u128,
+    /// Time between this lane's units.
+    step: u128,
+    /// Packets of the current unit still due.
+    in_unit: u32,
+    unit: u32,
+    /// Packets still to come, over all units.
+    remaining: u64,
+    poisson: Option<Poisson>,
+}
+
+#[derive(Debug)]
+struct Poisson {
+    state: u64,
+    /// End of the schedule, ns; `None` when it has none.
+    end_ns: Option<u64>,
+    mean_ns: f64,
+}
+
+impl Pacer {
+    /// The part of lane `lane` of `lanes` in a schedule that begins at `start_ns` and lasts `duration_ns` (`None`:
+    /// for ever).
+    pub(crate) fn new(
+        start_ns: u64,
+        duration_ns: Option<u64>,
+        rate: Rate,
+        pacing: Pacing,
+        (lane, lanes): (u32, u32),
+        seed: u64,
+    ) -> Self {
+        let unit = if let Pacing::Bursts(n) = pacing { n.max(1) } else { 1 };
+        let (lane64, lanes64, unit64) = (u64::from(lane), u64::from(lanes), u64::from(unit));
+        let remaining = match duration_ns {
+            None => u64::MAX,
+            Some(d) => {
+                // Packets in the units that are this lane's: whole units, and the last one perhaps in part.
+                let total = rate.packets_in(d);
+                let (whole, part) = (total / unit64, total % unit64);
+                let mine = whole / lanes64 + u64::from(whole % lanes64 > lane64);
+                mine * unit64 + if whole % lanes64 == lane64 { part } else { 0 }
+            }
+        };
+        let mut pacer = Self {
+            next: (u128::from(start_ns) << 64) + rate.time_of(lane64 * unit64),
+            step: rate.time_of(unit64 * lanes64),
+            in_unit: unit,
+            unit,
+            remaining,
+            poisson: None,
+        };
+        if pacing == Pacing::Poisson {
+            let mean_ns = 1e9 / rate.pps() * f64::from(lanes);
+            let state = seed ^ (lane64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            pacer.poisson = Some(Poisson { state, end_ns: duration_ns.map(|d| start_ns + d), mean_ns });
+            pacer.next = u128::from(start_ns) << 64;
+            pacer.draw();
+        }
+        pacer
+    }
+
+    /// Time of the next departure, ns; `None` when none is to come.
+    #[inline]
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        (self.remaining > 0).then_some((self.next >> 64) as u64)
+    }
+
+    /// How many departures, up to `max`, are due at `now_ns`. At least 1 when any is due, though for random gaps it
+    /// may tell fewer than there are.
+    #[inline]
+    pub(crate) fn due(&self, now_ns: u64, max: usize) -> usize {
+        let Some(next) = self.next_due() else { return 0 };
+        if next > now_ns || max == 0 {
+            return 0;
+        }
+        if self.poisson.is_some() {
+            return 1;
+        }
+        let behind = (u128::from(now_ns) << 64).saturating_sub(self.next);
+        let most = (max as u64).min(self.remaining);
+        // Usually the lane is on time: one subtraction decides, no division.
+        let packets = if behind < self.step {
+            u64::from(self.in_unit)
+        } else {
+            let units = u64::try_from(behind / self.step).unwrap_or(u64::MAX);
+            units.saturating_mul(u64::from(self.unit)).saturating_add(u64::from(self.in_unit))
+        };
+        packets.min(most) as usize
+    }
+
+    /// Takes the next departure; its scheduled time in ns.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> u64 {
+        let at = (self.next >> 64) as u64;
+        self.remaining = self.remaining.saturating_sub(1);
+        self.in_unit -= 1;
+        if self.in_unit == 0 {
+            self.in_unit = self.unit;
+            if self.poisson.is_some() {
+                self.draw();
+            } else {
+                self.next += self.step;
+            }
+        }
+        at
+    }
+
+    /// Gives up departures that were due before `before_ns`; returns how many.
+    #[inline]
+    pub(crate) fn skip_before(&mut self, before_ns: u64) -> u64 {
+        match self.next_due() {
+            Some(next) if next < before_ns => self.skip(before_ns),
+            _ => 0,
+        }
+    }
+
+    #[cold]
+    fn skip(&mut self, before_ns: u64) -> u64 {
+        let mut skipped = 0;
+        while self.next_due().is_some_and(|next| next < before_ns) {
+            if self.poisson.is_some() || self.in_unit != self.unit {
+                self.pop();
+                skipped += 1;
+                continue;
+            }
+            let behind = (u128::from(before_ns) << 64) - self.next;
+            let units = u64::try_from(behind.div_ceil(self.step)).unwrap_or(u64::MAX).max(1);
+            let packets = units.saturating_mul(u64::from(self.unit)).min(self.remaining);
+            self.next += self.step * u128::from(units);
+            if self.remaining != u64::MAX {
+                self.remaining -= packets;
+            }
+            skipped += packets;
+        }
+        skipped
+    }
+
+    /// Gives up all departures to come; returns how many of them were due before `before_ns`.
+    pub(crate) fn stop(&mut self, before_ns: u64) -> u64 {
+        let due = self.skip_before(before_ns);
+        self.remaining = 0;
+        due
+    }
+
+    /// Draws the time of the next departure.
+    fn draw(&mut self) {
+        let Some(p) = &mut self.poisson else { return };
+        // splitmix64 (Steele, Lea, Flood 2014): one state word, good enough for gaps.
+        p.state = p.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = p.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        let uniform = ((z >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let gap_ns = match p.end_ns {
+            // The least of n independent uniform times in what is left of the run.
+            Some(end) => {
+                let left = end as f64 - (self.next as f64 / 18_446_744_073_709_551_616.0);
+                left.max(0.0) * -(uniform.ln() / self.remaining.max(1) as f64).exp_m1()
+            }
+            None => -uniform.ln() * p.mean_ns,
+        };
+        self.next += ((gap_ns * 4_294_967_296.0) as u128) << 32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(mut pacer: Pacer) -> Vec<u64> {
+        let mut times = Vec::new();
+        while pacer.next_due().is_some() {
+            times.push(pacer.pop());
+        }
+        times
+    }
+
+    fn pacing() -> impl Strategy<Value = Pacing> {
+        prop_oneof![Just(Pacing::Constant), Just(Pacing::Poisson), (1u32..50).prop_map(Pacing::Bursts)]
+    }
+
+    proptest! {
+        #[test]
+        fn lanes_together_send_exactly_rate_times_duration(
+            pps in 1u64..200_000, lanes in 1u32..6, ms in 1u64..40, pacing in pacing(), seed in any::<u64>(),
+        ) {
+            let rate = Rate::new(pps, 1).unwrap();
+            let (start, duration) = (5_000_000_000, ms * 1_000_000);
+            let mut times: Vec<u64> = (0..lanes)
+                .flat_map(|l| {
+                    let t = all(Pacer::new(start, Some(duration), rate, pacing, (l, lanes), seed));
+                    assert!(t.is_sorted());
+                    t
+                })
+                .collect();
+            times.sort_unstable();
+            prop_assert_eq!(times.len() as u64, rate.packets_in(duration));
+            prop_assert!(times.iter().all(|&t| t >= start && t <= start + duration));
+            if pacing == Pacing::Constant {
+                for (k, t) in times.iter().enumerate() {
+                    let exact = start + (k as u128 * 1_000_000_000 / u128::from(pps)) as u64;
+                    prop_assert!(t.abs_diff(exact) <= 1, "{k}: {t} {exact}");
+                }
+            }
+        }
+
+        #[test]
+        fn due_and_skip_count_what_pop_would_give(
+            pps in 1_000u64..200_000, pacing in pacing(), at_us in 0u64..20_000, popped in 0usize..200,
+        ) {
+            let rate = Rate::new(pps, 1).unwrap();
+            let make = || {
+                let mut p = Pacer::new(0, Some(10_000_000), rate, pacing, (0, 1), 7);
+                for _ in 0..popped.min(rate.packets_in(10_000_000) as usize) { p.pop(); }
+                p
+            };
+            let at = at_us * 1_000;
+            let rest = all(make());
+            let before = rest.iter().filter(|&&t| t < at).count() as u64;
+            let due = rest.iter().filter(|&&t| t <= at).count();
+            let mut p = make();
+            prop_assert_eq!(p.skip_before(at), before);
+            prop_assert_eq!(all(p).len() as u64, rest.len() as u64 - before);
+            let told = make().due(at, 64);
+            if pacing == Pacing::Poisson { prop_assert_eq!(told, due.min(1)); }
+            else { prop_assert!(told.abs_diff(due.min(64)) <= 1, "{told} {due}"); prop_assert_eq!(told == 0, due == 0); }
+        }
+    }
+
+    #[test]
+    fn poisson_gaps_are_exponential() {
+        let rate = Rate::new(100_000, 1).unwrap();
+        let times = all(Pacer::new(0, Some(1_000_000_000), rate, Pacing::Poisson, (0, 1), 42));
+        let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // For an exponential distribution the standard deviation equals the mean.
+        assert!((mean / 10_000.0 - 1.0).abs() < 0.02, "{mean}");
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{}", variance.sqrt() / mean);
+    }
+
+    #[test]
+    fn a_schedule_without_end_keeps_its_rate() {
+        let rate = Rate::new(1_000_000, 3).unwrap();
+        let mut pacer = Pacer::new(0, None, rate, Pacing::Constant, (0, 1), 0);
+        let last = (0..1_000_001).map(|_| pacer.pop()).last();
+        assert_eq!(last, Some(3_000_000_000));
+    }
+}

@@ -1,0 +1,119 @@
+//! Validated plans: what a run does, with every choice made. The program makes them from arguments.
+
+use crate::{FlowSet, Pacing, Rate};
+use mpps_wire::{MacAddr, ReflectFilter};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// One lane: a thread, its roles, its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LanePlan {
+    /// It receives.
+    pub rx: bool,
+    /// It sends test traffic.
+    pub tx: bool,
+    /// Core to pin it to; `None` leaves it to the scheduler.
+    pub core: Option<usize>,
+}
+
+/// What every run has.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// The lanes; lane `i` drives queue `i` of the port.
+    pub lanes: Vec<LanePlan>,
+    /// Length of the sending (or receiving) phase; `None`: until interrupted.
+    pub duration: Option<Duration>,
+    /// Length of a row.
+    pub interval: Duration,
+    /// How long a packet may take to come back and count as received, and how long receiving goes on at the end.
+    pub settle: Duration,
+    /// Frames a burst, 1 to [`mpps_io::MAX_BURST`].
+    pub burst: usize,
+    /// Never sleep, even when idle.
+    pub busy_poll: bool,
+    /// Lanes outnumber cores, or two are pinned to one: a lane that is idle sleeps at once.
+    pub share_cores: bool,
+    /// Seed of the payload data and of random gaps.
+    pub seed: u64,
+    /// Facts for the report, beside those that the engine adds.
+    pub host: Vec<(String, String)>,
+    /// Warnings that the planning found.
+    pub warnings: Vec<String>,
+}
+
+/// Layer 2 of an Ethernet path.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Our MAC address.
+    pub mac: MacAddr,
+    /// VLAN identifier of the test's packets.
+    pub vlan: Option<u16>,
+    /// Addresses that mpps answers for (ARP, neighbour solicitation, ping). Empty where the host does so itself.
+    pub answer_for: Vec<IpAddr>,
+    /// The peer's MAC address, where known; else [`Link::next_hop`] is resolved before the run.
+    pub dest_mac: Option<MacAddr>,
+    /// Whom to resolve: the peer, or the gateway to it.
+    pub next_hop: Option<IpAddr>,
+}
+
+/// `sendrecv` and `send`.
+#[derive(Clone, Debug)]
+pub struct TrafficPlan {
+    /// What every run has.
+    pub common: Common,
+    /// Packets come back and are received; else they are only sent.
+    pub receive: bool,
+    /// Source address of the packets.
+    pub src: IpAddr,
+    /// Destination address of the packets.
+    pub dst: IpAddr,
+    /// Ports.
+    pub flows: FlowSet,
+    /// UDP payload, bytes; 16 or more.
+    pub payload_len: usize,
+    /// Frame with FCS, bytes, as rates count it.
+    pub frame_size: usize,
+    /// Rate over all lanes; `None`: as fast as the path takes packets.
+    pub rate: Option<Rate>,
+    /// How departures are spread.
+    pub pacing: Pacing,
+    /// How far a lane may fall behind its schedule and still catch up; departures that are older are missed.
+    pub catch_up: Duration,
+    /// Largest |offered − intended| / intended of a valid trial.
+    pub tolerance: f64,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// DSCP.
+    pub dscp: u8,
+    /// Layer 2; `None` on payload paths.
+    pub link: Option<Link>,
+}
+
+/// `drop`.
+#[derive(Clone, Debug)]
+pub struct DropPlan {
+    /// What every run has.
+    pub common: Common,
+    /// Only packets to this address (Ethernet paths).
+    pub ip: Option<IpAddr>,
+    /// Only packets to these ports (Ethernet paths).
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Verify stamps and data; else every UDP packet counts as received.
+    pub verify: bool,
+    /// Flows to keep sequence windows for.
+    pub max_flows: u32,
+    /// Layer 2; `None` on payload paths.
+    pub link: Option<Link>,
+}
+
+/// `reflect`.
+#[derive(Clone, Debug)]
+pub struct ReflectPlan {
+    /// What every run has.
+    pub common: Common,
+    /// Which packets (Ethernet paths).
+    pub filter: ReflectFilter,
+    /// Layer 2; `None` on payload paths.
+    pub link: Option<Link>,
+}

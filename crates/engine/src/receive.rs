@@ -1,0 +1,112 @@
+//! The receiving half of a lane that also knows what was sent: classifies, counts each packet once, measures it.
+
+use crate::codec::{Class, Codec, Foreign};
+use crate::generate::SentSeq;
+use crate::slip::Slips;
+use mpps_io::Frame;
+use mpps_stats::{Arrival, Recorder, SequenceWindows};
+
+/// Memory for the sequence windows of one lane, bytes.
+const WINDOW_BYTES: usize = 16 << 20;
+
+/// The receiving half of a lane.
+#[derive(Debug)]
+pub(crate) struct Receiver<'r> {
+    windows: SequenceWindows,
+    slips: Option<&'r Slips>,
+    sent_seq: &'r [SentSeq],
+    start_ns: u64,
+    foreign: [u64; Foreign::ALL.len()],
+    beyond_window: u64,
+    service: u64,
+}
+
+impl<'r> Receiver<'r> {
+    /// Windows for `flows` flows that span `span` packets in flight over all of them.
+    pub(crate) fn new(
+        flows: u32,
+        span: u64,
+        slips: Option<&'r Slips>,
+        sent_seq: &'r [SentSeq],
+        start_ns: u64,
+    ) -> Self {
+        let windows = SequenceWindows::new(flows as usize, span / u64::from(flows.max(1)) + 64, WINDOW_BYTES);
+        Self {
+            windows,
+            slips,
+            sent_seq,
+            start_ns,
+            foreign: [0; Foreign::ALL.len()],
+            beyond_window: 0,
+            service: 0,
+        }
+    }
+
+    /// Counts the frames of one burst received at `now_ns`. Returns (test packets counted as received, frames for the
+    /// slow path).
+    #[inline]
+    pub(crate) fn burst<F: Frame, C: Codec>(
+        &mut self,
+        frames: &[F],
+        codec: &C,
+        now_ns: u64,
+        recorder: &mut Recorder<'_>,
+    ) -> (u64, usize) {
+        // Read after the frames were received: whatever came back was published before it left.
+        let sent = self.sent_seq.iter().map(|s| s.0.get_published()).max().unwrap_or(0);
+        let (mut received, mut slow) = (0, 0);
+        for frame in frames {
+            match codec.classify(frame) {
+                Class::Test { flow, stamp } => {
+                    let at = frame.rx_time_ns().unwrap_or(now_ns);
+                    // One comparison for both ends: before the start wraps to a large number.
+                    if stamp.seq >= sent || stamp.time_ns.wrapping_sub(self.start_ns) > now_ns - self.start_ns {
+                        self.foreign(Foreign::OtherRun, now_ns, recorder);
+                        continue;
+                    }
+                    let distance = match self.windows.record(flow as usize, stamp.seq) {
+                        Arrival::InOrder => 0,
+                        Arrival::Reordered(distance) => distance,
+                        Arrival::Duplicate => {
+                            recorder.event(stamp.time_ns, |t| t.duplicates += 1);
+                            continue;
+                        }
+                        Arrival::TooOld => {
+                            self.beyond_window += 1;
+                            continue;
+                        }
+                    };
+                    let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
+                    received += u64::from(recorder.received(stamp.time_ns, at, slip, distance));
+                }
+                Class::Corrupt => recorder.event(now_ns, |t| t.corrupt += 1),
+                Class::Foreign(why) => self.foreign(why, now_ns, recorder),
+                Class::SlowPath => slow += 1,
+            }
+        }
+        (received, slow)
+    }
+
+    #[cold]
+    fn foreign(&mut self, why: Foreign, now_ns: u64, recorder: &mut Recorder<'_>) {
+        self.foreign[why as usize] += 1;
+        recorder.event(now_ns, |t| t.foreign += 1);
+    }
+
+    /// Counts a frame of the slow path: a question that mpps deals with, or somebody else's traffic.
+    pub(crate) fn slow_path(&mut self, understood: bool, now_ns: u64, recorder: &mut Recorder<'_>) {
+        if understood {
+            self.service += 1;
+        } else {
+            self.foreign(Foreign::NotUdp, now_ns, recorder);
+        }
+    }
+
+    pub(crate) fn reasons(&self) -> Vec<(&'static str, u64)> {
+        let mut reasons: Vec<_> = Foreign::ALL.iter().map(|f| (f.name(), self.foreign[*f as usize])).collect();
+        reasons.push(("beyond_window", self.beyond_window));
+        reasons.push(("neighbor_service", self.service));
+        reasons.retain(|(_, n)| *n > 0);
+        reasons
+    }
+}

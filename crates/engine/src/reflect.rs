@@ -1,0 +1,155 @@
+//! The loop of a lane that turns packets round and sends them back.
+
+use crate::outcome::LaneOutcome;
+use crate::traffic::Lane;
+use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
+use mpps_stats::Recorder;
+use mpps_wire::{Left, ReflectFilter, reflect_in_place};
+use std::time::Duration;
+
+/// How long the path may refuse everything before the burst is given up.
+const PATIENCE_NS: u64 = 10_000_000;
+
+struct Counts {
+    /// Why each frame of the burst at hand was left; `None`: it was turned.
+    marks: [Option<Left>; MAX_BURST],
+    left: [u64; Left::COUNT],
+    service: u64,
+    not_sent: u64,
+}
+
+/// Runs the lane until the end of the run.
+pub(crate) fn run<Q: Queue>(
+    mut lane: Lane<'_>,
+    queue: &mut Q,
+    filter: &ReflectFilter,
+    layer: Layer,
+    mut recorder: Recorder<'_>,
+) -> LaneOutcome {
+    let preempted = mpps_sys::sched::preemptions();
+    let mut counts = Counts { marks: [None; MAX_BURST], left: [0; Left::COUNT], service: 0, not_sent: 0 };
+    let mut burst = Burst::new(lane.burst);
+    let mut answers = Burst::new(lane.burst);
+    loop {
+        let now = lane.clock.now_ns();
+        let end_ns = lane.control.end_ns();
+        match queue.receive(&mut burst) {
+            Ok(0) => {
+                lane.count_rx(0, now);
+                if let Err(error) = lane.idle.rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters) {
+                    lane.trouble(&error);
+                }
+            }
+            Ok(frames) => {
+                lane.count_rx(frames, now);
+                lane.idle.worked();
+                if layer == Layer::Ethernet {
+                    turn(&lane, &mut burst, &mut answers, filter, &mut counts);
+                }
+                recorder.arrived_n(now, burst.len() as u64);
+                lane.counters.rx_test.add(burst.len() as u64);
+                send_back(&lane, queue, &mut burst, now, &mut counts, &mut recorder);
+                lane.answer(queue, &mut answers);
+            }
+            Err(error) => lane.trouble(&error),
+        }
+        recorder.flush();
+        recorder.advance(now);
+        if now >= end_ns {
+            break;
+        }
+    }
+    let _ = queue.flush();
+    lane.counters.phase.set(2);
+    recorder.end();
+    let mut reasons: Vec<_> = Left::ALL.iter().map(|left| (left.as_str(), counts.left[left.index()])).collect();
+    reasons.push(("neighbor_service", counts.service));
+    reasons.push(("tx_full", counts.not_sent));
+    reasons.retain(|(_, n)| *n > 0);
+    LaneOutcome { gaps: None, reasons, preempted: mpps_sys::sched::preemptions() - preempted, run_delay_ns: None }
+}
+
+/// Turns every frame of the burst that is to be turned; the others leave it.
+#[inline]
+fn turn<F: Frame>(
+    lane: &Lane<'_>,
+    burst: &mut Burst<F>,
+    answers: &mut Burst<F>,
+    filter: &ReflectFilter,
+    counts: &mut Counts,
+) {
+    let mut left_any = false;
+    for (frame, mark) in burst.as_mut_slice().iter_mut().zip(&mut counts.marks) {
+        let complete = frame.rx_checksum() == RxChecksum::Partial;
+        *mark = reflect_in_place(frame.bytes_mut(), filter, complete).err();
+        left_any |= mark.is_some();
+    }
+    if left_any {
+        sort_out(lane, burst, answers, counts);
+    }
+}
+
+/// Takes the frames that were not turned out of the burst: answers those that ask, counts the others by reason.
+#[cold]
+fn sort_out<F: Frame>(lane: &Lane<'_>, burst: &mut Burst<F>, answers: &mut Burst<F>, counts: &mut Counts) {
+    let all = burst.len();
+    let mut turned = Burst::new(burst.limit());
+    for (i, mut frame) in burst.drain(all).enumerate() {
+        let Some(left) = counts.marks[i] else {
+            let _ = turned.push(frame);
+            continue;
+        };
+        let question = matches!(left, Left::NotIp | Left::NotUdp | Left::Multicast);
+        match lane.neighbor.as_ref().filter(|_| question).and_then(|n| n.attend(&mut frame)) {
+            Some(answer) => {
+                counts.service += 1;
+                if answer {
+                    let _ = answers.push(frame);
+                }
+            }
+            None => counts.left[left.index()] += 1,
+        }
+    }
+    std::mem::swap(burst, &mut turned);
+}
+
+/// Sends the burst; waits for room a little, and gives up what the path still refuses then.
+#[inline]
+fn send_back<Q: Queue>(
+    lane: &Lane<'_>,
+    queue: &mut Q,
+    burst: &mut Burst<Q::Frame>,
+    now: u64,
+    counts: &mut Counts,
+    recorder: &mut Recorder<'_>,
+) {
+    let mut give_up_at = 0;
+    while !burst.is_empty() {
+        let offered = burst.len();
+        let result = queue.transmit(burst);
+        let taken = (offered - burst.len()) as u64;
+        if taken > 0 {
+            recorder.sent(now, taken);
+            lane.counters.tx_packets.add(taken);
+            lane.counters.tx_bursts.add(1);
+            give_up_at = 0;
+        }
+        if let Err(error) = result {
+            lane.trouble(&error);
+            counts.not_sent += burst.len() as u64;
+            burst.clear();
+        } else if taken == 0 {
+            lane.counters.tx_full.add(1);
+            let at = lane.clock.now_ns();
+            if give_up_at == 0 {
+                give_up_at = at + PATIENCE_NS;
+            }
+            if at >= give_up_at {
+                counts.not_sent += burst.len() as u64;
+                burst.clear();
+            } else if let Err(error) = queue.wait(Wait { rx: false, tx: true }, Duration::from_millis(1)) {
+                lane.trouble(&error);
+            }
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! What every run has in common: threads, the start, the collector's loop, the end.
+//!
+//! The calling thread starts one thread a lane, waits until each has its pool, its queue and (where one is needed) the
+//! peer's MAC address, sets the start a few milliseconds ahead, and then is the collector: it disciplines the clock,
+//! hands closed rows to the sinks, watches for an interruption, and in the end adds everything up.
+
+use crate::control::Control;
+use crate::generate::SentSeq;
+use crate::idle::Idle;
+use crate::live::{HostWait, Live};
+use crate::neighbor::{Found, Neighbor};
+use crate::outcome::LaneOutcome;
+use crate::plan::{Common, DropPlan, Link, ReflectPlan, TrafficPlan};
+use crate::slip::Slips;
+use crate::summary::{Measured, summarise};
+use crate::traffic::Lane;
+use crate::work::{DropWork, ReflectWork, TrafficWork, Work};
+use mpps_io::{Burst, Error, Port, Queue, QueueCounters, Wait};
+use mpps_stats::{Collector, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload};
+use mpps_sys::clock::{Clock, ClockSource};
+use mpps_sys::sched;
+use mpps_wire::MacAddr;
+use std::sync::{OnceLock, mpsc};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+/// How often the collector looks.
+const TICK: Duration = Duration::from_millis(20);
+/// From the last lane's readiness to the start.
+const LEAD_NS: u64 = 5_000_000;
+/// How long the peer may take to answer for its MAC address.
+const RESOLVE_NS: u64 = 3_000_000_000;
+/// How often it is asked.
+const ASK_EVERY_NS: u64 = 100_000_000;
+
+/// Why a run could not take place, or has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A port, pool or queue could not be opened.
+    #[error(transparent)]
+    Path(#[from] Error),
+    /// Nobody answered for the peer's address.
+    #[error("{0}")]
+    Unresolved(String),
+    /// Interrupted before the first packet.
+    #[error("interrupted before the first packet")]
+    Interrupted,
+    /// A lane's thread has panicked: a defect of mpps.
+    #[error("lane {0} has panicked; this is a defect, please report it")]
+    Panicked(usize),
+}
+
+/// Runs `sendrecv` or `send`. Sinks get every row; `interrupted` is asked every 20 ms.
+///
+/// # Errors
+/// When the run could not take place. A run that took place but whose numbers can't be believed is no error: see
+/// [`Summary::valid`].
+pub fn run_traffic<P: Port>(
+    port: &P,
+    plan: &TrafficPlan,
+    sinks: &mut [Box<dyn Sink>],
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Summary, RunError> {
+    let tx_lanes = plan.common.lanes.iter().filter(|l| l.tx).count();
+    let sent_seq: Vec<SentSeq> = (0..tx_lanes).map(|_| SentSeq::default()).collect();
+    let settle_ns = plan.common.settle.as_nanos() as u64;
+    let slips = plan
+        .rate
+        .filter(|_| plan.receive)
+        .map(|rate| Slips::new(plan.flows.count(), rate.pps(), settle_ns + 100_000_000));
+    let work = TrafficWork { plan, slips: slips.as_ref(), sent_seq: &sent_seq };
+    let workload = if plan.receive { Workload::SendRecv } else { Workload::Send };
+    execute(port, &plan.common, workload, settle_ns, plan.receive && plan.rate.is_some(), &work, sinks, interrupted)
+}
+
+/// Runs `drop`. As [`run_traffic`].
+///
+/// # Errors
+/// As [`run_traffic`].
+pub fn run_drop<P: Port>(
+    port: &P,
+    plan: &DropPlan,
+    sinks: &mut [Box<dyn Sink>],
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Summary, RunError> {
+    let work = DropWork { plan };
+    execute(port, &plan.common, Workload::Drop, 0, false, &work, sinks, interrupted)
+}
+
+/// Runs `reflect`. As [`run_traffic`].
+///
+/// # Errors
+/// As [`run_traffic`].
+pub fn run_reflect<P: Port>(
+    port: &P,
+    plan: &ReflectPlan,
+    sinks: &mut [Box<dyn Sink>],
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Summary, RunError> {
+    let work = ReflectWork { plan };
+    execute(port, &plan.common, Workload::Reflect, 0, false, &work, sinks, interrupted)
+}
+
+/// What lane threads share.
+struct Shared<'r, W> {
+    control: &'r Control,
+    counters: &'r [LaneCounters],
+    series: &'r OnceLock<Vec<LaneSeries>>,
+    found: &'r Found,
+    common: &'r Common,
+    work: &'r W,
+}
+
+#[allow(clippy::too_many_arguments)]
+fn execute<P: Port, W: Work>(
+    port: &P,
+    common: &Common,
+    workload: Workload,
+    settle_ns: u64,
+    paced: bool,
+    work: &W,
+    sinks: &mut [Box<dyn Sink>],
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Summary, RunError> {
+    let control = Control::default();
+    let mut clocks = ClockSource::new();
+    let counters: Vec<LaneCounters> = common.lanes.iter().map(|_| LaneCounters::default()).collect();
+    let series = OnceLock::new();
+    let found = Found::new();
+    let lanes = common.lanes.len();
+    let shared =
+        Shared { control: &control, counters: &counters, series: &series, found: &found, common, work };
+    thread::scope(|scope| {
+        let (ready, is_ready) = mpsc::channel();
+        let mut starts = Vec::new();
+        let mut threads: Vec<ScopedJoinHandle<'_, Option<LaneOutcome>>> = Vec::new();
+        for index in 0..lanes {
+            let (start, started) = mpsc::channel::<u64>();
+            starts.push(start);
+            let (ready, clock, shared) = (ready.clone(), clocks.clock(), &shared);
+            let builder = thread::Builder::new().name(format!("lane{index}"));
+            let spawned =
+                builder.spawn_scoped(scope, move || lane_thread(port, index, clock, shared, &ready, &started));
+            match spawned {
+                Ok(handle) => threads.push(handle),
+                Err(e) => {
+                    control.end_at(0);
+                    return Err(Error::os("start the thread of", format!("lane {index}"), &e).into());
+                }
+            }
+        }
+        drop(ready);
+        for _ in 0..lanes {
+            // A lane that failed or panicked says so or hangs up; dropping `starts` then sends the others home.
+            match is_ready.recv() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    control.end_at(0);
+                    return Err(error);
+                }
+                Err(_) => return Err(RunError::Panicked(0)),
+            }
+        }
+        if interrupted() {
+            return Err(RunError::Interrupted);
+        }
+        let baseline: Vec<QueueCounters> = (0..lanes).map(|i| port.counters(i)).collect();
+        let steal = sched::steal_ns();
+        let start_ns = clocks.clock().now_ns() + LEAD_NS;
+        let interval_ns = common.interval.as_nanos() as u64;
+        let timing = Timing { start_ns, interval_ns, settle_ns };
+        let all = series
+            .get_or_init(|| common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect::<Vec<_>>());
+        if let Some(duration) = common.duration {
+            control.end_at(start_ns + duration.as_nanos() as u64);
+        }
+        // Making the series takes a while for long rings: the start that lanes are told is never in the past.
+        for start in &starts {
+            let _ = start.send(start_ns);
+        }
+        let mut collector = Collector::new(all.iter().collect(), workload, paced);
+        let was_interrupted =
+            collect(&mut collector, &mut clocks, timing, &shared, &threads, sinks, interrupted);
+        let mut outcomes = Vec::new();
+        for (index, thread) in threads.into_iter().enumerate() {
+            match thread.join() {
+                Ok(Some(outcome)) => outcomes.push(outcome),
+                _ => return Err(RunError::Panicked(index)),
+            }
+        }
+        let end_ns = control.end_ns();
+        collector.set_end(end_ns);
+        let totals: Totals = collector.finish(sinks);
+        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+        let path: Vec<QueueCounters> = (0..lanes).map(|i| since(port.counters(i), &baseline[i])).collect();
+        Ok(summarise(Measured {
+            workload,
+            common,
+            work: work.facts(),
+            totals,
+            outcomes,
+            counters: &counters,
+            path,
+            start_ns,
+            end_ns,
+            interrupted: was_interrupted,
+            control: &control,
+            capabilities: port.capabilities(),
+            port_facts: port.facts(),
+            clock: clocks.name(),
+            steal_ns: sched::steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
+            sink_notes: notes,
+        }))
+    })
+}
+
+/// Counters since a baseline.
+fn since(now: QueueCounters, then: &QueueCounters) -> QueueCounters {
+    let before = |name| then.other.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
+    QueueCounters {
+        rx_dropped: now.rx_dropped.saturating_sub(then.rx_dropped),
+        tx_failed: now.tx_failed.saturating_sub(then.tx_failed),
+        other: now.other.iter().map(|&(name, value)| (name, value.saturating_sub(before(name)))).collect(),
+    }
+}
+
+/// One lane's thread, from pinning to its outcome. `None`: sent home before the start.
+fn lane_thread<P: Port, W: Work>(
+    port: &P,
+    index: usize,
+    clock: Clock,
+    shared: &Shared<'_, W>,
+    ready: &mpsc::Sender<Result<(), RunError>>,
+    started: &mpsc::Receiver<u64>,
+) -> Option<LaneOutcome> {
+    let plan = shared.common.lanes[index];
+    sched::tight_timers();
+    let prepared = (|| {
+        if let Some(core) = plan.core {
+            sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
+        }
+        port.pool(index)
+    })();
+    let pool = match prepared {
+        Ok(pool) => pool,
+        Err(error) => {
+            let _ = ready.send(Err(error.into()));
+            return None;
+        }
+    };
+    let opened = port.queue(index, &pool).map_err(RunError::from).and_then(|mut queue| {
+        let dest_mac = resolve(&mut queue, shared, &clock)?;
+        Ok((queue, dest_mac))
+    });
+    let (mut queue, dest_mac) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            return None;
+        }
+    };
+    let counters = &shared.counters[index];
+    let thread = sched::thread_id();
+    counters.thread.set(thread as u64);
+    let _ = ready.send(Ok(()));
+    let start_ns = started.recv().ok()?;
+    let recorder = shared.series.get()?[index].recorder();
+    while clock.now_ns() + 200_000 < start_ns {
+        thread::sleep(Duration::from_nanos((start_ns - clock.now_ns()).saturating_sub(150_000)));
+    }
+    while clock.now_ns() < start_ns {
+        std::hint::spin_loop();
+    }
+    let delay = sched::run_delay_ns(thread);
+    let lane = Lane {
+        clock,
+        control: shared.control,
+        counters,
+        idle: Idle::new(shared.common.busy_poll, shared.common.share_cores),
+        neighbor: shared.work.link().map(|link| Neighbor::new(link, shared.work.src(), shared.found)),
+        burst: shared.common.burst,
+    };
+    let mut outcome = shared.work.lane(index, lane, &mut queue, recorder, port.capabilities(), start_ns, dest_mac);
+    outcome.run_delay_ns = sched::run_delay_ns(thread).zip(delay).map(|(now, then)| now.saturating_sub(then));
+    Some(outcome)
+}
+
+/// Finds the peer's MAC address where one is needed: every lane asks if it sends and listens if it receives, until one
+/// has heard.
+fn resolve<Q: Queue, W: Work>(
+    queue: &mut Q,
+    shared: &Shared<'_, W>,
+    clock: &Clock,
+) -> Result<Option<MacAddr>, RunError> {
+    let Some(link) = shared.work.link() else { return Ok(None) };
+    if link.dest_mac.is_some() || link.next_hop.is_none() {
+        return Ok(link.dest_mac);
+    }
+    let neighbor = Neighbor::new(link, shared.work.src(), shared.found);
+    let begun = clock.now_ns();
+    let mut ask_at = begun;
+    let mut burst = Burst::new(32);
+    let mut answers = Burst::new(32);
+    while shared.found.get().is_none() {
+        let now = clock.now_ns();
+        if shared.control.end_ns() <= now {
+            return Err(RunError::Interrupted);
+        }
+        if now - begun > RESOLVE_NS {
+            return Err(RunError::Unresolved(unresolved(link)));
+        }
+        if now >= ask_at {
+            neighbor.ask(queue)?;
+            ask_at = now + ASK_EVERY_NS;
+        }
+        let n = queue.receive(&mut burst)?;
+        for mut frame in burst.drain(n) {
+            if neighbor.attend(&mut frame) == Some(true) {
+                let _ = answers.push(frame);
+            }
+        }
+        if !answers.is_empty() {
+            queue.transmit(&mut answers)?;
+            answers.clear();
+        }
+        if n == 0 {
+            queue.wait(Wait { rx: true, tx: false }, Duration::from_millis(5))?;
+        }
+    }
+    Ok(shared.found.get().copied())
+}
+
+fn unresolved(link: &Link) -> String {
+    let hop = link.next_hop.map(|ip| ip.to_string()).unwrap_or_default();
+    format!(
+        "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the question; \
+         --gateway IP asks a router instead)",
+        RESOLVE_NS / 1_000_000_000
+    )
+}
+
+/// The collector's loop. True when the run was interrupted.
+fn collect<W: Work>(
+    collector: &mut Collector<'_>,
+    clocks: &mut ClockSource,
+    timing: Timing,
+    shared: &Shared<'_, W>,
+    threads: &[ScopedJoinHandle<'_, Option<LaneOutcome>>],
+    sinks: &mut [Box<dyn Sink>],
+    interrupted: &dyn Fn() -> bool,
+) -> bool {
+    let clock = clocks.clock();
+    let mut was_interrupted = false;
+    let mut end_told = false;
+    let mut host = HostWait::default();
+    let mut live = Live::new(timing.start_ns);
+    loop {
+        thread::sleep(TICK);
+        clocks.discipline();
+        let now = clock.now_ns();
+        if !was_interrupted && interrupted() && now < shared.control.end_ns() {
+            was_interrupted = true;
+            shared.control.end_at(now.max(timing.start_ns + 1));
+        }
+        let end_ns = shared.control.end_ns();
+        if now >= end_ns && !end_told {
+            end_told = true;
+            collector.set_end(end_ns);
+        }
+        collector.note_host_wait(now, host.sample(shared.counters));
+        // Rows of the last sending may close before the end is told only if they end before it.
+        if end_told || now < end_ns {
+            collector.poll(sinks);
+        }
+        if now >= live.next_ns {
+            let snapshot = live.snapshot(now, end_ns, shared.common.duration, shared.control, shared.counters, collector);
+            for sink in sinks.iter_mut() {
+                sink.snapshot(&snapshot);
+            }
+        }
+        if threads.iter().all(ScopedJoinHandle::is_finished) {
+            return was_interrupted;
+        }
+    }
+}

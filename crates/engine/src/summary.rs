@@ -1,0 +1,195 @@
+//! Adds everything up: from totals, lanes' outcomes and the path's counters to the [`Summary`].
+
+use crate::control::Control;
+use crate::outcome::LaneOutcome;
+use crate::plan::Common;
+use crate::verdict::{Evidence, judge};
+use crate::work::{WorkFacts, sends};
+use mpps_io::{Capabilities, Fact, QueueCounters};
+use mpps_stats::{
+    Gaps, Histogram, LaneCounters, LaneSummary, Moments, ReorderDistance, Summary, Totals, Workload,
+};
+
+/// What a run has measured, before it is judged.
+pub(crate) struct Measured<'r> {
+    pub(crate) workload: Workload,
+    pub(crate) common: &'r Common,
+    pub(crate) work: WorkFacts,
+    pub(crate) totals: Totals,
+    pub(crate) outcomes: Vec<LaneOutcome>,
+    pub(crate) counters: &'r [LaneCounters],
+    pub(crate) path: Vec<QueueCounters>,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) interrupted: bool,
+    pub(crate) control: &'r Control,
+    pub(crate) capabilities: &'r Capabilities,
+    pub(crate) port_facts: Vec<Fact>,
+    pub(crate) clock: &'static str,
+    pub(crate) steal_ns: Option<u64>,
+    pub(crate) sink_notes: Vec<String>,
+}
+
+pub(crate) fn summarise(m: Measured<'_>) -> Summary {
+    let run_ns = m.end_ns.saturating_sub(m.start_ns).max(1);
+    let tally = m.totals.tally;
+    let duration_ns = if sends(m.workload) { run_ns } else { active_ns(m.counters).unwrap_or(run_ns) };
+    let seconds = duration_ns as f64 / 1e9;
+    let lanes = lane_summaries(&m);
+    let reasons = merge_reasons(&m.outcomes);
+    let reason = |name: &str| reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v);
+    let scheduled = m.work.rate.map(|rate| rate.packets_in(run_ns));
+    let evidence = Evidence {
+        tx: tally.tx,
+        rx: tally.rx,
+        late: tally.late,
+        lost: if sends(m.workload) { m.totals.lost } else { 0 },
+        missed: tally.missed,
+        scheduled,
+        tolerance: m.work.tolerance,
+        device_gone: m.control.gone(),
+        settle_ms: m.common.settle.as_secs_f64() * 1e3,
+        duration_ns: run_ns,
+        steal_ns: m.steal_ns.unwrap_or(0),
+        cores: mpps_sys::sched::allowed_cores().len() as u64,
+        overflowed: m.totals.overflowed,
+        beyond_window: reason("beyond_window"),
+    };
+    let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
+    warnings.splice(0..0, m.common.warnings.iter().cloned());
+    warnings.extend(m.control.notes());
+    warnings.extend(m.sink_notes.iter().cloned());
+    let lost = m.totals.lost.max(0) as u64;
+    let base = if m.workload == Workload::Reflect { tally.rx } else { tally.tx };
+    Summary {
+        workload: m.workload,
+        duration_ns,
+        tx: tally.tx,
+        rx: tally.rx,
+        lost,
+        late: tally.late,
+        duplicates: tally.duplicates,
+        reordered: tally.reordered,
+        reorder_distance: ReorderDistance {
+            max: m.totals.distance_max,
+            mean: if tally.reordered == 0 { 0.0 } else { tally.distance_sum as f64 / tally.reordered as f64 },
+        },
+        corrupt: tally.corrupt,
+        foreign: tally.foreign,
+        missed: tally.missed,
+        frame_size: m.work.frame_size,
+        intended_pps: m.work.rate.map(|rate| rate.pps()),
+        offered_pps: tally.tx as f64 / seconds,
+        received_pps: tally.rx as f64 / seconds,
+        loss_ratio: if base == 0 { 0.0 } else { lost as f64 / base as f64 },
+        latency: m.totals.latency,
+        latency_scheduled: (m.work.rate.is_some() && m.workload == Workload::SendRecv).then_some(m.totals.scheduled),
+        latency_note: latency_note(m.workload, m.totals.latency.count > 0).to_owned(),
+        gaps: sends(m.workload).then(|| gaps(&m)),
+        valid: invalid_reasons.is_empty(),
+        invalid_reasons,
+        warnings,
+        interrupted: m.interrupted,
+        host: host_facts(&m, run_ns),
+        reasons,
+        lanes,
+    }
+}
+
+/// From the first burst received to the last, over all lanes.
+fn active_ns(counters: &[LaneCounters]) -> Option<u64> {
+    let first = counters.iter().map(|c| c.first_rx_ns.get()).filter(|&t| t != 0).min()?;
+    let last = counters.iter().map(|c| c.last_rx_ns.get()).max()?;
+    (last > first).then_some(last - first)
+}
+
+fn latency_note(workload: Workload, measured: bool) -> &'static str {
+    match (workload, measured) {
+        (Workload::SendRecv, _) => {
+            "round trip, from just before the packet is handed to the path to just after it was taken from it, in mpps"
+        }
+        (Workload::Drop, true) => {
+            "one way, from the sender's stamp to reception; true only where both ends read the same clock (one host)"
+        }
+        (Workload::Drop, false) => "none: the sender's clock is not this host's, or packets were not stamped",
+        (Workload::Send, _) => "none: packets do not come back",
+        (Workload::Reflect, _) => "none: the sender measures it",
+    }
+}
+
+fn merge_reasons(outcomes: &[LaneOutcome]) -> Vec<(String, u64)> {
+    let mut merged: Vec<(String, u64)> = Vec::new();
+    for &(name, count) in outcomes.iter().flat_map(|o| &o.reasons) {
+        match merged.iter_mut().find(|(n, _)| n == name) {
+            Some((_, total)) => *total += count,
+            None => merged.push((name.to_owned(), count)),
+        }
+    }
+    merged
+}
+
+fn gaps(m: &Measured<'_>) -> Gaps {
+    let (mut histogram, mut moments) = (Histogram::default(), Moments::default());
+    for (h, s) in m.outcomes.iter().filter_map(|o| o.gaps.as_ref()) {
+        histogram.merge(h);
+        moments.merge(s);
+    }
+    let intended_mean = m.work.rate.map_or(0.0, |rate| 1e9 / rate.pps() * m.work.tx_lanes as f64);
+    Gaps { intended_mean, measured: moments.latency(Some(&histogram)) }
+}
+
+fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
+    let lanes = m.common.lanes.iter().zip(m.counters).zip(&m.outcomes).zip(&m.path).enumerate();
+    lanes
+        .map(|(i, (((plan, counters), outcome), path))| LaneSummary {
+            lane: i,
+            queue: i,
+            core: plan.core,
+            rx_role: plan.rx,
+            tx_role: plan.tx,
+            rx_packets: counters.rx_packets.get(),
+            rx_bursts: counters.rx_bursts.get(),
+            rx_empty_polls: counters.rx_empty_polls.get(),
+            tx_packets: counters.tx_packets.get(),
+            tx_bursts: counters.tx_bursts.get(),
+            tx_full: counters.tx_full.get(),
+            waits: counters.waits.get(),
+            run_delay_ns: outcome.run_delay_ns,
+            preempted: Some(outcome.preempted),
+            rx_dropped: path.rx_dropped,
+            tx_failed: path.tx_failed,
+            path_counters: path.other.iter().map(|&(n, v)| (n.to_owned(), v)).collect(),
+        })
+        .collect()
+}
+
+fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<(String, String)> {
+    let read = |path: &str| std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned());
+    let mut facts = vec![("mpps_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            facts.push((name.to_owned(), value));
+        }
+    };
+    add("kernel", read("/proc/sys/kernel/osrelease"));
+    let cpu = read("/proc/cpuinfo").and_then(|text| {
+        text.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split(':').nth(1)).map(|s| s.trim().to_owned())
+    });
+    add("cpu", cpu);
+    add("cores_allowed", Some(mpps_sys::sched::allowed_cores().len().to_string()));
+    add("clock", Some(m.clock.to_owned()));
+    add("path", Some(m.capabilities.path.to_owned()));
+    for (name, value) in &m.common.host {
+        add(name, Some(value.clone()));
+    }
+    for fact in &m.port_facts {
+        add(fact.name, Some(fact.value.clone()));
+    }
+    add("run_s", Some(format!("{:.6}", run_ns as f64 / 1e9)));
+    add("interval_ms", Some(format!("{}", m.common.interval.as_secs_f64() * 1e3)));
+    add("settle_ms", Some(format!("{}", m.common.settle.as_secs_f64() * 1e3)));
+    add("burst", Some(m.common.burst.to_string()));
+    add("seed", Some(m.common.seed.to_string()));
+    add("steal_ms", m.steal_ns.map(|ns| format!("{}", ns / 1_000_000)));
+    facts
+}

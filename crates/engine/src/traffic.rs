@@ -1,0 +1,173 @@
+//! The loop of a lane that sends, receives back, or both.
+
+use crate::codec::Codec;
+use crate::control::Control;
+use crate::generate::Generator;
+use crate::idle::Idle;
+use crate::neighbor::Neighbor;
+use crate::outcome::LaneOutcome;
+use crate::receive::Receiver;
+use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Wait};
+use mpps_stats::{LaneCounters, Recorder};
+use mpps_sys::clock::Clock;
+use std::time::Duration;
+
+/// What a lane's loop works with, beside its queue.
+pub(crate) struct Lane<'r> {
+    pub(crate) clock: Clock,
+    pub(crate) control: &'r Control,
+    pub(crate) counters: &'r LaneCounters,
+    pub(crate) idle: Idle,
+    pub(crate) neighbor: Option<Neighbor<'r>>,
+    pub(crate) burst: usize,
+}
+
+impl Lane<'_> {
+    /// Deals with an error of the path: notes it and waits a little, or ends the run.
+    #[cold]
+    pub(crate) fn trouble(&self, error: &Error) {
+        match error.kind {
+            ErrorKind::LinkDown => {
+                self.control.note(format!("{error}; trying on"));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
+        }
+    }
+
+    /// Sends frames that answer somebody; what the path does not take is dropped.
+    #[cold]
+    pub(crate) fn answer<Q: Queue>(&self, queue: &mut Q, answers: &mut Burst<Q::Frame>) {
+        if !answers.is_empty() {
+            if let Err(error) = queue.transmit(answers).and_then(|_| queue.flush()) {
+                self.trouble(&error);
+            }
+            answers.clear();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_rx(&self, frames: usize, now_ns: u64) {
+        if frames == 0 {
+            self.counters.rx_empty_polls.add(1);
+        } else {
+            if self.counters.first_rx_ns.get() == 0 {
+                self.counters.first_rx_ns.set(now_ns);
+            }
+            self.counters.last_rx_ns.set(now_ns);
+            self.counters.rx_packets.add(frames as u64);
+            self.counters.rx_bursts.add(1);
+        }
+    }
+}
+
+/// Runs the lane until the end of the run and, where it receives, of the settle time.
+pub(crate) fn run<Q: Queue, C: Codec>(
+    mut lane: Lane<'_>,
+    queue: &mut Q,
+    codec: &C,
+    mut generator: Option<Generator<'_>>,
+    mut receiver: Option<Receiver<'_>>,
+    mut recorder: Recorder<'_>,
+    settle_ns: u64,
+) -> LaneOutcome {
+    let preempted = mpps_sys::sched::preemptions();
+    let mut incoming = Burst::new(lane.burst);
+    let mut pending = Burst::new(lane.burst);
+    let mut answers = Burst::new(lane.burst);
+    loop {
+        let now = lane.clock.now_ns();
+        let end_ns = lane.control.end_ns();
+        let mut busy = false;
+        if let Some(receiver) = &mut receiver {
+            match queue.receive(&mut incoming) {
+                Ok(frames) => {
+                    lane.count_rx(frames, now);
+                    if frames > 0 {
+                        busy = true;
+                        let at = lane.clock.now_ns();
+                        let (received, slow) = receiver.burst(incoming.as_slice(), codec, at, &mut recorder);
+                        lane.counters.rx_test.add(received);
+                        if slow > 0 {
+                            attend(&lane, queue, &mut incoming, &mut answers, receiver, codec, at, &mut recorder);
+                        }
+                        incoming.clear();
+                    }
+                }
+                Err(error) => lane.trouble(&error),
+            }
+        }
+        let mut next = u64::MAX;
+        let mut blocked = false;
+        if let Some(generator) = generator.as_mut().filter(|g| !g.done()) {
+            match generator.step(queue, codec, &mut pending, &lane.clock, end_ns, &mut recorder, lane.counters) {
+                Ok(sent) => busy |= sent,
+                Err(error) => {
+                    lane.trouble(&error);
+                    if lane.control.gone() {
+                        // Nothing can be sent any more; what was due until now counts as missed.
+                        continue;
+                    }
+                }
+            }
+            blocked = generator.blocked;
+            next = if blocked { u64::MAX } else { generator.next_due() };
+        }
+        recorder.flush();
+        recorder.advance(now);
+        let sending = generator.as_ref().is_some_and(|g| !g.done());
+        if !sending {
+            if lane.counters.phase.get() == 0 {
+                lane.counters.phase.set(1);
+                let _ = queue.flush();
+            }
+            if receiver.is_none() || now >= end_ns.saturating_add(settle_ns) {
+                break;
+            }
+        }
+        if busy {
+            lane.idle.worked();
+            continue;
+        }
+        let next = next.min(if now < end_ns { end_ns } else { end_ns.saturating_add(settle_ns) });
+        let what = Wait { rx: receiver.is_some(), tx: blocked };
+        if let Err(error) = lane.idle.rest(queue, now, next, what, lane.counters) {
+            lane.trouble(&error);
+        }
+    }
+    lane.counters.phase.set(2);
+    recorder.end();
+    LaneOutcome {
+        gaps: generator.map(Generator::gaps),
+        reasons: receiver.map(|r| r.reasons()).unwrap_or_default(),
+        preempted: mpps_sys::sched::preemptions() - preempted,
+        run_delay_ns: None,
+    }
+}
+
+/// Goes through a burst again for the frames that are no test packets, and answers those that ask.
+#[cold]
+#[allow(clippy::too_many_arguments)]
+fn attend<Q: Queue, C: Codec>(
+    lane: &Lane<'_>,
+    queue: &mut Q,
+    incoming: &mut Burst<Q::Frame>,
+    answers: &mut Burst<Q::Frame>,
+    receiver: &mut Receiver<'_>,
+    codec: &C,
+    now_ns: u64,
+    recorder: &mut Recorder<'_>,
+) {
+    let all = incoming.len();
+    for mut frame in incoming.drain(all) {
+        if !matches!(codec.classify(&frame), crate::codec::Class::SlowPath) {
+            continue;
+        }
+        let attended = lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame));
+        receiver.slow_path(attended.is_some(), now_ns, recorder);
+        if attended == Some(true) && frame.capacity() > 0 {
+            let _ = answers.push(frame);
+        }
+    }
+    lane.answer(queue, answers);
+}

@@ -1,0 +1,184 @@
+//! Whether the numbers of a run can be believed. Pure: from what was measured to a verdict with its reasons.
+
+use mpps_stats::{LaneSummary, Workload};
+
+/// What the verdict rests on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evidence {
+    pub(crate) tx: u64,
+    pub(crate) rx: u64,
+    pub(crate) late: u64,
+    pub(crate) lost: i64,
+    pub(crate) missed: u64,
+    /// Departures that the schedule had; `None` when not paced.
+    pub(crate) scheduled: Option<u64>,
+    pub(crate) tolerance: f64,
+    pub(crate) device_gone: bool,
+    pub(crate) settle_ms: f64,
+    pub(crate) duration_ns: u64,
+    /// Time that the hypervisor took from this host during the run, ns.
+    pub(crate) steal_ns: u64,
+    pub(crate) cores: u64,
+    pub(crate) overflowed: u64,
+    pub(crate) beyond_window: u64,
+}
+
+/// Reasons why the numbers are not valid, and warnings.
+pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> (Vec<String>, Vec<String>) {
+    let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
+    let sends = matches!(workload, Workload::SendRecv | Workload::Send);
+    let sum = |f: fn(&LaneSummary) -> u64| lanes.iter().map(f).sum::<u64>();
+
+    if e.device_gone {
+        reasons.push("the device failed or vanished during the run: what is reported ends there".to_owned());
+    }
+    if sends && e.tx == 0 {
+        reasons.push("nothing was sent".to_owned());
+    }
+    let delay_ns = sum(|l| l.run_delay_ns.unwrap_or(0));
+    let lane_time = e.duration_ns.max(1) as f64 * lanes.len().max(1) as f64;
+    let kept_off = delay_ns as f64 / lane_time;
+    let stolen = e.steal_ns as f64 / (e.duration_ns.max(1) as f64 * e.cores.max(1) as f64);
+    let host = host_cause(kept_off, stolen);
+    if let Some(scheduled) = e.scheduled.filter(|&n| n > 0 && sends && e.tx > 0) {
+        let off = e.tx.abs_diff(scheduled) as f64 / scheduled as f64;
+        if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.len() as u64 {
+            let cause = host.clone().unwrap_or_else(|| {
+                "the generator or the path could not keep up: lower the rate, add lanes or use a faster path".to_owned()
+            });
+            reasons.push(format!(
+                "the offered rate is {:.3} % off the intended one ({} of {scheduled} departures missed; {:.3} % are \
+                 allowed): {cause}",
+                off * 100.0,
+                e.missed,
+                e.tolerance * 100.0
+            ));
+        }
+    }
+    let failed = sum(|l| l.tx_failed);
+    if failed > 0 && failed as f64 > e.tolerance * e.tx as f64 {
+        reasons.push(format!("{failed} packets counted as sent were refused by the kernel or device afterwards"));
+    }
+    let dropped = sum(|l| l.rx_dropped);
+    if dropped > 0 {
+        reasons.push(format!(
+            "this host itself dropped {dropped} packets before mpps could take them (socket buffer or ring full), so \
+             loss is not the path's alone: lower the rate, add receive lanes or enlarge the buffer"
+        ));
+    }
+    if sends && sum(|l| l.tx_packets) != e.tx {
+        reasons.push(format!("internal: the lanes sent {} packets, the rows hold {}", sum(|l| l.tx_packets), e.tx));
+    }
+    if e.lost < 0 {
+        reasons.push(format!("internal: {} packets more came back than were sent", -e.lost));
+    }
+    if e.beyond_window > 0 {
+        reasons.push(format!(
+            "{} packets came back so far out of order that they can't be told from duplicates; they count as lost",
+            e.beyond_window
+        ));
+    }
+    if workload == Workload::SendRecv && e.tx > 0 && e.rx == 0 && e.late == 0 {
+        warnings.push("nothing came back: is a reflector running at the destination?".to_owned());
+    }
+    if e.late > 0 {
+        warnings.push(format!(
+            "{} packets came back later than the settle time of {} ms; with a longer --settle they would count as \
+             received",
+            e.late, e.settle_ms
+        ));
+    }
+    if let Some(host) = host {
+        warnings.push(host);
+    }
+    if e.overflowed > 0 {
+        warnings.push(
+            "the collector was kept from running for seconds: some counts stand in a later row than they should \
+             (the totals are exact)"
+                .to_owned(),
+        );
+    }
+    (reasons, warnings)
+}
+
+/// A sentence where the host took more than 1 % of the time from the lanes.
+fn host_cause(kept_off: f64, stolen: f64) -> Option<String> {
+    let mut parts = Vec::new();
+    if kept_off > 0.01 {
+        parts.push(format!("other threads kept the lanes from running for {:.1} % of the time", kept_off * 100.0));
+    }
+    if stolen > 0.01 {
+        parts.push(format!("the hypervisor took {:.1} % of the time (steal)", stolen * 100.0));
+    }
+    (!parts.is_empty()).then(|| format!("the host interfered: {}", parts.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Evidence {
+        Evidence {
+            tx: 100_000,
+            rx: 100_000,
+            scheduled: Some(100_000),
+            tolerance: 0.001,
+            duration_ns: 1_000_000_000,
+            cores: 2,
+            ..Evidence::default()
+        }
+    }
+
+    fn lane() -> LaneSummary {
+        LaneSummary { tx_packets: 100_000, ..LaneSummary::default() }
+    }
+
+    #[test]
+    fn a_clean_run_is_valid_without_warnings() {
+        let (reasons, warnings) = judge(Workload::SendRecv, &good(), &[lane()]);
+        assert!(reasons.is_empty() && warnings.is_empty(), "{reasons:?} {warnings:?}");
+    }
+
+    #[test]
+    fn loss_on_the_path_is_a_result_not_a_fault() {
+        let e = Evidence { rx: 50_000, lost: 50_000, ..good() };
+        assert!(judge(Workload::SendRecv, &e, &[lane()]).0.is_empty());
+    }
+
+    #[test]
+    fn each_fault_invalidates_and_names_its_cause() {
+        let cases: Vec<(Evidence, LaneSummary, &str)> = vec![
+            (Evidence { scheduled: Some(100_200), missed: 200, ..good() }, lane(), "off the intended"),
+            (good(), LaneSummary { rx_dropped: 1, ..lane() }, "this host itself dropped 1 "),
+            (good(), LaneSummary { tx_failed: 500, ..lane() }, "refused"),
+            (Evidence { device_gone: true, ..good() }, lane(), "vanished"),
+            (Evidence { tx: 0, ..good() }, LaneSummary::default(), "nothing was sent"),
+            (good(), LaneSummary { tx_packets: 5, ..lane() }, "internal"),
+            (Evidence { beyond_window: 3, ..good() }, lane(), "out of order"),
+        ];
+        for (e, lane, needle) in cases {
+            let (reasons, _) = judge(Workload::SendRecv, &e, &[lane]);
+            assert_eq!(reasons.len(), 1, "{needle}: {reasons:?}");
+            assert!(reasons[0].contains(needle), "{needle}: {reasons:?}");
+        }
+    }
+
+    #[test]
+    fn the_tolerance_is_the_limit() {
+        let at = Evidence { tx: 99_900, scheduled: Some(100_000), ..good() };
+        let lane = LaneSummary { tx_packets: 99_900, ..LaneSummary::default() };
+        assert!(judge(Workload::Send, &at, std::slice::from_ref(&lane)).0.is_empty());
+        let beyond = Evidence { tx: 99_800, ..at };
+        let lane = LaneSummary { tx_packets: 99_800, ..lane };
+        assert_eq!(judge(Workload::Send, &beyond, &[lane]).0.len(), 1);
+    }
+
+    #[test]
+    fn interference_of_the_host_is_named_as_the_cause() {
+        let e = Evidence { tx: 90_000, scheduled: Some(100_000), missed: 10_000, ..good() };
+        let lane = LaneSummary { tx_packets: 90_000, run_delay_ns: Some(100_000_000), ..LaneSummary::default() };
+        let (reasons, warnings) = judge(Workload::Send, &e, &[lane]);
+        assert!(reasons[0].contains("kept the lanes from running for 10.0 %"), "{reasons:?}");
+        assert_eq!(warnings.len(), 1);
+    }
+}

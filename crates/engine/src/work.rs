@@ -1,0 +1,211 @@
+//! The workloads as the common part of a run sees them: what a lane of each does once everything is open.
+
+use crate::codec::{EthernetCodec, PayloadCodec};
+use crate::generate::{Generator, SendShare, SentSeq};
+use crate::outcome::LaneOutcome;
+use crate::plan::{DropPlan, Link, ReflectPlan, TrafficPlan};
+use crate::receive::Receiver;
+use crate::slip::Slips;
+use crate::traffic::{self, Lane};
+use crate::{drop, reflect};
+use mpps_io::{Capabilities, Layer, Queue};
+use mpps_stats::{Recorder, Workload};
+use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
+use std::net::IpAddr;
+
+/// Packets in flight that sequence windows are made for when the rate is not known.
+const UNPACED_SPAN: u64 = 1 << 24;
+
+/// What the summary needs of a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WorkFacts {
+    pub(crate) frame_size: usize,
+    pub(crate) rate: Option<crate::Rate>,
+    pub(crate) tolerance: f64,
+    pub(crate) tx_lanes: u64,
+}
+
+/// A workload.
+pub(crate) trait Work: Sync {
+    /// Layer 2, on Ethernet paths.
+    fn link(&self) -> Option<&Link>;
+    /// The address that neighbours are asked from.
+    fn src(&self) -> Option<IpAddr>;
+    /// For the summary.
+    fn facts(&self) -> WorkFacts;
+    /// Runs lane `index` to its end.
+    #[allow(clippy::too_many_arguments)]
+    fn lane<Q: Queue>(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        start_ns: u64,
+        dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome;
+}
+
+pub(crate) struct TrafficWork<'r> {
+    pub(crate) plan: &'r TrafficPlan,
+    pub(crate) slips: Option<&'r Slips>,
+    pub(crate) sent_seq: &'r [SentSeq],
+}
+
+impl TrafficWork<'_> {
+    fn generator(&self, index: usize, capabilities: &Capabilities, start_ns: u64) -> Option<Generator<'_>> {
+        let lanes = &self.plan.common.lanes;
+        lanes[index].tx.then(|| {
+            let lane = lanes[..index].iter().filter(|l| l.tx).count();
+            Generator::new(
+                self.plan,
+                SendShare {
+                    slips: self.slips,
+                    sent_seq: &self.sent_seq[lane],
+                    lane: lane as u32,
+                    lanes: self.sent_seq.len() as u32,
+                    one_flow_per_burst: capabilities.one_flow_per_burst,
+                    start_ns,
+                },
+            )
+        })
+    }
+
+    fn receiver(&self, index: usize, start_ns: u64) -> Option<Receiver<'_>> {
+        let plan = self.plan;
+        let settle = plan.common.settle.as_secs_f64();
+        // A packet may be late by more than the settle time and is still to be told from a duplicate.
+        let span = plan.rate.map_or(UNPACED_SPAN, |rate| (rate.pps() * (2.0 * settle + 2.0)) as u64);
+        (plan.receive && plan.common.lanes[index].rx)
+            .then(|| Receiver::new(plan.flows.count(), span, self.slips, self.sent_seq, start_ns))
+    }
+}
+
+impl Work for TrafficWork<'_> {
+    fn link(&self) -> Option<&Link> {
+        self.plan.link.as_ref()
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        Some(self.plan.src)
+    }
+
+    fn facts(&self) -> WorkFacts {
+        WorkFacts {
+            frame_size: self.plan.frame_size,
+            rate: self.plan.rate,
+            tolerance: self.plan.tolerance,
+            tx_lanes: self.sent_seq.len() as u64,
+        }
+    }
+
+    fn lane<Q: Queue>(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        start_ns: u64,
+        dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome {
+        let plan = self.plan;
+        let generator = self.generator(index, capabilities, start_ns);
+        let receiver = self.receiver(index, start_ns);
+        let settle_ns = if plan.receive { plan.common.settle.as_nanos() as u64 } else { 0 };
+        let seed = plan.common.seed;
+        match (&plan.link, capabilities.layer) {
+            (Some(link), Layer::Ethernet) => {
+                let spec = TemplateSpec {
+                    src_mac: link.mac,
+                    dst_mac: dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST),
+                    vlan: link.vlan,
+                    src: plan.src,
+                    dst: plan.dst,
+                    payload_len: plan.payload_len,
+                    ttl: plan.ttl,
+                    dscp: plan.dscp,
+                    seed,
+                    checksum: if capabilities.tx_checksum { ChecksumMode::Device } else { ChecksumMode::Software },
+                };
+                // The plan was validated; a template that can't be made from it is a defect.
+                let template = Template::new(&spec).expect("validated plan");
+                let codec = EthernetCodec { template, flows: plan.flows.clone(), src: plan.src, dst: plan.dst, seed };
+                traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+            }
+            _ => {
+                let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");
+                let codec = PayloadCodec { template, seed };
+                traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+            }
+        }
+    }
+}
+
+pub(crate) struct DropWork<'r> {
+    pub(crate) plan: &'r DropPlan,
+}
+
+impl Work for DropWork<'_> {
+    fn link(&self) -> Option<&Link> {
+        self.plan.link.as_ref()
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        self.plan.ip
+    }
+
+    fn facts(&self) -> WorkFacts {
+        WorkFacts::default()
+    }
+
+    fn lane<Q: Queue>(
+        &self,
+        _index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        _start_ns: u64,
+        _dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome {
+        drop::run(lane, queue, self.plan, capabilities.layer, recorder)
+    }
+}
+
+pub(crate) struct ReflectWork<'r> {
+    pub(crate) plan: &'r ReflectPlan,
+}
+
+impl Work for ReflectWork<'_> {
+    fn link(&self) -> Option<&Link> {
+        self.plan.link.as_ref()
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        self.plan.filter.ip
+    }
+
+    fn facts(&self) -> WorkFacts {
+        WorkFacts::default()
+    }
+
+    fn lane<Q: Queue>(
+        &self,
+        _index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        _start_ns: u64,
+        _dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome {
+        reflect::run(lane, queue, &self.plan.filter, capabilities.layer, recorder)
+    }
+}
+
+/// Whether a workload knows what was sent from its own sending.
+pub(crate) fn sends(workload: Workload) -> bool {
+    matches!(workload, Workload::SendRecv | Workload::Send)
+}

@@ -1,0 +1,304 @@
+//! Cores, their frequency, the hypervisor and the clock.
+
+use super::finding::{Report, Status};
+use super::machine::Machine;
+use super::parse;
+
+const CPU: &str = "/sys/devices/system/cpu";
+
+pub(super) fn examine(machine: &Machine, report: &mut Report) {
+    let cpuinfo = machine.read("/proc/cpuinfo").unwrap_or_default();
+    let flags: Vec<&str> = parse::keyed(&cpuinfo, "flags")
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let virtual_machine = flags.contains(&"hypervisor");
+    cores(
+        machine,
+        report,
+        parse::keyed(&cpuinfo, "model name").unwrap_or("unknown model"),
+    );
+    frequency(machine, report, virtual_machine);
+    hypervisor(machine, report, virtual_machine);
+    clock(machine, report, &flags);
+}
+
+fn cores(machine: &Machine, report: &mut Report, model: &str) {
+    let read_list = |file: &str| machine.read(file).and_then(|t| parse::list(&t)).unwrap_or_default();
+    let online = read_list(&format!("{CPU}/online"));
+    let status = machine.read("/proc/self/status").unwrap_or_default();
+    let allowed = parse::keyed(&status, "Cpus_allowed_list")
+        .and_then(parse::list)
+        .unwrap_or_else(|| online.clone());
+    let mut area = report.area("cores");
+
+    let count = online.len();
+    let why = "two busy lanes on one core take turns of milliseconds, which loses packets";
+    let (grade, note) = if count < 2 {
+        (Status::Warn, ": generator and receiver share it")
+    } else {
+        (Status::Ok, "")
+    };
+    let plural = if count == 1 { "core" } else { "cores" };
+    area.add(grade, "online", format!("{count} {plural} ({model}){note}"), why, "");
+
+    if allowed.len() < count {
+        let finding = format!("this process may use {} of {count} cores", allowed.len());
+        let command = format!("taskset -c 0-{} mpps …", count.saturating_sub(1));
+        area.add(
+            Status::Warn,
+            "affinity",
+            finding,
+            "lanes can only be pinned to allowed cores",
+            &command,
+        );
+    } else {
+        area.add(Status::Ok, "affinity", "all online cores may be used", "", "");
+    }
+
+    let siblings: Vec<String> = online
+        .iter()
+        .filter_map(|c| machine.read(&format!("{CPU}/cpu{c}/topology/thread_siblings_list")))
+        .filter(|t| parse::list(t).is_some_and(|l| l.len() > 1))
+        .collect();
+    let why = "two lanes on threads of one core share its execution units";
+    if let Some(pair) = siblings.first() {
+        let finding = format!("on: cores {pair} are threads of one; choose one of each with --cores");
+        area.add(
+            Status::Info,
+            "SMT",
+            finding,
+            why,
+            &format!("echo off > {CPU}/smt/control"),
+        );
+    } else {
+        area.add(Status::Ok, "SMT", "no sibling threads visible", why, "");
+    }
+
+    let isolated = machine.read(&format!("{CPU}/isolated")).unwrap_or_default();
+    let nohz = machine
+        .read(&format!("{CPU}/nohz_full"))
+        .filter(|t| !t.starts_with('('))
+        .unwrap_or_default();
+    let why = "the scheduler, timers and RCU interrupt lanes on cores that are not isolated: latency tails";
+    // Leave core 0 to the rest of the system.
+    let set = if count > 2 {
+        format!("1-{}", count - 1)
+    } else {
+        "1".into()
+    };
+    let boot = |arguments: &str| {
+        let edit = format!("sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{arguments} /' /etc/default/grub");
+        if count > 1 {
+            format!("{edit} && update-grub && reboot")
+        } else {
+            String::new()
+        }
+    };
+    let nohz_built = machine.exists(&format!("{CPU}/nohz_full"));
+    let pin = |cores: String| format!("cores {cores}: pin lanes there with --cores");
+    match isolated.is_empty() {
+        true => area.add(
+            Status::Info,
+            "isolated",
+            "no core",
+            why,
+            &boot(&format!("isolcpus={set}")),
+        ),
+        false => area.add(Status::Ok, "isolated", pin(isolated), why, ""),
+    }
+    match (nohz_built, nohz.is_empty()) {
+        (false, _) => area.add(
+            Status::Info,
+            "nohz_full",
+            "not in this kernel (CONFIG_NO_HZ_FULL)",
+            why,
+            "",
+        ),
+        (true, true) => {
+            let command = boot(&format!("nohz_full={set} rcu_nocbs={set}"));
+            area.add(Status::Info, "nohz_full", "no core", why, &command);
+        }
+        (true, false) => area.add(Status::Ok, "nohz_full", pin(nohz), why, ""),
+    }
+
+    let why = "a lane that has used up the quota stands still for the rest of the period";
+    match quota(machine) {
+        Some((quota, command)) if quota < allowed.len() as f64 => {
+            let finding = format!("limited to {quota:.2} cores' time");
+            area.add(Status::Warn, "cgroup quota", finding, why, &command);
+        }
+        _ => area.add(Status::Ok, "cgroup quota", "none", why, ""),
+    }
+}
+
+/// The tightest CPU quota of this process's control group and those above it, in cores, and what lifts it.
+fn quota(machine: &Machine) -> Option<(f64, String)> {
+    let text = machine.read("/proc/self/cgroup")?;
+    let (v2, v1) = parse::cgroups(&text);
+    let up = |path: &str| -> Vec<String> {
+        let mut all = vec![String::new()];
+        for part in path.split('/').filter(|p| !p.is_empty()) {
+            all.push(format!("{}/{part}", all[all.len() - 1]));
+        }
+        all
+    };
+    let mut found: Vec<(f64, String)> = Vec::new();
+    for dir in v2.map(up).unwrap_or_default() {
+        let file = format!("/sys/fs/cgroup{dir}/cpu.max");
+        let quota = machine.read(&file).and_then(|t| parse::cpu_max(&t));
+        found.extend(quota.map(|q| (q, format!("echo max > {file}"))));
+    }
+    for dir in v1.map(up).unwrap_or_default() {
+        let file = |key: &str| format!("/sys/fs/cgroup/cpu{dir}/cpu.cfs_{key}_us");
+        // -1 where there is no quota.
+        if let (Some(quota), Some(period)) = (machine.read(&file("quota")), machine.read(&file("period")))
+            && !quota.starts_with('-')
+        {
+            let quota = parse::cpu_max(&format!("{quota} {period}"));
+            found.extend(quota.map(|q| (q, format!("echo -1 > {}", file("quota")))));
+        }
+    }
+    found.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn frequency(machine: &Machine, report: &mut Report, virtual_machine: bool) {
+    let mut area = report.area("frequency");
+    let unseen = if virtual_machine {
+        "none visible (virtual machine: the host decides)"
+    } else {
+        "none visible"
+    };
+    let why = "a clock that follows the load makes the first packets slow and runs hard to compare";
+    match machine.read(&format!("{CPU}/cpu0/cpufreq/scaling_governor")) {
+        Some(g) if g == "performance" => area.add(Status::Ok, "governor", g, why, ""),
+        Some(g) => area.add(
+            Status::Warn,
+            "governor",
+            g,
+            why,
+            "cpupower frequency-set -g performance",
+        ),
+        None => area.add(Status::Info, "governor", unseen, why, ""),
+    }
+    let why = "turbo raises the rate but varies with heat and neighbours";
+    let intel = machine
+        .number(&format!("{CPU}/intel_pstate/no_turbo"))
+        .map(|off| off == 0);
+    let other = machine.number(&format!("{CPU}/cpufreq/boost")).map(|on| on != 0);
+    match intel.or(other) {
+        Some(true) => {
+            let command = match intel {
+                Some(_) => format!("echo 1 > {CPU}/intel_pstate/no_turbo"),
+                None => format!("echo 0 > {CPU}/cpufreq/boost"),
+            };
+            area.add(Status::Info, "turbo", "on: off gives steadier numbers", why, &command);
+        }
+        Some(false) => area.add(Status::Ok, "turbo", "off", why, ""),
+        None => area.add(Status::Info, "turbo", unseen, why, ""),
+    }
+    let why = "waking a core from a deep idle state takes tens to hundreds of µs: latency of slow trials";
+    let states = machine.list(&format!("{CPU}/cpu0/cpuidle"));
+    let latency = |s: &String| machine.number(&format!("{CPU}/cpu0/cpuidle/{s}/latency"));
+    let enabled = |s: &&String| machine.number(&format!("{CPU}/cpu0/cpuidle/{s}/disable")) == Some(0);
+    match states.iter().filter(enabled).filter_map(latency).max() {
+        Some(us) if us > 10 => {
+            let finding = format!("deepest takes {us} µs to leave");
+            area.add(Status::Warn, "idle states", finding, why, "cpupower idle-set -D 10");
+        }
+        Some(us) => area.add(
+            Status::Ok,
+            "idle states",
+            format!("deepest takes {us} µs to leave"),
+            why,
+            "",
+        ),
+        None => area.add(Status::Info, "idle states", unseen, why, ""),
+    }
+}
+
+fn hypervisor(machine: &Machine, report: &mut Report, virtual_machine: bool) {
+    let mut area = report.area("hypervisor");
+    let why = "a hypervisor takes the cores away now and then, unseen by the guest's own clocks";
+    if virtual_machine {
+        let dmi = |f: &str| machine.read(&format!("/sys/class/dmi/id/{f}"));
+        let names: Vec<_> = [
+            machine.read("/sys/hypervisor/type"),
+            dmi("sys_vendor"),
+            dmi("product_name"),
+        ]
+        .into_iter()
+        .flatten()
+        .filter(|n| !n.is_empty())
+        .collect();
+        let named = if names.is_empty() {
+            "it does not say which".to_owned()
+        } else {
+            names.join(", ")
+        };
+        area.add(Status::Info, "virtual", format!("yes: {named}"), why, "");
+    } else {
+        area.add(Status::Ok, "virtual", "no hypervisor visible", why, "");
+    }
+    let why = "time stolen from a lane shows as gaps, loss and latency that are not the network's";
+    match machine.read("/proc/stat").and_then(|t| parse::steal_share(&t)) {
+        Some(share) => {
+            let finding = format!("{:.2} % of the time since boot", share * 100.0);
+            let status = if share > 0.01 { Status::Warn } else { Status::Ok };
+            area.add(status, "steal", finding, why, "");
+        }
+        None => area.add(Status::Info, "steal", "/proc/stat could not be read", why, ""),
+    }
+    let mitigations: Vec<String> = machine
+        .list(&format!("{CPU}/vulnerabilities"))
+        .into_iter()
+        .filter(|v| {
+            let text = machine.read(&format!("{CPU}/vulnerabilities/{v}"));
+            text.is_some_and(|t| t.starts_with("Mitigation"))
+        })
+        .collect();
+    let why = "mitigations make each system call dearer: numbers compare only between hosts with the same ones";
+    let finding = match mitigations.len() {
+        0 => "none active".to_owned(),
+        n => format!("{n} active: {}", mitigations.join(" ")),
+    };
+    area.add(Status::Info, "mitigations", finding, why, "");
+}
+
+fn clock(machine: &Machine, report: &mut Report, flags: &[&str]) {
+    const DIR: &str = "/sys/devices/system/clocksource/clocksource0";
+    let mut area = report.area("clock");
+    let current = machine.read(&format!("{DIR}/current_clocksource")).unwrap_or_default();
+    let available = machine
+        .read(&format!("{DIR}/available_clocksource"))
+        .unwrap_or_default();
+    let sound = flags.contains(&"constant_tsc") && flags.contains(&"nonstop_tsc");
+    let why = "every packet's time is read from it: TSC takes about 9 ns, others 20 ns to 1 µs";
+    match current.as_str() {
+        "" => area.add(Status::Info, "source", "could not be read", why, ""),
+        "tsc" | "arch_sys_counter" => area.add(Status::Ok, "source", current, why, ""),
+        other => {
+            let tsc = available.split_whitespace().any(|c| c == "tsc");
+            let command = if tsc {
+                format!("echo tsc > {DIR}/current_clocksource")
+            } else {
+                String::new()
+            };
+            let hint = if tsc { "" } else { " (the kernel offers no tsc)" };
+            area.add(Status::Warn, "source", format!("{other}{hint}"), why, &command);
+        }
+    }
+    if flags.is_empty() {
+        return;
+    }
+    let why = "a counter that changes speed or stops can't be calibrated: the system clock is used instead";
+    let has = |flag: &'static str| {
+        if flags.contains(&flag) {
+            flag.to_owned()
+        } else {
+            format!("no {flag}")
+        }
+    };
+    let finding = format!("{}, {}", has("constant_tsc"), has("nonstop_tsc"));
+    area.add(if sound { Status::Ok } else { Status::Warn }, "TSC", finding, why, "");
+}

@@ -1,0 +1,208 @@
+//! Findings and the report that they make.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// How good or bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// Worth knowing.
+    Info,
+    /// Costs speed or accuracy.
+    Warn,
+    /// Something does not work.
+    Fail,
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Info => "info",
+            Status::Warn => "warn",
+            Status::Fail => "fail",
+        }
+    }
+
+    /// The colour's SGR parameter (ECMA-48).
+    fn colour(self) -> &'static str {
+        match self {
+            Status::Ok => "32",
+            Status::Info => "36",
+            Status::Warn => "33",
+            Status::Fail => "31",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Group: `paths`, `cores`, `clock`, …, `nic eth0`.
+    pub area: String,
+    /// What was looked at: `af_packet`, `rmem_max`, `queues`.
+    pub item: String,
+    /// How good or bad it is.
+    pub status: Status,
+    /// What was found.
+    pub finding: String,
+    /// Why it matters.
+    pub why: String,
+    /// The command that improves it, for a root shell.
+    pub command: Option<String>,
+}
+
+/// All findings, in the order of the areas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The findings.
+    pub findings: Vec<Finding>,
+}
+
+/// How many findings there are of each status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Of [`Status::Ok`].
+    pub ok: usize,
+    /// Of [`Status::Info`].
+    pub info: usize,
+    /// Of [`Status::Warn`].
+    pub warn: usize,
+    /// Of [`Status::Fail`].
+    pub fail: usize,
+}
+
+/// Collects the findings of one area.
+pub(super) struct Area<'a> {
+    report: &'a mut Report,
+    name: String,
+}
+
+impl Area<'_> {
+    /// Adds a finding; an empty command means there is none.
+    pub(super) fn add(&mut self, status: Status, item: &str, finding: impl Into<String>, why: &str, command: &str) {
+        self.report.findings.push(Finding {
+            area: self.name.clone(),
+            item: item.to_owned(),
+            status,
+            finding: finding.into(),
+            why: why.to_owned(),
+            command: (!command.is_empty()).then(|| command.to_owned()),
+        });
+    }
+}
+
+impl Report {
+    pub(super) fn area(&mut self, name: impl Into<String>) -> Area<'_> {
+        Area {
+            report: self,
+            name: name.into(),
+        }
+    }
+
+    /// How many findings there are of each status.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for finding in &self.findings {
+            match finding.status {
+                Status::Ok => counts.ok += 1,
+                Status::Info => counts.info += 1,
+                Status::Warn => counts.warn += 1,
+                Status::Fail => counts.fail += 1,
+            }
+        }
+        counts
+    }
+
+    /// The worst status; [`Status::Ok`] when there is no finding.
+    pub fn worst(&self) -> Status {
+        self.findings.iter().map(|f| f.status).max().unwrap_or(Status::Ok)
+    }
+
+    /// Writes the report as aligned text, grouped by area; `colour` sets ECMA-48 colours. The reason is given for
+    /// what is not in order, the command wherever there is one.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn render(&self, out: &mut dyn Write, colour: bool) -> io::Result<()> {
+        let paint = |sgr: &str, text: &str| {
+            if colour {
+                format!("\x1b[{sgr}m{text}\x1b[0m")
+            } else {
+                text.to_owned()
+            }
+        };
+        let width = self.findings.iter().map(|f| f.item.chars().count()).max().unwrap_or(0);
+        let indent = " ".repeat(2 + 4 + 2 + width + 2);
+        let mut area = "";
+        for f in &self.findings {
+            if f.area != area {
+                let gap = if area.is_empty() { "" } else { "\n" };
+                writeln!(out, "{gap}{}", paint("1", &f.area))?;
+                area = &f.area;
+            }
+            let status = paint(f.status.colour(), &format!("{:<4}", f.status.word()));
+            writeln!(out, "  {status}  {:<width$}  {}", f.item, f.finding)?;
+            if f.status >= Status::Warn && !f.why.is_empty() {
+                writeln!(out, "{indent}{}", paint("2", &f.why))?;
+            }
+            if let Some(command) = &f.command {
+                writeln!(out, "{indent}→ {command}")?;
+            }
+        }
+        let c = self.counts();
+        writeln!(
+            out,
+            "\n{} findings: {} ok, {} info, {} warn, {} fail",
+            self.findings.len(),
+            c.ok,
+            c.info,
+            c.warn,
+            c.fail
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Report {
+        let mut report = Report::default();
+        report.area("one").add(Status::Ok, "x", "good", "reason", "");
+        report.area("two").add(Status::Warn, "longer", "bad", "slow", "fix it");
+        report
+    }
+
+    #[test]
+    fn text_is_grouped_aligned_and_ends_in_the_counts() {
+        let mut out = Vec::new();
+        sample().render(&mut out, false).unwrap();
+        let expected = "one\n  ok    x       good\n\ntwo\n  warn  longer  bad\n                slow\n                \
+                        → fix it\n\n2 findings: 1 ok, 0 info, 1 warn, 0 fail\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn colour_is_only_there_when_asked_for() {
+        let mut out = Vec::new();
+        sample().render(&mut out, true).unwrap();
+        assert!(out.contains(&0x1b));
+        out.clear();
+        sample().render(&mut out, false).unwrap();
+        assert!(!out.contains(&0x1b));
+    }
+
+    #[test]
+    fn json_has_every_field() {
+        let json = serde_json::to_value(sample()).unwrap();
+        let keys: Vec<_> = json["findings"][1].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys, ["area", "item", "status", "finding", "why", "command"]);
+        assert_eq!(json["findings"][1]["status"], "warn");
+        assert_eq!(sample().worst(), Status::Warn);
+    }
+}

@@ -1,0 +1,152 @@
+//! The machine as the doctor sees it: files under a root, tools that print, and probes that answer.
+//!
+//! The live machine's root is `/`. A sample machine is a directory: files under `proc/` and `sys/`, what tools print
+//! under `tool/` (words joined by `_`), and the answers of probes under `probe/`.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::tool;
+
+/// Why a tool printed nothing to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoOutput {
+    /// Not installed.
+    Missing,
+    /// It failed: the device lacks what was asked about, or the privilege is missing.
+    Failed,
+}
+
+/// Something to ask the kernel for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Probe {
+    /// A UDP socket on the loopback address.
+    Udp,
+    /// An AF_PACKET socket.
+    AfPacket,
+    /// `PACKET_QDISC_BYPASS` on one.
+    QdiscBypass,
+    /// An AF_XDP socket.
+    AfXdp,
+    /// An io_uring.
+    IoUring,
+    /// A BPF map.
+    Bpf,
+}
+
+/// Files, tools and probes of one machine.
+pub(super) struct Machine {
+    root: PathBuf,
+    live: bool,
+}
+
+impl Machine {
+    /// The machine this runs on.
+    pub(super) fn live() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            live: true,
+        }
+    }
+
+    /// A machine made of samples.
+    #[cfg(test)]
+    pub(super) fn sample(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            live: false,
+        }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The file's text without white space at its ends; `None` when it can't be read.
+    pub(super) fn read(&self, path: &str) -> Option<String> {
+        Some(
+            String::from_utf8_lossy(&fs::read(self.path(path)).ok()?)
+                .trim()
+                .to_owned(),
+        )
+    }
+
+    /// The file's one number.
+    pub(super) fn number(&self, path: &str) -> Option<u64> {
+        self.read(path)?.parse().ok()
+    }
+
+    /// Names in a directory, sorted; none when it can't be read.
+    pub(super) fn list(&self, path: &str) -> Vec<String> {
+        let Ok(dir) = fs::read_dir(self.path(path)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<_> = dir.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// Whether the path is there.
+    pub(super) fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Last part of a symbolic link's target.
+    pub(super) fn link_name(&self, path: &str) -> Option<String> {
+        Some(
+            fs::read_link(self.path(path))
+                .ok()?
+                .file_name()?
+                .to_string_lossy()
+                .into_owned(),
+        )
+    }
+
+    /// What a tool prints.
+    pub(super) fn run(&self, words: &[&str]) -> Result<String, NoOutput> {
+        if !self.live {
+            return self.read(&format!("tool/{}", words.join("_"))).ok_or(NoOutput::Missing);
+        }
+        let [name, arguments @ ..] = words else {
+            return Err(NoOutput::Missing);
+        };
+        let file = tool::find(name).ok_or(NoOutput::Missing)?;
+        let output = Command::new(file)
+            .args(arguments)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output();
+        match output {
+            Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            _ => Err(NoOutput::Failed),
+        }
+    }
+
+    /// Asks the kernel; the error is what it answered.
+    pub(super) fn probe(&self, probe: Probe) -> Result<(), String> {
+        if !self.live {
+            return match self.read(&format!("probe/{probe:?}")) {
+                Some(answer) if answer != "ok" => Err(answer),
+                _ => Ok(()),
+            };
+        }
+        ask(probe).map_err(|e| e.to_string())
+    }
+}
+
+/// Makes the smallest object of its kind and drops it. Protocol 0 on AF_PACKET: no packet is ever queued on it.
+fn ask(probe: Probe) -> std::io::Result<()> {
+    let raw = |family| rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None);
+    match probe {
+        Probe::Udp => std::net::UdpSocket::bind("127.0.0.1:0").map(drop),
+        Probe::AfPacket => raw(AddressFamily::PACKET).map(drop).map_err(Into::into),
+        Probe::QdiscBypass => mpps_sys::probe::packet_qdisc_bypass(raw(AddressFamily::PACKET)?.as_fd()),
+        Probe::AfXdp => raw(AddressFamily::XDP).map(drop).map_err(Into::into),
+        Probe::IoUring => mpps_sys::probe::io_uring(),
+        Probe::Bpf => mpps_sys::probe::bpf_map(),
+    }
+}

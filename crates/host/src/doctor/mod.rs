@@ -1,0 +1,58 @@
+//! `mpps doctor`: what this host can do, and which command would make it faster.
+//!
+//! The doctor only reads. It asks the kernel by making the smallest object of each kind and dropping it, because a
+//! version number does not tell what a container's filter, a sysctl or a build option forbids. What can't be seen
+//! without root is said to be unseen, not guessed.
+//!
+//! Reading and judging are apart: a [`machine::Machine`] reads files, tools and probes under a root directory, which
+//! in the tests is a tree of samples; [`parse`] and [`ethtool`] turn text into values.
+
+mod cpu;
+mod ethtool;
+mod finding;
+mod machine;
+mod memory;
+mod net;
+mod nic;
+mod parse;
+mod paths;
+#[cfg(test)]
+mod tests;
+
+pub use finding::{Counts, Finding, Report, Status};
+use machine::Machine;
+
+/// What to look at.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Interfaces to examine; empty: all but loopback.
+    pub interfaces: Vec<String>,
+    /// Paths that this build of mpps has, by name (`udp`, `af_packet`, …): others are described as what the host
+    /// could do.
+    pub built_paths: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            built_paths: vec!["udp".into(), "af_packet".into()],
+        }
+    }
+}
+
+/// Looks at the host. Takes well under a second, changes nothing, needs no privilege (and says what it could not see
+/// without).
+pub fn examine(options: &Options) -> Report {
+    examine_machine(&Machine::live(), options)
+}
+
+fn examine_machine(machine: &Machine, options: &Options) -> Report {
+    let mut report = Report::default();
+    paths::examine(machine, &options.built_paths, &mut report);
+    cpu::examine(machine, &mut report);
+    memory::examine(machine, &mut report);
+    net::examine(machine, &mut report);
+    nic::examine(machine, &options.interfaces, &mut report);
+    report
+}

@@ -1,0 +1,411 @@
+//! The network interfaces.
+
+use serde_json::Value;
+
+use super::ethtool::{self, Limits};
+use super::finding::{Area, Report, Status};
+use super::machine::{Machine, NoOutput};
+use super::parse;
+
+/// Drivers with native XDP in Linux's tree.
+const NATIVE_XDP: [&str; 26] = [
+    "atlantic",
+    "bnxt_en",
+    "ena",
+    "fec",
+    "gve",
+    "hv_netvsc",
+    "i40e",
+    "ice",
+    "igb",
+    "igc",
+    "ixgbe",
+    "ixgbevf",
+    "mana",
+    "mlx4_en",
+    "mlx5_core",
+    "mvneta",
+    "mvpp2",
+    "nfp",
+    "qede",
+    "sfc",
+    "st_gmac",
+    "stmmac",
+    "tun",
+    "veth",
+    "virtio_net",
+    "vmxnet3",
+];
+/// Drivers with zero-copy AF_XDP for long enough to be relied on.
+const ZERO_COPY: [&str; 8] = ["i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core", "st_gmac", "stmmac"];
+/// Offloads worth showing: name in `ethtool -k`, and how it is shown.
+const OFFLOADS: [(&str, &str); 6] = [
+    ("rx-checksumming", "rx checksum"),
+    ("tx-checksumming", "tx checksum"),
+    ("tx-udp-segmentation", "UDP segmentation"),
+    ("generic-segmentation-offload", "GSO"),
+    ("generic-receive-offload", "GRO"),
+    ("rx-vlan-offload", "VLAN stripping"),
+];
+
+pub(super) fn examine(machine: &Machine, wanted: &[String], report: &mut Report) {
+    let present = machine.list("/sys/class/net");
+    let interfaces: Vec<String> = match wanted {
+        [] => present
+            .iter()
+            .filter(|n| *n != "lo" && *n != "bonding_masters")
+            .cloned()
+            .collect(),
+        wanted => wanted.to_vec(),
+    };
+    if interfaces.is_empty() {
+        let why = "packets need an interface";
+        report
+            .area("nic")
+            .add(Status::Info, "interfaces", "none but loopback", why, "mpps lab up");
+    }
+    for name in interfaces {
+        let mut area = report.area(format!("nic {name}"));
+        if present.contains(&name) {
+            interface(machine, &name, !wanted.is_empty(), &mut area);
+        } else {
+            let known = if present.is_empty() {
+                "none".into()
+            } else {
+                present.join(" ")
+            };
+            area.add(
+                Status::Fail,
+                "interface",
+                format!("there is no {name} here (there is: {known})"),
+                "",
+                "",
+            );
+        }
+    }
+}
+
+fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
+    let dir = format!("/sys/class/net/{name}");
+    let shown = machine.run(&["ip", "-details", "-json", "address", "show", "dev", name]);
+    let link = shown.as_ref().ok().and_then(|t| serde_json::from_str::<Value>(t).ok());
+    let link = link.as_ref().and_then(|v| v.get(0));
+    driver(machine, name, &dir, link, area);
+    // An interface that nobody asked about may well be down on purpose.
+    state(
+        machine,
+        name,
+        &dir,
+        if asked { Status::Warn } else { Status::Info },
+        area,
+    );
+    queues(machine, name, &dir, area);
+    rings(machine, name, area);
+    offloads(machine, name, area);
+    interrupts(machine, name, &dir, area);
+    steering(machine, &dir, area);
+    match link {
+        Some(link) => stack(name, link, area),
+        None if shown == Err(NoOutput::Missing) => {
+            let why = "qdisc, XDP programs and addresses are read through it";
+            area.add(Status::Info, "ip", "not installed", why, "apt-get install iproute2");
+        }
+        None => area.add(Status::Info, "ip", "told nothing about this interface", "", ""),
+    }
+}
+
+fn driver(machine: &Machine, name: &str, dir: &str, link: Option<&Value>, area: &mut Area<'_>) {
+    let kind = link
+        .and_then(|l| l.pointer("/linkinfo/info_kind"))
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let by_ethtool = || parse::keyed(&machine.run(&["ethtool", "-i", name]).ok()?, "driver").map(str::to_owned);
+    let driver = machine
+        .link_name(&format!("{dir}/device/driver"))
+        .or(kind)
+        .or_else(by_ethtool);
+    let driver = driver.unwrap_or_else(|| "unknown".into());
+    let xdp = if NATIVE_XDP.contains(&driver.as_str()) {
+        "native XDP"
+    } else {
+        "generic XDP only, as far as is known"
+    };
+    let copy = if ZERO_COPY.contains(&driver.as_str()) {
+        "zero-copy AF_XDP"
+    } else {
+        "AF_XDP by copy"
+    };
+    area.add(
+        Status::Info,
+        "driver",
+        format!("{driver}: {xdp}, {copy}"),
+        "decides which XDP modes there are",
+        "",
+    );
+}
+
+fn state(machine: &Machine, name: &str, dir: &str, down: Status, area: &mut Area<'_>) {
+    let why = "nothing is sent or received on a link that is down";
+    let oper = machine
+        .read(&format!("{dir}/operstate"))
+        .unwrap_or_else(|| "unknown".into());
+    let flags = machine.read(&format!("{dir}/flags")).unwrap_or_default();
+    // IFF_UP of linux/if.h.
+    let admin_up = u32::from_str_radix(flags.trim_start_matches("0x"), 16).is_ok_and(|f| f & 1 == 1);
+    match (admin_up, machine.number(&format!("{dir}/carrier"))) {
+        (false, _) => area.add(down, "link", "set down", why, &format!("ip link set dev {name} up")),
+        (true, Some(1)) => area.add(Status::Ok, "link", format!("up (operstate {oper})"), why, ""),
+        (true, _) => area.add(
+            down,
+            "link",
+            format!("no carrier (operstate {oper}): check the peer"),
+            why,
+            "",
+        ),
+    }
+    let mtu = machine.number(&format!("{dir}/mtu")).unwrap_or(0);
+    area.add(Status::Info, "MTU", format!("{mtu} bytes"), "bounds the frame size", "");
+    // Negative or absent where the device does not tell.
+    let speed = match machine
+        .read(&format!("{dir}/speed"))
+        .and_then(|t| t.parse::<i64>().ok())
+    {
+        Some(mbps) if mbps > 0 => format!("{mbps} Mbit/s"),
+        _ => "the device does not tell: rates in % of the link can't be used".into(),
+    };
+    area.add(Status::Info, "speed", speed, "bounds the rate", "");
+    if let Some(node) = machine
+        .read(&format!("{dir}/device/numa_node"))
+        .and_then(|t| t.parse::<i64>().ok())
+    {
+        let text = if node < 0 {
+            "none told".into()
+        } else {
+            format!("node {node}")
+        };
+        area.add(
+            Status::Info,
+            "NUMA",
+            text,
+            "lanes on another node pay for each cache line",
+            "",
+        );
+    }
+}
+
+fn queues(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
+    let names = machine.list(&format!("{dir}/queues"));
+    let count = |prefix: &str| names.iter().filter(|n| n.starts_with(prefix)).count();
+    let (rx, tx) = (count("rx-"), count("tx-"));
+    let cores = cores(machine);
+    let why = "each lane wants a receive and a transmit queue of its own";
+    let mut finding = format!("{rx} rx, {tx} tx");
+    let text = machine.run(&["ethtool", "-l", name]).unwrap_or_default();
+    // Raise what is below both its maximum and the number of cores.
+    let raise: Vec<String> = Limits::parse(&text)
+        .pairs()
+        .filter(|(key, ..)| ["RX", "TX", "Combined"].contains(key))
+        .filter_map(|(key, current, largest)| {
+            let target = largest.min(cores as u64);
+            (target > current).then(|| format!("{} {target}", key.to_lowercase()))
+        })
+        .collect();
+    if raise.is_empty() {
+        area.add(Status::Ok, "queues", finding, why, "");
+    } else {
+        finding.push_str(&format!(" on {cores} cores; the device has more"));
+        area.add(
+            Status::Info,
+            "queues",
+            finding,
+            why,
+            &format!("ethtool -L {name} {}", raise.join(" ")),
+        );
+    }
+}
+
+/// Number of online cores; 1 when it can't be read.
+fn cores(machine: &Machine) -> usize {
+    machine
+        .read("/sys/devices/system/cpu/online")
+        .and_then(|t| parse::list(&t))
+        .map_or(1, |l| l.len())
+}
+
+fn rings(machine: &Machine, name: &str, area: &mut Area<'_>) {
+    let why = "a short ring overflows while its lane is off the core";
+    match machine.run(&["ethtool", "-g", name]) {
+        Ok(text) => {
+            let limits = Limits::parse(&text);
+            let main = || limits.pairs().filter(|(key, ..)| ["RX", "TX"].contains(key));
+            let shown: Vec<_> = main()
+                .map(|(k, now, max)| format!("{} {now} of {max}", k.to_lowercase()))
+                .collect();
+            let short: Vec<_> = main()
+                .filter(|(_, now, max)| now < max)
+                .map(|(k, _, max)| format!("{} {max}", k.to_lowercase()))
+                .collect();
+            if shown.is_empty() {
+                area.add(Status::Info, "rings", "the device tells none", why, "");
+            } else if short.is_empty() {
+                area.add(Status::Ok, "rings", shown.join(", "), why, "");
+            } else {
+                let command = format!("ethtool -G {name} {}", short.join(" "));
+                area.add(Status::Info, "rings", shown.join(", "), why, &command);
+            }
+        }
+        Err(NoOutput::Failed) => area.add(Status::Info, "rings", "the device tells none", why, ""),
+        Err(NoOutput::Missing) => {
+            area.add(
+                Status::Info,
+                "rings",
+                "ethtool is not installed",
+                why,
+                "apt-get install ethtool",
+            );
+        }
+    }
+}
+
+fn offloads(machine: &Machine, name: &str, area: &mut Area<'_>) {
+    let Ok(text) = machine.run(&["ethtool", "-k", name]) else {
+        return;
+    };
+    let shown: Vec<String> = OFFLOADS
+        .iter()
+        .filter_map(|(key, label)| {
+            Some(format!(
+                "{label} {}",
+                if ethtool::feature(&text, key)?.on { "on" } else { "off" }
+            ))
+        })
+        .collect();
+    area.add(
+        Status::Info,
+        "offloads",
+        shown.join(", "),
+        "decide what the CPU is spared",
+        "",
+    );
+    if let Some(lro) = ethtool::feature(&text, "large-receive-offload").filter(|f| f.on) {
+        let command = if lro.fixed {
+            String::new()
+        } else {
+            format!("ethtool -K {name} lro off")
+        };
+        let why = "it merges packets before anything can count them, and is in the way of XDP";
+        area.add(Status::Warn, "LRO", "on", why, &command);
+    }
+}
+
+/// Where the queues' interrupts go. A virtio device's belong to the PCI device above it.
+fn interrupts(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
+    let mut irqs = machine.list(&format!("{dir}/device/msi_irqs"));
+    if irqs.is_empty() {
+        irqs = machine.list(&format!("{dir}/device/../msi_irqs"));
+    }
+    if irqs.is_empty() {
+        return;
+    }
+    let named = parse::interrupts(&machine.read("/proc/interrupts").unwrap_or_default());
+    let mut shown = Vec::new();
+    let mut targets = Vec::new();
+    for (number, label) in named.iter().filter(|(n, _)| irqs.contains(&n.to_string())) {
+        if label.ends_with("config") {
+            continue;
+        }
+        let file = |f: &str| {
+            machine
+                .read(&format!("/proc/irq/{number}/{f}"))
+                .filter(|t| !t.is_empty())
+        };
+        let cores = file("effective_affinity_list").or_else(|| file("smp_affinity_list"));
+        let cores = cores.unwrap_or_else(|| "?".into());
+        shown.push(format!("{number} ({label}) on {cores}"));
+        targets.push((*number, cores));
+    }
+    let Some((_, one)) = targets.first() else { return };
+    let why = "interrupts of several queues on one core make it the bottleneck; on a lane's core they steal from it";
+    let same = targets.len() > 2 && targets.iter().all(|(_, t)| t == one && t != "?");
+    if same {
+        let finding = format!("all {} on core {one} of {name}", targets.len());
+        let numbers = targets.iter().map(|(n, _)| n.to_string()).collect::<Vec<_>>().join(" ");
+        let cores = cores(machine);
+        let command =
+            format!("i=0; for q in {numbers}; do echo $((i++ % {cores})) > /proc/irq/$q/smp_affinity_list; done");
+        area.add(Status::Warn, "interrupts", finding, why, &command);
+    } else {
+        area.add(Status::Info, "interrupts", shown.join(", "), why, "");
+    }
+}
+
+fn steering(machine: &Machine, dir: &str, area: &mut Area<'_>) {
+    let names = machine.list(&format!("{dir}/queues"));
+    let set = |prefix: &str, file: &str| -> Vec<String> {
+        let is_set = |n: &&String| {
+            let mask = machine.read(&format!("{dir}/queues/{n}/{file}"));
+            n.starts_with(prefix) && mask.is_some_and(|m| parse::mask_is_set(&m))
+        };
+        names.iter().filter(is_set).cloned().collect()
+    };
+    let (rps, xps) = (set("rx-", "rps_cpus"), set("tx-", "xps_cpus"));
+    let text = |queues: &[String]| {
+        if queues.is_empty() {
+            "off".to_owned()
+        } else {
+            format!("on ({})", queues.join(" "))
+        }
+    };
+    let why = "they move packets between cores: good to spread one queue, bad for pinned lanes";
+    area.add(
+        Status::Info,
+        "RPS, XPS",
+        format!("RPS {}, XPS {}", text(&rps), text(&xps)),
+        why,
+        "",
+    );
+}
+
+fn stack(name: &str, link: &Value, area: &mut Area<'_>) {
+    let qdisc = link.get("qdisc").and_then(Value::as_str).unwrap_or("unknown");
+    let why = "a qdisc that holds or drops packets adds latency and loss on the udp path; af_packet passes it by";
+    match qdisc {
+        "noqueue" | "noop" | "mq" | "pfifo_fast" | "pfifo" => area.add(Status::Ok, "qdisc", qdisc, why, ""),
+        _ => {
+            let command = format!("tc qdisc replace dev {name} root pfifo limit 10000");
+            area.add(Status::Info, "qdisc", qdisc, why, &command);
+        }
+    }
+    let why = "it sees packets before every other path and may drop or redirect them";
+    match link.get("xdp") {
+        Some(xdp) => {
+            let id = xdp
+                .pointer("/prog/id")
+                .or_else(|| xdp.pointer("/attached/0/prog/id"))
+                .and_then(Value::as_u64);
+            let id = id.map_or_else(String::new, |id| format!(" (id {id})"));
+            let command = format!("ip link set dev {name} xdp off");
+            area.add(Status::Warn, "XDP", format!("a program is attached{id}"), why, &command);
+        }
+        None => area.add(Status::Ok, "XDP", "no program attached", why, ""),
+    }
+    let addresses: Vec<String> = link
+        .get("addr_info")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|a| Some(format!("{}/{}", a.get("local")?.as_str()?, a.get("prefixlen")?)))
+        .collect();
+    let text = if addresses.is_empty() {
+        "none".to_owned()
+    } else {
+        addresses.join(" ")
+    };
+    area.add(
+        Status::Info,
+        "addresses",
+        text,
+        "the host's own stack answers for these",
+        "",
+    );
+}

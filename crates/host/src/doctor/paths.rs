@@ -1,0 +1,180 @@
+//! Which packet paths work here, and why not.
+
+use super::finding::{Area, Report, Status};
+use super::machine::{Machine, NoOutput, Probe};
+use super::parse;
+use crate::tool;
+
+/// Gives this program the capabilities that the paths need beyond sockets.
+fn setcap() -> String {
+    let program = std::env::current_exe().map_or_else(|_| "mpps".into(), |p| p.display().to_string());
+    format!("setcap cap_net_raw,cap_net_admin,cap_bpf+ep {program}")
+}
+
+/// What was found about one path, before it is known whether this build has it.
+struct Verdict {
+    works: bool,
+    finding: String,
+    command: String,
+}
+
+impl Verdict {
+    fn works(finding: impl Into<String>) -> Self {
+        Self {
+            works: true,
+            finding: finding.into(),
+            command: String::new(),
+        }
+    }
+
+    fn not(finding: impl Into<String>, command: &str) -> Self {
+        Self {
+            works: false,
+            finding: finding.into(),
+            command: command.to_owned(),
+        }
+    }
+}
+
+pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) {
+    let release = machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = parse::kernel_version(&release).unwrap_or((0, 0));
+    let mut area = report.area("paths");
+    area.add(
+        Status::Info,
+        "kernel",
+        release,
+        "newer kernels have more and faster paths",
+        "",
+    );
+    let paths = [
+        ("udp", udp(machine, version)),
+        ("io_uring", io_uring(machine)),
+        ("af_packet", af_packet(machine)),
+        ("af_xdp", af_xdp(machine)),
+        ("xdp", xdp(machine, version)),
+        ("dpdk", dpdk(machine)),
+    ];
+    for (name, verdict) in paths {
+        add(&mut area, name, built.iter().any(|b| b == name), verdict);
+    }
+}
+
+fn add(area: &mut Area<'_>, name: &str, built: bool, verdict: Verdict) {
+    let why = "a path that does not work here can't be measured here";
+    match (built, verdict.works) {
+        (true, true) => area.add(Status::Ok, name, format!("works: {}", verdict.finding), why, ""),
+        (true, false) => {
+            area.add(
+                Status::Fail,
+                name,
+                format!("does not work: {}", verdict.finding),
+                why,
+                &verdict.command,
+            );
+        }
+        (false, true) => {
+            let finding = format!("the host can; not in this version of mpps: {}", verdict.finding);
+            area.add(Status::Info, name, finding, why, "");
+        }
+        (false, false) => {
+            let finding = format!(
+                "not in this version of mpps, and the host can't yet: {}",
+                verdict.finding
+            );
+            area.add(Status::Info, name, finding, why, &verdict.command);
+        }
+    }
+}
+
+fn udp(machine: &Machine, version: (u32, u32)) -> Verdict {
+    match machine.probe(Probe::Udp) {
+        Ok(()) => {
+            // UDP_SEGMENT came with 4.18, UDP_GRO with 5.0.
+            let offload = match version {
+                v if v >= (5, 0) => "with GSO and GRO",
+                v if v >= (4, 18) => "with GSO, without GRO (Linux 5.0)",
+                _ => "without GSO (Linux 4.18) and GRO (Linux 5.0)",
+            };
+            Verdict::works(format!("kernel sockets, {offload}; needs no privilege"))
+        }
+        Err(e) => Verdict::not(format!("a socket on 127.0.0.1: {e}"), ""),
+    }
+}
+
+fn io_uring(machine: &Machine) -> Verdict {
+    let disabled = machine.number("/proc/sys/kernel/io_uring_disabled");
+    match (machine.probe(Probe::IoUring), disabled) {
+        (Ok(()), _) => Verdict::works("io_uring_setup succeeds"),
+        (Err(e), Some(1 | 2)) => Verdict::not(
+            format!("io_uring_setup: {e}: kernel.io_uring_disabled forbids it"),
+            "sysctl -w kernel.io_uring_disabled=0",
+        ),
+        (Err(e), _) => Verdict::not(
+            format!("io_uring_setup: {e} (not in this kernel, or a seccomp filter)"),
+            "",
+        ),
+    }
+}
+
+fn af_packet(machine: &Machine) -> Verdict {
+    if let Err(e) = machine.probe(Probe::AfPacket) {
+        return Verdict::not(format!("an AF_PACKET socket: {e} (needs CAP_NET_RAW: sudo)"), &setcap());
+    }
+    match machine.probe(Probe::QdiscBypass) {
+        Ok(()) => Verdict::works("sockets with PACKET_QDISC_BYPASS"),
+        Err(e) => Verdict::works(format!(
+            "sockets, but no PACKET_QDISC_BYPASS ({e}): packets pass the qdisc"
+        )),
+    }
+}
+
+fn af_xdp(machine: &Machine) -> Verdict {
+    match machine.probe(Probe::AfXdp) {
+        Ok(()) => Verdict::works("AF_XDP sockets can be made"),
+        Err(e) => Verdict::not(
+            format!("an AF_XDP socket: {e} (Linux 4.18 with CONFIG_XDP_SOCKETS, CAP_NET_RAW)"),
+            &setcap(),
+        ),
+    }
+}
+
+fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
+    if let Err(e) = machine.probe(Probe::Bpf) {
+        return Verdict::not(
+            format!("making a BPF map: {e} (needs CAP_BPF and CAP_NET_ADMIN: sudo)"),
+            &setcap(),
+        );
+    }
+    let status = machine.read("/proc/self/status").unwrap_or_default();
+    if !tool::has_capability(&status, tool::CAP_NET_ADMIN) {
+        return Verdict::not(
+            "BPF maps can be made, but attaching a program needs CAP_NET_ADMIN",
+            &setcap(),
+        );
+    }
+    let btf = if machine.exists("/sys/kernel/btf/vmlinux") {
+        "BTF"
+    } else {
+        "no BTF (CONFIG_DEBUG_INFO_BTF)"
+    };
+    let tcx = if version >= (6, 6) { "TCX" } else { "no TCX (Linux 6.6)" };
+    let jit = match machine.number("/proc/sys/net/core/bpf_jit_enable") {
+        Some(0) => "JIT off",
+        Some(_) => "JIT on",
+        None => "JIT unknown",
+    };
+    Verdict::works(format!("BPF programs can be loaded; {btf}, {tcx}, {jit}"))
+}
+
+fn dpdk(machine: &Machine) -> Verdict {
+    const INSTALL: &str = "apt-get install libdpdk-dev";
+    match machine.run(&["pkg-config", "--modversion", "libdpdk"]) {
+        Ok(version) => Verdict::works(format!("libdpdk {}", version.trim())),
+        Err(NoOutput::Missing) => Verdict::not(
+            "pkg-config is not installed, so libdpdk can't be found",
+            "apt-get install pkg-config libdpdk-dev",
+        ),
+        Err(NoOutput::Failed) => Verdict::not("libdpdk is not installed", INSTALL),
+    }
+}

@@ -1,0 +1,258 @@
+//! The doctor on sample machines, and once on the live one.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+/// Writes sample files; a content that begins with `->` makes a symbolic link.
+fn sample(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, content) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match content.strip_prefix("->") {
+            Some(target) => std::os::unix::fs::symlink(target, &path).unwrap(),
+            None => fs::write(&path, content).unwrap(),
+        }
+    }
+    dir
+}
+
+fn examine_sample(files: &[(&str, &str)], options: &Options) -> Report {
+    examine_machine(&Machine::sample(sample(files).path()), options)
+}
+
+#[track_caller]
+fn find<'a>(report: &'a Report, area: &str, item: &str) -> &'a Finding {
+    let found = report.findings.iter().find(|f| f.area == area && f.item == item);
+    found.unwrap_or_else(|| panic!("no {area}/{item} in {report:#?}"))
+}
+
+const SERVER: &[(&str, &str)] = &[
+    ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
+    (
+        "proc/self/status",
+        "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-3\n",
+    ),
+    ("proc/self/cgroup", "0::/user.slice/x\n"),
+    ("sys/fs/cgroup/user.slice/cpu.max", "150000 100000"),
+    ("sys/fs/cgroup/user.slice/x/cpu.max", "max 100000"),
+    (
+        "proc/self/limits",
+        "Max open files            1024                 4096                 files\n",
+    ),
+    (
+        "proc/cpuinfo",
+        "model name\t: Fast CPU\nflags\t\t: fpu constant_tsc nonstop_tsc\n",
+    ),
+    ("proc/stat", "cpu  90 0 0 800 0 0 0 110 0 0\n"),
+    ("proc/77/comm", "irqbalance\n"),
+    ("sys/devices/system/cpu/online", "0-7\n"),
+    ("sys/devices/system/cpu/isolated", "2-3\n"),
+    ("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,4\n"),
+    ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state1/latency", "2\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "0\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state3/latency", "133\n"),
+    ("sys/devices/system/cpu/cpu0/cpuidle/state3/disable", "0\n"),
+    ("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n"),
+    (
+        "sys/devices/system/clocksource/clocksource0/current_clocksource",
+        "hpet\n",
+    ),
+    (
+        "sys/devices/system/clocksource/clocksource0/available_clocksource",
+        "tsc hpet acpi_pm\n",
+    ),
+    ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n"),
+    ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n"),
+    ("proc/sys/net/core/rmem_max", "212992\n"),
+    ("proc/sys/net/core/wmem_max", "67108864\n"),
+    ("probe/AfXdp", "Address family not supported by protocol (os error 97)"),
+    ("probe/IoUring", "Operation not permitted (os error 1)"),
+    ("proc/sys/kernel/io_uring_disabled", "2\n"),
+    ("sys/class/net/lo/mtu", "65536\n"),
+    ("sys/class/net/eth0/device/driver", "->../../bus/pci/drivers/ixgbe"),
+    ("sys/class/net/eth0/flags", "0x1003\n"),
+    ("sys/class/net/eth0/carrier", "1\n"),
+    ("sys/class/net/eth0/operstate", "up\n"),
+    ("sys/class/net/eth0/mtu", "1500\n"),
+    ("sys/class/net/eth0/speed", "10000\n"),
+    ("sys/class/net/eth0/queues/rx-0/rps_cpus", "00000000,0000000f\n"),
+    ("sys/class/net/eth0/queues/tx-0/xps_cpus", "0\n"),
+    ("sys/class/net/eth0/device/msi_irqs/40", "msix\n"),
+    ("sys/class/net/eth0/device/msi_irqs/41", "msix\n"),
+    ("sys/class/net/eth0/device/msi_irqs/42", "msix\n"),
+    (
+        "proc/interrupts",
+        " 40: 1 PCI eth0-TxRx-0\n 41: 1 PCI eth0-TxRx-1\n 42: 1 PCI eth0-TxRx-2\n 43: 1 PCI other\n",
+    ),
+    ("proc/irq/40/smp_affinity_list", "0\n"),
+    ("proc/irq/41/smp_affinity_list", "0\n"),
+    ("proc/irq/42/effective_affinity_list", "0\n"),
+    (
+        "tool/ethtool_-l_eth0",
+        "Pre-set maximums:\nCombined:\t63\nCurrent hardware settings:\nCombined:\t1\n",
+    ),
+    (
+        "tool/ethtool_-g_eth0",
+        "Pre-set maximums:\nRX:\t4096\nTX:\t4096\nCurrent hardware settings:\nRX:\t512\nTX:\t4096\n",
+    ),
+    (
+        "tool/ethtool_-k_eth0",
+        "rx-checksumming: on\nlarge-receive-offload: on\n",
+    ),
+    (
+        "tool/ip_-details_-json_address_show_dev_eth0",
+        r#"[{"ifname":"eth0","qdisc":"fq_codel","xdp":{"mode":1,"prog":{"id":33}},
+            "addr_info":[{"local":"192.0.2.1","prefixlen":24}]}]"#,
+    ),
+    ("tool/pkg-config_--modversion_libdpdk", "22.11.4\n"),
+];
+
+#[test]
+fn a_server_out_of_the_box_gets_the_command_for_each_thing_that_costs_it() {
+    let report = examine_sample(SERVER, &Options::default());
+    let commands = [
+        ("cores", "cgroup quota", "echo max > /sys/fs/cgroup/user.slice/cpu.max"),
+        ("frequency", "governor", "cpupower frequency-set -g performance"),
+        (
+            "frequency",
+            "turbo",
+            "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo",
+        ),
+        ("frequency", "idle states", "cpupower idle-set -D 10"),
+        (
+            "clock",
+            "source",
+            "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        ),
+        ("hugepages", "2 MiB", "echo 1024 > /proc/sys/vm/nr_hugepages"),
+        (
+            "memory",
+            "transparent",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        ),
+        ("memory", "nofile", "ulimit -n 65536"),
+        ("network stack", "rmem_max", "sysctl -w net.core.rmem_max=67108864"),
+        ("network stack", "irqbalance", "systemctl stop irqbalance"),
+        ("nic eth0", "queues", "ethtool -L eth0 combined 8"),
+        ("nic eth0", "rings", "ethtool -G eth0 rx 4096"),
+        ("nic eth0", "LRO", "ethtool -K eth0 lro off"),
+        ("nic eth0", "qdisc", "tc qdisc replace dev eth0 root pfifo limit 10000"),
+        (
+            "nic eth0",
+            "interrupts",
+            "i=0; for q in 40 41 42; do echo $((i++ % 8)) > /proc/irq/$q/smp_affinity_list; done",
+        ),
+        ("nic eth0", "XDP", "ip link set dev eth0 xdp off"),
+    ];
+    for (area, item, command) in commands {
+        assert_eq!(
+            find(&report, area, item).command.as_deref(),
+            Some(command),
+            "{area}/{item}"
+        );
+    }
+    let findings = [
+        ("cores", "cgroup quota", "limited to 1.50 cores' time"),
+        ("cores", "affinity", "this process may use 4 of 8 cores"),
+        ("cores", "isolated", "cores 2-3: pin lanes there with --cores"),
+        ("hypervisor", "virtual", "no hypervisor visible"),
+        ("hypervisor", "steal", "11.00 % of the time since boot"),
+        ("nic eth0", "driver", "ixgbe: native XDP, zero-copy AF_XDP"),
+        ("nic eth0", "speed", "10000 Mbit/s"),
+        ("nic eth0", "interrupts", "all 3 on core 0 of eth0"),
+        ("nic eth0", "RPS, XPS", "RPS on (rx-0), XPS off"),
+        ("nic eth0", "addresses", "192.0.2.1/24"),
+    ];
+    for (area, item, finding) in findings {
+        assert_eq!(find(&report, area, item).finding, finding, "{area}/{item}");
+    }
+    assert!(
+        !report.findings.iter().any(|f| f.area == "nic lo"),
+        "loopback is not asked for"
+    );
+}
+
+#[test]
+fn a_path_is_called_working_only_when_this_version_has_it() {
+    let report = examine_sample(SERVER, &Options::default());
+    assert_eq!(find(&report, "paths", "udp").status, Status::Ok);
+    assert_eq!(find(&report, "paths", "af_packet").status, Status::Ok);
+    let dpdk = find(&report, "paths", "dpdk");
+    assert_eq!(
+        dpdk.finding,
+        "the host can; not in this version of mpps: libdpdk 22.11.4"
+    );
+    assert_eq!(dpdk.status, Status::Info);
+    assert!(find(&report, "paths", "af_xdp").finding.contains("the host can't yet"));
+    assert!(find(&report, "paths", "xdp").finding.contains("no TCX (Linux 6.6)"));
+    let io_uring = find(&report, "paths", "io_uring");
+    assert_eq!(
+        io_uring.command.as_deref(),
+        Some("sysctl -w kernel.io_uring_disabled=0")
+    );
+
+    let built = Options {
+        built_paths: vec!["io_uring".into()],
+        ..Options::default()
+    };
+    let report = examine_sample(SERVER, &built);
+    assert_eq!(find(&report, "paths", "io_uring").status, Status::Fail);
+    assert_eq!(report.worst(), Status::Fail);
+}
+
+#[test]
+fn without_privilege_the_path_says_what_is_missing() {
+    let report = examine_sample(&[("probe/AfPacket", "Operation not permitted")], &Options::default());
+    let f = find(&report, "paths", "af_packet");
+    assert_eq!(f.status, Status::Fail);
+    assert!(f.finding.contains("CAP_NET_RAW") && f.command.as_deref().unwrap().contains("setcap"));
+}
+
+#[test]
+fn a_machine_of_which_nothing_can_be_read_still_gets_a_report() {
+    let report = examine_sample(
+        &[],
+        &Options {
+            interfaces: vec!["eth9".into()],
+            ..Options::default()
+        },
+    );
+    assert!(
+        find(&report, "nic eth9", "interface")
+            .finding
+            .contains("there is no eth9 here")
+    );
+    assert!(report.findings.len() > 20);
+    let empty = examine_sample(&[], &Options::default());
+    assert_eq!(
+        find(&empty, "nic", "interfaces").command.as_deref(),
+        Some("mpps lab up")
+    );
+}
+
+#[test]
+fn the_live_machine_is_examined_without_changing_it() {
+    // What a doctor that meddles would most likely touch.
+    let watched = [
+        "/proc/sys/net/core/rmem_max",
+        "/proc/sys/vm/nr_hugepages",
+        "/proc/self/limits",
+    ];
+    let look = || watched.map(|f| fs::read_to_string(Path::new(f)).unwrap_or_default());
+    let before = look();
+    let report = examine(&Options::default());
+    assert_eq!(look(), before);
+    assert_ne!(
+        find(&report, "paths", "udp").status,
+        Status::Info,
+        "udp is in every version"
+    );
+    let mut text = Vec::new();
+    report.render(&mut text, false).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.lines().last().unwrap().contains(" findings: "), "{text}");
+}

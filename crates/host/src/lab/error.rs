@@ -1,0 +1,112 @@
+//! What can go wrong with the lab: each error names the operation and the object.
+
+use std::time::Duration;
+
+/// Result of an operation on the lab.
+pub type Result<T> = std::result::Result<T, LabError>;
+
+/// A failed operation on the lab.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// Namespaces and interfaces are root's.
+    #[error("lab {op}: needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo")]
+    NeedsRoot {
+        /// Command that was asked for.
+        op: &'static str,
+    },
+    /// A tool is not installed.
+    #[error("{tool} is not installed: apt-get install {package}")]
+    Missing {
+        /// The tool.
+        tool: &'static str,
+        /// The package that brings it.
+        package: &'static str,
+    },
+    /// The name can't be used.
+    #[error("lab name {name:?}: must be 1 to 40 letters, digits, '-' or '_', and begin with a letter or digit")]
+    BadName {
+        /// The name as given.
+        name: String,
+    },
+    /// An option is out of range.
+    #[error("lab --{option} {value}: must be {range}")]
+    BadOption {
+        /// Name of the option without dashes.
+        option: &'static str,
+        /// Value as given.
+        value: u32,
+        /// What would be right.
+        range: &'static str,
+    },
+    /// The host is neither a nor b.
+    #[error("lab host {host:?}: must be a or b")]
+    BadHost {
+        /// As given.
+        host: String,
+    },
+    /// Something of the lab's name exists that the lab did not make. Nothing was changed.
+    #[error("{object} was not made by mpps lab ({why}): left alone; choose another --name")]
+    Foreign {
+        /// The namespace or interface.
+        object: String,
+        /// How it is known.
+        why: String,
+    },
+    /// The lab is not there.
+    #[error("lab {name} is not up: run `mpps lab up --name {name}`")]
+    NotUp {
+        /// Name of the lab.
+        name: String,
+    },
+    /// A tool said no.
+    #[error("{op} {object}: {stderr}")]
+    Command {
+        /// What was tried, as the command line.
+        op: String,
+        /// On what.
+        object: String,
+        /// What the tool wrote to its standard error, in one line.
+        stderr: String,
+    },
+    /// The operating system said no.
+    #[error("{op} {object}: {source}")]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        object: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A condition did not come true in time.
+    #[error("{object}: {condition} not seen within {} s", limit.as_secs())]
+    Timeout {
+        /// On what.
+        object: String,
+        /// What was waited for.
+        condition: &'static str,
+        /// How long.
+        limit: Duration,
+    },
+}
+
+impl LabError {
+    /// True when the cause is the missing privilege: tests skip then instead of failing.
+    pub fn is_permission(&self) -> bool {
+        match self {
+            LabError::NeedsRoot { .. } => true,
+            LabError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+            LabError::Command { stderr, .. } => stderr.contains("Operation not permitted"),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn io(op: &'static str, object: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        Self::Io {
+            op,
+            object: object.into(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The lab's hands: `ip`, the directory of named namespaces, sysctls inside one, and the lock.
+//!
+//! One lock serves all labs of a host, so that two commands never work on the same thing at once. It is a `flock`,
+//! which the kernel drops when its holder dies; each `ip` inherits it as its standard input, so that it is held until
+//! the last step of a killed run has ended too.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::thread::LinkNameSpaceType;
+
+use super::device::{self, Device};
+use super::error::{LabError, Result};
+use crate::tool;
+
+/// Where iproute2 keeps named namespaces.
+const NETNS_DIR: &str = "/run/netns";
+/// Where the lock lies.
+const RUN_DIR: &str = "/run/mpps";
+/// `NSFS_MAGIC` of `linux/magic.h`: file system type of a mounted namespace. Wide enough
+/// for `f_type` on every architecture.
+const NSFS_MAGIC: i128 = 0x6e73_6673;
+/// How long to wait for another lab command to end.
+const LOCK_LIMIT: Duration = Duration::from_secs(60);
+
+/// The right to change labs, and the means.
+pub(crate) struct Kernel {
+    lock: File,
+}
+
+/// What lies under a name in the directory of namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Nothing.
+    Absent,
+    /// A file on which no namespace is mounted: whoever made it died between the two steps.
+    Dead,
+    /// A namespace.
+    Live,
+}
+
+impl Kernel {
+    /// Checks the privilege and the tool, then waits for the lock.
+    pub(crate) fn open(op: &'static str) -> Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if !tool::has_capability(&status, tool::CAP_SYS_ADMIN) || !tool::has_capability(&status, tool::CAP_NET_ADMIN) {
+            return Err(LabError::NeedsRoot { op });
+        }
+        find_ip()?;
+        let path = format!("{RUN_DIR}/lab.lock");
+        std::fs::create_dir_all(RUN_DIR).map_err(|e| LabError::io("create", RUN_DIR, e))?;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path);
+        let lock = lock.map_err(|e| LabError::io("open", &path, e))?;
+        let deadline = Instant::now() + LOCK_LIMIT;
+        loop {
+            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { lock }),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let condition = "the end of another mpps lab command";
+                    return Err(LabError::Timeout {
+                        object: path,
+                        condition,
+                        limit: LOCK_LIMIT,
+                    });
+                }
+                Err(e) => return Err(LabError::io("lock", &path, e)),
+            }
+        }
+    }
+
+    /// Runs `ip` with the given words; `object` is for the error. Returns its standard output.
+    pub(crate) fn ip(&self, object: &str, words: &[&str]) -> Result<String> {
+        let failed = |stderr: String| LabError::Command {
+            op: format!("ip {}", tool::line(words)),
+            object: format!("({object})"),
+            stderr,
+        };
+        let stdin = self
+            .lock
+            .try_clone()
+            .map_err(|e| LabError::io("share", "the lock", e))?;
+        let output = Command::new(find_ip()?)
+            .args(words)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::from(stdin))
+            .output()
+            .map_err(|e| LabError::io("start", "ip", e))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let text = text
+                .lines()
+                .map(str::trim)
+                .filter(|l| !l.is_empty())
+                .collect::<Vec<_>>()
+                .join("; ");
+            return Err(failed(if text.is_empty() {
+                output.status.to_string()
+            } else {
+                text
+            }));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The interfaces of a namespace.
+    pub(crate) fn devices(&self, namespace: &str) -> Result<Vec<Device>> {
+        let json = self.ip(namespace, &["-n", namespace, "-details", "-json", "address", "show"])?;
+        device::parse(&json).ok_or_else(|| LabError::Command {
+            op: "ip -details -json address show".into(),
+            object: format!("({namespace})"),
+            stderr: "printed no JSON: iproute2 4.18 or later is needed".into(),
+        })
+    }
+
+    /// Gives the namespace known as `from` the further name `to`, which must be free.
+    pub(crate) fn link_name(&self, from: &str, to: &str) -> Result<()> {
+        // A thread of ours enters the namespace, and `ip netns attach` mounts that thread's namespace: one step, and
+        // iproute2 refuses when the name exists.
+        inside(from, || {
+            let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+            self.ip(to, &["netns", "attach", to, &thread]).map(drop)
+        })?
+    }
+
+    /// Ends every process inside the namespace.
+    pub(crate) fn kill_processes(&self, namespace: &str) -> Result<()> {
+        let text = self.ip(namespace, &["netns", "pids", namespace])?;
+        for pid in text
+            .split_whitespace()
+            .filter_map(|w| w.parse().ok())
+            .filter_map(rustix::process::Pid::from_raw)
+        {
+            // Gone already is as good.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        Ok(())
+    }
+}
+
+/// Path of `ip`.
+pub(crate) fn find_ip() -> Result<std::path::PathBuf> {
+    tool::find("ip").ok_or(LabError::Missing {
+        tool: "ip",
+        package: "iproute2",
+    })
+}
+
+/// Names in the directory of namespaces, dead ones included.
+pub(crate) fn names() -> Vec<String> {
+    let Ok(dir) = std::fs::read_dir(NETNS_DIR) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = dir.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// What lies under the name.
+pub(crate) fn entry(namespace: &str) -> Result<Entry> {
+    let path = format!("{NETNS_DIR}/{namespace}");
+    match rustix::fs::statfs(&path) {
+        Ok(fs) if i128::from(fs.f_type) == NSFS_MAGIC => Ok(Entry::Live),
+        Ok(_) => Ok(Entry::Dead),
+        Err(rustix::io::Errno::NOENT) => Ok(Entry::Absent),
+        Err(e) => Err(LabError::io("look at", path, e)),
+    }
+}
+
+/// Runs `work` on a thread that has entered the namespace.
+pub(crate) fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
+    let path = format!("{NETNS_DIR}/{namespace}");
+    let file = File::open(&path).map_err(|e| LabError::io("open", &path, e))?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            use std::os::fd::AsFd;
+            rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(|e| LabError::io("enter", &path, e))?;
+            Ok(work())
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Sets those of the IPv6 sysctls of `device` (or `default`) that differ; must run [`inside`] the namespace. Returns
+/// how many were changed. A kernel without IPv6 has none.
+pub(crate) fn quiet_ipv6(device: &str) -> Result<usize> {
+    // No router solicitations, no autoconfiguration, no duplicate address detection: nothing of the kernel's own on
+    // the link but multicast listener reports.
+    const SETTINGS: [(&str, &str); 6] = [
+        ("disable_ipv6", "0"),
+        ("accept_ra", "0"),
+        ("autoconf", "0"),
+        ("accept_dad", "0"),
+        ("dad_transmits", "0"),
+        ("router_solicitations", "0"),
+    ];
+    let dir = format!("/proc/sys/net/ipv6/conf/{device}");
+    if !Path::new(&dir).exists() {
+        return Ok(0);
+    }
+    let mut changed = 0;
+    for (key, value) in SETTINGS {
+        let path = format!("{dir}/{key}");
+        let now = std::fs::read_to_string(&path).map_err(|e| LabError::io("read", &path, e))?;
+        if now.trim() != value {
+            std::fs::write(&path, value).map_err(|e| LabError::io("write", &path, e))?;
+            changed += 1;
+        }
+    }
+    Ok(changed)
+}
+
+/// Whether the kernel has IPv6.
+pub(crate) fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+/// A command that runs `argv` inside the namespace. `ip netns exec` shows it the namespace's own `/sys`, then becomes
+/// the program, so signals sent to the child reach it.
+pub(crate) fn command<S: AsRef<OsStr>>(namespace: &str, argv: &[S]) -> Result<Command> {
+    let mut command = Command::new(find_ip()?);
+    command.args(["netns", "exec", namespace]).args(argv);
+    Ok(command)
+}

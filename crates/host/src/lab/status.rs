@@ -1,0 +1,169 @@
+//! What is there of a lab.
+
+use super::error::Result;
+use super::kernel::{self, Entry, Kernel};
+use super::names;
+use super::{Host, INTERFACE, Lab, foreign, joined};
+
+/// The state of a lab.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LabStatus {
+    /// The lab's name.
+    pub name: String,
+    /// All in all.
+    pub state: LabState,
+    /// Each host, a before b.
+    pub hosts: Vec<HostStatus>,
+    /// What is missing or in the way, one line each.
+    pub problems: Vec<String>,
+}
+
+/// All in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabState {
+    /// Whole.
+    Up,
+    /// Nothing of it is there.
+    Down,
+    /// Half made or damaged: `up` repairs it, `down` removes it.
+    Partial,
+    /// Something of its name is not the lab's.
+    Foreign,
+}
+
+/// The state of one host.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct HostStatus {
+    /// Which.
+    pub host: Host,
+    /// Its namespace.
+    pub namespace: String,
+    /// The namespace is there, and the lab's.
+    pub present: bool,
+    /// MAC address of its `eth1`, when that is there.
+    pub mac: Option<String>,
+    /// MTU in bytes.
+    pub mtu: Option<u32>,
+    /// Receive and transmit queues.
+    pub queues: Option<u32>,
+    /// Operational state of RFC 2863.
+    pub link: Option<String>,
+    /// Addresses with prefix lengths.
+    pub addresses: Vec<String>,
+}
+
+pub(super) fn look(lab: &Lab, kernel: &Kernel) -> Result<LabStatus> {
+    let mut problems = Vec::new();
+    let mut hosts = Vec::new();
+    let mut interfaces = Vec::new();
+    let (mut any, mut is_foreign) = (false, false);
+    for host in Host::ALL {
+        let namespace = lab.namespace(host);
+        let devices = match kernel::entry(&namespace)? {
+            Entry::Live => Some(kernel.devices(&namespace)?),
+            Entry::Dead => {
+                any = true;
+                problems.push(format!("{namespace}: a name without a namespace"));
+                None
+            }
+            Entry::Absent => None,
+        };
+        let why_not = devices.as_ref().and_then(|d| foreign(lab.name(), host, d));
+        let present = devices.is_some() && why_not.is_none();
+        if let Some(why) = why_not {
+            is_foreign = true;
+            problems.push(format!("{namespace}: not made by mpps lab ({why})"));
+        }
+        any |= present;
+        let eth1 = devices
+            .filter(|_| present)
+            .and_then(|d| d.into_iter().find(|d| d.name == INTERFACE));
+        if present && eth1.is_none() {
+            problems.push(format!("{namespace}: no {INTERFACE}"));
+        }
+        if let Some(d) = &eth1 {
+            for want in [format!("{}/24", host.ipv4()), format!("{}/64", host.ipv6())] {
+                if !d.addresses.contains(&want) && (kernel::has_ipv6() || !want.contains(':')) {
+                    problems.push(format!("{namespace}: {INTERFACE} lacks {want}"));
+                }
+            }
+            if d.operstate != "UP" {
+                problems.push(format!("{namespace}: {INTERFACE} is {}", d.operstate));
+            }
+            if d.alias != names::mark(lab.name(), host) || d.mac != host.mac() {
+                problems.push(format!("{namespace}: {INTERFACE} lacks its mark or MAC"));
+            }
+        }
+        hosts.push(HostStatus {
+            host,
+            namespace,
+            present,
+            mac: eth1.as_ref().map(|d| d.mac.clone()),
+            mtu: eth1.as_ref().map(|d| d.mtu),
+            queues: eth1.as_ref().map(|d| d.tx_queues),
+            link: eth1.as_ref().map(|d| d.operstate.clone()),
+            addresses: eth1.as_ref().map(|d| d.addresses.clone()).unwrap_or_default(),
+        });
+        interfaces.extend(eth1);
+    }
+    if let [a, b] = &interfaces[..]
+        && !joined(a, b, None)
+    {
+        problems.push(format!("the two {INTERFACE} are not the ends of one pair"));
+    }
+    for name in kernel::names().iter().filter(|n| names::is_working(lab.name(), n)) {
+        any = true;
+        problems.push(format!("{name}: left by a run that was killed"));
+    }
+    if any {
+        problems.extend(
+            hosts
+                .iter()
+                .filter(|h| !h.present)
+                .map(|h| format!("{}: missing", h.namespace)),
+        );
+    }
+    let state = match (is_foreign, any, problems.is_empty()) {
+        (true, ..) => LabState::Foreign,
+        (false, false, _) => LabState::Down,
+        (false, true, true) => LabState::Up,
+        (false, true, false) => LabState::Partial,
+    };
+    Ok(LabStatus {
+        name: lab.name().to_owned(),
+        state,
+        hosts,
+        problems,
+    })
+}
+
+impl LabStatus {
+    /// Writes the status as text.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn render(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        let state = match self.state {
+            LabState::Up => "up",
+            LabState::Down => "down",
+            LabState::Partial => "partial: `mpps lab up` repairs it, `mpps lab down` removes it",
+            LabState::Foreign => "foreign: something of its name was not made by mpps lab",
+        };
+        writeln!(out, "lab {}: {state}", self.name)?;
+        for h in self.hosts.iter().filter(|h| h.present) {
+            let (mac, link) = (h.mac.as_deref().unwrap_or("-"), h.link.as_deref().unwrap_or("missing"));
+            let (mtu, queues) = (h.mtu.unwrap_or(0), h.queues.unwrap_or(0));
+            let addresses = h.addresses.join(" ");
+            writeln!(
+                out,
+                "  {}  {INTERFACE} {link}  {mac}  mtu {mtu}  queues {queues}  {addresses}",
+                h.namespace
+            )?;
+        }
+        for problem in &self.problems {
+            writeln!(out, "  ! {problem}")?;
+        }
+        Ok(())
+    }
+}

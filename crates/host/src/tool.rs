@@ -1,0 +1,76 @@
+//! Running the system's own tools (`ip`, `ethtool`, …).
+//!
+//! A tool may lie outside the user's `PATH` (`/usr/sbin` for an ordinary user), which must not be taken for "not
+//! installed", so the administrator's directories are searched too.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Directories searched after those of `PATH`.
+const ADMIN_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The tool's full path, or `None` when it is not installed.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    find_in(
+        name,
+        std::env::split_paths(&path).chain(ADMIN_DIRS.iter().map(PathBuf::from)),
+    )
+}
+
+fn find_in(name: &str, dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    dirs.map(|dir| dir.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// Whether the effective capabilities of this process hold `capability` (a number of `linux/capability.h`).
+pub(crate) fn has_capability(proc_self_status: &str, capability: u32) -> bool {
+    proc_self_status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|bits| bits >> capability & 1 == 1)
+}
+
+/// `CAP_NET_ADMIN` of `linux/capability.h`.
+pub(crate) const CAP_NET_ADMIN: u32 = 12;
+/// `CAP_SYS_ADMIN`.
+pub(crate) const CAP_SYS_ADMIN: u32 = 21;
+
+/// Joins words to one shell-like line for messages.
+pub(crate) fn line<S: AsRef<OsStr>>(words: &[S]) -> String {
+    words
+        .iter()
+        .map(|w| w.as_ref().to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_found_only_where_it_is_an_executable_file() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no-such-tool-anywhere"), None);
+        assert_eq!(
+            find_in("etc", std::iter::once(PathBuf::from("/"))),
+            None,
+            "a directory is not a tool"
+        );
+    }
+
+    #[test]
+    fn capabilities_are_read_from_the_effective_set() {
+        let status = "Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000003000\n";
+        assert!(has_capability(status, CAP_NET_ADMIN));
+        assert!(has_capability(status, 13));
+        assert!(!has_capability(status, CAP_SYS_ADMIN));
+        assert!(!has_capability("", CAP_NET_ADMIN));
+    }
+}

@@ -1,0 +1,161 @@
+//! Which frame meets which fault, where a bit is flipped, and what is counted.
+
+use super::LoopConfig;
+use crate::{Layer, QueueCounters};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happens to a departing frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    Lose,
+    Duplicate,
+    Reorder,
+    /// Flip the bit that this random number chooses.
+    Corrupt(u64),
+}
+
+/// Chooses faults: a seeded stream, one draw a frame.
+pub(super) struct Dice {
+    state: u64,
+    /// Upper ends of the ranges of a 63-bit draw that stand for loss, duplication, reordering and corruption.
+    ends: [u64; 4],
+}
+
+impl Dice {
+    pub(super) fn new(config: &LoopConfig, queue: usize) -> Self {
+        let mut sum = 0.0_f64;
+        let ends = [config.loss, config.duplicate, config.reorder, config.corrupt].map(|ratio| {
+            sum += ratio;
+            (sum.min(1.0) * (1_u64 << 63) as f64) as u64
+        });
+        // Queues must not meet the same faults in step.
+        Self {
+            state: mix(config.seed ^ mix(queue as u64)),
+            ends,
+        }
+    }
+
+    /// True when any frame can meet a fault.
+    pub(super) fn loaded(&self) -> bool {
+        self.ends[3] > 0
+    }
+
+    /// The next frame's fault. SplitMix64 (Steele, Lea, Flood 2014), one step.
+    #[inline]
+    pub(super) fn draw(&mut self) -> Fault {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let random = mix(self.state);
+        let draw = random >> 1;
+        let [lose, duplicate, reorder, corrupt] = self.ends;
+        if draw >= corrupt {
+            Fault::None
+        } else if draw < lose {
+            Fault::Lose
+        } else if draw < duplicate {
+            Fault::Duplicate
+        } else if draw < reorder {
+            Fault::Reorder
+        } else {
+            // The draw lies in a narrow range: mix it again for a position.
+            Fault::Corrupt(mix(random))
+        }
+    }
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Bytes of a test packet's payload, from its start, that carry the stamp and no check of their own.
+const UNCHECKED_STAMP: usize = 16;
+
+/// Flips the payload bit that `random` chooses; false when the frame has none whose flipping is noticed.
+pub(super) fn flip(frame: &mut [u8], layer: Layer, random: u64) -> bool {
+    let range = match layer {
+        Layer::Ethernet => udp_payload(frame),
+        Layer::Payload => UNCHECKED_STAMP..frame.len(),
+    };
+    let Some(payload) = frame.get_mut(range).filter(|payload| !payload.is_empty()) else {
+        return false;
+    };
+    let bit = random as usize % (payload.len() * 8);
+    payload[bit / 8] ^= 1 << (bit % 8);
+    true
+}
+
+/// Where the UDP payload of an Ethernet frame lies, padding left out; empty when the frame isn't UDP over IPv4 or
+/// IPv6, is cut short, or carries no UDP checksum (no flipped bit would be noticed). Looks past VLAN tags
+/// (IEEE 802.1Q) and IPv4 options, not past IPv6 extension headers.
+pub fn udp_payload(frame: &[u8]) -> Range<usize> {
+    locate(frame).unwrap_or(0..0)
+}
+
+fn locate(frame: &[u8]) -> Option<Range<usize>> {
+    let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let mut ip = 14;
+    let mut ethertype = word(12)?;
+    while matches!(ethertype, 0x8100 | 0x88a8) {
+        ethertype = word(ip + 2)?;
+        ip += 4;
+    }
+    let udp = match ethertype {
+        // RFC 791: protocol at 9; a fragment (offset or more-fragments) at 6 has no whole UDP packet.
+        0x0800 if *frame.get(ip + 9)? == 17 && word(ip + 6)? & 0x3fff == 0 => {
+            ip + usize::from(*frame.get(ip)? & 0xf) * 4
+        }
+        // RFC 8200: next header at 6.
+        0x86dd if *frame.get(ip + 6)? == 17 => ip + 40,
+        _ => return None,
+    };
+    let checksum = word(udp + 6)?;
+    // RFC 768: the length counts the header's 8 bytes.
+    let end = udp + usize::from(word(udp + 4)?);
+    (checksum != 0 && end >= udp + 8 && end <= frame.len()).then_some(udp + 8..end)
+}
+
+/// What has taken effect on one queue. Written by the lane that owns the queue only, read by any thread.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Counts {
+    pub(super) lost: Count,
+    pub(super) duplicated: Count,
+    pub(super) reordered: Count,
+    pub(super) corrupted: Count,
+    pub(super) not_reflected: Count,
+}
+
+impl Counts {
+    /// The totals, by name.
+    pub(super) fn read(&self) -> QueueCounters {
+        let other = vec![
+            ("lost", self.lost.get()),
+            ("duplicated", self.duplicated.get()),
+            ("reordered", self.reordered.get()),
+            ("corrupted", self.corrupted.get()),
+            ("not_reflected", self.not_reflected.get()),
+        ];
+        QueueCounters {
+            other,
+            ..QueueCounters::default()
+        }
+    }
+}
+
+/// A counter with one writer: a plain load and store, no locked read-modify-write.
+#[derive(Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(super) fn bump(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,123 @@
+//! Packet memory of the loop path.
+
+use crate::Frame;
+use crate::null::{Buffers, NullConfig};
+
+/// Packet memory of one queue of the loop path.
+pub struct LoopPool {
+    pub(super) buffers: Buffers,
+}
+
+impl LoopPool {
+    pub(super) fn new(config: &NullConfig) -> Self {
+        Self {
+            buffers: Buffers::new(config.frames, config.max_frame()),
+        }
+    }
+}
+
+/// What the loop has done, or is to do, with a frame in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Nothing.
+    Plain,
+    /// One bit was flipped.
+    Corrupt,
+    /// Its copy follows.
+    Copied,
+    /// It is the copy of the frame before it.
+    Copy,
+    /// To be held back when it arrives.
+    HoldBack,
+    /// Was held back, and a later frame of its flow has overtaken it.
+    Overtaken,
+}
+
+/// One packet buffer of the loop path.
+pub struct LoopFrame<'p> {
+    /// Empty once the buffer has gone back to the pool.
+    data: Box<[u8]>,
+    pool: &'p LoopPool,
+    /// Time of arrival, ns.
+    pub(super) due_ns: u64,
+    pub(super) flow: Option<u32>,
+    len: u32,
+    pub(super) mark: Mark,
+    /// It has come back, and at a time that the loop knows.
+    pub(super) timed: bool,
+}
+
+impl<'p> LoopFrame<'p> {
+    #[inline]
+    pub(super) fn new(data: Box<[u8]>, pool: &'p LoopPool) -> Self {
+        let len = data.len() as u32;
+        Self {
+            data,
+            pool,
+            due_ns: 0,
+            flow: None,
+            len,
+            mark: Mark::Plain,
+            timed: false,
+        }
+    }
+
+    /// A second frame with the same packet; `None` when no buffer is free.
+    pub(super) fn copy(&self) -> Option<Self> {
+        let mut data = self.pool.buffers.take()?;
+        let len = self.len as usize;
+        data[..len].copy_from_slice(&self.data[..len]);
+        let mut copy = Self::new(data, self.pool);
+        (copy.due_ns, copy.flow, copy.len, copy.mark) = (self.due_ns, self.flow, self.len, Mark::Copy);
+        Some(copy)
+    }
+}
+
+impl Drop for LoopFrame<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let data = std::mem::take(&mut self.data);
+        if !data.is_empty() {
+            self.pool.buffers.put(data);
+        }
+    }
+}
+
+impl Frame for LoopFrame<'_> {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.data[..self.len as usize]
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.data[..self.len as usize]
+    }
+
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.data.len()
+    }
+
+    #[inline]
+    fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.data.len()) as u32;
+    }
+
+    /// The flow that the sender gave: the loop keeps it.
+    #[inline]
+    fn flow(&self) -> Option<u32> {
+        self.flow
+    }
+
+    #[inline]
+    fn set_flow(&mut self, flow: u32) {
+        self.flow = Some(flow);
+    }
+
+    /// Departure plus delay; `None` when no delay is set.
+    #[inline]
+    fn rx_time_ns(&self) -> Option<u64> {
+        self.timed.then_some(self.due_ns)
+    }
+}

@@ -1,0 +1,253 @@
+//! One loop: departure on one side, arrival on the other.
+
+use super::fault::{Counts, Dice, Fault, flip};
+use super::frame::{LoopFrame, LoopPool, Mark};
+use super::held::Held;
+use super::{LoopConfig, Now};
+use crate::null::Claim;
+use crate::{Burst, Frame, Layer, Queue, Result, Wait};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How much longer than its delay a frame is held back when no later frame of its flow comes.
+const IDLE_FLUSH_NS: u64 = 20_000_000;
+
+/// Shorter waits spin: a sleeping thread is woken this much too late.
+const WAKE_UP: Duration = Duration::from_micros(60);
+
+/// One queue of the loop path.
+pub struct LoopQueue<'p, N: Now, T: Fn(&mut [u8]) -> bool> {
+    pool: &'p LoopPool,
+    clock: &'p N,
+    /// Turns departing frames round; `None` when they come back as they are.
+    turn: Option<&'p T>,
+    counts: &'p Counts,
+    layer: Layer,
+    delay_ns: u64,
+    distance: u32,
+    dice: Dice,
+    /// Any frame can meet a fault.
+    faulty: bool,
+    /// Times matter: a delay is set, or frames are held back for a time.
+    timed: bool,
+    /// In flight, in order of departure and of arrival.
+    flying: VecDeque<LoopFrame<'p>>,
+    /// Arrived, and to be received before anything else.
+    arrived: VecDeque<LoopFrame<'p>>,
+    held: Held<LoopFrame<'p>>,
+    _claim: Claim<'p>,
+}
+
+impl<'p, N: Now, T: Fn(&mut [u8]) -> bool> LoopQueue<'p, N, T> {
+    pub(super) fn new(
+        config: &LoopConfig,
+        queue: usize,
+        pool: &'p LoopPool,
+        clock: &'p N,
+        turn: Option<&'p T>,
+        counts: &'p Counts,
+        claim: Claim<'p>,
+    ) -> Self {
+        let dice = Dice::new(config, queue);
+        let frames = config.buffers.frames;
+        let may_hold = if config.reorder > 0.0 { frames } else { 0 };
+        Self {
+            pool,
+            clock,
+            turn,
+            counts,
+            layer: config.buffers.layer,
+            delay_ns: config.delay_ns,
+            distance: config.reorder_distance,
+            faulty: dice.loaded(),
+            dice,
+            timed: config.delay_ns > 0 || config.reorder > 0.0,
+            flying: VecDeque::with_capacity(frames),
+            arrived: VecDeque::with_capacity(may_hold),
+            held: Held::new(may_hold),
+            _claim: claim,
+        }
+    }
+
+    /// Sends one frame on its way, or loses it.
+    #[inline]
+    fn depart(&mut self, mut frame: LoopFrame<'p>, due_ns: u64) {
+        frame.due_ns = due_ns;
+        frame.mark = Mark::Plain;
+        if let Some(turn) = self.turn
+            && !turn(frame.bytes_mut())
+        {
+            self.counts.not_reflected.bump();
+            return;
+        }
+        if !self.faulty {
+            self.flying.push_back(frame);
+            return;
+        }
+        match self.dice.draw() {
+            Fault::None => self.flying.push_back(frame),
+            Fault::Lose => self.counts.lost.bump(),
+            Fault::Duplicate => {
+                let copy = frame.copy();
+                if copy.is_some() {
+                    frame.mark = Mark::Copied;
+                }
+                self.flying.push_back(frame);
+                self.flying.extend(copy);
+            }
+            Fault::Reorder => {
+                frame.mark = Mark::HoldBack;
+                self.flying.push_back(frame);
+            }
+            Fault::Corrupt(random) => {
+                if flip(frame.bytes_mut(), self.layer, random) {
+                    frame.mark = Mark::Corrupt;
+                }
+                self.flying.push_back(frame);
+            }
+        }
+    }
+
+    /// Hands one arrived frame over, and counts the fault that the receiver now sees.
+    #[inline]
+    fn deliver(&mut self, mut frame: LoopFrame<'p>, burst: &mut Burst<LoopFrame<'p>>) {
+        match frame.mark {
+            Mark::Plain | Mark::Copied | Mark::HoldBack => {}
+            Mark::Corrupt => self.counts.corrupted.bump(),
+            Mark::Copy => self.counts.duplicated.bump(),
+            Mark::Overtaken => self.counts.reordered.bump(),
+        }
+        frame.mark = Mark::Plain;
+        frame.timed = self.delay_ns > 0;
+        // Every caller has seen room in the burst.
+        let _ = burst.push(frame);
+    }
+
+    /// When the next frame arrives or is let go, ns; 0 when one has arrived already; `None` when nothing will happen.
+    /// Ties go to the frame that arrives: it may overtake the one held.
+    #[inline]
+    fn next_event(&self) -> Option<u64> {
+        if !self.arrived.is_empty() {
+            return Some(0);
+        }
+        let due = self.flying.front().map(|frame| frame.due_ns);
+        match (due, self.held.deadline()) {
+            (Some(due), Some(deadline)) => Some(due.min(deadline)),
+            (due, deadline) => due.or(deadline),
+        }
+    }
+
+    /// Lets everything happen, in order of time, that is due by `now`, until the burst is full.
+    fn arrive(&mut self, burst: &mut Burst<LoopFrame<'p>>, now: u64) {
+        while burst.room() > 0 {
+            if let Some(frame) = self.arrived.pop_front() {
+                self.deliver(frame, burst);
+                continue;
+            }
+            let Some(time) = self.next_event().filter(|time| *time <= now) else {
+                return;
+            };
+            let flies = self.flying.front().is_some_and(|frame| frame.due_ns <= time);
+            match if flies { self.flying.pop_front() } else { None } {
+                Some(frame) if frame.mark == Mark::HoldBack => {
+                    let (flow, deadline) = (frame.flow, frame.due_ns.saturating_add(IDLE_FLUSH_NS));
+                    self.held.hold(frame, flow, self.distance, deadline);
+                }
+                Some(frame) => {
+                    // A copy stands for its original, which it directly follows; corrupt frames overtake nothing,
+                    // for the receiver can't tell what they were.
+                    let overtakes = matches!(frame.mark, Mark::Plain | Mark::Copy);
+                    let (flow, due_ns) = (frame.flow, frame.due_ns);
+                    self.deliver(frame, burst);
+                    if overtakes {
+                        let arrived = &mut self.arrived;
+                        self.held.overtake(flow, |mut late| {
+                            late.due_ns = due_ns;
+                            late.mark = Mark::Overtaken;
+                            arrived.push_back(late);
+                        });
+                    }
+                }
+                None => {
+                    if let Some((mut frame, overtaken)) = self.held.expire() {
+                        frame.due_ns = time;
+                        frame.mark = if overtaken { Mark::Overtaken } else { Mark::Plain };
+                        self.deliver(frame, burst);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<'p, N: Now, T: Fn(&mut [u8]) -> bool> Queue for LoopQueue<'p, N, T> {
+    type Frame = LoopFrame<'p>;
+
+    #[inline]
+    fn receive(&mut self, burst: &mut Burst<LoopFrame<'p>>) -> Result<usize> {
+        let before = burst.len();
+        if self.timed {
+            if self.next_event().is_some() {
+                self.arrive(burst, self.clock.now_ns());
+            }
+        } else {
+            for _ in 0..burst.room() {
+                let Some(frame) = self.flying.pop_front() else { break };
+                self.deliver(frame, burst);
+            }
+        }
+        Ok(burst.len() - before)
+    }
+
+    #[inline]
+    fn allocate(&mut self, burst: &mut Burst<LoopFrame<'p>>, n: usize) -> Result<usize> {
+        let mut free = self.pool.buffers.borrow();
+        let n = n.min(burst.room()).min(free.len());
+        let keep = free.len() - n;
+        for data in free.drain(keep..).rev() {
+            let _ = burst.push(LoopFrame::new(data, self.pool));
+        }
+        Ok(n)
+    }
+
+    #[inline]
+    fn transmit(&mut self, burst: &mut Burst<LoopFrame<'p>>) -> Result<usize> {
+        let n = burst.len();
+        if n == 0 {
+            return Ok(0);
+        }
+        let due_ns = if self.timed {
+            self.clock.now_ns().saturating_add(self.delay_ns)
+        } else {
+            0
+        };
+        for frame in burst.drain(n) {
+            self.depart(frame, due_ns);
+        }
+        Ok(n)
+    }
+
+    /// Ends early, by as much as a sleeping thread may be woken late.
+    fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        if what.tx && self.pool.buffers.available() > 0 {
+            return Ok(());
+        }
+        let mut time = timeout;
+        if what.rx || what.tx {
+            match self.next_event() {
+                Some(_) if !self.timed => return Ok(()),
+                Some(event) => time = time.min(Duration::from_nanos(event.saturating_sub(self.clock.now_ns()))),
+                None => {}
+            }
+        }
+        if time > WAKE_UP {
+            std::thread::sleep(time - WAKE_UP);
+        } else {
+            let start = Instant::now();
+            while start.elapsed() < time {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! The arguments, as the user writes them. What they mean is in [`crate::plan`].
+
+pub(crate) mod values;
+
+use clap::{Args, Parser, Subcommand};
+use mpps_engine::Pacing;
+use mpps_io::PortSpec;
+use mpps_wire::MacAddr;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+use values::{Cores, Destination};
+
+const PORT_HELP: &str = "Port to use, PATH:DEVICE[,key=value…]: udp:10.99.0.1, udp:10.99.0.1:9000,gro=on, \
+af_packet:eth1,ring=8192, loop:delay=1ms,loss=0.001, null:";
+
+/// Generates, reflects and measures packets, with numbers that can be trusted.
+#[derive(Parser, Debug)]
+#[command(name = "mpps", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Send stamped UDP packets, receive them back from a reflector, and measure rate, loss and latency
+    Sendrecv(Traffic),
+    /// Send stamped UDP packets one way
+    Send(Traffic),
+    /// Receive, verify and count stamped packets: the other end of `send`
+    Drop(Drop),
+    /// Send every UDP packet back where it came from, addresses and ports swapped
+    Reflect(Reflect),
+    /// Say which paths work on this host, what limits them, and the command that improves it
+    Doctor(Doctor),
+    /// Make, use and remove a lab: two hosts (network namespaces) joined by a veth pair
+    Lab(Lab),
+    /// Show the whole: a lab, a reflector, a measurement, and its CSV, JSON and plot
+    Demo(Demo),
+    /// Draw a run's CSV as SVG or PNG: rates, loss and latency over time
+    Plot(Plot),
+}
+
+/// What every run takes.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Run {
+    /// How long to run: a number with us, ms, s, m or h; 0 until interrupted
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) duration: Option<Duration>,
+    /// Length of one row of the time series, 100us to 1h
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = values::interval, allow_hyphen_values = true)]
+    pub(crate) interval: Duration,
+    /// Lanes (threads), each with a queue of its own
+    #[arg(long, value_name = "N", value_parser = values::lanes, allow_hyphen_values = true)]
+    pub(crate) lanes: Option<usize>,
+    /// Cores to pin the lanes to, in order: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = values::cores)]
+    pub(crate) cores: Option<Cores>,
+    /// Most frames moved in one call, 1 to 256
+    #[arg(long, value_name = "N", value_parser = values::burst, allow_hyphen_values = true)]
+    pub(crate) burst: Option<usize>,
+    /// Never sleep, even when idle: for cores that are ours alone
+    #[arg(long)]
+    pub(crate) busy_poll: bool,
+    /// Seed of the payload data (both ends must agree) and of random gaps
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
+    pub(crate) seed: u64,
+    /// Write one row an interval to FILE ('-': standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the summary to FILE ('-': standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write an HdrHistogram log of the latency to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hdr: Option<PathBuf>,
+    /// No live view and no summary
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Plain lines even on a terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+/// `sendrecv` and `send`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Traffic {
+    #[arg(value_name = "PORT", help = PORT_HELP)]
+    pub(crate) port: PortSpec,
+    /// Source address of the packets; need not be the host's own on af_packet
+    #[arg(long, value_name = "IP", value_parser = values::ip)]
+    pub(crate) src: Option<IpAddr>,
+    /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port a lane]
+    #[arg(long, value_name = "A-B", value_parser = values::ports)]
+    pub(crate) src_port_range: Option<RangeInclusive<u16>>,
+    /// Destination: IP:PORT, [IPv6]:PORT, or a range of ports, IP:PORT-PORT
+    #[arg(long, value_name = "IP:PORT", value_parser = values::destination)]
+    pub(crate) dest: Option<Destination>,
+    /// MAC address to send to; found by ARP or neighbour discovery if not given
+    #[arg(long, value_name = "MAC", value_parser = values::mac)]
+    pub(crate) dest_mac: Option<MacAddr>,
+    /// Router to send to, if not the one that the host's routing table names
+    #[arg(long, value_name = "IP", value_parser = values::ip)]
+    pub(crate) gateway: Option<IpAddr>,
+    /// VLAN tag of the packets, 1 to 4094
+    #[arg(long, value_name = "ID", value_parser = values::vlan, allow_hyphen_values = true)]
+    pub(crate) vlan: Option<u16>,
+    /// Use only the first N flows of the port ranges
+    #[arg(long, value_name = "N", value_parser = values::flows, allow_hyphen_values = true)]
+    pub(crate) flows: Option<u32>,
+    /// Packets or layer-1 bits a second over all lanes: 3.5Mpps, 250kpps, 1Gbps, 10% (of the link); bps, kbps, Mbps
+    /// and Gbps count preamble and inter-frame gap (20 bytes a frame) [default: as fast as the path takes packets]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(crate) rate: Option<String>,
+    /// How departures are spread: constant, poisson, or burst=N (N packets back to back)
+    #[arg(long, value_name = "HOW", default_value = "constant", value_parser = values::pacing)]
+    pub(crate) pacing: Pacing,
+    /// UDP payload, bytes: 16 up to the MTU [default: 18, a frame of 64 bytes over IPv4]
+    #[arg(long, value_name = "BYTES", conflicts_with = "frame_size", value_parser = values::payload_size, allow_hyphen_values = true)]
+    pub(crate) payload_size: Option<usize>,
+    /// Frame with FCS, bytes, as RFC 2544 counts it
+    #[arg(long, value_name = "BYTES", value_parser = values::frame_size, allow_hyphen_values = true)]
+    pub(crate) frame_size: Option<usize>,
+    /// How long a packet may take to come back; receiving goes on for as long at the end
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::settle, allow_hyphen_values = true)]
+    pub(crate) settle: Duration,
+    /// Lanes that only send; needs --rx-lanes (with send: not)
+    #[arg(long, value_name = "N", conflicts_with = "lanes", value_parser = values::lanes, allow_hyphen_values = true)]
+    pub(crate) tx_lanes: Option<usize>,
+    /// Lanes that only receive; needs --tx-lanes
+    #[arg(long, value_name = "N", conflicts_with = "lanes", value_parser = values::lanes, allow_hyphen_values = true)]
+    pub(crate) rx_lanes: Option<usize>,
+    /// How far a lane may fall behind its schedule and catch up; what is older counts as missed
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::catch_up, allow_hyphen_values = true)]
+    pub(crate) catch_up: Duration,
+    /// How far the offered rate may be off the intended one in a valid trial: 0.1% or 0.001
+    #[arg(long, value_name = "RATIO", default_value = "0.1%", value_parser = values::ratio, allow_hyphen_values = true)]
+    pub(crate) tolerance: f64,
+    /// TTL or hop limit (af_packet)
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..), allow_hyphen_values = true)]
+    pub(crate) ttl: u8,
+    /// DSCP, 0 to 63 (af_packet)
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64), allow_hyphen_values = true)]
+    pub(crate) dscp: u8,
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
+/// `drop`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Drop {
+    #[arg(value_name = "PORT", help = PORT_HELP)]
+    pub(crate) port: PortSpec,
+    /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
+    /// (af_packet)
+    #[arg(long, value_name = "IP", value_parser = values::ip)]
+    pub(crate) ip: Option<IpAddr>,
+    /// Only packets to these UDP ports (af_packet)
+    #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
+    pub(crate) ports: Option<RangeInclusive<u16>>,
+    /// Count every UDP packet as received, stamped or not
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Flows to keep sequence windows for
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = values::flows, allow_hyphen_values = true)]
+    pub(crate) max_flows: u32,
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
+/// `reflect`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Reflect {
+    #[arg(value_name = "PORT", help = PORT_HELP)]
+    pub(crate) port: PortSpec,
+    /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
+    /// (af_packet) [default: the interface's own]
+    #[arg(long, value_name = "IP", value_parser = values::ip)]
+    pub(crate) ip: Option<IpAddr>,
+    /// Only packets to these UDP ports (af_packet) [default: all but those that the host's own programs have open]
+    #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
+    pub(crate) ports: Option<RangeInclusive<u16>>,
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
+/// `doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Interfaces to look at [default: all but loopback]
+    pub(crate) interfaces: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `lab`.
+#[derive(Args, Debug)]
+pub(crate) struct Lab {
+    /// Name of the lab
+    #[arg(long, default_value = mpps_host::lab::DEFAULT_NAME, global = true)]
+    pub(crate) name: String,
+    #[command(subcommand)]
+    pub(crate) action: LabAction,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LabAction {
+    /// Make the lab, or what is missing of it
+    Up {
+        /// Queues of each interface [default: 1]
+        #[arg(long, value_name = "N")]
+        queues: Option<u32>,
+        /// MTU, bytes [default: 1500]
+        #[arg(long, value_name = "BYTES")]
+        mtu: Option<u32>,
+    },
+    /// Remove the lab
+    Down,
+    /// Say what is there
+    Status,
+    /// Run a program on a host of the lab: mpps lab exec a -- ping 10.99.0.2
+    Exec {
+        /// a (10.99.0.1, fd99::1) or b (10.99.0.2, fd99::2)
+        host: mpps_host::lab::Host,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        argv: Vec<std::ffi::OsString>,
+    },
+}
+
+/// `demo`.
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::interval)]
+    pub(crate) duration: Duration,
+    /// Rate [default: half of what a first short run reaches]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<String>,
+    /// Path to show: udp or af_packet [default: af_packet as root, else udp]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<String>,
+    /// Folder for the results
+    #[arg(long, value_name = "DIR", default_value = "demo-results")]
+    pub(crate) out: PathBuf,
+}
+
+/// `plot`.
+#[derive(Args, Debug)]
+pub(crate) struct Plot {
+    /// The run's CSV
+    pub(crate) csv: PathBuf,
+    /// Picture to write: .svg or .png
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}

@@ -1,0 +1,118 @@
+//! `drop` and `reflect`.
+
+use super::output::Output;
+use crate::cli::{Drop, Reflect, Run};
+use crate::fail::Result;
+use crate::plan::listen::Listener;
+use crate::plan::path::PathConfig;
+use mpps_af_packet::AfPacketPort;
+use mpps_engine::source::{SourceTemplate, TestSource};
+use mpps_engine::{run_drop, run_reflect};
+use mpps_io::loopback::LoopPort;
+use mpps_io::null::NullPort;
+use mpps_io::{Capabilities, Layer, Port};
+use mpps_stats::{Sink, Summary};
+use mpps_sys::clock::ClockSource;
+use mpps_sys::signal;
+use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
+use std::process::ExitCode;
+
+/// Payload of the packets that the null path produces: frames of 64 bytes.
+const NULL_PAYLOAD: usize = 18;
+
+/// A workload that listens, run on whatever port.
+trait Workload {
+    fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary>;
+}
+
+struct DropRun<'a>(&'a Drop, &'a Listener);
+
+impl Workload for DropRun<'_> {
+    fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
+        let plan = self.1.drop_plan(self.0, port.capabilities())?;
+        announce(&self.0.run, port.capabilities(), "drop");
+        Ok(run_drop(port, &plan, sinks, &signal::interrupted)?)
+    }
+}
+
+struct ReflectRun<'a>(&'a Reflect, &'a Listener);
+
+impl Workload for ReflectRun<'_> {
+    fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
+        let plan = self.1.reflect_plan(self.0, port.capabilities())?;
+        announce(&self.0.run, port.capabilities(), "reflect");
+        Ok(run_reflect(port, &plan, sinks, &signal::interrupted)?)
+    }
+}
+
+/// Says that the port is open: whoever starts the sender may go on.
+fn announce(run: &Run, capabilities: &Capabilities, what: &str) {
+    if !run.quiet {
+        eprintln!("mpps: {what} is ready on {}", capabilities.path);
+    }
+}
+
+pub(crate) fn drop(args: Drop) -> Result<ExitCode> {
+    let listener = Listener::of_drop(&args)?;
+    execute(&listener, &args.run, &DropRun(&args, &listener))
+}
+
+pub(crate) fn reflect(args: Reflect) -> Result<ExitCode> {
+    let listener = Listener::of_reflect(&args)?;
+    execute(&listener, &args.run, &ReflectRun(&args, &listener))
+}
+
+fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<ExitCode> {
+    signal::catch_interrupts();
+    let queues = listener.roles.len();
+    match &listener.path {
+        PathConfig::Udp(config) => {
+            let port = mpps_udp::open(config.clone(), mpps_udp::Mode::Listening, &listener.roles)?;
+            on(&port, run, workload)
+        }
+        PathConfig::AfPacket(config) => {
+            on(&AfPacketPort::open(config, &listener.roles, listener.guard())?, run, workload)
+        }
+        PathConfig::Null(config) => {
+            let clocks = ClockSource::new();
+            let (seed, layer) = (run.seed, config.layer);
+            // Readers of the clock belong to one thread each: they are made for the lanes beforehand.
+            let clocks: Vec<_> = (0..queues).map(|_| std::sync::Mutex::new(Some(clocks.clock()))).collect();
+            let source = |queue: usize| {
+                let clock = clocks[queue].lock().ok().and_then(|mut c| c.take());
+                let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
+                TestSource::new(template(layer, seed), clock, 10_000 + queue as u16 * 64, 64)
+            };
+            on(&NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], source), run, workload)
+        }
+        PathConfig::Loop(config) => {
+            let port = LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, |_: &mut [u8]| true);
+            on(&port, run, workload)
+        }
+    }
+}
+
+fn template(layer: Layer, seed: u64) -> SourceTemplate {
+    if layer == Layer::Payload {
+        return SourceTemplate::Payload(PayloadTemplate::new(NULL_PAYLOAD, seed).expect("18 bytes hold a stamp"));
+    }
+    let spec = TemplateSpec {
+        src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        dst_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        vlan: None,
+        src: [10, 99, 0, 2].into(),
+        dst: [10, 99, 0, 1].into(),
+        payload_len: NULL_PAYLOAD,
+        ttl: 64,
+        dscp: 0,
+        seed,
+        checksum: ChecksumMode::Software,
+    };
+    SourceTemplate::Frame(Box::new(Template::new(&spec).expect("constant addresses of one family")))
+}
+
+fn on<P: Port, W: Workload>(port: &P, run: &Run, workload: &W) -> Result<ExitCode> {
+    let mut output = Output::open(run)?;
+    let summary = workload.run(port, &mut output.sinks)?;
+    output.finish(&summary)
+}

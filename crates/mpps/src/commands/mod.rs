@@ -1,0 +1,29 @@
+//! One module a command: a validated plan, run.
+
+mod demo;
+mod doctor;
+mod lab;
+mod listen;
+mod output;
+mod traffic;
+
+use crate::cli::Command;
+use crate::fail::Result;
+use std::process::ExitCode;
+
+/// Runs the command.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Sendrecv(args) => traffic::run(args, true),
+        Command::Send(args) => traffic::run(args, false),
+        Command::Drop(args) => listen::drop(args),
+        Command::Reflect(args) => listen::reflect(args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Lab(args) => lab::run(args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Plot(args) => {
+            mpps_report::plot(&args.csv, &args.output)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Where a run's results go: files checked before the first packet, written whatever happens after.
+
+use crate::cli::Run;
+use crate::fail::{Result, failed, usage};
+use mpps_report::{Colour, CsvSink, HdrSink, JsonTarget, LiveSink, LiveStyle, Sinks, print_summary};
+use mpps_stats::{Sink, Summary};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Sinks and targets of one run.
+pub(crate) struct Output {
+    pub(crate) sinks: Vec<Box<dyn Sink>>,
+    json: Option<JsonTarget>,
+    quiet: bool,
+    /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
+    stdout_taken: bool,
+}
+
+impl Output {
+    /// Opens the files that the user asked for.
+    pub(crate) fn open(run: &Run) -> Result<Self> {
+        let stdout = [&run.csv, &run.json, &run.hdr].iter().filter(|f| f.as_deref() == Some(Path::new("-"))).count();
+        if stdout > 1 {
+            return Err(usage("--csv, --json, --hdr: '-' for more than one: want standard output for one at the most"));
+        }
+        let mut sinks = Sinks::new();
+        let style = match (run.quiet, run.plain) {
+            (true, _) => LiveStyle::Quiet,
+            (_, true) => LiveStyle::Plain,
+            _ => LiveStyle::Auto,
+        };
+        sinks.add(LiveSink::new(style));
+        let unwritable = |option: &str, e: mpps_report::ReportError| usage(format!("{option}: {e}: want a file that can be written"));
+        if let Some(path) = &run.csv {
+            let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", e))?;
+            sinks.watch(csv.notes());
+            sinks.add(csv);
+        }
+        if let Some(path) = &run.hdr {
+            let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", e))?;
+            sinks.watch(hdr.notes());
+            sinks.add(hdr);
+        }
+        let json = run.json.as_deref().map(JsonTarget::prepare).transpose().map_err(|e| unwritable("--json", e))?;
+        Ok(Self { sinks: vec![Box::new(sinks)], json, quiet: run.quiet, stdout_taken: stdout > 0 })
+    }
+
+    /// Writes the summary, and gives the exit code that goes with it.
+    pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
+        if !self.quiet {
+            // A reader that has gone is no reason to fail: the files still get everything.
+            if self.stdout_taken {
+                let _ = print_summary(summary, Colour::for_stream(&std::io::stderr()), &mut std::io::stderr());
+            } else {
+                let _ = print_summary(summary, Colour::for_stream(&std::io::stdout()), &mut std::io::stdout());
+            }
+        } else if !summary.valid {
+            eprintln!("mpps: not valid: {}", summary.invalid_reasons.join("; "));
+        }
+        if let Some(json) = &self.json {
+            json.write(summary).map_err(failed)?;
+        }
+        Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    }
+}

@@ -1,0 +1,51 @@
+//! `sendrecv` and `send`.
+
+use super::output::Output;
+use crate::cli::Traffic;
+use crate::fail::Result;
+use crate::plan::path::PathConfig;
+use crate::plan::traffic::Draft;
+use mpps_af_packet::AfPacketPort;
+use mpps_engine::run_traffic;
+use mpps_io::Port;
+use mpps_io::loopback::LoopPort;
+use mpps_io::null::{NoSource, NullPort};
+use mpps_stats::Summary;
+use mpps_sys::signal;
+use mpps_wire::{ReflectFilter, reflect_in_place};
+use std::process::ExitCode;
+
+pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
+    let draft = Draft::new(args, receive)?;
+    let (summary, output) = execute(&draft)?;
+    output.finish(&summary)
+}
+
+/// Opens the port and the files, and runs.
+pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
+    signal::catch_interrupts();
+    let queues = draft.roles.len();
+    match &draft.path {
+        PathConfig::Udp(config) => {
+            let mode = mpps_udp::Mode::Connected { src: draft.src, dst: draft.dest.ip, flows: draft.flow_ports() };
+            on(&mpps_udp::open(config.clone(), mode, &draft.roles)?, draft)
+        }
+        PathConfig::AfPacket(config) => {
+            let guard = draft.receive.then(|| draft.guard());
+            on(&AfPacketPort::open(config, &draft.roles, guard)?, draft)
+        }
+        PathConfig::Null(config) => on(&NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], NoSource), draft),
+        PathConfig::Loop(config) => {
+            let filter = ReflectFilter::default();
+            let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
+            on(&LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, turn), draft)
+        }
+    }
+}
+
+fn on<P: Port>(port: &P, draft: &Draft) -> Result<(Summary, Output)> {
+    let plan = draft.plan(port.capabilities())?;
+    let mut output = Output::open(&draft.args.run)?;
+    let summary = run_traffic(port, &plan, &mut output.sinks, &signal::interrupted)?;
+    Ok((summary, output))
+}

@@ -1,0 +1,87 @@
+//! How the program fails: one line on standard error, and the exit code that the Contract gives it.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// A failure, sorted by its exit code.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Wrong arguments: exit code 2. Names the option, the value and what would be right.
+    Usage(String),
+    /// Anything else: exit code 1.
+    Failed(String),
+}
+
+/// Result of planning and running.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// Prints the one line and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Self::Usage(line) => {
+                eprintln!("mpps: {line}");
+                ExitCode::from(2)
+            }
+            Self::Failed(line) => {
+                eprintln!("mpps: {line}");
+                ExitCode::from(1)
+            }
+        }
+    }
+}
+
+/// A wrong argument.
+pub(crate) fn usage(line: impl Display) -> Failure {
+    Failure::Usage(line.to_string())
+}
+
+/// A failure of something that was tried.
+pub(crate) fn failed(line: impl Display) -> Failure {
+    Failure::Failed(line.to_string())
+}
+
+impl From<mpps_io::SpecError> for Failure {
+    fn from(error: mpps_io::SpecError) -> Self {
+        usage(error)
+    }
+}
+
+impl From<mpps_io::Error> for Failure {
+    fn from(error: mpps_io::Error) -> Self {
+        failed(error)
+    }
+}
+
+impl From<mpps_engine::RunError> for Failure {
+    fn from(error: mpps_engine::RunError) -> Self {
+        failed(error)
+    }
+}
+
+impl From<mpps_report::ReportError> for Failure {
+    fn from(error: mpps_report::ReportError) -> Self {
+        failed(error)
+    }
+}
+
+impl From<mpps_host::lab::LabError> for Failure {
+    fn from(error: mpps_host::lab::LabError) -> Self {
+        failed(error)
+    }
+}
+
+/// What the argument parser has to say: help and version as they are, errors in one line.
+pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand) {
+        let _ = error.print();
+        return ExitCode::from(if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand { 2 } else { 0 });
+    }
+    let text = error.render().to_string();
+    let first = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let first = first.split("\n\nFor more information").next().unwrap_or(first);
+    let line = first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
+    eprintln!("mpps: {line}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,85 @@
+//! How many lanes, what each does, and where it runs.
+
+use crate::cli::Run;
+use crate::fail::{Result, usage};
+use mpps_engine::{Common, LanePlan};
+use mpps_io::Roles;
+use mpps_sys::sched::allowed_cores;
+use std::time::Duration;
+
+/// With fewer cores than this, each lane sends and receives: separate lanes would take each other's core.
+const MANY_CORES: usize = 4;
+
+/// Lanes of a run that sends (and receives, if `receive`).
+pub(crate) fn traffic(run: &Run, tx: Option<usize>, rx: Option<usize>, receive: bool, split: bool) -> Result<Vec<Roles>> {
+    let both = |n| vec![Roles { rx: receive, tx: true }; n];
+    match (tx, rx) {
+        (None, None) => {
+            if run.lanes.is_none() && receive && split && allowed_cores().len() >= MANY_CORES {
+                return Ok(vec![Roles { rx: false, tx: true }, Roles { rx: true, tx: false }]);
+            }
+            Ok(both(run.lanes.unwrap_or(1)))
+        }
+        (Some(_), None) if receive => Err(usage("--tx-lanes: want --rx-lanes N as well, or --lanes N for lanes that do both")),
+        (None, Some(_)) if receive => Err(usage("--rx-lanes: want --tx-lanes N as well, or --lanes N for lanes that do both")),
+        (_, Some(_)) if !receive => Err(usage("--rx-lanes: send receives nothing: want --tx-lanes or --lanes")),
+        (Some(tx), None) => Ok(both(tx)),
+        (Some(_), Some(_)) if !split => Err(usage(
+            "--tx-lanes/--rx-lanes: each queue of the loop path is a loop of its own: want --lanes N, which do both",
+        )),
+        (tx, rx) => {
+            let mut roles = vec![Roles { rx: false, tx: true }; tx.unwrap_or(1)];
+            roles.extend(vec![Roles { rx: true, tx: false }; rx.unwrap_or(1)]);
+            Ok(roles)
+        }
+    }
+}
+
+/// Lanes of a run that listens.
+pub(crate) fn listening(run: &Run) -> Vec<Roles> {
+    vec![Roles { rx: true, tx: true }; run.lanes.unwrap_or(1)]
+}
+
+/// Places the lanes on cores and gathers what every run has.
+pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Duration>, burst: usize) -> Result<Common> {
+    let allowed = allowed_cores();
+    let mut warnings = Vec::new();
+    let list = run.cores.as_ref().map(|c| c.0.as_slice());
+    if let Some(core) = list.unwrap_or_default().iter().find(|core| !allowed.contains(core)) {
+        return Err(usage(format!("--cores: core {core} is not one that this program may run on: want some of {allowed:?}")));
+    }
+    let cores = list.map_or(allowed.len(), <[usize]>::len);
+    let share_cores = roles.len() > cores;
+    if share_cores {
+        warnings.push(format!(
+            "{} lanes share {cores} core{}: each waits for the others, so the rate is lower and latency higher",
+            roles.len(),
+            if cores == 1 { "" } else { "s" }
+        ));
+        if run.busy_poll {
+            warnings.push("--busy-poll with more lanes than cores: lanes take each other's core while idle".to_owned());
+        }
+    }
+    let lanes = roles
+        .iter()
+        .enumerate()
+        .map(|(i, role)| LanePlan { rx: role.rx, tx: role.tx, core: list.map(|cores| cores[i % cores.len()]) })
+        .collect();
+    let duration = match run.duration {
+        Some(Duration::ZERO) => None,
+        Some(duration) => Some(duration),
+        None => default_duration,
+    };
+    Ok(Common {
+        lanes,
+        duration,
+        interval: run.interval,
+        settle: Duration::ZERO,
+        burst: run.burst.unwrap_or(burst),
+        busy_poll: run.busy_poll,
+        share_cores,
+        seed: run.seed,
+        host: Vec::new(),
+        warnings,
+    })
+}

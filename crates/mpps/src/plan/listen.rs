@@ -1,0 +1,123 @@
+//! The plans of `drop` and `reflect`.
+
+use super::path::PathConfig;
+use super::traffic::dashed;
+use super::{lanes, open_udp_ports};
+use crate::cli::{Drop, Reflect, Run};
+use crate::fail::{Result, usage};
+use mpps_af_packet::{GuardFilter, NetDev};
+use mpps_engine::{Common, DropPlan, Link, ReflectPlan};
+use mpps_io::{Capabilities, Layer, PortSpec, Roles};
+use mpps_wire::{MacAddr, ReflectFilter};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// Which packets a listener takes.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) path: PathConfig,
+    pub(crate) roles: Vec<Roles>,
+    spec: PortSpec,
+    ip: Option<IpAddr>,
+    ports: Option<RangeInclusive<u16>>,
+    excluded: Vec<u16>,
+    device: Option<NetDev>,
+}
+
+impl Listener {
+    pub(crate) fn of_drop(args: &Drop) -> Result<Self> {
+        Self::new(&args.port, args.ip, args.ports.clone(), &args.run)
+    }
+
+    pub(crate) fn of_reflect(args: &Reflect) -> Result<Self> {
+        Self::new(&args.port, args.ip, args.ports.clone(), &args.run)
+    }
+
+    fn new(spec: &PortSpec, ip: Option<IpAddr>, ports: Option<RangeInclusive<u16>>, run: &Run) -> Result<Self> {
+        let path = PathConfig::of(spec)?;
+        if path.layer() == Layer::Payload {
+            for (given, option) in [(ip.is_some(), "--ip"), (ports.is_some(), "--port")] {
+                if given {
+                    return Err(usage(format!(
+                        "{option}: {spec} takes what its socket is bound to: want the address and port in the port, such as udp:10.99.0.2:9000"
+                    )));
+                }
+            }
+        }
+        if ip.is_some_and(|ip| ip.is_multicast() || ip.is_unspecified()) {
+            return Err(usage(format!("--ip {}: want the address of one host", ip.unwrap_or(IpAddr::from([0; 4])))));
+        }
+        let device = match &path {
+            PathConfig::AfPacket(config) => NetDev::by_name(&config.device).ok(),
+            _ => None,
+        };
+        // Ports that the host's own programs use stay theirs, unless the user has named ports.
+        let excluded = if ports.is_none() && device.is_some() { open_udp_ports() } else { Vec::new() };
+        Ok(Self { path, roles: lanes::listening(run), spec: spec.clone(), ip, ports, excluded, device })
+    }
+
+    /// The addresses that packets may be for.
+    fn addresses(&self) -> Vec<IpAddr> {
+        match self.ip {
+            Some(ip) => vec![ip],
+            None => self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip)).collect(),
+        }
+    }
+
+    /// What the host's stack must not see. `None` where it has no address that packets could be for.
+    pub(crate) fn guard(&self) -> Option<GuardFilter> {
+        let addresses = self.addresses();
+        if addresses.is_empty() {
+            return None;
+        }
+        let mut filter = GuardFilter::new(addresses, self.ports.clone().unwrap_or(1..=u16::MAX));
+        filter.excluded_ports = self.excluded.clone();
+        Some(filter)
+    }
+
+    fn link(&self, capabilities: &Capabilities) -> Option<Link> {
+        (capabilities.layer == Layer::Ethernet).then(|| {
+            let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
+            let own = |ip: &IpAddr| self.device.iter().any(|d| d.addresses.iter().any(|(a, _)| a == ip));
+            let answer_for = self.ip.into_iter().filter(|ip| !own(ip)).collect();
+            Link { mac, vlan: None, answer_for, dest_mac: None, next_hop: None }
+        })
+    }
+
+    fn common(&self, run: &Run, capabilities: &Capabilities) -> Result<Common> {
+        let mut common = lanes::common(run, &self.roles, None, capabilities.preferred_burst)?;
+        common.host.push(("port".to_owned(), self.spec.to_string()));
+        if capabilities.layer == Layer::Ethernet {
+            let ip = self.ip.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
+            common.host.push(("takes_address".to_owned(), ip));
+            let ports = self.ports.as_ref().map_or_else(|| "any".to_owned(), dashed);
+            common.host.push(("takes_ports".to_owned(), ports));
+            if !self.excluded.is_empty() {
+                let list: Vec<String> = self.excluded.iter().map(u16::to_string).collect();
+                common.host.push(("left_to_host_ports".to_owned(), list.join(" ")));
+            }
+        }
+        Ok(common)
+    }
+
+    pub(crate) fn drop_plan(&self, args: &Drop, capabilities: &Capabilities) -> Result<DropPlan> {
+        Ok(DropPlan {
+            common: self.common(&args.run, capabilities)?,
+            ip: self.ip,
+            ports: self.ports.clone(),
+            verify: !args.no_verify,
+            max_flows: args.max_flows,
+            link: self.link(capabilities),
+        })
+    }
+
+    pub(crate) fn reflect_plan(&self, args: &Reflect, capabilities: &Capabilities) -> Result<ReflectPlan> {
+        let filter = ReflectFilter {
+            ip: self.ip,
+            ports: self.ports.clone(),
+            mac: self.device.as_ref().and(capabilities.mac).map(MacAddr),
+            excluded_ports: self.excluded.clone().into_boxed_slice(),
+        };
+        Ok(ReflectPlan { common: self.common(&args.run, capabilities)?, filter, link: self.link(capabilities) })
+    }
+}

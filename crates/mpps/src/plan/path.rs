@@ -1,0 +1,47 @@
+//! Which path a port names, and its checked options.
+
+use crate::fail::{Result, usage};
+use mpps_io::{Layer, PortSpec, loopback, null};
+
+/// The paths of this build, for messages and `doctor`.
+pub(crate) const PATHS: [&str; 4] = ["udp", "af_packet", "null", "loop"];
+
+/// A port's path with its options, checked; nothing is open.
+#[derive(Debug)]
+pub(crate) enum PathConfig {
+    Udp(mpps_udp::Config),
+    AfPacket(mpps_af_packet::Config),
+    Null(null::NullConfig),
+    Loop(loopback::LoopConfig),
+}
+
+impl PathConfig {
+    /// Checks the specification.
+    pub(crate) fn of(spec: &PortSpec) -> Result<Self> {
+        Ok(match spec.path.as_str() {
+            "udp" => Self::Udp(mpps_udp::check(spec)?),
+            "af_packet" => Self::AfPacket(mpps_af_packet::check(spec)?),
+            "null" => Self::Null(null::check(spec)?),
+            "loop" => Self::Loop(loopback::check(spec)?),
+            other => {
+                let have = PATHS.join(", ");
+                return Err(usage(format!("port '{spec}': unknown path '{other}': want one of {have}")));
+            }
+        })
+    }
+
+    /// Where frames start on this path.
+    pub(crate) fn layer(&self) -> Layer {
+        match self {
+            Self::Udp(_) => Layer::Payload,
+            Self::AfPacket(_) => Layer::Ethernet,
+            Self::Null(config) => config.layer,
+            Self::Loop(config) => config.buffers.layer,
+        }
+    }
+
+    /// Whether receiving and sending may be split between lanes.
+    pub(crate) fn split_lanes(&self) -> bool {
+        !matches!(self, Self::Loop(_))
+    }
+}

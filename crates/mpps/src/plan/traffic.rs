@@ -1,0 +1,274 @@
+//! The plan of `sendrecv` and `send`.
+
+use super::path::PathConfig;
+use super::{family, lanes};
+use crate::cli::Traffic;
+use crate::cli::values::Destination;
+use crate::fail::{Result, usage};
+use mpps_af_packet::{GuardFilter, NetDev, netdev};
+use mpps_engine::{FlowSet, Link, Rate, TrafficPlan};
+use mpps_io::{Capabilities, Layer, Roles};
+use mpps_wire::{FrameSize, MacAddr};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// Payload of a frame of 64 bytes over IPv4.
+const DEFAULT_PAYLOAD: usize = 18;
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+/// The MAC address that packets on paths without a wire are sent to.
+const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+/// Arguments checked as far as that goes without opening the device.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) args: Traffic,
+    pub(crate) path: PathConfig,
+    pub(crate) roles: Vec<Roles>,
+    pub(crate) src: IpAddr,
+    pub(crate) dest: Destination,
+    pub(crate) flows: FlowSet,
+    pub(crate) payload_len: usize,
+    pub(crate) frame_size: usize,
+    pub(crate) receive: bool,
+    warnings: Vec<String>,
+    device: Option<NetDev>,
+}
+
+impl Draft {
+    /// Checks the arguments of `sendrecv` (`receive`) or `send`.
+    pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
+        let path = PathConfig::of(&args.port)?;
+        let (src, dest) = addresses(&args, &path)?;
+        if src.is_ipv4() != dest.ip.is_ipv4() {
+            return Err(usage(format!(
+                "--dest {}: {} to a source that is {} ({src}): want both of one family",
+                dest.ip,
+                family(dest.ip),
+                family(src)
+            )));
+        }
+        let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
+        let roles = lanes::traffic(&args.run, args.tx_lanes, args.rx_lanes, receive, path.split_lanes())?;
+        payload_path_options(&args, &path)?;
+        let device = match &path {
+            PathConfig::AfPacket(config) => NetDev::by_name(&config.device).ok(),
+            _ => None,
+        };
+        if let Some(rate) = &args.rate {
+            let link = device.as_ref().and_then(|d| d.speed_bps);
+            Rate::parse(rate, frame_size as u64, link).map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
+        }
+        let mut warnings = Vec::new();
+        let flows = flows(&args, &path, &roles, &dest, &mut warnings)?;
+        let tx_lanes = roles.iter().filter(|r| r.tx).count();
+        if (flows.count() as usize) < tx_lanes {
+            return Err(usage(format!(
+                "--src-port-range: {} flow{} for {tx_lanes} sending lanes: want one flow a lane at least",
+                flows.count(),
+                if flows.count() == 1 { "" } else { "s" },
+            )));
+        }
+        Ok(Self { args, path, roles, src, dest, flows, payload_len, frame_size, receive, warnings, device })
+    }
+
+    /// Packets of the test that come back to us, for the guard.
+    pub(crate) fn guard(&self) -> GuardFilter {
+        let mut filter = GuardFilter::new(vec![self.src], self.flows.src_ports());
+        filter.source_ips = vec![self.dest.ip];
+        filter.source_ports = self.flows.dst_ports();
+        filter
+    }
+
+    /// Source and destination port of each flow.
+    pub(crate) fn flow_ports(&self) -> Vec<(u16, u16)> {
+        (0..self.flows.count()).map(|flow| self.flows.ports(flow)).collect()
+    }
+
+    /// Whether the source address is assigned to the device, so that the host answers for it.
+    fn own_address(&self) -> bool {
+        self.device.as_ref().is_some_and(|d| d.addresses.iter().any(|(ip, _)| *ip == self.src))
+    }
+
+    fn link(&self, capabilities: &Capabilities) -> Option<Link> {
+        if capabilities.layer == Layer::Payload {
+            return None;
+        }
+        let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
+        let Some(device) = &self.device else {
+            let dest_mac = Some(self.args.dest_mac.unwrap_or(NOBODY));
+            return Some(Link { mac, vlan: self.args.vlan, answer_for: Vec::new(), dest_mac, next_hop: None });
+        };
+        let routed = || netdev::route_lookup(self.dest.ip, device.ifindex).ok().map(|route| route.next_hop);
+        let next_hop = self.args.gateway.or_else(routed).unwrap_or(self.dest.ip);
+        let answer_for = if self.own_address() { Vec::new() } else { vec![self.src] };
+        Some(Link { mac, vlan: self.args.vlan, answer_for, dest_mac: self.args.dest_mac, next_hop: Some(next_hop) })
+    }
+
+    /// The plan, once the port is open and its capabilities are known.
+    pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<TrafficPlan> {
+        let args = &self.args;
+        let headers = match capabilities.layer {
+            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.vlan.is_some()),
+            Layer::Payload => 0,
+        };
+        // A VLAN tag does not count towards the MTU.
+        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet { 4 } else { 0 };
+        let most = (capabilities.max_frame + tag).saturating_sub(headers);
+        if self.payload_len > most {
+            let (option, given, limit) = match args.frame_size {
+                Some(size) => ("--frame-size", size, size - self.payload_len + most),
+                None => ("--payload-size", self.payload_len, most),
+            };
+            return Err(usage(format!("{option} {given}: above the MTU of {}: want {limit} at the most", args.port)));
+        }
+        let burst = capabilities.preferred_burst;
+        let mut common = lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?;
+        common.settle = args.settle;
+        common.warnings.extend(self.warnings.iter().cloned());
+        let link = self.link(capabilities);
+        common.host.extend(self.facts(link.as_ref()));
+        let rate = args
+            .rate
+            .as_ref()
+            .map(|rate| {
+                Rate::parse(rate, self.frame_size as u64, capabilities.link_bps)
+                    .map_err(|want| usage(format!("--rate '{rate}': want {want}")))
+            })
+            .transpose()?;
+        Ok(TrafficPlan {
+            common,
+            receive: self.receive,
+            src: self.src,
+            dst: self.dest.ip,
+            flows: self.flows.clone(),
+            payload_len: self.payload_len,
+            frame_size: self.frame_size,
+            rate,
+            pacing: args.pacing,
+            catch_up: args.catch_up,
+            tolerance: args.tolerance,
+            ttl: args.ttl,
+            dscp: args.dscp,
+            link,
+        })
+    }
+
+    fn facts(&self, link: Option<&Link>) -> Vec<(String, String)> {
+        let mut facts = vec![
+            ("port".to_owned(), self.args.port.to_string()),
+            ("source".to_owned(), format!("{} ports {}", self.src, dashed(&self.flows.src_ports()))),
+            ("destination".to_owned(), format!("{} ports {}", self.dest.ip, dashed(&self.flows.dst_ports()))),
+            ("flows".to_owned(), self.flows.count().to_string()),
+            ("payload_bytes".to_owned(), self.payload_len.to_string()),
+            ("frame_bytes".to_owned(), self.frame_size.to_string()),
+            ("pacing".to_owned(), format!("{:?}", self.args.pacing).to_lowercase()),
+        ];
+        if let Some(hop) = link.and_then(|l| l.next_hop) {
+            facts.push(("next_hop".to_owned(), hop.to_string()));
+            let own = if self.own_address() { "the host's own" } else { "answered by mpps" };
+            facts.push(("source_address".to_owned(), own.to_owned()));
+        }
+        facts
+    }
+}
+
+/// A range as it is written on the command line.
+pub(crate) fn dashed(ports: &std::ops::RangeInclusive<u16>) -> String {
+    if ports.start() == ports.end() { ports.start().to_string() } else { format!("{}-{}", ports.start(), ports.end()) }
+}
+
+fn addresses(args: &Traffic, path: &PathConfig) -> Result<(IpAddr, Destination)> {
+    let pathless = matches!(path, PathConfig::Null(_) | PathConfig::Loop(_));
+    let dest = match &args.dest {
+        Some(dest) => dest.clone(),
+        None if pathless => Destination { ip: Ipv4Addr::new(10, 99, 0, 2).into(), ports: 9000..=9000 },
+        None => return Err(usage("--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000")),
+    };
+    let of_port = match path {
+        PathConfig::Udp(config) => config.address,
+        _ => None,
+    };
+    if let (Some(src), Some(address)) = (args.src, of_port) {
+        if src != address {
+            return Err(usage(format!("--src {src}: the port's address is {address}: want the same, or one of them only")));
+        }
+    }
+    let src = args.src.or(of_port).or_else(|| match dest.ip {
+        IpAddr::V4(_) if pathless => Some(Ipv4Addr::new(10, 99, 0, 1).into()),
+        IpAddr::V6(_) if pathless => Some(std::net::Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into()),
+        _ => None,
+    });
+    let src = src.ok_or_else(|| usage("--src: missing: want --src IP, the address that packets are sent from"))?;
+    if src.is_multicast() || src.is_unspecified() {
+        return Err(usage(format!("--src {src}: want the address of one host")));
+    }
+    Ok((src, dest))
+}
+
+fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
+    let vlan = args.vlan.is_some();
+    let headers = FrameSize::header_len(v6, vlan);
+    if let Some(size) = args.frame_size {
+        let least = headers + 16 + FrameSize::FCS_LEN;
+        let payload = size.checked_sub(headers + FrameSize::FCS_LEN).filter(|&p| p >= 16);
+        let payload = payload.ok_or_else(|| {
+            usage(format!("--frame-size {size}: no room for the stamp of 16 bytes: want {} at least", least.max(64)))
+        })?;
+        return Ok((payload, size));
+    }
+    let payload = args.payload_size.unwrap_or(DEFAULT_PAYLOAD);
+    Ok((payload, FrameSize::from_payload(payload, v6, vlan).with_fcs()))
+}
+
+/// Options of Ethernet headers mean nothing where the kernel writes the headers.
+fn payload_path_options(args: &Traffic, path: &PathConfig) -> Result<()> {
+    if path.layer() == Layer::Ethernet {
+        return Ok(());
+    }
+    let given = [
+        (args.dest_mac.is_some(), "--dest-mac"),
+        (args.gateway.is_some(), "--gateway"),
+        (args.vlan.is_some(), "--vlan"),
+        (args.ttl != 64, "--ttl"),
+        (args.dscp != 0, "--dscp"),
+    ];
+    match given.iter().find(|(given, _)| *given) {
+        Some((_, option)) => Err(usage(format!(
+            "{option}: on {} the kernel writes the headers: want it left out, or the path af_packet",
+            args.port
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn flows(
+    args: &Traffic,
+    path: &PathConfig,
+    roles: &[Roles],
+    dest: &Destination,
+    warnings: &mut Vec<String>,
+) -> Result<FlowSet> {
+    let PathConfig::Udp(config) = path else {
+        let src = args.src_port_range.clone().unwrap_or(10_000..=10_063);
+        return Ok(FlowSet::new(src, dest.ports.clone(), args.flows));
+    };
+    if dest.ports.start() != dest.ports.end() {
+        return Err(usage(format!(
+            "--dest {}: udp sends each source port to one destination port: want one port",
+            dashed(&dest.ports)
+        )));
+    }
+    let lanes = roles.iter().filter(|r| r.tx).count().max(roles.iter().filter(|r| r.rx).count()) as u16;
+    let src = args.src_port_range.clone().unwrap_or(10_000..=10_000 + (lanes - 1));
+    let most = config.max_flows(roles).min(u32::MAX as usize) as u32;
+    let all = FlowSet::new(src, dest.ports.clone(), args.flows);
+    if all.count() <= most {
+        return Ok(all);
+    }
+    warnings.push(format!(
+        "udp: {most} of {} flows are used, because each takes a socket (more with the port's option sockets=N)",
+        all.count()
+    ));
+    Ok(FlowSet::new(all.src_ports(), dest.ports.clone(), Some(most)))
+}
+

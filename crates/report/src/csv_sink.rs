@@ -1,0 +1,191 @@
+//! The CSV: one row an interval, written as it closes.
+
+use crate::spool::{Format, Limits, Spool};
+use crate::{Notes, ReportError};
+use mpps_stats::{Latency, Row, Sink};
+use std::path::Path;
+use std::time::Duration;
+
+/// Rows kept in memory before the rest goes to disk: some 400 ms of the shortest interval, about 1.2 MB.
+const ROWS: usize = 4096;
+/// How long the end of a run waits for a reader that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
+    interval_s,lost_packets,late_packets,duplicate_packets,reordered_packets,corrupt_packets,foreign_packets,\
+    missed_packets,\
+    latency_min_us,latency_p50_us,latency_p90_us,latency_p99_us,latency_p999_us,latency_max_us,\
+    latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
+    latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
+    host_wait_us";
+
+/// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
+/// run in s; cells are empty where nothing was measured.
+pub fn csv_header() -> &'static str {
+    HEADER
+}
+
+/// Writes rows to a CSV file, never holding up the caller.
+pub struct CsvSink {
+    spool: Spool<Row>,
+}
+
+impl CsvSink {
+    /// Opens (and empties) `path` at once; `-` is standard output; a FIFO is written once somebody reads it.
+    ///
+    /// # Errors
+    /// When it can't be opened for writing.
+    pub fn create(path: &Path) -> Result<Self, ReportError> {
+        Self::with_patience(path, PATIENCE)
+    }
+
+    /// As [`CsvSink::create`]; [`Sink::finish`] gives up once the reader has taken nothing for `patience`.
+    ///
+    /// # Errors
+    /// As [`CsvSink::create`].
+    pub fn with_patience(path: &Path, patience: Duration) -> Result<Self, ReportError> {
+        let limits = Limits {
+            records: ROWS,
+            patience,
+            noun: "rows",
+        };
+        Ok(Self {
+            spool: Spool::create("csv", path, CsvFormat, limits)?,
+        })
+    }
+
+    /// What goes wrong while writing, as it happens.
+    pub fn notes(&self) -> Notes {
+        self.spool.notes()
+    }
+}
+
+impl Sink for CsvSink {
+    fn row(&mut self, row: &Row) {
+        self.spool.push(row.clone());
+    }
+
+    fn finish(&mut self) -> Vec<String> {
+        self.spool.finish()
+    }
+}
+
+struct CsvFormat;
+
+impl Format<Row> for CsvFormat {
+    fn header(&mut self, _: Option<&Row>, out: &mut Vec<u8>) {
+        out.extend_from_slice(HEADER.as_bytes());
+        out.push(b'\n');
+    }
+
+    /// Writes numbers only, so that nothing needs quoting; digit by digit, because at 10,000 rows/s a general
+    /// formatter would take a noticeable part of a core that the lanes may need.
+    fn record(&mut self, row: &Row, out: &mut Vec<u8>) {
+        let loss_ratio = if row.tx == 0 {
+            0.0
+        } else {
+            row.lost.max(0) as f64 / row.tx as f64
+        };
+        fixed(out, row.start_ns / 1000, 6);
+        cell(out, row.tx);
+        cell(out, row.rx);
+        out.push(b',');
+        fixed(out, (loss_ratio * 1e9).round() as u64, 9);
+        out.push(b',');
+        average(out, &row.latency);
+        out.push(b',');
+        fixed(out, row.length_ns, 9);
+        out.push(b',');
+        if row.lost < 0 {
+            out.push(b'-');
+        }
+        fixed(out, row.lost.unsigned_abs(), 0);
+        for n in [
+            row.late,
+            row.duplicates,
+            row.reordered,
+            row.corrupt,
+            row.foreign,
+            row.missed,
+        ] {
+            cell(out, n);
+        }
+        distribution(out, &row.latency);
+        out.push(b',');
+        let scheduled = row.latency_scheduled.unwrap_or_default();
+        average(out, &scheduled);
+        distribution(out, &scheduled);
+        out.push(b',');
+        if let Some(wait) = row.host_wait_ns {
+            fixed(out, wait, 3);
+        }
+        out.push(b'\n');
+    }
+}
+
+/// Writes `n`, which counts units of 10^-`decimals`.
+fn fixed(out: &mut Vec<u8>, mut n: u64, decimals: usize) {
+    // 20 digits and the point.
+    let mut text = [b'0'; 21];
+    let mut at = text.len();
+    let mut digits = 0;
+    while n > 0 || digits <= decimals {
+        if digits == decimals && decimals > 0 {
+            at -= 1;
+            text[at] = b'.';
+        }
+        at -= 1;
+        text[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        digits += 1;
+    }
+    out.extend_from_slice(&text[at..]);
+}
+
+fn cell(out: &mut Vec<u8>, n: u64) {
+    out.push(b',');
+    fixed(out, n, 0);
+}
+
+fn average(out: &mut Vec<u8>, latency: &Latency) {
+    if latency.count > 0 && latency.mean.is_finite() {
+        fixed(out, latency.mean.round() as u64, 3);
+    }
+}
+
+fn distribution(out: &mut Vec<u8>, latency: &Latency) {
+    let percentiles = latency.percentiles.map(|p| [p.p50, p.p90, p.p99, p.p999]);
+    let cells = [Some(latency.min)].into_iter();
+    let cells = cells
+        .chain((0..4).map(|i| percentiles.map(|p| p[i])))
+        .chain([Some(latency.max)]);
+    for cell in cells {
+        out.push(b',');
+        if let Some(ns) = cell
+            && latency.count > 0
+        {
+            fixed(out, ns, 3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn fixed_decimals_read_back_as_the_number_they_were(n in prop_oneof![any::<u64>(), 0u64..2000], decimals in 0usize..=9) {
+            let mut out = Vec::new();
+            fixed(&mut out, n, decimals);
+            let text = String::from_utf8(out).unwrap();
+            let scale = 10u64.pow(decimals as u32);
+            let want = match decimals {
+                0 => n.to_string(),
+                _ => format!("{}.{:0decimals$}", n / scale, n % scale),
+            };
+            prop_assert_eq!(text, want);
+        }
+    }
+}

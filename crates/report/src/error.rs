@@ -1,0 +1,60 @@
+//! Errors of the report: the operation, the file, and why.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A report that could not be written or read. One line; names the operation and the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The operating system refused.
+    #[error("{op} {}: {}", path.display(), reason(source))]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The CSV to plot is not one of ours.
+    #[error("{}: {message}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Line, column and what was wrong.
+        message: String,
+    },
+    /// The picture's file name does not say a format that can be drawn.
+    #[error("{}: want a name that ends in .svg or .png", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl ReportError {
+    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            op,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn malformed(path: &Path, message: impl Into<String>) -> Self {
+        Self::Malformed {
+            path: path.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
+/// The operating system's words without Rust's "(os error 28)".
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

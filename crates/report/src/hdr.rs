@@ -1,0 +1,169 @@
+//! The HdrHistogram log: a histogram of latencies a period, for the tools that read such logs.
+//!
+//! Format: HdrHistogram's "Histogram log format version 1.3" with V2 compressed histograms; values in ns.
+
+use crate::spill::Record;
+use crate::spool::{Format, Limits, Spool};
+use crate::{Notes, ReportError};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+use mpps_stats::{Row, Sink};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Periods kept in memory before the rest goes to disk.
+const PERIODS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Writes latency histograms (from the actual send time, ns) to an HdrHistogram log, never holding up the caller.
+pub struct HdrSink {
+    spool: Spool<Period>,
+}
+
+impl HdrSink {
+    /// Opens (and empties) `path` at once; `-` is standard output.
+    ///
+    /// # Errors
+    /// When it can't be opened for writing.
+    pub fn create(path: &Path) -> Result<Self, ReportError> {
+        let limits = Limits {
+            records: PERIODS,
+            patience: PATIENCE,
+            noun: "histograms",
+        };
+        Ok(Self {
+            spool: Spool::create(
+                "hdr",
+                path,
+                HdrFormat {
+                    histogram: None,
+                    scratch: Vec::new(),
+                },
+                limits,
+            )?,
+        })
+    }
+
+    /// What goes wrong while writing, as it happens.
+    pub fn notes(&self) -> Notes {
+        self.spool.notes()
+    }
+}
+
+impl Sink for HdrSink {
+    fn row(&mut self, _: &Row) {}
+
+    fn histogram(&mut self, start_ns: u64, length_ns: u64, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
+        let closed = SystemTime::now();
+        self.spool.push(Period {
+            start_ns,
+            length_ns,
+            closed,
+            buckets: buckets.collect(),
+        });
+    }
+
+    fn finish(&mut self) -> Vec<String> {
+        self.spool.finish()
+    }
+}
+
+struct Period {
+    start_ns: u64,
+    length_ns: u64,
+    closed: SystemTime,
+    buckets: Vec<(u64, u64)>,
+}
+
+impl Record for Period {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let closed = self.closed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let head = [
+            self.start_ns,
+            self.length_ns,
+            u64::try_from(closed.as_nanos()).unwrap_or(u64::MAX),
+        ];
+        for word in head
+            .into_iter()
+            .chain(self.buckets.iter().flat_map(|&(value, count)| [value, count]))
+        {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let (&[start_ns, length_ns, closed], pairs) = words.split_first_chunk::<3>()?;
+        let (pairs, odd) = pairs.as_chunks::<2>();
+        (rest.is_empty() && odd.is_empty()).then(|| Self {
+            start_ns,
+            length_ns,
+            closed: SystemTime::UNIX_EPOCH + Duration::from_nanos(closed),
+            buckets: pairs.iter().map(|&[value, count]| (value, count)).collect(),
+        })
+    }
+}
+
+struct HdrFormat {
+    histogram: Option<Histogram<u64>>,
+    scratch: Vec<u8>,
+}
+
+impl Format<Period> for HdrFormat {
+    fn header(&mut self, first: Option<&Period>, out: &mut Vec<u8>) {
+        // The period closes soon after its end: that gives the wall-clock time of the run's start.
+        let start = match first {
+            Some(period) => {
+                let age = Duration::from_nanos(period.start_ns.saturating_add(period.length_ns));
+                period.closed.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
+            }
+            None => SystemTime::now(),
+        };
+        let start = start
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs_f64();
+        let version = env!("CARGO_PKG_VERSION");
+        // A Vec takes everything.
+        let _ = writeln!(
+            out,
+            "#[Logged with mpps {version}: latency in ns from the actual send time]"
+        );
+        let _ = writeln!(out, "#[Histogram log format version 1.3]");
+        let _ = writeln!(out, "#[StartTime: {start:.3} (seconds since epoch)]");
+        let _ = writeln!(
+            out,
+            "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
+        );
+    }
+
+    fn record(&mut self, period: &Period, out: &mut Vec<u8>) {
+        if self.histogram.is_none() {
+            self.histogram = Histogram::new(3).ok();
+        }
+        let Some(histogram) = &mut self.histogram else { return };
+        histogram.reset();
+        for &(value, count) in &period.buckets {
+            // It resizes itself; only a value near 2^64 (584 years) could be refused, and is then held at the top.
+            if histogram.record_n(value, count).is_err() {
+                histogram.saturating_record_n(value, count);
+            }
+        }
+        self.scratch.clear();
+        let (start, length) = (
+            Duration::from_nanos(period.start_ns),
+            Duration::from_nanos(period.length_ns),
+        );
+        let mut serializer = V2DeflateSerializer::new();
+        let builder = IntervalLogWriterBuilder::new();
+        let written = builder
+            .begin_log_with(&mut self.scratch, &mut serializer)
+            .is_ok_and(|mut log| log.write_histogram(histogram, start, length, None).is_ok());
+        if written {
+            out.extend_from_slice(&self.scratch);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The JSON summary. Its keys are a contract: they change by addition only.
+
+use crate::{JsonTarget, ReportError};
+use mpps_stats::{LaneSummary, Latency, Summary, Workload};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// Bytes that a frame takes on layer 1 beyond its own: preamble, start of frame delimiter and gap (IEEE 802.3).
+pub(crate) const LAYER1_OVERHEAD: usize = 20;
+
+/// Writes the summary to `path` (`-`: standard output); an earlier file is replaced in one step.
+///
+/// # Errors
+/// When it can't be written.
+pub fn write_json(path: &Path, summary: &Summary) -> Result<(), ReportError> {
+    JsonTarget::prepare(path)?.write(summary)
+}
+
+pub(crate) fn text(summary: &Summary) -> String {
+    format!("{:#}\n", json_value(summary))
+}
+
+/// Name of a workload as the command line has it.
+pub(crate) fn workload(workload: Workload) -> &'static str {
+    match workload {
+        Workload::SendRecv => "sendrecv",
+        Workload::Send => "send",
+        Workload::Drop => "drop",
+        Workload::Reflect => "reflect",
+    }
+}
+
+/// A rate in bit/s on layer 1; `None` when the frame size is unknown.
+pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
+    (frame_size > 0 && pps.is_finite()).then(|| pps * ((frame_size + LAYER1_OVERHEAD) * 8) as f64)
+}
+
+/// The summary as JSON. Numbers are finite; what was not measured is `null`.
+pub fn json_value(s: &Summary) -> Value {
+    json!({
+        "workload": workload(s.workload),
+        "tx_packets": s.tx,
+        "rx_packets": s.rx,
+        "lost": s.lost,
+        "late": s.late,
+        "duplicates": s.duplicates,
+        "reordered": s.reordered,
+        "corrupt": s.corrupt,
+        "foreign": s.foreign,
+        "missed": s.missed,
+        "intended_pps": s.intended_pps.map(number),
+        "offered_pps": number(s.offered_pps),
+        "received_pps": number(s.received_pps),
+        "frame_size_bytes": (s.frame_size > 0).then_some(s.frame_size),
+        "intended_bps": s.intended_pps.and_then(|pps| layer1_bps(pps, s.frame_size)),
+        "offered_bps": layer1_bps(s.offered_pps, s.frame_size),
+        "received_bps": layer1_bps(s.received_pps, s.frame_size),
+        "loss_ratio": number(s.loss_ratio),
+        "duration_s": number(s.duration_ns as f64 / 1e9),
+        "latency_ns": latency(&s.latency),
+        "latency_scheduled_ns": s.latency_scheduled.as_ref().map(latency),
+        "latency_note": s.latency_note,
+        "reorder_distance": { "max": s.reorder_distance.max, "mean": number(s.reorder_distance.mean) },
+        "departure_gap_ns": s.gaps.as_ref().map(|gaps| {
+            let mut object = distribution(&gaps.measured);
+            let intended = if gaps.intended_mean > 0.0 { number(gaps.intended_mean) } else { Value::Null };
+            object.insert("intended_mean".to_owned(), intended);
+            object
+        }),
+        "valid": s.valid,
+        "invalid_reasons": s.invalid_reasons,
+        "warnings": s.warnings,
+        "interrupted": s.interrupted,
+        "reasons": counters(&s.reasons),
+        "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
+        "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
+    })
+}
+
+/// A finite number, else `null`.
+fn number(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
+}
+
+fn latency(latency: &Latency) -> Value {
+    Value::Object(distribution(latency))
+}
+
+/// Min to max; all `null` when nothing was measured.
+fn distribution(l: &Latency) -> Map<String, Value> {
+    let measured = |value: u64| if l.count > 0 { Value::from(value) } else { Value::Null };
+    let percentile = |value: Option<u64>| value.map_or(Value::Null, measured);
+    let mut object = Map::new();
+    let mut put = |key: &str, value| object.insert(key.to_owned(), value);
+    put("min", measured(l.min));
+    put("mean", if l.count > 0 { number(l.mean) } else { Value::Null });
+    put("p50", percentile(l.percentiles.map(|p| p.p50)));
+    put("p90", percentile(l.percentiles.map(|p| p.p90)));
+    put("p99", percentile(l.percentiles.map(|p| p.p99)));
+    put("p999", percentile(l.percentiles.map(|p| p.p999)));
+    put("max", measured(l.max));
+    put("count", Value::from(l.count));
+    object
+}
+
+fn counters(counters: &[(String, u64)]) -> Map<String, Value> {
+    counters
+        .iter()
+        .map(|(name, count)| (name.clone(), Value::from(*count)))
+        .collect()
+}
+
+/// Part of a whole, 0 to 1; 0 when the whole is 0.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
+    let total_rx: u64 = all.iter().map(|l| l.rx_packets).sum();
+    let total_tx: u64 = all.iter().map(|l| l.tx_packets).sum();
+    let (packets, bursts) = (l.rx_packets + l.tx_packets, l.rx_bursts + l.tx_bursts);
+    json!({
+        "lane": l.lane,
+        "queue": l.queue,
+        "core": l.core,
+        "rx": l.rx_role,
+        "tx": l.tx_role,
+        "packets": packets,
+        "bursts": bursts,
+        "empty_polls": l.rx_empty_polls,
+        "mean_burst": share(packets, bursts),
+        "share": share(packets, total_rx + total_tx),
+        "rx_packets": l.rx_packets,
+        "rx_bursts": l.rx_bursts,
+        "rx_mean_burst": share(l.rx_packets, l.rx_bursts),
+        "rx_share": share(l.rx_packets, total_rx),
+        "tx_packets": l.tx_packets,
+        "tx_bursts": l.tx_bursts,
+        "tx_mean_burst": share(l.tx_packets, l.tx_bursts),
+        "tx_share": share(l.tx_packets, total_tx),
+        "tx_full": l.tx_full,
+        "waits": l.waits,
+        "rx_dropped": l.rx_dropped,
+        "tx_failed": l.tx_failed,
+        "run_delay_ns": l.run_delay_ns,
+        "preempted": l.preempted,
+        "path_counters": counters(&l.path_counters),
+    })
+}

@@ -1,0 +1,306 @@
+//! The live view: a few lines redrawn in place on a terminal, a plain line a second elsewhere.
+//!
+//! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
+//! nothing flickers. A terminal that takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view
+//! runs on the collector's thread.
+
+use crate::output::writable;
+use crate::units::{count, elapsed, percent, pps, time};
+use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
+use crossterm::queue;
+use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
+use mpps_stats::{Row, Sink, Snapshot};
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// How the live view looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveStyle {
+    /// Redraws in place on a terminal, plain lines elsewhere.
+    Auto,
+    /// One plain line a second.
+    Plain,
+    /// Nothing.
+    Quiet,
+}
+
+/// Columns of the sparklines.
+const SPARKS: usize = 24;
+/// Columns of text before a sparkline.
+const TEXT: usize = 46;
+
+/// Where the view goes.
+trait Screen: Send {
+    /// Whether a frame can be written without waiting.
+    fn ready(&self) -> bool;
+    /// Columns, where known.
+    fn width(&self) -> usize;
+    /// Writes a frame in one piece.
+    fn write(&mut self, frame: &[u8]) -> io::Result<()>;
+}
+
+struct Stderr;
+
+impl Screen for Stderr {
+    fn ready(&self) -> bool {
+        writable(&io::stderr(), Duration::ZERO).unwrap_or(false)
+    }
+
+    fn width(&self) -> usize {
+        crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(20))
+    }
+
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        io::stderr().lock().write_all(frame)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Frames,
+    Lines,
+    Off,
+}
+
+/// Shows a run on standard error as it goes. Restores the cursor when finished or dropped.
+pub struct LiveSink {
+    screen: Box<dyn Screen>,
+    mode: Mode,
+    /// Lines of the frame on the screen.
+    drawn: usize,
+    hidden: bool,
+    rates: VecDeque<f64>,
+    losses: VecDeque<f64>,
+    told: Vec<String>,
+    next_line_ns: u64,
+}
+
+impl LiveSink {
+    /// A view of the given style on standard error.
+    pub fn new(style: LiveStyle) -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let mode = match style {
+            LiveStyle::Quiet => Mode::Off,
+            LiveStyle::Auto if io::stderr().is_terminal() && !dumb => Mode::Frames,
+            LiveStyle::Auto | LiveStyle::Plain => Mode::Lines,
+        };
+        Self::on(Box::new(Stderr), mode)
+    }
+
+    fn on(screen: Box<dyn Screen>, mode: Mode) -> Self {
+        Self {
+            screen,
+            mode,
+            drawn: 0,
+            hidden: false,
+            rates: VecDeque::new(),
+            losses: VecDeque::new(),
+            told: Vec::new(),
+            next_line_ns: 1_000_000_000,
+        }
+    }
+
+    /// Draws a frame: new notes scroll above it, its lines overwrite the last frame's.
+    fn draw(&mut self, snapshot: &Snapshot) {
+        if !self.screen.ready() {
+            return;
+        }
+        let width = self.screen.width();
+        let lines = self.lines(snapshot);
+        let mut frame = Vec::with_capacity(1024);
+        // Writing to a Vec does not fail.
+        let _ = queue!(frame, BeginSynchronizedUpdate);
+        if !self.hidden {
+            let _ = queue!(frame, Hide);
+        }
+        if self.drawn > 0 {
+            let _ = queue!(frame, MoveToPreviousLine(self.drawn as u16));
+        }
+        let _ = queue!(frame, MoveToColumn(0));
+        let news = self.news(snapshot);
+        for note in &news {
+            // A note may wrap: it scrolls away whole.
+            let _ = write!(frame, "note: {note}");
+            let _ = queue!(frame, Clear(ClearType::UntilNewLine));
+            let _ = write!(frame, "\r\n");
+        }
+        for line in &lines {
+            let _ = write!(frame, "{}", line.chars().take(width - 1).collect::<String>());
+            let _ = queue!(frame, Clear(ClearType::UntilNewLine));
+            let _ = write!(frame, "\r\n");
+        }
+        let _ = queue!(frame, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate);
+        if self.screen.write(&frame).is_err() {
+            self.mode = Mode::Off;
+        }
+        self.hidden = true;
+        self.drawn = lines.len();
+        self.told.extend(news);
+    }
+
+    fn lines(&self, s: &Snapshot) -> Vec<String> {
+        let progress = match s.planned_ns {
+            _ if s.settling => format!("{}  waiting for packets still under way", elapsed(s.elapsed_ns)),
+            Some(planned) if planned > 0 => {
+                let done = (s.elapsed_ns as f64 / planned as f64).min(1.0);
+                let filled = (done * 20.0) as usize;
+                let bar = format!("{}{}", "█".repeat(filled), "░".repeat(20 - filled));
+                format!(
+                    "{} of {}  {bar} {:3.0} %",
+                    elapsed(s.elapsed_ns),
+                    elapsed(planned),
+                    done * 100.0
+                )
+            }
+            _ => format!("{}  until interrupted (Ctrl-C)", elapsed(s.elapsed_ns)),
+        };
+        let top = self.rates.iter().copied().fold(0.0, f64::max);
+        let worst = self.losses.iter().copied().fold(0.0, f64::max);
+        let loss = if s.closed_tx == 0 {
+            0.0
+        } else {
+            s.closed_lost.max(0) as f64 / s.closed_tx as f64
+        };
+        let mut lines = vec![progress];
+        let mut spark = |text: String, values: &VecDeque<f64>, top: f64| {
+            lines.push(format!("{text:<TEXT$}  {}", sparkline(values, top)));
+        };
+        spark(
+            format!("sent     {:>11}  {:>19}", pps(s.tx_pps), count(s.tx)),
+            &self.rates,
+            top,
+        );
+        spark(
+            format!(
+                "lost     {:>11}  {:>19}  {}",
+                percent(s.recent_loss_ratio),
+                count_lost(s),
+                percent(loss)
+            ),
+            &self.losses,
+            worst,
+        );
+        lines.insert(2, format!("received {:>11}  {:>19}", pps(s.rx_pps), count(s.rx)));
+        lines.push(format!("latency  {}", latency(s).unwrap_or_else(|| "-".to_owned())));
+        lines
+    }
+
+    /// Notes not yet told. By their text: several boards make up the list, so places in it shift.
+    fn news(&self, snapshot: &Snapshot) -> Vec<String> {
+        snapshot
+            .notes
+            .iter()
+            .filter(|note| !self.told.contains(note))
+            .cloned()
+            .collect()
+    }
+
+    fn line(&mut self, s: &Snapshot) {
+        let mut text = String::new();
+        let news = self.news(s);
+        for note in &news {
+            text += &format!("note: {note}\n");
+        }
+        if s.elapsed_ns >= self.next_line_ns {
+            let settling = if s.settling { "  settling" } else { "" };
+            text += &format!(
+                "{:>9}  sent {:>11}  received {:>11}  lost {:>9}",
+                elapsed(s.elapsed_ns),
+                pps(s.tx_pps),
+                pps(s.rx_pps),
+                percent(s.recent_loss_ratio)
+            );
+            if let Some(latency) = latency(s) {
+                text += &format!("  latency {latency}");
+            }
+            text += settling;
+            text += "\n";
+        }
+        if text.is_empty() || !self.screen.ready() {
+            return;
+        }
+        if self.screen.write(text.as_bytes()).is_err() {
+            self.mode = Mode::Off;
+        }
+        self.told.extend(news);
+        self.next_line_ns = (s.elapsed_ns / 1_000_000_000 + 1) * 1_000_000_000;
+    }
+
+    /// Leaves the last frame on the screen and gives the cursor back.
+    fn restore(&mut self) {
+        if std::mem::take(&mut self.hidden) {
+            let mut frame = Vec::new();
+            let _ = queue!(frame, Show);
+            let _ = self.screen.write(&frame);
+        }
+    }
+}
+
+fn count_lost(s: &Snapshot) -> String {
+    count(s.closed_lost.max(0).cast_unsigned())
+}
+
+fn latency(s: &Snapshot) -> Option<String> {
+    let l = s.recent_latency.filter(|l| l.count > 0)?;
+    let max = time(l.max as f64);
+    Some(match l.percentiles {
+        Some(p) => format!(
+            "p50 {:>9}  p99 {:>9}  max {max:>9}",
+            time(p.p50 as f64),
+            time(p.p99 as f64)
+        ),
+        None => format!("mean {:>9}  max {max:>9}", time(l.mean)),
+    })
+}
+
+/// Values as bars of eighths; a blank is 0, and nothing above 0 is shown as blank.
+fn sparkline(values: &VecDeque<f64>, top: f64) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let bar = |&value: &f64| match value {
+        v if v > 0.0 && top > 0.0 => BARS[((v / top * 8.0).ceil() as usize).clamp(1, 8) - 1],
+        _ => ' ',
+    };
+    values.iter().map(bar).collect()
+}
+
+impl Sink for LiveSink {
+    fn row(&mut self, _: &Row) {}
+
+    fn snapshot(&mut self, snapshot: &Snapshot) {
+        if self.mode == Mode::Off {
+            return;
+        }
+        let rate = if snapshot.tx > 0 {
+            snapshot.tx_pps
+        } else {
+            snapshot.rx_pps
+        };
+        for (series, value) in [(&mut self.rates, rate), (&mut self.losses, snapshot.recent_loss_ratio)] {
+            if series.len() == SPARKS {
+                series.pop_front();
+            }
+            series.push_back(value);
+        }
+        match self.mode {
+            Mode::Frames => self.draw(snapshot),
+            Mode::Lines => self.line(snapshot),
+            Mode::Off => {}
+        }
+    }
+
+    fn finish(&mut self) -> Vec<String> {
+        self.restore();
+        Vec::new()
+    }
+}
+
+impl Drop for LiveSink {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod tests;

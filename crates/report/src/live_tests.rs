@@ -1,0 +1,166 @@
+use super::*;
+use std::sync::{Arc, Mutex};
+
+#[derive(Clone, Default)]
+struct Fake {
+    writes: Arc<Mutex<Vec<String>>>,
+    stuck: bool,
+}
+
+impl Screen for Fake {
+    fn ready(&self) -> bool {
+        !self.stuck
+    }
+    fn width(&self) -> usize {
+        60
+    }
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.writes
+            .lock()
+            .unwrap()
+            .push(String::from_utf8(frame.to_vec()).unwrap());
+        Ok(())
+    }
+}
+
+fn snapshot(ms: u64) -> Snapshot {
+    Snapshot {
+        elapsed_ns: ms * 1_000_000,
+        planned_ns: Some(10_000_000_000),
+        tx: ms * 1000,
+        rx: ms * 999,
+        tx_pps: 1e6,
+        rx_pps: 0.999e6,
+        closed_tx: ms * 1000,
+        closed_lost: 7,
+        recent_loss_ratio: 0.001,
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn a_frame_is_one_write_and_fits_the_terminal() {
+    let fake = Fake::default();
+    let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
+    for i in 1..=40 {
+        live.snapshot(&snapshot(i * 250));
+        assert_eq!(fake.writes.lock().unwrap().len(), i as usize);
+    }
+    for frame in fake.writes.lock().unwrap().iter() {
+        assert!(frame.starts_with("\x1b[?2026h") && frame.ends_with("\x1b[?2026l"));
+        assert!(
+            !frame.contains("\x1b[2J") && !frame.contains("\x1b[2K"),
+            "nothing is cleared before it is redrawn"
+        );
+        for line in frame.split("\r\n") {
+            let text: String = line
+                .split('\x1b')
+                .map(|part| {
+                    part.trim_start_matches(|c: char| {
+                        c != 'h' && c != 'K' && c != 'F' && c != 'G' && c != 'J' && c != 'l'
+                    })
+                })
+                .collect();
+            assert!(text.chars().count() <= 60 + 12, "{text:?}");
+        }
+    }
+    live.finish();
+}
+
+#[test]
+fn the_cursor_comes_back_on_finish_and_on_drop_and_once() {
+    for finish in [true, false] {
+        let fake = Fake::default();
+        let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
+        live.snapshot(&snapshot(250));
+        if finish {
+            live.finish();
+        }
+        drop(live);
+        let all = fake.writes.lock().unwrap().concat();
+        assert_eq!(all.matches("\x1b[?25l").count(), 1);
+        assert_eq!(all.matches("\x1b[?25h").count(), 1);
+        assert!(all.ends_with("\x1b[?25h"));
+    }
+}
+
+#[test]
+fn each_note_is_told_once_in_both_modes() {
+    for mode in [Mode::Frames, Mode::Lines] {
+        let fake = Fake::default();
+        let mut live = LiveSink::on(Box::new(fake.clone()), mode);
+        let mut s = snapshot(250);
+        live.snapshot(&s);
+        s.notes = vec!["eth1: link down".into()];
+        live.snapshot(&s);
+        // Of another board: it may come first.
+        s.notes.insert(0, "csv: disk full".into());
+        live.snapshot(&s);
+        live.snapshot(&s);
+        live.finish();
+        let all = fake.writes.lock().unwrap().concat();
+        assert_eq!(all.matches("link down").count(), 1);
+        assert_eq!(all.matches("disk full").count(), 1);
+    }
+}
+
+#[test]
+fn elsewhere_one_plain_line_a_second() {
+    let fake = Fake::default();
+    let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
+    for i in 1..=40 {
+        live.snapshot(&snapshot(i * 250));
+    }
+    live.finish();
+    let all = fake.writes.lock().unwrap().concat();
+    assert_eq!(all.lines().count(), 10);
+    assert!(!all.contains('\x1b'));
+    assert!(all.lines().next().unwrap().contains("1.000 Mpps"), "{all}");
+}
+
+#[test]
+fn a_terminal_that_takes_nothing_is_not_waited_for() {
+    let fake = Fake {
+        stuck: true,
+        ..Fake::default()
+    };
+    for mode in [Mode::Frames, Mode::Lines, Mode::Off] {
+        let mut live = LiveSink::on(Box::new(fake.clone()), mode);
+        live.snapshot(&snapshot(5000));
+        live.finish();
+    }
+    assert!(fake.writes.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_sparkline_shows_every_loss() {
+    let values: VecDeque<f64> = [0.0, 1e-9, 1.0].into();
+    assert_eq!(sparkline(&values, 1.0), " ▁█");
+}
+
+#[test]
+fn the_frame_shows_progress_rates_loss_and_latency() {
+    let mut live = LiveSink::on(Box::new(Fake::default()), Mode::Frames);
+    live.rates.extend([1e6, 0.5e6]);
+    let mut s = snapshot(2500);
+    s.recent_latency = Some(mpps_stats::Latency {
+        count: 1,
+        percentiles: Some(mpps_stats::Percentiles {
+            p50: 14_000,
+            p90: 20_000,
+            p99: 45_000,
+            p999: 90_000,
+        }),
+        max: 1_250_000,
+        ..Default::default()
+    });
+    let lines = live.lines(&s);
+    println!("{}", lines.join("\n"));
+    assert_eq!(lines[0], "2.5 s of 10.0 s  █████░░░░░░░░░░░░░░░  25 %");
+    assert!(lines[1].starts_with("sent      1.000 Mpps            2,500,000") && lines[1].ends_with("█▄"));
+    assert!(lines[2].starts_with("received  999.0 kpps            2,497,500"));
+    assert!(lines[3].starts_with("lost         0.100 %                    7  0.00028 %"));
+    assert_eq!(lines[4], "latency  p50  14.00 µs  p99  45.00 µs  max  1.250 ms");
+    s.settling = true;
+    assert!(live.lines(&s)[0].contains("waiting for packets still under way"));
+}

@@ -1,0 +1,143 @@
+//! A file that rows are streamed to: a regular file, standard output, a FIFO, a device.
+//!
+//! Writes never wait longer than asked: what could block is polled first and then given no more than a pipe takes at
+//! once (`pipe(7)`: a writable pipe has room for `PIPE_BUF` bytes), so the writing thread can look after its backlog
+//! while a reader sleeps.
+
+use crate::ReportError;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Access, OFlags};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// `PIPE_BUF` of `linux/limits.h`.
+const PIPE_BUF: usize = 4096;
+
+/// What a try to write came to.
+pub(crate) enum Progress {
+    /// So many bytes were taken.
+    Took(usize),
+    /// The reader is not ready.
+    NotReady,
+}
+
+/// An open output, or a FIFO that waits for its reader.
+pub(crate) struct Output {
+    path: PathBuf,
+    file: Option<File>,
+    regular: bool,
+    /// Bytes written.
+    written: u64,
+}
+
+impl Output {
+    /// Opens and empties `path`; `-` is standard output. A FIFO is opened once somebody reads it.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub(crate) fn open(path: &Path) -> Result<Self, ReportError> {
+        let error = |e: io::Error| ReportError::io("open for writing", path, e);
+        let output = |file, regular| Self {
+            path: path.to_owned(),
+            file,
+            regular,
+            written: 0,
+        };
+        if path == Path::new("-") {
+            let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(error)?;
+            return Ok(output(Some(File::from(stdout)), false));
+        }
+        if std::fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo()) {
+            rustix::fs::access(path, Access::WRITE_OK).map_err(|e| error(e.into()))?;
+            return Ok(output(None, false));
+        }
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)
+            .map_err(error)?;
+        let regular = file.metadata().map_err(error)?.is_file();
+        Ok(output(Some(file), regular))
+    }
+
+    /// Where it writes to, for notes.
+    pub(crate) fn name(&self) -> String {
+        if self.path == Path::new("-") {
+            "standard output".to_owned()
+        } else {
+            self.path.display().to_string()
+        }
+    }
+
+    /// Writes some of `bytes`, waiting at most `patience` for the reader.
+    pub(crate) fn write(&mut self, bytes: &[u8], patience: Duration) -> io::Result<Progress> {
+        let Some(file) = self.file.as_mut() else {
+            return self.open_fifo(patience);
+        };
+        let chunk = if self.regular {
+            bytes
+        } else {
+            if !writable(file, patience)? {
+                return Ok(Progress::NotReady);
+            }
+            &bytes[..bytes.len().min(PIPE_BUF)]
+        };
+        match file.write(chunk) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                self.written += n as u64;
+                Ok(Progress::Took(n))
+            }
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                Ok(Progress::NotReady)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A FIFO can be opened without waiting only once it has a reader (`fifo(7)`: ENXIO until then).
+    fn open_fifo(&mut self, patience: Duration) -> io::Result<Progress> {
+        match File::options()
+            .write(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(&self.path)
+        {
+            Ok(file) => self.file = Some(file),
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+                std::thread::sleep(patience.min(Duration::from_millis(20)));
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(Progress::NotReady)
+    }
+
+    /// Takes back the last `bytes` written, where the output is a file of ours.
+    pub(crate) fn take_back(&mut self, bytes: u64) {
+        if self.regular
+            && let Some(file) = &self.file
+        {
+            self.written -= bytes.min(self.written);
+            // A disk that refuses even this leaves a torn last row; the note about the disk says enough.
+            let _ = file.set_len(self.written);
+        }
+    }
+}
+
+/// Whether `fd` takes bytes within `patience`; an error or a gone reader counts, the write then tells.
+pub(crate) fn writable(fd: &impl AsFd, patience: Duration) -> io::Result<bool> {
+    let timeout = Timespec {
+        tv_sec: patience.as_secs() as i64,
+        tv_nsec: i64::from(patience.subsec_nanos()),
+    };
+    let mut fds = [PollFd::new(fd, PollFlags::OUT)];
+    match rustix::event::poll(&mut fds, Some(&timeout)) {
+        Ok(n) => Ok(n > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,334 @@
+//! Reads a CSV into as many bins as the picture has columns of pixels.
+//!
+//! Two passes: the first finds the extent, the second sorts rows into bins. Memory depends on the picture only, not
+//! on the run; every bin keeps minimum and maximum, so that a dip of one interval in a run of hours stays visible.
+
+use crate::ReportError;
+use std::fs::File;
+use std::path::Path;
+
+/// Most bins that the picture shows.
+pub(super) const BINS: usize = 900;
+
+/// Range and mean of the values that fell into one bin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Band {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    sum: f64,
+    n: u64,
+}
+
+impl Default for Band {
+    fn default() -> Self {
+        Self {
+            low: f64::INFINITY,
+            high: f64::NEG_INFINITY,
+            sum: 0.0,
+            n: 0,
+        }
+    }
+}
+
+impl Band {
+    fn add(&mut self, value: Option<f64>) {
+        if let Some(value) = value {
+            self.low = self.low.min(value);
+            self.high = self.high.max(value);
+            self.sum += value;
+            self.n += 1;
+        }
+    }
+
+    pub(super) fn mean(&self) -> Option<f64> {
+        (self.n > 0).then(|| self.sum / self.n as f64)
+    }
+
+    pub(super) fn lowest(&self) -> Option<f64> {
+        (self.n > 0).then_some(self.low)
+    }
+
+    pub(super) fn highest(&self) -> Option<f64> {
+        (self.n > 0).then_some(self.high)
+    }
+}
+
+/// Latency columns, in the order of [`Bin::latency`].
+const LATENCY: [&str; 7] = [
+    "latency_min_us",
+    "latency_avg_us",
+    "latency_p50_us",
+    "latency_p90_us",
+    "latency_p99_us",
+    "latency_p999_us",
+    "latency_max_us",
+];
+pub(super) const MIN: usize = 0;
+pub(super) const MEAN: usize = 1;
+pub(super) const P50: usize = 2;
+pub(super) const P90: usize = 3;
+pub(super) const P99: usize = 4;
+pub(super) const P999: usize = 5;
+pub(super) const MAX: usize = 6;
+
+/// What happened in one column of the picture.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bin {
+    /// Start and end, s.
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) rows: u64,
+    pub(super) tx: f64,
+    pub(super) rx: f64,
+    pub(super) lost: f64,
+    pub(super) late: f64,
+    /// Packets/s.
+    pub(super) tx_rate: Band,
+    pub(super) rx_rate: Band,
+    /// Of single rows.
+    pub(super) loss_ratio: Band,
+    pub(super) late_ratio: Band,
+    /// ns.
+    pub(super) latency: [Band; 7],
+}
+
+/// A run as the picture needs it.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    pub(super) bins: Vec<Bin>,
+    pub(super) rows: u64,
+    /// Several rows share a bin.
+    pub(super) folded: bool,
+    pub(super) percentiles: bool,
+    /// Start of the first row and end of the last, s.
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) tx: f64,
+    pub(super) rx: f64,
+    pub(super) lost: f64,
+    pub(super) late: f64,
+    pub(super) duplicates: f64,
+    pub(super) reordered: f64,
+    pub(super) corrupt: f64,
+}
+
+struct Columns {
+    time: usize,
+    tx: usize,
+    rx: usize,
+    loss_ratio: Option<usize>,
+    interval: Option<usize>,
+    lost: Option<usize>,
+    late: Option<usize>,
+    duplicates: Option<usize>,
+    reordered: Option<usize>,
+    corrupt: Option<usize>,
+    latency: [Option<usize>; 7],
+}
+
+struct Reader<'p> {
+    path: &'p Path,
+    csv: csv::Reader<File>,
+    headers: csv::StringRecord,
+    columns: Columns,
+}
+
+impl<'p> Reader<'p> {
+    fn open(path: &'p Path) -> Result<Self, ReportError> {
+        let file = File::open(path).map_err(|e| ReportError::io("read", path, e))?;
+        let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
+        let headers = csv.headers().map_err(|e| wrong(path, &e))?.clone();
+        if headers.is_empty() {
+            return Err(ReportError::malformed(
+                path,
+                "the file is empty: want a CSV written by --csv",
+            ));
+        }
+        let find = |name: &str| headers.iter().position(|header| header == name);
+        let need = |name: &str| {
+            find(name).ok_or_else(|| {
+                ReportError::malformed(path, format!("line 1: no column {name}: want a CSV written by --csv"))
+            })
+        };
+        let columns = Columns {
+            time: need("time_s")?,
+            tx: need("tx_packets")?,
+            rx: need("rx_packets")?,
+            loss_ratio: find("loss_ratio"),
+            interval: find("interval_s"),
+            lost: find("lost_packets"),
+            late: find("late_packets"),
+            duplicates: find("duplicate_packets"),
+            reordered: find("reordered_packets"),
+            corrupt: find("corrupt_packets"),
+            latency: LATENCY.map(find),
+        };
+        Ok(Self {
+            path,
+            csv,
+            headers,
+            columns,
+        })
+    }
+
+    fn next(&mut self, record: &mut csv::StringRecord) -> Result<bool, ReportError> {
+        self.csv.read_record(record).map_err(|e| wrong(self.path, &e))
+    }
+
+    /// The cell of `column`; `None` where it is empty or the column is not there.
+    fn cell(&self, record: &csv::StringRecord, column: Option<usize>) -> Result<Option<f64>, ReportError> {
+        let Some(column) = column else { return Ok(None) };
+        let text = record.get(column).unwrap_or_default();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Some(value)),
+            _ => {
+                let line = record.position().map_or(0, csv::Position::line);
+                let name = self.headers.get(column).unwrap_or_default();
+                Err(ReportError::malformed(
+                    self.path,
+                    format!("line {line}, column {name}: '{text}' is not a number"),
+                ))
+            }
+        }
+    }
+}
+
+fn wrong(path: &Path, error: &csv::Error) -> ReportError {
+    let line = error.position().map_or(0, csv::Position::line);
+    let message = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("line {line}: {len} cells, where the header has {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { .. } => format!("line {line}: not text"),
+        _ => error.to_string(),
+    };
+    ReportError::malformed(path, message)
+}
+
+struct Extent {
+    rows: u64,
+    from: f64,
+    to: f64,
+    /// Length of a row where the CSV does not say, s.
+    interval: f64,
+}
+
+fn extent(path: &Path) -> Result<Extent, ReportError> {
+    let mut reader = Reader::open(path)?;
+    let mut record = csv::StringRecord::new();
+    let mut extent = Extent {
+        rows: 0,
+        from: f64::INFINITY,
+        to: 0.0,
+        interval: 0.0,
+    };
+    let mut before = None;
+    while reader.next(&mut record)? {
+        let time = reader.cell(&record, Some(reader.columns.time))?.unwrap_or(0.0);
+        if let Some(before) = before
+            && extent.interval == 0.0
+        {
+            extent.interval = f64::max(time - before, 0.0);
+        }
+        before = Some(time);
+        let length = reader
+            .cell(&record, reader.columns.interval)?
+            .unwrap_or(extent.interval);
+        extent.rows += 1;
+        extent.from = extent.from.min(time);
+        extent.to = extent.to.max(time + length.max(0.0));
+    }
+    if extent.rows == 0 {
+        extent.from = 0.0;
+    }
+    if extent.interval == 0.0 {
+        extent.interval = 1.0;
+    }
+    if extent.to <= extent.from {
+        extent.to = extent.from + extent.interval;
+    }
+    Ok(extent)
+}
+
+/// Reads the CSV at `path`.
+pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
+    let extent = extent(path)?;
+    let mut run = Run {
+        rows: extent.rows,
+        from: extent.from,
+        to: extent.to,
+        ..Run::default()
+    };
+    run.folded = extent.rows > BINS as u64;
+    let width = (extent.to - extent.from) / BINS as f64;
+    if run.folded {
+        let edge = |i: usize| extent.from + width * i as f64;
+        run.bins = (0..BINS)
+            .map(|i| Bin {
+                from: edge(i),
+                to: edge(i + 1),
+                ..Bin::default()
+            })
+            .collect();
+    }
+    let mut reader = Reader::open(path)?;
+    let mut record = csv::StringRecord::new();
+    while reader.next(&mut record)? {
+        let columns = &reader.columns;
+        let get = |column| reader.cell(&record, column);
+        let time = get(Some(columns.time))?.unwrap_or(0.0);
+        let length = get(columns.interval)?.filter(|l| *l > 0.0).unwrap_or(extent.interval);
+        let index = if run.folded {
+            (((time - extent.from) / width) as usize).min(BINS - 1)
+        } else {
+            // A step back or a gap in time gets a bin of its own, without rows.
+            if let Some(last) = run.bins.last().map(|bin| bin.to)
+                && time - last > length * 0.5
+            {
+                run.bins.push(Bin {
+                    from: last,
+                    to: time,
+                    ..Bin::default()
+                });
+            }
+            run.bins.push(Bin {
+                from: time,
+                to: time + length,
+                ..Bin::default()
+            });
+            run.bins.len() - 1
+        };
+        let tx = get(Some(columns.tx))?.unwrap_or(0.0);
+        let rx = get(Some(columns.rx))?.unwrap_or(0.0);
+        let ratio = get(columns.loss_ratio)?;
+        let lost = get(columns.lost)?.unwrap_or(ratio.unwrap_or(0.0) * tx);
+        let late = get(columns.late)?.unwrap_or(0.0);
+        run.tx += tx;
+        run.rx += rx;
+        run.lost += lost;
+        run.late += late;
+        run.duplicates += get(columns.duplicates)?.unwrap_or(0.0);
+        run.reordered += get(columns.reordered)?.unwrap_or(0.0);
+        run.corrupt += get(columns.corrupt)?.unwrap_or(0.0);
+        // A receiver's rows have no tx: its loss is relative to what should have come.
+        let base = if tx > 0.0 { tx } else { rx + lost.max(0.0) };
+        let bin = &mut run.bins[index];
+        bin.rows += 1;
+        bin.tx += tx;
+        bin.rx += rx;
+        bin.lost += lost;
+        bin.late += late;
+        bin.tx_rate.add(Some(tx / length));
+        bin.rx_rate.add(Some(rx / length));
+        bin.loss_ratio.add((base > 0.0).then(|| lost.max(0.0) / base));
+        bin.late_ratio.add((base > 0.0).then(|| late / base));
+        for (band, column) in bin.latency.iter_mut().zip(columns.latency) {
+            band.add(reader.cell(&record, column)?.map(|us| us * 1000.0));
+        }
+        run.percentiles |= bin.latency[P50].mean().is_some();
+    }
+    Ok(run)
+}

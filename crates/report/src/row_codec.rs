@@ -1,0 +1,164 @@
+//! A row as fixed-size bytes, for the backlog on disk.
+
+use crate::spill::Record;
+use mpps_stats::{Latency, Percentiles, Row};
+
+const LATENCY_WORDS: usize = 9;
+const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 2;
+
+impl Record for Row {
+    fn encode(&self, out: &mut Vec<u8>) {
+        // Everything that `Row` has is named here, so that a new field can't be forgotten.
+        let Self {
+            index,
+            start_ns,
+            length_ns,
+            tx,
+            rx,
+            lost,
+            late,
+            duplicates,
+            reordered,
+            corrupt,
+            foreign,
+            missed,
+            latency,
+            latency_scheduled,
+            host_wait_ns,
+        } = self;
+        let mut put = |word: u64| out.extend_from_slice(&word.to_le_bytes());
+        for word in [
+            *index,
+            *start_ns,
+            *length_ns,
+            *tx,
+            *rx,
+            lost.cast_unsigned(),
+            *late,
+            *duplicates,
+        ] {
+            put(word);
+        }
+        for word in [*reordered, *corrupt, *foreign, *missed] {
+            put(word);
+        }
+        latency_words(latency).into_iter().for_each(&mut put);
+        put(u64::from(latency_scheduled.is_some()));
+        latency_words(&latency_scheduled.unwrap_or_default())
+            .into_iter()
+            .for_each(&mut put);
+        put(u64::from(host_wait_ns.is_some()));
+        put(host_wait_ns.unwrap_or(0));
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != WORDS * 8 {
+            return None;
+        }
+        let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let mut next = || words.next();
+        Some(Self {
+            index: next()?,
+            start_ns: next()?,
+            length_ns: next()?,
+            tx: next()?,
+            rx: next()?,
+            lost: next()?.cast_signed(),
+            late: next()?,
+            duplicates: next()?,
+            reordered: next()?,
+            corrupt: next()?,
+            foreign: next()?,
+            missed: next()?,
+            latency: latency_of(&mut next)?,
+            latency_scheduled: {
+                let there = next()? != 0;
+                let latency = latency_of(&mut next)?;
+                there.then_some(latency)
+            },
+            host_wait_ns: {
+                let there = next()? != 0;
+                let wait = next()?;
+                there.then_some(wait)
+            },
+        })
+    }
+}
+
+fn latency_words(latency: &Latency) -> [u64; LATENCY_WORDS] {
+    let Latency {
+        count,
+        min,
+        mean,
+        percentiles,
+        max,
+    } = *latency;
+    let Percentiles { p50, p90, p99, p999 } = percentiles.unwrap_or_default();
+    [
+        count,
+        min,
+        mean.to_bits(),
+        max,
+        u64::from(percentiles.is_some()),
+        p50,
+        p90,
+        p99,
+        p999,
+    ]
+}
+
+fn latency_of(next: &mut impl FnMut() -> Option<u64>) -> Option<Latency> {
+    let (count, min, mean, max) = (next()?, next()?, f64::from_bits(next()?), next()?);
+    let there = next()? != 0;
+    let percentiles = Percentiles {
+        p50: next()?,
+        p90: next()?,
+        p99: next()?,
+        p999: next()?,
+    };
+    Some(Latency {
+        count,
+        min,
+        mean,
+        percentiles: there.then_some(percentiles),
+        max,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn latencies() -> impl Strategy<Value = Latency> {
+        (
+            any::<[u64; 3]>(),
+            -1e18..1e18f64,
+            proptest::option::of(any::<[u64; 4]>()),
+        )
+            .prop_map(|(w, mean, p)| Latency {
+                count: w[0],
+                min: w[1],
+                mean,
+                percentiles: p.map(|[p50, p90, p99, p999]| Percentiles { p50, p90, p99, p999 }),
+                max: w[2],
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_comes_back_as_it_was(
+            w in any::<[u64; 11]>(), lost: i64, latency in latencies(),
+            latency_scheduled in proptest::option::of(latencies()), host_wait_ns: Option<u64>,
+        ) {
+            let row = Row {
+                index: w[0], start_ns: w[1], length_ns: w[2], tx: w[3], rx: w[4], lost, late: w[5], duplicates: w[6],
+                reordered: w[7], corrupt: w[8], foreign: w[9], missed: w[10], latency, latency_scheduled, host_wait_ns,
+            };
+            let mut bytes = Vec::new();
+            row.encode(&mut bytes);
+            prop_assert_eq!(Row::decode(&bytes), Some(row));
+            prop_assert_eq!(Row::decode(&bytes[1..]), None);
+        }
+    }
+}

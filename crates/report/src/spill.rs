@@ -1,0 +1,284 @@
+//! A queue of bounded memory: what does not fit goes to a temporary file and comes back in order.
+//!
+//! The reader of a CSV may be slower than the run for hours; memory must not grow with the run, and no row may be
+//! dropped while there is any place left to keep it. The file is unlinked from the start, so that even `kill -9`
+//! leaves nothing behind, and its read part is given back to the file system as it goes.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Bytes read back at a time.
+const BLOCK: usize = 256 * 1024;
+/// Bytes read before the file system gets them back.
+const PUNCH: u64 = 4 * 1024 * 1024;
+
+/// A record that can be kept in a file.
+pub(crate) trait Record: Sized + Send + 'static {
+    /// Appends the record's bytes.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// The record that [`Record::encode`] made these bytes from.
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+/// First in, first out; keeps at most `2 * capacity` records (and one block of the file) in memory.
+pub(crate) struct SpillQueue<T> {
+    /// Oldest records.
+    head: VecDeque<T>,
+    /// Then those in the file, from `read_at` to `write_at`.
+    file: Option<File>,
+    spilled: u64,
+    read_at: u64,
+    write_at: u64,
+    punched: u64,
+    /// Then the newest.
+    tail: VecDeque<T>,
+    capacity: usize,
+    directory: PathBuf,
+    scratch: Vec<u8>,
+    /// Records lost because the temporary file could not take them or give them back.
+    lost: u64,
+    failure: Option<io::Error>,
+}
+
+impl<T: Record> SpillQueue<T> {
+    /// An empty queue that spills beyond `capacity` records to an unlinked file in `directory`.
+    pub(crate) fn new(capacity: usize, directory: PathBuf) -> Self {
+        Self {
+            head: VecDeque::new(),
+            file: None,
+            spilled: 0,
+            read_at: 0,
+            write_at: 0,
+            punched: 0,
+            tail: VecDeque::new(),
+            capacity: capacity.max(1),
+            directory,
+            scratch: Vec::new(),
+            lost: 0,
+            failure: None,
+        }
+    }
+
+    /// Records held, in memory and on disk.
+    pub(crate) fn len(&self) -> u64 {
+        self.head.len() as u64 + self.spilled + self.tail.len() as u64
+    }
+
+    /// Why the first record was lost that the temporary file could not take or give back.
+    pub(crate) fn failure(&self) -> Option<&io::Error> {
+        self.failure.as_ref()
+    }
+
+    /// Appends a record.
+    pub(crate) fn push(&mut self, record: T) {
+        if self.spilled == 0 && self.tail.is_empty() && self.head.len() < self.capacity {
+            self.head.push_back(record);
+            return;
+        }
+        self.tail.push_back(record);
+        if self.tail.len() >= self.capacity
+            && let Err(error) = self.spill()
+        {
+            self.lost += self.tail.len() as u64;
+            self.tail.clear();
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Takes the oldest record.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.head.is_empty() {
+            if self.spilled > 0
+                && let Err(error) = self.refill()
+            {
+                self.lost += self.spilled;
+                self.failure.get_or_insert(error);
+                self.reset();
+            }
+            if self.head.is_empty() {
+                std::mem::swap(&mut self.head, &mut self.tail);
+            }
+        }
+        self.head.pop_front()
+    }
+
+    /// Moves the tail to the file in one write. On failure the file is as it was.
+    fn spill(&mut self) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(tempfile::tempfile_in(&self.directory)?),
+        };
+        self.scratch.clear();
+        for record in &self.tail {
+            let start = self.scratch.len();
+            self.scratch.extend_from_slice(&[0; 4]);
+            record.encode(&mut self.scratch);
+            let length = u32::try_from(self.scratch.len() - start - 4).map_err(io::Error::other)?;
+            self.scratch[start..start + 4].copy_from_slice(&length.to_le_bytes());
+        }
+        file.write_all_at(&self.scratch, self.write_at)?;
+        self.write_at += self.scratch.len() as u64;
+        self.spilled += self.tail.len() as u64;
+        self.tail.clear();
+        Ok(())
+    }
+
+    /// Brings a block of the file back into the head.
+    fn refill(&mut self) -> io::Result<()> {
+        let corrupt = || io::Error::new(io::ErrorKind::InvalidData, "the temporary file was changed");
+        let file = self.file.as_ref().ok_or_else(corrupt)?;
+        let mut want = BLOCK;
+        loop {
+            let left = usize::try_from(self.write_at - self.read_at).unwrap_or(usize::MAX);
+            self.scratch.resize(want.min(left), 0);
+            file.read_exact_at(&mut self.scratch, self.read_at)?;
+            let mut rest = &self.scratch[..];
+            while let Some((length, after)) = rest.split_first_chunk::<4>() {
+                let length = u32::from_le_bytes(*length) as usize;
+                let Some((record, after)) = after.split_at_checked(length) else {
+                    want = want.max(length + 4);
+                    break;
+                };
+                self.head.push_back(T::decode(record).ok_or_else(corrupt)?);
+                self.spilled = self.spilled.checked_sub(1).ok_or_else(corrupt)?;
+                rest = after;
+            }
+            let taken = self.scratch.len() - rest.len();
+            self.read_at += taken as u64;
+            if taken > 0 {
+                break;
+            }
+            if want <= self.scratch.len() || want > left {
+                return Err(corrupt());
+            }
+        }
+        if self.spilled == 0 {
+            self.reset();
+        } else if self.read_at - self.punched >= PUNCH {
+            // Not every file system can; then the file just stays larger.
+            use rustix::fs::FallocateFlags as F;
+            let _ = rustix::fs::fallocate(
+                file,
+                F::PUNCH_HOLE | F::KEEP_SIZE,
+                self.punched,
+                self.read_at - self.punched,
+            );
+            self.punched = self.read_at;
+        }
+        Ok(())
+    }
+
+    /// Starts the file afresh.
+    fn reset(&mut self) {
+        self.spilled = 0;
+        self.read_at = 0;
+        self.write_at = 0;
+        self.punched = 0;
+        if let Some(file) = &self.file
+            && file.set_len(0).is_err()
+        {
+            self.file = None;
+        }
+    }
+}
+
+/// Where to spill: `TMPDIR`, else `/var/tmp`, which unlike `/tmp` is seldom memory itself.
+pub(crate) fn directory() -> PathBuf {
+    match std::env::var_os("TMPDIR") {
+        Some(directory) if !directory.is_empty() => directory.into(),
+        _ if std::path::Path::new("/var/tmp").is_dir() => "/var/tmp".into(),
+        _ => std::env::temp_dir(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Debug, PartialEq, Clone)]
+    struct Blob(Vec<u8>);
+
+    impl Record for Blob {
+        fn encode(&self, out: &mut Vec<u8>) {
+            out.extend_from_slice(&self.0);
+        }
+        fn decode(bytes: &[u8]) -> Option<Self> {
+            Some(Self(bytes.to_vec()))
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn order_is_kept_and_nothing_lost_with_any_interleaving(
+            capacity in 1usize..20,
+            steps in proptest::collection::vec((any::<bool>(), 0usize..60), 1..60),
+        ) {
+            let mut queue = SpillQueue::new(capacity, std::env::temp_dir());
+            let mut oracle = VecDeque::new();
+            let mut next = 0u64;
+            for (push, n) in steps {
+                for _ in 0..n {
+                    if push {
+                        // Lengths vary, 0 included.
+                        let blob = Blob(next.to_le_bytes().repeat((next % 5) as usize));
+                        oracle.push_back(blob.clone());
+                        queue.push(blob);
+                        next += 1;
+                    } else {
+                        prop_assert_eq!(queue.pop(), oracle.pop_front());
+                    }
+                    prop_assert_eq!(queue.len(), oracle.len() as u64);
+                    prop_assert!(queue.tail.len() < capacity);
+                }
+            }
+            while let Some(blob) = oracle.pop_front() {
+                prop_assert_eq!(queue.pop(), Some(blob));
+            }
+            prop_assert_eq!(queue.pop(), None);
+            prop_assert_eq!(queue.lost, 0);
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_the_backlog() {
+        let mut queue = SpillQueue::new(16, std::env::temp_dir());
+        for i in 0..100_000u64 {
+            queue.push(Blob(i.to_le_bytes().repeat(8)));
+            assert!(queue.head.len() <= 16 && queue.tail.len() <= 16);
+        }
+        for i in 0..100_000u64 {
+            assert_eq!(queue.pop(), Some(Blob(i.to_le_bytes().repeat(8))));
+            assert!(queue.head.len() * 68 <= BLOCK && queue.tail.len() <= 16);
+        }
+        assert!(queue.punched <= queue.read_at);
+    }
+
+    #[test]
+    fn a_record_larger_than_a_block_comes_back_whole() {
+        let mut queue = SpillQueue::new(1, std::env::temp_dir());
+        let blobs: Vec<Blob> = (0..4).map(|i| Blob(vec![i; BLOCK + 100 * usize::from(i)])).collect();
+        blobs.iter().for_each(|b| queue.push(b.clone()));
+        for blob in blobs {
+            assert_eq!(queue.pop(), Some(blob));
+        }
+    }
+
+    #[test]
+    fn records_that_find_no_place_are_counted() {
+        let mut queue = SpillQueue::new(4, "/nonexistent-directory".into());
+        for i in 0..12u8 {
+            queue.push(Blob(vec![i]));
+        }
+        let mut kept = 0;
+        while queue.pop().is_some() {
+            kept += 1;
+        }
+        assert_eq!(kept + queue.lost, 12);
+        assert!(queue.lost > 0 && queue.failure().is_some());
+    }
+}

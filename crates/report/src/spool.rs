@@ -1,0 +1,380 @@
+//! Records on their way to a file: from the collector, which must never wait, to a reader, which may.
+//!
+//! The collector puts records into a bounded inbox under a lock that is held for a few instructions only. A thread
+//! empties the inbox every [`TICK`] (not record by record: waking a thread 10,000 times a second would take the core
+//! from a lane) into a backlog that spills to disk, and writes from there. Should the thread itself be stuck in a
+//! write to a slow disk and the inbox full, the collector moves the inbox to the backlog.
+
+use crate::error::reason;
+use crate::output::{Output, Progress};
+use crate::spill::{self, Record, SpillQueue};
+use crate::{Notes, ReportError, units};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest time that a record stays in the inbox of an idle output.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes formatted at a time.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Turns records into the bytes of the file.
+pub(crate) trait Format<T>: Send + 'static {
+    /// What comes before the first record. `first` is it, where there is one.
+    fn header(&mut self, first: Option<&T>, out: &mut Vec<u8>);
+    /// One record.
+    fn record(&mut self, record: &T, out: &mut Vec<u8>);
+}
+
+/// Sizes and patience of a spool.
+pub(crate) struct Limits {
+    /// Records kept in memory, in the inbox and again in the backlog.
+    pub(crate) records: usize,
+    /// How long [`Spool::finish`] waits for a reader that takes nothing.
+    pub(crate) patience: Duration,
+    /// What a record is called in notes.
+    pub(crate) noun: &'static str,
+}
+
+struct Inbox<T> {
+    records: Vec<T>,
+    accepted: u64,
+    closing: bool,
+    abandoned: bool,
+    /// The output has failed: records are only counted.
+    failed: bool,
+    done: bool,
+    written: u64,
+    progress: u64,
+}
+
+struct Shared<T> {
+    inbox: Mutex<Inbox<T>>,
+    /// The thread waits here for work, `finish` for progress.
+    wake: Condvar,
+    /// Locked before the inbox where both are.
+    backlog: Mutex<SpillQueue<T>>,
+    capacity: usize,
+}
+
+/// A file being written by a thread of its own.
+pub(crate) struct Spool<T> {
+    shared: Arc<Shared<T>>,
+    thread: Option<thread::JoinHandle<Option<String>>>,
+    notes: Notes,
+    label: String,
+    limits: Limits,
+}
+
+impl<T: Record> Spool<T> {
+    /// Opens `path` at once and starts the thread. `kind` ("csv") starts every note.
+    ///
+    /// # Errors
+    /// When the file can't be written or the thread can't be started.
+    pub(crate) fn create(kind: &str, path: &Path, format: impl Format<T>, limits: Limits) -> Result<Self, ReportError> {
+        let output = Output::open(path)?;
+        let label = format!("{kind}: {}", output.name());
+        let notes = Notes::new();
+        let shared = Arc::new(Shared {
+            inbox: Mutex::new(Inbox {
+                records: Vec::with_capacity(limits.records),
+                accepted: 0,
+                closing: false,
+                abandoned: false,
+                failed: false,
+                done: false,
+                written: 0,
+                progress: 0,
+            }),
+            wake: Condvar::new(),
+            backlog: Mutex::new(SpillQueue::new(limits.records, spill::directory())),
+            capacity: limits.records,
+        });
+        let mut writer = Writer {
+            shared: Arc::clone(&shared),
+            output,
+            format,
+            notes: notes.clone(),
+            label: label.clone(),
+            noun: limits.noun,
+            buffer: Vec::new(),
+            taken: 0,
+            ends: Vec::new(),
+            started: false,
+            fresh: Vec::with_capacity(limits.records),
+        };
+        let thread = thread::Builder::new()
+            .name(format!("mpps-{kind}"))
+            .spawn(move || writer.run())
+            .map_err(|e| ReportError::io("start the writing thread for", path, e))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            notes,
+            label,
+            limits,
+        })
+    }
+
+    /// What went wrong so far, as it happens.
+    pub(crate) fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
+    /// Takes a record; never waits for the output.
+    pub(crate) fn push(&mut self, record: T) {
+        let mut inbox = self.shared.inbox();
+        inbox.accepted += 1;
+        if inbox.failed {
+            return;
+        }
+        inbox.records.push(record);
+        let held = inbox.records.len();
+        drop(inbox);
+        if held >= self.shared.capacity {
+            let mut unused = Vec::with_capacity(self.shared.capacity);
+            self.shared.absorb(&mut unused);
+        } else if held == self.shared.capacity / 2 {
+            self.shared.wake.notify_all();
+        }
+    }
+
+    /// Waits until everything is written, as long as the reader takes anything; returns what was not.
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        let Some(thread) = self.thread.take() else {
+            return Vec::new();
+        };
+        let mut inbox = self.shared.inbox();
+        inbox.closing = true;
+        self.shared.wake.notify_all();
+        let (mut seen, mut since) = (inbox.progress, Instant::now());
+        while !inbox.done && since.elapsed() < self.limits.patience {
+            inbox = self
+                .shared
+                .wake
+                .wait_timeout(inbox, TICK)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            if inbox.progress != seen {
+                (seen, since) = (inbox.progress, Instant::now());
+            }
+        }
+        let (accepted, noun) = (inbox.accepted, self.limits.noun);
+        if !inbox.done {
+            // The thread ends at its next look, or with the program when it hangs in the kernel.
+            inbox.abandoned = true;
+            let left = units::count(accepted - inbox.written);
+            let patience = self.limits.patience.as_secs_f64();
+            return vec![format!(
+                "{}: gave up after nobody read for {patience:.0} s; the last {left} {noun} were not written",
+                self.label
+            )];
+        }
+        let left = accepted - inbox.written;
+        drop(inbox);
+        let failure = thread
+            .join()
+            .unwrap_or_else(|_| Some("the writing thread failed".to_owned()));
+        let mut notes = Vec::new();
+        if let Some(failure) = failure {
+            let left = units::count(left);
+            notes.push(format!(
+                "{}: {failure}; the run went on, the remaining {left} {noun} are not in the file",
+                self.label
+            ));
+        } else if left > 0 {
+            let backlog = self.shared.backlog();
+            notes.push(format!(
+                "{}: {} {noun} were lost: the reader was slow and they could not be kept in a temporary file ({})",
+                self.label,
+                units::count(left),
+                backlog.failure().map_or_else(String::new, reason)
+            ));
+        }
+        notes
+    }
+}
+
+impl<T> Drop for Spool<T> {
+    fn drop(&mut self) {
+        // Without finish (a panic, an early error) what is held still goes out, if nobody has to be waited for.
+        if self.thread.is_some() {
+            let mut inbox = self.shared.inbox();
+            inbox.closing = true;
+            inbox.abandoned = true;
+            self.shared.wake.notify_all();
+            let wait = self
+                .shared
+                .wake
+                .wait_timeout_while(inbox, Duration::from_secs(1), |inbox| !inbox.done);
+            drop(wait.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    fn inbox(&self) -> MutexGuard<'_, Inbox<T>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backlog(&self) -> MutexGuard<'_, SpillQueue<T>> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Record> Shared<T> {
+    /// Moves the inbox to the backlog; `empty` becomes the new inbox and is handed back emptied.
+    fn absorb(&self, empty: &mut Vec<T>) {
+        let mut backlog = self.backlog();
+        std::mem::swap(&mut self.inbox().records, empty);
+        for record in empty.drain(..) {
+            backlog.push(record);
+        }
+    }
+}
+
+struct Writer<T, F> {
+    shared: Arc<Shared<T>>,
+    output: Output,
+    format: F,
+    notes: Notes,
+    label: String,
+    noun: &'static str,
+    /// Formatted, of which the first `taken` bytes are written.
+    buffer: Vec<u8>,
+    taken: usize,
+    /// Where each record in the buffer ends.
+    ends: Vec<usize>,
+    started: bool,
+    fresh: Vec<T>,
+}
+
+impl<T: Record, F: Format<T>> Writer<T, F> {
+    /// Writes until closed and empty; returns why it stopped early.
+    fn run(&mut self) -> Option<String> {
+        let failure = self.write_all().err();
+        let failure = failure.map(|error| {
+            let written = self.shared.inbox().written;
+            let failure = format!("{} after {} {}", reason(&error), units::count(written), self.noun);
+            self.notes
+                .tell(format!("{}: {failure}; the run goes on without it", self.label));
+            self.discard();
+            failure
+        });
+        self.shared.inbox().done = true;
+        self.shared.wake.notify_all();
+        failure
+    }
+
+    fn write_all(&mut self) -> io::Result<()> {
+        loop {
+            let closing = self.wait_for_work();
+            self.shared.absorb(&mut self.fresh);
+            self.tell_losses();
+            loop {
+                self.fill(closing);
+                if self.buffer.is_empty() {
+                    break;
+                }
+                if !self.push_out()? {
+                    return Ok(());
+                }
+            }
+            if closing && self.shared.backlog().len() == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sleeps until the next tick, a half-full inbox or the end; returns whether this is the end.
+    fn wait_for_work(&self) -> bool {
+        let half = self.shared.capacity / 2;
+        let inbox = self.shared.inbox();
+        let idle = |inbox: &mut Inbox<T>| !inbox.closing && inbox.records.len() < half;
+        let (inbox, _) = self
+            .shared
+            .wake
+            .wait_timeout_while(inbox, TICK, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        inbox.closing
+    }
+
+    /// Formats the next records of the backlog.
+    fn fill(&mut self, closing: bool) {
+        self.buffer.clear();
+        self.ends.clear();
+        self.taken = 0;
+        let mut backlog = self.shared.backlog();
+        while self.buffer.len() < BATCH_BYTES {
+            let record = backlog.pop();
+            if !self.started && (record.is_some() || closing) {
+                self.format.header(record.as_ref(), &mut self.buffer);
+                self.started = true;
+            }
+            let Some(record) = record else { break };
+            self.format.record(&record, &mut self.buffer);
+            self.ends.push(self.buffer.len());
+        }
+    }
+
+    /// Writes the buffer, taking records in while the reader sleeps. False when nobody waits for it any more.
+    fn push_out(&mut self) -> io::Result<bool> {
+        while self.taken < self.buffer.len() {
+            match self.output.write(&self.buffer[self.taken..], TICK) {
+                Ok(Progress::Took(bytes)) => {
+                    let whole = |taken| self.ends.partition_point(|&end| end <= taken) as u64;
+                    let records = whole(self.taken + bytes) - whole(self.taken);
+                    self.taken += bytes;
+                    let mut inbox = self.shared.inbox();
+                    inbox.written += records;
+                    inbox.progress += bytes as u64;
+                }
+                Ok(Progress::NotReady) => {
+                    self.shared.absorb(&mut self.fresh);
+                    self.tell_losses();
+                    if self.shared.inbox().abandoned {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => {
+                    // Whole rows only: the torn one goes.
+                    let whole = self
+                        .ends
+                        .iter()
+                        .rev()
+                        .find(|&&end| end <= self.taken)
+                        .copied()
+                        .unwrap_or(0);
+                    self.output.take_back((self.taken - whole) as u64);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn tell_losses(&self) {
+        let backlog = self.shared.backlog();
+        if let Some(error) = backlog.failure() {
+            let (label, noun) = (&self.label, self.noun);
+            self.notes.tell(format!(
+                "{label}: the reader is slow and there is no place to keep its {noun} ({}): some are lost",
+                reason(error)
+            ));
+        }
+    }
+
+    /// After a failure: forgets what is held, on disk too, and waits for the end.
+    fn discard(&self) {
+        let mut backlog = self.shared.backlog();
+        let mut inbox = self.shared.inbox();
+        inbox.failed = true;
+        inbox.records = Vec::new();
+        *backlog = SpillQueue::new(1, spill::directory());
+        drop(backlog);
+        let wait = self.shared.wake.wait_while(inbox, |inbox| !inbox.closing);
+        drop(wait.unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -1,0 +1,175 @@
+//! Plots: any CSV of ours gives a picture, anything else one clear line.
+
+use mpps_report::{CsvSink, csv_header, plot};
+use mpps_stats::{Latency, Percentiles, Row, Sink};
+use std::path::{Path, PathBuf};
+
+/// Writes a CSV of `rows` and draws it both ways; returns the SVG. `MPPS_PLOT_DIR` keeps the pictures to look at.
+fn draw(name: &str, rows: impl Iterator<Item = Row>) -> String {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = std::env::var_os("MPPS_PLOT_DIR").map_or(temporary.path().to_owned(), PathBuf::from);
+    let csv = dir.join(format!("{name}.csv"));
+    let mut sink = CsvSink::create(&csv).unwrap();
+    rows.for_each(|r| sink.row(&r));
+    assert!(sink.finish().is_empty());
+    draw_file(&csv)
+}
+
+fn draw_file(csv: &Path) -> String {
+    let (svg, png) = (csv.with_extension("svg"), csv.with_extension("png"));
+    plot(csv, &svg).unwrap();
+    plot(csv, &png).unwrap();
+    let text = std::fs::read_to_string(&svg).unwrap();
+    resvg::usvg::roxmltree::Document::parse(&text).unwrap();
+    assert!(!text.contains("NaN") && !text.contains("inf"), "numbers are numbers");
+    let pixels = resvg::tiny_skia::Pixmap::load_png(&png).unwrap();
+    // The title is drawn in text at the top left, from the built-in font alone.
+    let dark = (0..100u32).flat_map(|y| (170..900u32).map(move |x| (x, y)));
+    let dark = dark
+        .filter(|&(x, y)| pixels.pixel(x, y).is_some_and(|p| p.red() < 100))
+        .count();
+    assert!(dark > 300, "the picture has a title: {dark}");
+    text
+}
+
+fn noise(seed: u64) -> f64 {
+    (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64
+}
+
+fn row(index: u64, length_ns: u64, percentiles: bool) -> Row {
+    let tx = (length_ns as f64 * 0.0004 * (1.0 + 0.01 * noise(index))) as u64;
+    let slow = 1.0 + noise(index + 77) + if index % 97 == 40 { 30.0 } else { 0.0 };
+    let p = |ns: f64| (ns * slow) as u64;
+    Row {
+        index,
+        start_ns: index * length_ns,
+        length_ns,
+        tx,
+        rx: tx,
+        latency: Latency {
+            count: tx,
+            min: 9_000,
+            mean: 15_000.0 * slow,
+            percentiles: percentiles.then(|| Percentiles {
+                p50: p(14e3),
+                p90: p(21e3),
+                p99: p(42e3),
+                p999: p(110e3),
+            }),
+            max: p(400e3),
+        },
+        ..Row::default()
+    }
+}
+
+fn lossy(mut row: Row, lost: u64) -> Row {
+    row.lost = lost as i64;
+    row.rx -= lost;
+    row
+}
+
+#[test]
+fn a_run_with_loss_late_packets_and_an_outage_is_drawn() {
+    let svg = draw(
+        "outage",
+        (0..600).map(|i| match i {
+            200..=212 => lossy(row(i, 100_000_000, true), 38_000),
+            300..=330 => Row {
+                tx: 0,
+                rx: 0,
+                latency: Latency::default(),
+                ..row(i, 100_000_000, true)
+            },
+            _ if i % 50 == 7 => Row {
+                late: 40,
+                ..lossy(row(i, 100_000_000, true), 12)
+            },
+            _ => row(i, 100_000_000, true),
+        }),
+    );
+    for part in ["outage.csv", "sent ", "p99.9", "stroke-dasharray", "Loss", "late"] {
+        assert!(svg.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_clean_run_says_that_nothing_was_lost() {
+    assert!(draw("clean", (0..100).map(|i| row(i, 100_000_000, true))).contains("no packet lost"));
+}
+
+#[test]
+fn one_short_dip_among_many_rows_stays_visible() {
+    let flat = draw("fine", (0..50_000).map(|i| row(i, 100_000, false)));
+    let dip = draw(
+        "dip",
+        (0..50_000).map(|i| {
+            if i == 30_864 {
+                Row {
+                    tx: 0,
+                    ..lossy(row(i, 100_000, false), 0)
+                }
+            } else {
+                row(i, 100_000, false)
+            }
+        }),
+    );
+    assert!(flat.contains(">mean<") && !flat.contains(">p99<"));
+    // The envelope reaches the bottom of the rate panel in the second only.
+    let bottom = "V318.00";
+    let low = |svg: &str| svg.matches("318.00V").count() + svg.matches(bottom).count();
+    assert!(low(&dip) > low(&flat), "{} {}", low(&dip), low(&flat));
+}
+
+#[test]
+fn short_odd_and_empty_files_are_drawn_too() {
+    assert!(draw("header-only", std::iter::empty()).contains("no rows"));
+    draw("one-row", std::iter::once(row(0, 1_000_000_000, true)));
+    draw(
+        "nothing-moved",
+        (0..5).map(|i| Row {
+            start_ns: i,
+            length_ns: 1,
+            ..Row::default()
+        }),
+    );
+    let dir = tempfile::tempdir().unwrap();
+    // Columns in another order, further ones, a gap in time, a file name that XML does not like.
+    let csv = dir.path().join("a<b>&\"c\u{1}.csv");
+    let text = "x,rx_packets,time_s,latency_avg_us,tx_packets,loss_ratio\n?,9,0.5,,10,0.1\n?,8,1.0,3.5,10,0.2\n?,8,9.0,2,10,0.2\n";
+    std::fs::write(&csv, text).unwrap();
+    let svg = draw_file(&csv);
+    assert!(svg.contains("a&lt;b&gt;&amp;") && svg.contains("stroke-dasharray"));
+}
+
+#[test]
+fn what_is_not_a_run_is_refused_in_one_line_that_names_the_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (csv, svg) = (dir.path().join("bad.csv"), dir.path().join("bad.svg"));
+    let error = |text: &str| {
+        std::fs::write(&csv, text).unwrap();
+        let error = plot(&csv, &svg).unwrap_err().to_string();
+        assert!(!svg.exists() && !error.contains('\n'), "{error}");
+        error
+    };
+    assert!(error("").ends_with("the file is empty: want a CSV written by --csv"));
+    assert!(error("a,b\n1,2\n").contains("line 1: no column time_s"));
+    let header = csv_header();
+    let cells = header.split(',').count();
+    assert!(error(&format!("{header}\n1,2\n")).contains(&format!("line 2: 2 cells, where the header has {cells}")));
+    let bad = "time_s,tx_packets,rx_packets\n0,1,1\n1,many,1\n";
+    assert!(error(bad).ends_with("line 3, column tx_packets: 'many' is not a number"));
+    assert!(error("time_s,tx_packets,rx_packets\nNaN,1,1\n").contains("column time_s: 'NaN'"));
+    assert!(
+        plot(&dir.path().join("none.csv"), &svg)
+            .unwrap_err()
+            .to_string()
+            .contains("No such file")
+    );
+    assert!(
+        plot(&csv, &dir.path().join("x.pdf"))
+            .unwrap_err()
+            .to_string()
+            .contains(".svg or .png")
+    );
+    assert!(plot(&csv, Path::new("/nonexistent/x.svg")).is_err());
+}

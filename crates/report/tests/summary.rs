@@ -1,0 +1,250 @@
+//! The JSON keeps its contract; the printed summary says what an engineer looks for.
+
+use mpps_report::{Colour, JsonTarget, json_value, print_summary, write_json};
+use mpps_stats::{Gaps, LaneSummary, Latency, Percentiles, ReorderDistance, Summary, Workload};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn summary() -> Summary {
+    let latency = Latency {
+        count: 2_999_990,
+        min: 8_312,
+        mean: 14_400.25,
+        percentiles: Some(Percentiles {
+            p50: 13_000,
+            p90: 19_000,
+            p99: 45_000,
+            p999: 180_000,
+        }),
+        max: 1_250_000,
+    };
+    let lane = |lane: usize, tx: u64| LaneSummary {
+        lane,
+        queue: lane,
+        core: Some(lane),
+        rx_role: true,
+        tx_role: true,
+        rx_packets: tx - 5,
+        rx_bursts: tx / 8,
+        rx_empty_polls: 12_000,
+        tx_packets: tx,
+        tx_bursts: tx / 16,
+        run_delay_ns: Some(3_200_000),
+        preempted: Some(12),
+        path_counters: vec![("gro_segments".into(), 4)],
+        ..LaneSummary::default()
+    };
+    Summary {
+        workload: Workload::SendRecv,
+        duration_ns: 10_000_000_000,
+        tx: 3_000_000,
+        rx: 2_999_990,
+        lost: 8,
+        late: 2,
+        duplicates: 1,
+        reordered: 3,
+        reorder_distance: ReorderDistance { max: 4, mean: 2.0 },
+        corrupt: 0,
+        foreign: 6,
+        missed: 0,
+        frame_size: 64,
+        intended_pps: Some(300_000.0),
+        offered_pps: 300_000.0,
+        received_pps: 299_999.0,
+        loss_ratio: 8.0 / 3_000_000.0,
+        latency,
+        latency_scheduled: Some(latency),
+        latency_note: "Taken in user space.".into(),
+        gaps: Some(Gaps {
+            intended_mean: 6_666.7,
+            measured: latency,
+        }),
+        reasons: vec![("too_short".into(), 3)],
+        valid: true,
+        invalid_reasons: vec![],
+        warnings: vec!["csv: /x/run.csv: No space left on device".into()],
+        interrupted: false,
+        lanes: vec![lane(0, 1_600_000), lane(1, 1_400_000)],
+        host: vec![
+            ("kernel".into(), "6.1".into()),
+            ("rcvbuf_bytes".into(), "425984".into()),
+        ],
+    }
+}
+
+#[test]
+fn json_has_the_contracts_keys_and_finite_numbers() {
+    let json = json_value(&summary());
+    for key in [
+        "tx_packets",
+        "rx_packets",
+        "lost",
+        "late",
+        "duplicates",
+        "reordered",
+        "corrupt",
+        "intended_pps",
+        "offered_pps",
+        "received_pps",
+        "loss_ratio",
+        "duration_s",
+        "latency_ns",
+        "valid",
+        "invalid_reasons",
+        "lanes",
+        "host",
+        "foreign",
+        "missed",
+        "workload",
+        "latency_scheduled_ns",
+        "reorder_distance",
+        "departure_gap_ns",
+        "reasons",
+        "warnings",
+        "interrupted",
+        "latency_note",
+        "frame_size_bytes",
+        "offered_bps",
+    ] {
+        assert!(json.get(key).is_some_and(|v| !v.is_null()), "{key}");
+    }
+    for key in ["min", "mean", "p50", "p90", "p99", "p999", "max"] {
+        assert!(json["latency_ns"][key].is_number(), "{key}");
+    }
+    for key in [
+        "lane",
+        "queue",
+        "packets",
+        "bursts",
+        "empty_polls",
+        "mean_burst",
+        "share",
+    ] {
+        assert!(json["lanes"][1][key].is_number(), "{key}");
+    }
+    assert_eq!(json["offered_bps"], 300_000.0 * 84.0 * 8.0);
+    assert_eq!(json["lanes"][0]["tx_share"], 1_600_000.0 / 3_000_000.0);
+    assert_eq!(json["tx_packets"].as_u64(), Some(3_000_000));
+}
+
+#[test]
+fn what_was_not_measured_is_null() {
+    let mut s = summary();
+    s.intended_pps = None;
+    s.latency = Latency::default();
+    s.latency_scheduled = None;
+    s.gaps = None;
+    s.frame_size = 0;
+    s.offered_pps = f64::NAN;
+    s.received_pps = f64::INFINITY;
+    s.lanes.clear();
+    let json = json_value(&s);
+    for key in [
+        "intended_pps",
+        "latency_scheduled_ns",
+        "departure_gap_ns",
+        "frame_size_bytes",
+        "offered_bps",
+        "offered_pps",
+        "received_pps",
+    ] {
+        assert!(json[key].is_null(), "{key}: {}", json[key]);
+    }
+    for key in ["min", "mean", "p50", "p90", "p99", "p999", "max"] {
+        assert!(json["latency_ns"][key].is_null(), "{key}");
+    }
+}
+
+#[test]
+fn an_earlier_file_stays_until_the_end_and_is_then_replaced_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.json");
+    std::fs::write(&path, "earlier").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let link = dir.path().join("link.json");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let target = JsonTarget::prepare(&link).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "earlier");
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        2,
+        "nothing is left beside it"
+    );
+    target.write(&summary()).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, format!("{:#}\n", json_value(&summary())));
+    serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    let new = dir.path().join("new.json");
+    write_json(&new, &summary()).unwrap();
+    assert_ne!(std::fs::metadata(&new).unwrap().permissions().mode() & 0o077, 0o077);
+    write_json(Path::new("/dev/null"), &summary()).unwrap();
+    let error = write_json(Path::new("/dev/full"), &summary()).unwrap_err().to_string();
+    assert_eq!(error, "write /dev/full: No space left on device");
+}
+
+#[test]
+fn json_that_cannot_be_written_is_refused_before_the_run() {
+    for path in ["/nonexistent/run.json", "/tmp", "/proc/run.json"] {
+        let error = JsonTarget::prepare(Path::new(path)).unwrap_err().to_string();
+        assert!(error.contains(path), "{error}");
+    }
+}
+
+fn printed(s: &Summary, colour: Colour) -> String {
+    let mut out = Vec::new();
+    print_summary(s, colour, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_verdict_comes_first_and_every_figure_is_there() {
+    let text = printed(&summary(), Colour::Never);
+    println!("{text}");
+    assert!(text.starts_with("VALID  sendrecv, 10.0 s\n"));
+    for part in [
+        "300.0 kpps",
+        "201.6 Mbps L1",
+        "lost 8 (0.00027 %)",
+        "late 2",
+        "reordered 3 (by 2.0 on average, 4 at most)",
+        "13.00 µs",
+        "1.250 ms",
+        "53.3 %",
+        "not running",
+        "3.200 ms",
+        "too_short 3",
+        "rcvbuf_bytes",
+        "preempted 12 times",
+        "note: csv: /x/run.csv: No space left on device",
+        "gap between departures",
+        "Taken in user space.",
+    ] {
+        assert!(text.contains(part), "no '{part}' in\n{text}");
+    }
+    assert!(!text.contains('\x1b') && !text.lines().any(|l| l.ends_with(' ')));
+    let mut s = summary();
+    s.valid = false;
+    s.interrupted = true;
+    s.invalid_reasons = vec!["offered rate is off by 3 %".into(), "ring full".into()];
+    let text = printed(&s, Colour::Never);
+    assert!(text.starts_with("NOT VALID: offered rate is off by 3 %; ring full  (sendrecv, 10.0 s, ended early)\n"));
+    assert!(printed(&s, Colour::Always).starts_with("\x1b[1;31mNOT VALID\x1b[0m:"));
+}
+
+#[test]
+fn every_workload_prints_without_what_it_does_not_have() {
+    for workload in [Workload::Send, Workload::Drop, Workload::Reflect] {
+        let s = Summary {
+            workload,
+            gaps: None,
+            latency: Latency::default(),
+            latency_scheduled: None,
+            ..summary()
+        };
+        let text = printed(&s, Colour::Never);
+        assert!(!text.contains("NaN") && !text.contains("p99"), "{text}");
+        assert_eq!(text.contains("lost"), workload == Workload::Drop, "{text}");
+    }
+}

@@ -1,0 +1,247 @@
+//! The collector: merges the lanes' rows once all have closed them, and hands them on. Runs on a thread of its own.
+
+use crate::histogram::{Histogram, Moments};
+use crate::series::{LaneSeries, Tally};
+use crate::{Latency, Row, Sink, Timing, Workload};
+use std::collections::VecDeque;
+
+/// Rows shorter than this carry no host wait: it is sampled more slowly.
+const HOST_WAIT_ROW_NS: u64 = 100_000_000;
+
+/// The totals of a run: exactly the sums of its rows.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Sums of the plain counts.
+    pub tally: Tally,
+    /// Lost (signed as in the rows; the sum is not negative for a run that has ended).
+    pub lost: i64,
+    /// Largest distance of a reordered packet.
+    pub distance_max: u64,
+    /// Latency from the actual send time.
+    pub latency: Latency,
+    /// Latency from the scheduled send time.
+    pub scheduled: Latency,
+    /// Bookings that are in the totals but in no particular row, because the collector could not keep up.
+    pub overflowed: u64,
+    /// Rows handed on.
+    pub rows: u64,
+}
+
+/// Merges lanes' series into rows.
+#[derive(Debug)]
+pub struct Collector<'s> {
+    lanes: Vec<&'s LaneSeries>,
+    timing: Timing,
+    workload: Workload,
+    paced: bool,
+    next_row: u64,
+    /// The last row of the run, once the end is known.
+    last_row: Option<u64>,
+    end_ns: u64,
+    corrections_seen: u64,
+    totals: Totals,
+    latency_total: Histogram,
+    scheduled_total: Histogram,
+    latency_period: Histogram,
+    scheduled_period: Histogram,
+    /// (sampled at, ns of host wait since the sample before).
+    host_waits: VecDeque<(u64, u64)>,
+    host_wait_known: bool,
+    recent: Option<Latency>,
+}
+
+impl<'s> Collector<'s> {
+    /// A collector over the series of all lanes. `paced` says whether scheduled send times are known.
+    ///
+    /// # Panics
+    /// When the lanes don't share one [`Timing`], or there are none.
+    pub fn new(lanes: Vec<&'s LaneSeries>, workload: Workload, paced: bool) -> Self {
+        let timing = lanes[0].timing();
+        assert!(lanes.iter().all(|lane| lane.timing() == timing), "lanes of one run share their timing");
+        Self {
+            lanes,
+            timing,
+            workload,
+            paced,
+            next_row: 0,
+            last_row: None,
+            end_ns: 0,
+            corrections_seen: 0,
+            totals: Totals::default(),
+            latency_total: Histogram::default(),
+            scheduled_total: Histogram::default(),
+            latency_period: Histogram::default(),
+            scheduled_period: Histogram::default(),
+            host_waits: VecDeque::new(),
+            host_wait_known: false,
+            recent: None,
+        }
+    }
+
+    /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note.
+    pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64) {
+        self.host_wait_known = true;
+        if waited_ns > 0 {
+            self.host_waits.push_back((now_ns, waited_ns));
+        }
+    }
+
+    /// Tells when sending (or, on a receiver, receiving) ended. What is booked later belongs to the last row.
+    pub fn set_end(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+        self.last_row = Some(self.timing.row_of(end_ns.max(self.timing.start_ns + 1) - 1).max(self.next_row));
+    }
+
+    /// Hands on every row that has closed.
+    pub fn poll(&mut self, sinks: &mut [Box<dyn Sink>]) {
+        let closed = self.lanes.iter().map(|lane| lane.closed()).min().unwrap_or(0);
+        let limit = self.last_row.unwrap_or(u64::MAX - 1);
+        while self.next_row < closed.min(limit) {
+            let tally = self.take_row(self.next_row);
+            self.emit(tally, self.timing.interval_ns, sinks);
+        }
+    }
+
+    /// Hands on the remaining rows once every lane has ended, and returns the totals.
+    ///
+    /// # Panics
+    /// When [`Collector::set_end`] was not called or a lane still runs.
+    pub fn finish(&mut self, sinks: &mut [Box<dyn Sink>]) -> Totals {
+        assert!(self.lanes.iter().all(|lane| lane.closed() == u64::MAX), "every lane has ended");
+        self.poll(sinks);
+        let last = self.last_row.expect("the end is known");
+        // Everything booked after the end of sending goes to the last row: that is what may still be in the ring.
+        let mut tally = self.take_row(last);
+        let highest = last + self.lanes.iter().map(|lane| lane.capacity()).max().unwrap_or(0);
+        for row in last + 1..highest {
+            let more = self.take_row(row);
+            tally.merge(&more);
+        }
+        let period = last / self.timing.rows_per_period();
+        let count = highest / self.timing.rows_per_period() - period;
+        for extra in 0..=count {
+            self.drain_period(period + extra);
+        }
+        for lane in &self.lanes {
+            tally.merge(&lane.take_overflow());
+            self.totals.overflowed += lane.overflowed();
+        }
+        let row_start = self.timing.start_ns + last * self.timing.interval_ns;
+        let length = self.end_ns.saturating_sub(row_start).clamp(1, self.timing.interval_ns);
+        self.emit(tally, length, sinks);
+        if last % self.timing.rows_per_period() != self.timing.rows_per_period() - 1 {
+            self.close_period(period, sinks);
+        }
+        let mut totals = self.totals.clone();
+        totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
+        totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
+        totals.distance_max = self.lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
+        totals
+    }
+
+    /// Sums over the rows so far: packets sent, lost.
+    pub fn so_far(&self) -> (u64, i64) {
+        (self.totals.tally.tx, self.totals.lost)
+    }
+
+    /// Latency of the newest row that had any.
+    pub fn recent_latency(&self) -> Option<Latency> {
+        self.recent
+    }
+
+    fn take_row(&self, row: u64) -> Tally {
+        let mut tally = Tally::default();
+        for lane in &self.lanes {
+            tally.merge(&lane.take_row(row));
+        }
+        tally
+    }
+
+    fn drain_period(&mut self, period: u64) {
+        for lane in &self.lanes {
+            lane.drain_period(period, &mut self.latency_period, &mut self.scheduled_period);
+        }
+    }
+
+    fn close_period(&mut self, period: u64, sinks: &mut [Box<dyn Sink>]) {
+        let rows = self.timing.rows_per_period();
+        let length = rows * self.timing.interval_ns;
+        if self.latency_period.count() > 0 {
+            for sink in sinks.iter_mut() {
+                sink.histogram(period * length, length, &mut self.latency_period.buckets());
+            }
+        }
+        self.latency_total.merge(&self.latency_period);
+        self.scheduled_total.merge(&self.scheduled_period);
+        self.latency_period.clear();
+        self.scheduled_period.clear();
+    }
+
+    /// Turns the tally of row `next_row` into a [`Row`], hands it on, and frees its place in the rings.
+    fn emit(&mut self, mut tally: Tally, length_ns: u64, sinks: &mut [Box<dyn Sink>]) {
+        let index = self.next_row;
+        let rows = self.timing.rows_per_period();
+        let corrections: u64 = self.lanes.iter().map(|lane| lane.late_after_close()).sum();
+        tally.late += corrections - self.corrections_seen;
+        self.corrections_seen = corrections;
+
+        let whole_period = index % rows == rows - 1;
+        if whole_period {
+            self.drain_period(index / rows);
+        }
+        let histogram = |h, m: &Moments| -> Latency { m.latency(if rows == 1 { Some(h) } else { None }) };
+        let (tx, lost) = match self.workload {
+            Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
+            Workload::Send => (tally.tx, 0),
+            Workload::Drop => (tally.expected, tally.expected as i64 - tally.rx as i64 - tally.late as i64),
+            Workload::Reflect => (tally.tx, tally.rx as i64 - tally.tx as i64),
+        };
+        tally.tx = tx;
+        let start_ns = index * self.timing.interval_ns;
+        let row = Row {
+            index,
+            start_ns,
+            length_ns,
+            tx,
+            rx: tally.rx,
+            lost,
+            late: tally.late,
+            duplicates: tally.duplicates,
+            reordered: tally.reordered,
+            corrupt: tally.corrupt,
+            foreign: tally.foreign,
+            missed: tally.missed,
+            latency: histogram(&self.latency_period, &tally.latency),
+            latency_scheduled: self.paced.then(|| histogram(&self.scheduled_period, &tally.scheduled)),
+            host_wait_ns: self.host_wait_until(self.timing.start_ns + start_ns + length_ns),
+        };
+        self.totals.tally.merge(&tally);
+        self.totals.lost += lost;
+        self.totals.rows += 1;
+        if row.latency.count > 0 {
+            self.recent = Some(row.latency);
+        }
+        for sink in sinks.iter_mut() {
+            sink.row(&row);
+        }
+        if whole_period {
+            self.close_period(index / rows, sinks);
+        }
+        self.next_row += 1;
+        for lane in &self.lanes {
+            lane.set_consumed(self.next_row);
+        }
+    }
+
+    fn host_wait_until(&mut self, end_ns: u64) -> Option<u64> {
+        let mut waited = 0;
+        while let Some(&(at, ns)) = self.host_waits.front() {
+            if at > end_ns {
+                break;
+            }
+            waited += ns;
+            self.host_waits.pop_front();
+        }
+        (self.host_wait_known && self.timing.interval_ns >= HOST_WAIT_ROW_NS).then_some(waited)
+    }
+}

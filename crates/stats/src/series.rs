@@ -1,0 +1,514 @@
+//! The interval series of one lane: a ring of rows that the lane writes and the collector reads after it has closed.
+//!
+//! Ownership of a row passes back and forth without a lock. The lane writes row `r` only while
+//! `closed ≤ r < consumed + capacity`; it then publishes a higher `closed` (release) and never touches the rows below
+//! again. The collector reads the rows below every lane's `closed` (acquire), zeroes them, and publishes `consumed`
+//! (release), which lets the lane use their places again. Should the collector be kept from running for so long that
+//! the ring is full, the lane books into one overflow row, so the totals stay exact and only their place in time is
+//! lost. Within a burst the lane adds up in plain memory and touches the ring once.
+
+use crate::counter::Counter;
+use crate::histogram::{Histogram, Moments, SharedHistogram};
+
+/// How time is cut into rows, and for how long a row stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Start of the run, ns on the clock of the lanes.
+    pub start_ns: u64,
+    /// Length of a row, ns; 100,000 or more.
+    pub interval_ns: u64,
+    /// How long after sending a packet may come back and count as received, ns.
+    pub settle_ns: u64,
+}
+
+/// Extra time for which rows stay open beyond the settle time, for paths that take the time of reception themselves
+/// and hand the frame over later.
+const GRACE_NS: u64 = 50_000_000;
+
+/// Room in the ring beyond the settle time: how long the collector may be kept from running.
+const SLACK_NS: u64 = 4_000_000_000;
+
+/// Least length of a histogram period, ns.
+pub const MIN_PERIOD_NS: u64 = 100_000_000;
+
+impl Timing {
+    /// Rows that make up one histogram period.
+    pub fn rows_per_period(&self) -> u64 {
+        MIN_PERIOD_NS.div_ceil(self.interval_ns).max(1)
+    }
+
+    /// The row in which `at` ns falls; 0 before the start.
+    #[inline]
+    pub fn row_of(&self, at_ns: u64) -> u64 {
+        at_ns.saturating_sub(self.start_ns) / self.interval_ns
+    }
+
+    fn open_rows(&self) -> u64 {
+        (self.settle_ns + GRACE_NS + SLACK_NS) / self.interval_ns + 2
+    }
+}
+
+/// What is counted in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets sent.
+    pub tx: u64,
+    /// Departures missed.
+    pub missed: u64,
+    /// Received intact, once, in time.
+    pub rx: u64,
+    /// Came back after the settle time.
+    pub late: u64,
+    /// Further copies.
+    pub duplicates: u64,
+    /// Behind a later one of their flow.
+    pub reordered: u64,
+    /// Sum of the distances of the reordered ones, packets.
+    pub distance_sum: u64,
+    /// Wrong checksum or data.
+    pub corrupt: u64,
+    /// Not of this test.
+    pub foreign: u64,
+    /// Packets that the sequence numbers say were sent (receivers without a sender).
+    pub expected: u64,
+    /// Latency from the actual send time.
+    pub latency: Moments,
+    /// Latency from the scheduled send time.
+    pub scheduled: Moments,
+}
+
+impl Tally {
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.tx += other.tx;
+        self.missed += other.missed;
+        self.rx += other.rx;
+        self.late += other.late;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.distance_sum += other.distance_sum;
+        self.corrupt += other.corrupt;
+        self.foreign += other.foreign;
+        self.expected += other.expected;
+        self.latency.merge(&other.latency);
+        self.scheduled.merge(&other.scheduled);
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct MomentCells {
+    count: Counter,
+    sum: Counter,
+    min_complement: Counter,
+    max: Counter,
+}
+
+impl MomentCells {
+    #[inline]
+    fn add(&self, m: &Moments) {
+        if m.count != 0 {
+            self.count.add(m.count);
+            self.sum.add(m.sum);
+            self.min_complement.raise(m.min_complement);
+            self.max.raise(m.max);
+        }
+    }
+
+    fn take(&self) -> Moments {
+        let m = Moments {
+            count: self.count.get(),
+            sum: self.sum.get(),
+            min_complement: self.min_complement.get(),
+            max: self.max.get(),
+        };
+        if m.count != 0 {
+            for cell in [&self.count, &self.sum, &self.min_complement, &self.max] {
+                cell.set(0);
+            }
+        }
+        m
+    }
+}
+
+/// Places of the plain counters in a row.
+const PLAIN: usize = 10;
+
+/// One row of the ring: a [`Tally`] in counters.
+#[derive(Debug, Default)]
+struct Slot {
+    plain: [Counter; PLAIN],
+    latency: MomentCells,
+    scheduled: MomentCells,
+}
+
+impl Slot {
+    #[inline]
+    fn add(&self, t: &Tally) {
+        let values = [
+            t.tx,
+            t.missed,
+            t.rx,
+            t.late,
+            t.duplicates,
+            t.reordered,
+            t.distance_sum,
+            t.corrupt,
+            t.foreign,
+            t.expected,
+        ];
+        for (cell, value) in self.plain.iter().zip(values) {
+            if value != 0 {
+                cell.add(value);
+            }
+        }
+        self.latency.add(&t.latency);
+        self.scheduled.add(&t.scheduled);
+    }
+
+    fn take(&self) -> Tally {
+        let [tx, missed, rx, late, duplicates, reordered, distance_sum, corrupt, foreign, expected] =
+            self.plain.each_ref().map(|cell| {
+                let n = cell.get();
+                if n != 0 {
+                    cell.set(0);
+                }
+                n
+            });
+        Tally {
+            tx,
+            missed,
+            rx,
+            late,
+            duplicates,
+            reordered,
+            distance_sum,
+            corrupt,
+            foreign,
+            expected,
+            latency: self.latency.take(),
+            scheduled: self.scheduled.take(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PeriodSlot {
+    latency: SharedHistogram,
+    scheduled: SharedHistogram,
+}
+
+/// The series of one lane, shared between the lane (through its one [`Recorder`]) and the collector.
+#[derive(Debug)]
+pub struct LaneSeries {
+    timing: Timing,
+    rows: Box<[Slot]>,
+    periods: Box<[PeriodSlot]>,
+    /// Rows below this will not be written again. Written by the lane.
+    closed: Counter,
+    /// Rows below this have been read and zeroed. Written by the collector.
+    consumed: Counter,
+    /// Packets that came back after their row had closed. Written by the lane.
+    late_after_close: Counter,
+    /// Largest distance of a reordered packet. Written by the lane.
+    distance_max: Counter,
+    /// Booked out of place because the ring was full: running totals, written by the lane.
+    overflow: Slot,
+    overflowed: Counter,
+    /// One recorder, ever.
+    taken: std::sync::atomic::AtomicBool,
+}
+
+/// Value of `closed` once the lane has ended.
+const ENDED: u64 = u64::MAX;
+
+impl LaneSeries {
+    /// A series for one lane. Memory: about 256 bytes a row open at once (settle time + 4 s), and 230 kB a histogram
+    /// period for lanes that receive, touched as used.
+    pub fn new(timing: Timing, receives: bool) -> Self {
+        let capacity = timing.open_rows().next_power_of_two();
+        let mut rows = Vec::new();
+        rows.resize_with(capacity as usize, Slot::default);
+        let mut periods = Vec::new();
+        if receives {
+            let count = capacity / timing.rows_per_period() + 2;
+            periods.resize_with(count as usize, || PeriodSlot {
+                latency: SharedHistogram::new(),
+                scheduled: SharedHistogram::new(),
+            });
+        }
+        Self {
+            timing,
+            rows: rows.into_boxed_slice(),
+            periods: periods.into_boxed_slice(),
+            closed: Counter::default(),
+            consumed: Counter::default(),
+            late_after_close: Counter::default(),
+            distance_max: Counter::default(),
+            overflow: Slot::default(),
+            overflowed: Counter::default(),
+            taken: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    /// The writer; there is only one.
+    ///
+    /// # Panics
+    /// When it was taken before: a second writer would lose counts.
+    pub fn recorder(&self) -> Recorder<'_> {
+        assert!(!self.taken.swap(true, std::sync::atomic::Ordering::Relaxed), "a lane's series has one writer");
+        Recorder {
+            series: self,
+            row: 0,
+            row_lo: self.timing.start_ns,
+            row_hi: self.timing.start_ns + self.timing.interval_ns,
+            period: 0,
+            in_ring: true,
+            tally: Tally::default(),
+            dirty: false,
+            closed: 0,
+            close_at: 0,
+        }
+    }
+
+    /// How time is cut.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Rows below this are closed; `u64::MAX` once the lane has ended.
+    pub(crate) fn closed(&self) -> u64 {
+        self.closed.get_published()
+    }
+
+    pub(crate) fn take_row(&self, row: u64) -> Tally {
+        self.rows[row as usize & (self.rows.len() - 1)].take()
+    }
+
+    pub(crate) fn drain_period(&self, period: u64, latency: &mut Histogram, scheduled: &mut Histogram) {
+        if !self.periods.is_empty() {
+            let slot = &self.periods[(period % self.periods.len() as u64) as usize];
+            slot.latency.drain_into(latency);
+            slot.scheduled.drain_into(scheduled);
+        }
+    }
+
+    pub(crate) fn set_consumed(&self, rows: u64) {
+        self.consumed.publish(rows);
+    }
+
+    pub(crate) fn late_after_close(&self) -> u64 {
+        self.late_after_close.get()
+    }
+
+    pub(crate) fn distance_max(&self) -> u64 {
+        self.distance_max.get()
+    }
+
+    pub(crate) fn overflowed(&self) -> u64 {
+        self.overflowed.get()
+    }
+
+    /// What was booked out of place; only once the lane has ended.
+    pub(crate) fn take_overflow(&self) -> Tally {
+        self.overflow.take()
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.rows.len() as u64
+    }
+}
+
+/// The lane's hand on its series. Adds up within a burst; [`Recorder::flush`] at the end of each.
+#[derive(Debug)]
+pub struct Recorder<'s> {
+    series: &'s LaneSeries,
+    row: u64,
+    row_lo: u64,
+    row_hi: u64,
+    period: usize,
+    in_ring: bool,
+    tally: Tally,
+    dirty: bool,
+    closed: u64,
+    close_at: u64,
+}
+
+impl Recorder<'_> {
+    /// The row of a packet sent (or an event) at `at_ns`. False: that row has closed.
+    #[inline]
+    fn enter(&mut self, at_ns: u64) -> bool {
+        if at_ns >= self.row_lo && at_ns < self.row_hi {
+            return self.row >= self.closed;
+        }
+        self.enter_other(at_ns)
+    }
+
+    #[cold]
+    fn enter_other(&mut self, at_ns: u64) -> bool {
+        self.flush();
+        let timing = self.series.timing;
+        self.row = timing.row_of(at_ns);
+        self.row_lo = timing.start_ns + self.row * timing.interval_ns;
+        self.row_hi = self.row_lo + timing.interval_ns;
+        let periods = self.series.periods.len() as u64;
+        self.period = if periods == 0 { 0 } else { (self.row / timing.rows_per_period() % periods) as usize };
+        // The last period's rows may be consumed one by one: the whole period must be free.
+        let period_end = (self.row / timing.rows_per_period() + 1) * timing.rows_per_period();
+        self.in_ring = period_end <= self.series.consumed.get_published() + self.series.capacity();
+        self.row >= self.closed
+    }
+
+    /// Books `n` packets sent at `at_ns` (now or a little earlier).
+    #[inline]
+    pub fn sent(&mut self, at_ns: u64, n: u64) {
+        self.enter(at_ns);
+        self.tally.tx += n;
+        self.dirty = true;
+    }
+
+    /// Books `n` departures due at `at_ns` and not sent.
+    #[inline]
+    pub fn missed(&mut self, at_ns: u64, n: u64) {
+        self.enter(at_ns);
+        self.tally.missed += n;
+        self.dirty = true;
+    }
+
+    /// Books a packet received intact for the first time, sent at `sent_ns`; `slip_ns` is how much later than
+    /// scheduled it was sent, where known. `distance` is not 0 when it was reordered. True when it was in time, false
+    /// when it counts as late.
+    #[inline]
+    pub fn received(&mut self, sent_ns: u64, received_ns: u64, slip_ns: Option<u64>, distance: u64) -> bool {
+        let latency = received_ns.saturating_sub(sent_ns);
+        let open = self.enter(sent_ns);
+        self.dirty = true;
+        if latency > self.series.timing.settle_ns || !open {
+            return self.late(open);
+        }
+        self.tally.rx += 1;
+        if distance != 0 {
+            self.reordered(distance);
+        }
+        self.tally.latency.record(latency);
+        let scheduled = slip_ns.map(|slip| latency + slip);
+        if let Some(scheduled) = scheduled {
+            self.tally.scheduled.record(scheduled);
+        }
+        if self.in_ring {
+            if let Some(slot) = self.series.periods.get(self.period) {
+                slot.latency.record(latency, 1);
+                if let Some(scheduled) = scheduled {
+                    slot.scheduled.record(scheduled, 1);
+                }
+            }
+        }
+        true
+    }
+
+    #[cold]
+    fn late(&mut self, open: bool) -> bool {
+        if open {
+            self.tally.late += 1;
+        } else {
+            self.series.late_after_close.add(1);
+        }
+        false
+    }
+
+    #[cold]
+    fn reordered(&mut self, distance: u64) {
+        self.tally.reordered += 1;
+        self.tally.distance_sum += distance;
+        self.series.distance_max.raise(distance);
+    }
+
+    /// Books a packet received on a receiver without a sender, at the time of arrival; its latency where the clocks
+    /// allow one.
+    #[inline]
+    pub fn arrived(&mut self, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
+        self.enter(at_ns);
+        self.dirty = true;
+        self.tally.rx += 1;
+        if distance != 0 {
+            self.reordered(distance);
+        }
+        if let Some(latency) = latency_ns {
+            self.tally.latency.record(latency);
+            if self.in_ring {
+                if let Some(slot) = self.series.periods.get(self.period) {
+                    slot.latency.record(latency, 1);
+                }
+            }
+        }
+    }
+
+    /// Adds `n` to the packets that the sequence numbers say were sent, in the row booked last.
+    #[inline]
+    pub fn expected(&mut self, n: u64) {
+        self.tally.expected += n;
+    }
+
+    /// Books `n` packets received at `at_ns` of which nothing else is kept (reflect).
+    #[inline]
+    pub fn arrived_n(&mut self, at_ns: u64, n: u64) {
+        self.enter(at_ns);
+        self.dirty = true;
+        self.tally.rx += n;
+    }
+
+    /// Books events by their time: applies `change` to the tally of the row of `at_ns` (or, when that has closed, of
+    /// the oldest open one). For rare events.
+    pub fn event(&mut self, at_ns: u64, change: impl FnOnce(&mut Tally)) {
+        if !self.enter(at_ns) {
+            let timing = self.series.timing;
+            self.enter_other(timing.start_ns + self.closed * timing.interval_ns);
+        }
+        change(&mut self.tally);
+        self.dirty = true;
+    }
+
+    /// Moves what was added up to the ring. Call once a burst.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.dirty {
+            let series = self.series;
+            if self.in_ring {
+                series.rows[self.row as usize & (series.rows.len() - 1)].add(&self.tally);
+            } else {
+                series.overflow.add(&self.tally);
+                series.overflowed.add(1);
+            }
+            self.tally = Tally::default();
+            self.dirty = false;
+        }
+    }
+
+    /// Tells the collector how far the lane has come: rows whose settle time is over by `now_ns` close. Call once a
+    /// loop, with the time read before the last receive or earlier.
+    #[inline]
+    pub fn advance(&mut self, now_ns: u64) {
+        if now_ns >= self.close_at {
+            self.close_rows(now_ns);
+        }
+    }
+
+    #[cold]
+    fn close_rows(&mut self, now_ns: u64) {
+        self.flush();
+        let timing = self.series.timing;
+        let keep = timing.settle_ns + GRACE_NS;
+        let row = timing.row_of(now_ns.saturating_sub(keep));
+        if row > self.closed {
+            self.closed = row;
+            self.series.closed.publish(row);
+        }
+        self.close_at = timing.start_ns + (self.closed + 1) * timing.interval_ns + keep;
+    }
+
+    /// The lane has ended: every row is closed.
+    pub fn end(mut self) {
+        self.flush();
+        self.series.closed.publish(ENDED);
+    }
+}

@@ -1,0 +1,186 @@
+//! Sequence windows: which sequence numbers of a flow have been seen, for exact counts of duplicates and reordering.
+//!
+//! Each receive lane owns the windows of the flows that hash to its queue, so nothing is shared. A window is a ring of
+//! bits; the memory of all flows together is bounded, and with many flows each window gets its share. In order, a
+//! packet touches one word of bits and one number of its flow.
+
+/// What the arrival of a sequence number means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The highest of its flow so far.
+    InOrder,
+    /// New, but a later one of its flow has been seen: by how many sequence numbers it is behind the highest (1 or
+    /// more; RFC 4737's reordering, RFC 5236's displacement).
+    Reordered(u64),
+    /// Seen before.
+    Duplicate,
+    /// So far behind the highest that the window can't tell new from seen.
+    TooOld,
+}
+
+const WORD_BITS: u64 = 64;
+
+/// Least bits a flow.
+pub const MIN_WINDOW: u64 = 256;
+
+/// Windows over `flows` flows, numbered from 0; each flow's sequence numbers start anywhere.
+#[derive(Debug)]
+pub struct SequenceWindows {
+    bits: Box<[u64]>,
+    /// Highest sequence number seen + 1, by flow; 0: none yet.
+    next: Box<[u64]>,
+    words: u64,
+}
+
+impl SequenceWindows {
+    /// Windows for `flows` flows of at least `span` sequence numbers each where `max_bytes` allows, never less than
+    /// [`MIN_WINDOW`].
+    pub fn new(flows: usize, span: u64, max_bytes: usize) -> Self {
+        let flows = flows.max(1);
+        let affordable = (max_bytes as u64 * 8 / flows as u64).max(MIN_WINDOW);
+        let wanted = (span + 2 * WORD_BITS).max(MIN_WINDOW).min(affordable);
+        // The largest power of two that is affordable, the smallest that suffices.
+        let bits = wanted.next_power_of_two();
+        let bits = if bits > affordable { bits / 2 } else { bits }.max(MIN_WINDOW);
+        let words = bits / WORD_BITS;
+        Self {
+            bits: vec![0; words as usize * flows].into_boxed_slice(),
+            next: vec![0; flows].into_boxed_slice(),
+            words,
+        }
+    }
+
+    /// How far behind the highest a sequence number may be and still be told new from seen.
+    pub fn span(&self) -> u64 {
+        (self.words - 1) * WORD_BITS
+    }
+
+    /// Number of flows.
+    pub fn flows(&self) -> usize {
+        self.next.len()
+    }
+
+    /// The highest sequence number seen in `flow` + 1; 0 when none was.
+    #[inline]
+    pub fn next(&self, flow: usize) -> u64 {
+        self.next[flow]
+    }
+
+    /// Forgets what was seen of `flow` (its sender has begun anew).
+    pub fn reset(&mut self, flow: usize) {
+        let words = self.words as usize;
+        self.bits[flow * words..(flow + 1) * words].fill(0);
+        self.next[flow] = 0;
+    }
+
+    /// Notes that sequence number `seq` of `flow` has arrived. `seq` must be below `u64::MAX`.
+    ///
+    /// # Panics
+    /// When `flow` is not below [`SequenceWindows::flows`].
+    #[inline]
+    pub fn record(&mut self, flow: usize, seq: u64) -> Arrival {
+        let next = self.next[flow];
+        let base = flow * self.words as usize;
+        let word = base + ((seq / WORD_BITS) & (self.words - 1)) as usize;
+        let bit = 1u64 << (seq % WORD_BITS);
+        if seq == next {
+            // Entering a word clears it, so bits above the highest number are never stale.
+            self.bits[word] = if seq % WORD_BITS == 0 { bit } else { self.bits[word] | bit };
+            self.next[flow] = seq + 1;
+            return Arrival::InOrder;
+        }
+        if seq > next {
+            self.advance(base, next, seq);
+            self.bits[word] |= bit;
+            self.next[flow] = seq + 1;
+            return Arrival::InOrder;
+        }
+        if next / WORD_BITS - seq / WORD_BITS >= self.words {
+            return Arrival::TooOld;
+        }
+        if self.bits[word] & bit != 0 {
+            return Arrival::Duplicate;
+        }
+        self.bits[word] |= bit;
+        Arrival::Reordered(next - 1 - seq)
+    }
+
+    /// Clears the words between the one that holds `next` and the one that holds `seq`.
+    #[cold]
+    fn advance(&mut self, base: usize, next: u64, seq: u64) {
+        // The word of `next` is already clean above `next` unless `next` would be the first bit of a new word.
+        let first = if next % WORD_BITS == 0 { next / WORD_BITS } else { next / WORD_BITS + 1 };
+        let last = seq / WORD_BITS;
+        if last + 1 < first {
+            return;
+        }
+        let count = (last + 1 - first).min(self.words);
+        for i in 0..count {
+            self.bits[base + ((last - i) & (self.words - 1)) as usize] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        /// Against a set that remembers everything, from random starts, with jumps that wrap the ring many times.
+        #[test]
+        fn agrees_with_a_set_within_its_span(
+            start in prop_oneof![Just(0u64), 0u64..5000, Just(u64::MAX - 100_000)],
+            steps in proptest::collection::vec((0u64..700, 0u64..600, any::<bool>()), 1..500),
+        ) {
+            let mut windows = SequenceWindows::new(3, 0, 0);
+            let mut seen: HashSet<u64> = HashSet::new();
+            let mut highest: Option<u64> = None;
+            let mut at = start;
+            for (back, forward, go) in steps {
+                let seq = if go { at += forward; at } else { at.saturating_sub(back) };
+                let arrival = windows.record(1, seq);
+                match highest {
+                    Some(h) if seq <= h => {
+                        if arrival == Arrival::TooOld {
+                            prop_assert!(h - seq > windows.span() - 1, "{h} {seq}");
+                            continue;
+                        }
+                        if seen.contains(&seq) {
+                            prop_assert_eq!(arrival, Arrival::Duplicate);
+                        } else {
+                            prop_assert_eq!(arrival, Arrival::Reordered(h - seq));
+                        }
+                    }
+                    _ => {
+                        prop_assert_eq!(arrival, Arrival::InOrder);
+                        highest = Some(seq);
+                    }
+                }
+                seen.insert(seq);
+            }
+            prop_assert_eq!(windows.next(0), 0);
+            prop_assert_eq!(windows.next(2), 0);
+        }
+
+        #[test]
+        fn memory_is_bounded_and_the_span_is_as_asked_where_affordable(flows in 1usize..5000, span in 0u64..1 << 22) {
+            let windows = SequenceWindows::new(flows, span, 1 << 22);
+            prop_assert!(windows.bits.len() * 8 <= (1 << 22).max(flows * MIN_WINDOW as usize / 8));
+            prop_assert!(windows.span() >= MIN_WINDOW - WORD_BITS);
+            if (span + 128).next_power_of_two() * flows as u64 <= (1 << 25) {
+                prop_assert!(windows.span() >= span);
+            }
+        }
+    }
+
+    #[test]
+    fn a_flow_that_was_reset_starts_anew() {
+        let mut windows = SequenceWindows::new(1, 0, 0);
+        assert_eq!(windows.record(0, 5), Arrival::InOrder);
+        windows.reset(0);
+        assert_eq!(windows.record(0, 5), Arrival::InOrder);
+        assert_eq!(windows.record(0, 5), Arrival::Duplicate);
+    }
+}

@@ -1,0 +1,349 @@
+//! Opening: from a checked configuration to bound sockets.
+
+use crate::address::RawAddr;
+use crate::config::{Config, DEFAULT_PORT};
+use crate::interface::{self, Interface};
+use crate::port::{Endpoint, Got, Lane, UdpPort};
+use crate::receive::Kind;
+use crate::socket::{Socket, UDP_GRO, descriptor_limit};
+use crate::transmit::Gso;
+use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
+
+/// Memory that the default receive buffers of all sockets together may take, bytes.
+const RCVBUF_TOTAL: usize = 64 << 20;
+/// Largest and smallest default receive buffer of one socket, bytes as asked for.
+const RCVBUF: (usize, usize) = (256 << 10, 4 << 20);
+/// Default send buffer, bytes as asked for. Fewer small datagrams than a device queue holds by default (1000), so
+/// that the socket says "full" before the queue silently drops.
+const SNDBUF: usize = 256 << 10;
+/// Default send buffer with segmentation, where one packet is up to 64 KiB.
+const SNDBUF_GSO: usize = 4 << 20;
+/// Largest UDP payload over IPv4: 65535 less IP and UDP header.
+const MAX_PAYLOAD: usize = 65_507;
+
+/// How the sockets are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One connected socket a flow. Flow `f` is sent by transmitting lane `f % n` of `n` and received by receiving
+    /// lane `f % m` of `m`, each numbered in the order of the roles; a lane with both roles uses its sockets both
+    /// ways.
+    Connected {
+        /// Local address.
+        src: IpAddr,
+        /// Where all flows go.
+        dst: IpAddr,
+        /// Source and destination UDP port of each flow, in flow order. Source ports are distinct.
+        flows: Vec<(u16, u16)>,
+    },
+    /// One socket a lane, all on the device's address and port: what comes in can be counted or sent back.
+    Listening,
+}
+
+/// Opens the sockets.
+///
+/// # Errors
+/// [`ErrorKind::InUse`] naming address and port that another program holds, [`ErrorKind::NotFound`] for an address
+/// that this host does not have, [`ErrorKind::Permission`] for an option that needs privilege,
+/// [`ErrorKind::Unsupported`] for what can't be had (more sockets than `RLIMIT_NOFILE`, no flows, no lanes).
+pub fn open(config: Config, mode: Mode, roles: &[Roles]) -> Result<UdpPort> {
+    if roles.is_empty() {
+        return Err(unsupported("udp port", "no lanes"));
+    }
+    match mode {
+        Mode::Connected { src, dst, flows } => connected(config, src, dst, &flows, roles),
+        Mode::Listening => listening(config, roles),
+    }
+}
+
+fn unsupported(object: impl Into<String>, cause: impl Into<String>) -> Error {
+    Error::new("open", object.into(), cause.into(), ErrorKind::Unsupported)
+}
+
+fn connected(config: Config, src: IpAddr, dst: IpAddr, flows: &[(u16, u16)], roles: &[Roles]) -> Result<UdpPort> {
+    if config.address.is_some_and(|a| a != src) {
+        return Err(unsupported(
+            src.to_string(),
+            "not the address that the udp port names: want the same, or none there",
+        ));
+    }
+    if src.is_ipv4() != dst.is_ipv4() {
+        return Err(unsupported(format!("{src} to {dst}"), "one is IPv4, the other IPv6"));
+    }
+    if flows.is_empty() {
+        return Err(unsupported(src.to_string(), "no flows"));
+    }
+    let mut ports = HashSet::new();
+    if let Some((port, _)) = flows.iter().find(|(port, _)| !ports.insert(*port)) {
+        return Err(unsupported(
+            format!("{src}:{port}"),
+            "two flows with one source port: a udp socket needs its own",
+        ));
+    }
+    let lanes = lanes(roles, flows.len());
+    let receives = lanes.iter().any(|l| !l.rx.is_empty());
+    let iface = interface::owner(src);
+    let scope = iface.as_ref().map_or(0, |i| i.index);
+    let v6 = src.is_ipv6();
+    let mut setup = Setup::new(&config, flows.len(), receives, v6);
+    let mut endpoints = Vec::with_capacity(flows.len());
+    for &(src_port, dst_port) in flows {
+        let (local, peer) = (SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port));
+        let socket = new_socket(v6, flows.len())?;
+        setup.apply(&socket, local)?;
+        bind(&socket, local, scope)?;
+        socket
+            .connect(&RawAddr::new(dst, dst_port, scope))
+            .map_err(|e| Error::os("connect", format!("{local} to {peer}"), &e))?;
+        endpoints.push(Endpoint {
+            socket,
+            local,
+            peer: Some(peer),
+        });
+    }
+    let path_mtu = endpoints[0].socket.path_mtu(v6);
+    let mtu = [path_mtu, iface.as_ref().map(|i| i.mtu)].into_iter().flatten().min();
+    finish(
+        config,
+        Kind {
+            listening: false,
+            wildcard: false,
+            gro: setup.gro,
+        },
+        endpoints,
+        lanes,
+        iface,
+        mtu,
+        setup,
+    )
+}
+
+fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {
+    let ip = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let address = SocketAddr::new(ip, config.port.unwrap_or(DEFAULT_PORT));
+    let iface = interface::owner(ip);
+    let scope = iface.as_ref().map_or(0, |i| i.index);
+    let v6 = ip.is_ipv6();
+    // Without SO_REUSEPORT, so that another program's socket on this port is an error even if it has set it.
+    bind(&new_socket(v6, roles.len())?, address, scope)?;
+    let mut setup = Setup::new(&config, roles.len(), true, v6);
+    let mut endpoints = Vec::with_capacity(roles.len());
+    for _ in roles {
+        let socket = new_socket(v6, roles.len())?;
+        let set = |level, name, what| {
+            socket
+                .set(level, name, 1)
+                .map_err(|e| Error::os(what, address.to_string(), &e))
+        };
+        set(libc::SOL_SOCKET, libc::SO_REUSEPORT, "set SO_REUSEPORT on")?;
+        if ip.is_unspecified() {
+            match v6 {
+                true => set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "set IPV6_RECVPKTINFO on")?,
+                false => set(libc::IPPROTO_IP, libc::IP_PKTINFO, "set IP_PKTINFO on")?,
+            }
+        }
+        setup.apply(&socket, address)?;
+        bind(&socket, address, scope)?;
+        endpoints.push(Endpoint {
+            socket,
+            local: address,
+            peer: None,
+        });
+    }
+    let lanes = (0..roles.len() as u32).map(|i| lane(vec![i], vec![i])).collect();
+    let mtu = iface.as_ref().map(|i| i.mtu);
+    let kind = Kind {
+        listening: true,
+        wildcard: ip.is_unspecified(),
+        gro: setup.gro,
+    };
+    finish(config, kind, endpoints, lanes, iface, mtu, setup)
+}
+
+fn finish(
+    config: Config,
+    kind: Kind,
+    endpoints: Vec<Endpoint>,
+    lanes: Vec<Lane>,
+    iface: Option<Interface>,
+    mtu: Option<usize>,
+    setup: Setup,
+) -> Result<UdpPort> {
+    let local = endpoints[0].local;
+    let headers = if setup.v6 { 48 } else { 28 };
+    let max_frame = mtu.map_or(MAX_PAYLOAD, |mtu| mtu.saturating_sub(headers).clamp(1, MAX_PAYLOAD));
+    let gso = if config.gso {
+        let scope = iface.as_ref().map_or(0, |i| i.index);
+        let own = if local.ip().is_unspecified() {
+            loopback(setup.v6)
+        } else {
+            local.ip()
+        };
+        let segments = Socket::probe_segments(&RawAddr::new(own, 0, scope))
+            .map_err(|e| Error::os("set UDP_SEGMENT (gso=on) on", local.to_string(), &e))?;
+        Some(Gso {
+            segments,
+            bytes: MAX_PAYLOAD.min(65_535 - headers),
+        })
+    } else {
+        None
+    };
+    let capabilities = Capabilities {
+        path: "udp",
+        layer: Layer::Payload,
+        max_frame,
+        mac: None,
+        tx_checksum: false,
+        one_flow_per_burst: !kind.listening,
+        split_lanes: true,
+        host_stack: false,
+        link_bps: iface.as_ref().and_then(|i| i.link_bps),
+        preferred_burst: gso.map_or(64, |gso| gso.segments),
+    };
+    let got = Got {
+        rcvbuf: setup.got_rcvbuf,
+        sndbuf: setup.got_sndbuf,
+        interface: iface.map(|i| i.name),
+        mtu,
+    };
+    let drops = Mutex::new(vec![0; endpoints.len()].into_boxed_slice());
+    let (endpoints, lanes) = (endpoints.into_boxed_slice(), lanes.into_boxed_slice());
+    Ok(UdpPort {
+        config,
+        capabilities,
+        kind,
+        gso,
+        endpoints,
+        lanes,
+        got,
+        drops,
+    })
+}
+
+fn loopback(v6: bool) -> IpAddr {
+    if v6 {
+        IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)
+    } else {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    }
+}
+
+fn lane(tx: Vec<u32>, rx: Vec<u32>) -> Lane {
+    Lane {
+        tx: tx.into(),
+        rx: rx.into(),
+        counters: Default::default(),
+        taken: false.into(),
+    }
+}
+
+/// Spreads the flows over the lanes with each role.
+fn lanes(roles: &[Roles], flows: usize) -> Vec<Lane> {
+    let share = |has: fn(&Roles) -> bool, i: usize| -> Vec<u32> {
+        let n = roles.iter().filter(|r| has(r)).count();
+        let nth = roles[..i].iter().filter(|r| has(r)).count();
+        if has(&roles[i]) {
+            (nth..flows).step_by(n).map(|f| f as u32).collect()
+        } else {
+            Vec::new()
+        }
+    };
+    (0..roles.len())
+        .map(|i| lane(share(|r| r.tx, i), share(|r| r.rx, i)))
+        .collect()
+}
+
+fn new_socket(v6: bool, wanted: usize) -> Result<Socket> {
+    Socket::new(if v6 { libc::AF_INET6 } else { libc::AF_INET }).map_err(|e| match e.raw_os_error() {
+        Some(libc::EMFILE) => {
+            let cause = format!(
+                "the limit of open files (ulimit -n) is {}: want fewer flows or a higher limit",
+                descriptor_limit()
+            );
+            unsupported(format!("{wanted} udp sockets"), cause)
+        }
+        _ => Error::os("open", format!("{wanted} udp sockets"), &e),
+    })
+}
+
+fn bind(socket: &Socket, address: SocketAddr, scope: u32) -> Result<()> {
+    socket
+        .bind(&RawAddr::new(address.ip(), address.port(), scope))
+        .map_err(|e| match e.raw_os_error() {
+            Some(libc::EADDRINUSE) => Error::new(
+                "bind",
+                address.to_string(),
+                "in use by another program",
+                ErrorKind::InUse,
+            ),
+            Some(libc::EADDRNOTAVAIL) => Error::new(
+                "bind",
+                address.to_string(),
+                "no interface of this host has this address",
+                ErrorKind::NotFound,
+            ),
+            _ => Error::os("bind", address.to_string(), &e),
+        })
+}
+
+/// Options that every socket gets, and the sizes that the kernel really gave.
+struct Setup {
+    rcvbuf: usize,
+    sndbuf: usize,
+    busy_poll: Option<u32>,
+    gro: bool,
+    v6: bool,
+    got_rcvbuf: usize,
+    got_sndbuf: usize,
+}
+
+impl Setup {
+    fn new(config: &Config, sockets: usize, receives: bool, v6: bool) -> Self {
+        let share = (RCVBUF_TOTAL / sockets.max(1)).clamp(RCVBUF.0, RCVBUF.1);
+        Self {
+            // What nobody receives shall not fill memory: the kernel makes of this the least it has.
+            rcvbuf: if receives { config.rcvbuf.unwrap_or(share) } else { 1 },
+            sndbuf: config.sndbuf.unwrap_or(if config.gso { SNDBUF_GSO } else { SNDBUF }),
+            busy_poll: config.busy_poll,
+            gro: config.gro && receives,
+            v6,
+            got_rcvbuf: 0,
+            got_sndbuf: 0,
+        }
+    }
+
+    fn apply(&mut self, socket: &Socket, address: SocketAddr) -> Result<()> {
+        let failed = |op| move |e| Error::os(op, address.to_string(), &e);
+        self.got_rcvbuf = socket
+            .set_buffer(true, self.rcvbuf)
+            .map_err(failed("set SO_RCVBUF on"))?;
+        self.got_sndbuf = socket
+            .set_buffer(false, self.sndbuf)
+            .map_err(failed("set SO_SNDBUF on"))?;
+        socket
+            .forbid_fragments(self.v6)
+            .map_err(failed("set IP_MTU_DISCOVER on"))?;
+        if let Some(usecs) = self.busy_poll {
+            socket.set_busy_poll(usecs).map_err(|e| match e.raw_os_error() {
+                Some(libc::EPERM) => {
+                    let cause = "more than net.core.busy_read needs CAP_NET_ADMIN: run as root, or raise the sysctl";
+                    Error::new(
+                        "set SO_BUSY_POLL (busy_poll=) on",
+                        address.to_string(),
+                        cause,
+                        ErrorKind::Permission,
+                    )
+                }
+                _ => Error::os("set SO_BUSY_POLL (busy_poll=) on", address.to_string(), &e),
+            })?;
+        }
+        if self.gro {
+            socket
+                .set(libc::SOL_UDP, UDP_GRO, 1)
+                .map_err(failed("set UDP_GRO (gro=on) on"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,396 @@
+//! Packet memory of one lane, and the frames that borrow it.
+//!
+//! The memory is one anonymous mapping, cut into buffers when it is made; free lists are plain stacks of the lane's
+//! own, so the buffer used last, warm in the cache, is used next. With GRO there is a second class of large buffers:
+//! the kernel puts a whole super-packet into one, and its datagrams become frames that share it, counted by a number
+//! that no other thread sees.
+
+use crate::address::RawAddr;
+use crate::raw::RawArray;
+use mpps_io::{Frame, RxChecksum};
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::ptr::NonNull;
+
+/// No flow.
+pub(crate) const NO_FLOW: u32 = u32::MAX;
+
+/// Address information of one buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct Meta {
+    /// Where the packet came from; the kernel writes it.
+    pub(crate) peer: RawAddr,
+    /// Local address that it was sent to, IPv4 in the first four bytes; used on wildcard sockets only.
+    pub(crate) local: [u8; 16],
+    /// Interface that it came in by (link-local addresses need it on the way back).
+    pub(crate) interface: u32,
+    /// `local` is valid.
+    pub(crate) has_local: bool,
+}
+
+const NO_META: Meta = Meta {
+    peer: RawAddr::NONE,
+    local: [0; 16],
+    interface: 0,
+    has_local: false,
+};
+
+/// Buffers of one size, numbered from `first`.
+struct Class {
+    base: NonNull<u8>,
+    first: u32,
+    stride: usize,
+    capacity: usize,
+    free: Box<[Cell<u32>]>,
+    free_len: Cell<usize>,
+}
+
+impl Class {
+    fn new(base: NonNull<u8>, first: u32, count: u32, stride: usize, capacity: usize) -> Self {
+        // The lowest-numbered buffer on top.
+        let free = (0..count).rev().map(|i| Cell::new(first + i)).collect::<Box<[_]>>();
+        Self {
+            base,
+            first,
+            stride,
+            capacity,
+            free_len: Cell::new(free.len()),
+            free,
+        }
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<u32> {
+        let len = self.free_len.get().checked_sub(1)?;
+        self.free_len.set(len);
+        Some(self.free[len].get())
+    }
+
+    #[inline]
+    fn push(&self, buffer: u32) {
+        let len = self.free_len.get();
+        self.free[len].set(buffer);
+        self.free_len.set(len + 1);
+    }
+
+    #[inline]
+    fn data(&self, buffer: u32) -> NonNull<u8> {
+        let i = (buffer - self.first) as usize;
+        assert!(i < self.free.len());
+        // SAFETY: the mapping holds `free.len()` buffers of `stride` bytes from `base`, and `i` is below that number.
+        unsafe { self.base.add(i * self.stride) }
+    }
+}
+
+/// Packet memory of one lane. Neither `Send` nor `Sync`.
+pub struct UdpPool {
+    map: NonNull<u8>,
+    map_len: usize,
+    small: Class,
+    large: Option<Class>,
+    /// Frames (or the receiver) that hold each buffer.
+    holders: Box<[Cell<u32>]>,
+    meta: RawArray<Meta>,
+}
+
+/// Bytes from one buffer to the next: an odd number of cache lines, so that the heads of consecutive buffers do not
+/// fall into the same sets of the cache.
+fn stride_of(capacity: usize) -> usize {
+    (capacity.max(64).div_ceil(64) | 1) * 64
+}
+
+impl UdpPool {
+    /// `small` buffers of `capacity` bytes, and `large` buffers of `large_capacity` (0: none).
+    pub(crate) fn new(small: u32, capacity: usize, large: u32, large_capacity: usize) -> io::Result<Self> {
+        let (stride, large_stride) = (stride_of(capacity), stride_of(large_capacity));
+        let small_len = small as usize * stride;
+        let map_len = small_len + large as usize * large_stride;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                map_len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: `small_len` is within the mapping (or its end when there are no large buffers, then never used).
+        let large_base = unsafe { map.add(small_len) };
+        Ok(Self {
+            map,
+            map_len,
+            small: Class::new(map, 0, small, stride, capacity),
+            large: (large > 0).then(|| Class::new(large_base, small, large, large_stride, large_capacity)),
+            holders: (0..small + large).map(|_| Cell::new(0)).collect(),
+            meta: RawArray::new((small + large) as usize, NO_META),
+        })
+    }
+
+    fn class_of(&self, buffer: u32) -> &Class {
+        match &self.large {
+            Some(large) if buffer >= large.first => large,
+            _ => &self.small,
+        }
+    }
+
+    /// Class of the buffers that the kernel fills.
+    fn rx_class(&self) -> &Class {
+        self.large.as_ref().unwrap_or(&self.small)
+    }
+
+    /// Bytes that a buffer for receiving holds.
+    pub(crate) fn rx_capacity(&self) -> usize {
+        self.rx_class().capacity
+    }
+
+    /// Takes a buffer for the kernel to fill; the caller holds it, once.
+    #[inline]
+    pub(crate) fn take_rx(&self) -> Option<(u32, NonNull<u8>)> {
+        let class = self.rx_class();
+        let buffer = class.pop()?;
+        self.holders[buffer as usize].set(1);
+        Some((buffer, class.data(buffer)))
+    }
+
+    /// Takes an empty frame.
+    #[inline]
+    pub(crate) fn take_frame(&self) -> Option<UdpFrame<'_>> {
+        let buffer = self.small.pop()?;
+        self.holders[buffer as usize].set(1);
+        // SAFETY: nobody else holds this buffer, so nobody (the kernel included) reads or writes its meta data.
+        unsafe { (*self.meta.at(buffer as usize)).peer.len = 0 };
+        let capacity = self.small.capacity as u32;
+        Some(UdpFrame {
+            pool: self,
+            data: self.small.data(buffer),
+            len: capacity,
+            capacity,
+            buffer,
+            flow: NO_FLOW,
+            cut: 0,
+        })
+    }
+
+    /// Makes the one holder of `buffer` into `n`.
+    #[inline]
+    pub(crate) fn share(&self, buffer: u32, n: u32) {
+        debug_assert!(self.holders[buffer as usize].get() == 1 && n >= 1);
+        self.holders[buffer as usize].set(n);
+    }
+
+    /// Gives up one hold of `buffer`.
+    #[inline]
+    pub(crate) fn release(&self, buffer: u32) {
+        let holders = &self.holders[buffer as usize];
+        let left = holders.get() - 1;
+        holders.set(left);
+        if left == 0 {
+            self.class_of(buffer).push(buffer);
+        }
+    }
+
+    /// Address information of `buffer`.
+    #[inline]
+    pub(crate) fn meta(&self, buffer: u32) -> *mut Meta {
+        self.meta.at(buffer as usize)
+    }
+
+    /// A frame over `len` bytes at `offset` of `buffer`, with room for `capacity`.
+    ///
+    /// # Safety
+    /// The caller passes on one of its holds of `buffer`, and no other frame covers these bytes.
+    #[inline]
+    pub(crate) unsafe fn frame(
+        &self,
+        buffer: u32,
+        offset: usize,
+        len: usize,
+        capacity: usize,
+        flow: u32,
+        cut: u32,
+    ) -> UdpFrame<'_> {
+        let class = self.class_of(buffer);
+        assert!(len <= capacity && offset + capacity <= class.capacity);
+        // SAFETY: `offset` is within the buffer, by the assertion.
+        let data = unsafe { class.data(buffer).add(offset) };
+        UdpFrame {
+            pool: self,
+            data,
+            len: len as u32,
+            capacity: capacity as u32,
+            buffer,
+            flow,
+            cut,
+        }
+    }
+
+    #[cfg(test)]
+    fn free(&self) -> (usize, usize) {
+        (
+            self.small.free_len.get(),
+            self.large.as_ref().map_or(0, |c| c.free_len.get()),
+        )
+    }
+}
+
+impl Drop for UdpPool {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new` with this length; frames borrow the pool, so none is left.
+        unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_len) };
+    }
+}
+
+/// One UDP payload in a buffer of a [`UdpPool`]. Move-only, bound to its pool, and to its pool's thread.
+pub struct UdpFrame<'p> {
+    pool: &'p UdpPool,
+    data: NonNull<u8>,
+    len: u32,
+    capacity: u32,
+    buffer: u32,
+    pub(crate) flow: u32,
+    /// Bytes that did not fit on receipt.
+    cut: u32,
+}
+
+impl UdpFrame<'_> {
+    #[inline]
+    pub(crate) fn data(&self) -> *mut u8 {
+        self.data.as_ptr()
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Address information of the buffer; only the kernel, before this frame was made, writes it.
+    #[inline]
+    pub(crate) fn meta(&self) -> &Meta {
+        // SAFETY: `buffer` is held by this frame, so it is not posted to the kernel, and nothing writes its meta data
+        // until the last holder gives it back.
+        unsafe { &*self.pool.meta(self.buffer) }
+    }
+
+    /// Whether both frames lie in the same buffer.
+    #[inline]
+    pub(crate) fn same_buffer(&self, other: &Self) -> bool {
+        self.buffer == other.buffer && std::ptr::eq(self.pool, other.pool)
+    }
+}
+
+impl Frame for UdpFrame<'_> {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the frame owns `capacity >= len` bytes at `data`, which are initialised (the mapping starts zeroed)
+        // and within the mapping, which the pool's lifetime keeps; no other frame covers them.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len as usize) }
+    }
+
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    #[inline]
+    fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.capacity as usize) as u32;
+        self.cut = 0;
+    }
+
+    #[inline]
+    fn flow(&self) -> Option<u32> {
+        (self.flow != NO_FLOW).then_some(self.flow)
+    }
+
+    #[inline]
+    fn set_flow(&mut self, flow: u32) {
+        self.flow = flow;
+    }
+
+    /// The kernel delivers nothing with a wrong checksum.
+    fn rx_checksum(&self) -> RxChecksum {
+        RxChecksum::Good
+    }
+
+    fn wire_len(&self) -> usize {
+        self.len as usize + self.cut as usize
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        self.meta().peer.get()
+    }
+}
+
+impl Drop for UdpFrame<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.pool.release(self.buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buffers_come_back_and_do_not_overlap() {
+        let pool = UdpPool::new(8, 100, 2, 1000).expect("pool");
+        for _ in 0..3 {
+            let mut frames: Vec<_> = std::iter::from_fn(|| pool.take_frame()).collect();
+            assert_eq!(frames.len(), 8);
+            for (i, f) in frames.iter_mut().enumerate() {
+                assert_eq!(f.bytes().len(), 100);
+                f.bytes_mut().fill(i as u8);
+            }
+            assert!(
+                frames
+                    .iter()
+                    .enumerate()
+                    .all(|(i, f)| f.bytes().iter().all(|&b| b == i as u8))
+            );
+            assert_eq!(pool.free(), (0, 2));
+            drop(frames);
+            assert_eq!(pool.free(), (8, 2));
+        }
+    }
+
+    #[test]
+    fn a_length_above_the_capacity_is_clamped() {
+        let pool = UdpPool::new(1, 100, 0, 0).expect("pool");
+        let mut f = pool.take_frame().expect("frame");
+        f.set_len(1000);
+        assert_eq!((f.bytes().len(), f.wire_len()), (100, 100));
+    }
+
+    proptest! {
+        #[test]
+        fn a_shared_buffer_is_free_again_when_its_last_frame_is_gone(n in 1usize..100, order in any::<u64>()) {
+            let pool = UdpPool::new(1, 64, 1, 10_000).expect("pool");
+            let (buffer, _) = pool.take_rx().expect("buffer");
+            pool.share(buffer, n as u32);
+            // SAFETY: the one hold was made into `n`, each passed to one frame, over disjoint bytes.
+            let mut frames: Vec<_> = (0..n).map(|i| unsafe { pool.frame(buffer, i * 100, 100, 100, 0, 0) }).collect();
+            let mut seed = order;
+            while !frames.is_empty() {
+                prop_assert_eq!(pool.free().1, 0);
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+                frames.swap_remove((seed >> 33) as usize % frames.len());
+            }
+            prop_assert_eq!(pool.free().1, 1);
+        }
+    }
+}

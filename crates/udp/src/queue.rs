@@ -1,0 +1,235 @@
+//! One lane's queue: which socket to serve, and what to wait for.
+
+use crate::pool::{UdpFrame, UdpPool};
+use crate::port::{Lane, UdpPort};
+use crate::ready::Ready;
+use crate::receive::{Received, Receiver};
+use crate::transmit::{Stop, Transmitter, has_receiver, no_receiver};
+use mpps_io::{Burst, Error, ErrorKind, Queue, Result, Wait};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Longest sleep when a queue below the socket is full: the kernel has nothing to wake us by.
+const BUSY_WAIT: Duration = Duration::from_micros(50);
+/// Pending ICMP errors taken from one socket in one receive call.
+const RECEIVE_RETRIES: u32 = 4;
+
+/// One lane's queue over its pool. Give up on drop: the lane's place in the port is then free again.
+pub struct UdpQueue<'p> {
+    port: &'p UdpPort,
+    pool: &'p UdpPool,
+    lane: &'p Lane,
+    receiver: Option<Receiver<'p>>,
+    /// With several sockets to receive from.
+    ready: Option<Ready>,
+    transmitter: Transmitter,
+    /// Why the last transmit call was cut short, and on which socket.
+    stopped: Option<(Stop, RawFd)>,
+}
+
+impl<'p> UdpQueue<'p> {
+    pub(crate) fn new(port: &'p UdpPort, pool: &'p UdpPool, lane: &'p Lane) -> Result<Self> {
+        let ready = if lane.rx.len() > 1 {
+            let sockets: Vec<RawFd> = lane.rx.iter().map(|&s| port.fd(s)).collect();
+            Some(Ready::new(&sockets).map_err(|e| Error::os("watch", "udp sockets", &e))?)
+        } else {
+            None
+        };
+        Ok(Self {
+            port,
+            pool,
+            lane,
+            receiver: (!lane.rx.is_empty()).then(|| Receiver::new(pool, port.kind())),
+            ready,
+            transmitter: Transmitter::new(port.gso(), port.kind().listening),
+            stopped: None,
+        })
+    }
+
+    /// The socket that a frame goes out by, as an index into the port's sockets.
+    #[inline]
+    fn socket_of(&self, frame: &UdpFrame<'_>) -> Result<u32> {
+        if self.port.kind().listening {
+            return match self.lane.tx.first() {
+                Some(&socket) if has_receiver(frame) => Ok(socket),
+                _ => Err(no_receiver()),
+            };
+        }
+        let flows = self.port.sockets();
+        if (frame.flow as usize) < flows {
+            return Ok(frame.flow);
+        }
+        if flows == 1 {
+            return Ok(0);
+        }
+        Err(no_flow(frame, flows))
+    }
+}
+
+impl<'p> Queue for UdpQueue<'p> {
+    type Frame = UdpFrame<'p>;
+
+    fn receive(&mut self, burst: &mut Burst<UdpFrame<'p>>) -> Result<usize> {
+        let Some(receiver) = &mut self.receiver else {
+            return Ok(0);
+        };
+        let mut got = receiver.deliver(burst);
+        if got > 0 || burst.room() == 0 {
+            return Ok(got);
+        }
+        let counters = &self.lane.counters;
+        if let Some(ready) = &mut self.ready {
+            ready.ask();
+            while burst.room() > 0 && !receiver.pending() {
+                let Some(index) = ready.pop() else { break };
+                let socket = self.lane.rx[index as usize];
+                match receiver.receive(self.port.fd(socket), self.port.flow_of(socket), burst.room(), counters)? {
+                    Received::Some { drained } => {
+                        got += receiver.deliver(burst);
+                        if !drained {
+                            ready.push(index);
+                        }
+                    }
+                    Received::Nothing => {}
+                    Received::Retry => ready.push(index),
+                    Received::NoBuffer => {
+                        ready.push(index);
+                        break;
+                    }
+                }
+            }
+            return Ok(got);
+        }
+        let socket = self.lane.rx[0];
+        let (fd, flow) = (self.port.fd(socket), self.port.flow_of(socket));
+        for _ in 0..RECEIVE_RETRIES {
+            match receiver.receive(fd, flow, burst.room(), counters)? {
+                Received::Some { .. } => return Ok(receiver.deliver(burst)),
+                Received::Nothing | Received::NoBuffer => return Ok(0),
+                Received::Retry => {}
+            }
+        }
+        Ok(0)
+    }
+
+    fn allocate(&mut self, burst: &mut Burst<UdpFrame<'p>>, n: usize) -> Result<usize> {
+        let n = n.min(burst.room());
+        for done in 0..n {
+            let Some(frame) = self.pool.take_frame() else {
+                return Ok(done);
+            };
+            // There is room: `n` is no more than that.
+            let _ = burst.push(frame);
+        }
+        Ok(n)
+    }
+
+    fn transmit(&mut self, burst: &mut Burst<UdpFrame<'p>>) -> Result<usize> {
+        self.stopped = None;
+        let mut taken = 0;
+        let mut result = Ok(());
+        let frames = burst.as_slice();
+        while taken < frames.len() {
+            let run = match self.socket_of(&frames[taken]) {
+                Ok(socket) => {
+                    let rest = frames[taken + 1..].iter();
+                    // An error ends the run; it is reported when its frame is the first.
+                    let same = rest
+                        .take_while(|f| matches!(self.socket_of(f), Ok(s) if s == socket))
+                        .count();
+                    (socket, 1 + same)
+                }
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            };
+            let fd = self.port.fd(run.0);
+            let (sent, outcome) = self
+                .transmitter
+                .send(fd, &frames[taken..taken + run.1], &self.lane.counters);
+            taken += sent;
+            match outcome {
+                Ok(Stop::Done) => {}
+                Ok(stop) => {
+                    self.stopped = Some((stop, fd));
+                    break;
+                }
+                Err(e) => {
+                    result = Err(self.port.explain(run.0, e));
+                    break;
+                }
+            }
+        }
+        drop(burst.drain(taken));
+        match result {
+            Err(e) if taken == 0 => Err(e),
+            // What was taken must be told; the error comes again with the next call.
+            _ => Ok(taken),
+        }
+    }
+
+    fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        let mut timeout = timeout;
+        let mut fds = [libc::pollfd {
+            fd: -1,
+            events: 0,
+            revents: 0,
+        }; 2];
+        if what.rx {
+            let pending = self.receiver.as_ref().is_some_and(Receiver::pending);
+            if pending || self.ready.as_ref().is_some_and(Ready::any) {
+                return Ok(());
+            }
+            fds[0].events = libc::POLLIN;
+            fds[0].fd = match (&self.ready, self.lane.rx.first()) {
+                (Some(ready), _) => ready.fd(),
+                (None, Some(&socket)) => self.port.fd(socket),
+                (None, None) => -1,
+            };
+        }
+        if what.tx {
+            match self.stopped {
+                // Nothing stands in the way of transmitting.
+                None | Some((Stop::Done, _)) => return Ok(()),
+                Some((Stop::Full, fd)) => {
+                    fds[1].fd = fd;
+                    fds[1].events = libc::POLLOUT;
+                }
+                Some((Stop::Busy, _)) => timeout = timeout.min(BUSY_WAIT),
+            }
+        }
+        let time = libc::timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // SAFETY: the kernel reads and writes the two entries of `fds` and reads `time`; both outlive the call.
+        let n = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &time, std::ptr::null()) };
+        if n < 0 {
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINTR) {
+                return Err(Error::os("wait on", "udp sockets", &error));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for UdpQueue<'_> {
+    fn drop(&mut self) {
+        self.lane.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cold]
+fn no_flow(frame: &UdpFrame<'_>, flows: usize) -> Error {
+    let object = format!("a frame of flow {}", frame.flow);
+    Error::new(
+        "send",
+        object,
+        format!("the port was opened with flows 0 to {}", flows - 1),
+        ErrorKind::Unsupported,
+    )
+}

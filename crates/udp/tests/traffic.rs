@@ -1,0 +1,240 @@
+//! Datagrams arrive as they were sent, where they should.
+
+mod common;
+use common::*;
+use mpps_io::{Burst, Frame, Port, Queue};
+use mpps_udp::Mode;
+use std::collections::HashSet;
+use std::net::{SocketAddr, UdpSocket};
+
+fn one_way(ip: &str, tx_options: &str, rx_options: &str, sizes: &[usize]) {
+    let bracketed = if ip.contains(':') {
+        format!("[{ip}]")
+    } else {
+        ip.to_owned()
+    };
+    let listen = free_port(ip);
+    let rx = port(&format!("udp:{bracketed}:{listen}{rx_options}"), Mode::Listening, &[RX]);
+    let to = SocketAddr::new(ip.parse().expect(ip), listen);
+    let tx = port(&format!("udp:{ip}{tx_options}"), connected(ip, to, 1), &[TX]);
+    let (rx_pool, tx_pool) = (rx.pool(0).expect("pool"), tx.pool(0).expect("pool"));
+    let (mut rx_queue, mut tx_queue) = (
+        rx.queue(0, &rx_pool).expect("queue"),
+        tx.queue(0, &tx_pool).expect("queue"),
+    );
+    for (round, part) in sizes.chunks(200).enumerate() {
+        let sent: Vec<_> = part
+            .iter()
+            .enumerate()
+            .map(|(i, &len)| (0, pattern(round * 200 + i, len)))
+            .collect();
+        send_all(&mut tx_queue, &sent);
+        let got = receive_all(&mut rx_queue, sent.len());
+        assert_eq!(got.len(), sent.len());
+        for (i, (sent, got)) in sent.iter().zip(&got).enumerate() {
+            assert_eq!(got.0, None);
+            assert!(
+                sent.1 == got.1,
+                "datagram {i} of round {round}: {} bytes sent, {} came",
+                sent.1.len(),
+                got.1.len()
+            );
+        }
+    }
+    assert_eq!(rx.counters(0).rx_dropped, 0);
+}
+
+/// Every size from 16 to 1472, first in runs of equal ones, then all mixed, empty and single-byte ones among them.
+fn all_sizes() -> Vec<usize> {
+    let runs = (16..=1472).step_by(56).flat_map(|len| std::iter::repeat_n(len, 130));
+    let mixed = (0..1457).map(|i| 16 + i * 613 % 1457);
+    let pairs = (16..=1472).flat_map(|len| [len, len]);
+    let odd = [0, 0, 1, 0, 1, 1, 1472, 0, 64, 64, 64, 0, 64, 64, 63, 64, 65, 65];
+    runs.chain(mixed).chain(pairs).chain(odd).collect()
+}
+
+#[test]
+fn datagrams_arrive_bit_identical_and_in_order() {
+    one_way("127.0.0.1", "", "", &all_sizes());
+}
+
+#[test]
+fn datagrams_arrive_bit_identical_over_ipv6() {
+    one_way("::1", "", "", &all_sizes());
+}
+
+#[test]
+fn segmented_and_coalesced_datagrams_of_all_sizes_arrive_bit_identical() {
+    one_way("127.0.0.1", ",gso=on", ",gro=on", &all_sizes());
+}
+
+#[test]
+fn segmented_and_coalesced_datagrams_arrive_bit_identical_over_ipv6() {
+    one_way("::1", ",gso=on", ",gro=on", &all_sizes());
+}
+
+#[test]
+fn segmented_datagrams_arrive_at_a_socket_that_does_not_coalesce() {
+    one_way("127.0.0.1", ",gso=on", "", &all_sizes());
+}
+
+#[test]
+fn single_datagrams_arrive_at_a_socket_that_coalesces() {
+    one_way("127.0.0.1", "", ",gro=on", &all_sizes());
+}
+
+#[test]
+fn the_largest_datagram_passes() {
+    one_way("127.0.0.1", "", "", &[65_507, 65_507]);
+    one_way(
+        "127.0.0.1",
+        ",gso=on",
+        ",gro=on",
+        &[65_507, 65_507, 30_000, 30_000, 30_000],
+    );
+}
+
+#[test]
+fn many_flows_over_two_lanes_come_back_to_the_lane_that_owns_them() {
+    let listen = free_port("127.0.0.1");
+    let echo = port(&format!("udp:127.0.0.1:{listen}"), Mode::Listening, &[BOTH]);
+    let to = SocketAddr::from(([127, 0, 0, 1], listen));
+    for roles in [vec![BOTH, BOTH], vec![TX, RX, TX, RX]] {
+        let port = port("udp:127.0.0.1", connected("127.0.0.1", to, 64), &roles);
+        let pools: Vec<_> = (0..roles.len()).map(|i| port.pool(i).expect("pool")).collect();
+        let mut queues: Vec<_> = pools
+            .iter()
+            .enumerate()
+            .map(|(i, p)| port.queue(i, p).expect("queue"))
+            .collect();
+        let echo_pool = echo.pool(0).expect("pool");
+        let mut echo_queue = echo.queue(0, &echo_pool).expect("queue");
+        let senders: Vec<usize> = (0..roles.len()).filter(|&i| roles[i].tx).collect();
+        let receivers: Vec<usize> = (0..roles.len()).filter(|&i| roles[i].rx).collect();
+        for (nth, &lane) in senders.iter().enumerate() {
+            let flows = (0..64).filter(|f| f % 2 == nth as u32);
+            let sent: Vec<_> = flows
+                .flat_map(|f| (0..3).map(move |i| (f, pattern(f as usize * 3 + i, 64))))
+                .collect();
+            send_all(&mut queues[lane], &sent);
+        }
+        let mut echoed = 0;
+        until("echoed", || {
+            echoed += reflect_once(&mut echo_queue);
+            echoed == 192
+        });
+        let mut seen = HashSet::new();
+        for (nth, &lane) in receivers.iter().enumerate() {
+            for (flow, bytes) in receive_all(&mut queues[lane], 96) {
+                let flow = flow.expect("flow");
+                assert_eq!(flow % 2, nth as u32, "flow {flow} came to lane {lane}");
+                let i = (0..3)
+                    .find(|i| pattern(flow as usize * 3 + i, 64) == bytes)
+                    .expect("bytes of this flow");
+                assert!(seen.insert((flow, i)), "twice: flow {flow} datagram {i}");
+            }
+        }
+        assert_eq!(seen.len(), 192);
+    }
+}
+
+fn comes_back(bind: &str, hit: &str, options: &str) {
+    let listen = free_port(hit);
+    let echo = port(&format!("udp:{bind}:{listen}{options}"), Mode::Listening, &[BOTH]);
+    let pool = echo.pool(0).expect("pool");
+    let mut queue = echo.queue(0, &pool).expect("queue");
+    let to = SocketAddr::new(hit.parse().expect(hit), listen);
+    let clients: Vec<UdpSocket> = (0..3)
+        .map(|_| {
+            let any = if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
+            let socket = UdpSocket::bind(any).expect("bind");
+            // Connected: an answer from another address than the one hit would not be delivered.
+            socket.connect(to).expect("connect");
+            socket.set_nonblocking(true).expect("nonblocking");
+            socket
+        })
+        .collect();
+    for i in 0..60 {
+        clients[i % 3].send(&pattern(i, 100 + i % 2)).expect("send");
+    }
+    let mut echoed = 0;
+    until("echoed", || {
+        echoed += reflect_once(&mut queue);
+        echoed == 60
+    });
+    let mut buffer = [0; 2048];
+    for i in 0..60 {
+        until("answer", || match clients[i % 3].recv(&mut buffer) {
+            Ok(n) => {
+                assert_eq!(buffer[..n], pattern(i, 100 + i % 2));
+                true
+            }
+            Err(_) => false,
+        });
+    }
+}
+
+#[test]
+fn what_a_listener_sends_back_returns_to_its_sender() {
+    comes_back("127.0.0.1", "127.0.0.1", "");
+    comes_back("[::1]", "::1", "");
+}
+
+#[test]
+fn what_a_segmenting_listener_sends_back_returns_to_its_sender() {
+    comes_back("127.0.0.1", "127.0.0.1", ",gso=on,gro=on");
+}
+
+#[test]
+fn a_wildcard_listener_answers_from_the_address_that_was_hit() {
+    comes_back("0.0.0.0", "127.0.0.7", "");
+    comes_back("0.0.0.0", "127.0.0.7", ",gso=on,gro=on");
+    comes_back("[::]", "::1", "");
+}
+
+#[test]
+fn a_segmented_round_trip_is_bit_identical() {
+    let listen = free_port("127.0.0.1");
+    let echo = port(
+        &format!("udp:127.0.0.1:{listen},gso=on,gro=on"),
+        Mode::Listening,
+        &[BOTH],
+    );
+    let to = SocketAddr::from(([127, 0, 0, 1], listen));
+    let client = port("udp:127.0.0.1,gso=on,gro=on", connected("127.0.0.1", to, 2), &[BOTH]);
+    let (echo_pool, pool) = (echo.pool(0).expect("pool"), client.pool(0).expect("pool"));
+    let mut echo_queue = echo.queue(0, &echo_pool).expect("queue");
+    let mut queue = client.queue(0, &pool).expect("queue");
+    for round in 0..20 {
+        let sent: Vec<_> = (0..240)
+            .map(|i| (i as u32 / 120, pattern(i, 16 + round * 70 + (i / 7) % 2)))
+            .collect();
+        send_all(&mut queue, &sent);
+        let mut echoed = 0;
+        until("echoed", || {
+            echoed += reflect_once(&mut echo_queue);
+            echoed == 240
+        });
+        let got = receive_all(&mut queue, 240);
+        for flow in 0..2 {
+            let of_flow: Vec<_> = got.iter().filter(|(f, _)| *f == Some(flow)).map(|(_, b)| b).collect();
+            let wanted: Vec<_> = sent.iter().filter(|(f, _)| *f == flow).map(|(_, b)| b).collect();
+            assert_eq!(of_flow, wanted, "flow {flow}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_received_frame_tells_its_sender() {
+    let listen = free_port("127.0.0.1");
+    let rx = port(&format!("udp:127.0.0.1:{listen}"), Mode::Listening, &[RX]);
+    let pool = rx.pool(0).expect("pool");
+    let mut queue = rx.queue(0, &pool).expect("queue");
+    let client = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    client
+        .send_to(b"sixteen bytes ..", ("127.0.0.1", listen))
+        .expect("send");
+    let mut burst = Burst::new(8);
+    until("received", || queue.receive(&mut burst).expect("receive") > 0);
+    assert_eq!(burst.as_slice()[0].peer(), client.local_addr().ok());
+}

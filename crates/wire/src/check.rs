@@ -1,0 +1,67 @@
+//! All that a receiver asks of a frame, in one call: is it UDP, whose, and is it as it was sent?
+//!
+//! It gives what [`parse_udp`](crate::parse_udp), [`udp_checksum_ok`], [`Stamp::read`] and [`verify_data`] give one by
+//! one. Together they are faster: for the frame that rates are quoted for (64 bytes with FCS, IPv4, untagged) all
+//! offsets and lengths are constant, and no bound is checked twice.
+
+use crate::packet::{parse_any, parse_plain};
+use crate::{Reject, STAMP_LEN, Stamp, UdpPacket, udp_checksum_ok, verify_data};
+
+/// A UDP packet, examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Where its parts lie.
+    pub packet: UdpPacket,
+    /// Its stamp; `None` where the payload is too short for one.
+    pub stamp: Option<Stamp>,
+    /// The UDP checksum is right, or was not to be verified.
+    pub checksum_ok: bool,
+    /// The data behind the stamp is that of the seed and the stamp's number; false without a stamp.
+    pub data_ok: bool,
+}
+
+/// Payload of the smallest frame, and the bytes of the frame up to its end.
+const SMALLEST_PAYLOAD: u16 = 18;
+const SMALLEST: usize = 60;
+
+/// Finds the UDP packet in a frame and verifies it. With `verify_checksum` false the UDP checksum is not looked at: for
+/// frames whose checksum the device has verified or has yet to complete.
+///
+/// # Errors
+/// Why the frame holds no UDP packet, as [`parse_udp`](crate::parse_udp) says.
+#[inline]
+pub fn check_udp(frame: &[u8], seed: u64, verify_checksum: bool) -> Result<Checked, Reject> {
+    match parse_plain(frame) {
+        Some(p) => match frame.first_chunk::<SMALLEST>() {
+            Some(smallest) if p.payload_len == SMALLEST_PAYLOAD => {
+                let p = UdpPacket {
+                    payload_len: SMALLEST_PAYLOAD,
+                    ..p
+                };
+                Ok(examine(smallest, p, seed, verify_checksum))
+            }
+            _ => Ok(examine_any(frame, p, seed, verify_checksum)),
+        },
+        None => parse_any(frame).map(|p| examine_any(frame, p, seed, verify_checksum)),
+    }
+}
+
+#[inline(never)]
+fn examine_any(frame: &[u8], packet: UdpPacket, seed: u64, verify_checksum: bool) -> Checked {
+    examine(frame, packet, seed, verify_checksum)
+}
+
+#[inline(always)]
+fn examine(frame: &[u8], packet: UdpPacket, seed: u64, verify_checksum: bool) -> Checked {
+    let payload = packet.payload(frame);
+    let stamp = Stamp::read(payload);
+    let data = payload.get(STAMP_LEN..);
+    Checked {
+        packet,
+        stamp,
+        checksum_ok: !verify_checksum || udp_checksum_ok(frame, &packet),
+        data_ok: stamp
+            .zip(data)
+            .is_some_and(|(stamp, data)| verify_data(seed, stamp.seq, data)),
+    }
+}

@@ -1,0 +1,380 @@
+//! Templates: everything about a test packet that does not change is worked out once.
+//!
+//! Writing a 64-byte frame is a copy of the headers, three stores and a dozen additions: the sum of all constant words
+//! is kept, so only ports, stamp and data are summed. The four header lengths that occur (IPv4 or IPv6, with or without
+//! a VLAN tag) are compiled apart, so that no copy has a variable length.
+
+use core::net::IpAddr;
+
+use crate::bytes::{chunk, chunk_mut};
+use crate::checksum::{Sum, udp_field, update_udp};
+use crate::ipv4::PROTOCOL_UDP;
+use crate::udp::{CHECKSUM_OFFSET, pseudo_header};
+use crate::{MacAddr, STAMP_LEN, Stamp, data, eth, ipv4, ipv6, udp};
+
+/// Longest UDP payload over IPv4.
+pub const MAX_PAYLOAD_V4: usize = 65_535 - ipv4::MIN_HEADER_LEN - udp::HEADER_LEN;
+/// Longest UDP payload over IPv6, without jumbograms.
+pub const MAX_PAYLOAD_V6: usize = 65_535 - udp::HEADER_LEN;
+
+/// Who computes the UDP checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumMode {
+    /// [`Template::write`] does.
+    Software,
+    /// The device does: only the pseudo-header's sum is written, as `CHECKSUM_PARTIAL` and virtio ask for.
+    Device,
+}
+
+/// What a [`Template`] is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TemplateSpec {
+    /// Source MAC address.
+    pub src_mac: MacAddr,
+    /// Destination MAC address; [`Template::set_dst_mac`] changes it.
+    pub dst_mac: MacAddr,
+    /// VLAN identifier of an 802.1Q tag, 0 to 4094.
+    pub vlan: Option<u16>,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address, of the same family.
+    pub dst: IpAddr,
+    /// UDP payload in bytes, stamp included: 16 to 65507 (IPv4) or 65527 (IPv6).
+    pub payload_len: usize,
+    /// Time to live or hop limit, from 1.
+    pub ttl: u8,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: u8,
+    /// Seed of the data.
+    pub seed: u64,
+    /// Who computes the UDP checksum.
+    pub checksum: ChecksumMode,
+}
+
+/// A specification that makes no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// One address is IPv4, the other IPv6.
+    #[error("source {src} and destination {dst} are of different families")]
+    FamilyMismatch {
+        /// The source.
+        src: IpAddr,
+        /// The destination.
+        dst: IpAddr,
+    },
+    /// The payload has no room for the stamp, or no packet has room for the payload.
+    #[error("payload of {len} bytes: want {STAMP_LEN} to {max}")]
+    PayloadLength {
+        /// As asked for.
+        len: usize,
+        /// The most that a packet holds.
+        max: usize,
+    },
+    /// No such VLAN.
+    #[error("VLAN {0}: want 0 to 4094")]
+    Vlan(u16),
+    /// No such code point.
+    #[error("DSCP {0}: want 0 to 63")]
+    Dscp(u8),
+    /// A packet that no one may receive.
+    #[error("time to live 0: want 1 to 255")]
+    Ttl,
+}
+
+const MAX_L3_END: usize = eth::HEADER_LEN + eth::TAG_LEN + ipv6::HEADER_LEN;
+const V4: usize = eth::HEADER_LEN + ipv4::MIN_HEADER_LEN;
+const V4_TAGGED: usize = V4 + eth::TAG_LEN;
+const V6: usize = eth::HEADER_LEN + ipv6::HEADER_LEN;
+const V6_TAGGED: usize = V6 + eth::TAG_LEN;
+
+/// The frame that rates are quoted for: 64 bytes with FCS, IPv4, untagged. It has its own path, all lengths constant.
+const SMALLEST: usize = eth::MIN_FRAME_LEN;
+const SMALLEST_DATA: usize = SMALLEST - V4 - udp::HEADER_LEN - STAMP_LEN;
+
+/// A test packet with everything filled in but ports, stamp and data.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// Ethernet and IP header; `l4` bytes of it count.
+    headers: [u8; MAX_L3_END],
+    l4: usize,
+    frame_len: usize,
+    data_len: usize,
+    /// UDP length as it lies in the UDP header, read as little-endian.
+    udp_len: u16,
+    /// Sum of the pseudo-header and of the UDP header's constant part.
+    constant: Sum,
+    /// The checksum field where the device completes it.
+    partial: u16,
+    seed: u64,
+    checksum: ChecksumMode,
+    /// It makes the frame of [`SMALLEST`] bytes, unpadded, with the checksum in software.
+    smallest: bool,
+}
+
+impl Template {
+    /// Works out all that is constant. IPv4 packets have identification 0 and "don't fragment" set (RFC 6864).
+    ///
+    /// # Errors
+    /// A [`TemplateError`] that names what is wrong.
+    pub fn new(spec: &TemplateSpec) -> Result<Self, TemplateError> {
+        let max = if spec.src.is_ipv6() {
+            MAX_PAYLOAD_V6
+        } else {
+            MAX_PAYLOAD_V4
+        };
+        if !(STAMP_LEN..=max).contains(&spec.payload_len) {
+            return Err(TemplateError::PayloadLength {
+                len: spec.payload_len,
+                max,
+            });
+        }
+        if let Some(vlan) = spec.vlan.filter(|v| *v > 4094) {
+            return Err(TemplateError::Vlan(vlan));
+        }
+        if spec.dscp > 63 {
+            return Err(TemplateError::Dscp(spec.dscp));
+        }
+        if spec.ttl == 0 {
+            return Err(TemplateError::Ttl);
+        }
+        let udp_len = (udp::HEADER_LEN + spec.payload_len) as u16;
+        let traffic_class = spec.dscp << 2;
+        let mut headers = [0; MAX_L3_END];
+        let (l4, pseudo) = match (spec.src, spec.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let l3 = eth::write(&mut headers, spec.dst_mac, spec.src_mac, spec.vlan, eth::TYPE_IPV4);
+                let ip = &mut headers[l3..l3 + ipv4::MIN_HEADER_LEN];
+                let total_len = ipv4::MIN_HEADER_LEN as u16 + udp_len;
+                ip[..2].copy_from_slice(&[0x45, traffic_class]);
+                ip[2..4].copy_from_slice(&total_len.to_be_bytes());
+                ip[6] = 0x40;
+                ip[8..10].copy_from_slice(&[spec.ttl, PROTOCOL_UDP]);
+                ip[12..16].copy_from_slice(&src.octets());
+                ip[16..20].copy_from_slice(&dst.octets());
+                let sum = Sum::ZERO.bytes(ip).finish();
+                ip[10..12].copy_from_slice(&sum);
+                (
+                    l3 + ipv4::MIN_HEADER_LEN,
+                    pseudo(&headers[l3 + 12..], udp_len, pseudo_header::<8>),
+                )
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let l3 = eth::write(&mut headers, spec.dst_mac, spec.src_mac, spec.vlan, eth::TYPE_IPV6);
+                let ip = &mut headers[l3..l3 + ipv6::HEADER_LEN];
+                ip[..2].copy_from_slice(&[0x60 | traffic_class >> 4, traffic_class << 4]);
+                ip[4..6].copy_from_slice(&udp_len.to_be_bytes());
+                ip[6..8].copy_from_slice(&[PROTOCOL_UDP, spec.ttl]);
+                ip[8..24].copy_from_slice(&src.octets());
+                ip[24..40].copy_from_slice(&dst.octets());
+                (
+                    l3 + ipv6::HEADER_LEN,
+                    pseudo(&headers[l3 + 8..], udp_len, pseudo_header::<32>),
+                )
+            }
+            (src, dst) => return Err(TemplateError::FamilyMismatch { src, dst }),
+        };
+        let smallest = l4 == V4 && spec.payload_len == STAMP_LEN + SMALLEST_DATA;
+        Ok(Self {
+            headers,
+            l4,
+            frame_len: (l4 + usize::from(udp_len)).max(eth::MIN_FRAME_LEN),
+            data_len: spec.payload_len - STAMP_LEN,
+            udp_len: udp_len.swap_bytes(),
+            constant: pseudo.number(udp_len),
+            partial: pseudo.fold(),
+            seed: spec.seed,
+            checksum: spec.checksum,
+            smallest: smallest && spec.checksum == ChecksumMode::Software,
+        })
+    }
+
+    /// Bytes of a frame without FCS, padded to 60 where it would be shorter.
+    #[inline]
+    pub fn frame_len(&self) -> usize {
+        self.frame_len
+    }
+
+    /// Offset of the UDP payload in the frame.
+    #[inline]
+    pub fn payload_offset(&self) -> usize {
+        self.l4 + udp::HEADER_LEN
+    }
+
+    /// Bytes of the UDP payload.
+    #[inline]
+    pub fn payload_len(&self) -> usize {
+        self.data_len + STAMP_LEN
+    }
+
+    /// Replaces the destination MAC address, once it is known.
+    pub fn set_dst_mac(&mut self, mac: MacAddr) {
+        self.headers[..6].copy_from_slice(&mac.0);
+    }
+
+    /// Writes the whole frame: headers, ports, stamp, data, checksums, padding.
+    ///
+    /// # Panics
+    /// When `frame` is not [`Template::frame_len`] bytes long.
+    #[inline]
+    pub fn write(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) {
+        if self.smallest
+            && let Ok(frame) = <&mut [u8; SMALLEST]>::try_from(&mut *frame)
+        {
+            self.write_behind::<V4>(
+                frame,
+                SMALLEST_DATA,
+                ChecksumMode::Software,
+                [src_port, dst_port],
+                stamp,
+            );
+        } else {
+            self.write_any(frame, [src_port, dst_port], stamp);
+        }
+    }
+
+    #[inline(never)]
+    fn write_any(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+        assert_eq!(
+            frame.len(),
+            self.frame_len,
+            "frame of another length than the template's"
+        );
+        let (data_len, checksum) = (self.data_len, self.checksum);
+        match self.l4 {
+            V4 => self.write_behind::<V4>(frame, data_len, checksum, ports, stamp),
+            V4_TAGGED => self.write_behind::<V4_TAGGED>(frame, data_len, checksum, ports, stamp),
+            V6 => self.write_behind::<V6>(frame, data_len, checksum, ports, stamp),
+            _ => self.write_behind::<V6_TAGGED>(frame, data_len, checksum, ports, stamp),
+        }
+    }
+
+    #[inline(always)]
+    fn write_behind<const L4: usize>(
+        &self,
+        frame: &mut [u8],
+        data_len: usize,
+        checksum: ChecksumMode,
+        [src_port, dst_port]: [u16; 2],
+        stamp: Stamp,
+    ) {
+        let Some((headers, rest)) = frame.split_first_chunk_mut::<L4>() else {
+            return;
+        };
+        let Some((udp, rest)) = rest.split_first_chunk_mut::<{ udp::HEADER_LEN }>() else {
+            return;
+        };
+        let Some((stamp_out, rest)) = rest.split_first_chunk_mut::<STAMP_LEN>() else {
+            return;
+        };
+        let Some((data_out, padding)) = rest.split_at_mut_checked(data_len) else {
+            return;
+        };
+        if let Some(constant) = self.headers.first_chunk::<L4>() {
+            *headers = *constant;
+        }
+        *stamp_out = stamp.to_bytes();
+        let base = data::base(self.seed, stamp.seq);
+        let ports = u64::from(src_port.swap_bytes()) | u64::from(dst_port.swap_bytes()) << 16;
+        let field = match checksum {
+            ChecksumMode::Software => {
+                let data = data::fill_and_sum(base, data_out);
+                udp_field(
+                    self.constant
+                        .word(ports)
+                        .word(stamp.seq)
+                        .word(stamp.time_ns)
+                        .plus(data)
+                        .fold(),
+                )
+            }
+            ChecksumMode::Device => {
+                data::fill(base, data_out);
+                self.partial
+            }
+        };
+        *udp = (ports | u64::from(self.udp_len) << 32 | u64::from(field) << 48).to_le_bytes();
+        // Only a payload of 16 or 17 bytes over untagged IPv4 is padded: at most two bytes.
+        if let [byte, rest @ ..] = padding {
+            *byte = 0;
+            if let [byte, ..] = rest {
+                *byte = 0;
+            }
+        }
+    }
+
+    /// Replaces the send time in a frame that [`Template::write`] has written, and updates the checksum (RFC 1624).
+    /// The frame is then what `write` with the new time would have made it. Does nothing where `frame` is shorter.
+    #[inline]
+    pub fn restamp(&self, frame: &mut [u8], time_ns: u64) {
+        let at = self.l4 + udp::HEADER_LEN + 8;
+        let Some(time) = chunk_mut::<8>(frame, at) else { return };
+        let old = u64::from_le_bytes(*time);
+        *time = time_ns.to_le_bytes();
+        if self.checksum == ChecksumMode::Device {
+            return;
+        }
+        if let Some(field) = chunk_mut::<2>(frame, self.l4 + CHECKSUM_OFFSET) {
+            *field = update_udp(u16::from_le_bytes(*field), old, time_ns).to_le_bytes();
+        }
+    }
+}
+
+fn pseudo<const N: usize>(from: &[u8], udp_len: u16, sum: fn(&[u8; N], u8, u16) -> Sum) -> Sum {
+    chunk(from, 0).map_or(Sum::ZERO, |addresses| sum(addresses, PROTOCOL_UDP, udp_len))
+}
+
+/// The payload of a test packet, for paths on which the kernel writes the headers.
+#[derive(Clone, Debug)]
+pub struct PayloadTemplate {
+    payload_len: usize,
+    seed: u64,
+}
+
+impl PayloadTemplate {
+    /// For payloads of `payload_len` bytes, stamp included, with data from `seed`.
+    ///
+    /// # Errors
+    /// [`TemplateError::PayloadLength`] outside of 16 to 65527.
+    pub fn new(payload_len: usize, seed: u64) -> Result<Self, TemplateError> {
+        if !(STAMP_LEN..=MAX_PAYLOAD_V6).contains(&payload_len) {
+            return Err(TemplateError::PayloadLength {
+                len: payload_len,
+                max: MAX_PAYLOAD_V6,
+            });
+        }
+        Ok(Self { payload_len, seed })
+    }
+
+    /// Bytes of the payload.
+    #[inline]
+    pub fn payload_len(&self) -> usize {
+        self.payload_len
+    }
+
+    /// Writes the whole payload: stamp and data.
+    ///
+    /// # Panics
+    /// When `payload` is not [`PayloadTemplate::payload_len`] bytes long.
+    #[inline]
+    pub fn write(&self, payload: &mut [u8], stamp: Stamp) {
+        assert_eq!(
+            payload.len(),
+            self.payload_len,
+            "payload of another length than the template's"
+        );
+        let Some((stamp_out, data_out)) = payload.split_first_chunk_mut::<STAMP_LEN>() else {
+            return;
+        };
+        *stamp_out = stamp.to_bytes();
+        data::fill(data::base(self.seed, stamp.seq), data_out);
+    }
+
+    /// Replaces the send time in a payload; does nothing where `payload` is shorter than a stamp.
+    #[inline]
+    pub fn restamp(&self, payload: &mut [u8], time_ns: u64) {
+        if let Some(time) = chunk_mut::<8>(payload, 8) {
+            *time = time_ns.to_le_bytes();
+        }
+    }
+}

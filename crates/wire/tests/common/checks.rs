@@ -1,0 +1,143 @@
+//! What must hold for any bytes at all: called by the fuzz targets, the corpus replay and the mutation loop.
+
+use mpps_wire::*;
+
+/// The parser stays within the frame, and all that uses its result works on it.
+pub fn parse_udp_holds(frame: &[u8]) {
+    let p = match (parse_udp(frame), check_udp(frame, 1, true)) {
+        (Err(reject), checked) => return assert_eq!(checked, Err(reject)),
+        (Ok(p), checked) => {
+            let stamp = Stamp::read(p.payload(frame));
+            let data_ok = stamp.is_some_and(|stamp| verify_data(1, stamp.seq, &p.payload(frame)[STAMP_LEN..]));
+            let want = Checked {
+                packet: p,
+                stamp,
+                checksum_ok: udp_checksum_ok(frame, &p),
+                data_ok,
+            };
+            assert_eq!(checked, Ok(want));
+            assert_eq!(
+                check_udp(frame, 1, false),
+                Ok(Checked {
+                    checksum_ok: true,
+                    ..want
+                })
+            );
+            p
+        }
+    };
+    let (l3, l4, payload) = (usize::from(p.l3), usize::from(p.l4), usize::from(p.payload));
+    let end = payload + usize::from(p.payload_len);
+    assert!(l3 == 14 + 4 * usize::from(p.vlans) && l4 >= l3 + if p.v6 { 40 } else { 20 });
+    assert!(payload == l4 + 8 && end <= frame.len());
+    assert_eq!(p.payload(frame), &frame[payload..end]);
+    assert!(p.dst_ip_eq(frame, &p.dst_ip(frame)) && p.src_ip(frame).is_ipv6() == p.v6);
+    let mut completed = frame.to_vec();
+    complete_udp_checksum(&mut completed, &p);
+    assert!(udp_checksum_ok(&completed, &p) && parse_udp(&completed) == Ok(p));
+}
+
+/// A frame is turned round whole or left as it was; its checksums are as good or bad as before.
+pub fn reflect_holds(frame: &[u8]) {
+    let filters = [
+        ReflectFilter::default(),
+        ReflectFilter {
+            ip: Some(super::frames::DST_V4.into()),
+            ports: Some(1..=20_000),
+            mac: Some(MacAddr(super::frames::DST_MAC)),
+            excluded_ports: Box::new([53, 5353]),
+        },
+    ];
+    for filter in &filters {
+        let mut reflected = frame.to_vec();
+        if reflect_in_place(&mut reflected, filter, false).is_err() {
+            assert_eq!(reflected, frame, "left, but changed");
+            continue;
+        }
+        let before = parse_udp(frame).expect("reflected, but not parsed");
+        let after = parse_udp(&reflected).expect("reflection made it unreadable");
+        assert_eq!(
+            UdpPacket {
+                src_port: before.dst_port,
+                dst_port: before.src_port,
+                ..before
+            },
+            after
+        );
+        assert_eq!(
+            (before.src_ip(frame), before.dst_ip(frame)),
+            (after.dst_ip(&reflected), after.src_ip(&reflected))
+        );
+        assert_eq!(before.payload(frame), after.payload(&reflected));
+        assert_eq!(udp_checksum_ok(frame, &before), udp_checksum_ok(&reflected, &after));
+        assert!(!eth::source(&reflected).is_multicast() && !after.src_ip(&reflected).is_multicast());
+
+        let mut completed = frame.to_vec();
+        assert_eq!(reflect_in_place(&mut completed, filter, true), Ok(()));
+        assert!(udp_checksum_ok(&completed, &after));
+
+        if before.dst_port != 0 && reflect_in_place(&mut reflected, &ReflectFilter::default(), false).is_ok() {
+            assert_eq!(reflected, frame, "reflected twice, but not the same");
+        }
+    }
+}
+
+/// What is parsed can be answered, and the answer is understood.
+pub fn slow_path_holds(frame: &[u8]) {
+    const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+    let parsed = parse_slow_path(frame);
+    let mut answer = frame.to_vec();
+    let echoed = answer_echo_in_place(&mut answer);
+    assert_eq!(echoed.is_some(), matches!(parsed, Some(SlowPath::EchoRequest { .. })));
+    if echoed.is_none() {
+        assert_eq!(answer, frame, "not answered, but changed");
+    }
+    let mut out = [0; MAX_SLOW_PATH_LEN];
+    match parsed {
+        Some(SlowPath::ArpRequest {
+            sender_mac,
+            sender_ip,
+            target_ip,
+            vlan,
+        }) => {
+            assert!(sender_mac.is_unicast());
+            let len = build_arp_reply(&mut out, OWN, target_ip, sender_mac, sender_ip, vlan);
+            let reply = parse_slow_path(&out[..len]);
+            if !target_ip.is_multicast() && !target_ip.is_broadcast() && !target_ip.is_unspecified() {
+                assert_eq!(
+                    reply,
+                    Some(SlowPath::ArpReply {
+                        sender_ip: target_ip,
+                        sender_mac: OWN,
+                        vlan
+                    })
+                );
+            }
+        }
+        Some(SlowPath::NeighborSolicit {
+            src_mac,
+            src_ip,
+            target,
+            vlan,
+        }) => {
+            let reply_to = src_ip.map(|ip| (src_mac, ip));
+            let len = build_neighbor_advert(&mut out, OWN, target, reply_to, vlan);
+            assert_eq!(
+                parse_slow_path(&out[..len]),
+                Some(SlowPath::NeighborAdvert { target, mac: OWN, vlan })
+            );
+        }
+        Some(SlowPath::ArpReply { sender_mac: mac, .. } | SlowPath::NeighborAdvert { mac, .. }) => {
+            assert!(mac.is_unicast());
+        }
+        Some(SlowPath::EchoRequest { src_ip, dst_ip, .. }) => {
+            assert_eq!(echoed, Some(frame.len()));
+            assert_eq!(
+                (eth::source(&answer), eth::destination(&answer)),
+                (eth::destination(frame), eth::source(frame))
+            );
+            assert!(src_ip.is_ipv4() == dst_ip.is_ipv4() && parse_slow_path(&answer).is_none());
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,162 @@
+//! Properties of reflected frames.
+
+use mpps_wire::*;
+use proptest::prelude::*;
+
+mod common;
+use common::frames::*;
+
+fn reflect(frame: &[u8], filter: &ReflectFilter) -> Result<Vec<u8>, Left> {
+    let mut frame = frame.to_vec();
+    reflect_in_place(&mut frame, filter, false).map(|()| frame)
+}
+
+proptest! {
+    #[test]
+    fn reflection_swaps_and_keeps_checksums(payload in prop::collection::vec(any::<u8>(), 0..300), pad in 0usize..10) {
+        for (name, mut frame) in all_udp(&payload) {
+            frame.resize(frame.len() + pad, 0xaa);
+            let there = reflect(&frame, &ReflectFilter::default()).unwrap();
+            let (before, after) = (parse_udp(&frame).unwrap(), parse_udp(&there).unwrap());
+            prop_assert!(udp_checksum_ok(&frame, &before) && udp_checksum_ok(&there, &after), "{}", name);
+            prop_assert_eq!((after.src_port, after.dst_port), (DST_PORT, SRC_PORT));
+            prop_assert_eq!(after.src_ip(&there), before.dst_ip(&frame));
+            prop_assert_eq!(after.dst_ip(&there), before.src_ip(&frame));
+            prop_assert_eq!((eth::destination(&there).0, eth::source(&there).0), (SRC_MAC, DST_MAC));
+            // Tags, options, extension headers, payload and padding are as they were.
+            let (l3, l4, addresses) = (usize::from(before.l3), usize::from(before.l4), if before.v6 { 8..40 } else { 12..20 });
+            prop_assert_eq!(&there[12..l3 + addresses.start], &frame[12..l3 + addresses.start]);
+            prop_assert_eq!(&there[l3 + addresses.end..l4], &frame[l3 + addresses.end..l4]);
+            prop_assert_eq!(&there[l4 + 4..], &frame[l4 + 4..]);
+            prop_assert_eq!(reflect(&there, &ReflectFilter::default()).unwrap(), frame);
+        }
+    }
+
+    #[test]
+    fn partial_checksum_is_completed(payload in prop::collection::vec(any::<u8>(), 0..300), junk: u16) {
+        for (_, frame) in all_udp(&payload) {
+            let l4 = usize::from(parse_udp(&frame).unwrap().l4);
+            let want = reflect(&frame, &ReflectFilter::default()).unwrap();
+            let mut partial = frame;
+            partial[l4 + 6..l4 + 8].copy_from_slice(&junk.to_be_bytes());
+            prop_assert_eq!(reflect_in_place(&mut partial, &ReflectFilter::default(), true), Ok(()));
+            prop_assert_eq!(partial, want);
+        }
+    }
+}
+
+fn left(frame: &[u8], filter: &ReflectFilter) -> Left {
+    let mut copy = frame.to_vec();
+    let reason = reflect_in_place(&mut copy, filter, true).unwrap_err();
+    assert_eq!(copy, frame);
+    reason
+}
+
+/// A frame with bytes changed and the IPv4 header checksum made right again.
+fn changed(at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut frame = udp_v4(&[], &[], &[0; 18]);
+    frame[at..at + bytes.len()].copy_from_slice(bytes);
+    frame[24..26].fill(0);
+    let sum = naive_checksum(&[&frame[14..34]]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+#[test]
+fn each_unusable_frame_is_left_for_its_reason() {
+    let any = ReflectFilter::default();
+    let good = udp_v4(&[], &[], &[0; 18]);
+    assert_eq!(left(&good[..20], &any), Left::TooShort);
+    assert_eq!(left(&good[..good.len() - 1], &any), Left::TooShort);
+    assert_eq!(left(&ethernet(&[], 0x0806), &any), Left::NotIp);
+    assert_eq!(left(&ethernet(&[0x8100, 0x8100, 0x8100], 0x0800), &any), Left::NotIp);
+    assert_eq!(left(&changed(14, &[0x55]), &any), Left::BadIpHeader);
+    assert_eq!(left(&changed(16, &[0, 19]), &any), Left::BadIpHeader);
+    assert_eq!(left(&changed(20, &[0x20, 0]), &any), Left::Fragment);
+    assert_eq!(left(&changed(20, &[0, 1]), &any), Left::Fragment);
+    assert_eq!(
+        left(&ipv6(&[], &[(44, &[0; 7])], 17, 64, &[0; 26]), &any),
+        Left::Fragment
+    );
+    assert_eq!(
+        left(&ipv4(&[], &[137, 7, 4, 10, 0, 0, 9, 0], 17, &[0; 26]), &any),
+        Left::SourceRouted
+    );
+    assert_eq!(
+        left(&ipv6(&[], &[(43, &[0, 0, 1, 0, 0, 0, 0])], 17, 64, &[0; 26]), &any),
+        Left::SourceRouted
+    );
+    assert_eq!(left(&ipv4(&[], &[], 6, &[0; 20]), &any), Left::NotUdp);
+    assert_eq!(left(&ipv6(&[], &[], 59, 64, &[]), &any), Left::NotUdp);
+    assert_eq!(left(&ipv4(&[], &[], 17, &[0; 7]), &any), Left::BadUdpLength);
+    for len in [0, 7, 27] {
+        assert_eq!(left(&changed(38, &[0, len]), &any), Left::BadUdpLength);
+    }
+    assert_eq!(left(&changed(0, &[0xff; 6]), &any), Left::Multicast);
+    assert_eq!(left(&changed(30, &[239, 0, 0, 1]), &any), Left::Multicast);
+    assert_eq!(left(&changed(30, &[255; 4]), &any), Left::Multicast);
+    assert_eq!(left(&changed(6, &[1, 0, 0, 0, 0, 1]), &any), Left::BadSource);
+    assert_eq!(left(&changed(34, &[0, 0]), &any), Left::BadSource);
+    for src in [[0; 4], [224, 0, 0, 1], [255; 4]] {
+        assert_eq!(left(&changed(26, &src), &any), Left::BadSource);
+    }
+    let v6 = |at: usize, bytes: &[u8]| {
+        let mut frame = udp_v6(&[], &[], &[0; 18]);
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        left(&frame, &any)
+    };
+    assert_eq!(v6(22, &[0xff, 2]), Left::BadSource);
+    assert_eq!(v6(22, &[0; 16]), Left::BadSource);
+    assert_eq!(v6(38, &[0xff, 2]), Left::Multicast);
+}
+
+#[test]
+fn filter_takes_what_it_names_and_leaves_the_rest() {
+    let frame = udp_v4(&[], &[], &[0; 18]);
+    let filter = ReflectFilter {
+        ip: Some(DST_V4.into()),
+        ports: Some(DST_PORT..=DST_PORT),
+        mac: Some(MacAddr(DST_MAC)),
+        excluded_ports: Box::new([]),
+    };
+    assert!(reflect(&frame, &filter).is_ok());
+    let other = |change: fn(&mut ReflectFilter)| {
+        let mut filter = filter.clone();
+        change(&mut filter);
+        left(&frame, &filter)
+    };
+    assert_eq!(other(|f| f.mac = Some(MacAddr(SRC_MAC))), Left::WrongMac);
+    assert_eq!(other(|f| f.ip = Some(SRC_V4.into())), Left::WrongAddress);
+    assert_eq!(other(|f| f.ip = Some(DST_V6.into())), Left::WrongAddress);
+    assert_eq!(other(|f| f.ports = Some(1..=DST_PORT - 1)), Left::WrongPort);
+    assert_eq!(other(|f| f.excluded_ports = Box::new([1, DST_PORT])), Left::HostPort);
+}
+
+#[test]
+fn padding_is_not_taken_for_payload() {
+    let mut frame = udp_v4(&[], &[], &[1, 2, 3]);
+    frame.resize(60, 0xaa);
+    let p = parse_udp(&frame).unwrap();
+    assert_eq!(p.payload(&frame), [1, 2, 3]);
+    assert!(udp_checksum_ok(&frame, &p));
+}
+
+#[test]
+fn reasons_have_one_name_and_one_place_each() {
+    let mut names: Vec<_> = Left::ALL.iter().map(|left| left.as_str()).collect();
+    assert!(Left::ALL.iter().enumerate().all(|(i, left)| left.index() == i));
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), Left::COUNT);
+    for reject in [
+        Reject::TooShort,
+        Reject::NotIp,
+        Reject::BadIpHeader,
+        Reject::Fragment,
+        Reject::SourceRouted,
+        Reject::NotUdp,
+        Reject::BadUdpLength,
+    ] {
+        assert_eq!(reject.as_str(), Left::from(reject).as_str());
+    }
+}

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Checks that what the given task needs is installed, and installs what is missing where it may (root, apt-get).
+#
+#   scripts/setup.sh build|demo|test|bench|fuzz...      (nothing given: test)
+#
+# Fails only when the program can't be built. Whatever else can't be had is named, with the one line that installs
+# it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets.
+# MPPS_NO_INSTALL=1 only checks and names.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# An ordinary user's PATH lacks the administrator's directories, and a fresh rustup is not in anybody's.
+PATH="${HOME:-/root}/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+# task | tool whose presence is checked | packages that bring it (Debian, Ubuntu)
+TOOLS='
+build | cc           | gcc libc6-dev
+demo  | ip           | iproute2
+test  | ethtool      | ethtool
+test  | tcpdump      | tcpdump
+test  | socat        | socat
+test  | trafgen      | netsniff-ng
+test  | nping        | nmap
+test  | dpdk-testpmd | dpdk librte-meta-bus librte-meta-mempool librte-meta-net
+bench | sockperf     | sockperf
+bench | iperf3       | iperf3
+bench | valgrind     | valgrind
+bench | perf         | linux-perf
+'
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# The tasks that a task includes.
+includes() {
+    case "$1" in
+        build) echo build ;;
+        demo) echo build demo ;;
+        test) echo build demo test ;;
+        bench) echo build demo test bench ;;
+        fuzz) echo build fuzz ;;
+        *) say "unknown task '$1': must be build, demo, test, bench or fuzz" && exit 2 ;;
+    esac
+}
+
+# version_at_least HAVE WANT
+version_at_least() {
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+# Packages of the missing tools of the wanted tasks, one tool a line: "task|tool|packages".
+missing() {
+    local task tool packages
+    while IFS='|' read -r task tool packages; do
+        task=${task// /} tool=${tool// /}
+        [ -n "$task" ] || continue
+        case " $wanted " in *" $task "*) ;; *) continue ;; esac
+        command -v "$tool" >/dev/null 2>&1 || echo "$task|$tool|$(echo $packages)"
+    done <<<"$TOOLS"
+}
+
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 \
+        install -y --no-install-recommends "$@" >/dev/null 2>&1
+}
+
+# Installs everything in one go; when one package is unknown here, each by itself, so that it costs only its own.
+install_missing() {
+    local all line
+    all=$(missing | cut -d'|' -f3 | tr '\n' ' ')
+    say "installing: $all"
+    # shellcheck disable=SC2086 # words are packages
+    apt_install $all && return
+    apt-get -qq update >/dev/null 2>&1 || say "apt-get update failed: trying with the lists there are"
+    # shellcheck disable=SC2086
+    apt_install $all && return
+    missing | cut -d'|' -f3 | while read -r line; do
+        # shellcheck disable=SC2086
+        apt_install $line || say "could not install: $line"
+    done
+}
+
+wanted=' '
+for task in "${@:-test}"; do
+    wanted="$wanted$(includes "$task") "
+done
+
+if [ -n "$(missing)" ] && [ -z "${MPPS_NO_INSTALL:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    install_missing
+fi
+
+fatal=
+left=$(missing)
+if [ -n "$left" ]; then
+    sudo=
+    [ "$(id -u)" = 0 ] || sudo='sudo '
+    say "not installed: $(cut -d'|' -f2 <<<"$left" | tr '\n' ' ')"
+    say "this installs it: ${sudo}apt-get install -y $(cut -d'|' -f3 <<<"$left" | tr '\n' ' ')"
+    ! grep -q '^build|' <<<"$left" || fatal=1
+fi
+
+rust_wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+rust_line="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal"
+if ! command -v cargo >/dev/null 2>&1 || ! rust_have=$(rustc --version 2>/dev/null); then
+    say "Rust is not installed ($rust_wanted or later is needed). This installs it: $rust_line"
+    fatal=1
+else
+    rust_have=$(cut -d' ' -f2 <<<"$rust_have")
+    if ! version_at_least "$rust_have" "$rust_wanted"; then
+        if command -v rustup >/dev/null 2>&1; then
+            rust_line='rustup update stable && rustup default stable'
+        fi
+        say "Rust $rust_have is too old ($rust_wanted or later is needed). This installs a newer one: $rust_line"
+        fatal=1
+    fi
+fi
+
+case "$wanted" in
+    *' fuzz '*)
+        if ! cargo fuzz --version >/dev/null 2>&1 || ! cargo +nightly --version >/dev/null 2>&1; then
+            say "fuzzing needs a nightly toolchain and cargo-fuzz. This installs them:" \
+                "rustup toolchain install nightly --profile minimal && cargo install cargo-fuzz --locked"
+            fatal=1
+        fi
+        ;;
+esac
+
+[ -z "$fatal" ] || exit 1
