@@ -14,6 +14,8 @@
 //!   still in the burst, and nothing stale is sent when a link returns.
 //! - **The kernel copies small frames whole.** With `PACKET_VNET_HDR` and a header length equal to the frame's, the
 //!   socket buffer is linear instead of pointing into ring pages, which saves page references and atomics.
+//! - **A lane that receives at a high rate naps instead of being woken.** Waking a sleeper costs the sender's core more
+//!   than the packet itself, for every packet; see [`Queue::wait`](AfPacketQueue).
 //! - **The host's stack is kept away from test packets** by [`guard`]: a small program on the interface that drops
 //!   them after the socket has seen them.
 
@@ -23,6 +25,7 @@ mod frame;
 pub mod guard;
 pub mod netdev;
 mod netlink;
+mod open;
 mod pool;
 mod port;
 mod queue;

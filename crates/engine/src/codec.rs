@@ -3,7 +3,7 @@
 use crate::FlowSet;
 use mpps_io::{Frame, RxChecksum};
 use mpps_wire::{
-    PayloadTemplate, Reject, Stamp, Template, UdpPacket, parse_udp, udp_checksum_ok, verify_data, STAMP_LEN,
+    PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, check_udp, verify_data,
 };
 use std::net::IpAddr;
 
@@ -95,14 +95,11 @@ pub(crate) fn class_of_reject(reject: Reject) -> Class {
     }
 }
 
-/// Whether the UDP checksum of a received frame is right, as far as anyone can tell.
+/// Whether the UDP checksum of a received frame is for us to verify.
 #[inline]
-pub(crate) fn checksum_holds<F: Frame>(frame: &F, bytes: &[u8], packet: &UdpPacket) -> bool {
-    match frame.rx_checksum() {
-        // Good: verified by the device. Partial: it never crossed a wire, and only its data can be verified.
-        RxChecksum::Good | RxChecksum::Partial => true,
-        RxChecksum::Unverified => udp_checksum_ok(bytes, packet),
-    }
+pub(crate) fn verify_checksum<F: Frame>(frame: &F) -> bool {
+    // Good: the device has verified it. Partial: the packet never crossed a wire, and only its data can be verified.
+    frame.rx_checksum() == RxChecksum::Unverified
 }
 
 impl Codec for EthernetCodec {
@@ -124,10 +121,11 @@ impl Codec for EthernetCodec {
     #[inline]
     fn classify<F: Frame>(&self, frame: &F) -> Class {
         let bytes = frame.bytes();
-        let packet = match parse_udp(bytes) {
-            Ok(packet) => packet,
+        let checked = match check_udp(bytes, self.seed, verify_checksum(frame)) {
+            Ok(checked) => checked,
             Err(reject) => return class_of_reject(reject),
         };
+        let packet = &checked.packet;
         // The packet comes back with its ports and addresses swapped.
         let Some(flow) = self.flows.flow_of(packet.dst_port, packet.src_port) else {
             return Class::Foreign(Foreign::WrongPort);
@@ -135,10 +133,11 @@ impl Codec for EthernetCodec {
         if !packet.dst_ip_eq(bytes, &self.src) || packet.src_ip(bytes) != self.dst {
             return Class::Foreign(Foreign::WrongAddress);
         }
-        if !checksum_holds(frame, bytes, &packet) {
-            return Class::Corrupt;
+        let whole = usize::from(packet.payload_len) == self.template.payload_len();
+        match checked.stamp {
+            Some(stamp) if checked.checksum_ok && checked.data_ok && whole => Class::Test { flow, stamp },
+            _ => Class::Corrupt,
         }
-        classify_payload(packet.payload(bytes), self.template.payload_len(), self.seed, flow)
     }
 }
 

@@ -3,14 +3,14 @@
 //! Nobody tells this end what was sent; the sequence numbers do. A flow's first packet is where counting begins. What
 //! the numbers skip is lost until it comes after all, so the lost of one row can be negative.
 
-use crate::codec::{Class, Foreign, checksum_holds, class_of_reject};
+use crate::codec::{Class, Foreign, class_of_reject, verify_checksum};
 use crate::flow_table::FlowTable;
 use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use crate::DropPlan;
 use mpps_io::{Burst, Frame, Layer, Queue, Wait};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
-use mpps_wire::{STAMP_LEN, Stamp, UdpPacket, parse_udp, verify_data};
+use mpps_wire::{STAMP_LEN, Stamp, check_udp, parse_udp, verify_data};
 use std::net::{IpAddr, SocketAddr};
 
 /// One-way latencies above this are taken for the clocks of two hosts: none is reported.
@@ -43,11 +43,12 @@ struct Verifier<'p> {
     other_clock: u64,
 }
 
-fn ip_bits(ip: IpAddr) -> u128 {
-    match ip {
-        IpAddr::V4(ip) => u128::from(u32::from(ip)),
-        IpAddr::V6(ip) => u128::from(ip),
-    }
+/// A UDP packet as this end sees it.
+struct Located {
+    /// Its stamp, where data and stamp fit each other.
+    verified: Option<Stamp>,
+    flow: Option<u32>,
+    checksum_ok: bool,
 }
 
 impl<'p> Verifier<'p> {
@@ -68,21 +69,22 @@ impl<'p> Verifier<'p> {
         }
     }
 
-    /// Finds payload and flow of a frame, or says what else it is.
+    /// Finds stamp and flow of a frame, or says what else it is.
     #[inline]
-    fn locate<'f, F: Frame>(&mut self, frame: &'f F) -> Result<(&'f [u8], Option<u32>, bool), Class> {
+    fn locate<F: Frame>(&mut self, frame: &F) -> Result<Located, Class> {
         let bytes = frame.bytes();
+        let seed = self.plan.common.seed;
         if self.layer == Layer::Payload {
             let flow = match frame.peer() {
-                Some(SocketAddr::V4(peer)) => {
-                    self.table.flow(u128::from(u32::from(*peer.ip())), 0, u32::from(peer.port()))
-                }
-                Some(SocketAddr::V6(peer)) => self.table.flow(u128::from(*peer.ip()), 0, u32::from(peer.port())),
-                None => self.table.flow(0, 0, frame.flow().unwrap_or(0)),
+                Some(SocketAddr::V4(peer)) => self.table.flow_v4(u32::from(*peer.ip()), 0, u32::from(peer.port())),
+                Some(SocketAddr::V6(peer)) => self.table.flow_v6(u128::from(*peer.ip()), 0, u32::from(peer.port())),
+                None => self.table.flow_v4(0, 0, frame.flow().unwrap_or(0)),
             };
-            return Ok((bytes, flow, true));
+            let verified = Stamp::read(bytes).filter(|stamp| verify_data(seed, stamp.seq, &bytes[STAMP_LEN..]));
+            return Ok(Located { verified, flow, checksum_ok: true });
         }
-        let packet: UdpPacket = parse_udp(bytes).map_err(class_of_reject)?;
+        let checked = check_udp(bytes, seed, verify_checksum(frame)).map_err(class_of_reject)?;
+        let packet = &checked.packet;
         if self.plan.ports.as_ref().is_some_and(|ports| !ports.contains(&packet.dst_port)) {
             return Err(Class::Foreign(Foreign::WrongPort));
         }
@@ -90,14 +92,19 @@ impl<'p> Verifier<'p> {
             return Err(Class::Foreign(Foreign::WrongAddress));
         }
         let ports = u32::from(packet.src_port) << 16 | u32::from(packet.dst_port);
-        let flow = self.table.flow(ip_bits(packet.src_ip(bytes)), ip_bits(packet.dst_ip(bytes)), ports);
-        Ok((packet.payload(bytes), flow, checksum_holds(frame, bytes, &packet)))
+        let flow = match (packet.src_ip(bytes), packet.dst_ip(bytes)) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => self.table.flow_v4(src.into(), dst.into(), ports),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => self.table.flow_v6(src.into(), dst.into(), ports),
+            _ => None,
+        };
+        let verified = checked.stamp.filter(|_| checked.data_ok);
+        Ok(Located { verified, flow, checksum_ok: checked.checksum_ok })
     }
 
     /// Counts one frame. True: it is for the slow path.
     #[inline]
     fn frame<F: Frame>(&mut self, frame: &F, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
-        let (payload, flow, checksum_ok) = match self.locate(frame) {
+        let Located { verified, flow, checksum_ok } = match self.locate(frame) {
             Ok(located) => located,
             Err(Class::SlowPath) => return true,
             Err(Class::Foreign(why)) => {
@@ -118,9 +125,7 @@ impl<'p> Verifier<'p> {
             recorder.event(now_ns, |t| t.expected += 1);
             return false;
         }
-        let verified = Stamp::read(payload)
-            .filter(|stamp| stamp.seq < u64::MAX && verify_data(self.plan.common.seed, stamp.seq, &payload[STAMP_LEN..]));
-        match (verified, flow) {
+        match (verified.filter(|stamp| stamp.seq < u64::MAX), flow) {
             (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, frame.rx_time_ns(), now_ns, recorder),
             (Some(_), None) => {
                 self.untracked += 1;

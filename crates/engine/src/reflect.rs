@@ -30,6 +30,7 @@ pub(crate) fn run<Q: Queue>(
     let mut counts = Counts { marks: [None; MAX_BURST], left: [0; Left::COUNT], service: 0, not_sent: 0 };
     let mut burst = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
+    let mut turned = Burst::new(lane.burst);
     loop {
         let now = lane.clock.now_ns();
         let end_ns = lane.control.end_ns();
@@ -44,7 +45,7 @@ pub(crate) fn run<Q: Queue>(
                 lane.count_rx(frames, now);
                 lane.idle.worked();
                 if layer == Layer::Ethernet {
-                    turn(&lane, &mut burst, &mut answers, filter, &mut counts);
+                    turn(&lane, &mut burst, &mut answers, &mut turned, filter, &mut counts);
                 }
                 recorder.arrived_n(now, burst.len() as u64);
                 lane.counters.rx_test.add(burst.len() as u64);
@@ -75,6 +76,7 @@ fn turn<F: Frame>(
     lane: &Lane<'_>,
     burst: &mut Burst<F>,
     answers: &mut Burst<F>,
+    turned: &mut Burst<F>,
     filter: &ReflectFilter,
     counts: &mut Counts,
 ) {
@@ -85,15 +87,20 @@ fn turn<F: Frame>(
         left_any |= mark.is_some();
     }
     if left_any {
-        sort_out(lane, burst, answers, counts);
+        sort_out(lane, burst, answers, turned, counts);
     }
 }
 
 /// Takes the frames that were not turned out of the burst: answers those that ask, counts the others by reason.
 #[cold]
-fn sort_out<F: Frame>(lane: &Lane<'_>, burst: &mut Burst<F>, answers: &mut Burst<F>, counts: &mut Counts) {
+fn sort_out<F: Frame>(
+    lane: &Lane<'_>,
+    burst: &mut Burst<F>,
+    answers: &mut Burst<F>,
+    turned: &mut Burst<F>,
+    counts: &mut Counts,
+) {
     let all = burst.len();
-    let mut turned = Burst::new(burst.limit());
     for (i, mut frame) in burst.drain(all).enumerate() {
         let Some(left) = counts.marks[i] else {
             let _ = turned.push(frame);
@@ -110,7 +117,7 @@ fn sort_out<F: Frame>(lane: &Lane<'_>, burst: &mut Burst<F>, answers: &mut Burst
             None => counts.left[left.index()] += 1,
         }
     }
-    std::mem::swap(burst, &mut turned);
+    burst.swap(turned);
 }
 
 /// Sends the burst; waits for room a little, and gives up what the path still refuses then.

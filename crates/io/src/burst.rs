@@ -5,18 +5,19 @@ use arrayvec::ArrayVec;
 /// Largest number of frames in one burst. Large enough for one UDP GRO super-packet (128 segments) with room to spare.
 pub const MAX_BURST: usize = 256;
 
-/// A small, fixed-capacity array of frames moved in one call. Never allocates after it was made.
+/// A small, fixed-capacity array of frames moved in one call. Allocates when made and never after, so two bursts can
+/// change places for the price of two pointers.
 ///
 /// Dropping a burst drops its frames, which gives each back to its pool.
 pub struct Burst<F> {
-    frames: ArrayVec<F, MAX_BURST>,
+    frames: Box<ArrayVec<F, MAX_BURST>>,
     limit: usize,
 }
 
 impl<F> Burst<F> {
     /// An empty burst that queues fill up to `limit` frames (1 to [`MAX_BURST`]; clamped).
     pub fn new(limit: usize) -> Self {
-        Self { frames: ArrayVec::new(), limit: limit.clamp(1, MAX_BURST) }
+        Self { frames: Box::new(ArrayVec::new()), limit: limit.clamp(1, MAX_BURST) }
     }
 
     /// Number of frames held.
@@ -81,6 +82,17 @@ impl<F> Burst<F> {
     #[inline]
     pub fn retain(&mut self, keep: impl FnMut(&mut F) -> bool) {
         self.frames.retain(keep);
+    }
+
+    /// Exchanges the frames of two bursts; each keeps its limit. Only for bursts of one limit: a burst never holds more
+    /// than it may.
+    ///
+    /// # Panics
+    /// When either would then hold more frames than its limit.
+    #[inline]
+    pub fn swap(&mut self, other: &mut Self) {
+        assert!(self.len() <= other.limit && other.len() <= self.limit, "bursts of different limits");
+        std::mem::swap(&mut self.frames, &mut other.frames);
     }
 
     /// Removes the last frame.

@@ -11,7 +11,7 @@ pub(crate) use config::no_device;
 pub use config::{NullConfig, check};
 pub(crate) use pool::{Buffers, Claim, Claims};
 
-use crate::{Burst, Capabilities, Fact, Frame, Layer, Port, Queue, QueueCounters, Result, Wait};
+use crate::{Burst, Capabilities, Fact, Frame, Layer, MAX_BURST, Port, Queue, QueueCounters, Result, Wait};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -128,6 +128,7 @@ impl<S: Sources> Port for NullPort<S> {
         let claim = self.claims.claim("null", queue)?;
         Ok(NullQueue {
             pool,
+            stock: Burst::new(MAX_BURST),
             source: self.sources.source(queue),
             _claim: claim,
         })
@@ -215,6 +216,8 @@ impl Frame for NullFrame<'_> {
 /// One queue of the null path.
 pub struct NullQueue<'p, S: Source = NoSource> {
     pool: &'p NullPool,
+    /// The frames of the last burst sent: the next to be allocated, all at once where the number fits.
+    stock: Burst<NullFrame<'p>>,
     source: S,
     _claim: Claim<'p>,
 }
@@ -228,6 +231,7 @@ impl<'p, S: Source> Queue for NullQueue<'p, S> {
         if want == 0 {
             return Ok(0);
         }
+        self.stock.clear();
         let before = burst.len();
         let mut free = self.pool.buffers.borrow();
         for _ in 0..want.min(burst.room()) {
@@ -247,6 +251,11 @@ impl<'p, S: Source> Queue for NullQueue<'p, S> {
 
     #[inline]
     fn allocate(&mut self, burst: &mut Burst<NullFrame<'p>>, n: usize) -> Result<usize> {
+        if burst.is_empty() && self.stock.len() == n && n <= burst.limit() {
+            burst.swap(&mut self.stock);
+            return Ok(n);
+        }
+        self.stock.clear();
         let mut free = self.pool.buffers.borrow();
         let n = n.min(burst.room()).min(free.len());
         let keep = free.len() - n;
@@ -259,9 +268,10 @@ impl<'p, S: Source> Queue for NullQueue<'p, S> {
     #[inline]
     fn transmit(&mut self, burst: &mut Burst<NullFrame<'p>>) -> Result<usize> {
         let n = burst.len();
+        self.stock.clear();
         if burst.as_slice().iter().all(|frame| std::ptr::eq(frame.pool, self.pool)) {
-            let mut free = self.pool.buffers.borrow();
-            free.extend(burst.drain(n).map(|mut frame| std::mem::take(&mut frame.data)));
+            // Kept whole for the next allocation.
+            self.stock.swap(burst);
         } else {
             burst.clear();
         }

@@ -25,7 +25,7 @@ pub trait Queue {
     fn receive(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize>;
 
     /// Appends up to `n` empty frames to `burst`, up to its room; returns how many (fewer when the pool or the
-    /// transmit ring is exhausted). Their length is their capacity until set; their contents are whatever was there.
+    /// transmit ring is exhausted). Their length and contents are whatever was there: set the length, then write.
     ///
     /// # Errors
     /// As [`Queue::receive`].

@@ -1,0 +1,52 @@
+//! What the whole-program tests share: the program as a user runs it, its results read back, hosts to run it on.
+//!
+//! The tests know the program by its command line and its files only, so that they hold it to what it promises to
+//! users and to other programs. The machine they run on may be busy with anything: no test asserts a time or a rate,
+//! and a paced run may end valid (0) or not (3), as long as every packet is accounted for.
+
+#![forbid(unsafe_code)]
+
+mod hosts;
+mod process;
+mod report;
+
+pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
+pub use process::{Background, Finished, run, run_command, wait_until};
+pub use report::{Report, Row, Scratch};
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The program under test: `$MPPS_BIN`, else what was last built in this workspace, the release build first.
+///
+/// # Panics
+/// When there is none.
+pub fn program() -> PathBuf {
+    if let Some(path) = std::env::var_os("MPPS_BIN") {
+        return PathBuf::from(path);
+    }
+    let target = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"));
+    let built = ["release/mpps", "debug/mpps"].iter().map(|path| target.join(path));
+    built.into_iter().find(|path| path.is_file()).expect("no program to test: run `make build` first")
+}
+
+/// `mpps` with the given words, separated by white space.
+pub fn mpps(words: &str) -> Command {
+    let mut command = Command::new(program());
+    command.args(words.split_whitespace());
+    command
+}
+
+/// A UDP port of the loopback addresses that nobody has open, IPv4 and IPv6.
+///
+/// # Panics
+/// When there is none.
+pub fn free_port() -> u16 {
+    use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+    let free = |_| {
+        let v4 = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
+        let port = v4.local_addr().ok()?.port();
+        UdpSocket::bind((Ipv6Addr::LOCALHOST, port)).ok().map(|_| port)
+    };
+    (0..100).find_map(free).expect("a free port")
+}

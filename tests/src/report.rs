@@ -1,0 +1,219 @@
+//! A run's results, read back from its files, and what holds for all of them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use serde_json::Value;
+
+use crate::{Background, Finished};
+
+/// One row of the CSV: cell by column.
+pub type Row = HashMap<String, String>;
+
+/// A folder for one run's files, removed when dropped.
+pub struct Scratch(tempfile::TempDir);
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scratch {
+    /// A new folder.
+    ///
+    /// # Panics
+    /// When it can't be made.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Adds CSV, JSON and histogram log in this folder to a run's arguments.
+    #[must_use]
+    pub fn results(&self, mut command: Command) -> Command {
+        for kind in ["csv", "json", "hdr"] {
+            command.arg(format!("--{kind}")).arg(self.file(&format!("run.{kind}")));
+        }
+        command
+    }
+
+    /// Rows that the CSV holds so far with something sent or received in them.
+    pub fn busy_rows(&self) -> usize {
+        let text = std::fs::read_to_string(self.file("run.csv")).unwrap_or_default();
+        let whole = &text[..text.rfind('\n').unwrap_or(0)];
+        let busy = |line: &&str| line.split(',').skip(1).take(2).any(|cell| cell != "0");
+        whole.lines().skip(1).filter(busy).count()
+    }
+
+    /// Runs to the end and reads the results.
+    pub fn measure(&self, command: Command) -> Report {
+        let finished = Background::start(self.results(command)).finish();
+        self.read(finished)
+    }
+
+    /// Reads the results of a run that has ended.
+    ///
+    /// # Panics
+    /// When they are not there or not what they should be.
+    pub fn read(&self, finished: Finished) -> Report {
+        let json = std::fs::read_to_string(self.file("run.json"))
+            .unwrap_or_else(|e| panic!("no JSON ({e}), exit code {:?}: {}", finished.code, finished.stderr));
+        let json = serde_json::from_str(&json).unwrap_or_else(|e| panic!("JSON: {e}: {json}"));
+        let csv = std::fs::read(self.file("run.csv")).expect("a CSV");
+        Report { json, rows: rows(&csv), hdr: self.file("run.hdr"), finished }
+    }
+}
+
+/// The rows of a CSV; refuses one whose rows are not all as long as the header.
+fn rows(csv: &[u8]) -> Vec<Row> {
+    let mut reader = csv::Reader::from_reader(csv);
+    let first = ["time_s", "tx_packets", "rx_packets", "loss_ratio", "latency_avg_us"];
+    let header = reader.headers().expect("a header").clone();
+    assert!(header.iter().take(5).eq(first), "{header:?}");
+    reader.deserialize().map(|row| row.expect("a row as long as the header")).collect()
+}
+
+/// All that one run has reported.
+#[derive(Debug)]
+pub struct Report {
+    /// The JSON summary.
+    pub json: Value,
+    /// The CSV.
+    pub rows: Vec<Row>,
+    /// How it ended.
+    pub finished: Finished,
+    hdr: PathBuf,
+}
+
+impl Report {
+    /// A whole number of the summary, by key or by JSON pointer.
+    ///
+    /// # Panics
+    /// When it is not there.
+    pub fn count(&self, key: &str) -> u64 {
+        let found = if key.starts_with('/') { self.json.pointer(key) } else { self.json.get(key) };
+        found.and_then(Value::as_u64).unwrap_or_else(|| panic!("{key} in {:#}", self.json))
+    }
+
+    /// How often `reflect` or `drop` gave this reason; 0 when never.
+    pub fn reason(&self, name: &str) -> u64 {
+        self.json["reasons"].get(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// Sum over the lanes of a whole number of theirs.
+    pub fn lanes(&self, key: &str) -> u64 {
+        self.each_lane(|lane| lane[key].as_u64())
+    }
+
+    /// Sum over the lanes of one of the path's own counters.
+    pub fn path_counter(&self, name: &str) -> u64 {
+        self.each_lane(|lane| lane["path_counters"][name].as_u64())
+    }
+
+    fn each_lane(&self, of: impl Fn(&Value) -> Option<u64>) -> u64 {
+        let lanes = self.json["lanes"].as_array().expect("lanes");
+        lanes.iter().map(|lane| of(lane).unwrap_or_else(|| panic!("{lane:#}"))).sum()
+    }
+
+    /// Sum of a column of whole numbers.
+    ///
+    /// # Panics
+    /// When a cell holds none.
+    pub fn column(&self, name: &str) -> i64 {
+        let cell = |row: &Row| row[name].parse::<i64>().unwrap_or_else(|e| panic!("{name}: {e}: {row:?}"));
+        self.rows.iter().map(cell).sum()
+    }
+
+    /// Invalid reasons, warnings and standard error as one text.
+    pub fn said(&self) -> String {
+        format!("{} {} {}", self.json["invalid_reasons"], self.json["warnings"], self.finished.stderr)
+    }
+
+    /// Packets in the histogram log.
+    ///
+    /// # Panics
+    /// When a tool that reads such logs could not read it.
+    pub fn logged(&self) -> u64 {
+        let log = std::fs::read(&self.hdr).expect("a histogram log");
+        let mut deserializer = Deserializer::new();
+        let mut total = 0;
+        for entry in IntervalLogIterator::new(&log) {
+            if let LogEntry::Interval(interval) = entry.expect("an entry of a log") {
+                let encoded = interval.encoded_histogram();
+                let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).expect("base64");
+                let histogram: Histogram<u64> = deserializer.deserialize(&mut &bytes[..]).expect("a histogram");
+                total += histogram.len();
+            }
+        }
+        total
+    }
+
+    /// Checks what must hold for every run that sends, whatever happened to its packets: each of them is accounted
+    /// for once, in the summary, in the rows and in the histograms.
+    ///
+    /// # Panics
+    /// When something does not add up.
+    pub fn assert_accounted(&self) {
+        self.assert_rows_add_up();
+        let (tx, rx) = (self.count("tx_packets"), self.count("rx_packets"));
+        let (lost, late) = (self.count("lost"), self.count("late"));
+        if self.json["workload"] != "send" {
+            assert_eq!(tx, rx + lost + late, "tx = rx + lost + late: {:#}", self.json);
+        }
+        assert_eq!(tx, self.lanes("tx_packets"), "the lanes' packets: {:#}", self.json);
+    }
+
+    /// Checks that every departure of the schedule was sent or counts as missed. For a run that was not ended early.
+    ///
+    /// # Panics
+    /// When one is unaccounted for.
+    pub fn assert_departures(&self, planned: u64) {
+        assert_eq!(self.count("tx_packets") + self.count("missed"), planned, "departures: {:#}", self.json);
+    }
+
+    /// Checks that the rows follow each other without a gap and sum up to the summary, that the histograms hold every
+    /// packet received, and that verdict and exit code agree.
+    ///
+    /// # Panics
+    /// When something does not add up.
+    pub fn assert_rows_add_up(&self) {
+        for (column, key) in [
+            ("tx_packets", "tx_packets"),
+            ("rx_packets", "rx_packets"),
+            ("lost_packets", "lost"),
+            ("late_packets", "late"),
+            ("duplicate_packets", "duplicates"),
+            ("reordered_packets", "reordered"),
+            ("corrupt_packets", "corrupt"),
+            ("foreign_packets", "foreign"),
+            ("missed_packets", "missed"),
+        ] {
+            assert_eq!(self.column(column), self.count(key) as i64, "sum of {column}: {:#}", self.json);
+        }
+        let seconds = |row: &Row, name: &str| row[name].parse::<f64>().expect("seconds");
+        for pair in self.rows.windows(2) {
+            let end = seconds(&pair[0], "time_s") + seconds(&pair[0], "interval_s");
+            assert!((end - seconds(&pair[1], "time_s")).abs() < 2e-6, "a gap between {pair:?}");
+        }
+        assert_eq!(self.logged(), self.count("/latency_ns/count"), "histogram log");
+        let valid = self.json["valid"].as_bool().expect("a verdict");
+        assert_eq!(self.json["invalid_reasons"].as_array().expect("a list").is_empty(), valid, "{:#}", self.json);
+        let code = self.finished.code;
+        assert_eq!(code, Some(if valid { 0 } else { 3 }), "{:#} {}", self.json, self.finished.stderr);
+    }
+}
