@@ -2,9 +2,7 @@
 
 use crate::FlowSet;
 use mpps_io::{Frame, RxChecksum};
-use mpps_wire::{
-    PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, check_udp, verify_data,
-};
+use mpps_wire::{PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, check_udp, verify_data};
 use std::net::IpAddr;
 
 /// Why a received packet is none of this test's.
@@ -23,8 +21,14 @@ pub(crate) enum Foreign {
 }
 
 impl Foreign {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::NotUdp, Self::Fragment, Self::WrongAddress, Self::WrongPort, Self::NotStamped, Self::OtherRun];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::NotUdp,
+        Self::Fragment,
+        Self::WrongAddress,
+        Self::WrongPort,
+        Self::NotStamped,
+        Self::OtherRun,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

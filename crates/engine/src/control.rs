@@ -1,8 +1,8 @@
 //! What the threads of a run share beside the statistics: the end, and notes. Nothing here is on the packet path but
 //! one load.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Shared by the lanes and the collector of one run.
 #[derive(Debug)]
@@ -15,7 +15,11 @@ pub struct Control {
 
 impl Default for Control {
     fn default() -> Self {
-        Self { end_ns: AtomicU64::new(u64::MAX), gone: AtomicBool::new(false), notes: Mutex::new(Vec::new()) }
+        Self {
+            end_ns: AtomicU64::new(u64::MAX),
+            gone: AtomicBool::new(false),
+            notes: Mutex::new(Vec::new()),
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 //! Nobody tells this end what was sent; the sequence numbers do. A flow's first packet is where counting begins. What
 //! the numbers skip is lost until it comes after all, so the lost of one row can be negative.
 
+use crate::DropPlan;
 use crate::codec::{Class, Foreign, class_of_reject, verify_checksum};
 use crate::flow_table::FlowTable;
 use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
-use crate::DropPlan;
 use mpps_io::{Burst, Frame, Layer, Queue, Wait};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
 use mpps_wire::{STAMP_LEN, Stamp, check_udp, parse_udp, verify_data};
@@ -81,11 +81,20 @@ impl<'p> Verifier<'p> {
                 None => self.table.flow_v4(0, 0, frame.flow().unwrap_or(0)),
             };
             let verified = Stamp::read(bytes).filter(|stamp| verify_data(seed, stamp.seq, &bytes[STAMP_LEN..]));
-            return Ok(Located { verified, flow, checksum_ok: true });
+            return Ok(Located {
+                verified,
+                flow,
+                checksum_ok: true,
+            });
         }
         let checked = check_udp(bytes, seed, verify_checksum(frame)).map_err(class_of_reject)?;
         let packet = &checked.packet;
-        if self.plan.ports.as_ref().is_some_and(|ports| !ports.contains(&packet.dst_port)) {
+        if self
+            .plan
+            .ports
+            .as_ref()
+            .is_some_and(|ports| !ports.contains(&packet.dst_port))
+        {
             return Err(Class::Foreign(Foreign::WrongPort));
         }
         if self.plan.ip.is_some_and(|ip| !packet.dst_ip_eq(bytes, &ip)) {
@@ -98,13 +107,21 @@ impl<'p> Verifier<'p> {
             _ => None,
         };
         let verified = checked.stamp.filter(|_| checked.data_ok);
-        Ok(Located { verified, flow, checksum_ok: checked.checksum_ok })
+        Ok(Located {
+            verified,
+            flow,
+            checksum_ok: checked.checksum_ok,
+        })
     }
 
     /// Counts one frame. True: it is for the slow path.
     #[inline]
     fn frame<F: Frame>(&mut self, frame: &F, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
-        let Located { verified, flow, checksum_ok } = match self.locate(frame) {
+        let Located {
+            verified,
+            flow,
+            checksum_ok,
+        } = match self.locate(frame) {
             Ok(located) => located,
             Err(Class::SlowPath) => return true,
             Err(Class::Foreign(why)) => {
@@ -175,7 +192,10 @@ impl<'p> Verifier<'p> {
         if arrival == Arrival::InOrder {
             state.newest_ns = stamp.time_ns;
         }
-        let latency = rx_time.unwrap_or(now_ns).checked_sub(stamp.time_ns).filter(|&l| l < MAX_ONE_WAY_NS);
+        let latency = rx_time
+            .unwrap_or(now_ns)
+            .checked_sub(stamp.time_ns)
+            .filter(|&l| l < MAX_ONE_WAY_NS);
         if latency.is_none() {
             self.other_clock += 1;
         }
@@ -190,7 +210,10 @@ impl<'p> Verifier<'p> {
     }
 
     fn reasons(&self) -> Vec<(&'static str, u64)> {
-        let mut reasons: Vec<_> = Foreign::ALL.iter().map(|f| (f.name(), self.foreign[*f as usize])).collect();
+        let mut reasons: Vec<_> = Foreign::ALL
+            .iter()
+            .map(|f| (f.name(), self.foreign[*f as usize]))
+            .collect();
         reasons.extend([
             ("flows", u64::from(self.table.len())),
             ("untracked_flow_packets", self.untracked),
@@ -230,12 +253,21 @@ pub(crate) fn run<Q: Queue>(
                     }
                     lane.counters.rx_test.add((frames - slow) as u64);
                     if slow > 0 {
-                        attend(&lane, queue, &mut incoming, &mut answers, &mut verifier, at, &mut recorder);
+                        attend(
+                            &lane,
+                            queue,
+                            &mut incoming,
+                            &mut answers,
+                            &mut verifier,
+                            at,
+                            &mut recorder,
+                        );
                     }
                     incoming.clear();
                     lane.idle.worked();
                 } else if let Err(error) =
-                    lane.idle.rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters)
+                    lane.idle
+                        .rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters)
                 {
                     lane.trouble(&error);
                 }
@@ -271,7 +303,9 @@ fn attend<Q: Queue>(
 ) {
     let all = incoming.len();
     for mut frame in incoming.drain(all) {
-        let Err(reject) = parse_udp(frame.bytes()) else { continue };
+        let Err(reject) = parse_udp(frame.bytes()) else {
+            continue;
+        };
         if !matches!(class_of_reject(reject), Class::SlowPath) {
             continue;
         }

@@ -24,7 +24,12 @@ fn fold(a: u64, b: u64) -> u64 {
 impl FlowTable {
     pub(crate) fn new(max_flows: u32, key: u64) -> Self {
         let slots = (u64::from(max_flows.max(1)) * 2).next_power_of_two() as usize;
-        Self { slots: vec![(0, 0); slots].into_boxed_slice(), len: 0, max: max_flows, key }
+        Self {
+            slots: vec![(0, 0); slots].into_boxed_slice(),
+            len: 0,
+            max: max_flows,
+            key,
+        }
     }
 
     /// The number of the flow with these addresses and ports (source in the upper half); `None` when the table is
@@ -37,8 +42,17 @@ impl FlowTable {
     /// As [`FlowTable::flow_v4`].
     #[inline]
     pub(crate) fn flow_v6(&mut self, src: u128, dst: u128, ports: u32) -> Option<u32> {
-        let words = [src as u64, (src >> 64) as u64, dst as u64, (dst >> 64) as u64, u64::from(ports)];
-        let (mut a, mut b) = (self.key ^ 0x9E37_79B9_7F4A_7C15, self.key.rotate_left(32) ^ 0xD6E8_FEB8_6659_FD93);
+        let words = [
+            src as u64,
+            (src >> 64) as u64,
+            dst as u64,
+            (dst >> 64) as u64,
+            u64::from(ports),
+        ];
+        let (mut a, mut b) = (
+            self.key ^ 0x9E37_79B9_7F4A_7C15,
+            self.key.rotate_left(32) ^ 0xD6E8_FEB8_6659_FD93,
+        );
         for word in words {
             a = fold(a ^ word, 0xA076_1D64_78BD_642F ^ self.key);
             b = fold(b ^ word, 0xE703_7ED1_A0B4_28DB ^ self.key.rotate_left(17)).wrapping_add(a);
@@ -82,7 +96,11 @@ mod tests {
         let mut table = FlowTable::new(1000, 12345);
         for round in 0..2 {
             for i in 0..1000u32 {
-                let found = if i % 2 == 0 { table.flow_v4(i % 7, 1, i) } else { table.flow_v6(u128::from(i % 7), 1, i) };
+                let found = if i % 2 == 0 {
+                    table.flow_v4(i % 7, 1, i)
+                } else {
+                    table.flow_v6(u128::from(i % 7), 1, i)
+                };
                 assert_eq!(found, Some(i), "round {round}");
             }
         }

@@ -18,12 +18,20 @@ impl FlowSet {
     /// # Panics
     /// When a range is empty or `limit` is 0.
     pub fn new(src: RangeInclusive<u16>, dst: RangeInclusive<u16>, limit: Option<u32>) -> Self {
-        assert!(!src.is_empty() && !dst.is_empty() && limit != Some(0), "a test has at least one flow");
+        assert!(
+            !src.is_empty() && !dst.is_empty() && limit != Some(0),
+            "a test has at least one flow"
+        );
         let src_count = u32::from(*src.end()) - u32::from(*src.start()) + 1;
         let dst_count = u64::from(*dst.end()) - u64::from(*dst.start()) + 1;
         let all = u64::from(src_count) * dst_count;
         let count = all.min(u64::from(limit.unwrap_or(u32::MAX))) as u32;
-        Self { src_first: *src.start(), src_count: src_count.min(count), dst_first: *dst.start(), count }
+        Self {
+            src_first: *src.start(),
+            src_count: src_count.min(count),
+            dst_first: *dst.start(),
+            count,
+        }
     }
 
     /// Number of flows.
@@ -62,7 +70,11 @@ impl FlowSet {
 
     /// How many of the flows lane `lane` of `lanes` sends: those with `flow mod lanes = lane`.
     pub fn count_of_lane(&self, lane: u32, lanes: u32) -> u32 {
-        if lane >= self.count { 0 } else { (self.count - lane - 1) / lanes + 1 }
+        if lane >= self.count {
+            0
+        } else {
+            (self.count - lane - 1) / lanes + 1
+        }
     }
 }
 

@@ -27,9 +27,16 @@ struct LaneFlows {
 
 impl LaneFlows {
     fn new(flows: &FlowSet, lane: u32, lanes: u32) -> Self {
-        let ports: Box<[_]> =
-            (0..flows.count_of_lane(lane, lanes)).map(|i| flows.ports(lane + i * lanes)).collect();
-        Self { next_seq: vec![0; ports.len()].into_boxed_slice(), ports, first: lane, step: lanes, cursor: 0 }
+        let ports: Box<[_]> = (0..flows.count_of_lane(lane, lanes))
+            .map(|i| flows.ports(lane + i * lanes))
+            .collect();
+        Self {
+            next_seq: vec![0; ports.len()].into_boxed_slice(),
+            ports,
+            first: lane,
+            step: lanes,
+            cursor: 0,
+        }
     }
 
     #[inline]
@@ -76,7 +83,14 @@ impl<'r> Generator<'r> {
     pub(crate) fn new(plan: &TrafficPlan, share: SendShare<'r>) -> Self {
         let duration = plan.common.duration.map(|d| d.as_nanos() as u64);
         let pacer = plan.rate.map(|rate| {
-            Pacer::new(share.start_ns, duration, rate, plan.pacing, (share.lane, share.lanes), plan.common.seed)
+            Pacer::new(
+                share.start_ns,
+                duration,
+                rate,
+                plan.pacing,
+                (share.lane, share.lanes),
+                plan.common.seed,
+            )
         });
         Self {
             flows: LaneFlows::new(&plan.flows, share.lane, share.lanes),
@@ -112,6 +126,7 @@ impl<'r> Generator<'r> {
 
     /// Sends what is due. `pending` holds frames that were written before and not taken. True when something left.
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn step<Q: Queue, C: Codec>(
         &mut self,
         queue: &mut Q,

@@ -9,8 +9,8 @@
 mod codec;
 mod control;
 mod drop;
-mod flows;
 mod flow_table;
+mod flows;
 mod generate;
 mod idle;
 mod live;

@@ -20,8 +20,10 @@ impl HostWait {
     /// Wait since the last sample, ns over all lanes.
     pub(crate) fn sample(&mut self, lanes: &[LaneCounters]) -> u64 {
         // A lane that has ended can't be asked any more; the sum then falls and counts as none.
-        let run_delay: u64 =
-            lanes.iter().filter_map(|lane| sched::run_delay_ns(lane.thread.get() as i32)).sum();
+        let run_delay: u64 = lanes
+            .iter()
+            .filter_map(|lane| sched::run_delay_ns(lane.thread.get() as i32))
+            .sum();
         let steal = sched::steal_ns().unwrap_or(0);
         let waited = run_delay.saturating_sub(self.run_delay) + steal.saturating_sub(self.steal);
         let first = !std::mem::replace(&mut self.begun, true);
@@ -41,7 +43,12 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(start_ns: u64) -> Self {
-        Self { start_ns, next_ns: start_ns + SNAPSHOT_NS, last: (start_ns, 0, 0), closed: (0, 0) }
+        Self {
+            start_ns,
+            next_ns: start_ns + SNAPSHOT_NS,
+            last: (start_ns, 0, 0),
+            closed: (0, 0),
+        }
     }
 
     pub(crate) fn snapshot(
@@ -71,7 +78,11 @@ impl Live {
             rx_pps: rx.saturating_sub(rx_then) as f64 / seconds,
             closed_tx: closed.0,
             closed_lost: closed.1,
-            recent_loss_ratio: if sent == 0 { 0.0 } else { (lost.max(0) as f64 / sent as f64).min(1.0) },
+            recent_loss_ratio: if sent == 0 {
+                0.0
+            } else {
+                (lost.max(0) as f64 / sent as f64).min(1.0)
+            },
             recent_latency: collector.recent_latency(),
             notes: control.notes(),
         }

@@ -39,14 +39,24 @@ impl<'r> Neighbor<'r> {
         let heard = parse_slow_path(frame.bytes())?;
         let mac = self.link.mac;
         let len = match heard {
-            SlowPath::ArpRequest { sender_mac, sender_ip, target_ip, vlan } => {
+            SlowPath::ArpRequest {
+                sender_mac,
+                sender_ip,
+                target_ip,
+                vlan,
+            } => {
                 if !self.ours(target_ip.into()) {
                     return Some(false);
                 }
                 frame.set_len(frame.capacity());
                 build_arp_reply(frame.bytes_mut(), mac, target_ip, sender_mac, sender_ip, vlan)
             }
-            SlowPath::NeighborSolicit { src_mac, src_ip, target, vlan } => {
+            SlowPath::NeighborSolicit {
+                src_mac,
+                src_ip,
+                target,
+                vlan,
+            } => {
                 if !self.ours(target.into()) {
                     return Some(false);
                 }
@@ -59,7 +69,9 @@ impl<'r> Neighbor<'r> {
                 }
                 answer_echo_in_place(frame.bytes_mut())?
             }
-            SlowPath::ArpReply { sender_ip, sender_mac, .. } => {
+            SlowPath::ArpReply {
+                sender_ip, sender_mac, ..
+            } => {
                 self.heard(sender_ip.into(), sender_mac);
                 return Some(false);
             }
@@ -84,7 +96,9 @@ impl<'r> Neighbor<'r> {
 
     /// Asks for the next hop's MAC address. False when no frame could be sent now.
     pub(crate) fn ask<Q: Queue>(&self, queue: &mut Q) -> Result<bool> {
-        let (Some(hop), Some(src)) = (self.link.next_hop, self.src) else { return Ok(false) };
+        let (Some(hop), Some(src)) = (self.link.next_hop, self.src) else {
+            return Ok(false);
+        };
         let mut burst = Burst::new(1);
         if queue.allocate(&mut burst, 1)? == 0 {
             return Ok(false);

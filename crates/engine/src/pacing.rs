@@ -75,7 +75,11 @@ impl Pacer {
         if pacing == Pacing::Poisson {
             let mean_ns = 1e9 / rate.pps() * f64::from(lanes);
             let state = seed ^ (lane64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            pacer.poisson = Some(Poisson { state, end_ns: duration_ns.map(|d| start_ns + d), mean_ns });
+            pacer.poisson = Some(Poisson {
+                state,
+                end_ns: duration_ns.map(|d| start_ns + d),
+                mean_ns,
+            });
             pacer.next = u128::from(start_ns) << 64;
             pacer.draw();
         }
@@ -106,7 +110,9 @@ impl Pacer {
             u64::from(self.in_unit)
         } else {
             let units = u64::try_from(behind / self.step).unwrap_or(u64::MAX);
-            units.saturating_mul(u64::from(self.unit)).saturating_add(u64::from(self.in_unit))
+            units
+                .saturating_mul(u64::from(self.unit))
+                .saturating_add(u64::from(self.in_unit))
         };
         packets.min(most) as usize
     }
@@ -201,7 +207,11 @@ mod tests {
     }
 
     fn pacing() -> impl Strategy<Value = Pacing> {
-        prop_oneof![Just(Pacing::Constant), Just(Pacing::Poisson), (1u32..50).prop_map(Pacing::Bursts)]
+        prop_oneof![
+            Just(Pacing::Constant),
+            Just(Pacing::Poisson),
+            (1u32..50).prop_map(Pacing::Bursts)
+        ]
     }
 
     proptest! {
@@ -261,7 +271,11 @@ mod tests {
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         // For an exponential distribution the standard deviation equals the mean.
         assert!((mean / 10_000.0 - 1.0).abs() < 0.02, "{mean}");
-        assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{}", variance.sqrt() / mean);
+        assert!(
+            (variance.sqrt() / mean - 1.0).abs() < 0.03,
+            "{}",
+            variance.sqrt() / mean
+        );
     }
 
     #[test]

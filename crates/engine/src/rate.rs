@@ -20,7 +20,10 @@ impl Rate {
             return None;
         }
         let divisor = gcd(num, den);
-        Some(Self { num: num / divisor, den: den / divisor })
+        Some(Self {
+            num: num / divisor,
+            den: den / divisor,
+        })
     }
 
     /// The rate as written: `1.5Mpps`, `250 kbps` or `10%` (of `link_bps`). Bit rates count what one frame takes on
@@ -31,7 +34,9 @@ impl Rate {
     pub fn parse(text: &str, frame_size: u64, link_bps: Option<u64>) -> Result<Self, String> {
         const WANT: &str = "a number above 0 with pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps or %, such as 3.5Mpps";
         let text = text.trim();
-        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let split = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
         let (number, unit) = (&text[..split], text[split..].trim());
         let (num, den) = decimal(number).ok_or_else(|| WANT.to_owned())?;
         let frame_bits = (frame_size + L1_OVERHEAD) * 8;
@@ -126,7 +131,10 @@ mod tests {
 
     #[test]
     fn what_is_no_rate_is_refused() {
-        for bad in ["", "0pps", "-1pps", "NaNpps", "infpps", "1", "1.2.3pps", "1e6pps", "pps", "5 mpps", "101%", "99Gpps", "1Mb"] {
+        for bad in [
+            "", "0pps", "-1pps", "NaNpps", "infpps", "1", "1.2.3pps", "1e6pps", "pps", "5 mpps", "101%", "99Gpps",
+            "1Mb",
+        ] {
             assert!(Rate::parse(bad, 64, Some(1)).is_err(), "{bad}");
         }
         assert!(Rate::parse("10%", 64, None).is_err());

@@ -23,13 +23,7 @@ pub(crate) struct Receiver<'r> {
 
 impl<'r> Receiver<'r> {
     /// Windows for `flows` flows that span `span` packets in flight over all of them.
-    pub(crate) fn new(
-        flows: u32,
-        span: u64,
-        slips: Option<&'r Slips>,
-        sent_seq: &'r [SentSeq],
-        start_ns: u64,
-    ) -> Self {
+    pub(crate) fn new(flows: u32, span: u64, slips: Option<&'r Slips>, sent_seq: &'r [SentSeq], start_ns: u64) -> Self {
         let windows = SequenceWindows::new(flows as usize, span / u64::from(flows.max(1)) + 64, WINDOW_BYTES);
         Self {
             windows,
@@ -103,7 +97,10 @@ impl<'r> Receiver<'r> {
     }
 
     pub(crate) fn reasons(&self) -> Vec<(&'static str, u64)> {
-        let mut reasons: Vec<_> = Foreign::ALL.iter().map(|f| (f.name(), self.foreign[*f as usize])).collect();
+        let mut reasons: Vec<_> = Foreign::ALL
+            .iter()
+            .map(|f| (f.name(), self.foreign[*f as usize]))
+            .collect();
         reasons.push(("beyond_window", self.beyond_window));
         reasons.push(("neighbor_service", self.service));
         reasons.retain(|(_, n)| *n > 0);

@@ -27,7 +27,12 @@ pub(crate) fn run<Q: Queue>(
     mut recorder: Recorder<'_>,
 ) -> LaneOutcome {
     let preempted = mpps_sys::sched::preemptions();
-    let mut counts = Counts { marks: [None; MAX_BURST], left: [0; Left::COUNT], service: 0, not_sent: 0 };
+    let mut counts = Counts {
+        marks: [None; MAX_BURST],
+        left: [0; Left::COUNT],
+        service: 0,
+        not_sent: 0,
+    };
     let mut burst = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
     let mut turned = Burst::new(lane.burst);
@@ -37,7 +42,10 @@ pub(crate) fn run<Q: Queue>(
         match queue.receive(&mut burst) {
             Ok(0) => {
                 lane.count_rx(0, now);
-                if let Err(error) = lane.idle.rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters) {
+                if let Err(error) = lane
+                    .idle
+                    .rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters)
+                {
                     lane.trouble(&error);
                 }
             }
@@ -63,11 +71,19 @@ pub(crate) fn run<Q: Queue>(
     let _ = queue.flush();
     lane.counters.phase.set(2);
     recorder.end();
-    let mut reasons: Vec<_> = Left::ALL.iter().map(|left| (left.as_str(), counts.left[left.index()])).collect();
+    let mut reasons: Vec<_> = Left::ALL
+        .iter()
+        .map(|left| (left.as_str(), counts.left[left.index()]))
+        .collect();
     reasons.push(("neighbor_service", counts.service));
     reasons.push(("tx_full", counts.not_sent));
     reasons.retain(|(_, n)| *n > 0);
-    LaneOutcome { gaps: None, reasons, preempted: mpps_sys::sched::preemptions() - preempted, run_delay_ns: None }
+    LaneOutcome {
+        gaps: None,
+        reasons,
+        preempted: mpps_sys::sched::preemptions() - preempted,
+        run_delay_ns: None,
+    }
 }
 
 /// Turns every frame of the burst that is to be turned; the others leave it.
@@ -107,7 +123,12 @@ fn sort_out<F: Frame>(
             continue;
         };
         let question = matches!(left, Left::NotIp | Left::NotUdp | Left::Multicast);
-        match lane.neighbor.as_ref().filter(|_| question).and_then(|n| n.attend(&mut frame)) {
+        match lane
+            .neighbor
+            .as_ref()
+            .filter(|_| question)
+            .and_then(|n| n.attend(&mut frame))
+        {
             Some(answer) => {
                 counts.service += 1;
                 if answer {

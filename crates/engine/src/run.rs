@@ -69,9 +69,26 @@ pub fn run_traffic<P: Port>(
         .rate
         .filter(|_| plan.receive)
         .map(|rate| Slips::new(plan.flows.count(), rate.pps(), settle_ns + 100_000_000));
-    let work = TrafficWork { plan, slips: slips.as_ref(), sent_seq: &sent_seq };
-    let workload = if plan.receive { Workload::SendRecv } else { Workload::Send };
-    execute(port, &plan.common, workload, settle_ns, plan.receive && plan.rate.is_some(), &work, sinks, interrupted)
+    let work = TrafficWork {
+        plan,
+        slips: slips.as_ref(),
+        sent_seq: &sent_seq,
+    };
+    let workload = if plan.receive {
+        Workload::SendRecv
+    } else {
+        Workload::Send
+    };
+    execute(
+        port,
+        &plan.common,
+        workload,
+        settle_ns,
+        plan.receive && plan.rate.is_some(),
+        &work,
+        sinks,
+        interrupted,
+    )
 }
 
 /// Runs `drop`. As [`run_traffic`].
@@ -99,7 +116,16 @@ pub fn run_reflect<P: Port>(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Summary, RunError> {
     let work = ReflectWork { plan };
-    execute(port, &plan.common, Workload::Reflect, 0, false, &work, sinks, interrupted)
+    execute(
+        port,
+        &plan.common,
+        Workload::Reflect,
+        0,
+        false,
+        &work,
+        sinks,
+        interrupted,
+    )
 }
 
 /// What lane threads share.
@@ -129,8 +155,14 @@ fn execute<P: Port, W: Work>(
     let series = OnceLock::new();
     let found = Found::new();
     let lanes = common.lanes.len();
-    let shared =
-        Shared { control: &control, counters: &counters, series: &series, found: &found, common, work };
+    let shared = Shared {
+        control: &control,
+        counters: &counters,
+        series: &series,
+        found: &found,
+        common,
+        work,
+    };
     thread::scope(|scope| {
         let (ready, is_ready) = mpsc::channel();
         let mut starts = Vec::new();
@@ -169,9 +201,18 @@ fn execute<P: Port, W: Work>(
         let steal = sched::steal_ns();
         let start_ns = clocks.clock().now_ns() + LEAD_NS;
         let interval_ns = common.interval.as_nanos() as u64;
-        let timing = Timing { start_ns, interval_ns, settle_ns };
-        let all = series
-            .get_or_init(|| common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect::<Vec<_>>());
+        let timing = Timing {
+            start_ns,
+            interval_ns,
+            settle_ns,
+        };
+        let all = series.get_or_init(|| {
+            common
+                .lanes
+                .iter()
+                .map(|l| LaneSeries::new(timing, l.rx))
+                .collect::<Vec<_>>()
+        });
         if let Some(duration) = common.duration {
             control.end_at(start_ns + duration.as_nanos() as u64);
         }
@@ -180,8 +221,15 @@ fn execute<P: Port, W: Work>(
             let _ = start.send(start_ns);
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
-        let was_interrupted =
-            collect(&mut collector, &mut clocks, timing, &shared, &threads, sinks, interrupted);
+        let was_interrupted = collect(
+            &mut collector,
+            &mut clocks,
+            timing,
+            &shared,
+            &threads,
+            sinks,
+            interrupted,
+        );
         let mut outcomes = Vec::new();
         for (index, thread) in threads.into_iter().enumerate() {
             match thread.join() {
@@ -221,7 +269,11 @@ fn since(now: QueueCounters, then: &QueueCounters) -> QueueCounters {
     QueueCounters {
         rx_dropped: now.rx_dropped.saturating_sub(then.rx_dropped),
         tx_failed: now.tx_failed.saturating_sub(then.tx_failed),
-        other: now.other.iter().map(|&(name, value)| (name, value.saturating_sub(before(name)))).collect(),
+        other: now
+            .other
+            .iter()
+            .map(|&(name, value)| (name, value.saturating_sub(before(name))))
+            .collect(),
     }
 }
 
@@ -267,7 +319,9 @@ fn lane_thread<P: Port, W: Work>(
     let start_ns = started.recv().ok()?;
     let recorder = shared.series.get()?[index].recorder();
     while clock.now_ns() + 200_000 < start_ns {
-        thread::sleep(Duration::from_nanos((start_ns - clock.now_ns()).saturating_sub(150_000)));
+        thread::sleep(Duration::from_nanos(
+            (start_ns - clock.now_ns()).saturating_sub(150_000),
+        ));
     }
     while clock.now_ns() < start_ns {
         std::hint::spin_loop();
@@ -278,11 +332,24 @@ fn lane_thread<P: Port, W: Work>(
         control: shared.control,
         counters,
         idle: Idle::new(shared.common.busy_poll, shared.common.share_cores),
-        neighbor: shared.work.link().map(|link| Neighbor::new(link, shared.work.src(), shared.found)),
+        neighbor: shared
+            .work
+            .link()
+            .map(|link| Neighbor::new(link, shared.work.src(), shared.found)),
         burst: shared.common.burst,
     };
-    let mut outcome = shared.work.lane(index, lane, &mut queue, recorder, port.capabilities(), start_ns, dest_mac);
-    outcome.run_delay_ns = sched::run_delay_ns(thread).zip(delay).map(|(now, then)| now.saturating_sub(then));
+    let mut outcome = shared.work.lane(
+        index,
+        lane,
+        &mut queue,
+        recorder,
+        port.capabilities(),
+        start_ns,
+        dest_mac,
+    );
+    outcome.run_delay_ns = sched::run_delay_ns(thread)
+        .zip(delay)
+        .map(|(now, then)| now.saturating_sub(then));
     Some(outcome)
 }
 
@@ -293,7 +360,9 @@ fn resolve<Q: Queue, W: Work>(
     shared: &Shared<'_, W>,
     clock: &Clock,
 ) -> Result<Option<MacAddr>, RunError> {
-    let Some(link) = shared.work.link() else { return Ok(None) };
+    let Some(link) = shared.work.link() else {
+        return Ok(None);
+    };
     if link.dest_mac.is_some() || link.next_hop.is_none() {
         return Ok(link.dest_mac);
     }
@@ -374,7 +443,14 @@ fn collect<W: Work>(
             collector.poll(sinks);
         }
         if now >= live.next_ns {
-            let snapshot = live.snapshot(now, end_ns, shared.common.duration, shared.control, shared.counters, collector);
+            let snapshot = live.snapshot(
+                now,
+                end_ns,
+                shared.common.duration,
+                shared.control,
+                shared.counters,
+                collector,
+            );
             for sink in sinks.iter_mut() {
                 sink.snapshot(&snapshot);
             }

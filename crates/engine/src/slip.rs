@@ -27,7 +27,10 @@ impl Slips {
         let mut entries = Vec::new();
         // Tag 0 with slip 0 would be mistaken for packet 0 sent on time, so empty entries carry a tag that is far off.
         entries.resize_with((per_flow * flows) as usize, || AtomicU64::new(u64::MAX));
-        Self { entries: entries.into_boxed_slice(), per_flow }
+        Self {
+            entries: entries.into_boxed_slice(),
+            per_flow,
+        }
     }
 
     #[inline]

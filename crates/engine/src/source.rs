@@ -1,8 +1,8 @@
 //! A source of test packets for the `null` path: what `drop null:` receives.
 
 use mpps_io::null::Source;
-use mpps_wire::{PayloadTemplate, Stamp, Template};
 use mpps_sys::clock::Clock;
+use mpps_wire::{PayloadTemplate, Stamp, Template};
 
 /// Writes the packets of one flow after another, stamped anew, as fast as they are asked for.
 #[derive(Debug)]
@@ -28,7 +28,15 @@ pub enum SourceTemplate {
 impl TestSource {
     /// `flows` flows from source port `first_port` on.
     pub fn new(template: SourceTemplate, clock: Clock, first_port: u16, flows: u16) -> Self {
-        Self { template, clock, now_ns: 0, seq: 0, flow: 0, flows: flows.max(1), first_port }
+        Self {
+            template,
+            clock,
+            now_ns: 0,
+            seq: 0,
+            flow: 0,
+            flows: flows.max(1),
+            first_port,
+        }
     }
 }
 
@@ -41,7 +49,10 @@ impl Source for TestSource {
 
     #[inline]
     fn fill(&mut self, frame: &mut [u8]) -> usize {
-        let stamp = Stamp { seq: self.seq, time_ns: self.now_ns };
+        let stamp = Stamp {
+            seq: self.seq,
+            time_ns: self.now_ns,
+        };
         let len = match &self.template {
             SourceTemplate::Frame(template) => {
                 let len = template.frame_len();

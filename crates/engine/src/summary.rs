@@ -6,9 +6,7 @@ use crate::plan::Common;
 use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
 use mpps_io::{Capabilities, Fact, QueueCounters};
-use mpps_stats::{
-    Gaps, Histogram, LaneCounters, LaneSummary, Moments, ReorderDistance, Summary, Totals, Workload,
-};
+use mpps_stats::{Gaps, Histogram, LaneCounters, LaneSummary, Moments, ReorderDistance, Summary, Totals, Workload};
 
 /// What a run has measured, before it is judged.
 pub(crate) struct Measured<'r> {
@@ -33,7 +31,11 @@ pub(crate) struct Measured<'r> {
 pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     let run_ns = m.end_ns.saturating_sub(m.start_ns).max(1);
     let tally = m.totals.tally;
-    let duration_ns = if sends(m.workload) { run_ns } else { active_ns(m.counters).unwrap_or(run_ns) };
+    let duration_ns = if sends(m.workload) {
+        run_ns
+    } else {
+        active_ns(m.counters).unwrap_or(run_ns)
+    };
     let seconds = duration_ns as f64 / 1e9;
     let lanes = lane_summaries(&m);
     let reasons = merge_reasons(&m.outcomes);
@@ -60,7 +62,11 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     warnings.extend(m.control.notes());
     warnings.extend(m.sink_notes.iter().cloned());
     let lost = m.totals.lost.max(0) as u64;
-    let base = if m.workload == Workload::Reflect { tally.rx } else { tally.tx };
+    let base = if m.workload == Workload::Reflect {
+        tally.rx
+    } else {
+        tally.tx
+    };
     Summary {
         workload: m.workload,
         duration_ns,
@@ -72,7 +78,11 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         reordered: tally.reordered,
         reorder_distance: ReorderDistance {
             max: m.totals.distance_max,
-            mean: if tally.reordered == 0 { 0.0 } else { tally.distance_sum as f64 / tally.reordered as f64 },
+            mean: if tally.reordered == 0 {
+                0.0
+            } else {
+                tally.distance_sum as f64 / tally.reordered as f64
+            },
         },
         corrupt: tally.corrupt,
         foreign: tally.foreign,
@@ -134,12 +144,25 @@ fn gaps(m: &Measured<'_>) -> Gaps {
         histogram.merge(h);
         moments.merge(s);
     }
-    let intended_mean = m.work.rate.map_or(0.0, |rate| 1e9 / rate.pps() * m.work.tx_lanes as f64);
-    Gaps { intended_mean, measured: moments.latency(Some(&histogram)) }
+    let intended_mean = m
+        .work
+        .rate
+        .map_or(0.0, |rate| 1e9 / rate.pps() * m.work.tx_lanes as f64);
+    Gaps {
+        intended_mean,
+        measured: moments.latency(Some(&histogram)),
+    }
 }
 
 fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
-    let lanes = m.common.lanes.iter().zip(m.counters).zip(&m.outcomes).zip(&m.path).enumerate();
+    let lanes = m
+        .common
+        .lanes
+        .iter()
+        .zip(m.counters)
+        .zip(&m.outcomes)
+        .zip(&m.path)
+        .enumerate();
     lanes
         .map(|(i, (((plan, counters), outcome), path))| LaneSummary {
             lane: i,
@@ -173,10 +196,16 @@ fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<(String, String)> {
     };
     add("kernel", read("/proc/sys/kernel/osrelease"));
     let cpu = read("/proc/cpuinfo").and_then(|text| {
-        text.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split(':').nth(1)).map(|s| s.trim().to_owned())
+        text.lines()
+            .find(|l| l.starts_with("model name"))
+            .and_then(|l| l.split(':').nth(1))
+            .map(|s| s.trim().to_owned())
     });
     add("cpu", cpu);
-    add("cores_allowed", Some(mpps_sys::sched::allowed_cores().len().to_string()));
+    add(
+        "cores_allowed",
+        Some(mpps_sys::sched::allowed_cores().len().to_string()),
+    );
     add("clock", Some(m.clock.to_owned()));
     add("path", Some(m.capabilities.path.to_owned()));
     for (name, value) in &m.common.host {
@@ -186,7 +215,10 @@ fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<(String, String)> {
         add(fact.name, Some(fact.value.clone()));
     }
     add("run_s", Some(format!("{:.6}", run_ns as f64 / 1e9)));
-    add("interval_ms", Some(format!("{}", m.common.interval.as_secs_f64() * 1e3)));
+    add(
+        "interval_ms",
+        Some(format!("{}", m.common.interval.as_secs_f64() * 1e3)),
+    );
     add("settle_ms", Some(format!("{}", m.common.settle.as_secs_f64() * 1e3)));
     add("burst", Some(m.common.burst.to_string()));
     add("seed", Some(m.common.seed.to_string()));

@@ -89,7 +89,16 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                         let (received, slow) = receiver.burst(incoming.as_slice(), codec, at, &mut recorder);
                         lane.counters.rx_test.add(received);
                         if slow > 0 {
-                            attend(&lane, queue, &mut incoming, &mut answers, receiver, codec, at, &mut recorder);
+                            attend(
+                                &lane,
+                                queue,
+                                &mut incoming,
+                                &mut answers,
+                                receiver,
+                                codec,
+                                at,
+                                &mut recorder,
+                            );
                         }
                         incoming.clear();
                     }
@@ -100,7 +109,15 @@ pub(crate) fn run<Q: Queue, C: Codec>(
         let mut next = u64::MAX;
         let mut blocked = false;
         if let Some(generator) = generator.as_mut().filter(|g| !g.done()) {
-            match generator.step(queue, codec, &mut pending, &lane.clock, end_ns, &mut recorder, lane.counters) {
+            match generator.step(
+                queue,
+                codec,
+                &mut pending,
+                &lane.clock,
+                end_ns,
+                &mut recorder,
+                lane.counters,
+            ) {
                 Ok(sent) => busy |= sent,
                 Err(error) => {
                     lane.trouble(&error);
@@ -129,8 +146,15 @@ pub(crate) fn run<Q: Queue, C: Codec>(
             lane.idle.worked();
             continue;
         }
-        let next = next.min(if now < end_ns { end_ns } else { end_ns.saturating_add(settle_ns) });
-        let what = Wait { rx: receiver.is_some(), tx: blocked };
+        let next = next.min(if now < end_ns {
+            end_ns
+        } else {
+            end_ns.saturating_add(settle_ns)
+        });
+        let what = Wait {
+            rx: receiver.is_some(),
+            tx: blocked,
+        };
         if let Err(error) = lane.idle.rest(queue, now, next, what, lane.counters) {
             lane.trouble(&error);
         }

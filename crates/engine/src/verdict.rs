@@ -57,17 +57,28 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     }
     let failed = sum(|l| l.tx_failed);
     if failed > 0 && failed as f64 > e.tolerance * e.tx as f64 {
-        reasons.push(format!("{failed} packets counted as sent were refused by the kernel or device afterwards"));
+        reasons.push(format!(
+            "{failed} packets counted as sent were refused by the kernel or device afterwards"
+        ));
     }
     let dropped = sum(|l| l.rx_dropped);
-    if dropped > 0 {
+    if dropped > 0 && workload == Workload::Reflect {
+        // The reflector's own counts stand; what it could not take is loss to its sender.
+        warnings.push(format!(
+            "{dropped} packets came faster than they could be turned round and were dropped before mpps saw them"
+        ));
+    } else if dropped > 0 {
         reasons.push(format!(
             "this host itself dropped {dropped} packets before mpps could take them (socket buffer or ring full), so \
              loss is not the path's alone: lower the rate, add receive lanes or enlarge the buffer"
         ));
     }
     if sends && sum(|l| l.tx_packets) != e.tx {
-        reasons.push(format!("internal: the lanes sent {} packets, the rows hold {}", sum(|l| l.tx_packets), e.tx));
+        reasons.push(format!(
+            "internal: the lanes sent {} packets, the rows hold {}",
+            sum(|l| l.tx_packets),
+            e.tx
+        ));
     }
     if e.lost < 0 {
         reasons.push(format!("internal: {} packets more came back than were sent", -e.lost));
@@ -105,10 +116,16 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
 fn host_cause(kept_off: f64, stolen: f64) -> Option<String> {
     let mut parts = Vec::new();
     if kept_off > 0.01 {
-        parts.push(format!("other threads kept the lanes from running for {:.1} % of the time", kept_off * 100.0));
+        parts.push(format!(
+            "other threads kept the lanes from running for {:.1} % of the time",
+            kept_off * 100.0
+        ));
     }
     if stolen > 0.01 {
-        parts.push(format!("the hypervisor took {:.1} % of the time (steal)", stolen * 100.0));
+        parts.push(format!(
+            "the hypervisor took {:.1} % of the time (steal)",
+            stolen * 100.0
+        ));
     }
     (!parts.is_empty()).then(|| format!("the host interfered: {}", parts.join("; ")))
 }
@@ -130,7 +147,10 @@ mod tests {
     }
 
     fn lane() -> LaneSummary {
-        LaneSummary { tx_packets: 100_000, ..LaneSummary::default() }
+        LaneSummary {
+            tx_packets: 100_000,
+            ..LaneSummary::default()
+        }
     }
 
     #[test]
@@ -141,20 +161,67 @@ mod tests {
 
     #[test]
     fn loss_on_the_path_is_a_result_not_a_fault() {
-        let e = Evidence { rx: 50_000, lost: 50_000, ..good() };
+        let e = Evidence {
+            rx: 50_000,
+            lost: 50_000,
+            ..good()
+        };
         assert!(judge(Workload::SendRecv, &e, &[lane()]).0.is_empty());
     }
 
     #[test]
     fn each_fault_invalidates_and_names_its_cause() {
         let cases: Vec<(Evidence, LaneSummary, &str)> = vec![
-            (Evidence { scheduled: Some(100_200), missed: 200, ..good() }, lane(), "off the intended"),
-            (good(), LaneSummary { rx_dropped: 1, ..lane() }, "this host itself dropped 1 "),
-            (good(), LaneSummary { tx_failed: 500, ..lane() }, "refused"),
-            (Evidence { device_gone: true, ..good() }, lane(), "vanished"),
+            (
+                Evidence {
+                    scheduled: Some(100_200),
+                    missed: 200,
+                    ..good()
+                },
+                lane(),
+                "off the intended",
+            ),
+            (
+                good(),
+                LaneSummary {
+                    rx_dropped: 1,
+                    ..lane()
+                },
+                "this host itself dropped 1 ",
+            ),
+            (
+                good(),
+                LaneSummary {
+                    tx_failed: 500,
+                    ..lane()
+                },
+                "refused",
+            ),
+            (
+                Evidence {
+                    device_gone: true,
+                    ..good()
+                },
+                lane(),
+                "vanished",
+            ),
             (Evidence { tx: 0, ..good() }, LaneSummary::default(), "nothing was sent"),
-            (good(), LaneSummary { tx_packets: 5, ..lane() }, "internal"),
-            (Evidence { beyond_window: 3, ..good() }, lane(), "out of order"),
+            (
+                good(),
+                LaneSummary {
+                    tx_packets: 5,
+                    ..lane()
+                },
+                "internal",
+            ),
+            (
+                Evidence {
+                    beyond_window: 3,
+                    ..good()
+                },
+                lane(),
+                "out of order",
+            ),
         ];
         for (e, lane, needle) in cases {
             let (reasons, _) = judge(Workload::SendRecv, &e, &[lane]);
@@ -165,20 +232,42 @@ mod tests {
 
     #[test]
     fn the_tolerance_is_the_limit() {
-        let at = Evidence { tx: 99_900, scheduled: Some(100_000), ..good() };
-        let lane = LaneSummary { tx_packets: 99_900, ..LaneSummary::default() };
+        let at = Evidence {
+            tx: 99_900,
+            scheduled: Some(100_000),
+            ..good()
+        };
+        let lane = LaneSummary {
+            tx_packets: 99_900,
+            ..LaneSummary::default()
+        };
         assert!(judge(Workload::Send, &at, std::slice::from_ref(&lane)).0.is_empty());
         let beyond = Evidence { tx: 99_800, ..at };
-        let lane = LaneSummary { tx_packets: 99_800, ..lane };
+        let lane = LaneSummary {
+            tx_packets: 99_800,
+            ..lane
+        };
         assert_eq!(judge(Workload::Send, &beyond, &[lane]).0.len(), 1);
     }
 
     #[test]
     fn interference_of_the_host_is_named_as_the_cause() {
-        let e = Evidence { tx: 90_000, scheduled: Some(100_000), missed: 10_000, ..good() };
-        let lane = LaneSummary { tx_packets: 90_000, run_delay_ns: Some(100_000_000), ..LaneSummary::default() };
+        let e = Evidence {
+            tx: 90_000,
+            scheduled: Some(100_000),
+            missed: 10_000,
+            ..good()
+        };
+        let lane = LaneSummary {
+            tx_packets: 90_000,
+            run_delay_ns: Some(100_000_000),
+            ..LaneSummary::default()
+        };
         let (reasons, warnings) = judge(Workload::Send, &e, &[lane]);
-        assert!(reasons[0].contains("kept the lanes from running for 10.0 %"), "{reasons:?}");
+        assert!(
+            reasons[0].contains("kept the lanes from running for 10.0 %"),
+            "{reasons:?}"
+        );
         assert_eq!(warnings.len(), 1);
     }
 }

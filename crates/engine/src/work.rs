@@ -76,7 +76,9 @@ impl TrafficWork<'_> {
         let plan = self.plan;
         let settle = plan.common.settle.as_secs_f64();
         // A packet may be late by more than the settle time and is still to be told from a duplicate.
-        let span = plan.rate.map_or(UNPACED_SPAN, |rate| (rate.pps() * (2.0 * settle + 2.0)) as u64);
+        let span = plan
+            .rate
+            .map_or(UNPACED_SPAN, |rate| (rate.pps() * (2.0 * settle + 2.0)) as u64);
         (plan.receive && plan.common.lanes[index].rx)
             .then(|| Receiver::new(plan.flows.count(), span, self.slips, self.sent_seq, start_ns))
     }
@@ -113,7 +115,11 @@ impl Work for TrafficWork<'_> {
         let plan = self.plan;
         let generator = self.generator(index, capabilities, start_ns);
         let receiver = self.receiver(index, start_ns);
-        let settle_ns = if plan.receive { plan.common.settle.as_nanos() as u64 } else { 0 };
+        let settle_ns = if plan.receive {
+            plan.common.settle.as_nanos() as u64
+        } else {
+            0
+        };
         let seed = plan.common.seed;
         match (&plan.link, capabilities.layer) {
             (Some(link), Layer::Ethernet) => {
@@ -127,11 +133,21 @@ impl Work for TrafficWork<'_> {
                     ttl: plan.ttl,
                     dscp: plan.dscp,
                     seed,
-                    checksum: if capabilities.tx_checksum { ChecksumMode::Device } else { ChecksumMode::Software },
+                    checksum: if capabilities.tx_checksum {
+                        ChecksumMode::Device
+                    } else {
+                        ChecksumMode::Software
+                    },
                 };
                 // The plan was validated; a template that can't be made from it is a defect.
                 let template = Template::new(&spec).expect("validated plan");
-                let codec = EthernetCodec { template, flows: plan.flows.clone(), src: plan.src, dst: plan.dst, seed };
+                let codec = EthernetCodec {
+                    template,
+                    flows: plan.flows.clone(),
+                    src: plan.src,
+                    dst: plan.dst,
+                    seed,
+                };
                 traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
             }
             _ => {

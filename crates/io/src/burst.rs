@@ -17,7 +17,10 @@ pub struct Burst<F> {
 impl<F> Burst<F> {
     /// An empty burst that queues fill up to `limit` frames (1 to [`MAX_BURST`]; clamped).
     pub fn new(limit: usize) -> Self {
-        Self { frames: Box::new(ArrayVec::new()), limit: limit.clamp(1, MAX_BURST) }
+        Self {
+            frames: Box::new(ArrayVec::new()),
+            limit: limit.clamp(1, MAX_BURST),
+        }
     }
 
     /// Number of frames held.
@@ -91,7 +94,10 @@ impl<F> Burst<F> {
     /// When either would then hold more frames than its limit.
     #[inline]
     pub fn swap(&mut self, other: &mut Self) {
-        assert!(self.len() <= other.limit && other.len() <= self.limit, "bursts of different limits");
+        assert!(
+            self.len() <= other.limit && other.len() <= self.limit,
+            "bursts of different limits"
+        );
         std::mem::swap(&mut self.frames, &mut other.frames);
     }
 

@@ -43,7 +43,12 @@ pub struct Error {
 impl Error {
     /// An error of the given kind.
     pub fn new(op: &'static str, object: impl Into<Arc<str>>, cause: impl Into<Arc<str>>, kind: ErrorKind) -> Self {
-        Self { op, object: object.into(), cause: cause.into(), kind }
+        Self {
+            op,
+            object: object.into(),
+            cause: cause.into(),
+            kind,
+        }
     }
 
     /// An error from the operating system; its kind follows from the error number.

@@ -24,11 +24,17 @@ impl FromStr for PortSpec {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let Some((path, rest)) = text.split_once(':').filter(|(path, _)| !path.is_empty()) else {
-            return Err(SpecError(format!("port '{text}': want PATH:DEVICE[,key=value…], such as udp:127.0.0.1:9000 or af_packet:eth1")));
+            return Err(SpecError(format!(
+                "port '{text}': want PATH:DEVICE[,key=value…], such as udp:127.0.0.1:9000 or af_packet:eth1"
+            )));
         };
         let mut parts = rest.split(',');
         let device = parts.next().unwrap_or_default().to_owned();
-        let mut spec = Self { path: path.to_owned(), device, options: Vec::new() };
+        let mut spec = Self {
+            path: path.to_owned(),
+            device,
+            options: Vec::new(),
+        };
         // A path without a device may start with its options: `loop:delay=1ms`.
         let mut pending: Vec<&str> = parts.collect();
         if spec.device.contains('=') {
@@ -43,7 +49,9 @@ impl PortSpec {
     fn with_options<'a>(mut self, parts: impl Iterator<Item = &'a str>, text: &str) -> Result<Self, SpecError> {
         for part in parts {
             let Some((key, value)) = part.split_once('=').filter(|(k, v)| !k.is_empty() && !v.is_empty()) else {
-                return Err(SpecError(format!("port '{text}': option '{part}' is not of the form key=value")));
+                return Err(SpecError(format!(
+                    "port '{text}': option '{part}' is not of the form key=value"
+                )));
             };
             if self.options.iter().any(|(k, _)| k == key) {
                 return Err(SpecError(format!("port '{text}': option '{key}' is given twice")));
@@ -55,7 +63,10 @@ impl PortSpec {
 
     /// The options, to be taken one by one by the path; [`SpecOptions::finish`] then refuses what is left.
     pub fn take_options(&self) -> SpecOptions<'_> {
-        SpecOptions { spec: self, taken: Vec::new() }
+        SpecOptions {
+            spec: self,
+            taken: Vec::new(),
+        }
     }
 }
 
@@ -81,7 +92,12 @@ impl SpecOptions<'_> {
     ///
     /// # Errors
     /// When `parse` refuses the value.
-    pub fn get<T>(&mut self, key: &'static str, want: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, SpecError> {
+    pub fn get<T>(
+        &mut self,
+        key: &'static str,
+        want: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, SpecError> {
         self.taken.push(key);
         let Some((_, value)) = self.spec.options.iter().find(|(k, _)| k == key) else {
             return Ok(None);
@@ -96,7 +112,11 @@ impl SpecOptions<'_> {
     ///
     /// # Errors
     /// When it is no such number.
-    pub fn number(&mut self, key: &'static str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>, SpecError> {
+    pub fn number(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<Option<u64>, SpecError> {
         let want = format!("a whole number from {} to {}", range.start(), range.end());
         self.get(key, &want, |v| v.parse().ok().filter(|n| range.contains(n)))
     }
@@ -118,10 +138,23 @@ impl SpecOptions<'_> {
     /// # Errors
     /// Names the first unknown option and lists those that the path knows.
     pub fn finish(self) -> Result<(), SpecError> {
-        match self.spec.options.iter().find(|(k, _)| !self.taken.contains(&k.as_str())) {
+        match self
+            .spec
+            .options
+            .iter()
+            .find(|(k, _)| !self.taken.contains(&k.as_str()))
+        {
             None => Ok(()),
-            Some((key, _)) if self.taken.is_empty() => Err(SpecError(format!("port '{}': unknown option '{key}': {}: takes none", self.spec, self.spec.path))),
-            Some((key, _)) => Err(SpecError(format!("port '{}': unknown option '{key}': {}: takes {}", self.spec, self.spec.path, self.taken.join(", ")))),
+            Some((key, _)) if self.taken.is_empty() => Err(SpecError(format!(
+                "port '{}': unknown option '{key}': {}: takes none",
+                self.spec, self.spec.path
+            ))),
+            Some((key, _)) => Err(SpecError(format!(
+                "port '{}': unknown option '{key}': {}: takes {}",
+                self.spec,
+                self.spec.path,
+                self.taken.join(", ")
+            ))),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The collector: merges the lanes' rows once all have closed them, and hands them on. Runs on a thread of its own.
 
 use crate::histogram::{Histogram, Moments};
-use crate::series::{LaneSeries, Tally};
+use crate::series::LaneSeries;
+use crate::tally::Tally;
 use crate::{Latency, Row, Sink, Timing, Workload};
 use std::collections::VecDeque;
 
@@ -57,7 +58,10 @@ impl<'s> Collector<'s> {
     /// When the lanes don't share one [`Timing`], or there are none.
     pub fn new(lanes: Vec<&'s LaneSeries>, workload: Workload, paced: bool) -> Self {
         let timing = lanes[0].timing();
-        assert!(lanes.iter().all(|lane| lane.timing() == timing), "lanes of one run share their timing");
+        assert!(
+            lanes.iter().all(|lane| lane.timing() == timing),
+            "lanes of one run share their timing"
+        );
         Self {
             lanes,
             timing,
@@ -89,7 +93,11 @@ impl<'s> Collector<'s> {
     /// Tells when sending (or, on a receiver, receiving) ended. What is booked later belongs to the last row.
     pub fn set_end(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
-        self.last_row = Some(self.timing.row_of(end_ns.max(self.timing.start_ns + 1) - 1).max(self.next_row));
+        self.last_row = Some(
+            self.timing
+                .row_of(end_ns.max(self.timing.start_ns + 1) - 1)
+                .max(self.next_row),
+        );
     }
 
     /// Hands on every row that has closed.
@@ -107,7 +115,10 @@ impl<'s> Collector<'s> {
     /// # Panics
     /// When [`Collector::set_end`] was not called or a lane still runs.
     pub fn finish(&mut self, sinks: &mut [Box<dyn Sink>]) -> Totals {
-        assert!(self.lanes.iter().all(|lane| lane.closed() == u64::MAX), "every lane has ended");
+        assert!(
+            self.lanes.iter().all(|lane| lane.closed() == u64::MAX),
+            "every lane has ended"
+        );
         self.poll(sinks);
         let last = self.last_row.expect("the end is known");
         // Everything booked after the end of sending goes to the last row: that is what may still be in the ring.
@@ -193,7 +204,10 @@ impl<'s> Collector<'s> {
         let (tx, lost) = match self.workload {
             Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
             Workload::Send => (tally.tx, 0),
-            Workload::Drop => (tally.expected, tally.expected as i64 - tally.rx as i64 - tally.late as i64),
+            Workload::Drop => (
+                tally.expected,
+                tally.expected as i64 - tally.rx as i64 - tally.late as i64,
+            ),
             Workload::Reflect => (tally.tx, tally.rx as i64 - tally.tx as i64),
         };
         tally.tx = tx;

@@ -13,7 +13,8 @@ impl Counter {
     /// Adds `n`. For the single writer only.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        self.0
+            .store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// Raises the value to `n` where that is larger. For the single writer only.
@@ -58,7 +59,8 @@ pub(crate) struct Counter32(AtomicU32);
 impl Counter32 {
     #[inline]
     pub(crate) fn add(&self, n: u32) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        self.0
+            .store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     #[inline]

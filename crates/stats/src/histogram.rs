@@ -96,7 +96,12 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; BUCKETS].into_boxed_slice(), total: 0, low: BUCKETS, high: 0 }
+        Self {
+            counts: vec![0; BUCKETS].into_boxed_slice(),
+            total: 0,
+            low: BUCKETS,
+            high: 0,
+        }
     }
 }
 
@@ -148,7 +153,9 @@ impl Histogram {
 
     /// Non-empty buckets, ascending: middle of the bucket in ns, and count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        (self.low..self.high).map(|i| (value_of(i), self.counts[i])).filter(|&(_, n)| n != 0)
+        (self.low..self.high)
+            .map(|i| (value_of(i), self.counts[i]))
+            .filter(|&(_, n)| n != 0)
     }
 
     /// The value below or at which `ratio` (0 to 1) of all values lie, ns: the smallest bucket that reaches the rank
@@ -218,7 +225,11 @@ impl Moments {
 
     /// Least, ns; 0 when nothing was counted.
     pub fn min(&self) -> u64 {
-        if self.count == 0 { 0 } else { u64::MAX - self.min_complement }
+        if self.count == 0 {
+            0
+        } else {
+            u64::MAX - self.min_complement
+        }
     }
 
     /// As the report wants it. Percentiles come from `histogram`, held within the exact least and largest value.
@@ -230,8 +241,18 @@ impl Moments {
             p99: hold(p.p99),
             p999: hold(p.p999),
         });
-        let mean = if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 };
-        Latency { count: self.count, min: self.min(), mean, percentiles, max: self.max }
+        let mean = if self.count == 0 {
+            0.0
+        } else {
+            self.sum as f64 / self.count as f64
+        };
+        Latency {
+            count: self.count,
+            min: self.min(),
+            mean,
+            percentiles,
+            max: self.max,
+        }
     }
 }
 

@@ -8,7 +8,8 @@
 //! lost. Within a burst the lane adds up in plain memory and touches the ring once.
 
 use crate::counter::Counter;
-use crate::histogram::{Histogram, Moments, SharedHistogram};
+use crate::histogram::{Histogram, SharedHistogram};
+use crate::tally::{Slot, Tally};
 
 /// How time is cut into rows, and for how long a row stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,150 +46,6 @@ impl Timing {
 
     fn open_rows(&self) -> u64 {
         (self.settle_ns + GRACE_NS + SLACK_NS) / self.interval_ns + 2
-    }
-}
-
-/// What is counted in a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Packets sent.
-    pub tx: u64,
-    /// Departures missed.
-    pub missed: u64,
-    /// Received intact, once, in time.
-    pub rx: u64,
-    /// Came back after the settle time.
-    pub late: u64,
-    /// Further copies.
-    pub duplicates: u64,
-    /// Behind a later one of their flow.
-    pub reordered: u64,
-    /// Sum of the distances of the reordered ones, packets.
-    pub distance_sum: u64,
-    /// Wrong checksum or data.
-    pub corrupt: u64,
-    /// Not of this test.
-    pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender).
-    pub expected: u64,
-    /// Latency from the actual send time.
-    pub latency: Moments,
-    /// Latency from the scheduled send time.
-    pub scheduled: Moments,
-}
-
-impl Tally {
-    /// Adds all of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.tx += other.tx;
-        self.missed += other.missed;
-        self.rx += other.rx;
-        self.late += other.late;
-        self.duplicates += other.duplicates;
-        self.reordered += other.reordered;
-        self.distance_sum += other.distance_sum;
-        self.corrupt += other.corrupt;
-        self.foreign += other.foreign;
-        self.expected += other.expected;
-        self.latency.merge(&other.latency);
-        self.scheduled.merge(&other.scheduled);
-    }
-}
-
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct MomentCells {
-    count: Counter,
-    sum: Counter,
-    min_complement: Counter,
-    max: Counter,
-}
-
-impl MomentCells {
-    #[inline]
-    fn add(&self, m: &Moments) {
-        if m.count != 0 {
-            self.count.add(m.count);
-            self.sum.add(m.sum);
-            self.min_complement.raise(m.min_complement);
-            self.max.raise(m.max);
-        }
-    }
-
-    fn take(&self) -> Moments {
-        let m = Moments {
-            count: self.count.get(),
-            sum: self.sum.get(),
-            min_complement: self.min_complement.get(),
-            max: self.max.get(),
-        };
-        if m.count != 0 {
-            for cell in [&self.count, &self.sum, &self.min_complement, &self.max] {
-                cell.set(0);
-            }
-        }
-        m
-    }
-}
-
-/// Places of the plain counters in a row.
-const PLAIN: usize = 10;
-
-/// One row of the ring: a [`Tally`] in counters.
-#[derive(Debug, Default)]
-struct Slot {
-    plain: [Counter; PLAIN],
-    latency: MomentCells,
-    scheduled: MomentCells,
-}
-
-impl Slot {
-    #[inline]
-    fn add(&self, t: &Tally) {
-        let values = [
-            t.tx,
-            t.missed,
-            t.rx,
-            t.late,
-            t.duplicates,
-            t.reordered,
-            t.distance_sum,
-            t.corrupt,
-            t.foreign,
-            t.expected,
-        ];
-        for (cell, value) in self.plain.iter().zip(values) {
-            if value != 0 {
-                cell.add(value);
-            }
-        }
-        self.latency.add(&t.latency);
-        self.scheduled.add(&t.scheduled);
-    }
-
-    fn take(&self) -> Tally {
-        let [tx, missed, rx, late, duplicates, reordered, distance_sum, corrupt, foreign, expected] =
-            self.plain.each_ref().map(|cell| {
-                let n = cell.get();
-                if n != 0 {
-                    cell.set(0);
-                }
-                n
-            });
-        Tally {
-            tx,
-            missed,
-            rx,
-            late,
-            duplicates,
-            reordered,
-            distance_sum,
-            corrupt,
-            foreign,
-            expected,
-            latency: self.latency.take(),
-            scheduled: self.scheduled.take(),
-        }
     }
 }
 
@@ -256,7 +113,10 @@ impl LaneSeries {
     /// # Panics
     /// When it was taken before: a second writer would lose counts.
     pub fn recorder(&self) -> Recorder<'_> {
-        assert!(!self.taken.swap(true, std::sync::atomic::Ordering::Relaxed), "a lane's series has one writer");
+        assert!(
+            !self.taken.swap(true, std::sync::atomic::Ordering::Relaxed),
+            "a lane's series has one writer"
+        );
         Recorder {
             series: self,
             row: 0,
@@ -352,7 +212,11 @@ impl Recorder<'_> {
         self.row_lo = timing.start_ns + self.row * timing.interval_ns;
         self.row_hi = self.row_lo + timing.interval_ns;
         let periods = self.series.periods.len() as u64;
-        self.period = if periods == 0 { 0 } else { (self.row / timing.rows_per_period() % periods) as usize };
+        self.period = if periods == 0 {
+            0
+        } else {
+            (self.row / timing.rows_per_period() % periods) as usize
+        };
         // The last period's rows may be consumed one by one: the whole period must be free.
         let period_end = (self.row / timing.rows_per_period() + 1) * timing.rows_per_period();
         self.in_ring = period_end <= self.series.consumed.get_published() + self.series.capacity();
@@ -395,15 +259,19 @@ impl Recorder<'_> {
         if let Some(scheduled) = scheduled {
             self.tally.scheduled.record(scheduled);
         }
-        if self.in_ring {
-            if let Some(slot) = self.series.periods.get(self.period) {
-                slot.latency.record(latency, 1);
-                if let Some(scheduled) = scheduled {
-                    slot.scheduled.record(scheduled, 1);
-                }
+        if let Some(slot) = self.period_slot() {
+            slot.latency.record(latency, 1);
+            if let Some(scheduled) = scheduled {
+                slot.scheduled.record(scheduled, 1);
             }
         }
         true
+    }
+
+    /// The histograms of the period at hand; `None` while the ring is full, or where none are kept.
+    #[inline]
+    fn period_slot(&self) -> Option<&PeriodSlot> {
+        self.series.periods.get(self.period).filter(|_| self.in_ring)
     }
 
     #[cold]
@@ -435,10 +303,8 @@ impl Recorder<'_> {
         }
         if let Some(latency) = latency_ns {
             self.tally.latency.record(latency);
-            if self.in_ring {
-                if let Some(slot) = self.series.periods.get(self.period) {
-                    slot.latency.record(latency, 1);
-                }
+            if let Some(slot) = self.period_slot() {
+                slot.latency.record(latency, 1);
             }
         }
     }

@@ -85,7 +85,11 @@ impl SequenceWindows {
         let bit = 1u64 << (seq % WORD_BITS);
         if seq == next {
             // Entering a word clears it, so bits above the highest number are never stale.
-            self.bits[word] = if seq % WORD_BITS == 0 { bit } else { self.bits[word] | bit };
+            self.bits[word] = if seq.is_multiple_of(WORD_BITS) {
+                bit
+            } else {
+                self.bits[word] | bit
+            };
             self.next[flow] = seq + 1;
             return Arrival::InOrder;
         }
@@ -109,7 +113,11 @@ impl SequenceWindows {
     #[cold]
     fn advance(&mut self, base: usize, next: u64, seq: u64) {
         // The word of `next` is already clean above `next` unless `next` would be the first bit of a new word.
-        let first = if next % WORD_BITS == 0 { next / WORD_BITS } else { next / WORD_BITS + 1 };
+        let first = if next.is_multiple_of(WORD_BITS) {
+            next / WORD_BITS
+        } else {
+            next / WORD_BITS + 1
+        };
         let last = seq / WORD_BITS;
         if last + 1 < first {
             return;

@@ -104,7 +104,11 @@ proptest! {
 
 #[test]
 fn a_collector_that_never_runs_loses_places_but_no_counts() {
-    let timing = Timing { start_ns: 0, interval_ns: MS, settle_ns: 10 * MS };
+    let timing = Timing {
+        start_ns: 0,
+        interval_ns: MS,
+        settle_ns: 10 * MS,
+    };
     let lane = LaneSeries::new(timing, true);
     let mut recorder = lane.recorder();
     let mut collector = Collector::new(vec![&lane], Workload::SendRecv, false);
@@ -128,7 +132,11 @@ fn a_collector_that_never_runs_loses_places_but_no_counts() {
 
 #[test]
 fn a_series_has_one_writer() {
-    let timing = Timing { start_ns: 0, interval_ns: MS, settle_ns: 0 };
+    let timing = Timing {
+        start_ns: 0,
+        interval_ns: MS,
+        settle_ns: 0,
+    };
     let lane = LaneSeries::new(timing, false);
     let _first = lane.recorder();
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lane.recorder().flush())).is_err());

@@ -1,0 +1,160 @@
+//! What is counted in a row: in plain memory within a burst, in counters between the lane and the collector.
+
+use crate::counter::Counter;
+use crate::histogram::Moments;
+
+/// What is counted in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets sent.
+    pub tx: u64,
+    /// Departures missed.
+    pub missed: u64,
+    /// Received intact, once, in time.
+    pub rx: u64,
+    /// Came back after the settle time.
+    pub late: u64,
+    /// Further copies.
+    pub duplicates: u64,
+    /// Behind a later one of their flow.
+    pub reordered: u64,
+    /// Sum of the distances of the reordered ones, packets.
+    pub distance_sum: u64,
+    /// Wrong checksum or data.
+    pub corrupt: u64,
+    /// Not of this test.
+    pub foreign: u64,
+    /// Packets that the sequence numbers say were sent (receivers without a sender).
+    pub expected: u64,
+    /// Latency from the actual send time.
+    pub latency: Moments,
+    /// Latency from the scheduled send time.
+    pub scheduled: Moments,
+}
+
+impl Tally {
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.tx += other.tx;
+        self.missed += other.missed;
+        self.rx += other.rx;
+        self.late += other.late;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        self.distance_sum += other.distance_sum;
+        self.corrupt += other.corrupt;
+        self.foreign += other.foreign;
+        self.expected += other.expected;
+        self.latency.merge(&other.latency);
+        self.scheduled.merge(&other.scheduled);
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct MomentCells {
+    count: Counter,
+    sum: Counter,
+    min_complement: Counter,
+    max: Counter,
+}
+
+impl MomentCells {
+    #[inline]
+    fn add(&self, m: &Moments) {
+        if m.count != 0 {
+            self.count.add(m.count);
+            self.sum.add(m.sum);
+            self.min_complement.raise(m.min_complement);
+            self.max.raise(m.max);
+        }
+    }
+
+    fn take(&self) -> Moments {
+        let m = Moments {
+            count: self.count.get(),
+            sum: self.sum.get(),
+            min_complement: self.min_complement.get(),
+            max: self.max.get(),
+        };
+        if m.count != 0 {
+            for cell in [&self.count, &self.sum, &self.min_complement, &self.max] {
+                cell.set(0);
+            }
+        }
+        m
+    }
+}
+
+/// Places of the plain counters in a row.
+const PLAIN: usize = 10;
+
+/// One row of the ring: a [`Tally`] in counters.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    plain: [Counter; PLAIN],
+    latency: MomentCells,
+    scheduled: MomentCells,
+}
+
+impl Slot {
+    /// Adds all of `t`. For the single writer only.
+    #[inline]
+    pub(crate) fn add(&self, t: &Tally) {
+        let values = [
+            t.tx,
+            t.missed,
+            t.rx,
+            t.late,
+            t.duplicates,
+            t.reordered,
+            t.distance_sum,
+            t.corrupt,
+            t.foreign,
+            t.expected,
+        ];
+        for (cell, value) in self.plain.iter().zip(values) {
+            if value != 0 {
+                cell.add(value);
+            }
+        }
+        self.latency.add(&t.latency);
+        self.scheduled.add(&t.scheduled);
+    }
+
+    /// Takes the counts and leaves zeros. Only while the writer is elsewhere.
+    pub(crate) fn take(&self) -> Tally {
+        let [
+            tx,
+            missed,
+            rx,
+            late,
+            duplicates,
+            reordered,
+            distance_sum,
+            corrupt,
+            foreign,
+            expected,
+        ] = self.plain.each_ref().map(|cell| {
+            let n = cell.get();
+            if n != 0 {
+                cell.set(0);
+            }
+            n
+        });
+        Tally {
+            tx,
+            missed,
+            rx,
+            late,
+            duplicates,
+            reordered,
+            distance_sum,
+            corrupt,
+            foreign,
+            expected,
+            latency: self.latency.take(),
+            scheduled: self.scheduled.take(),
+        }
+    }
+}
