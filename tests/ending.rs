@@ -38,13 +38,23 @@ fn sigterm_ends_a_run_as_ctrl_c_does() {
 
 #[test]
 fn listeners_run_until_a_signal_and_then_report() {
-    for (command, signal) in [("reflect", Signal::INT), ("reflect", Signal::TERM), ("drop", Signal::INT)] {
+    for (command, signal) in [
+        ("reflect", Signal::INT),
+        ("reflect", Signal::TERM),
+        ("drop", Signal::INT),
+    ] {
         let scratch = Scratch::new();
         let port = free_port();
         let listener = Background::ready(scratch.results(mpps(&format!("{command} udp:127.0.0.1:{port}"))));
+        wait_until("a row", || scratch.rows_so_far() > 0);
         let report = scratch.read(listener.end(signal));
         report.assert_rows_add_up();
-        assert_eq!((report.count("rx_packets"), report.finished.code), (0, Some(0)), "{:#}", report.json);
+        assert_eq!(
+            (report.count("rx_packets"), report.finished.code),
+            (0, Some(0)),
+            "{:#}",
+            report.json
+        );
     }
 }
 
@@ -60,11 +70,17 @@ fn listeners_end_by_themselves_after_their_duration() {
 #[test]
 fn a_quiet_run_prints_nothing_but_what_makes_it_invalid() {
     let finished = run("send null: --duration 200ms --quiet");
-    assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (Some(0), "", ""));
+    assert_eq!(
+        (finished.code, finished.stdout.as_str(), finished.stderr.as_str()),
+        (Some(0), "", "")
+    );
     let finished = run("send null: --duration 100ms --rate 1000Mpps --quiet");
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(3), ""));
     assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
     let port = free_port();
     let finished = run(&format!("reflect udp:127.0.0.1:{port} --duration 100ms --quiet"));
-    assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (Some(0), "", ""));
+    assert_eq!(
+        (finished.code, finished.stdout.as_str(), finished.stderr.as_str()),
+        (Some(0), "", "")
+    );
 }

@@ -18,7 +18,12 @@ fn measure(port: &str, more: &str) -> Report {
 fn assert_as_injected(report: &Report) {
     let injected = |name| report.path_counter(name);
     // A corrupt packet can't be told from a lost one by its number, so its original counts as lost.
-    assert_eq!(report.count("lost"), injected("lost") + injected("corrupted"), "{:#}", report.json);
+    assert_eq!(
+        report.count("lost"),
+        injected("lost") + injected("corrupted"),
+        "{:#}",
+        report.json
+    );
     assert_eq!(report.count("corrupt"), injected("corrupted"), "{:#}", report.json);
     assert_eq!(report.count("duplicates"), injected("duplicated"), "{:#}", report.json);
     assert_eq!(report.count("reordered"), injected("reordered"), "{:#}", report.json);
@@ -29,12 +34,27 @@ fn assert_as_injected(report: &Report) {
 fn the_report_equals_what_was_injected_at_any_interval_and_with_any_packets() {
     let v6 = "--dest [fd99::2]:9000";
     for (delay, more) in [
-        ("200us", "--interval 100us --lanes 1 --payload-size 16 --flows 1".to_owned()),
-        ("1ms", "--interval 100us --lanes 2 --payload-size 1472 --src-port-range 10000-10999".to_owned()),
+        (
+            "200us",
+            "--interval 100us --lanes 1 --payload-size 16 --flows 1".to_owned(),
+        ),
+        (
+            "1ms",
+            "--interval 100us --lanes 2 --payload-size 1472 --src-port-range 10000-10999".to_owned(),
+        ),
         ("0", format!("--interval 1ms --lanes 1 --payload-size 17 {v6}")),
-        ("500us", format!("--interval 1ms --lanes 2 --payload-size 1452 --src-port-range 10000-10999 {v6}")),
-        ("3ms", "--interval 100ms --lanes 1 --frame-size 512 --src-port-range 10000-10999".to_owned()),
-        ("200us", format!("--interval 100ms --lanes 2 --payload-size 256 --flows 2 {v6}")),
+        (
+            "500us",
+            format!("--interval 1ms --lanes 2 --payload-size 1452 --src-port-range 10000-10999 {v6}"),
+        ),
+        (
+            "3ms",
+            "--interval 100ms --lanes 1 --frame-size 512 --src-port-range 10000-10999".to_owned(),
+        ),
+        (
+            "200us",
+            format!("--interval 100ms --lanes 2 --payload-size 256 --flows 2 {v6}"),
+        ),
         ("20ms", "--interval 1s --lanes 1 --frame-size 64".to_owned()),
         ("1ms", "--interval 1s --lanes 2 --vlan 7 --payload-size 100".to_owned()),
     ] {
@@ -64,7 +84,10 @@ fn nothing_is_reported_where_nothing_was_injected() {
 #[test]
 fn a_path_that_loses_everything_or_doubles_everything_is_reported_as_such() {
     let report = measure("loop:loss=1", "");
-    assert_eq!((report.count("rx_packets"), report.count("lost")), (0, report.count("tx_packets")));
+    assert_eq!(
+        (report.count("rx_packets"), report.count("lost")),
+        (0, report.count("tx_packets"))
+    );
     assert_eq!(report.json["loss_ratio"], 1.0);
     assert!(report.json["latency_ns"]["p50"].is_null(), "{:#}", report.json);
 
@@ -84,7 +107,11 @@ fn the_distance_of_reordered_packets_is_the_one_injected() {
     assert!(report.count("reordered") > 0);
     // Packets held back at the same time overtake each other, too: never less than asked, seldom more.
     assert!(report.count("/reorder_distance/max") >= 5, "{:#}", report.json);
-    assert!(report.json["reorder_distance"]["mean"].as_f64() >= Some(5.0), "{:#}", report.json);
+    assert!(
+        report.json["reorder_distance"]["mean"].as_f64() >= Some(5.0),
+        "{:#}",
+        report.json
+    );
 }
 
 #[test]
@@ -102,8 +129,16 @@ fn latency_is_the_injected_delay_within_a_microsecond_up_to_the_highest_percenti
         let clean = (0..15).any(|_| {
             let report = Scratch::new().measure(mpps(&words));
             report.assert_accounted();
-            assert!(near(&report, "min") && near(&report, "p50"), "{:#}", report.json["latency_ns"]);
-            assert!(report.count("/latency_ns/min") >= delay_ns, "{:#}", report.json["latency_ns"]);
+            assert!(
+                near(&report, "min") && near(&report, "p50"),
+                "{:#}",
+                report.json["latency_ns"]
+            );
+            assert!(
+                report.count("/latency_ns/min") >= delay_ns,
+                "{:#}",
+                report.json["latency_ns"]
+            );
             println!("{}", report.json["latency_ns"]);
             near(&report, "p99") && near(&report, "p999")
         });
@@ -120,7 +155,11 @@ fn packets_that_come_back_after_the_settle_time_are_late_and_counted_once() {
     assert_eq!(report.count("rx_packets"), 0, "{:#}", report.json);
     assert!(report.count("late") > 0, "{:#}", report.json);
     assert_eq!(report.count("tx_packets"), report.count("late") + report.count("lost"));
-    assert!(report.said().contains("later than the settle time"), "{}", report.said());
+    assert!(
+        report.said().contains("later than the settle time"),
+        "{}",
+        report.said()
+    );
 }
 
 #[test]
@@ -171,10 +210,18 @@ fn unpaced_runs_add_up_too() {
 
 #[test]
 fn the_payload_paths_of_loop_and_null_add_up_too() {
-    let report = measure("loop:layer=payload,loss=0.01,corrupt=0.01,delay=300us", "--payload-size 200");
+    let report = measure(
+        "loop:layer=payload,loss=0.01,corrupt=0.01,delay=300us",
+        "--payload-size 200",
+    );
     assert_as_injected(&report);
     let report = Scratch::new().measure(mpps("drop null: --duration 200ms --quiet"));
     report.assert_rows_add_up();
     assert!(report.count("rx_packets") > 0);
-    assert_eq!(report.count("lost") + report.count("corrupt") + report.count("foreign"), 0, "{:#}", report.json);
+    assert_eq!(
+        report.count("lost") + report.count("corrupt") + report.count("foreign"),
+        0,
+        "{:#}",
+        report.json
+    );
 }

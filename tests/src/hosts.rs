@@ -18,7 +18,10 @@ pub fn skip(why: &str) {
 /// # Panics
 /// When making it fails for another reason.
 pub fn lab(queues: u32) -> Option<ScratchLab> {
-    match ScratchLab::new(LabOptions { queues: Some(queues), mtu: None }) {
+    match ScratchLab::new(LabOptions {
+        queues: Some(queues),
+        mtu: None,
+    }) {
         Ok(lab) => Some(lab),
         Err(e) if e.is_permission() => {
             skip(&format!("network namespaces need root ({e})"));
@@ -99,10 +102,15 @@ impl Net {
     /// When there is none of the name.
     pub fn snmp(&self, host: Host, protocol: &str, counter: &str) -> u64 {
         let text = self.on(host, "cat /proc/net/snmp").stdout;
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(": "));
+        let mut lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(": "));
         let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
         let mut pairs = names.split(' ').zip(values.split(' '));
-        let value = pairs.find(|(name, _)| *name == counter).expect("a counter of the kernel's").1;
+        let value = pairs
+            .find(|(name, _)| *name == counter)
+            .expect("a counter of the kernel's")
+            .1;
         value.parse().expect("a number")
     }
 

@@ -27,7 +27,10 @@ pub fn program() -> PathBuf {
     }
     let target = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"));
     let built = ["release/mpps", "debug/mpps"].iter().map(|path| target.join(path));
-    built.into_iter().find(|path| path.is_file()).expect("no program to test: run `make build` first")
+    built
+        .into_iter()
+        .find(|path| path.is_file())
+        .expect("no program to test: run `make build` first")
 }
 
 /// `mpps` with the given words, separated by white space.

@@ -51,7 +51,10 @@ impl Background {
     /// When it can't be started.
     pub fn start(mut command: Command) -> Self {
         let name = format!("{command:?}");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("start {name}: {e}"));
         let mut out = child.stdout.take().expect("piped");
         let err = child.stderr.take().expect("piped");
@@ -70,7 +73,13 @@ impl Background {
                 line.clear();
             }
         });
-        Self { child, name, stdout: Some(stdout), stderr: Some(stderr), heard }
+        Self {
+            child,
+            name,
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            heard,
+        }
     }
 
     /// Starts a listening `mpps` and waits until its port is open.
@@ -95,7 +104,12 @@ impl Background {
             if ended && self.stderr.take().is_none_or(|reader| reader.join().is_ok()) && !self.stderr().contains(text) {
                 panic!("{}: ended without saying {text:?}: {}", self.name, self.stderr());
             }
-            assert!(Instant::now() < deadline, "{}: did not say {text:?}: {}", self.name, self.stderr());
+            assert!(
+                Instant::now() < deadline,
+                "{}: did not say {text:?}: {}",
+                self.name,
+                self.stderr()
+            );
             thread::sleep(Duration::from_millis(5));
         }
         self
@@ -141,13 +155,22 @@ impl Background {
             if let Some(status) = self.child.try_wait().expect("a child of ours") {
                 break status;
             }
-            assert!(Instant::now() < deadline, "{}: does not end: {}", self.name, self.stderr());
+            assert!(
+                Instant::now() < deadline,
+                "{}: does not end: {}",
+                self.name,
+                self.stderr()
+            );
             thread::sleep(Duration::from_millis(5));
         };
         if let Some(reader) = self.stderr.take() {
             let _ = reader.join();
         }
-        let stdout = self.stdout.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        let stdout = self
+            .stdout
+            .take()
+            .and_then(|reader| reader.join().ok())
+            .unwrap_or_default();
         Finished {
             code: status.code(),
             stdout: String::from_utf8_lossy(&stdout).into_owned(),

@@ -52,6 +52,12 @@ impl Scratch {
         command
     }
 
+    /// Rows that the CSV holds so far.
+    pub fn rows_so_far(&self) -> usize {
+        let text = std::fs::read_to_string(self.file("run.csv")).unwrap_or_default();
+        text.matches('\n').count().saturating_sub(1)
+    }
+
     /// Rows that the CSV holds so far with something sent or received in them.
     pub fn busy_rows(&self) -> usize {
         let text = std::fs::read_to_string(self.file("run.csv")).unwrap_or_default();
@@ -75,7 +81,13 @@ impl Scratch {
             .unwrap_or_else(|e| panic!("no JSON ({e}), exit code {:?}: {}", finished.code, finished.stderr));
         let json = serde_json::from_str(&json).unwrap_or_else(|e| panic!("JSON: {e}: {json}"));
         let csv = std::fs::read(self.file("run.csv")).expect("a CSV");
-        Report { json, rows: rows(&csv), hdr: self.file("run.hdr"), finished }
+        let log = std::fs::read(self.file("run.hdr")).expect("a histogram log");
+        Report {
+            json,
+            rows: rows(&csv),
+            logged: logged(&log),
+            finished,
+        }
     }
 }
 
@@ -85,7 +97,27 @@ fn rows(csv: &[u8]) -> Vec<Row> {
     let first = ["time_s", "tx_packets", "rx_packets", "loss_ratio", "latency_avg_us"];
     let header = reader.headers().expect("a header").clone();
     assert!(header.iter().take(5).eq(first), "{header:?}");
-    reader.deserialize().map(|row| row.expect("a row as long as the header")).collect()
+    reader
+        .deserialize()
+        .map(|row| row.expect("a row as long as the header"))
+        .collect()
+}
+
+/// Packets in a histogram log, as any tool that reads such logs finds them.
+fn logged(log: &[u8]) -> u64 {
+    let mut deserializer = Deserializer::new();
+    let mut total = 0;
+    for entry in IntervalLogIterator::new(log) {
+        if let LogEntry::Interval(interval) = entry.expect("an entry of a log") {
+            let encoded = interval.encoded_histogram();
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(encoded)
+                .expect("base64");
+            let histogram: Histogram<u64> = deserializer.deserialize(&mut &bytes[..]).expect("a histogram");
+            total += histogram.len();
+        }
+    }
+    total
 }
 
 /// All that one run has reported.
@@ -97,7 +129,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// How it ended.
     pub finished: Finished,
-    hdr: PathBuf,
+    /// Packets in the histogram log.
+    pub logged: u64,
 }
 
 impl Report {
@@ -106,8 +139,14 @@ impl Report {
     /// # Panics
     /// When it is not there.
     pub fn count(&self, key: &str) -> u64 {
-        let found = if key.starts_with('/') { self.json.pointer(key) } else { self.json.get(key) };
-        found.and_then(Value::as_u64).unwrap_or_else(|| panic!("{key} in {:#}", self.json))
+        let found = if key.starts_with('/') {
+            self.json.pointer(key)
+        } else {
+            self.json.get(key)
+        };
+        found
+            .and_then(Value::as_u64)
+            .unwrap_or_else(|| panic!("{key} in {:#}", self.json))
     }
 
     /// How often `reflect` or `drop` gave this reason; 0 when never.
@@ -127,7 +166,10 @@ impl Report {
 
     fn each_lane(&self, of: impl Fn(&Value) -> Option<u64>) -> u64 {
         let lanes = self.json["lanes"].as_array().expect("lanes");
-        lanes.iter().map(|lane| of(lane).unwrap_or_else(|| panic!("{lane:#}"))).sum()
+        lanes
+            .iter()
+            .map(|lane| of(lane).unwrap_or_else(|| panic!("{lane:#}")))
+            .sum()
     }
 
     /// Sum of a column of whole numbers.
@@ -135,32 +177,20 @@ impl Report {
     /// # Panics
     /// When a cell holds none.
     pub fn column(&self, name: &str) -> i64 {
-        let cell = |row: &Row| row[name].parse::<i64>().unwrap_or_else(|e| panic!("{name}: {e}: {row:?}"));
+        let cell = |row: &Row| {
+            row[name]
+                .parse::<i64>()
+                .unwrap_or_else(|e| panic!("{name}: {e}: {row:?}"))
+        };
         self.rows.iter().map(cell).sum()
     }
 
     /// Invalid reasons, warnings and standard error as one text.
     pub fn said(&self) -> String {
-        format!("{} {} {}", self.json["invalid_reasons"], self.json["warnings"], self.finished.stderr)
-    }
-
-    /// Packets in the histogram log.
-    ///
-    /// # Panics
-    /// When a tool that reads such logs could not read it.
-    pub fn logged(&self) -> u64 {
-        let log = std::fs::read(&self.hdr).expect("a histogram log");
-        let mut deserializer = Deserializer::new();
-        let mut total = 0;
-        for entry in IntervalLogIterator::new(&log) {
-            if let LogEntry::Interval(interval) = entry.expect("an entry of a log") {
-                let encoded = interval.encoded_histogram();
-                let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).expect("base64");
-                let histogram: Histogram<u64> = deserializer.deserialize(&mut &bytes[..]).expect("a histogram");
-                total += histogram.len();
-            }
-        }
-        total
+        format!(
+            "{} {} {}",
+            self.json["invalid_reasons"], self.json["warnings"], self.finished.stderr
+        )
     }
 
     /// Checks what must hold for every run that sends, whatever happened to its packets: each of them is accounted
@@ -183,7 +213,12 @@ impl Report {
     /// # Panics
     /// When one is unaccounted for.
     pub fn assert_departures(&self, planned: u64) {
-        assert_eq!(self.count("tx_packets") + self.count("missed"), planned, "departures: {:#}", self.json);
+        assert_eq!(
+            self.count("tx_packets") + self.count("missed"),
+            planned,
+            "departures: {:#}",
+            self.json
+        );
     }
 
     /// Checks that the rows follow each other without a gap and sum up to the summary, that the histograms hold every
@@ -203,17 +238,36 @@ impl Report {
             ("foreign_packets", "foreign"),
             ("missed_packets", "missed"),
         ] {
-            assert_eq!(self.column(column), self.count(key) as i64, "sum of {column}: {:#}", self.json);
+            assert_eq!(
+                self.column(column),
+                self.count(key) as i64,
+                "sum of {column}: {:#}",
+                self.json
+            );
         }
         let seconds = |row: &Row, name: &str| row[name].parse::<f64>().expect("seconds");
         for pair in self.rows.windows(2) {
             let end = seconds(&pair[0], "time_s") + seconds(&pair[0], "interval_s");
-            assert!((end - seconds(&pair[1], "time_s")).abs() < 2e-6, "a gap between {pair:?}");
+            assert!(
+                (end - seconds(&pair[1], "time_s")).abs() < 2e-6,
+                "a gap between {pair:?}"
+            );
         }
-        assert_eq!(self.logged(), self.count("/latency_ns/count"), "histogram log");
+        assert_eq!(self.logged, self.count("/latency_ns/count"), "histogram log");
         let valid = self.json["valid"].as_bool().expect("a verdict");
-        assert_eq!(self.json["invalid_reasons"].as_array().expect("a list").is_empty(), valid, "{:#}", self.json);
+        assert_eq!(
+            self.json["invalid_reasons"].as_array().expect("a list").is_empty(),
+            valid,
+            "{:#}",
+            self.json
+        );
         let code = self.finished.code;
-        assert_eq!(code, Some(if valid { 0 } else { 3 }), "{:#} {}", self.json, self.finished.stderr);
+        assert_eq!(
+            code,
+            Some(if valid { 0 } else { 3 }),
+            "{:#} {}",
+            self.json,
+            self.finished.stderr
+        );
     }
 }

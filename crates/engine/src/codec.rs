@@ -171,6 +171,8 @@ impl Codec for PayloadCodec {
     #[inline]
     fn classify<F: Frame>(&self, frame: &F) -> Class {
         match frame.flow() {
+            // Longer than the buffer: cut, so its bytes alone would look right.
+            Some(_) if frame.wire_len() != frame.bytes().len() => Class::Corrupt,
             Some(flow) => classify_payload(frame.bytes(), self.template.payload_len(), self.seed, flow),
             None => Class::Foreign(Foreign::WrongPort),
         }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Control {
     /// End of sending, ns on the lanes' clock.
     end_ns: AtomicU64,
+    /// End of settling, where it is to be earlier than planned, ns.
+    settle_end_ns: AtomicU64,
     gone: AtomicBool,
     notes: Mutex<Vec<String>>,
 }
@@ -17,6 +19,7 @@ impl Default for Control {
     fn default() -> Self {
         Self {
             end_ns: AtomicU64::new(u64::MAX),
+            settle_end_ns: AtomicU64::new(u64::MAX),
             gone: AtomicBool::new(false),
             notes: Mutex::new(Vec::new()),
         }
@@ -33,6 +36,17 @@ impl Control {
     /// Ends the run at `at_ns`, or earlier where that was set before.
     pub fn end_at(&self, at_ns: u64) {
         self.end_ns.fetch_min(at_ns, Ordering::Relaxed);
+    }
+
+    /// When settling ends before its time, ns; `u64::MAX`: it does not.
+    #[inline]
+    pub fn settle_end_ns(&self) -> u64 {
+        self.settle_end_ns.load(Ordering::Relaxed)
+    }
+
+    /// Ends settling at `at_ns`.
+    pub fn settle_end_at(&self, at_ns: u64) {
+        self.settle_end_ns.fetch_min(at_ns, Ordering::Relaxed);
     }
 
     /// Notes that the device has vanished, and ends the run.

@@ -16,6 +16,13 @@ use std::net::{IpAddr, SocketAddr};
 /// One-way latencies above this are taken for the clocks of two hosts: none is reported.
 const MAX_ONE_WAY_NS: u64 = 60_000_000_000;
 
+/// The largest gap in the sequence numbers of a flow, beside what its sender may have sent in the time since.
+const MAX_GAP: u64 = 1 << 20;
+/// Packets in a row beyond the window that make a flow begin anew.
+const STRANGERS: u32 = 3;
+/// No sender is faster, packets a ns.
+const MAX_RATE_PER_NS: u64 = 1;
+
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 64 << 20;
 
@@ -25,6 +32,10 @@ struct FlowState {
     base: u64,
     /// Send time of the highest sequence number seen.
     newest_ns: u64,
+    /// Packets in a row that were too old to be told from duplicates.
+    too_old: u32,
+    /// When a packet of this flow was last heard.
+    heard_ns: u64,
     /// A packet of this flow has been verified.
     known: bool,
 }
@@ -165,6 +176,14 @@ impl<'p> Verifier<'p> {
             state.known = false;
             self.restarts += 1;
         }
+        if state.known && stamp.seq > highest {
+            // A gap can't be larger than what a sender could have sent since: a stray packet must not pass for one.
+            let since = now_ns.saturating_sub(state.heard_ns);
+            if stamp.seq - highest > MAX_GAP + since.saturating_mul(MAX_RATE_PER_NS) {
+                self.foreign(Foreign::NotStamped, now_ns, recorder);
+                return;
+            }
+        }
         let arrival = self.windows.record(flow, stamp.seq);
         let (distance, expected) = match arrival {
             Arrival::InOrder if state.known => (0, stamp.seq + 1 - highest),
@@ -186,12 +205,21 @@ impl<'p> Verifier<'p> {
             }
             Arrival::TooOld => {
                 self.beyond_window += 1;
+                // One is a straggler. Several in a row are a sender whose stream was mistaken for another's.
+                state.too_old += 1;
+                if state.too_old == STRANGERS {
+                    self.windows.reset(flow);
+                    *state = FlowState::default();
+                    self.restarts += 1;
+                }
                 return;
             }
         };
         if arrival == Arrival::InOrder {
             state.newest_ns = stamp.time_ns;
         }
+        state.heard_ns = now_ns;
+        state.too_old = 0;
         let latency = rx_time
             .unwrap_or(now_ns)
             .checked_sub(stamp.time_ns)
@@ -241,6 +269,7 @@ pub(crate) fn run<Q: Queue>(
     let mut answers = Burst::new(lane.burst);
     loop {
         let now = lane.clock.now_ns();
+        lane.idle.look(now);
         let end_ns = lane.control.end_ns();
         match queue.receive(&mut incoming) {
             Ok(frames) => {

@@ -4,7 +4,7 @@ use crate::codec::Codec;
 use crate::pacing::Pacer;
 use crate::slip::Slips;
 use crate::{FlowSet, TrafficPlan};
-use mpps_io::{Burst, Frame, Queue, Result};
+use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
 use mpps_stats::{Counter, Histogram, LaneCounters, Moments, Recorder};
 use mpps_sys::clock::Clock;
 use mpps_wire::Stamp;
@@ -63,6 +63,10 @@ pub(crate) struct Generator<'r> {
     gaps: Histogram,
     gap_moments: Moments,
     done: bool,
+    /// Flow, sequence number and scheduled time of the frames written last, in their order.
+    written: Box<[(u32, u64, u64); MAX_BURST]>,
+    /// How many of them have left.
+    left: usize,
     /// The path took nothing on the last try.
     pub(crate) blocked: bool,
 }
@@ -105,6 +109,8 @@ impl<'r> Generator<'r> {
             gaps: Histogram::default(),
             gap_moments: Moments::default(),
             done: false,
+            written: Box::new([(0, 0, 0); MAX_BURST]),
+            left: 0,
             blocked: false,
         }
     }
@@ -166,13 +172,18 @@ impl<'r> Generator<'r> {
             now = clock.now_ns();
             self.write(codec, pending, now);
         } else {
-            for frame in pending.as_mut_slice() {
+            // They leave later than their first stamp says, and have slipped by as much more.
+            for (frame, &(flow, seq, scheduled)) in pending.as_mut_slice().iter_mut().zip(&self.written[self.left..]) {
                 codec.restamp(frame.bytes_mut(), now);
+                if let Some(slips) = self.slips {
+                    slips.note(flow, seq, now.saturating_sub(scheduled));
+                }
             }
         }
         let offered = pending.len();
         let result = queue.transmit(pending);
         let taken = (offered - pending.len()) as u64;
+        self.left += taken as usize;
         if taken > 0 {
             self.departed(now, taken);
             recorder.sent(now, taken);
@@ -188,7 +199,8 @@ impl<'r> Generator<'r> {
     #[inline]
     fn write<F: Frame, C: Codec>(&mut self, codec: &C, burst: &mut Burst<F>, now: u64) {
         let len = codec.frame_len();
-        for frame in burst.as_mut_slice() {
+        self.left = 0;
+        for (frame, written) in burst.as_mut_slice().iter_mut().zip(self.written.iter_mut()) {
             let scheduled = self.pacer.as_mut().map(Pacer::pop);
             let at = self.flows.cursor;
             let seq = self.flows.next_seq[at];
@@ -200,6 +212,7 @@ impl<'r> Generator<'r> {
             codec.write(frame.bytes_mut(), self.flows.ports[at], Stamp { seq, time_ns: now });
             if let (Some(slips), Some(scheduled)) = (self.slips, scheduled) {
                 slips.note(flow, seq, now.saturating_sub(scheduled));
+                *written = (flow, seq, scheduled);
             }
             if !self.one_flow_per_burst {
                 self.flows.advance();
@@ -251,6 +264,22 @@ impl<'r> Generator<'r> {
         pending.clear();
         self.done = true;
         true
+    }
+
+    /// The device has gone: what was due by `now` and did not leave counts as missed.
+    #[cold]
+    pub(crate) fn give_up<F>(&mut self, now: u64, pending: &mut Burst<F>, recorder: &mut Recorder<'_>) {
+        let due = self.pacer.as_mut().map_or(0, |pacer| pacer.stop(now));
+        let missed = if self.pacer.is_some() {
+            due + pending.len() as u64
+        } else {
+            0
+        };
+        if missed > 0 {
+            recorder.missed(now, missed);
+        }
+        pending.clear();
+        self.done = true;
     }
 
     pub(crate) fn gaps(self) -> (Histogram, Moments) {

@@ -2,7 +2,9 @@
 //!
 //! Spinning is best while the lane has its core to itself. Where it has not, spinning takes the core from the very
 //! thread (of this program or another) that it waits for: two busy-polling threads on one core alternate in slices of
-//! milliseconds. So the lane watches its involuntary context switches, and sleeps at once while there are any.
+//! milliseconds. So a lane watches for gaps in its own time. A gap of a slice's length with an involuntary
+//! context switch means that another thread wants the core for long, and the lane sleeps at once for a while. A short
+//! visit (the collector, an interrupt) does not: sleeping for that would cost more than it gives.
 
 use mpps_io::{Queue, Result, Wait};
 use mpps_stats::LaneCounters;
@@ -10,10 +12,10 @@ use std::time::Duration;
 
 /// Idle for this long before sleeping; also the time before a departure that is waited for awake.
 const SPIN_NS: u64 = 50_000;
-/// How often an idle lane asks whether it was preempted.
-const ASK_EVERY_NS: u64 = 2_000_000;
+/// A gap between two looks at the clock that is a time slice of another thread, not a short visit.
+const SLICE_NS: u64 = 1_000_000;
 /// How long a preemption is held against spinning.
-const HOLD_NS: u64 = 100_000_000;
+const HOLD_NS: u64 = 1_000_000_000;
 /// Longest sleep: a lane looks up for the end of the run.
 const MAX_SLEEP_NS: u64 = 20_000_000;
 
@@ -23,7 +25,8 @@ pub(crate) struct Idle {
     busy_poll: bool,
     always_share: bool,
     idle_since: u64,
-    ask_at: u64,
+    /// Last look at the clock; 0: asleep since.
+    looked_at: u64,
     preempted: u64,
     shared_until: u64,
 }
@@ -34,10 +37,19 @@ impl Idle {
             busy_poll,
             always_share: share_cores && !busy_poll,
             idle_since: 0,
-            ask_at: 0,
-            preempted: 0,
+            looked_at: 0,
+            preempted: mpps_sys::sched::preemptions(),
             shared_until: 0,
         }
+    }
+
+    /// Once a loop, with the time read at its start.
+    #[inline]
+    pub(crate) fn look(&mut self, now_ns: u64) {
+        if self.looked_at != 0 && now_ns - self.looked_at > SLICE_NS {
+            self.was_away(now_ns);
+        }
+        self.looked_at = now_ns;
     }
 
     /// The lane has worked.
@@ -63,9 +75,6 @@ impl Idle {
             std::hint::spin_loop();
             return Ok(());
         }
-        if now_ns >= self.ask_at {
-            self.ask(now_ns);
-        }
         let shared = self.always_share || now_ns < self.shared_until;
         let until = next_ns.saturating_sub(now_ns).min(MAX_SLEEP_NS);
         if !shared && (now_ns - self.idle_since < SPIN_NS || until < SPIN_NS) {
@@ -78,16 +87,17 @@ impl Idle {
             return Ok(());
         }
         counters.waits.add(1);
+        self.looked_at = 0;
         queue.wait(what, Duration::from_nanos(sleep))
     }
 
+    /// The lane did not run for a slice: because another thread did, or because the whole host did not?
     #[cold]
-    fn ask(&mut self, now_ns: u64) {
+    fn was_away(&mut self, now_ns: u64) {
         let preempted = mpps_sys::sched::preemptions();
-        if preempted > self.preempted && self.preempted != 0 {
+        if preempted > self.preempted {
             self.shared_until = now_ns + HOLD_NS;
         }
-        self.preempted = preempted.max(1);
-        self.ask_at = now_ns + ASK_EVERY_NS;
+        self.preempted = preempted;
     }
 }

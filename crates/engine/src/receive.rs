@@ -9,6 +9,9 @@ use mpps_stats::{Arrival, Recorder, SequenceWindows};
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 16 << 20;
 
+/// By how much the clocks of two lanes may differ, ns; generously.
+const CLOCK_SPREAD_NS: u64 = 1_000_000;
+
 /// The receiving half of a lane.
 #[derive(Debug)]
 pub(crate) struct Receiver<'r> {
@@ -53,8 +56,11 @@ impl<'r> Receiver<'r> {
             match codec.classify(frame) {
                 Class::Test { flow, stamp } => {
                     let at = frame.rx_time_ns().unwrap_or(now_ns);
-                    // One comparison for both ends: before the start wraps to a large number.
-                    if stamp.seq >= sent || stamp.time_ns.wrapping_sub(self.start_ns) > now_ns - self.start_ns {
+                    // One comparison for both ends: before the start wraps to a large number. Two lanes' readings of
+                    // the clock may differ by a little, so a packet may seem to come from the near future.
+                    if stamp.seq >= sent
+                        || stamp.time_ns.wrapping_sub(self.start_ns) > now_ns - self.start_ns + CLOCK_SPREAD_NS
+                    {
                         self.foreign(Foreign::OtherRun, now_ns, recorder);
                         continue;
                     }

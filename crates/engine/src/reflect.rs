@@ -38,6 +38,7 @@ pub(crate) fn run<Q: Queue>(
     let mut turned = Burst::new(lane.burst);
     loop {
         let now = lane.clock.now_ns();
+        lane.idle.look(now);
         let end_ns = lane.control.end_ns();
         match queue.receive(&mut burst) {
             Ok(0) => {

@@ -28,6 +28,8 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(20);
 /// From the last lane's readiness to the start.
 const LEAD_NS: u64 = 5_000_000;
+/// More of it for each lane that has to wake up.
+const LEAD_A_LANE_NS: u64 = 1_000_000;
 /// How long the peer may take to answer for its MAC address.
 const RESOLVE_NS: u64 = 3_000_000_000;
 /// How often it is asked.
@@ -51,7 +53,8 @@ pub enum RunError {
     Panicked(usize),
 }
 
-/// Runs `sendrecv` or `send`. Sinks get every row; `interrupted` is asked every 20 ms.
+/// Runs `sendrecv` or `send`. Sinks get every row; `interruptions` is asked every 20 ms
+/// how often the user has asked for the end: the first time ends the sending, another time the settling.
 ///
 /// # Errors
 /// When the run could not take place. A run that took place but whose numbers can't be believed is no error: see
@@ -60,7 +63,7 @@ pub fn run_traffic<P: Port>(
     port: &P,
     plan: &TrafficPlan,
     sinks: &mut [Box<dyn Sink>],
-    interrupted: &dyn Fn() -> bool,
+    interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
     let tx_lanes = plan.common.lanes.iter().filter(|l| l.tx).count();
     let sent_seq: Vec<SentSeq> = (0..tx_lanes).map(|_| SentSeq::default()).collect();
@@ -87,7 +90,7 @@ pub fn run_traffic<P: Port>(
         plan.receive && plan.rate.is_some(),
         &work,
         sinks,
-        interrupted,
+        interruptions,
     )
 }
 
@@ -99,10 +102,19 @@ pub fn run_drop<P: Port>(
     port: &P,
     plan: &DropPlan,
     sinks: &mut [Box<dyn Sink>],
-    interrupted: &dyn Fn() -> bool,
+    interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
     let work = DropWork { plan };
-    execute(port, &plan.common, Workload::Drop, 0, false, &work, sinks, interrupted)
+    execute(
+        port,
+        &plan.common,
+        Workload::Drop,
+        0,
+        false,
+        &work,
+        sinks,
+        interruptions,
+    )
 }
 
 /// Runs `reflect`. As [`run_traffic`].
@@ -113,7 +125,7 @@ pub fn run_reflect<P: Port>(
     port: &P,
     plan: &ReflectPlan,
     sinks: &mut [Box<dyn Sink>],
-    interrupted: &dyn Fn() -> bool,
+    interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
     let work = ReflectWork { plan };
     execute(
@@ -124,7 +136,7 @@ pub fn run_reflect<P: Port>(
         false,
         &work,
         sinks,
-        interrupted,
+        interruptions,
     )
 }
 
@@ -147,7 +159,7 @@ fn execute<P: Port, W: Work>(
     paced: bool,
     work: &W,
     sinks: &mut [Box<dyn Sink>],
-    interrupted: &dyn Fn() -> bool,
+    interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
     let control = Control::default();
     let mut clocks = ClockSource::new();
@@ -185,38 +197,39 @@ fn execute<P: Port, W: Work>(
         drop(ready);
         for _ in 0..lanes {
             // A lane that failed or panicked says so or hangs up; dropping `starts` then sends the others home.
-            match is_ready.recv() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    control.end_at(0);
-                    return Err(error);
+            let said = loop {
+                match is_ready.recv_timeout(TICK) {
+                    Err(mpsc::RecvTimeoutError::Timeout) if interruptions() == 0 => {}
+                    Err(mpsc::RecvTimeoutError::Timeout) => break Err(RunError::Interrupted),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break Err(RunError::Panicked(0)),
+                    Ok(said) => break said,
                 }
-                Err(_) => return Err(RunError::Panicked(0)),
+            };
+            if let Err(error) = said {
+                control.end_at(0);
+                return Err(error);
             }
         }
-        if interrupted() {
+        if interruptions() > 0 {
             return Err(RunError::Interrupted);
         }
         let baseline: Vec<QueueCounters> = (0..lanes).map(|i| port.counters(i)).collect();
         let steal = sched::steal_ns();
-        let start_ns = clocks.clock().now_ns() + LEAD_NS;
         let interval_ns = common.interval.as_nanos() as u64;
-        let timing = Timing {
-            start_ns,
+        let mut timing = Timing {
+            start_ns: 0,
             interval_ns,
             settle_ns,
         };
-        let all = series.get_or_init(|| {
-            common
-                .lanes
-                .iter()
-                .map(|l| LaneSeries::new(timing, l.rx))
-                .collect::<Vec<_>>()
-        });
+        let mut rings: Vec<LaneSeries> = common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect();
+        // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
+        let start_ns = clocks.clock().now_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        timing.start_ns = start_ns;
+        rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
+        let all = series.get_or_init(|| rings);
         if let Some(duration) = common.duration {
             control.end_at(start_ns + duration.as_nanos() as u64);
         }
-        // Making the series takes a while for long rings: the start that lanes are told is never in the past.
         for start in &starts {
             let _ = start.send(start_ns);
         }
@@ -228,7 +241,7 @@ fn execute<P: Port, W: Work>(
             &shared,
             &threads,
             sinks,
-            interrupted,
+            interruptions,
         );
         let mut outcomes = Vec::new();
         for (index, thread) in threads.into_iter().enumerate() {
@@ -337,6 +350,7 @@ fn lane_thread<P: Port, W: Work>(
             .link()
             .map(|link| Neighbor::new(link, shared.work.src(), shared.found)),
         burst: shared.common.burst,
+        told_down: Default::default(),
     };
     let mut outcome = shared.work.lane(
         index,
@@ -417,10 +431,11 @@ fn collect<W: Work>(
     shared: &Shared<'_, W>,
     threads: &[ScopedJoinHandle<'_, Option<LaneOutcome>>],
     sinks: &mut [Box<dyn Sink>],
-    interrupted: &dyn Fn() -> bool,
+    interruptions: &dyn Fn() -> u32,
 ) -> bool {
     let clock = clocks.clock();
     let mut was_interrupted = false;
+    let mut asked = 0;
     let mut end_told = false;
     let mut host = HostWait::default();
     let mut live = Live::new(timing.start_ns);
@@ -428,9 +443,19 @@ fn collect<W: Work>(
         thread::sleep(TICK);
         clocks.discipline();
         let now = clock.now_ns();
-        if !was_interrupted && interrupted() && now < shared.control.end_ns() {
+        if interruptions() > asked {
+            asked = interruptions();
             was_interrupted = true;
-            shared.control.end_at(now.max(timing.start_ns + 1));
+            if now < shared.control.end_ns() {
+                shared.control.end_at(now.max(timing.start_ns + 1));
+            } else {
+                shared.control.settle_end_at(now);
+            }
+        }
+        let panicked = |(t, c): (&ScopedJoinHandle<'_, _>, &LaneCounters)| t.is_finished() && c.phase.get() != 2;
+        if threads.iter().zip(shared.counters).any(panicked) {
+            shared.control.end_at(now);
+            shared.control.settle_end_at(now);
         }
         let end_ns = shared.control.end_ns();
         if now >= end_ns && !end_told {

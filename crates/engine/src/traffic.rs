@@ -10,6 +10,7 @@ use crate::receive::Receiver;
 use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Wait};
 use mpps_stats::{LaneCounters, Recorder};
 use mpps_sys::clock::Clock;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// What a lane's loop works with, beside its queue.
@@ -20,6 +21,8 @@ pub(crate) struct Lane<'r> {
     pub(crate) idle: Idle,
     pub(crate) neighbor: Option<Neighbor<'r>>,
     pub(crate) burst: usize,
+    /// The user was told that the device is down.
+    pub(crate) told_down: Cell<bool>,
 }
 
 impl Lane<'_> {
@@ -28,7 +31,10 @@ impl Lane<'_> {
     pub(crate) fn trouble(&self, error: &Error) {
         match error.kind {
             ErrorKind::LinkDown => {
-                self.control.note(format!("{error}; trying on"));
+                // Told once a lane: an outage is thousands of failed calls.
+                if !self.told_down.replace(true) {
+                    self.control.note(format!("{error}; trying on"));
+                }
                 std::thread::sleep(Duration::from_millis(1));
             }
             _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
@@ -77,6 +83,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
     let mut answers = Burst::new(lane.burst);
     loop {
         let now = lane.clock.now_ns();
+        lane.idle.look(now);
         let end_ns = lane.control.end_ns();
         let mut busy = false;
         if let Some(receiver) = &mut receiver {
@@ -106,6 +113,13 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 Err(error) => lane.trouble(&error),
             }
         }
+        if lane.control.gone() {
+            // Nothing moves any more: what was due until now counts as missed.
+            if let Some(generator) = &mut generator {
+                generator.give_up(now, &mut pending, &mut recorder);
+            }
+            break;
+        }
         let mut next = u64::MAX;
         let mut blocked = false;
         if let Some(generator) = generator.as_mut().filter(|g| !g.done()) {
@@ -119,13 +133,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 lane.counters,
             ) {
                 Ok(sent) => busy |= sent,
-                Err(error) => {
-                    lane.trouble(&error);
-                    if lane.control.gone() {
-                        // Nothing can be sent any more; what was due until now counts as missed.
-                        continue;
-                    }
-                }
+                Err(error) => lane.trouble(&error),
             }
             blocked = generator.blocked;
             next = if blocked { u64::MAX } else { generator.next_due() };
@@ -138,7 +146,15 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 lane.counters.phase.set(1);
                 let _ = queue.flush();
             }
-            if receiver.is_none() || now >= end_ns.saturating_add(settle_ns) {
+            // A lane that only sends stays to the end too: its rows close with those of the others.
+            let settled = end_ns.saturating_add(settle_ns).min(lane.control.settle_end_ns());
+            if now
+                >= if receiver.is_none() {
+                    end_ns
+                } else {
+                    settled.max(end_ns)
+                }
+            {
                 break;
             }
         }
@@ -146,6 +162,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
             lane.idle.worked();
             continue;
         }
+        let now = lane.clock.now_ns();
         let next = next.min(if now < end_ns {
             end_ns
         } else {

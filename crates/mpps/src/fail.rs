@@ -47,12 +47,6 @@ impl From<mpps_io::SpecError> for Failure {
     }
 }
 
-impl From<mpps_io::Error> for Failure {
-    fn from(error: mpps_io::Error) -> Self {
-        failed(error)
-    }
-}
-
 impl From<mpps_engine::RunError> for Failure {
     fn from(error: mpps_engine::RunError) -> Self {
         failed(error)
@@ -71,17 +65,36 @@ impl From<mpps_host::lab::LabError> for Failure {
     }
 }
 
+/// A port that could not be opened: naming a device or address that is not there is a wrong argument.
+pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> Failure + '_ {
+    move |error| match error.kind {
+        mpps_io::ErrorKind::NotFound => usage(format!("port '{spec}': {error}")),
+        _ => failed(error),
+    }
+}
+
 /// What the argument parser has to say: help and version as they are, errors in one line.
 pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-    if matches!(error.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand) {
+    if matches!(
+        error.kind(),
+        DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
         let _ = error.print();
-        return ExitCode::from(if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand { 2 } else { 0 });
+        return ExitCode::from(if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+            2
+        } else {
+            0
+        });
     }
     let text = error.render().to_string();
     let first = text.split("\n\nUsage:").next().unwrap_or(&text);
     let first = first.split("\n\nFor more information").next().unwrap_or(first);
-    let line = first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = first
+        .trim_start_matches("error: ")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     eprintln!("mpps: {line}");
     ExitCode::from(2)
 }

@@ -227,11 +227,12 @@ impl LiveSink {
         self.next_line_ns = (s.elapsed_ns / 1_000_000_000 + 1) * 1_000_000_000;
     }
 
-    /// Leaves the last frame on the screen and gives the cursor back.
+    /// Leaves the last frame on the screen, a blank line below it, and gives the cursor back.
     fn restore(&mut self) {
         if std::mem::take(&mut self.hidden) {
             let mut frame = Vec::new();
             let _ = queue!(frame, Show);
+            frame.extend_from_slice(b"\r\n");
             let _ = self.screen.write(&frame);
         }
     }

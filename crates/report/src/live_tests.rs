@@ -80,7 +80,7 @@ fn the_cursor_comes_back_on_finish_and_on_drop_and_once() {
         let all = fake.writes.lock().unwrap().concat();
         assert_eq!(all.matches("\x1b[?25l").count(), 1);
         assert_eq!(all.matches("\x1b[?25h").count(), 1);
-        assert!(all.ends_with("\x1b[?25h"));
+        assert!(all.ends_with("\x1b[?25h\r\n"));
     }
 }
 

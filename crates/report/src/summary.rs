@@ -4,6 +4,31 @@ use crate::json::{layer1_bps, share, workload};
 use crate::units::{count, elapsed, percent, pps, si, time};
 use mpps_stats::{LaneSummary, Latency, Summary, Workload};
 use std::io::{self, IsTerminal, Write};
+use text::{fold, sentence, table};
+
+mod text;
+
+/// Facts of the host and the port that the screen shows; the JSON has them all.
+const SHOWN: [&str; 18] = [
+    "mpps_version",
+    "kernel",
+    "cpu",
+    "cores_allowed",
+    "clock",
+    "port",
+    "driver",
+    "source_address",
+    "flows",
+    "payload_bytes",
+    "takes_address",
+    "takes_ports",
+    "udp_checksum",
+    "guard",
+    "rcvbuf_bytes",
+    "rx_ring_frames",
+    "gso",
+    "gro",
+];
 
 /// Whether text may be coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,26 +70,29 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
     latency(s, out)?;
     lanes(s, out)?;
     if !s.reasons.is_empty() {
-        let reasons: Vec<_> = s
+        let mut reasons: Vec<_> = s
             .reasons
             .iter()
             .map(|(why, n)| format!("{why} {}", count(*n)))
             .collect();
-        writeln!(out, "\nnot handled  {}", reasons.join(", "))?;
-    }
-    if !s.host.is_empty() {
+        reasons[0].insert_str(0, "not handled: ");
         writeln!(out)?;
-        let rows = s
-            .host
-            .iter()
-            .map(|(name, value)| vec![name.clone(), value.clone()])
-            .collect::<Vec<_>>();
-        table(&rows, "ll", out)?;
+        fold(reasons, "   ", "  ", out)?;
+    }
+    let facts: Vec<_> = s
+        .host
+        .iter()
+        .filter(|(name, _)| SHOWN.contains(&name.as_str()))
+        .map(|(name, value)| vec![name.clone(), value.clone()])
+        .collect();
+    if !facts.is_empty() {
+        writeln!(out)?;
+        table(&facts, "ll", out)?;
     }
     if !s.warnings.is_empty() {
         writeln!(out)?;
         for warning in &s.warnings {
-            writeln!(out, "{} {warning}", colour.paint("33", "note:"))?;
+            sentence(&colour.paint("33", "note:"), warning, "  ", out)?;
         }
     }
     Ok(())
@@ -72,16 +100,20 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
 
 fn verdict(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
     let ended = if s.interrupted { ", ended early" } else { "" };
-    let what = format!("{}, {}{ended}", workload(s.workload), elapsed(s.duration_ns));
-    if s.valid {
-        return writeln!(out, "{}  {what}\n", colour.paint("1;32", "VALID"));
-    }
-    let reasons = if s.invalid_reasons.is_empty() {
-        String::new()
-    } else {
-        s.invalid_reasons.join("; ")
+    let verdict = match s.valid {
+        true => colour.paint("1;32", "VALID"),
+        false => colour.paint("1;31", "NOT VALID"),
     };
-    writeln!(out, "{}: {reasons}  ({what})\n", colour.paint("1;31", "NOT VALID"))
+    writeln!(
+        out,
+        "{verdict}  {}, {}{ended}",
+        workload(s.workload),
+        elapsed(s.duration_ns)
+    )?;
+    for reason in &s.invalid_reasons {
+        sentence("-", reason, "  ", out)?;
+    }
+    writeln!(out)
 }
 
 fn rates(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
@@ -149,13 +181,14 @@ fn packets(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
     if parts.is_empty() {
         Ok(())
     } else {
-        writeln!(out, "\n{}", parts.join("   "))
+        writeln!(out)?;
+        fold(parts, "   ", "", out)
     }
 }
 
 fn latency(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows = Vec::new();
-    let mut push = |name: &str, l: &Latency| {
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let mut push = |name: &str, l: &Latency, note: String| {
         if l.count > 0 {
             let percentile = |p: Option<u64>| p.map_or_else(|| "-".to_owned(), |ns| time(ns as f64));
             let p = l.percentiles;
@@ -163,54 +196,52 @@ fn latency(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
             let [p50, p90, p99, p999] =
                 [p.map(|p| p.p50), p.map(|p| p.p90), p.map(|p| p.p99), p.map(|p| p.p999)].map(percentile);
             rows.push(vec![name.to_owned(), min, mean, p50, p90, p99, p999, max]);
+            notes.push((format!("{name}:"), note));
         }
     };
-    push("latency from sending", &s.latency);
+    push("latency", &s.latency, s.latency_note.clone());
     if let Some(scheduled) = &s.latency_scheduled {
-        push("latency from schedule", scheduled);
+        let note = "latency from when the packet was due, not from when it went";
+        push("scheduled", scheduled, note.to_owned());
     }
     if let Some(gaps) = &s.gaps {
-        push("gap between departures", &gaps.measured);
+        let intended = match gaps.intended_mean {
+            ns if ns > 0.0 => format!("; intended {} on average", time(ns)),
+            _ => String::new(),
+        };
+        push("gap", &gaps.measured, format!("time between departures{intended}"));
     }
-    if !rows.is_empty() {
-        let names = ["", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
-        rows.insert(0, names.map(str::to_owned).to_vec());
-        writeln!(out)?;
-        table(&rows, "lrrrrrrr", out)?;
+    if rows.is_empty() {
+        return Ok(());
     }
-    if let Some(gaps) = s.gaps.as_ref().filter(|gaps| gaps.intended_mean > 0.0) {
-        writeln!(out, "intended gap {} on average", time(gaps.intended_mean))?;
+    let names = ["", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
+    rows.insert(0, names.map(str::to_owned).to_vec());
+    writeln!(out)?;
+    table(&rows, "lrrrrrrr", out)?;
+    for (name, note) in notes.iter().filter(|(_, note)| !note.is_empty()) {
+        sentence(name, note, "  ", out)?;
     }
-    if s.latency_note.is_empty() {
-        Ok(())
-    } else {
-        writeln!(out, "{}", s.latency_note)
-    }
+    Ok(())
 }
 
+/// What the lanes moved, and below it what it cost them: one table would be too wide.
 fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
     if s.lanes.is_empty() {
         return Ok(());
     }
     let total = |of: fn(&LaneSummary) -> u64| s.lanes.iter().map(of).sum::<u64>();
     let (rx, tx) = (total(|l| l.rx_packets), total(|l| l.tx_packets));
-    let names = [
+    let names = |names: &[&str]| vec![names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()];
+    let mut moved = names(&["lane", "core", "sent", "share", "burst", "received", "share", "burst"]);
+    let mut cost = names(&[
         "lane",
-        "queue",
-        "core",
-        "sent",
-        "share",
-        "burst",
-        "received",
-        "share",
-        "burst",
         "empty polls",
         "waits",
         "kernel drops",
         "refused",
         "not running",
-    ];
-    let mut rows = vec![names.map(str::to_owned).to_vec()];
+        "preempted",
+    ]);
     let dash = || "-".to_owned();
     for l in &s.lanes {
         let side = |role, packets, whole, bursts| match role {
@@ -221,40 +252,30 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
                 mean(packets, bursts),
             ],
         };
-        let mut row = vec![
-            l.lane.to_string(),
-            l.queue.to_string(),
-            l.core.map_or_else(dash, |c| c.to_string()),
-        ];
+        let mut row = vec![l.lane.to_string(), l.core.map_or_else(dash, |c| c.to_string())];
         row.extend(side(l.tx_role, l.tx_packets, tx, l.tx_bursts));
         row.extend(side(l.rx_role, l.rx_packets, rx, l.rx_bursts));
-        row.extend([
+        moved.push(row);
+        cost.push(vec![
+            l.lane.to_string(),
             count(l.rx_empty_polls),
             count(l.waits),
             count(l.rx_dropped),
             count(l.tx_failed),
+            l.run_delay_ns.map_or_else(dash, |ns| time(ns as f64)),
+            l.preempted.map_or_else(dash, count),
         ]);
-        row.push(l.run_delay_ns.map_or_else(dash, |ns| time(ns as f64)));
-        rows.push(row);
     }
     writeln!(out)?;
-    table(&rows, "rrrrrrrrrrrrrr", out)?;
-    for l in s
-        .lanes
-        .iter()
-        .filter(|l| !l.path_counters.is_empty() || l.preempted.is_some_and(|n| n > 0))
-    {
-        let mut parts: Vec<_> = l
-            .path_counters
-            .iter()
-            .map(|(name, n)| format!("{name} {}", count(*n)))
-            .collect();
-        parts.extend(
-            l.preempted
-                .filter(|n| *n > 0)
-                .map(|n| format!("preempted {} times", count(n))),
-        );
-        writeln!(out, "lane {}: {}", l.lane, parts.join(", "))?;
+    table(&moved, "rrrrrrrr", out)?;
+    table(&cost, "rrrrrrr", out)?;
+    for l in &s.lanes {
+        let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
+        let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();
+        if let Some(first) = counters.first_mut() {
+            first.insert_str(0, &format!("lane {}: ", l.lane));
+            fold(counters, "   ", "  ", out)?;
+        }
     }
     Ok(())
 }
@@ -265,35 +286,4 @@ fn mean(packets: u64, bursts: u64) -> String {
     } else {
         format!("{:.1}", packets as f64 / bursts as f64)
     }
-}
-
-/// Prints rows in columns, two blanks apart; `align` has `l` or `r` for each column. Columns that are empty in every
-/// row are left out.
-fn table(rows: &[Vec<String>], align: &str, out: &mut dyn Write) -> io::Result<()> {
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|c| c.chars().count())
-            .max()
-    };
-    let columns: Vec<_> = align
-        .chars()
-        .enumerate()
-        .filter_map(|(i, a)| Some((i, a, width(i).filter(|w| *w > 0)?)))
-        .collect();
-    for row in rows {
-        let mut line = String::new();
-        for (position, &(i, align, width)) in columns.iter().enumerate() {
-            let cell = row.get(i).map_or("", String::as_str);
-            let gap = if position == 0 { "" } else { "  " };
-            line += gap;
-            line += &if align == 'l' {
-                format!("{cell:<width$}")
-            } else {
-                format!("{cell:>width$}")
-            };
-        }
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
 }

@@ -216,10 +216,10 @@ fn the_verdict_comes_first_and_every_figure_is_there() {
         "3.200 ms",
         "too_short 3",
         "rcvbuf_bytes",
-        "preempted 12 times",
+        "gro_segments 4",
         "note: csv: /x/run.csv: No space left on device",
-        "gap between departures",
-        "Taken in user space.",
+        "gap: time between departures; intended 6.667 µs on average",
+        "latency: Taken in user space.",
     ] {
         assert!(text.contains(part), "no '{part}' in\n{text}");
     }
@@ -229,8 +229,38 @@ fn the_verdict_comes_first_and_every_figure_is_there() {
     s.interrupted = true;
     s.invalid_reasons = vec!["offered rate is off by 3 %".into(), "ring full".into()];
     let text = printed(&s, Colour::Never);
-    assert!(text.starts_with("NOT VALID: offered rate is off by 3 %; ring full  (sendrecv, 10.0 s, ended early)\n"));
-    assert!(printed(&s, Colour::Always).starts_with("\x1b[1;31mNOT VALID\x1b[0m:"));
+    assert!(text.starts_with(
+        "NOT VALID  sendrecv, 10.0 s, ended early\n- offered rate is off by 3 %\n- ring full\n\nintended"
+    ));
+    assert!(printed(&s, Colour::Always).starts_with("\x1b[1;31mNOT VALID\x1b[0m  "));
+}
+
+#[test]
+fn nothing_is_wider_than_a_terminal_of_80_columns() {
+    let most = 999_999_999_999;
+    let mut s = summary();
+    let long =
+        "the host interfered: other threads kept the lanes from running for 51.4 % of the time, and more ".repeat(4);
+    (s.invalid_reasons, s.warnings, s.latency_note) = (vec![long.clone()], vec![long.clone()], long);
+    s.valid = false;
+    (s.tx, s.rx, s.lost, s.late, s.duplicates, s.reordered, s.corrupt) = (most, most, most, most, most, most, most);
+    s.reasons = (0..20).map(|n| (format!("reason_{n}"), most)).collect();
+    let latency = Latency {
+        min: 99_990_000,
+        mean: 1e10 / 3.0,
+        max: 99_990_000_000,
+        ..s.latency
+    };
+    (s.latency, s.latency_scheduled) = (latency, Some(latency));
+    for lane in &mut s.lanes {
+        (lane.rx_packets, lane.tx_packets, lane.rx_empty_polls, lane.waits) = (most, most, most, most);
+        (lane.rx_bursts, lane.tx_bursts) = (most / 100, most / 100);
+        lane.path_counters = (0..9).map(|n| (format!("counter_{n}"), most)).collect();
+    }
+    let text = printed(&s, Colour::Never);
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
 }
 
 #[test]

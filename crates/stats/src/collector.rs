@@ -103,7 +103,10 @@ impl<'s> Collector<'s> {
     /// Hands on every row that has closed.
     pub fn poll(&mut self, sinks: &mut [Box<dyn Sink>]) {
         let closed = self.lanes.iter().map(|lane| lane.closed()).min().unwrap_or(0);
-        let limit = self.last_row.unwrap_or(u64::MAX - 1);
+        // Lanes that have all ended close every row there could be: which is the last, only the end tells.
+        let Some(limit) = self.last_row.or((closed != u64::MAX).then_some(u64::MAX)) else {
+            return;
+        };
         while self.next_row < closed.min(limit) {
             let tally = self.take_row(self.next_row);
             self.emit(tally, self.timing.interval_ns, sinks);

@@ -9,13 +9,13 @@ pub struct Latency {
     pub min: u64,
     /// Mean, ns; exact.
     pub mean: f64,
-    /// Percentiles, ns; within 0.1 % of the value. `None` where no histogram was kept (intervals below 100 ms).
+    /// Percentiles, ns; within 0.05 % of the value. `None` where no histogram was kept (intervals below 100 ms).
     pub percentiles: Option<Percentiles>,
     /// Largest, ns; exact.
     pub max: u64,
 }
 
-/// Percentiles in ns; each within 0.1 % (or 1 ns) of the true value.
+/// Percentiles in ns; each within 0.05 % (or 1 ns) of the true value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percentiles {
     /// 50th.

@@ -131,6 +131,15 @@ impl LaneSeries {
         }
     }
 
+    /// Sets the start of the run, which is best chosen once the memory is there.
+    ///
+    /// # Panics
+    /// When the writer was taken: it has read the start.
+    pub fn set_start(&mut self, start_ns: u64) {
+        assert!(!*self.taken.get_mut(), "the start is set before a lane writes");
+        self.timing.start_ns = start_ns;
+    }
+
     /// How time is cut.
     pub fn timing(&self) -> Timing {
         self.timing

@@ -141,3 +141,25 @@ fn a_series_has_one_writer() {
     let _first = lane.recorder();
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lane.recorder().flush())).is_err());
 }
+
+#[test]
+fn lanes_that_ended_before_the_end_is_told_close_no_rows_beyond_it() {
+    let timing = Timing {
+        start_ns: 0,
+        interval_ns: MS,
+        settle_ns: 0,
+    };
+    let mut lane = LaneSeries::new(timing, false);
+    lane.set_start(1_000);
+    let mut recorder = lane.recorder();
+    recorder.sent(1_000, 1);
+    recorder.end();
+    let mut collector = Collector::new(vec![&lane], Workload::Send, false);
+    let rows = Rows::default();
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
+    collector.poll(&mut sinks);
+    assert!(rows.0.lock().unwrap().is_empty());
+    collector.set_end(1_000 + 3 * MS);
+    assert_eq!(collector.finish(&mut sinks).tally.tx, 1);
+    assert_eq!(rows.0.lock().unwrap().len(), 3);
+}

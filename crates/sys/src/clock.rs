@@ -75,7 +75,13 @@ impl Pair {
             let after = ticks();
             let width = after.wrapping_sub(before);
             if width < best.0 {
-                best = (width, Self { tsc: before + width / 2, ns });
+                best = (
+                    width,
+                    Self {
+                        tsc: before + width / 2,
+                        ns,
+                    },
+                );
             }
         }
         best.1
@@ -94,7 +100,11 @@ impl ClockSource {
     /// Calibrates for about 20 ms where the TSC is the kernel's own clock source; else every read is a system call.
     pub fn new() -> Self {
         if !tsc_is_sound() {
-            return Self { published: None, oldest: Pair { tsc: 0, ns: 0 }, last_step_ns: 0 };
+            return Self {
+                published: None,
+                oldest: Pair { tsc: 0, ns: 0 },
+                last_step_ns: 0,
+            };
         }
         let first = Pair::take();
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -106,12 +116,20 @@ impl ClockSource {
             ns0: AtomicU64::new(second.ns),
             scale: AtomicU64::new(scale),
         };
-        Self { published: Some(Arc::new(published)), oldest: first, last_step_ns: 0 }
+        Self {
+            published: Some(Arc::new(published)),
+            oldest: first,
+            last_step_ns: 0,
+        }
     }
 
     /// `"tsc"` or `"clock_gettime"`.
     pub fn name(&self) -> &'static str {
-        if self.published.is_some() { "tsc" } else { "clock_gettime" }
+        if self.published.is_some() {
+            "tsc"
+        } else {
+            "clock_gettime"
+        }
     }
 
     /// A reader for one lane.
@@ -201,7 +219,9 @@ impl Clock {
     /// `CLOCK_MONOTONIC` now, ns; within some 100 ns of the system call's answer.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        let Some(p) = &self.published else { return monotonic_ns() };
+        let Some(p) = &self.published else {
+            return monotonic_ns();
+        };
         if p.version.load(Ordering::Relaxed) != self.version.get() {
             self.reload();
         }
@@ -215,8 +235,11 @@ impl Clock {
         let Some(p) = &self.published else { return };
         loop {
             let version = p.version.load(Ordering::Acquire);
-            let (tsc0, ns0, scale) =
-                (p.tsc0.load(Ordering::Relaxed), p.ns0.load(Ordering::Relaxed), p.scale.load(Ordering::Relaxed));
+            let (tsc0, ns0, scale) = (
+                p.tsc0.load(Ordering::Relaxed),
+                p.ns0.load(Ordering::Relaxed),
+                p.scale.load(Ordering::Relaxed),
+            );
             fence(Ordering::Acquire);
             // An odd version: the writer is in the middle. Keep the old line if there is one rather than wait.
             if version % 2 == 0 && p.version.load(Ordering::Relaxed) == version {
@@ -249,7 +272,10 @@ mod tests {
             let after = monotonic_ns();
             assert!(now >= last, "went back from {last} to {now}");
             // A microsecond on either side: calibration error, never a time limit.
-            assert!(now + 20_000 >= before && now <= after + 20_000, "{before} {now} {after} in round {round}");
+            assert!(
+                now + 20_000 >= before && now <= after + 20_000,
+                "{before} {now} {after} in round {round}"
+            );
             last = now;
             source.discipline();
             std::thread::sleep(std::time::Duration::from_micros(200));

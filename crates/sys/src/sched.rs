@@ -5,7 +5,10 @@ use std::io;
 
 /// Cores that this process may run on, in ascending order.
 pub fn allowed_cores() -> Vec<usize> {
-    sched_getaffinity(None).map_or_else(|_| vec![0], |set| (0..CpuSet::MAX_CPU).filter(|&c| set.is_set(c)).collect())
+    sched_getaffinity(None).map_or_else(
+        |_| vec![0],
+        |set| (0..CpuSet::MAX_CPU).filter(|&c| set.is_set(c)).collect(),
+    )
 }
 
 /// Pins the calling thread to `core`.

@@ -28,7 +28,12 @@ pub fn catch_interrupts() {
     }
 }
 
-/// True once a signal came.
+/// How many of these signals came so far: the first ends the sending, another the wait for what is in flight.
+pub fn interruptions() -> u32 {
+    CAUGHT.load(Ordering::Relaxed)
+}
+
+/// True once any of them came.
 pub fn interrupted() -> bool {
-    CAUGHT.load(Ordering::Relaxed) > 0
+    interruptions() > 0
 }

@@ -117,7 +117,7 @@ pub(crate) struct Traffic {
     /// How departures are spread: constant, poisson, or burst=N (N packets back to back)
     #[arg(long, value_name = "HOW", default_value = "constant", value_parser = values::pacing)]
     pub(crate) pacing: Pacing,
-    /// UDP payload, bytes: 16 up to the MTU [default: 18, a frame of 64 bytes over IPv4]
+    /// UDP payload, bytes: 16 up to the MTU [default: 18: a frame of 64 bytes over IPv4, 84 over IPv6]
     #[arg(long, value_name = "BYTES", conflicts_with = "frame_size", value_parser = values::payload_size, allow_hyphen_values = true)]
     pub(crate) payload_size: Option<usize>,
     /// Frame with FCS, bytes, as RFC 2544 counts it
@@ -157,7 +157,7 @@ pub(crate) struct Drop {
     /// (af_packet)
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) ip: Option<IpAddr>,
-    /// Only packets to these UDP ports (af_packet)
+    /// Only packets to these UDP ports (af_packet) [default: as of reflect]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
     /// Count every UDP packet as received, stamped or not
@@ -179,7 +179,8 @@ pub(crate) struct Reflect {
     /// (af_packet) [default: the interface's own]
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) ip: Option<IpAddr>,
-    /// Only packets to these UDP ports (af_packet) [default: all but those that the host's own programs have open]
+    /// Only packets to these UDP ports (af_packet) [default: all; on an address of the host's own those below the
+    /// ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
     #[command(flatten)]
@@ -234,13 +235,13 @@ pub(crate) enum LabAction {
 /// `demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// How long to measure
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::interval)]
+    /// How long to measure, 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) duration: Duration,
-    /// Rate [default: half of what a first short run reaches]
-    #[arg(long, value_name = "RATE")]
+    /// Rate [default: half of what a first short run gets back]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Option<String>,
-    /// Path to show: udp or af_packet [default: af_packet as root, else udp]
+    /// Path to show: udp or af_packet [default: af_packet in a lab; udp where none can be made]
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,
     /// Folder for the results

@@ -62,7 +62,11 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
 
 /// A row's length.
 pub(crate) fn interval(text: &str) -> Parsed<Duration> {
-    time_within(text, 100_000..=HOUR, "a time from 100us to 1h with its unit (us, ms, s, m, h), such as 100ms")
+    time_within(
+        text,
+        100_000..=HOUR,
+        "a time from 100us to 1h with its unit (us, ms, s, m, h), such as 100ms",
+    )
 }
 
 /// The settle time.
@@ -70,12 +74,20 @@ pub(crate) fn settle(text: &str) -> Parsed<Duration> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    time_within(text, 0..=600_000_000_000, "a time from 0 to 10m with its unit (us, ms, s, m), such as 1s")
+    time_within(
+        text,
+        0..=60_000_000_000,
+        "a time from 0 to 60s with its unit (us, ms, s, m), such as 1s",
+    )
 }
 
 /// The catch-up limit.
 pub(crate) fn catch_up(text: &str) -> Parsed<Duration> {
-    time_within(text, 1_000..=10_000_000_000, "a time from 1us to 10s with its unit (us, ms, s), such as 1ms")
+    time_within(
+        text,
+        1_000..=10_000_000_000,
+        "a time from 1us to 10s with its unit (us, ms, s), such as 1ms",
+    )
 }
 
 fn whole<T: std::str::FromStr + PartialOrd + std::fmt::Display>(text: &str, range: RangeInclusive<T>) -> Parsed<T> {
@@ -119,7 +131,8 @@ pub(crate) fn ratio(text: &str) -> Parsed<f64> {
 }
 
 pub(crate) fn ip(text: &str) -> Parsed<IpAddr> {
-    text.parse().map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
+    text.parse()
+        .map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
 }
 
 pub(crate) fn mac(text: &str) -> Parsed<MacAddr> {
@@ -147,12 +160,18 @@ pub(crate) fn destination(text: &str) -> Parsed<Destination> {
     let ip = if let Some(v6) = ip_text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
         v6.parse::<Ipv6Addr>().map(IpAddr::V6).map_err(|_| WANT)?
     } else {
-        ip_text.parse::<std::net::Ipv4Addr>().map(IpAddr::V4).map_err(|_| WANT)?
+        ip_text
+            .parse::<std::net::Ipv4Addr>()
+            .map(IpAddr::V4)
+            .map_err(|_| WANT)?
     };
     if ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
         return Err("want the address of one host".to_owned());
     }
-    Ok(Destination { ip, ports: ports(port_text)? })
+    Ok(Destination {
+        ip,
+        ports: ports(port_text)?,
+    })
 }
 
 pub(crate) fn cores(text: &str) -> Parsed<Cores> {
@@ -205,9 +224,20 @@ mod tests {
         for bad in ["0", "0-5", "65536", "a", "1-", "-1", ""] {
             assert!(ports(bad).is_err(), "{bad}");
         }
-        assert_eq!(destination("[fd99::2]:9000").unwrap().ip, "fd99::2".parse::<IpAddr>().unwrap());
+        assert_eq!(
+            destination("[fd99::2]:9000").unwrap().ip,
+            "fd99::2".parse::<IpAddr>().unwrap()
+        );
         assert_eq!(destination("10.0.0.1:9000-9004").unwrap().ports, 9000..=9004);
-        for bad in ["10.0.0.1", "10.0.0.1:", "fd99::2:9000", "host:9", "224.0.0.1:9", "0.0.0.0:9", "10.0.0.1:70000"] {
+        for bad in [
+            "10.0.0.1",
+            "10.0.0.1:",
+            "fd99::2:9000",
+            "host:9",
+            "224.0.0.1:9",
+            "0.0.0.0:9",
+            "10.0.0.1:70000",
+        ] {
             assert!(destination(bad).is_err(), "{bad}");
         }
     }

@@ -9,7 +9,10 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     let built_paths = PATHS.iter().map(|p| (*p).to_owned()).collect();
-    let report = examine(&Options { interfaces: args.interfaces.clone(), built_paths });
+    let report = examine(&Options {
+        interfaces: args.interfaces.clone(),
+        built_paths,
+    });
     let mut out = std::io::stdout();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &report).map_err(failed)?;

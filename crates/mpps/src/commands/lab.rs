@@ -2,7 +2,7 @@
 
 use crate::cli::{Lab as Args, LabAction};
 use crate::fail::{Result, failed};
-use mpps_host::lab::{Host, Lab, LabOptions};
+use mpps_host::lab::{DEFAULT_NAME, Host, Lab, LabOptions};
 use std::process::ExitCode;
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
@@ -14,9 +14,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     match args.action {
         LabAction::Up { .. } => {
             told(&lab.up()?, "the lab is up");
+            let name = match lab.name() {
+                DEFAULT_NAME => String::new(),
+                name => format!(" --name {name}"),
+            };
             for host in Host::ALL {
                 println!(
-                    "host {}: namespace {}, {} {}: mpps lab exec {} -- COMMAND",
+                    "host {}: namespace {}, {} {}: mpps lab{name} exec {} -- COMMAND",
                     host.letter(),
                     lab.namespace(host),
                     host.ipv4(),

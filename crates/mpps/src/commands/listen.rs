@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use crate::cli::{Drop, Reflect, Run};
-use crate::fail::Result;
+use crate::fail::{Result, unopened};
 use crate::plan::listen::Listener;
 use crate::plan::path::PathConfig;
 use mpps_af_packet::AfPacketPort;
@@ -31,7 +31,7 @@ impl Workload for DropRun<'_> {
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.drop_plan(self.0, port.capabilities())?;
         announce(&self.0.run, port.capabilities(), "drop");
-        Ok(run_drop(port, &plan, sinks, &signal::interrupted)?)
+        Ok(run_drop(port, &plan, sinks, &signal::interruptions)?)
     }
 }
 
@@ -41,7 +41,7 @@ impl Workload for ReflectRun<'_> {
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.reflect_plan(self.0, port.capabilities())?;
         announce(&self.0.run, port.capabilities(), "reflect");
-        Ok(run_reflect(port, &plan, sinks, &signal::interrupted)?)
+        Ok(run_reflect(port, &plan, sinks, &signal::interruptions)?)
     }
 }
 
@@ -67,26 +67,42 @@ fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<
     let queues = listener.roles.len();
     match &listener.path {
         PathConfig::Udp(config) => {
-            let port = mpps_udp::open(config.clone(), mpps_udp::Mode::Listening, &listener.roles)?;
+            let port = mpps_udp::open(config.clone(), mpps_udp::Mode::Listening, &listener.roles)
+                .map_err(unopened(&listener.spec))?;
             on(&port, run, workload)
         }
-        PathConfig::AfPacket(config) => {
-            on(&AfPacketPort::open(config, &listener.roles, listener.guard())?, run, workload)
-        }
+        PathConfig::AfPacket(config) => on(
+            &AfPacketPort::open(config, &listener.roles, listener.guard()).map_err(unopened(&listener.spec))?,
+            run,
+            workload,
+        ),
         PathConfig::Null(config) => {
             let clocks = ClockSource::new();
             let (seed, layer) = (run.seed, config.layer);
             // Readers of the clock belong to one thread each: they are made for the lanes beforehand.
-            let clocks: Vec<_> = (0..queues).map(|_| std::sync::Mutex::new(Some(clocks.clock()))).collect();
+            let clocks: Vec<_> = (0..queues)
+                .map(|_| std::sync::Mutex::new(Some(clocks.clock())))
+                .collect();
             let source = |queue: usize| {
                 let clock = clocks[queue].lock().ok().and_then(|mut c| c.take());
                 let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
-                TestSource::new(template(layer, seed), clock, 10_000 + queue as u16 * 64, 64)
+                // A payload does not tell its flow: there is one.
+                let flows = if layer == Layer::Payload { 1 } else { 64 };
+                TestSource::new(template(layer, seed), clock, 10_000 + queue as u16 * 64, flows)
             };
-            on(&NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], source), run, workload)
+            on(
+                &NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], source),
+                run,
+                workload,
+            )
         }
         PathConfig::Loop(config) => {
-            let port = LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, |_: &mut [u8]| true);
+            let port = LoopPort::new(
+                config.clone(),
+                queues,
+                mpps_sys::clock::monotonic_ns,
+                |_: &mut [u8]| true,
+            );
             on(&port, run, workload)
         }
     }
@@ -108,7 +124,9 @@ fn template(layer: Layer, seed: u64) -> SourceTemplate {
         seed,
         checksum: ChecksumMode::Software,
     };
-    SourceTemplate::Frame(Box::new(Template::new(&spec).expect("constant addresses of one family")))
+    SourceTemplate::Frame(Box::new(
+        Template::new(&spec).expect("constant addresses of one family"),
+    ))
 }
 
 fn on<P: Port, W: Workload>(port: &P, run: &Run, workload: &W) -> Result<ExitCode> {

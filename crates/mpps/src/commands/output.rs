@@ -19,9 +19,27 @@ pub(crate) struct Output {
 impl Output {
     /// Opens the files that the user asked for.
     pub(crate) fn open(run: &Run) -> Result<Self> {
-        let stdout = [&run.csv, &run.json, &run.hdr].iter().filter(|f| f.as_deref() == Some(Path::new("-"))).count();
+        let stdout = [&run.csv, &run.json, &run.hdr]
+            .iter()
+            .filter(|f| f.as_deref() == Some(Path::new("-")))
+            .count();
         if stdout > 1 {
-            return Err(usage("--csv, --json, --hdr: '-' for more than one: want standard output for one at the most"));
+            return Err(usage(
+                "--csv, --json, --hdr: '-' for more than one: want standard output for one at the most",
+            ));
+        }
+        let files = [("--csv", &run.csv), ("--json", &run.json), ("--hdr", &run.hdr)];
+        for (i, (a, first)) in files.iter().enumerate() {
+            for (b, second) in &files[i + 1..] {
+                if let (Some(first), Some(second)) = (first, second)
+                    && first == second
+                {
+                    let name = first.display();
+                    return Err(usage(format!(
+                        "{a} and {b}: both '{name}': want a file of its own for each"
+                    )));
+                }
+            }
         }
         let mut sinks = Sinks::new();
         let style = match (run.quiet, run.plain) {
@@ -30,7 +48,9 @@ impl Output {
             _ => LiveStyle::Auto,
         };
         sinks.add(LiveSink::new(style));
-        let unwritable = |option: &str, e: mpps_report::ReportError| usage(format!("{option}: {e}: want a file that can be written"));
+        let unwritable = |option: &str, e: mpps_report::ReportError| {
+            usage(format!("{option}: {e}: want a file that can be written"))
+        };
         if let Some(path) = &run.csv {
             let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", e))?;
             sinks.watch(csv.notes());
@@ -41,8 +61,18 @@ impl Output {
             sinks.watch(hdr.notes());
             sinks.add(hdr);
         }
-        let json = run.json.as_deref().map(JsonTarget::prepare).transpose().map_err(|e| unwritable("--json", e))?;
-        Ok(Self { sinks: vec![Box::new(sinks)], json, quiet: run.quiet, stdout_taken: stdout > 0 })
+        let json = run
+            .json
+            .as_deref()
+            .map(JsonTarget::prepare)
+            .transpose()
+            .map_err(|e| unwritable("--json", e))?;
+        Ok(Self {
+            sinks: vec![Box::new(sinks)],
+            json,
+            quiet: run.quiet,
+            stdout_taken: stdout > 0,
+        })
     }
 
     /// Writes the summary, and gives the exit code that goes with it.
@@ -60,6 +90,10 @@ impl Output {
         if let Some(json) = &self.json {
             json.write(summary).map_err(failed)?;
         }
-        Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::from(3) })
+        Ok(if summary.valid {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(3)
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use crate::cli::Traffic;
-use crate::fail::Result;
+use crate::fail::{Result, unopened};
 use crate::plan::path::PathConfig;
 use crate::plan::traffic::Draft;
 use mpps_af_packet::AfPacketPort;
@@ -27,18 +27,34 @@ pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
     let queues = draft.roles.len();
     match &draft.path {
         PathConfig::Udp(config) => {
-            let mode = mpps_udp::Mode::Connected { src: draft.src, dst: draft.dest.ip, flows: draft.flow_ports() };
-            on(&mpps_udp::open(config.clone(), mode, &draft.roles)?, draft)
+            let mode = mpps_udp::Mode::Connected {
+                src: draft.src,
+                dst: draft.dest.ip,
+                flows: draft.flow_ports(),
+            };
+            on(
+                &mpps_udp::open(config.clone(), mode, &draft.roles).map_err(unopened(&draft.args.port))?,
+                draft,
+            )
         }
         PathConfig::AfPacket(config) => {
             let guard = draft.receive.then(|| draft.guard());
-            on(&AfPacketPort::open(config, &draft.roles, guard)?, draft)
+            on(
+                &AfPacketPort::open(config, &draft.roles, guard).map_err(unopened(&draft.args.port))?,
+                draft,
+            )
         }
-        PathConfig::Null(config) => on(&NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], NoSource), draft),
+        PathConfig::Null(config) => on(
+            &NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], NoSource),
+            draft,
+        ),
         PathConfig::Loop(config) => {
             let filter = ReflectFilter::default();
             let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
-            on(&LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, turn), draft)
+            on(
+                &LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, turn),
+                draft,
+            )
         }
     }
 }
@@ -46,6 +62,6 @@ pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
 fn on<P: Port>(port: &P, draft: &Draft) -> Result<(Summary, Output)> {
     let plan = draft.plan(port.capabilities())?;
     let mut output = Output::open(&draft.args.run)?;
-    let summary = run_traffic(port, &plan, &mut output.sinks, &signal::interrupted)?;
+    let summary = run_traffic(port, &plan, &mut output.sinks, &signal::interruptions)?;
     Ok((summary, output))
 }

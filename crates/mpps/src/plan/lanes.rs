@@ -5,13 +5,20 @@ use crate::fail::{Result, usage};
 use mpps_engine::{Common, LanePlan};
 use mpps_io::Roles;
 use mpps_sys::sched::allowed_cores;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// With fewer cores than this, each lane sends and receives: separate lanes would take each other's core.
 const MANY_CORES: usize = 4;
 
 /// Lanes of a run that sends (and receives, if `receive`).
-pub(crate) fn traffic(run: &Run, tx: Option<usize>, rx: Option<usize>, receive: bool, split: bool) -> Result<Vec<Roles>> {
+pub(crate) fn traffic(
+    run: &Run,
+    tx: Option<usize>,
+    rx: Option<usize>,
+    receive: bool,
+    split: bool,
+) -> Result<Vec<Roles>> {
     let both = |n| vec![Roles { rx: receive, tx: true }; n];
     match (tx, rx) {
         (None, None) => {
@@ -20,8 +27,12 @@ pub(crate) fn traffic(run: &Run, tx: Option<usize>, rx: Option<usize>, receive: 
             }
             Ok(both(run.lanes.unwrap_or(1)))
         }
-        (Some(_), None) if receive => Err(usage("--tx-lanes: want --rx-lanes N as well, or --lanes N for lanes that do both")),
-        (None, Some(_)) if receive => Err(usage("--rx-lanes: want --tx-lanes N as well, or --lanes N for lanes that do both")),
+        (Some(_), None) if receive => Err(usage(
+            "--tx-lanes: want --rx-lanes N as well, or --lanes N for lanes that do both",
+        )),
+        (None, Some(_)) if receive => Err(usage(
+            "--rx-lanes: want --tx-lanes N as well, or --lanes N for lanes that do both",
+        )),
         (_, Some(_)) if !receive => Err(usage("--rx-lanes: send receives nothing: want --tx-lanes or --lanes")),
         (Some(tx), None) => Ok(both(tx)),
         (Some(_), Some(_)) if !split => Err(usage(
@@ -35,9 +46,24 @@ pub(crate) fn traffic(run: &Run, tx: Option<usize>, rx: Option<usize>, receive: 
     }
 }
 
-/// Lanes of a run that listens.
-pub(crate) fn listening(run: &Run) -> Vec<Roles> {
-    vec![Roles { rx: true, tx: true }; run.lanes.unwrap_or(1)]
+/// Lanes of a run that listens, and answers if `tx`.
+pub(crate) fn listening(run: &Run, tx: bool) -> Vec<Roles> {
+    vec![Roles { rx: true, tx }; run.lanes.unwrap_or(1)]
+}
+
+/// Most rows that may be open at once, for the memory they take (some 250 bytes each and lane).
+const MAX_OPEN_ROWS: u128 = 1 << 20;
+
+/// Refuses an interval so short for the settle time that too many rows would be open at once.
+pub(crate) fn check_open_rows(interval: Duration, settle: Duration) -> Result<()> {
+    let rows = settle.as_nanos() / interval.as_nanos().max(1);
+    if rows > MAX_OPEN_ROWS {
+        let least = settle.as_nanos().div_ceil(MAX_OPEN_ROWS).div_ceil(1000);
+        return Err(usage(format!(
+            "--interval {interval:?}: with --settle {settle:?} {rows} rows would be open at once: want {least}us at least"
+        )));
+    }
+    Ok(())
 }
 
 /// Places the lanes on cores and gathers what every run has.
@@ -46,9 +72,13 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     let mut warnings = Vec::new();
     let list = run.cores.as_ref().map(|c| c.0.as_slice());
     if let Some(core) = list.unwrap_or_default().iter().find(|core| !allowed.contains(core)) {
-        return Err(usage(format!("--cores: core {core} is not one that this program may run on: want some of {allowed:?}")));
+        return Err(usage(format!(
+            "--cores: core {core} is not one that this program may run on: want some of {allowed:?}"
+        )));
     }
-    let cores = list.map_or(allowed.len(), <[usize]>::len);
+    // A core named twice is one core; cores beyond the lanes stay unused.
+    let distinct = |list: &[usize]| list.iter().take(roles.len()).collect::<BTreeSet<_>>().len();
+    let cores = list.map_or(allowed.len(), distinct);
     let share_cores = roles.len() > cores;
     if share_cores {
         warnings.push(format!(
@@ -63,7 +93,11 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     let lanes = roles
         .iter()
         .enumerate()
-        .map(|(i, role)| LanePlan { rx: role.rx, tx: role.tx, core: list.map(|cores| cores[i % cores.len()]) })
+        .map(|(i, role)| LanePlan {
+            rx: role.rx,
+            tx: role.tx,
+            core: list.map(|cores| cores[i % cores.len()]),
+        })
         .collect();
     let duration = match run.duration {
         Some(Duration::ZERO) => None,

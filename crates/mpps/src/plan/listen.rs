@@ -1,8 +1,8 @@
 //! The plans of `drop` and `reflect`.
 
 use super::path::PathConfig;
-use super::traffic::dashed;
-use super::{lanes, open_udp_ports};
+use super::traffic::{dashed, one_lane_a_flow};
+use super::{first_ephemeral_port, lanes, open_udp_ports};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
 use mpps_af_packet::{GuardFilter, NetDev};
@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 pub(crate) struct Listener {
     pub(crate) path: PathConfig,
     pub(crate) roles: Vec<Roles>,
-    spec: PortSpec,
+    pub(crate) spec: PortSpec,
     ip: Option<IpAddr>,
     ports: Option<RangeInclusive<u16>>,
     excluded: Vec<u16>,
@@ -26,14 +26,24 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn of_drop(args: &Drop) -> Result<Self> {
-        Self::new(&args.port, args.ip, args.ports.clone(), &args.run)
+        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, false)?;
+        if !args.no_verify {
+            one_lane_a_flow(&listener.path, &listener.roles, &args.port)?;
+        }
+        Ok(listener)
     }
 
     pub(crate) fn of_reflect(args: &Reflect) -> Result<Self> {
-        Self::new(&args.port, args.ip, args.ports.clone(), &args.run)
+        Self::new(&args.port, args.ip, args.ports.clone(), &args.run, true)
     }
 
-    fn new(spec: &PortSpec, ip: Option<IpAddr>, ports: Option<RangeInclusive<u16>>, run: &Run) -> Result<Self> {
+    fn new(
+        spec: &PortSpec,
+        ip: Option<IpAddr>,
+        ports: Option<RangeInclusive<u16>>,
+        run: &Run,
+        answers: bool,
+    ) -> Result<Self> {
         let path = PathConfig::of(spec)?;
         if path.layer() == Layer::Payload {
             for (given, option) in [(ip.is_some(), "--ip"), (ports.is_some(), "--port")] {
@@ -45,22 +55,42 @@ impl Listener {
             }
         }
         if ip.is_some_and(|ip| ip.is_multicast() || ip.is_unspecified()) {
-            return Err(usage(format!("--ip {}: want the address of one host", ip.unwrap_or(IpAddr::from([0; 4])))));
+            return Err(usage(format!(
+                "--ip {}: want the address of one host",
+                ip.unwrap_or(IpAddr::from([0; 4]))
+            )));
         }
         let device = match &path {
             PathConfig::AfPacket(config) => NetDev::by_name(&config.device).ok(),
             _ => None,
         };
-        // Ports that the host's own programs use stay theirs, unless the user has named ports.
-        let excluded = if ports.is_none() && device.is_some() { open_udp_ports() } else { Vec::new() };
-        Ok(Self { path, roles: lanes::listening(run), spec: spec.clone(), ip, ports, excluded, device })
+        // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those
+        // open now, and those from which they will ask others (DNS, NTP, QUIC).
+        let own = |d: &NetDev| d.addresses.iter().any(|(a, _)| ip.is_none_or(|ip| ip == *a));
+        let (ports, excluded) = match (ports, &device) {
+            (None, Some(device)) if own(device) => (Some(1..=first_ephemeral_port() - 1), open_udp_ports()),
+            (ports, _) => (ports, Vec::new()),
+        };
+        Ok(Self {
+            path,
+            roles: lanes::listening(run, answers),
+            spec: spec.clone(),
+            ip,
+            ports,
+            excluded,
+            device,
+        })
     }
 
     /// The addresses that packets may be for.
     fn addresses(&self) -> Vec<IpAddr> {
         match self.ip {
             Some(ip) => vec![ip],
-            None => self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip)).collect(),
+            None => self
+                .device
+                .iter()
+                .flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
+                .collect(),
         }
     }
 
@@ -80,7 +110,13 @@ impl Listener {
             let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
             let own = |ip: &IpAddr| self.device.iter().any(|d| d.addresses.iter().any(|(a, _)| a == ip));
             let answer_for = self.ip.into_iter().filter(|ip| !own(ip)).collect();
-            Link { mac, vlan: None, answer_for, dest_mac: None, next_hop: None }
+            Link {
+                mac,
+                vlan: None,
+                answer_for,
+                dest_mac: None,
+                next_hop: None,
+            }
         })
     }
 
@@ -118,6 +154,10 @@ impl Listener {
             mac: self.device.as_ref().and(capabilities.mac).map(MacAddr),
             excluded_ports: self.excluded.clone().into_boxed_slice(),
         };
-        Ok(ReflectPlan { common: self.common(&args.run, capabilities)?, filter, link: self.link(capabilities) })
+        Ok(ReflectPlan {
+            common: self.common(&args.run, capabilities)?,
+            filter,
+            link: self.link(capabilities),
+        })
     }
 }

@@ -25,7 +25,9 @@ impl PathConfig {
             "loop" => Self::Loop(loopback::check(spec)?),
             other => {
                 let have = PATHS.join(", ");
-                return Err(usage(format!("port '{spec}': unknown path '{other}': want one of {have}")));
+                return Err(usage(format!(
+                    "port '{spec}': unknown path '{other}': want one of {have}"
+                )));
             }
         })
     }

@@ -5,7 +5,7 @@ use super::{family, lanes};
 use crate::cli::Traffic;
 use crate::cli::values::Destination;
 use crate::fail::{Result, usage};
-use mpps_af_packet::{GuardFilter, NetDev, netdev};
+use mpps_af_packet::{Fanout, GuardFilter, NetDev, netdev};
 use mpps_engine::{FlowSet, Link, Rate, TrafficPlan};
 use mpps_io::{Capabilities, Layer, Roles};
 use mpps_wire::{FrameSize, MacAddr};
@@ -54,10 +54,13 @@ impl Draft {
             PathConfig::AfPacket(config) => NetDev::by_name(&config.device).ok(),
             _ => None,
         };
-        if let Some(rate) = &args.rate {
-            let link = device.as_ref().and_then(|d| d.speed_bps);
-            Rate::parse(rate, frame_size as u64, link).map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
+        // A share of the link is checked once the port is open and tells its speed.
+        if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
+            Rate::parse(rate, frame_size as u64, None)
+                .map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
         }
+        lanes::check_open_rows(args.run.interval, args.settle)?;
+        one_lane_a_flow(&path, &roles, &args.port)?;
         let mut warnings = Vec::new();
         let flows = flows(&args, &path, &roles, &dest, &mut warnings)?;
         let tx_lanes = roles.iter().filter(|r| r.tx).count();
@@ -68,7 +71,19 @@ impl Draft {
                 if flows.count() == 1 { "" } else { "s" },
             )));
         }
-        Ok(Self { args, path, roles, src, dest, flows, payload_len, frame_size, receive, warnings, device })
+        Ok(Self {
+            args,
+            path,
+            roles,
+            src,
+            dest,
+            flows,
+            payload_len,
+            frame_size,
+            receive,
+            warnings,
+            device,
+        })
     }
 
     /// Packets of the test that come back to us, for the guard.
@@ -86,7 +101,9 @@ impl Draft {
 
     /// Whether the source address is assigned to the device, so that the host answers for it.
     fn own_address(&self) -> bool {
-        self.device.as_ref().is_some_and(|d| d.addresses.iter().any(|(ip, _)| *ip == self.src))
+        self.device
+            .as_ref()
+            .is_some_and(|d| d.addresses.iter().any(|(ip, _)| *ip == self.src))
     }
 
     fn link(&self, capabilities: &Capabilities) -> Option<Link> {
@@ -96,12 +113,28 @@ impl Draft {
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
         let Some(device) = &self.device else {
             let dest_mac = Some(self.args.dest_mac.unwrap_or(NOBODY));
-            return Some(Link { mac, vlan: self.args.vlan, answer_for: Vec::new(), dest_mac, next_hop: None });
+            return Some(Link {
+                mac,
+                vlan: self.args.vlan,
+                answer_for: Vec::new(),
+                dest_mac,
+                next_hop: None,
+            });
         };
-        let routed = || netdev::route_lookup(self.dest.ip, device.ifindex).ok().map(|route| route.next_hop);
+        let routed = || {
+            netdev::route_lookup(self.dest.ip, device.ifindex)
+                .ok()
+                .map(|route| route.next_hop)
+        };
         let next_hop = self.args.gateway.or_else(routed).unwrap_or(self.dest.ip);
         let answer_for = if self.own_address() { Vec::new() } else { vec![self.src] };
-        Some(Link { mac, vlan: self.args.vlan, answer_for, dest_mac: self.args.dest_mac, next_hop: Some(next_hop) })
+        Some(Link {
+            mac,
+            vlan: self.args.vlan,
+            answer_for,
+            dest_mac: self.args.dest_mac,
+            next_hop: Some(next_hop),
+        })
     }
 
     /// The plan, once the port is open and its capabilities are known.
@@ -112,14 +145,21 @@ impl Draft {
             Layer::Payload => 0,
         };
         // A VLAN tag does not count towards the MTU.
-        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet { 4 } else { 0 };
+        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet {
+            4
+        } else {
+            0
+        };
         let most = (capabilities.max_frame + tag).saturating_sub(headers);
         if self.payload_len > most {
             let (option, given, limit) = match args.frame_size {
                 Some(size) => ("--frame-size", size, size - self.payload_len + most),
                 None => ("--payload-size", self.payload_len, most),
             };
-            return Err(usage(format!("{option} {given}: above the MTU of {}: want {limit} at the most", args.port)));
+            return Err(usage(format!(
+                "{option} {given}: above the MTU of {}: want {limit} at the most",
+                args.port
+            )));
         }
         let burst = capabilities.preferred_burst;
         let mut common = lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?;
@@ -156,8 +196,14 @@ impl Draft {
     fn facts(&self, link: Option<&Link>) -> Vec<(String, String)> {
         let mut facts = vec![
             ("port".to_owned(), self.args.port.to_string()),
-            ("source".to_owned(), format!("{} ports {}", self.src, dashed(&self.flows.src_ports()))),
-            ("destination".to_owned(), format!("{} ports {}", self.dest.ip, dashed(&self.flows.dst_ports()))),
+            (
+                "source".to_owned(),
+                format!("{} ports {}", self.src, dashed(&self.flows.src_ports())),
+            ),
+            (
+                "destination".to_owned(),
+                format!("{} ports {}", self.dest.ip, dashed(&self.flows.dst_ports())),
+            ),
             ("flows".to_owned(), self.flows.count().to_string()),
             ("payload_bytes".to_owned(), self.payload_len.to_string()),
             ("frame_bytes".to_owned(), self.frame_size.to_string()),
@@ -165,7 +211,11 @@ impl Draft {
         ];
         if let Some(hop) = link.and_then(|l| l.next_hop) {
             facts.push(("next_hop".to_owned(), hop.to_string()));
-            let own = if self.own_address() { "the host's own" } else { "answered by mpps" };
+            let own = if self.own_address() {
+                "the host's own"
+            } else {
+                "answered by mpps"
+            };
             facts.push(("source_address".to_owned(), own.to_owned()));
         }
         facts
@@ -174,24 +224,33 @@ impl Draft {
 
 /// A range as it is written on the command line.
 pub(crate) fn dashed(ports: &std::ops::RangeInclusive<u16>) -> String {
-    if ports.start() == ports.end() { ports.start().to_string() } else { format!("{}-{}", ports.start(), ports.end()) }
+    if ports.start() == ports.end() {
+        ports.start().to_string()
+    } else {
+        format!("{}-{}", ports.start(), ports.end())
+    }
 }
 
 fn addresses(args: &Traffic, path: &PathConfig) -> Result<(IpAddr, Destination)> {
     let pathless = matches!(path, PathConfig::Null(_) | PathConfig::Loop(_));
     let dest = match &args.dest {
         Some(dest) => dest.clone(),
-        None if pathless => Destination { ip: Ipv4Addr::new(10, 99, 0, 2).into(), ports: 9000..=9000 },
+        None if pathless => Destination {
+            ip: Ipv4Addr::new(10, 99, 0, 2).into(),
+            ports: 9000..=9000,
+        },
         None => return Err(usage("--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000")),
     };
     let of_port = match path {
         PathConfig::Udp(config) => config.address,
         _ => None,
     };
-    if let (Some(src), Some(address)) = (args.src, of_port) {
-        if src != address {
-            return Err(usage(format!("--src {src}: the port's address is {address}: want the same, or one of them only")));
-        }
+    if let (Some(src), Some(address)) = (args.src, of_port)
+        && src != address
+    {
+        return Err(usage(format!(
+            "--src {src}: the port's address is {address}: want the same, or one of them only"
+        )));
     }
     let src = args.src.or(of_port).or_else(|| match dest.ip {
         IpAddr::V4(_) if pathless => Some(Ipv4Addr::new(10, 99, 0, 1).into()),
@@ -212,7 +271,10 @@ fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
         let least = headers + 16 + FrameSize::FCS_LEN;
         let payload = size.checked_sub(headers + FrameSize::FCS_LEN).filter(|&p| p >= 16);
         let payload = payload.ok_or_else(|| {
-            usage(format!("--frame-size {size}: no room for the stamp of 16 bytes: want {} at least", least.max(64)))
+            usage(format!(
+                "--frame-size {size}: no room for the stamp of 16 bytes: want {} at least",
+                least.max(64)
+            ))
         })?;
         return Ok((payload, size));
     }
@@ -223,6 +285,12 @@ fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
 /// Options of Ethernet headers mean nothing where the kernel writes the headers.
 fn payload_path_options(args: &Traffic, path: &PathConfig) -> Result<()> {
     if path.layer() == Layer::Ethernet {
+        if args.gateway.is_some() && !matches!(path, PathConfig::AfPacket(_)) {
+            return Err(usage(format!(
+                "--gateway: nobody is asked on {}: want it left out",
+                args.port
+            )));
+        }
         return Ok(());
     }
     let given = [
@@ -239,6 +307,21 @@ fn payload_path_options(args: &Traffic, path: &PathConfig) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Duplicates and reordering are counted by the lane that a flow's packets reach, so they must all reach one.
+pub(super) fn one_lane_a_flow(path: &PathConfig, roles: &[Roles], port: &mpps_io::PortSpec) -> Result<()> {
+    let PathConfig::AfPacket(config) = path else {
+        return Ok(());
+    };
+    let receivers = roles.iter().filter(|r| r.rx).count();
+    if receivers > 1 && !matches!(config.fanout, Fanout::Hash | Fanout::QueueMapping) {
+        return Err(usage(format!(
+            "port '{port}': fanout={} spreads one flow over {receivers} lanes, so its loss can't be counted: want fanout=hash",
+            config.fanout.name()
+        )));
+    }
+    Ok(())
 }
 
 fn flows(
@@ -258,8 +341,22 @@ fn flows(
             dashed(&dest.ports)
         )));
     }
-    let lanes = roles.iter().filter(|r| r.tx).count().max(roles.iter().filter(|r| r.rx).count()) as u16;
-    let src = args.src_port_range.clone().unwrap_or(10_000..=10_000 + (lanes - 1));
+    let lanes = roles
+        .iter()
+        .filter(|r| r.tx)
+        .count()
+        .max(roles.iter().filter(|r| r.rx).count()) as u16;
+    if let (Some(port), Some(_)) = (config.port, &args.src_port_range) {
+        return Err(usage(format!(
+            "--src-port-range: the port {} names source port {port}: want one of the two left out",
+            args.port
+        )));
+    }
+    let first = config.port.unwrap_or(10_000);
+    let src = args
+        .src_port_range
+        .clone()
+        .unwrap_or(first..=first.saturating_add(lanes - 1));
     let most = config.max_flows(roles).min(u32::MAX as usize) as u32;
     let all = FlowSet::new(src, dest.ports.clone(), args.flows);
     if all.count() <= most {
@@ -271,4 +368,3 @@ fn flows(
     ));
     Ok(FlowSet::new(all.src_ports(), dest.ports.clone(), Some(most)))
 }
-

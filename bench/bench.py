@@ -1,0 +1,96 @@
+"""The benchmark: runs the sections, writes bench/RESULTS.md, leaves nothing behind. See run.sh for the settings."""
+
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from harness import machine
+from harness.context import Context
+from harness.proc import BenchError, kill_all
+from harness.report import ORDER, Results, Section, now, say
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+PREAMBLE = """# mpps beside other programs
+
+Written by `make bench`; `bench/run.sh SECTION…` renews a part. Each program is run in turn, round after round
+(A B A B …), on the same cores. A rate is the median over the rounds, its spread the largest over the smallest; a ratio
+is that of the medians, with the smallest and largest ratio of the rounds beside it. Ratios carry over to other machines,
+rates do not.
+
+{facts}
+"""
+
+
+def interrupted(number, _frame):
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def measure(ctx, results, name):
+    module = importlib.import_module(f"sections.{name}")
+    facts = (f"{now()}, {machine.ask(ctx.mpps, '--version')}, commit {machine.commit(ROOT)}; "
+             f"{ctx.rounds} rounds of {ctx.seconds:g} s, steady runs of {ctx.steady:g} s; load average before {os.getloadavg()[0]:.2f}")
+    ctx.section = Section(name, module.TITLE, facts, ctx.tmp)
+    started = time.monotonic()
+    say(f"{name}: {module.TITLE}")
+    for part in module.PARTS:
+        try:
+            part(ctx, ctx.section)
+        except BenchError as error:
+            ctx.section.text(f"Not measured: {error}")
+            say(f"{name}: {part.__name__} not measured: {error}")
+    ctx.section.text(f"Took {time.monotonic() - started:.0f} s.")
+    results.put(ctx.section)
+
+
+def main(names):
+    unknown = [n for n in names if n not in ORDER]
+    if unknown:
+        print(f"bench: unknown section '{unknown[0]}': want {', '.join(ORDER)}", file=sys.stderr)
+        return 2
+    program = os.path.abspath(os.environ.get("MPPS_BIN") or os.path.join(ROOT, "target/release/mpps"))
+    if not os.access(program, os.X_OK):
+        print(f"bench: no program at {program}: run `make build`, or set MPPS_BIN", file=sys.stderr)
+        return 1
+    if os.geteuid() != 0:
+        say("not root: what needs network namespaces will be missing")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupted)
+    tmp = tempfile.mkdtemp(prefix="mpps-bench-")
+    hugepages = ctx = None
+    status = 0
+    try:
+        # A copy: a rebuild while the benchmark runs must not change what is measured.
+        mpps = shutil.copy2(program, os.path.join(tmp, "mpps"))
+        hugepages = machine.Hugepages()
+        ctx = Context(ROOT, mpps, tmp, hugepages)
+        path = os.environ.get("BENCH_RESULTS") or os.path.join(ROOT, "bench/RESULTS.md")
+        results = Results(path, PREAMBLE.format(facts=machine.facts(ROOT, mpps)))
+        for name in ORDER:
+            if not names or name in names:
+                measure(ctx, results, name)
+        say(f"written: {path}")
+    except KeyboardInterrupt:
+        say("interrupted: sections that were finished are in the report")
+        status = 130
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # cleaning up is not to be interrupted
+        kill_all()
+        if ctx:
+            try:
+                ctx.lab.down()
+            except BenchError as error:
+                say(f"remove the lab: {error}")
+        if hugepages:
+            hugepages.restore()
+        shutil.rmtree(tmp, ignore_errors=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

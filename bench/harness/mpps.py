@@ -1,0 +1,103 @@
+"""Runs of the program itself: senders that end by their duration, and listeners that are told when to."""
+
+import csv
+import json
+import time
+
+from harness.proc import BenchError, Proc
+
+DONE = (0, 3)  # 3: done, but the trial is not valid: flat out, a path that loses is no surprise here
+
+
+def seconds(value):
+    return f"{round(value * 1000)}ms"
+
+
+def load(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise BenchError(f"read the summary of mpps: {error}") from error
+
+
+def send(ctx, label, args, duration, host=None, core=None, watch_memory=False):
+    """Runs `mpps ARGS` for `duration` s and returns its summary, with `peak_rss_kib` if memory was watched."""
+    summary = ctx.file(".json")
+    tail = ["--duration", seconds(duration), "--quiet", "--json", summary]
+    argv = ctx.command([ctx.mpps, *args, *tail], host, core)
+    ctx.section.command(label, argv)
+    proc = Proc(argv)
+    status = proc.wait(duration + 40, watch_memory)
+    if status not in DONE:
+        raise BenchError(f"mpps {args[0]} ended with {status}: {proc.last_line()}")
+    result = load(summary)
+    result["peak_rss_kib"] = proc.peak_rss_kib
+    return result
+
+
+class Listener:
+    """`mpps drop` or `mpps reflect` on a host of the lab."""
+
+    def __init__(self, ctx, label, args, host="b", core=None):
+        self.summary = ctx.file(".json")
+        # Not --quiet: that would hold back the line that says that the port is open.
+        argv = ctx.command([ctx.mpps, *args, "--plain", "--json", self.summary], host, core)
+        ctx.section.command(label, argv)
+        self.proc = Proc(argv)
+        try:
+            self.proc.wait_for("is ready", 10)
+        except BenchError:
+            self.proc.kill()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.proc.kill()
+
+    def stop(self):
+        """Lets it empty its buffers, ends it and returns its summary."""
+        time.sleep(0.2)
+        status = self.proc.stop()
+        if status not in DONE:
+            raise BenchError(f"mpps listener ended with {status}: {self.proc.last_line()}")
+        return load(self.summary)
+
+
+def rows(path):
+    """Rows of a CSV, numbers as floats, empty cells as None."""
+    with open(path, newline="") as file:
+        return [{k: float(v) if v else None for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+def one_way(ctx, options=("", ""), size=18, args=(), label="mpps", duration=None):
+    """`send udp` on host a's core → `drop udp` on host b's: what was sent, and what the application got."""
+    to, of = (("," + o) if o else "" for o in options)
+    with Listener(ctx, f"{label}, receiver", ["drop", f"udp:{ctx.lab.B}{of}", "--lanes", 1], "b", ctx.core_b) as drop:
+        sent = send(ctx, label, ["send", f"udp:{ctx.lab.A}{to}", "--dest", f"{ctx.lab.B}:9000", "--lanes", 1,
+                                 "--payload-size", size, *args], duration or ctx.seconds, "a", ctx.core_a)
+        got = drop.stop()
+    return {"rate": got["rx_packets"] / sent["duration_s"], "sent": sent["offered_pps"],
+            "loss": 1 - got["rx_packets"] / max(sent["tx_packets"], 1)}
+
+
+def round_trip(ctx, path, args=("--lanes", 1), label="mpps", duration=None, lanes=1, ports="9000", options="",
+               pinned=True, **kwargs):
+    """`sendrecv` on host a's core ↔ `reflect` on host b's; path: udp or af_packet. The sender's summary.
+
+    `lanes`: the reflector's; `ports`: the destination's; `options`: of the sender's port, such as ",sockets=1000".
+    """
+    a, b = ("af_packet:eth1",) * 2 if path == "af_packet" else (f"udp:{ctx.lab.A}", f"udp:{ctx.lab.B}")
+    target = ["--src", ctx.lab.A] if path == "af_packet" else []
+    core_a, core_b = (ctx.core_a, ctx.core_b) if pinned else (None, None)
+    with Listener(ctx, f"{label}, reflector", ["reflect", b, "--lanes", lanes], "b", core_b) as reflector:
+        summary = send(ctx, label, ["sendrecv", a + options, *target, "--dest", f"{ctx.lab.B}:{ports}", *args],
+                       duration or ctx.seconds, "a", core_a, **kwargs)
+        reflector.stop()
+    return summary
+
+
+def trip_metrics(summary):
+    return {"rate": summary["received_pps"], "sent": summary["offered_pps"], "loss": summary["loss_ratio"]}

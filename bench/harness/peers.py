@@ -1,0 +1,131 @@
+"""The other programs: sockperf, iperf3, trafgen and the plain echo. Each returns what was sent and what arrived."""
+
+import json
+import os
+import re
+import signal
+import time
+
+from harness.proc import BenchError, Proc, bound, run, until
+
+
+def _server(ctx, label, argv, table, port):
+    command = ctx.command(argv, "b", ctx.core_b)
+    ctx.section.command(f"{label}, receiver", command)
+    server = Proc(command)
+    try:
+        until(lambda: server.child.poll() is not None or bound(server.pid, table, port), f"port {port} of {label}")
+        if server.child.poll() is not None:
+            raise BenchError(f"{label} server ended: {server.last_line()}")
+    except BenchError:
+        server.kill()
+        raise
+    return server
+
+
+def _client(ctx, label, argv):
+    command = ctx.command(argv, "a", ctx.core_a)
+    ctx.section.command(label, command)
+    return run(command, ctx.seconds + 30)
+
+
+def _find(pattern, text, what):
+    match = re.search(pattern, text)
+    if not match:
+        raise BenchError(f"{what}: no '{pattern}' in its output")
+    return match
+
+
+def sockperf(ctx, size):
+    """`sockperf throughput` → `sockperf server`."""
+    ctx.need("sockperf")
+    server = _server(ctx, "sockperf", ["sockperf", "server", "-i", ctx.lab.B, "-p", 11111], "udp", 11111)
+    try:
+        text = _client(ctx, "sockperf", ["sockperf", "throughput", "-i", ctx.lab.B, "-p", 11111,
+                                         "-t", max(1, round(ctx.seconds)), "-m", size])
+        time.sleep(0.2)
+        server.stop(signal.SIGINT)
+    finally:
+        server.kill()
+    sent = _find(r"Total of (\d+) messages sent in ([\d.]+) sec", text, "sockperf")
+    got = int(_find(r"Total (\d+) messages received", server.output(), "sockperf server")[1])
+    return {"rate": got / float(sent[2]), "sent": int(sent[1]) / float(sent[2]), "loss": 1 - got / int(sent[1])}
+
+
+def iperf3(ctx, size):
+    """`iperf3 -u -b 0` → `iperf3 -s`; what the server reports to have received."""
+    ctx.need("iperf3")
+    server = _server(ctx, "iperf3", ["iperf3", "-s", "-1", "-p", 5201], "tcp", 5201)
+    try:
+        text = _client(ctx, "iperf3", ["iperf3", "-u", "-b", 0, "-l", size, "-t", max(1, round(ctx.seconds)),
+                                       "-c", ctx.lab.B, "-p", 5201, "-J"])
+        server.wait(10)
+    finally:
+        server.kill()
+    try:
+        end = json.loads(text[text.index("{"):])["end"]  # warnings may come first
+        sent, got = end["sum_sent"], end["sum_received"]["bytes"] / size
+        return {"rate": got / sent["seconds"], "sent": sent["packets"] / sent["seconds"],
+                "loss": 1 - got / max(sent["packets"], 1)}
+    except (ValueError, KeyError) as error:
+        raise BenchError(f"iperf3: cannot read its JSON: {error}") from error
+
+
+def build_baseline(ctx):
+    """Compiles bench/peers/baseline_echo.c; returns the program."""
+    ctx.need("cc")
+    program = os.path.join(ctx.tmp, "baseline_echo")
+    if not os.path.exists(program):
+        run(["cc", "-O2", "-pthread", "-o", program, os.path.join(ctx.root, "bench/peers/baseline_echo.c")], 60)
+    return program
+
+
+def baseline_echo(ctx, size):
+    """The plain echo: two threads of the sender on host a's core, the echo on host b's."""
+    program = build_baseline(ctx)
+    label = "baseline echo"
+    server = _server(ctx, label, [program, "echo", ctx.lab.B, 7007], "udp", 7007)
+    try:
+        result = json.loads(_client(ctx, label, [program, "send", ctx.lab.B, 7007, ctx.seconds, size]))
+        server.stop(signal.SIGINT)
+    finally:
+        server.kill()
+    return {"rate": result["received"] / result["seconds"], "sent": result["sent"] / result["seconds"],
+            "loss": 1 - result["received"] / max(result["sent"], 1)}
+
+
+def flood(ctx, label, argv):
+    """Starts a sender on host a's core and counts what host b's interface receives of it, from its first packets on."""
+    command = ctx.command(argv, "a", ctx.core_a)
+    ctx.section.command(label, command)
+    before = ctx.lab.received("b")
+    sender = Proc(command)
+    try:
+        until(lambda: sender.child.poll() is not None or ctx.lab.received("b") > before + 1000, f"packets of {label}")
+        time.sleep(0.2)
+        first, began = ctx.lab.received("b"), time.monotonic()
+        time.sleep(ctx.seconds)
+        last, ended = ctx.lab.received("b"), time.monotonic()
+        if sender.child.poll() is not None:
+            raise BenchError(f"{label} ended early: {sender.last_line()}")
+        sender.stop(signal.SIGINT)
+    finally:
+        sender.kill()
+    return {"rate": (last - first) / (ended - began)}
+
+
+# Ethernet, IPv4, UDP and 18 bytes: 60 in memory, 64 with FCS, from and to what `mpps send` uses.
+FRAME = """{{ {dst}, {src}, 0x08, 0x00,
+  0x45, 0x00, 0x00, 0x2e, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x25, 0xf7, 10, 99, 0, 1, 10, 99, 0, 2,
+  0x27, 0x10, 0x23, 0x28, 0x00, 0x1a, 0x00, 0x00, fill(0x5a, 18) }}
+"""
+
+
+def trafgen(ctx, options, label="trafgen"):
+    """One trafgen process on host a's core."""
+    ctx.need("trafgen")
+    config = os.path.join(ctx.tmp, "udp64.cfg")
+    with open(config, "w") as file:
+        hexes = lambda mac: ", ".join("0x" + byte for byte in mac.split(":"))
+        file.write(FRAME.format(dst=hexes(ctx.lab.MAC_B), src=hexes(ctx.lab.MAC_A)))
+    return flood(ctx, label, ["trafgen", "-i", config, "-o", "eth1", "-P", 1, *options])

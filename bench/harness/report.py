@@ -1,0 +1,134 @@
+"""bench/RESULTS.md: machine facts, then a part a section. A section run alone replaces its own part only."""
+
+import os
+import re
+import sys
+import time
+
+from harness.stat import percent, rate, times
+
+ORDER = ("engine", "udp", "af_packet", "stats", "growth")
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+class Section:
+    """The Markdown of one section, collected as it runs."""
+
+    def __init__(self, name, title, facts, folder):
+        self.name = name
+        self.folder = folder
+        self.lines = [f"## {title}", "", f"*{facts}*", ""]
+        self.commands = {}
+        self.targets = []
+
+    def text(self, text):
+        self.lines += [text, ""]
+
+    def heading(self, text):
+        self.lines += [f"### {text}", ""]
+        say(f"{self.name}: {text}")
+
+    def table(self, header, rows):
+        """The first column is text, the rest are numbers."""
+        self.lines.append("| " + " | ".join(header) + " |")
+        self.lines.append("|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|")
+        self.lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+        self.lines.append("")
+
+    def programs(self, samples, columns=(("rate", "rate", rate),)):
+        """One row a program: the median of each column's metric, then the spread of the first one."""
+        header = ["program"] + [name for _, name, _ in columns] + ["spread (max/min)", "runs"]
+        rows = []
+        first = columns[0][0]
+        for label in samples.rounds:
+            if not samples.values(label, first):
+                rows.append([f"{label} (not measured: {samples.failures.get(label, 'not run')})"]
+                            + ["–"] * (len(columns) + 1) + ["0"])
+                continue
+            cells = [show(samples.median(label, metric)) for metric, _, show in columns]
+            rows.append([label] + cells + [times(samples.spread(label, first)), len(samples.values(label, first))])
+        self.table(header, rows)
+
+    def ratios(self, samples, pairs, metric="rate"):
+        """A table of ratios of medians with the spread over paired rounds."""
+        rows = []
+        for over, under in pairs:
+            found = samples.ratio(over, under, metric)
+            rows.append([f"{over} / {under}"]
+                        + ([times(found[0]), f"{found[1]:.3g} to {found[2]:.3g}"] if found else ["–", "–"]))
+        self.table(["ratio", "of medians", "paired rounds"], rows)
+
+    def target(self, what, least, found, missing=""):
+        """`found`: (value, low, high) or None with the reason in `missing`."""
+        if found is None:
+            verdict = f"not measured ({missing})"
+        else:
+            value, low, high = found
+            verdict = f"**{'met' if value >= least else 'not met'}** (measured {value:.3g}; rounds {low:.3g} to {high:.3g})"
+        self.verdict(f"target ≥ {least:g} {what}: {verdict}")
+
+    def verdict(self, line):
+        self.targets.append(line)
+        self.lines += [f"- {line}", ""]
+        say(line.replace("**", ""))
+
+    def command(self, label, argv):
+        """Notes the exact command of a program, once; the benchmark's own folder is left out of its paths."""
+        line = " ".join(_quote(str(a)) for a in argv)
+        self.commands.setdefault(label, line.replace(self.folder + "/", ""))
+
+    def markdown(self):
+        out = list(self.lines)
+        if self.commands:
+            out += ["<details><summary>Commands</summary>", "", "```sh"]
+            for label, command in self.commands.items():
+                out += [f"# {label}", command]
+            out += ["```", "", "</details>", ""]
+        return "\n".join(out)
+
+
+def _quote(word):
+    return word if re.fullmatch(r"[\w@%+=:,./\[\]-]+", word) else "'" + word.replace("'", "'\\''") + "'"
+
+
+class Results:
+    """The file. Rewritten after each section, so that an interrupted benchmark leaves what it has."""
+
+    def __init__(self, path, preamble):
+        self.path = path
+        self.preamble = preamble
+        self.parts = {}
+        self.targets = {}
+        if os.path.exists(path):
+            with open(path) as file:
+                self._parse(file.read())
+
+    def _parse(self, text):
+        for match in re.finditer(r"<!-- part (\w+) -->\n(.*?)<!-- end \1 -->", text, re.S):
+            self.parts[match[1]] = match[2]
+            self.targets[match[1]] = re.findall(r"^- (target .*)$", match[2], re.M)
+
+    def put(self, section):
+        self.parts[section.name] = section.markdown()
+        self.targets[section.name] = section.targets
+        names = [n for n in ORDER if n in self.parts]
+        out = [self.preamble, "", "## Targets", ""]
+        for name in names:
+            out += [f"- {name}: {target}" for target in self.targets[name]]
+        out.append("")
+        for name in names:
+            out += [f"<!-- part {name} -->\n{self.parts[name]}<!-- end {name} -->", ""]
+        scratch = f"{self.path}.{os.getpid()}"
+        with open(scratch, "w") as file:
+            file.write("\n".join(out))
+        os.replace(scratch, self.path)
+
+
+def now():
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+__all__ = ["Results", "Section", "now", "percent", "rate", "say", "times", "ORDER"]

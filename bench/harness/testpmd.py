@@ -1,0 +1,82 @@
+"""dpdk-testpmd, driven through its prompt. Its rates are its own: packets between two `show port stats` over its clock."""
+
+import os
+import re
+import time
+
+from harness.proc import BenchError, Proc
+
+STATS = "show port stats all"
+END = "####\n"
+MEMORY = {"hugepages": ("--in-memory", "-m", "512"), "no-huge": ("--no-huge", "-m", "512", "--no-shconf")}
+
+
+class Testpmd:
+    """One testpmd with one port and one forwarding core; the main core only waits at the prompt."""
+
+    def __init__(self, ctx, label, mode, vdev, main, worker, host=None, memory="no-huge", port_args=()):
+        ctx.need("dpdk-testpmd")
+        argv = ctx.command([
+            "dpdk-testpmd", f"--lcores=0@{main},1@{worker}", *MEMORY[memory], "--no-pci", "--no-telemetry",
+            f"--file-prefix=bench{os.getpid()}{host or ''}", f"--vdev={vdev}", "--", "-i", f"--forward-mode={mode}",
+            "--total-num-mbufs=16384", *port_args], host)
+        ctx.section.command(label, argv)
+        self.proc = Proc(argv, terminal=True)
+        self.proc.wait_for("testpmd>", 30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.proc.kill()
+
+    def start(self):
+        self.proc.write("start")
+        self.proc.wait_for("packet forwarding - ports=1", 10)
+
+    def _stats(self):
+        after = len(self.proc.output())
+        self.proc.write(STATS)
+        self.proc.wait_for("Tx-pps:", 10, after)
+        self.proc.wait_for(END, 10, self.proc.output().index("Tx-pps:", after))
+        return {name: int(value) for name, value in
+                re.findall(r"(\w+-(?:packets|pps)):\s+(\d+)", self.proc.output()[after:])}
+
+    def rates(self, seconds):
+        """(received, sent) in pps over `seconds`."""
+        self._stats()
+        time.sleep(seconds)
+        stats = self._stats()
+        return stats["Rx-pps"], stats["Tx-pps"]
+
+    def quit(self):
+        self.proc.write("stop")
+        self.proc.write("quit")
+        if self.proc.wait(15) != 0:
+            raise BenchError(f"dpdk-testpmd ended badly: {self.proc.last_line()}")
+
+
+def on_null(ctx, mode, memory, duration=None):
+    """Rate of one forwarding core on net_null, pps: of what it sends, or of what it receives for rxonly."""
+    length = 60 if mode == "txonly" else 64  # flowgen takes the FCS off by itself; 60 bytes in memory either way
+    with Testpmd(ctx, f"testpmd {mode}", mode, "net_null0,size=60", ctx.core_a, ctx.core_b, memory=memory,
+                 port_args=(f"--txpkts={length}",)) as testpmd:
+        testpmd.start()
+        time.sleep(0.2)  # out of the first bursts
+        received, sent = testpmd.rates(duration or ctx.seconds)
+        testpmd.quit()
+    return {"rate": float(received if mode == "rxonly" else sent)}
+
+
+def round_trip(ctx, memory, options):
+    """flowgen on host a ↔ macswap on host b over net_af_packet: what comes back to the generator, pps."""
+    vdev = "net_af_packet0,iface=eth1,qpairs=1" + (f",{options}" if options else "")
+    with Testpmd(ctx, "testpmd macswap", "macswap", vdev, ctx.core_b, ctx.core_b, "b", memory) as echo, \
+         Testpmd(ctx, "testpmd flowgen", "flowgen", vdev, ctx.core_a, ctx.core_a, "a", memory) as generator:
+        echo.start()
+        generator.start()
+        time.sleep(0.5)
+        received, sent = generator.rates(ctx.seconds)
+        generator.quit()
+        echo.quit()
+    return {"rate": float(received), "sent": float(sent), "loss": 1 - received / sent if sent else None}

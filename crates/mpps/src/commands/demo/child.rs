@@ -1,0 +1,214 @@
+//! The processes that the demo starts, and their end.
+
+use super::figures::Figures;
+use super::stage::{Ends, Stage, Words, words};
+use super::tell::{Teller, say};
+use crate::fail::{Failure, Result, failed};
+use mpps_host::lab::Host;
+use mpps_sys::signal;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often a process is looked after.
+const TICK: Duration = Duration::from_millis(10);
+/// How long a reflector may take until it is ready.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+/// How long a process may take to end when asked to: the settle time, and a slow disk.
+const END_LIMIT: Duration = Duration::from_secs(15);
+
+/// What a process says on its standard error: read all the time, so that it never waits for us.
+struct Said {
+    ready: Receiver<()>,
+    reader: Option<JoinHandle<String>>,
+}
+
+impl Said {
+    fn by(stderr: ChildStderr) -> Self {
+        let (told, ready) = channel();
+        Self {
+            ready,
+            reader: Some(std::thread::spawn(move || last_words(stderr, &told))),
+        }
+    }
+
+    /// The last thing it said, once it has ended.
+    fn last(&mut self) -> String {
+        self.reader
+            .take()
+            .and_then(|r| r.join().ok())
+            .filter(|s| !s.is_empty())
+            .unwrap_or_else(|| "it said nothing".into())
+    }
+}
+
+/// Reads until the end; tells of the line that says the port is open, and returns the last other one.
+fn last_words(stderr: ChildStderr, ready: &Sender<()>) -> String {
+    let mut last = String::new();
+    for line in BufReader::new(stderr).split(b'\n').map_while(std::result::Result::ok) {
+        let line = String::from_utf8_lossy(&line).trim().to_owned();
+        if line.contains(" is ready on ") {
+            let _ = ready.send(());
+        } else if let Some(message) = line.strip_prefix("mpps: ") {
+            last = message.to_owned();
+        } else if last.is_empty() && line.starts_with("exec of ") {
+            // `ip netns exec`, when it can't start the program.
+            last = line;
+        }
+    }
+    last
+}
+
+/// A reflector; ended when dropped.
+pub(super) struct Reflector {
+    child: Child,
+    said: Said,
+}
+
+impl Reflector {
+    /// Starts it on host b and waits until its port is open.
+    pub(super) fn start(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<Self> {
+        tell.command(&stage.typed(Host::B, argv));
+        let mut command = stage.command(Host::B, argv)?;
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = spawn(command, "reflector")?;
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let mut reflector = Self {
+            child,
+            said: Said::by(stderr),
+        };
+        let deadline = Instant::now() + READY_LIMIT;
+        loop {
+            match reflector.said.ready.recv_timeout(TICK) {
+                Ok(()) => return Ok(reflector),
+                Err(_) if interrupted() => return Err(too_early()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(failed(format!(
+                        "the reflector did not start: {}",
+                        reflector.said.last()
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                    return Err(failed(format!(
+                        "the reflector was not ready within {} s",
+                        READY_LIMIT.as_secs()
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Ends it. Returns what it said when it had ended by itself.
+    pub(super) fn stop(mut self) -> Option<String> {
+        let early = matches!(self.child.try_wait(), Ok(Some(_)));
+        early.then(|| self.said.last())
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Asks a process to end, and makes it.
+fn end(child: &mut Child) {
+    if let Ok(None) = child.try_wait() {
+        terminate(child);
+    }
+    let deadline = Instant::now() + END_LIMIT;
+    while Instant::now() < deadline {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(TICK),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn terminate(child: &Child) {
+    // Not waited for yet, so the id is still its own.
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+}
+
+/// Whether we were asked to end.
+pub(super) fn interrupted() -> bool {
+    signal::interruptions() > 0
+}
+
+/// Starts a process in a group of its own. Ctrl-C then reaches it through us, and once: the reflector must not end
+/// while packets are still under way, and a second signal would cut the sender's wait for them short.
+fn spawn(mut command: Command, what: &str) -> Result<Child> {
+    command.stdin(Stdio::null()).process_group(0);
+    command.spawn().map_err(|e| failed(format!("start the {what}: {e}")))
+}
+
+/// Waits for a sender, and passes on each request to end.
+fn wait(child: &mut Child) -> Result<ExitStatus> {
+    let (mut passed, mut deadline) = (0, None);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) => std::thread::sleep(TICK),
+            Err(error) => return Err(failed(format!("wait for the sender: {error}"))),
+        }
+        if signal::interruptions() > passed {
+            passed += 1;
+            terminate(child);
+            deadline.get_or_insert_with(|| Instant::now() + END_LIMIT);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+            let _ = child.kill();
+        }
+    }
+}
+
+/// Runs `sendrecv` on host a without a word of its own, and reads its figures.
+pub(super) fn measure(
+    tell: &mut Teller,
+    stage: &Stage,
+    ends: &Ends,
+    rate: Option<&str>,
+    duration: Duration,
+    json: &str,
+) -> Result<Figures> {
+    let argv = ends.sendrecv(stage, rate, duration) + words(["--json", json, "--quiet"]);
+    tell.command(&stage.typed(Host::A, &argv));
+    let mut command = stage.command(Host::A, &argv)?;
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = spawn(command, "sender")?;
+    let mut said = Said::by(child.stderr.take().expect("stderr is piped"));
+    let status = wait(&mut child)?;
+    if interrupted() {
+        return Err(too_early());
+    }
+    match status.code() {
+        // A run as fast as it goes may well not be valid: it is not the measurement.
+        Some(0 | 3) => Figures::read(json),
+        _ => Err(failed(format!("sendrecv failed: {}", said.last()))),
+    }
+}
+
+/// Runs `sendrecv` on host a with the user's terminal, and gives its exit code; a failure was told by the program
+/// itself.
+pub(super) fn show(stage: &Stage, argv: &Words) -> Result<ExitCode> {
+    let mut child = spawn(stage.command(Host::A, argv)?, "sender")?;
+    match wait(&mut child)?.code() {
+        Some(code @ (0 | 3)) => Ok(ExitCode::from(code as u8)),
+        _ if interrupted() => Err(too_early()),
+        Some(code) => Err(failed(format!("demo: sendrecv failed with exit code {code}"))),
+        None => Err(failed("demo: sendrecv was killed")),
+    }
+}
+
+/// The demo was asked to end before it had measured.
+fn too_early() -> Failure {
+    say("");
+    failed("demo: interrupted before the measurement was done")
+}

@@ -1,0 +1,227 @@
+//! `demo`: the whole program in one command, for somebody who has just built it.
+//!
+//! It runs what a user would type, and prints each command line before it does, so that the demo teaches the program
+//! instead of hiding it: the two ends are processes of their own, as in real use. Whatever happens (Ctrl-C, an error,
+//! a panic), the processes are ended and the lab is removed by the values that own them going out of scope; after a
+//! `kill -9` the next demo removes the lab with what runs in it, and a reflector outside of a lab ends by its
+//! `--duration` and keeps the folder of the results until then.
+
+mod child;
+mod figures;
+mod folder;
+mod stage;
+mod tell;
+
+use crate::cli::Demo;
+use crate::fail::{Result, failed, usage};
+use child::{Reflector, interrupted, measure, show};
+use figures::{Figures, half, rate_text, table};
+use folder::Folder;
+use mpps_engine::Rate;
+use mpps_host::lab::{Host, ScratchLab};
+use mpps_sys::signal;
+use stage::{Stage, words};
+use std::process::ExitCode;
+use std::time::Duration;
+use tell::{Teller, say};
+
+/// Length of the run that finds the rate.
+const CALIBRATION: Duration = Duration::from_secs(2);
+/// Length of the run on the other path.
+const COMPARISON: Duration = Duration::from_secs(3);
+
+pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
+    check(args)?;
+    signal::catch_interrupts();
+    let mut tell = Teller::new();
+    // What a killed demo left may still write into the folder. Where labs can't be made there is none to remove.
+    let _ = ScratchLab::remove_stale();
+    let folder = Folder::take(&args.out)?;
+    let stage = Stage::set(&mut tell, args.path.as_deref())?;
+    let code = play(args, &mut tell, &folder, &stage);
+    if stage.has_lab() {
+        drop(stage);
+        if code.is_ok() {
+            say("The lab of the demo is removed.");
+        }
+    }
+    code
+}
+
+/// Refuses what can't be meant before anything is made.
+fn check(args: &Demo) -> Result<()> {
+    let (least, most) = (Duration::from_secs(1), Duration::from_secs(3600));
+    if !(least..=most).contains(&args.duration) {
+        return Err(usage(format!(
+            "--duration {:?}: want a time from 1s to 1h, such as 10s",
+            args.duration
+        )));
+    }
+    if let Some(path) = args.path.as_deref().filter(|p| !["udp", "af_packet"].contains(p)) {
+        return Err(usage(format!("--path '{path}': want udp or af_packet")));
+    }
+    // Only how it is written: the link's speed is not known yet.
+    if let Some(rate) = &args.rate {
+        Rate::parse(rate, 64, Some(1_000_000_000)).map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
+    }
+    Ok(())
+}
+
+fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Result<ExitCode> {
+    let path = stage.path();
+    let ends = stage.ends(path)?;
+    tell.step("Start a reflector: it sends every UDP packet back where it came from");
+    let limit = args.duration + Duration::from_secs(30);
+    let reflect = words(["reflect", &ends.reflect, "--duration", &seconds(limit)])
+        + stage.core(Host::B)
+        + words(["--json", &folder.file("reflect.json")]);
+    let reflector = Reflector::start(tell, stage, &reflect)?;
+
+    let mut fastest = None;
+    let rate = match &args.rate {
+        Some(rate) => rate.clone(),
+        None => {
+            let title = format!(
+                "Find what this host can turn round: {} as fast as it goes",
+                seconds(CALIBRATION)
+            );
+            tell.step(&title);
+            let found = measure(tell, stage, &ends, None, CALIBRATION, &folder.file("calibration.json"))?;
+            say(&format!("   {}", found.in_words()));
+            let rate = half(found.received_pps)
+                .ok_or_else(|| failed("demo: no packet came back from the reflector: nothing to measure"))?;
+            fastest = Some(found);
+            rate_text(rate)
+        }
+    };
+
+    tell.step(&format!("Measure for {} at {rate}", seconds(args.duration)));
+    if fastest.is_some() {
+        say("   (half of what this host can turn round, so that the generator has headroom)");
+    }
+    let send = ends.sendrecv(stage, Some(&rate), args.duration)
+        + words(["--csv", &folder.file("run.csv"), "--json", &folder.file("run.json")])
+        + words(["--hdr", &folder.file("run.hdr")]);
+    tell.command(&stage.typed(Host::A, &send));
+    say("");
+    let code = show(stage, &send)?;
+    let main = Figures::read(&folder.file("run.json"))?;
+    if let Some(why) = reflector.stop() {
+        say(&format!("\nnote: the reflector ended before its time: {why}"));
+    }
+
+    tell.step("Draw it");
+    draw(tell, stage, folder)?;
+    if let Some(other) = stage.other_path().filter(|_| !interrupted()) {
+        let compared = fastest.as_ref().unwrap_or(&main);
+        let paced = fastest.is_none().then_some(rate.as_str());
+        compare(tell, stage, folder, other, compared, paced)?;
+    }
+    what_to_look_at(tell, folder, stage);
+    if !main.valid {
+        say("The measurement is not valid, for the reasons above: its numbers are not to be");
+        say("trusted. A quieter host, a lower --rate or a longer --duration may help.\n");
+    }
+    Ok(code)
+}
+
+fn draw(tell: &mut Teller, stage: &Stage, folder: &Folder) -> Result<()> {
+    for picture in ["run.svg", "run.png"] {
+        let (csv, output) = (folder.file("run.csv"), folder.file(picture));
+        tell.command(&stage.typed_here(&words(["plot", &csv, "-o", &output])));
+        match mpps_report::plot(csv.as_ref(), output.as_ref()) {
+            // A run that was ended at once may have nothing to draw.
+            Err(error) if interrupted() => say(&format!("   {error}")),
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// A short run on the other path, beside what was seen on the first.
+fn compare(
+    tell: &mut Teller,
+    stage: &Stage,
+    folder: &Folder,
+    path: &'static str,
+    first: &Figures,
+    rate: Option<&str>,
+) -> Result<()> {
+    let pace = rate.map_or_else(|| "as fast as it goes".to_owned(), |rate| format!("at {rate}"));
+    tell.step(&format!(
+        "For comparison the path {path} ({}): {} {pace}",
+        about(path),
+        seconds(COMPARISON)
+    ));
+    let ends = stage.ends(path)?;
+    let reflect = words(["reflect", &ends.reflect, "--duration", "30s"])
+        + stage.core(Host::B)
+        + words(["--json", &folder.file(&format!("{path}-reflect.json"))]);
+    let compared = Reflector::start(tell, stage, &reflect).and_then(|_reflector| {
+        measure(
+            tell,
+            stage,
+            &ends,
+            rate,
+            COMPARISON,
+            &folder.file(&format!("{path}.json")),
+        )
+    });
+    match compared {
+        Ok(second) => {
+            say("");
+            table(&[(stage.path(), first), (path, &second)], rate.is_some())
+                .iter()
+                .for_each(|line| say(line));
+            Ok(())
+        }
+        // The measurement is done; what is missing is beside it.
+        Err(_) if interrupted() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a path is, in a few words.
+fn about(path: &str) -> &'static str {
+    if path == "udp" {
+        "the kernel's sockets"
+    } else {
+        "rings shared with the kernel"
+    }
+}
+
+fn what_to_look_at(tell: &mut Teller, folder: &Folder, stage: &Stage) {
+    tell.heading("What to look at");
+    for (file, what) in [
+        ("run.png", "rate, loss and latency over time (also .svg)"),
+        ("run.csv", "the same as numbers, a row each 100 ms"),
+        ("run.json", "the summary, for programs"),
+        ("run.hdr", "the latency, for any HdrHistogram tool"),
+        ("reflect.json", "what the reflector saw"),
+    ] {
+        let file = folder.file(file);
+        if std::path::Path::new(&file).exists() {
+            say(&format!("   {:<width$}  {what}", file, width = folder.width()));
+        }
+    }
+    tell.heading("What to try next");
+    let program = stage.program();
+    let commands = [
+        (format!("{program} doctor"), "what limits this host, and what helps"),
+        (format!("{program} lab up"), "a lab that stays, for the commands above"),
+        (
+            format!("{program} sendrecv --help"),
+            "sizes, flows, lanes, pacing and the rest",
+        ),
+    ];
+    let width = commands.iter().map(|(c, _)| c.chars().count()).max().unwrap_or(0);
+    for (command, what) in commands {
+        say(&format!("   {command:<width$}  {what}"));
+    }
+    say("");
+}
+
+/// A time as the command line takes it.
+fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
