@@ -1,1 +1,229 @@
-//! x
+//! Wrong arguments are refused before the first packet, in one line that names the option, the value, and what would
+//! be right.
+
+use std::net::UdpSocket;
+
+use mpps_tests::{Scratch, mpps, run, run_command};
+
+/// Refused with this exit code and with one line that holds each of these words; nothing on standard output.
+fn assert_refused(words: &str, code: i32, parts: &[&str]) {
+    let finished = run(words);
+    let context = format!("mpps {words}: exit code {:?}: {}", finished.code, finished.stderr);
+    assert_eq!(finished.code, Some(code), "{context}");
+    assert_eq!(finished.stderr.trim_end().lines().count(), 1, "not one line: {context}");
+    assert!(finished.stderr.starts_with("mpps: "), "{context}");
+    assert_eq!(finished.stdout, "", "{context}");
+    for part in parts {
+        assert!(finished.stderr.contains(part), "not told {part:?}: {context}");
+    }
+}
+
+/// Each row: the arguments after `sendrecv`, and what the message must name.
+fn assert_table(command: &str, table: &[(&str, &[&str])]) {
+    for (words, parts) in table {
+        assert_refused(&format!("{command} {words} --duration 50ms --settle 0"), 2, parts);
+    }
+}
+
+#[test]
+fn unknown_commands_and_options_are_named() {
+    assert_refused("sendreceive null:", 2, &["sendreceive", "sendrecv"]);
+    assert_refused("sendrecv loop: --ratte 5kpps", 2, &["--ratte", "--rate"]);
+    assert_refused("sendrecv", 2, &["<PORT>"]);
+    assert_refused("sendrecv loop: --rate", 2, &["--rate"]);
+    assert_refused("lab up --queues x", 2, &["--queues", "x"]);
+    assert_refused("lab exec c -- true", 2, &["c"]);
+}
+
+#[test]
+fn ports_that_name_no_path_device_or_option_are_refused() {
+    assert_table(
+        "sendrecv",
+        &[
+            ("tcp:10.0.0.1", &["tcp", "udp, af_packet, null, loop"]),
+            ("loop", &["loop", "PATH:DEVICE"]),
+            ("loop:eth1", &["eth1", "loop:"]),
+            ("loop:lose=1", &["lose", "loss"]),
+            ("loop:loss=1.5", &["loss=1.5", "0 to 1"]),
+            ("loop:delay=5", &["delay=5", "50us"]),
+            ("loop:loss=0.6,corrupt=0.6", &["loss", "corrupt", "1 at the most"]),
+            ("loop:loss=0.1,loss=0.2", &["loss", "twice"]),
+            ("null:frames=0", &["frames=0"]),
+            ("udp:localhost --dest 127.0.0.1:9000", &["localhost", "10.99.0.1"]),
+            ("udp:127.0.0.1,gso=maybe --dest 127.0.0.1:9000", &["gso=maybe", "on or off"]),
+            ("udp:127.0.0.1,ring=64 --dest 127.0.0.1:9000", &["ring", "rcvbuf"]),
+            ("udp:224.0.0.1 --dest 127.0.0.1:9000", &["224.0.0.1", "multicast"]),
+            ("af_packet: --src 10.0.0.1 --dest 10.0.0.2:9", &["af_packet", "eth1"]),
+            ("af_packet:lo,ring=3 --src 10.0.0.1 --dest 10.0.0.2:9", &["ring=3", "64"]),
+        ],
+    );
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let words = "sendrecv af_packet:nonesuch9 --src 10.99.0.1 --dest 10.99.0.2:9000 --duration 50ms";
+    assert_refused(words, 1, &["nonesuch9"]);
+    assert_refused("reflect udp:192.0.2.77:9000", 1, &["192.0.2.77:9000"]);
+    assert_refused("sendrecv udp:192.0.2.77 --dest 192.0.2.78:9000 --duration 50ms", 1, &["192.0.2.77"]);
+}
+
+#[test]
+fn addresses_ports_and_macs_that_do_not_parse_are_refused() {
+    assert_table(
+        "sendrecv",
+        &[
+            ("udp:127.0.0.1", &["--dest", "IP:PORT"]),
+            ("udp:127.0.0.1 --dest 127.0.0.1", &["--dest", "127.0.0.1", "IP:PORT"]),
+            ("udp:127.0.0.1 --dest 127.0.0.1:70000", &["--dest", "70000", "65535"]),
+            ("udp:127.0.0.1 --dest ::1:9000", &["--dest", "::1:9000", "[fd99::2]:9000"]),
+            ("udp:127.0.0.1 --dest host:9000", &["--dest", "host:9000", "IP:PORT"]),
+            ("udp:127.0.0.1 --dest 0.0.0.0:9000", &["--dest", "0.0.0.0", "one host"]),
+            ("udp:127.0.0.1 --dest 127.0.0.1:9001-9000", &["--dest", "9001-9000", "9000-9001"]),
+            ("loop: --src 10.0.0 ", &["--src", "10.0.0", "IP address"]),
+            ("loop: --src 224.0.0.5", &["--src", "224.0.0.5", "one host"]),
+            ("loop: --src-port-range 0-5", &["--src-port-range", "0-5", "1 to 65535"]),
+            ("loop: --src-port-range 9-5", &["--src-port-range", "9-5", "reversed", "5-9"]),
+            ("loop: --src-port-range 1-70000", &["--src-port-range", "70000", "65535"]),
+            ("loop: --dest-mac 02:00:00:00:00", &["--dest-mac", "02:00:00:00:00", "02:00:00:00:00:01"]),
+            ("loop: --dest-mac ff:ff:ff:ff:ff:ff", &["--dest-mac", "ff:ff", "one station"]),
+            ("loop: --dest-mac 0g:00:00:00:00:01", &["--dest-mac", "0g:", "MAC"]),
+            ("loop: --gateway here", &["--gateway", "here", "IP address"]),
+            ("loop: --vlan 4095", &["--vlan", "4095", "4094"]),
+        ],
+    );
+}
+
+#[test]
+fn arguments_that_contradict_each_other_are_refused() {
+    assert_table(
+        "sendrecv",
+        &[
+            ("loop: --src 10.0.0.1 --dest [fd99::2]:9000", &["--dest", "fd99::2", "IPv6", "IPv4", "one family"]),
+            ("udp:::1 --dest 127.0.0.1:9000", &["--dest", "127.0.0.1", "one family"]),
+            ("udp:127.0.0.1 --src 127.0.0.2 --dest 127.0.0.1:9000", &["--src", "127.0.0.2", "127.0.0.1"]),
+            ("udp:127.0.0.1 --dest 127.0.0.1:9000 --dest-mac 02:00:00:00:00:01", &["--dest-mac", "udp"]),
+            ("udp:127.0.0.1 --dest 127.0.0.1:9000 --vlan 5", &["--vlan", "udp"]),
+            ("udp:127.0.0.1 --dest 127.0.0.1:9000-9004", &["--dest", "9000-9004", "one port"]),
+            ("loop: --payload-size 64 --frame-size 64", &["--payload-size", "--frame-size"]),
+            ("null: --rx-lanes 1", &["--rx-lanes", "--tx-lanes"]),
+            ("null: --tx-lanes 1", &["--tx-lanes", "--rx-lanes"]),
+            ("null: --tx-lanes 1 --rx-lanes 1 --lanes 2", &["--tx-lanes", "--lanes"]),
+            ("loop: --tx-lanes 1 --rx-lanes 1", &["--tx-lanes", "loop", "--lanes"]),
+            ("loop: --lanes 3 --src-port-range 5000-5001", &["2 flows", "3"]),
+            ("loop: --lanes 2 --flows 1", &["1 flow", "2"]),
+            ("loop: --csv - --json -", &["--csv", "--json", "'-'"]),
+        ],
+    );
+    assert_table("send", &[("null: --rx-lanes 1", &["--rx-lanes", "--tx-lanes"])]);
+    assert_table(
+        "reflect",
+        &[
+            ("udp:127.0.0.1:9000 --ip 127.0.0.1", &["--ip", "udp:127.0.0.1:9000"]),
+            ("udp:127.0.0.1:9000 --port 9000", &["--port", "udp:127.0.0.1:9000"]),
+        ]
+        .map(|(words, parts): (&str, &[&str; 2])| (words, parts.as_slice())),
+    );
+}
+
+#[test]
+fn sizes_outside_stamp_and_mtu_are_refused() {
+    assert_table(
+        "sendrecv",
+        &[
+            ("loop: --payload-size 15", &["--payload-size", "15", "16"]),
+            ("loop: --payload-size 0", &["--payload-size", "0", "16"]),
+            ("loop: --payload-size -5", &["--payload-size", "-5", "16"]),
+            ("loop: --payload-size 1473", &["--payload-size", "1473", "MTU", "1472"]),
+            ("loop: --payload-size 1453 --dest [fd99::2]:9", &["--payload-size", "1453", "1452"]),
+            ("loop: --frame-size 1519", &["--frame-size", "1519", "1518"]),
+            ("loop: --frame-size 63", &["--frame-size", "63", "64"]),
+            ("loop: --frame-size 64 --dest [fd99::2]:9", &["--frame-size", "64", "82"]),
+            ("udp:127.0.0.1 --dest 127.0.0.1:9000 --payload-size 65508", &["--payload-size", "65508", "65507"]),
+            ("loop: --burst 0", &["--burst", "0", "256"]),
+            ("loop: --burst 257", &["--burst", "257", "256"]),
+            ("loop: --lanes 0", &["--lanes", "0", "128"]),
+            ("loop: --flows 0", &["--flows", "0"]),
+            ("loop: --cores 9999", &["--cores", "9999"]),
+            ("loop: --cores 1000", &["--cores", "1000"]),
+            ("loop: --ttl 0", &["--ttl", "0"]),
+            ("loop: --dscp 64", &["--dscp", "64"]),
+        ],
+    );
+}
+
+#[test]
+fn rates_and_times_without_sense_are_refused() {
+    for rate in ["0", "0kpps", "-5kpps", "NaN", "NaNpps", "infpps", "5", "5kfps", "kpps", "1e999pps", "10%"] {
+        assert_refused(&format!("sendrecv loop: --rate {rate}"), 2, &["--rate", rate, "want"]);
+    }
+    for (option, value) in [
+        ("--duration", "10"),
+        ("--duration", "-1s"),
+        ("--duration", "1us"),
+        ("--duration", "ten seconds"),
+        ("--interval", "99us"),
+        ("--interval", "2h"),
+        ("--interval", "0"),
+        ("--settle", "1x"),
+        ("--settle", "11m"),
+        ("--catch-up", "0s"),
+        ("--tolerance", "NaN"),
+        ("--tolerance", "200%"),
+        ("--pacing", "burst=0"),
+        ("--pacing", "exponential"),
+        ("--seed", "-1"),
+    ] {
+        let mut command = mpps("sendrecv loop:");
+        command.args([option, value]);
+        let finished = run_command(command);
+        let told = &finished.stderr;
+        assert_eq!((finished.code, told.trim_end().lines().count()), (Some(2), 1), "{option} {value}: {told}");
+        assert!(told.contains(option) && told.contains(value), "{option} {value}: {told}");
+    }
+}
+
+#[test]
+fn outputs_that_can_not_be_written_are_found_before_the_first_packet() {
+    let port = mpps_tests::free_port();
+    let peer = UdpSocket::bind(("127.0.0.1", port)).expect("a free port");
+    peer.set_nonblocking(true).expect("a socket");
+    for option in ["--csv", "--json", "--hdr"] {
+        for path in ["/nonexistent/dir/out", "/proc/self/nothing", "/"] {
+            let words = format!("send udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 10kpps --duration 50ms");
+            assert_refused(&format!("{words} {option} {path}"), 2, &[option, path, "written"]);
+        }
+    }
+    let nothing = peer.recv(&mut [0; 64]).expect_err("nothing was sent");
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_refused_run_leaves_earlier_results_alone() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.file("run.csv"), "precious").expect("a file");
+    let finished = run_command(scratch.results(mpps("sendrecv loop: --payload-size 9000")));
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+    assert_eq!(std::fs::read_to_string(scratch.file("run.csv")).expect("still there"), "precious");
+}
+
+#[test]
+fn more_lanes_than_cores_are_allowed_and_warned_about() {
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+    let words = format!("sendrecv loop: --lanes {lanes} --rate 5kpps --duration 100ms --settle 50ms --quiet");
+    let report = Scratch::new().measure(mpps(&words));
+    report.assert_accounted();
+    assert!(report.said().contains(&format!("{lanes} lanes share")), "{}", report.said());
+}
+
+#[test]
+fn plots_of_nothing_and_to_nowhere_are_refused() {
+    let scratch = Scratch::new();
+    let file = |name: &str| scratch.file(name).display().to_string();
+    assert_refused(&format!("plot /nonexistent.csv -o {}", file("a.svg")), 1, &["/nonexistent.csv"]);
+    std::fs::write(scratch.file("bad.csv"), "this,is\nno,run\n").expect("a file");
+    assert_refused(&format!("plot {} -o {}", file("bad.csv"), file("a.svg")), 1, &["bad.csv"]);
+    let good = scratch.measure(mpps("sendrecv loop: --rate 5kpps --duration 200ms --settle 50ms --quiet"));
+    good.assert_accounted();
+    assert_refused(&format!("plot {} -o {}", file("run.csv"), file("a.gif")), 1, &["a.gif", "svg"]);
+    assert_refused(&format!("plot {} -o /nonexistent/a.svg", file("run.csv")), 1, &["/nonexistent/a.svg"]);
+}

@@ -62,7 +62,9 @@ fn the_report_equals_what_was_injected_at_any_interval_and_with_any_packets() {
         let report = measure(&format!("loop:delay={delay},{faults}"), &more);
         println!("{more}: {}", report.json["invalid_reasons"]);
         assert_as_injected(&report);
-        for fault in ["lost", "duplicated", "reordered", "corrupted"] {
+        // Of a thousand flows each is too slow for its packets to overtake each other.
+        let overtaking = if more.contains("10999") { None } else { Some("reordered") };
+        for fault in ["lost", "duplicated", "corrupted"].into_iter().chain(overtaking) {
             assert!(report.path_counter(fault) > 0, "{fault} was never injected: {more}");
         }
     }
@@ -118,29 +120,20 @@ fn the_distance_of_reordered_packets_is_the_one_injected() {
 fn latency_is_the_injected_delay_within_a_microsecond_up_to_the_highest_percentiles() {
     for (delay_ns, lanes) in [(200_000_u64, 1), (1_000_000, 1), (500_000, 2)] {
         let words = format!(
-            "sendrecv loop:delay={}us --lanes {lanes} --rate 4kpps --duration 300ms --settle 200ms --quiet",
+            "sendrecv loop:delay={}us --lanes {lanes} --rate 50kpps --burst 1 --duration 100ms --settle 200ms --quiet",
             delay_ns / 1000
         );
         let near = |report: &Report, name: &str| {
             report.count(&format!("/latency_ns/{name}")).abs_diff(delay_ns) <= 1000 + delay_ns / 2000
         };
         // A lane that loses its core between the stamp and the path's own clock adds that time truly. That is rare, so
-        // some run of these is free of it on any machine; the least and the median hold in each of them.
-        let clean = (0..15).any(|_| {
+        // some run of these is free of it on any machine; the least latency is right in each of them.
+        let clean = (0..20).any(|_| {
             let report = Scratch::new().measure(mpps(&words));
             report.assert_accounted();
-            assert!(
-                near(&report, "min") && near(&report, "p50"),
-                "{:#}",
-                report.json["latency_ns"]
-            );
-            assert!(
-                report.count("/latency_ns/min") >= delay_ns,
-                "{:#}",
-                report.json["latency_ns"]
-            );
             println!("{}", report.json["latency_ns"]);
-            near(&report, "p99") && near(&report, "p999")
+            assert!(near(&report, "min") && report.count("/latency_ns/min") >= delay_ns);
+            ["p50", "p90", "p99", "p999"].iter().all(|percentile| near(&report, percentile))
         });
         assert!(clean, "p99.9 was never within 1 µs of {delay_ns} ns");
     }
@@ -179,7 +172,20 @@ fn every_pacing_and_number_of_lanes_has_exactly_rate_times_duration_departures()
         let all = report.count("tx_packets") + report.count("missed");
         println!("{more}: {all}, of which {} were missed", report.count("missed"));
         if !more.contains("poisson") {
-            assert!(all.abs_diff(9003) <= 1, "{more}: {:#}", report.json);
+            // The first departs at once, the last before the end.
+            assert_eq!(all, 9004, "{more}: {:#}", report.json);
+        }
+    }
+}
+
+#[test]
+fn a_schedule_that_ends_long_before_the_run_is_kept_to_its_end() {
+    let schedules = [("--rate 4pps --duration 500ms", 2), ("--rate 1kpps --pacing burst=400 --duration 300ms", 300)];
+    for (words, departures) in schedules {
+        for port in ["send null:", "sendrecv loop:delay=1ms --settle 100ms"] {
+            let report = Scratch::new().measure(mpps(&format!("{port} {words} --quiet")));
+            report.assert_accounted();
+            report.assert_departures(departures);
         }
     }
 }

@@ -253,7 +253,7 @@ fn nothing_is_wider_than_a_terminal_of_80_columns() {
     };
     (s.latency, s.latency_scheduled) = (latency, Some(latency));
     for lane in &mut s.lanes {
-        (lane.rx_packets, lane.tx_packets, lane.rx_empty_polls, lane.waits) = (most, most, most, most);
+        (lane.rx_packets, lane.tx_packets, lane.rx_empty_polls, lane.waits) = (most, most, most, 99_999_999);
         (lane.rx_bursts, lane.tx_bursts) = (most / 100, most / 100);
         lane.path_counters = (0..9).map(|n| (format!("counter_{n}"), most)).collect();
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a flag: a run ends early, with its results.
+//! Ctrl-C, SIGTERM and a closed terminal as a flag: a run ends early, with its results.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +13,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// Catches SIGINT and SIGTERM from now on, and ignores SIGPIPE (a reader that has gone is an error to report, not an
+/// Catches SIGINT, SIGTERM and SIGHUP from now on, and ignores SIGPIPE (a reader that has gone is an error to report, not an
 /// end). The first signal ends the run with its results, a third ends the program at once.
 pub fn catch_interrupts() {
     // SAFETY: the handler only touches an atomic and _exit; the struct is fully initialised by zeroed() plus the
@@ -24,6 +24,7 @@ pub fn catch_interrupts() {
         libc::sigemptyset(&mut action.sa_mask);
         libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
         libc::sigaction(libc::SIGTERM, &action, std::ptr::null_mut());
+        libc::sigaction(libc::SIGHUP, &action, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
 }
