@@ -1,5 +1,6 @@
 """The benchmark: runs the sections, writes bench/RESULTS.md, leaves nothing behind. See run.sh for the settings."""
 
+import glob
 import importlib
 import os
 import shutil
@@ -14,6 +15,7 @@ from harness.proc import BenchError, kill_all
 from harness.report import ORDER, Results, Section, now, say
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDER = "mpps-bench-"
 
 PREAMBLE = """# mpps beside other programs
 
@@ -26,14 +28,22 @@ rates do not.
 """
 
 
+def remove_left_behind():
+    """The folders of benchmarks that were killed (their processes died with them, their lab goes when ours is made)."""
+    for path in glob.glob(os.path.join(tempfile.gettempdir(), FOLDER + "*-*")):
+        pid = os.path.basename(path)[len(FOLDER):].split("-")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def interrupted(number, _frame):
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def measure(ctx, results, name):
     module = importlib.import_module(f"sections.{name}")
-    facts = (f"{now()}, {machine.ask(ctx.mpps, '--version')}, commit {machine.commit(ROOT)}; "
-             f"{ctx.rounds} rounds of {ctx.seconds:g} s, steady runs of {ctx.steady:g} s; load average before {os.getloadavg()[0]:.2f}")
+    facts = (f"{now()}, {machine.ask(ctx.mpps, '--version')}, commit {machine.commit(ROOT)}; {ctx.rounds} rounds of "
+             f"{ctx.seconds:g} s, steady runs of {ctx.steady:g} s; load average before {os.getloadavg()[0]:.2f}")
     ctx.section = Section(name, module.TITLE, facts, ctx.tmp)
     started = time.monotonic()
     say(f"{name}: {module.TITLE}")
@@ -60,7 +70,8 @@ def main(names):
         say("not root: what needs network namespaces will be missing")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupted)
-    tmp = tempfile.mkdtemp(prefix="mpps-bench-")
+    remove_left_behind()
+    tmp = tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-")
     hugepages = ctx = None
     status = 0
     try:

@@ -1,1 +1,269 @@
-//! x
+//! The af_packet path between two hosts: with either path at the other end, with addresses of mpps's own and of the
+//! host's, with VLAN tags and several lanes.
+
+use mpps_host::lab::Host;
+use mpps_tests::{Background, Net, Report, Scratch, missing, net_of, run_command, skip, wait_until};
+use rustix::process::Signal;
+
+/// Starts a listener on host b with its results in `scratch`, and waits until it runs.
+fn listen(net: &Net, scratch: &Scratch, words: &str) -> Background {
+    let listener = Background::start(scratch.results(net.b(&format!("{words} --quiet"))));
+    wait_until("a row of the listener", || scratch.rows_so_far() > 0);
+    listener
+}
+
+/// Runs `sendrecv` on host a, for `reflect` on host b; both reports, each added up.
+fn round_trip(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let reflector = listen(net, &there, reflect);
+    let words = format!("{sendrecv} --rate 20kpps --duration 500ms --settle 300ms --quiet");
+    let sent = here.measure(net.a(&words));
+    let reflected = there.read(reflector.end(Signal::INT));
+    sent.assert_accounted();
+    reflected.assert_rows_add_up();
+    (sent, reflected)
+}
+
+/// Every packet came back, once and whole, and the other end says the same.
+fn assert_all_back(context: &str, sent: &Report, reflected: &Report) {
+    let context = format!("{context}: {:#} {:#}", sent.json, reflected.json);
+    assert!(sent.count("tx_packets") > 0, "{context}");
+    assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{context}");
+    for count in ["lost", "late", "duplicates", "corrupt", "foreign"] {
+        assert_eq!(sent.count(count), 0, "{count}: {context}");
+    }
+    assert_eq!(reflected.count("rx_packets"), sent.count("tx_packets"), "{context}");
+    assert_eq!(reflected.count("tx_packets"), sent.count("tx_packets"), "{context}");
+}
+
+#[test]
+fn every_pair_of_paths_brings_every_packet_back_over_both_families() {
+    let Some(net) = net_of(1) else { return };
+    for (a, b) in [("10.99.0.1", "10.99.0.2"), ("[fd99::1]", "[fd99::2]")] {
+        let src = a.trim_matches(['[', ']']);
+        for (here, there) in [
+            (format!("af_packet:eth1 --src {src}"), "af_packet:eth1".to_owned()),
+            (format!("af_packet:eth1 --src {src}"), format!("udp:{b}:9000")),
+            (format!("udp:{a}"), "af_packet:eth1".to_owned()),
+            (format!("udp:{a}"), format!("udp:{b}:9000")),
+        ] {
+            let sendrecv = format!("sendrecv {here} --dest {b}:9000");
+            let (sent, reflected) = round_trip(&net, &format!("reflect {there}"), &sendrecv);
+            assert_all_back(&format!("{here} and {there}"), &sent, &reflected);
+        }
+    }
+}
+
+#[test]
+fn addresses_that_no_interface_has_are_resolved_and_answered_by_mpps_itself() {
+    let Some(net) = net_of(1) else { return };
+    for (src, ip, dest) in [
+        ("10.99.0.77", "10.99.0.88", "10.99.0.88"),
+        ("fd99::77", "fd99::88", "[fd99::88]"),
+    ] {
+        let (sent, reflected) = round_trip(
+            &net,
+            &format!("reflect af_packet:eth1 --ip {ip}"),
+            &format!("sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --payload-size 200"),
+        );
+        assert_all_back(src, &sent, &reflected);
+        assert_eq!(
+            sent.json["host"]["source_address"], "answered by mpps",
+            "{:#}",
+            sent.json
+        );
+        // The host's own stack resolves the address that mpps answers for, and its packets come back too.
+        let (sent, reflected) = round_trip(
+            &net,
+            &format!("reflect af_packet:eth1 --ip {ip}"),
+            &format!(
+                "sendrecv udp:{} --dest {dest}:9000",
+                if src.contains(':') { "[fd99::1]" } else { "10.99.0.1" }
+            ),
+        );
+        assert_all_back(ip, &sent, &reflected);
+    }
+}
+
+#[test]
+fn the_hosts_own_stack_answers_no_test_packet_though_it_owns_the_addresses() {
+    let Some(net) = net_of(1) else { return };
+    let before = [Host::A, Host::B].map(|host| net.snmp(host, "Icmp", "OutDestUnreachs"));
+    let (sent, reflected) = round_trip(
+        &net,
+        "reflect af_packet:eth1",
+        "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
+    );
+    assert_all_back("the hosts' own addresses", &sent, &reflected);
+    assert_eq!(sent.json["host"]["source_address"], "the host's own", "{:#}", sent.json);
+    let after = [Host::A, Host::B].map(|host| net.snmp(host, "Icmp", "OutDestUnreachs"));
+    if sent.said().contains("guard") || reflected.said().contains("guard") {
+        return skip(&format!("this kernel can't guard the host's stack: {}", sent.said()));
+    }
+    assert_eq!(after, before, "ICMP destination unreachable was sent");
+    // And without mpps the hosts are as they were: nothing is left that swallows their packets.
+    net.on(Host::A, "ping -c 1 -W 5 10.99.0.2");
+}
+
+#[test]
+fn a_given_mac_address_needs_no_answer_and_a_missing_one_is_told() {
+    let Some(net) = net_of(1) else { return };
+    // Nobody answers for this address: mpps on b takes any packet to its MAC address.
+    let dest = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.99:9000";
+    let finished = run_command(net.a(&format!("{dest} --duration 100ms")));
+    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{}", finished.stderr);
+    for part in ["10.99.0.99", "--dest-mac"] {
+        assert!(finished.stderr.contains(part), "{}", finished.stderr);
+    }
+    let mac = Host::B.mac();
+    let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", &format!("{dest} --dest-mac {mac}"));
+    assert_all_back("--dest-mac", &sent, &reflected);
+    // A gateway is asked in place of the destination.
+    let routed = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 192.0.2.9:9000 --gateway 10.99.0.2";
+    let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", routed);
+    assert_all_back("--gateway", &sent, &reflected);
+}
+
+#[test]
+fn tagged_packets_come_back_with_their_tag() {
+    let Some(net) = net_of(1) else { return };
+    for (src, dest) in [("10.99.0.1", "10.99.0.2"), ("fd99::1", "[fd99::2]")] {
+        let mac = Host::B.mac();
+        let words = format!(
+            "sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --vlan 5 --dest-mac {mac} --payload-size 99"
+        );
+        let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", &words);
+        assert_all_back("--vlan 5", &sent, &reflected);
+    }
+}
+
+#[test]
+fn the_largest_and_the_smallest_packet_of_the_link_come_back() {
+    let Some(net) = net_of(1) else { return };
+    for (src, dest, sizes) in [
+        ("10.99.0.1", "10.99.0.2", [16, 1472]),
+        ("fd99::1", "[fd99::2]", [16, 1452]),
+    ] {
+        for size in sizes {
+            let words = format!("sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --payload-size {size}");
+            let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", &words);
+            assert_all_back(&format!("{size} bytes"), &sent, &reflected);
+        }
+        let words = format!(
+            "sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --payload-size {}",
+            sizes[1] + 1
+        );
+        let finished = run_command(net.a(&words));
+        assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains("--payload-size") && finished.stderr.contains("MTU"),
+            "{}",
+            finished.stderr
+        );
+    }
+}
+
+#[test]
+fn several_lanes_share_the_packets_and_lose_none() {
+    let Some(net) = net_of(2) else { return };
+    for (port, lanes) in [
+        ("af_packet:eth1", "--lanes 2"),
+        ("af_packet:eth1,fanout=lb", "--lanes 2"),
+        ("af_packet:eth1", "--tx-lanes 1 --rx-lanes 2"),
+    ] {
+        let reflect = format!("reflect {port} --lanes 2");
+        let sendrecv = format!("sendrecv {port} --src 10.99.0.1 --dest 10.99.0.2:9000 {lanes}");
+        let (sent, reflected) = round_trip(&net, &reflect, &sendrecv);
+        assert_all_back(&sendrecv, &sent, &reflected);
+        let busy = reflected.json["lanes"].as_array().expect("lanes").iter();
+        let busy = busy.filter(|lane| lane["rx_packets"].as_u64() > Some(0)).count();
+        assert_eq!(
+            busy, 2,
+            "the packets of 64 flows all went to one lane: {:#}",
+            reflected.json
+        );
+    }
+}
+
+#[test]
+fn more_lanes_than_queues_of_the_device_do_not_lose_packets_silently() {
+    let Some(net) = net_of(1) else { return };
+    let scratch = Scratch::new();
+    let words = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --lanes 3 --rate 5kpps \
+                 --duration 200ms --settle 100ms --quiet";
+    let reflector = Background::ready(net.b("reflect af_packet:eth1"));
+    let finished = Background::start(scratch.results(net.a(words))).finish();
+    drop(reflector);
+    // Refused where queues are the device's; where the kernel shares one between sockets, everything adds up.
+    if finished.code == Some(2) || finished.code == Some(1) {
+        assert!(finished.stderr.contains("queue"), "{}", finished.stderr);
+    } else {
+        scratch.read(finished).assert_accounted();
+    }
+}
+
+#[test]
+fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
+    let Some(net) = net_of(2) else { return };
+    for (drop_words, dest) in [
+        ("drop af_packet:eth1 --port 9000", "10.99.0.2"),
+        ("drop af_packet:eth1 --ip 10.99.0.88 --lanes 2", "10.99.0.88"),
+        ("drop udp:10.99.0.2:9000", "10.99.0.2"),
+    ] {
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let receiver = listen(&net, &there, drop_words);
+        let words = format!(
+            "send af_packet:eth1 --src 10.99.0.1 --dest {dest}:9000 --rate 20kpps --duration 400ms --quiet --seed 1"
+        );
+        let sent = here.measure(net.a(&words));
+        sent.assert_accounted();
+        // The last packets are in the receiver's ring by now: a full row later they are counted.
+        let rows = there.rows_so_far();
+        wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+        let received = there.read(receiver.end(Signal::INT));
+        received.assert_rows_add_up();
+        let context = format!("{drop_words}: {:#} {:#}", sent.json, received.json);
+        assert_eq!(
+            received.count("tx_packets"),
+            sent.count("tx_packets"),
+            "expected: {context}"
+        );
+        assert_eq!(received.count("rx_packets"), sent.count("tx_packets"), "{context}");
+        assert_eq!(
+            received.count("lost") + received.count("corrupt") + received.count("duplicates"),
+            0,
+            "{context}"
+        );
+        assert_eq!(
+            received.count("/latency_ns/count"),
+            received.count("rx_packets"),
+            "{context}"
+        );
+    }
+}
+
+#[test]
+fn a_ring_that_overflows_is_told() {
+    let Some(net) = net_of(1) else { return };
+    if missing("ping", "iputils-ping") {
+        return;
+    }
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let receiver = listen(&net, &there, "drop af_packet:eth1,ring=64");
+    receiver.signal(Signal::STOP);
+    let words = "send af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --duration 200ms --quiet";
+    let sent = here.measure(net.a(words));
+    receiver.signal(Signal::CONT);
+    wait_until("rows with packets", || there.busy_rows() > 0);
+    let received = there.read(receiver.end(Signal::INT));
+    received.assert_rows_add_up();
+    let dropped = received.lanes("rx_dropped");
+    assert!(
+        dropped > 0 && dropped <= sent.count("tx_packets"),
+        "{:#}",
+        received.json
+    );
+    assert!(received.said().contains("dropped"), "{}", received.said());
+    assert_eq!(received.finished.code, Some(3), "{}", received.said());
+}

@@ -63,7 +63,11 @@ fn the_report_equals_what_was_injected_at_any_interval_and_with_any_packets() {
         println!("{more}: {}", report.json["invalid_reasons"]);
         assert_as_injected(&report);
         // Of a thousand flows each is too slow for its packets to overtake each other.
-        let overtaking = if more.contains("10999") { None } else { Some("reordered") };
+        let overtaking = if more.contains("10999") {
+            None
+        } else {
+            Some("reordered")
+        };
         for fault in ["lost", "duplicated", "corrupted"].into_iter().chain(overtaking) {
             assert!(report.path_counter(fault) > 0, "{fault} was never injected: {more}");
         }
@@ -133,7 +137,9 @@ fn latency_is_the_injected_delay_within_a_microsecond_up_to_the_highest_percenti
             report.assert_accounted();
             println!("{}", report.json["latency_ns"]);
             assert!(near(&report, "min") && report.count("/latency_ns/min") >= delay_ns);
-            ["p50", "p90", "p99", "p999"].iter().all(|percentile| near(&report, percentile))
+            ["p50", "p90", "p99", "p999"]
+                .iter()
+                .all(|percentile| near(&report, percentile))
         });
         assert!(clean, "p99.9 was never within 1 µs of {delay_ns} ns");
     }
@@ -180,7 +186,10 @@ fn every_pacing_and_number_of_lanes_has_exactly_rate_times_duration_departures()
 
 #[test]
 fn a_schedule_that_ends_long_before_the_run_is_kept_to_its_end() {
-    let schedules = [("--rate 4pps --duration 500ms", 2), ("--rate 1kpps --pacing burst=400 --duration 300ms", 300)];
+    let schedules = [
+        ("--rate 4pps --duration 500ms", 2),
+        ("--rate 1kpps --pacing burst=400 --duration 300ms", 300),
+    ];
     for (words, departures) in schedules {
         for port in ["send null:", "sendrecv loop:delay=1ms --settle 100ms"] {
             let report = Scratch::new().measure(mpps(&format!("{port} {words} --quiet")));

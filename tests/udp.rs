@@ -1,6 +1,6 @@
 //! The udp path over the loopback interface: both ends are ours, each end's numbers must agree with the other's.
 
-use mpps_tests::{Background, Report, Scratch, free_port, mpps, wait_until};
+use mpps_tests::{Background, Report, Scratch, free_port, mpps, source_ports, wait_until};
 use rustix::process::Signal;
 
 /// A loopback address as it stands in a port or a destination, in front of the UDP port.
@@ -8,6 +8,7 @@ const ADDRESSES: [&str; 2] = ["127.0.0.1", "[::1]"];
 
 /// Runs `sendrecv` against `reflect`; both reports.
 fn round_trip(address: &str, more: &str, listener: &str) -> (Report, Report) {
+    let more = &more.replace("PORTS", &source_ports(if more.contains("sockets") { 50 } else { 8 }));
     let port = free_port();
     let (here, there) = (Scratch::new(), Scratch::new());
     let words = format!("reflect udp:{address}:{port}{listener} --quiet");
@@ -29,11 +30,14 @@ fn round_trip(address: &str, more: &str, listener: &str) -> (Report, Report) {
 fn every_packet_of_a_round_trip_is_accounted_for_at_both_ends() {
     for address in ADDRESSES {
         for (more, listener) in [
-            ("", ""),
-            (" --lanes 2 --src-port-range 20000-20007", " --lanes 2"),
-            (" --tx-lanes 1 --rx-lanes 1 --payload-size 1400", ""),
-            (",gso=on,gro=on --payload-size 200 --pacing burst=32", ",gso=on,gro=on"),
-            (",busy_poll=50,sockets=3 --src-port-range 20000-20050 --interval 1ms", " --interval 1ms"),
+            (" PORTS --flows 1", ""),
+            (" --lanes 2 PORTS", " --lanes 2"),
+            (" PORTS --tx-lanes 1 --rx-lanes 1 --payload-size 1400", ""),
+            (
+                ",gso=on,gro=on PORTS --flows 1 --payload-size 200 --pacing burst=32",
+                ",gso=on,gro=on",
+            ),
+            (",busy_poll=50,sockets=3 PORTS --interval 1ms", " --interval 1ms"),
         ] {
             let (sent, reflected) = round_trip(address, more, listener);
             let context = format!("{address}{more}: {:#} {:#}", sent.json, reflected.json);
@@ -50,21 +54,28 @@ fn every_packet_of_a_round_trip_is_accounted_for_at_both_ends() {
 #[test]
 fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
     for (address, sender, receiver) in [
-        ("127.0.0.1", "", ""),
-        ("[::1]", ",gso=on", ",gro=on"),
-        ("127.0.0.1", " --lanes 2 --src-port-range 20000-20003", " --lanes 2 --interval 10ms"),
+        ("127.0.0.1", " PORTS", ""),
+        ("[::1]", ",gso=on PORTS", ",gro=on"),
+        ("127.0.0.1", " PORTS --lanes 2", " --lanes 2 --interval 10ms"),
     ] {
         let port = free_port();
         let (here, there) = (Scratch::new(), Scratch::new());
         let words = format!("drop udp:{address}:{port}{receiver} --quiet");
         let background = Background::start(there.results(mpps(&words)));
         wait_until("a row of the receiver", || there.rows_so_far() > 0);
+        let (port_options, more) = sender.split_once(' ').unwrap_or((sender, ""));
         let words = format!(
-            "send udp:{address}{sender} --dest {address}:{port} --rate 20kpps --duration 400ms --quiet --payload-size 300"
+            "send udp:{address}{port_options} --dest {address}:{port} --rate 20kpps --duration 400ms --quiet \
+             --payload-size 300 {}",
+            more.replace("PORTS", &source_ports(4))
         );
         let sent = here.measure(mpps(&words));
         sent.assert_accounted();
-        assert!(sent.json["latency_ns"]["p50"].is_null(), "a sender measures no latency: {:#}", sent.json);
+        assert!(
+            sent.json["latency_ns"]["p50"].is_null(),
+            "a sender measures no latency: {:#}",
+            sent.json
+        );
         wait_until("a row of silence", || {
             let text = std::fs::read_to_string(there.file("run.csv")).unwrap_or_default();
             there.busy_rows() > 0 && text.lines().last().is_some_and(|row| row.contains(",0,0,0.000000000,"))
@@ -72,13 +83,24 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
         let received = there.read(background.end(Signal::INT));
         received.assert_rows_add_up();
         let context = format!("{:#} {:#}", sent.json, received.json);
-        assert_eq!(received.count("tx_packets"), sent.count("tx_packets"), "expected: {context}");
+        assert_eq!(
+            received.count("tx_packets"),
+            sent.count("tx_packets"),
+            "expected: {context}"
+        );
         assert_eq!(received.count("rx_packets"), sent.count("tx_packets"), "{context}");
         for count in ["duplicates", "corrupt", "foreign", "late", "lost"] {
             assert_eq!(received.count(count), 0, "{count}: {context}");
         }
-        assert_eq!(received.count("/latency_ns/count"), received.count("rx_packets"), "{context}");
-        assert!(received.count("/latency_ns/min") > 0 && !received.json["latency_note"].is_null(), "{context}");
+        assert_eq!(
+            received.count("/latency_ns/count"),
+            received.count("rx_packets"),
+            "{context}"
+        );
+        assert!(
+            received.count("/latency_ns/min") > 0 && !received.json["latency_note"].is_null(),
+            "{context}"
+        );
     }
 }
 
@@ -89,15 +111,24 @@ fn a_seed_that_differs_at_the_two_ends_makes_every_packet_corrupt() {
     let background = Background::start(there.results(mpps(&format!("drop udp:127.0.0.1:{port} --seed 2 --quiet"))));
     wait_until("a row of the receiver", || there.rows_so_far() > 0);
     let words = format!("send udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 5kpps --duration 200ms --payload-size 64");
-    let sent = here.measure(mpps(&format!("{words} --quiet --seed 1")));
+    let sent = here.measure(mpps(&format!("{words} --quiet --seed 1 {}", source_ports(1))));
     wait_until("a row with packets", || {
         let text = std::fs::read_to_string(there.file("run.csv")).unwrap_or_default();
-        let corrupt = text.lines().skip(1).filter_map(|row| row.split(',').nth(10)?.parse::<u64>().ok()).sum::<u64>();
+        let corrupt = text
+            .lines()
+            .skip(1)
+            .filter_map(|row| row.split(',').nth(10)?.parse::<u64>().ok())
+            .sum::<u64>();
         corrupt >= sent.count("tx_packets")
     });
     let received = there.read(background.end(Signal::INT));
     received.assert_rows_add_up();
-    assert_eq!(received.count("corrupt"), sent.count("tx_packets"), "{:#}", received.json);
+    assert_eq!(
+        received.count("corrupt"),
+        sent.count("tx_packets"),
+        "{:#}",
+        received.json
+    );
     assert_eq!(received.count("rx_packets"), 0, "{:#}", received.json);
 }
 
@@ -106,19 +137,32 @@ fn a_reflector_that_comes_late_finds_the_run_still_going() {
     let port = free_port();
     let scratch = Scratch::new();
     let words = format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 5kpps --duration 1h --settle 100ms -q");
+    let words = format!("{words} {}", source_ports(1));
     let sender = Background::start(scratch.results(mpps(&words)));
     wait_until("rows without a reflector", || scratch.busy_rows() >= 2);
     let reflector = Background::ready(mpps(&format!("reflect udp:127.0.0.1:{port}")));
     let returning = || {
         let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
-        text.lines().skip(1).filter(|row| row.split(',').nth(2).is_some_and(|rx| rx != "0")).count() >= 2
+        text.lines()
+            .skip(1)
+            .filter(|row| row.split(',').nth(2).is_some_and(|rx| rx != "0"))
+            .count()
+            >= 2
     };
     wait_until("packets that come back", returning);
     let report = scratch.read(sender.end(Signal::INT));
     drop(reflector);
     report.assert_accounted();
-    assert!(report.count("lost") > 0 && report.count("rx_packets") > 0, "{:#}", report.json);
-    assert!(report.path_counter("refused") > 0, "refusals are counted: {:#}", report.json);
+    assert!(
+        report.count("lost") > 0 && report.count("rx_packets") > 0,
+        "{:#}",
+        report.json
+    );
+    assert!(
+        report.path_counter("refused") > 0,
+        "refusals are counted: {:#}",
+        report.json
+    );
 }
 
 #[test]
@@ -128,7 +172,11 @@ fn a_port_in_use_is_named() {
     for command in ["reflect", "drop"] {
         let finished = mpps_tests::run(&format!("{command} udp:127.0.0.1:{port} --duration 50ms"));
         assert_eq!(finished.code, Some(1), "{}", finished.stderr);
-        assert!(finished.stderr.contains(&format!("127.0.0.1:{port}")), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains(&format!("127.0.0.1:{port}")),
+            "{}",
+            finished.stderr
+        );
         assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{}", finished.stderr);
     }
     drop(held);
@@ -144,14 +192,19 @@ fn packets_that_the_kernel_drops_for_want_of_buffer_are_told_and_make_the_run_in
     // Stopped, it takes nothing, and the buffer overflows whatever the machine's speed.
     receiver.signal(Signal::STOP);
     let words = format!("send udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 20kpps --duration 300ms --quiet");
-    let sent = here.measure(mpps(&words));
+    let sent = here.measure(mpps(&format!("{words} {}", source_ports(1))));
     receiver.signal(Signal::CONT);
     wait_until("rows with packets", || there.busy_rows() > 0);
     let received = there.read(receiver.end(Signal::INT));
     received.assert_rows_add_up();
     let dropped = received.lanes("rx_dropped");
     assert!(dropped > 0, "{:#}", received.json);
-    assert_eq!(received.count("rx_packets") + dropped, sent.count("tx_packets"), "{:#}", received.json);
+    assert_eq!(
+        received.count("rx_packets") + dropped,
+        sent.count("tx_packets"),
+        "{:#}",
+        received.json
+    );
     assert_eq!(received.finished.code, Some(3), "{}", received.said());
     assert!(received.said().contains("dropped"), "{}", received.said());
 }

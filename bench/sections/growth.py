@@ -95,7 +95,7 @@ def frames(ctx, section):
 
 
 def lengths(ctx, section):
-    steps = (1, 10, 60) + ((600,) if ctx.long else ())
+    steps = [s for s in (1, 10, 60) if s <= max(ctx.steady, 10)] + ([600] if ctx.long else [])
     _grow(ctx, section, "Run length, s", steps, (NULL, LOOP), lambda path, step, _: _measure(ctx, path, step), rounds=1)
     if not ctx.long:
         section.text("With `BENCH_LONG=1` also 10 min.")

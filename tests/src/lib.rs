@@ -45,11 +45,32 @@ pub fn mpps(words: &str) -> Command {
 /// # Panics
 /// When there is none.
 pub fn free_port() -> u16 {
+    free_ports(1)
+}
+
+/// The first of `count` consecutive UDP ports of the loopback addresses that nobody has open, IPv4 and IPv6.
+///
+/// # Panics
+/// When there are none.
+pub fn free_ports(count: u16) -> u16 {
     use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
     let free = |_| {
-        let v4 = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
-        let port = v4.local_addr().ok()?.port();
-        UdpSocket::bind((Ipv6Addr::LOCALHOST, port)).ok().map(|_| port)
+        let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .ok()?
+            .local_addr()
+            .ok()?
+            .port();
+        let mut all = first..first.checked_add(count)?;
+        let both = |port| {
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() && UdpSocket::bind((Ipv6Addr::LOCALHOST, port)).is_ok()
+        };
+        all.all(both).then_some(first)
     };
-    (0..100).find_map(free).expect("a free port")
+    (0..1000).find_map(free).expect("free ports")
+}
+
+/// `--src-port-range` with `count` ports of the loopback addresses that nobody has open.
+pub fn source_ports(count: u16) -> String {
+    let first = free_ports(count);
+    format!("--src-port-range {first}-{}", first + count - 1)
 }

@@ -75,7 +75,7 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
             .iter()
             .map(|(why, n)| format!("{why} {}", count(*n)))
             .collect();
-        reasons[0].insert_str(0, "not handled: ");
+        reasons[0].insert_str(0, "by reason: ");
         writeln!(out)?;
         fold(reasons, "   ", "  ", out)?;
     }
