@@ -68,11 +68,12 @@ fn ports_that_name_no_path_device_or_option_are_refused() {
 #[test]
 fn a_device_that_is_not_there_is_named() {
     let words = "sendrecv af_packet:nonesuch9 --src 10.99.0.1 --dest 10.99.0.2:9000 --duration 50ms";
-    assert_refused(words, 1, &["nonesuch9"]);
-    assert_refused("reflect udp:192.0.2.77:9000", 1, &["192.0.2.77:9000"]);
+    assert_refused(words, 2, &["nonesuch9", "no such interface"]);
+    assert_refused("reflect af_packet:nonesuch9", 2, &["nonesuch9", "no such interface"]);
+    assert_refused("reflect udp:192.0.2.77:9000", 2, &["192.0.2.77:9000"]);
     assert_refused(
         "sendrecv udp:192.0.2.77 --dest 192.0.2.78:9000 --duration 50ms",
-        1,
+        2,
         &["192.0.2.77"],
     );
 }

@@ -1,1 +1,107 @@
-//! x
+//! What the user sees while a run goes on, and the picture afterwards.
+
+use mpps_tests::{Scratch, missing, mpps, program, run, run_command};
+use std::process::Command;
+
+const RUN: &str = "sendrecv loop:delay=1ms,loss=0.01 --rate 10kpps --duration 1200ms --settle 100ms";
+
+/// Runs `mpps` on a terminal of its own; all that appeared there.
+fn on_a_terminal(words: &str) -> Option<String> {
+    if missing("script", "bsdutils or util-linux") {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command"]);
+    command.arg(format!("stty cols 100 rows 40; '{}' {words}", program().display()));
+    command.arg(scratch.file("typescript")).env("TERM", "xterm-256color");
+    let finished = run_command(command);
+    assert!(matches!(finished.code, Some(0 | 3)), "{finished:?}");
+    Some(String::from_utf8_lossy(&std::fs::read(scratch.file("typescript")).expect("a typescript")).into_owned())
+}
+
+#[test]
+fn on_a_terminal_the_live_view_is_drawn_again_in_place_and_the_cursor_comes_back() {
+    let Some(seen) = on_a_terminal(RUN) else { return };
+    assert!(seen.contains("\x1b["), "no cursor movement: {seen:?}");
+    if let Some(hidden) = seen.rfind("\x1b[?25l") {
+        assert!(
+            seen.rfind("\x1b[?25h").is_some_and(|shown| shown > hidden),
+            "the cursor stays hidden: {seen:?}"
+        );
+    }
+    // No flicker: what is there is written over, never blanked as a whole first.
+    assert!(!seen.contains("\x1b[2J"), "the screen was cleared: {seen:?}");
+    assert!(
+        seen.contains("intended") && seen.contains("p99"),
+        "no summary: {seen:?}"
+    );
+    assert!(
+        !seen.contains("\x1b[?1049h") || seen.contains("\x1b[?1049l"),
+        "the screen was not given back: {seen:?}"
+    );
+}
+
+#[test]
+fn plain_lines_are_had_on_a_terminal_when_asked_for() {
+    let Some(seen) = on_a_terminal(&format!("{RUN} --plain")) else {
+        return;
+    };
+    assert!(!seen.contains("\x1b[?25l") && !seen.contains("\x1b[1A"), "{seen:?}");
+}
+
+#[test]
+fn what_is_no_terminal_gets_plain_lines_only() {
+    let finished = run(RUN);
+    for text in [&finished.stdout, &finished.stderr] {
+        assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
+    }
+    assert!(
+        finished.stdout.contains("intended") && finished.stdout.contains("lost"),
+        "{}",
+        finished.stdout
+    );
+}
+
+#[test]
+fn ctrl_c_on_a_terminal_restores_the_cursor_and_shows_the_summary() {
+    // What the terminal would send, once the run is under way.
+    let csv = Scratch::new();
+    let file = csv.file("run.csv").display().to_string();
+    let run = RUN.replace("1200ms", "1h");
+    let wait = format!("until [ \"$(wc -l < {file})\" -gt 5 ]; do sleep 0.05; done");
+    let words = format!("{run} --csv {file} & pid=$!; {wait}; kill -INT $pid; wait $pid");
+    let Some(seen) = on_a_terminal(&words) else { return };
+    if let Some(hidden) = seen.rfind("\x1b[?25l") {
+        assert!(
+            seen.rfind("\x1b[?25h").is_some_and(|shown| shown > hidden),
+            "the cursor stays hidden: {seen:?}"
+        );
+    }
+    assert!(seen.contains("latency"), "no summary: {seen:?}");
+}
+
+#[test]
+fn a_run_s_csv_becomes_a_picture_of_either_kind() {
+    let scratch = Scratch::new();
+    let report = scratch.measure(mpps(&format!("{RUN} --quiet")));
+    report.assert_accounted();
+    for kind in ["svg", "png"] {
+        let picture = scratch.file(&format!("run.{kind}"));
+        let mut command = mpps("plot");
+        command.arg(scratch.file("run.csv")).arg("-o").arg(&picture);
+        let finished = run_command(command);
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        let bytes = std::fs::read(&picture).expect("a picture");
+        let magic: &[u8] = if kind == "svg" { b"<svg" } else { b"\x89PNG\r\n\x1a\n" };
+        assert!(
+            bytes.windows(magic.len()).take(200).any(|start| start == magic),
+            "{kind}"
+        );
+        assert!(bytes.len() > 2000, "{kind}: {} bytes", bytes.len());
+    }
+    let svg = std::fs::read_to_string(scratch.file("run.svg")).expect("text");
+    for word in ["sent", "received", "loss", "p99"] {
+        assert!(svg.to_lowercase().contains(word), "{word} is not in the picture");
+    }
+}

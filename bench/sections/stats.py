@@ -74,9 +74,10 @@ def dips(ctx, section):
         for row, deviation, explained in off[:10]:
             details.append([f"{path}:", f"{row['time_s']:.1f}", f"{deviation * 100:+.2f} %",
                             f"{(row.get('host_wait_us') or 0) / 1000:.2f}", "host" if explained else "not explained"])
-        section.verdict(f"target no 100 ms row off by more than 1 % for a cause of ours ({path}): "
-                        f"**{'met' if not ours else 'not met'}** ({len(off)} of {len(result['rows'])} rows off, "
-                        f"{len(off) - len(ours)} of them while the host kept the lane from running)")
+        # A run that the host disturbed so much that it is not valid shows nothing about dips of ours.
+        verdict = "**not met**" if ours else "**met**" if s["valid"] else "not measured: the trial is not valid"
+        section.verdict(f"target no 100 ms row off by more than 1 % for a cause of ours ({path}): {verdict} ({len(off)} of "
+                        f"{len(result['rows'])} rows off, {len(off) - len(ours)} of them while the host kept the lane waiting)")
     section.table(["path", "rate", "rows", "off by > 1 %", "explained by the host", "not explained", "missed", "lost", "valid"],
                   summary)
     section.text("A row that lacks packets counts as explained when `host_wait_us` of that row (time for which the scheduler or the "

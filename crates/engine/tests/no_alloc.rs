@@ -1,0 +1,341 @@
+//! Nothing on the packet path allocates.
+//!
+//! The allocator counts for each thread whose flag is up. A port around the real one raises the flag when the lane's
+//! loop first moves packets, and lowers it when the lane gives its queue back. What is counted in between may be a few
+//! things that a lane makes once, but must not grow with the packets or with the time.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mpps_engine::source::{SourceTemplate, TestSource};
+use mpps_engine::{
+    Common, DropPlan, FlowSet, LanePlan, Link, Pacing, Rate, ReflectPlan, TrafficPlan, run_drop, run_reflect,
+    run_traffic,
+};
+use mpps_io::loopback::{LoopConfig, LoopPort};
+use mpps_io::null::{NoSource, NullConfig, NullPort};
+use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, Wait};
+use mpps_stats::{Row, Sink, Summary};
+use mpps_sys::clock::{ClockSource, monotonic_ns};
+use mpps_wire::{ChecksumMode, MacAddr, ReflectFilter, Template, TemplateSpec, reflect_in_place};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// This thread is a lane on its packet path. Made without allocating and never dropped.
+    static ON_PACKET_PATH: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    if ON_PACKET_PATH.with(Cell::get) {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call is passed on to the system's allocator with the caller's own arguments, whose contract the caller
+// keeps; counting touches an atomic and a thread-local without a destructor, neither of which allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A port whose lanes are watched.
+struct Watched<P>(P);
+
+/// A queue that raises the flag once it has moved packets, and lowers it in the end.
+struct WatchedQueue<Q>(Q);
+
+impl<P: Port> Port for Watched<P> {
+    type Pool = P::Pool;
+    type Queue<'p>
+        = WatchedQueue<P::Queue<'p>>
+    where
+        Self: 'p;
+
+    fn capabilities(&self) -> &Capabilities {
+        self.0.capabilities()
+    }
+
+    fn queues(&self) -> usize {
+        self.0.queues()
+    }
+
+    fn pool(&self, queue: usize) -> Result<P::Pool> {
+        self.0.pool(queue)
+    }
+
+    fn queue<'p>(&'p self, queue: usize, pool: &'p P::Pool) -> Result<Self::Queue<'p>> {
+        self.0.queue(queue, pool).map(WatchedQueue)
+    }
+
+    fn counters(&self, queue: usize) -> QueueCounters {
+        self.0.counters(queue)
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        self.0.facts()
+    }
+}
+
+impl<Q: Queue> Queue for WatchedQueue<Q> {
+    type Frame = Q::Frame;
+
+    fn receive(&mut self, burst: &mut Burst<Q::Frame>) -> Result<usize> {
+        let received = self.0.receive(burst);
+        if received.as_ref().is_ok_and(|n| *n > 0) {
+            ON_PACKET_PATH.with(|flag| flag.set(true));
+        }
+        received
+    }
+
+    fn allocate(&mut self, burst: &mut Burst<Q::Frame>, n: usize) -> Result<usize> {
+        ON_PACKET_PATH.with(|flag| flag.set(true));
+        self.0.allocate(burst, n)
+    }
+
+    fn transmit(&mut self, burst: &mut Burst<Q::Frame>) -> Result<usize> {
+        self.0.transmit(burst)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.0.flush()
+    }
+
+    fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        self.0.wait(what, timeout)
+    }
+}
+
+impl<Q> Drop for WatchedQueue<Q> {
+    fn drop(&mut self) {
+        ON_PACKET_PATH.with(|flag| flag.set(false));
+    }
+}
+
+struct NoSink;
+
+impl Sink for NoSink {
+    fn row(&mut self, _: &Row) {}
+}
+
+fn sinks() -> Vec<Box<dyn Sink>> {
+    vec![Box::new(NoSink)]
+}
+
+fn common(lanes: usize, milliseconds: u64) -> Common {
+    Common {
+        lanes: vec![
+            LanePlan {
+                rx: true,
+                tx: true,
+                core: None
+            };
+            lanes
+        ],
+        duration: Some(Duration::from_millis(milliseconds)),
+        interval: Duration::from_micros(100),
+        settle: Duration::from_millis(50),
+        burst: 32,
+        busy_poll: false,
+        share_cores: false,
+        seed: 1,
+        host: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+fn link() -> Link {
+    Link {
+        mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        vlan: None,
+        answer_for: Vec::new(),
+        dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
+        next_hop: None,
+    }
+}
+
+const ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 99, 0, 1)),
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 99, 0, 2)),
+];
+
+fn traffic(lanes: usize, milliseconds: u64, receive: bool, rate: Option<Rate>) -> TrafficPlan {
+    TrafficPlan {
+        common: common(lanes, milliseconds),
+        receive,
+        src: ADDRESSES[0],
+        dst: ADDRESSES[1],
+        flows: FlowSet::new(10_000..=10_063, 9000..=9000, None),
+        payload_len: 64,
+        frame_size: 110,
+        rate,
+        pacing: Pacing::Constant,
+        catch_up: Duration::from_millis(1),
+        tolerance: 1.0,
+        ttl: 64,
+        dscp: 0,
+        link: Some(link()),
+    }
+}
+
+fn faulty_loop(lanes: usize) -> impl Port {
+    let config = LoopConfig {
+        delay_ns: 100_000,
+        loss: 0.01,
+        duplicate: 0.01,
+        reorder: 0.01,
+        corrupt: 0.01,
+        ..LoopConfig::default()
+    };
+    let filter = ReflectFilter::default();
+    Watched(LoopPort::new(config, lanes, monotonic_ns, move |frame: &mut [u8]| {
+        reflect_in_place(frame, &filter, false).is_ok()
+    }))
+}
+
+fn sources(_: usize) -> TestSource {
+    let template = Template::new(&TemplateSpec {
+        src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        dst_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        vlan: None,
+        src: ADDRESSES[1],
+        dst: ADDRESSES[0],
+        payload_len: 18,
+        ttl: 64,
+        dscp: 0,
+        seed: 1,
+        checksum: ChecksumMode::Software,
+    })
+    .expect("addresses of one family");
+    TestSource::new(
+        SourceTemplate::Frame(Box::new(template)),
+        ClockSource::new().clock(),
+        10_000,
+        64,
+    )
+}
+
+/// Runs must not overlap: the count is the whole process's.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs the workload for a short and for a long time, and compares what the lanes allocated.
+fn assert_no_growth(what: &str, run: impl Fn(u64) -> Summary) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let measure = |milliseconds| {
+        ALLOCATIONS.store(0, Ordering::Relaxed);
+        let summary = run(milliseconds);
+        let packets = summary
+            .lanes
+            .iter()
+            .map(|lane| lane.rx_packets + lane.tx_packets)
+            .sum::<u64>();
+        (ALLOCATIONS.load(Ordering::Relaxed), packets)
+    };
+    let [(few, little), (many, much)] = [measure(60), measure(360)];
+    println!("{what}: {few} allocations for {little} packets, {many} for {much}");
+    assert!(
+        little > 100 && much > little,
+        "{what}: {little} and {much} packets: the runs tell nothing"
+    );
+    // What lanes make once as they end (lists of reasons, a note) is the same for both, but for reasons that only the
+    // longer run has met.
+    assert!(
+        many <= few + 16,
+        "{what}: {few} allocations for {little} packets, {many} for {much}"
+    );
+    assert!(many < 200, "{what}: {many} allocations");
+}
+
+#[test]
+fn lanes_that_send_allocate_nothing_for_a_packet() {
+    let port = || Watched(NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], NoSource));
+    assert_no_growth("send, unpaced", |ms| {
+        run_traffic(&port(), &traffic(2, ms, false, None), &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("send, paced", |ms| {
+        run_traffic(
+            &port(),
+            &traffic(2, ms, false, Rate::new(50_000, 1)),
+            &mut sinks(),
+            &|| 0,
+        )
+        .expect("a run")
+    });
+}
+
+#[test]
+fn lanes_that_send_and_receive_through_every_fault_allocate_nothing_for_a_packet() {
+    assert_no_growth("sendrecv, unpaced", |ms| {
+        run_traffic(&faulty_loop(1), &traffic(1, ms, true, None), &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("sendrecv, paced", |ms| {
+        let plan = traffic(2, ms, true, Rate::new(50_000, 1));
+        run_traffic(&faulty_loop(2), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+}
+
+#[test]
+fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
+    let port = || Watched(NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], sources));
+    assert_no_growth("drop", |ms| {
+        let plan = DropPlan {
+            common: common(1, ms),
+            ip: None,
+            ports: None,
+            verify: true,
+            max_flows: 4096,
+            link: Some(link()),
+        };
+        run_drop(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("reflect", |ms| {
+        let plan = ReflectPlan {
+            common: common(1, ms),
+            filter: ReflectFilter::default(),
+            link: Some(link()),
+        };
+        run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("reflect, all left alone", |ms| {
+        let filter = ReflectFilter {
+            ports: Some(1..=1),
+            ..ReflectFilter::default()
+        };
+        let plan = ReflectPlan {
+            common: common(1, ms),
+            filter,
+            link: Some(link()),
+        };
+        run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+}
