@@ -1,6 +1,6 @@
 //! The udp path over the loopback interface: both ends are ours, each end's numbers must agree with the other's.
 
-use mpps_tests::{Background, Report, Scratch, free_port, mpps, source_ports, wait_until};
+use mpps_tests::{Background, Report, Scratch, free_port, mpps, skip, source_ports, wait_until};
 use rustix::process::Signal;
 
 /// A loopback address as it stands in a port or a destination, in front of the UDP port.
@@ -37,7 +37,7 @@ fn every_packet_of_a_round_trip_is_accounted_for_at_both_ends() {
                 ",gso=on,gro=on PORTS --flows 1 --payload-size 200 --pacing burst=32",
                 ",gso=on,gro=on",
             ),
-            (",busy_poll=50,sockets=3 PORTS --interval 1ms", " --interval 1ms"),
+            (",sockets=3 PORTS --interval 1ms", " --interval 1ms"),
         ] {
             let (sent, reflected) = round_trip(address, more, listener);
             let context = format!("{address}{more}: {:#} {:#}", sent.json, reflected.json);
@@ -49,6 +49,28 @@ fn every_packet_of_a_round_trip_is_accounted_for_at_both_ends() {
             }
         }
     }
+}
+
+#[test]
+fn busy_polling_of_sockets_works_or_names_the_missing_privilege() {
+    let port = free_port();
+    let finished = mpps_tests::run(&format!("drop udp:127.0.0.1:{port},busy_poll=50 --duration 50ms"));
+    if finished.code == Some(1) {
+        assert!(
+            finished.stderr.contains("busy_poll=") && finished.stderr.contains("CAP_NET_ADMIN"),
+            "{finished:?}"
+        );
+        return skip("SO_BUSY_POLL needs CAP_NET_ADMIN");
+    }
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let (sent, reflected) = round_trip("127.0.0.1", ",busy_poll=50 PORTS", ",busy_poll=50");
+    assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{:#}", sent.json);
+    assert_eq!(
+        reflected.count("rx_packets"),
+        sent.count("tx_packets"),
+        "{:#}",
+        reflected.json
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub struct Control {
     /// End of settling, where it is to be earlier than planned, ns.
     settle_end_ns: AtomicU64,
     gone: AtomicBool,
+    down: AtomicBool,
     notes: Mutex<Vec<String>>,
 }
 
@@ -21,6 +22,7 @@ impl Default for Control {
             end_ns: AtomicU64::new(u64::MAX),
             settle_end_ns: AtomicU64::new(u64::MAX),
             gone: AtomicBool::new(false),
+            down: AtomicBool::new(false),
             notes: Mutex::new(Vec::new()),
         }
     }
@@ -55,6 +57,17 @@ impl Control {
             self.note(format!("{why}: the run ended early"));
         }
         self.end_at(at_ns);
+    }
+
+    /// Notes that the device is down.
+    pub fn device_down(&self, why: String) {
+        self.down.store(true, Ordering::Relaxed);
+        self.note(why);
+    }
+
+    /// Whether the device was down at some time.
+    pub fn was_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
     }
 
     /// Whether the device has vanished.

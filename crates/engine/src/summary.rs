@@ -50,6 +50,8 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         scheduled,
         tolerance: m.work.tolerance,
         device_gone: m.control.gone(),
+        link_down: m.control.was_down(),
+        coalesced: m.port_facts.iter().any(|f| f.name == "gro" && f.value == "on"),
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
         steal_ns: m.steal_ns.unwrap_or(0),

@@ -33,7 +33,7 @@ impl Lane<'_> {
             ErrorKind::LinkDown => {
                 // Told once a lane: an outage is thousands of failed calls.
                 if !self.told_down.replace(true) {
-                    self.control.note(format!("{error}; trying on"));
+                    self.control.device_down(format!("{error}; trying on"));
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -14,6 +14,10 @@ pub(crate) struct Evidence {
     pub(crate) scheduled: Option<u64>,
     pub(crate) tolerance: f64,
     pub(crate) device_gone: bool,
+    /// The device was down at some time.
+    pub(crate) link_down: bool,
+    /// What the kernel drops may be super-packets of many packets each.
+    pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,
     pub(crate) duration_ns: u64,
     /// Time that the hypervisor took from this host during the run, ns.
@@ -43,9 +47,17 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     if let Some(scheduled) = e.scheduled.filter(|&n| n > 0 && sends && e.tx > 0) {
         let off = e.tx.abs_diff(scheduled) as f64 / scheduled as f64;
         if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.len() as u64 {
-            let cause = host.clone().unwrap_or_else(|| {
-                "the generator or the path could not keep up: lower the rate, add lanes or use a faster path".to_owned()
-            });
+            let refusals = sum(|l| l.tx_full);
+            // The host is named as the cause only where what it took can explain what is missing.
+            let cause = match host.clone().filter(|_| kept_off + stolen >= off / 2.0) {
+                _ if e.link_down => "the link was down for a part of the run".to_owned(),
+                Some(host) => host,
+                None if refusals > 0 => format!(
+                    "the path took nothing {refusals} times, because a ring, buffer or queue was full: lower the rate, \
+                     enlarge it or use a faster path"
+                ),
+                None => "the generator could not keep up: lower the rate, add lanes or use a faster path".to_owned(),
+            };
             reasons.push(format!(
                 "the offered rate is {:.3} % off the intended one ({} of {scheduled} departures missed; {:.3} % are \
                  allowed): {cause}",
@@ -69,8 +81,13 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         ));
     } else if dropped > 0 {
         reasons.push(format!(
-            "this host itself dropped {dropped} packets before mpps could take them (socket buffer or ring full), so \
-             loss is not the path's alone: lower the rate, add receive lanes or enlarge the buffer"
+            "this host itself dropped {dropped} packets{} before mpps could take them (socket buffer or ring full), \
+             so loss is not the path's alone: lower the rate, add receive lanes or enlarge the buffer",
+            if e.coalesced {
+                " (with gro=on coalesced ones, of up to 128 packets each)"
+            } else {
+                ""
+            }
         ));
     }
     if sends && sum(|l| l.tx_packets) != e.tx {
@@ -90,7 +107,18 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         ));
     }
     if workload == Workload::SendRecv && e.tx > 0 && e.rx == 0 && e.late == 0 {
-        warnings.push("nothing came back: is a reflector running at the destination?".to_owned());
+        let refused: u64 = lanes
+            .iter()
+            .flat_map(|l| &l.path_counters)
+            .filter(|(n, _)| n == "refused")
+            .map(|(_, v)| v)
+            .sum();
+        warnings.push(match refused {
+            0 => {
+                "nothing came back: is a reflector running at the destination, and does it take these ports?".to_owned()
+            }
+            n => format!("nothing came back: nobody listens at the destination ({n} times ICMP port unreachable)"),
+        });
     }
     if e.late > 0 {
         warnings.push(format!(

@@ -46,19 +46,20 @@ pub(crate) enum Command {
 /// What every run takes.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Run {
-    /// How long to run: a number with us, ms, s, m or h; 0 until interrupted
+    /// How long to run: a number with us, ms, s, m or h; 0: until interrupted [default: 10s; drop and reflect: until
+    /// interrupted]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// Length of one row of the time series, 100us to 1h
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = values::interval, allow_hyphen_values = true)]
     pub(crate) interval: Duration,
-    /// Lanes (threads), each with a queue of its own
+    /// Lanes (threads), each with a queue of its own [default: 1]
     #[arg(long, value_name = "N", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) lanes: Option<usize>,
     /// Cores to pin the lanes to, in order: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = values::cores)]
     pub(crate) cores: Option<Cores>,
-    /// Most frames moved in one call, 1 to 256
+    /// Most frames moved in one call, 1 to 256 [default: by path]
     #[arg(long, value_name = "N", value_parser = values::burst, allow_hyphen_values = true)]
     pub(crate) burst: Option<usize>,
     /// Never sleep, even when idle: for cores that are ours alone

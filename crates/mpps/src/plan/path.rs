@@ -23,6 +23,12 @@ impl PathConfig {
             "af_packet" => Self::AfPacket(mpps_af_packet::check(spec)?),
             "null" => Self::Null(null::check(spec)?),
             "loop" => Self::Loop(loopback::check(spec)?),
+            planned @ ("io_uring" | "af_xdp" | "xdp" | "dpdk") => {
+                let have = PATHS.join(", ");
+                return Err(usage(format!(
+                    "port '{spec}': path '{planned}' is planned, not in this version: want one of {have}"
+                )));
+            }
             other => {
                 let have = PATHS.join(", ");
                 return Err(usage(format!(

@@ -6,7 +6,7 @@ use crate::cli::Traffic;
 use crate::cli::values::Destination;
 use crate::fail::{Result, usage};
 use mpps_af_packet::{Fanout, GuardFilter, NetDev, netdev};
-use mpps_engine::{FlowSet, Link, Rate, TrafficPlan};
+use mpps_engine::{FlowSet, Link, Pacing, Rate, TrafficPlan};
 use mpps_io::{Capabilities, Layer, Roles};
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
@@ -58,6 +58,11 @@ impl Draft {
         if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
             Rate::parse(rate, frame_size as u64, None)
                 .map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
+        }
+        if args.rate.is_none() && args.pacing != Pacing::Constant {
+            return Err(usage(
+                "--pacing: without --rate there is nothing to pace: want --rate RATE as well",
+            ));
         }
         lanes::check_open_rows(args.run.interval, args.settle)?;
         one_lane_a_flow(&path, &roles, &args.port)?;
