@@ -65,7 +65,7 @@ fn testpmds_5tswap_is_a_reflector() {
         return;
     }
     let Some(net) = net_of(1) else { return };
-    let words = "dpdk-testpmd --in-memory --no-pci --no-huge -m 256 --iova-mode=va -l 0-1 \
+    let words = "dpdk-testpmd --no-pci --no-huge -m 256 --iova-mode=va --no-shconf --no-telemetry -l 0-1 \
                  --vdev=net_af_packet0,iface=eth1 -- --forward-mode=5tswap --auto-start --no-mlockall \
                  --total-num-mbufs=4096 --stats-period=1";
     let testpmd = Background::start(inside(&net.lab, Host::B, words));
