@@ -134,7 +134,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "N", conflicts_with = "lanes", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) rx_lanes: Option<usize>,
     /// How far a lane may fall behind its schedule and catch up; what is older counts as missed
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::catch_up, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = values::catch_up, allow_hyphen_values = true)]
     pub(crate) catch_up: Duration,
     /// How far the offered rate may be off the intended one in a valid trial: 0.1% or 0.001
     #[arg(long, value_name = "RATIO", default_value = "0.1%", value_parser = values::ratio, allow_hyphen_values = true)]
