@@ -21,12 +21,6 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// `CLOCK_REALTIME` in ns since 1970.
-pub fn realtime_ns() -> u64 {
-    let t = clock_gettime(ClockId::Realtime);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn ticks() -> u64 {
@@ -93,7 +87,6 @@ impl Pair {
 pub struct ClockSource {
     published: Option<Arc<Published>>,
     oldest: Pair,
-    last_step_ns: i64,
 }
 
 impl ClockSource {
@@ -103,7 +96,6 @@ impl ClockSource {
             return Self {
                 published: None,
                 oldest: Pair { tsc: 0, ns: 0 },
-                last_step_ns: 0,
             };
         }
         let first = Pair::take();
@@ -119,7 +111,6 @@ impl ClockSource {
         Self {
             published: Some(Arc::new(published)),
             oldest: first,
-            last_step_ns: 0,
         }
     }
 
@@ -153,9 +144,6 @@ impl ClockSource {
         let Some(p) = &self.published else { return };
         let now = Pair::take();
         let (tsc0, ns0) = (p.tsc0.load(Ordering::Relaxed), p.ns0.load(Ordering::Relaxed));
-        let scale0 = p.scale.load(Ordering::Relaxed);
-        let predicted = line(tsc0, ns0, scale0, now.tsc);
-        self.last_step_ns = now.ns as i64 - predicted as i64;
         // The slope over the last second or so: long enough to be precise, short enough to follow NTP.
         if now.ns - self.oldest.ns < 10_000_000 {
             return;
@@ -177,11 +165,6 @@ impl ClockSource {
         p.ns0.store(now.ns, Ordering::Relaxed);
         p.scale.store(scale, Ordering::Relaxed);
         p.version.store(version + 2, Ordering::Release);
-    }
-
-    /// By how much the newest pair was off the line then in force, ns: how good the calibration is.
-    pub fn last_step_ns(&self) -> i64 {
-        self.last_step_ns
     }
 }
 
