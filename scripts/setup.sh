@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 # An ordinary user's PATH lacks the administrator's directories, and a fresh rustup is not in anybody's.
 PATH="${HOME:-/root}/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
-# task | tool whose presence is checked | packages that bring it (Debian, Ubuntu)
+# task | tool or file whose presence is checked | packages that bring it (Debian, Ubuntu)
 TOOLS='
 build | cc           | gcc libc6-dev
 demo  | ip           | iproute2
@@ -21,11 +21,15 @@ test  | tcpdump      | tcpdump
 test  | socat        | socat
 test  | trafgen      | netsniff-ng
 test  | nping        | nmap
+test  | tshark       | tshark
+test  | clang        | clang llvm
 test  | dpdk-testpmd | dpdk librte-meta-bus librte-meta-mempool librte-meta-net
 bench | sockperf     | sockperf
 bench | iperf3       | iperf3
 bench | valgrind     | valgrind
 bench | perf         | linux-perf
+bench | xdp-trafficgen | xdp-tools
+bench | /usr/include/bpf/libbpf.h | libbpf-dev
 '
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -54,7 +58,7 @@ missing() {
         task=${task// /} tool=${tool// /}
         [ -n "$task" ] || continue
         case " $wanted " in *" $task "*) ;; *) continue ;; esac
-        command -v "$tool" >/dev/null 2>&1 || echo "$task|$tool|$(echo $packages)"
+        command -v "$tool" >/dev/null 2>&1 || [ -e "$tool" ] || echo "$task|$tool|$(echo $packages)"
     done <<<"$TOOLS"
 }
 

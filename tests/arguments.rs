@@ -40,7 +40,7 @@ fn ports_that_name_no_path_device_or_option_are_refused() {
     assert_table(
         "sendrecv",
         &[
-            ("tcp:10.0.0.1", &["tcp", "udp, af_packet, null, loop"]),
+            ("tcp:10.0.0.1", &["tcp", "udp, af_packet, af_xdp, null, loop"]),
             ("loop", &["loop", "PATH:DEVICE"]),
             ("loop:eth1", &["eth1", "loop:"]),
             ("loop:lose=1", &["lose", "loss"]),

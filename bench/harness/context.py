@@ -56,14 +56,19 @@ class Lab:
                 sleeper.kill()
             run([self.mpps, "lab", "down", "--name", self.name])
 
-    def received(self, host):
-        """Packets that the host's interface received so far."""
+    def counters(self, host):
+        """Packets of the host's interface so far: received, and of these dropped."""
         with open(f"/proc/{self.resident[host].pid}/net/dev") as devices:
             for line in devices:
                 name, _, counters = line.partition(":")
                 if name.strip() == "eth1":
-                    return int(counters.split()[1])
+                    _, packets, _, dropped, *_ = map(int, counters.split())
+                    return packets, dropped
         raise BenchError(f"no eth1 on host {host}")
+
+    def received(self, host):
+        """Packets that the host's interface received so far."""
+        return self.counters(host)[0]
 
 
 class Context:

@@ -52,6 +52,8 @@ def peers():
         "sockperf": lambda: package("sockperf"),
         "iperf3": lambda: ask("iperf3", "--version"),
         "trafgen": lambda: package("netsniff-ng"),
+        "xdp-trafficgen": lambda: "xdp-tools " + package("xdp-tools"),
+        "perf": lambda: ask("perf", "--version"),
         "valgrind": lambda: ask("valgrind", "--version"),
         "cc": lambda: ask("cc", "--version"),
     }

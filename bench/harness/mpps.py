@@ -37,7 +37,7 @@ def send(ctx, label, args, duration, host=None, core=None, watch_memory=False):
 
 
 class Listener:
-    """`mpps drop` or `mpps reflect` on a host of the lab."""
+    """`mpps drop`, `mpps reflect` or `mpps forward` on a host of the lab."""
 
     def __init__(self, ctx, label, args, host="b", core=None):
         self.summary = ctx.file(".json")
@@ -72,31 +72,52 @@ def rows(path):
         return [{k: float(v) if v else None for k, v in row.items()} for row in csv.DictReader(file)]
 
 
-def one_way(ctx, options=("", ""), size=18, args=(), label="mpps", duration=None):
-    """`send udp` on host a's core → `drop udp` on host b's: what was sent, and what the application got."""
+def ports(ctx, path):
+    """Ports of host a and host b on a path, and the arguments that a sender needs beside: udp, af_packet or af_xdp."""
+    if path == "udp":
+        return f"udp:{ctx.lab.A}", f"udp:{ctx.lab.B}", []
+    return f"{path}:eth1", f"{path}:eth1", ["--src", ctx.lab.A]
+
+
+def one_way(ctx, options=("", ""), size=18, args=(), label="mpps", duration=None, path="udp"):
+    """`send` on host a's core → `drop` on host b's: what was sent, and what the application got."""
+    a, b, target = ports(ctx, path)
     to, of = (("," + o) if o else "" for o in options)
-    with Listener(ctx, f"{label}, receiver", ["drop", f"udp:{ctx.lab.B}{of}", "--lanes", 1], "b", ctx.core_b) as drop:
-        sent = send(ctx, label, ["send", f"udp:{ctx.lab.A}{to}", "--dest", f"{ctx.lab.B}:9000", "--lanes", 1,
+    with Listener(ctx, f"{label}, receiver", ["drop", b + of, "--lanes", 1], "b", ctx.core_b) as drop:
+        sent = send(ctx, label, ["send", a + to, *target, "--dest", f"{ctx.lab.B}:9000", "--lanes", 1,
                                  "--payload-size", size, *args], duration or ctx.seconds, "a", ctx.core_a)
         got = drop.stop()
     return {"rate": got["rx_packets"] / sent["duration_s"], "sent": sent["offered_pps"],
             "loss": 1 - got["rx_packets"] / max(sent["tx_packets"], 1)}
 
 
-def round_trip(ctx, path, args=("--lanes", 1), label="mpps", duration=None, lanes=1, ports="9000", options="",
-               pinned=True, **kwargs):
-    """`sendrecv` on host a's core ↔ `reflect` on host b's; path: udp or af_packet. The sender's summary.
+def round_trip(ctx, path, args=("--lanes", 1), label="mpps", duration=None, lanes=1, dest_ports="9000", options="",
+               pinned=True, reflector_options="", reflector_args=(), cores=None, **kwargs):
+    """`sendrecv` on host a's core ↔ `reflect` on host b's; path: udp, af_packet or af_xdp. The sender's summary.
 
-    `lanes`: the reflector's; `ports`: the destination's; `options`: of the sender's port, such as ",sockets=1000".
+    `lanes`: the reflector's; `dest_ports`: the destination's; `options`, `reflector_options`: of the two ports, such as
+    ",sockets=1000"; `cores`: other cores than the usual two.
     """
-    a, b = ("af_packet:eth1",) * 2 if path == "af_packet" else (f"udp:{ctx.lab.A}", f"udp:{ctx.lab.B}")
-    target = ["--src", ctx.lab.A] if path == "af_packet" else []
-    core_a, core_b = (ctx.core_a, ctx.core_b) if pinned else (None, None)
-    with Listener(ctx, f"{label}, reflector", ["reflect", b, "--lanes", lanes], "b", core_b) as reflector:
-        summary = send(ctx, label, ["sendrecv", a + options, *target, "--dest", f"{ctx.lab.B}:{ports}", *args],
+    a, b, target = ports(ctx, path)
+    core_a, core_b = cores or ((ctx.core_a, ctx.core_b) if pinned else (None, None))
+    listen = ["reflect", b + reflector_options, "--lanes", lanes, *reflector_args]
+    with Listener(ctx, f"{label}, reflector", listen, "b", core_b) as reflector:
+        summary = send(ctx, label, ["sendrecv", a + options, *target, "--dest", f"{ctx.lab.B}:{dest_ports}", *args],
                        duration or ctx.seconds, "a", core_a, **kwargs)
         reflector.stop()
     return summary
+
+
+def inner_rate(table, field, margin=0.3):
+    """Packets a second by the program's own rows (a CSV), from `margin` s after the first packet to `margin` s before the
+    last; None when it ran for too short a time."""
+    busy = [row for row in rows(table) if row[field] > 0]
+    if not busy:
+        return None
+    first, last = busy[0]["time_s"] + margin, busy[-1]["time_s"] + busy[-1]["interval_s"] - margin
+    inner = [row for row in busy if row["time_s"] >= first and row["time_s"] + row["interval_s"] <= last]
+    length = sum(row["interval_s"] for row in inner)
+    return sum(row[field] for row in inner) / length if length > 0 else None
 
 
 def trip_metrics(summary):

@@ -7,6 +7,9 @@ import time
 from harness.proc import BenchError, Proc
 
 STATS = "show port stats all"
+# net_af_xdp loads its XDP program through libxdp, which wants a BPF file system; the mount is seen by this process only
+# (`lab exec` gives each a mount namespace).
+WITH_BPFFS = ("sh", "-c", 'mount -t bpf bpf /sys/fs/bpf && exec "$@"', "sh")
 END = "####\n"
 MEMORY = {"hugepages": ("--in-memory", "-m", "512"), "no-huge": ("--no-huge", "-m", "512", "--no-shconf")}
 
@@ -16,8 +19,9 @@ class Testpmd:
 
     def __init__(self, ctx, label, mode, vdev, main, worker, host=None, memory="no-huge", port_args=()):
         ctx.need("dpdk-testpmd")
+        prepare = WITH_BPFFS if vdev.startswith("net_af_xdp") else ()
         argv = ctx.command([
-            "dpdk-testpmd", f"--lcores=0@{main},1@{worker}", *MEMORY[memory], "--no-pci", "--no-telemetry",
+            *prepare, "dpdk-testpmd", f"--lcores=0@{main},1@{worker}", *MEMORY[memory], "--no-pci", "--no-telemetry",
             f"--file-prefix=bench{os.getpid()}{host or ''}", f"--vdev={vdev}", "--", "-i", f"--forward-mode={mode}",
             "--total-num-mbufs=16384", *port_args], host)
         ctx.section.command(label, argv)
@@ -44,10 +48,14 @@ class Testpmd:
 
     def rates(self, seconds):
         """(received, sent) in pps over `seconds`."""
+        return self.rates_during(lambda: time.sleep(seconds))[:2]
+
+    def rates_during(self, work):
+        """(received, sent, what `work` returned), the rates in pps over the time that it took."""
         self._stats()
-        time.sleep(seconds)
+        result = work()
         stats = self._stats()
-        return stats["Rx-pps"], stats["Tx-pps"]
+        return stats["Rx-pps"], stats["Tx-pps"], result
 
     def quit(self):
         self.proc.write("stop")
@@ -68,11 +76,17 @@ def on_null(ctx, mode, memory, duration=None):
     return {"rate": float(received if mode == "rxonly" else sent)}
 
 
-def round_trip(ctx, memory, options):
-    """flowgen on host a ↔ macswap on host b over net_af_packet: what comes back to the generator, pps."""
-    vdev = "net_af_packet0,iface=eth1,qpairs=1" + (f",{options}" if options else "")
-    with Testpmd(ctx, "testpmd macswap", "macswap", vdev, ctx.core_b, ctx.core_b, "b", memory) as echo, \
-         Testpmd(ctx, "testpmd flowgen", "flowgen", vdev, ctx.core_a, ctx.core_a, "a", memory) as generator:
+def vdev(driver, options=""):
+    """The lab's interface through a driver: net_af_packet or net_af_xdp."""
+    queues = ",qpairs=1" if driver == "net_af_packet" else ""
+    return f"{driver}0,iface=eth1{queues}" + (f",{options}" if options else "")
+
+
+def round_trip(ctx, memory, options, driver="net_af_packet"):
+    """flowgen on host a ↔ macswap on host b: what comes back to the generator, pps."""
+    device = vdev(driver, options)
+    with Testpmd(ctx, "testpmd macswap", "macswap", device, ctx.core_b, ctx.core_b, "b", memory) as echo, \
+         Testpmd(ctx, "testpmd flowgen", "flowgen", device, ctx.core_a, ctx.core_a, "a", memory) as generator:
         echo.start()
         generator.start()
         time.sleep(0.5)

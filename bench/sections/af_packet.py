@@ -1,8 +1,7 @@
 """AF_PACKET rings over veth: one way beside trafgen, the round trip beside testpmd on net_af_packet."""
 
 from harness import mpps, peers, steady, testpmd
-from harness.proc import BenchError
-from harness.report import say
+from harness.best import best
 from harness.stat import percent, rate
 
 TITLE = "`af_packet:` beside `trafgen` and `dpdk-testpmd` on `net_af_packet`"
@@ -10,31 +9,6 @@ TITLE = "`af_packet:` beside `trafgen` and `dpdk-testpmd` on `net_af_packet`"
 MPPS, TRAFGEN, TESTPMD = "mpps", "trafgen", "testpmd flowgen ↔ macswap"
 TRAFGEN_WAYS = ((), ("-S", "64KiB"), ("-S", "1MiB"), ("-S", "16MiB"), ("-q",), ("-t", 0))
 TESTPMD_WAYS = ("", "qdisc_bypass=1", "qdisc_bypass=1,framecnt=4096,blocksz=65536")
-
-
-def best(ctx, section, what, ways, measure):
-    """Tries each way twice, shortly, and returns the one with the highest rate; says what it found."""
-    tried, whole = {}, ctx.seconds
-    noted = dict(section.commands)
-    ctx.seconds = min(whole, 1.0)
-    try:
-        for turn in range(2):
-            for way in ways:
-                say(f"  which settings suit {what}: {way or 'defaults'}")
-                try:
-                    tried[way] = max(tried.get(way, 0), measure(way)["rate"])
-                except BenchError as error:
-                    say(f"    failed: {error}")
-    finally:
-        ctx.seconds = whole
-        section.commands = noted
-    if not tried:
-        raise BenchError(f"{what} runs with no settings")
-    name = lambda way: f"`{way if isinstance(way, str) else ' '.join(map(str, way))}`" if way else "defaults"
-    first = max(tried, key=tried.get)
-    section.text(f"{what}, best of two short runs: " + ", ".join(f"{name(w)} {rate(r)}" for w, r in tried.items())
-                 + f". Used below: {name(first)}.")
-    return first
 
 
 def _send(ctx):

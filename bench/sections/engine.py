@@ -4,8 +4,8 @@ import os
 import re
 import time
 
-from harness import mpps, testpmd
-from harness.proc import BenchError, Proc
+from harness import callgrind, mpps, testpmd
+from harness.proc import BenchError
 from harness.stat import rate
 
 TITLE = "Engine alone: `null:` and `loop:` beside `dpdk-testpmd` on `net_null`"
@@ -77,55 +77,14 @@ def throughput(ctx, section):
                    samples.why_not(SEND, "testpmd txonly"))
 
 
-def _instructions(profile):
-    """Thread → instructions, from a callgrind profile of one file a thread."""
-    folder, stem = os.path.split(profile)
-    counts = {}
-    for name in os.listdir(folder):
-        if re.fullmatch(re.escape(stem) + r"-\d+", name):
-            with open(os.path.join(folder, name)) as file:
-                counts[name[len(stem):]] = int(re.findall(r"^(?:totals|summary): (\d+)", file.read(), re.M)[-1])
-    if not counts:
-        raise BenchError("callgrind wrote no profile")
-    return counts
-
-
-def _a_packet(short, long):
-    """Instructions a packet of the thread that worked most in the longer of two runs (instructions, packets)."""
-    (i1, p1), (i2, p2) = short, long
-    if p2 <= p1:
-        raise BenchError(f"{p1} and {p2} packets under callgrind: nothing to subtract")
-    return max(count - i1.get(thread, 0) for thread, count in i2.items()) / (p2 - p1)
-
-
-def _grind(ctx, label, argv, packets, stop=None):
-    """(instructions by thread, packets) of one run under callgrind."""
-    profile = ctx.file(".callgrind")
-    # Fair scheduling: valgrind runs one thread at a time, and a lane that never sleeps would starve the others.
-    command = ["valgrind", "--tool=callgrind", "--fair-sched=yes", "--separate-threads=yes",
-               f"--callgrind-out-file={profile}", *map(str, argv)]
-    ctx.section.command(label, command)
-    proc = Proc(command)
-    try:
-        if stop:
-            stop(proc)
-        status = proc.wait(60)
-    finally:
-        proc.kill()
-    if status not in mpps.DONE:
-        fault = re.search(r"==\d+==\s+at 0x\w+: (.*)", proc.output())
-        raise BenchError(f"{label} ended with {status}: {fault[1] if fault else proc.last_line()}")
-    return _instructions(profile), packets(proc)
-
-
 def _instructions_mpps(ctx, label, *args):
     runs = []
     for duration in (1, 3):
         summary = ctx.file(".json")
         argv = [ctx.mpps, *args, "--lanes", 1, "--duration", f"{duration}s", "--interval", "1s", "--quiet", "--json", summary]
         field = "rx_packets" if args[0] == "drop" else "tx_packets"
-        runs.append(_grind(ctx, f"{label}, instructions", argv, lambda _: mpps.load(summary)[field]))
-    return _a_packet(*runs)
+        runs.append(callgrind.grind(ctx, f"{label}, instructions", argv, lambda _: mpps.load(summary)[field]))
+    return callgrind.a_packet(*runs)
 
 
 def _instructions_testpmd(ctx, mode):
@@ -141,8 +100,8 @@ def _instructions_testpmd(ctx, mode):
                 "--no-telemetry", f"--file-prefix=bench{os.getpid()}g", "--vdev=net_null0,size=60", "--", "-i",
                 f"--forward-mode={mode}", "--total-num-mbufs=4096", "--txpkts=" + ("60" if mode == "txonly" else "64")]
         total = lambda proc: int(re.findall(r"TX-total: (\d+)", proc.output())[-1])
-        runs.append(_grind(ctx, f"testpmd {mode}, instructions", argv, total, drive))
-    return _a_packet(*runs)
+        runs.append(callgrind.grind(ctx, f"testpmd {mode}, instructions", argv, total, drive))
+    return callgrind.a_packet(*runs)
 
 
 def instructions(ctx, section):

@@ -6,10 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod exchange;
 mod hosts;
 mod process;
 mod report;
 
+pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
 pub use process::{Background, Finished, run, run_command, wait_until};
 pub use report::{Report, Row, Scratch};

@@ -1,7 +1,7 @@
 //! Making the sockets and rings of a queue.
 
 use crate::config::{Config, Fanout};
-use crate::netdev::NetDev;
+use mpps_netdev::NetDev;
 use crate::ring::{Geometry, Mapping, max_frame};
 use crate::rx::{self, RxSocket};
 use crate::socket::{Socket, address};

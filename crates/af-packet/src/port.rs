@@ -3,7 +3,7 @@
 use crate::abi::ETH_HLEN;
 use crate::config::{Checksum, Config, Fanout, GuardMode};
 use crate::guard::{Guard, GuardFilter, GuardStatus};
-use crate::netdev::{NetDev, interface_names};
+use mpps_netdev::{NetDev, interface_names};
 use crate::open::Opener;
 use crate::pool::AfPacketPool;
 use crate::queue::AfPacketQueue;
@@ -239,6 +239,11 @@ impl Port for AfPacketPort {
                 .map_err(|e| Error::os("start receiving on", lane.name.clone(), &e))?;
         }
         Ok(AfPacketQueue::new(lane, pool))
+    }
+
+    /// Transmitting copies into the ring, whatever memory the frame is in.
+    fn shares_pools_with(&self, _other: &Self) -> bool {
+        true
     }
 
     fn counters(&self, queue: usize) -> QueueCounters {

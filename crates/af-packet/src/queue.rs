@@ -8,6 +8,7 @@ use crate::socket::{Link, poll};
 use crate::tx::TxRing;
 use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, Wait};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Receive calls that find nothing between two looks at the device, for lanes that never wait.
@@ -170,6 +171,10 @@ impl<'p> Queue for AfPacketQueue<'p> {
             }
         }
         Ok(taken)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.rx.as_ref().map(|rx| rx.from.socket.fd())
     }
 
     fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {

@@ -312,10 +312,9 @@ pub(crate) fn run<Q: Queue>(
     lane.counters.phase.set(2);
     recorder.end();
     LaneOutcome {
-        gaps: None,
         reasons: verifier.reasons(),
         preempted: mpps_sys::sched::preemptions() - preempted,
-        run_delay_ns: None,
+        ..LaneOutcome::default()
     }
 }
 

@@ -21,7 +21,8 @@ const MAX_SLEEP_NS: u64 = 20_000_000;
 
 /// A lane's way to be idle.
 #[derive(Debug)]
-pub(crate) struct Idle {
+pub(crate) struct Idle<'r> {
+    counters: &'r LaneCounters,
     busy_poll: bool,
     always_share: bool,
     idle_since: u64,
@@ -29,17 +30,24 @@ pub(crate) struct Idle {
     looked_at: u64,
     preempted: u64,
     shared_until: u64,
+    /// Start of the loop at hand; 0: before the first.
+    began: u64,
+    /// The loop at hand has moved something.
+    busy: bool,
 }
 
-impl Idle {
-    pub(crate) fn new(busy_poll: bool, share_cores: bool) -> Self {
+impl<'r> Idle<'r> {
+    pub(crate) fn new(busy_poll: bool, share_cores: bool, counters: &'r LaneCounters) -> Self {
         Self {
+            counters,
             busy_poll,
             always_share: share_cores && !busy_poll,
             idle_since: 0,
             looked_at: 0,
             preempted: mpps_sys::sched::preemptions(),
             shared_until: 0,
+            began: 0,
+            busy: false,
         }
     }
 
@@ -50,12 +58,21 @@ impl Idle {
             self.was_away(now_ns);
         }
         self.looked_at = now_ns;
+        if self.began != 0 {
+            let took = now_ns - self.began;
+            self.counters.loop_ns.add(took);
+            if self.busy {
+                self.counters.busy_ns.add(took);
+            }
+        }
+        (self.began, self.busy) = (now_ns, false);
     }
 
     /// The lane has worked.
     #[inline]
     pub(crate) fn worked(&mut self) {
         self.idle_since = 0;
+        self.busy = true;
     }
 
     /// Nothing to do at `now_ns`, until `next_ns` at the latest.
@@ -67,6 +84,18 @@ impl Idle {
         next_ns: u64,
         what: Wait,
         counters: &LaneCounters,
+    ) -> Result<()> {
+        self.rest_with(now_ns, next_ns, counters, |timeout| queue.wait(what, timeout))
+    }
+
+    /// As [`Idle::rest`], asleep in `sleep`: for lanes of several queues.
+    #[inline]
+    pub(crate) fn rest_with(
+        &mut self,
+        now_ns: u64,
+        next_ns: u64,
+        counters: &LaneCounters,
+        sleep_for: impl FnOnce(Duration) -> Result<()>,
     ) -> Result<()> {
         if self.idle_since == 0 {
             self.idle_since = now_ns;
@@ -88,7 +117,7 @@ impl Idle {
         }
         counters.waits.add(1);
         self.looked_at = 0;
-        queue.wait(what, Duration::from_nanos(sleep))
+        sleep_for(Duration::from_nanos(sleep))
     }
 
     /// The lane did not run for a slice: because another thread did, or because the whole host did not?

@@ -1,4 +1,4 @@
-//! Lanes, pacing and the workloads: send, receive, reflect, drop.
+//! Lanes, pacing and the workloads: send, receive, reflect, drop, capture.
 //!
 //! A lane is one thread and the queues it owns; lanes share nothing on the packet path. The engine is generic over
 //! [`mpps_io::Port`] and monomorphised for each path. What is common to every run (threads, the start, the collector,
@@ -6,13 +6,16 @@
 
 #![forbid(unsafe_code)]
 
+mod capture;
 mod codec;
 mod control;
 mod drop;
 mod flow_table;
 mod flows;
+mod forward;
 mod generate;
 mod idle;
+mod job;
 mod live;
 mod neighbor;
 mod outcome;
@@ -31,7 +34,8 @@ mod work;
 
 pub use control::Control;
 pub use flows::FlowSet;
+pub use forward::{run_forward, run_forward_alike, run_forward_pair};
 pub use pacing::Pacing;
-pub use plan::{Common, DropPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
+pub use plan::{CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, Link, ReflectPlan, TrafficPlan};
 pub use rate::Rate;
-pub use run::{RunError, run_drop, run_reflect, run_traffic};
+pub use run::{RunError, run_capture, run_drop, run_reflect, run_traffic};

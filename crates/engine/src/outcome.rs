@@ -9,8 +9,23 @@ pub(crate) struct LaneOutcome {
     pub(crate) gaps: Option<(Histogram, Moments)>,
     /// Counts by reason.
     pub(crate) reasons: Vec<(&'static str, u64)>,
+    /// Forwarding: what came in and went out at each port.
+    pub(crate) ports: Vec<PortCounts>,
     /// Involuntary context switches while it ran.
     pub(crate) preempted: u64,
     /// Time on the run queue but not running while it ran, ns.
     pub(crate) run_delay_ns: Option<u64>,
+}
+
+/// What one lane forwarded at one port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortCounts {
+    /// Frames received and taken.
+    pub(crate) rx_packets: u64,
+    /// Their bytes, without FCS.
+    pub(crate) rx_bytes: u64,
+    /// Frames sent.
+    pub(crate) tx_packets: u64,
+    /// Counts by reason.
+    pub(crate) reasons: Vec<(&'static str, u64)>,
 }

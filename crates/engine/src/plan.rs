@@ -1,9 +1,11 @@
 //! Validated plans: what a run does, with every choice made. The program makes them from arguments.
 
 use crate::{FlowSet, Pacing, Rate};
-use mpps_wire::{MacAddr, ReflectFilter};
+use mpps_io::packet_ring::PacketProducer;
+use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// One lane: a thread, its roles, its core.
@@ -107,6 +109,39 @@ pub struct DropPlan {
     pub link: Option<Link>,
 }
 
+/// `forward`.
+#[derive(Clone, Debug)]
+pub struct ForwardPlan {
+    /// What every run has. A lane receives on one port and sends on another, whichever they are.
+    pub common: Common,
+    /// One port, or two that frames go between.
+    pub ports: Vec<ForwardPort>,
+    /// Lanes with an even number serve the way from the first port to the second, the others the way back; else each
+    /// lane serves both.
+    pub split_directions: bool,
+}
+
+impl ForwardPlan {
+    /// Whether lane `lane` serves the way from the first port to the second, and the way back.
+    pub fn directions(&self, lane: usize) -> [bool; 2] {
+        match self.split_directions {
+            true => [lane.is_multiple_of(2), !lane.is_multiple_of(2)],
+            false => [true, true],
+        }
+    }
+}
+
+/// A port of `forward`.
+#[derive(Clone, Debug)]
+pub struct ForwardPort {
+    /// As the user wrote it.
+    pub name: String,
+    /// Which frames are taken that come in by it.
+    pub take: TakeFilter,
+    /// What is done to frames that leave by it.
+    pub rewrite: Rewrite,
+}
+
 /// `reflect`.
 #[derive(Clone, Debug)]
 pub struct ReflectPlan {
@@ -116,4 +151,19 @@ pub struct ReflectPlan {
     pub filter: ReflectFilter,
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
+}
+
+/// `capture`.
+#[derive(Debug)]
+pub struct CapturePlan {
+    /// What every run has.
+    pub common: Common,
+    /// Which packets.
+    pub filter: CaptureFilter,
+    /// Most bytes kept of a packet.
+    pub snap_len: usize,
+    /// The run ends once so many packets were taken; `None`: it does not for that.
+    pub count: Option<u64>,
+    /// Each lane's way to the writer; the lane takes it, and drops it as it ends.
+    pub rings: Vec<Mutex<Option<PacketProducer>>>,
 }

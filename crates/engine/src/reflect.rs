@@ -80,10 +80,9 @@ pub(crate) fn run<Q: Queue>(
     reasons.push(("tx_full", counts.not_sent));
     reasons.retain(|(_, n)| *n > 0);
     LaneOutcome {
-        gaps: None,
         reasons,
         preempted: mpps_sys::sched::preemptions() - preempted,
-        run_delay_ns: None,
+        ..LaneOutcome::default()
     }
 }
 

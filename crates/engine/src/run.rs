@@ -4,22 +4,23 @@
 //! peer's MAC address, sets the start a few milliseconds ahead, and then is the collector: it disciplines the clock,
 //! hands closed rows to the sinks, watches for an interruption, and in the end adds everything up.
 
+use crate::capture;
 use crate::control::Control;
 use crate::generate::SentSeq;
 use crate::idle::Idle;
+use crate::job::{Job, Solo};
 use crate::live::{HostWait, Live};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
-use crate::plan::{Common, DropPlan, Link, ReflectPlan, TrafficPlan};
+use crate::plan::{CapturePlan, Common, DropPlan, ReflectPlan, TrafficPlan};
 use crate::slip::Slips;
 use crate::summary::{Measured, summarise};
 use crate::traffic::Lane;
-use crate::work::{DropWork, ReflectWork, TrafficWork, Work};
-use mpps_io::{Burst, Error, Port, Queue, QueueCounters, Wait};
-use mpps_stats::{Collector, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload};
+use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficWork, Work};
+use mpps_io::{Error, Port, QueueCounters};
+use mpps_stats::{CaptureSummary, Collector, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload};
 use mpps_sys::clock::{Clock, ClockSource};
 use mpps_sys::sched;
-use mpps_wire::MacAddr;
 use std::sync::{OnceLock, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -30,10 +31,6 @@ const TICK: Duration = Duration::from_millis(20);
 const LEAD_NS: u64 = 5_000_000;
 /// More of it for each lane that has to wake up.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
-/// How long the peer may take to answer for its MAC address.
-const RESOLVE_NS: u64 = 3_000_000_000;
-/// How often it is asked.
-const ASK_EVERY_NS: u64 = 100_000_000;
 
 /// Why a run could not take place, or has no result.
 #[derive(Debug, thiserror::Error)]
@@ -140,24 +137,71 @@ pub fn run_reflect<P: Port>(
     )
 }
 
+/// Runs `capture`. As [`run_traffic`]. `finish` is called once the lanes have ended and let go of their rings: it waits for
+/// the writer, and fills in what became of the packets.
+///
+/// # Errors
+/// As [`run_traffic`].
+pub fn run_capture<P: Port>(
+    port: &P,
+    plan: &CapturePlan,
+    sinks: &mut [Box<dyn Sink>],
+    interruptions: &dyn Fn() -> u32,
+    finish: impl FnOnce(&Summary, &mut CaptureSummary),
+) -> Result<Summary, RunError> {
+    let work = CaptureWork {
+        plan,
+        quota: capture::Quota::new(plan.count),
+    };
+    let mut summary = execute(
+        port,
+        &plan.common,
+        Workload::Capture,
+        0,
+        false,
+        &work,
+        sinks,
+        interruptions,
+    )?;
+    let mut counted = capture::counted(&summary, plan);
+    finish(&summary, &mut counted);
+    capture::judge(&mut summary, counted);
+    Ok(summary)
+}
+
 /// What lane threads share.
-struct Shared<'r, W> {
+struct Shared<'r, J> {
     control: &'r Control,
     counters: &'r [LaneCounters],
     series: &'r OnceLock<Vec<LaneSeries>>,
     found: &'r Found,
     common: &'r Common,
-    work: &'r W,
+    job: &'r J,
 }
 
+/// A workload on one port.
 #[allow(clippy::too_many_arguments)]
-fn execute<P: Port, W: Work>(
+pub(crate) fn execute<P: Port, W: Work>(
     port: &P,
     common: &Common,
     workload: Workload,
     settle_ns: u64,
     paced: bool,
     work: &W,
+    sinks: &mut [Box<dyn Sink>],
+    interruptions: &dyn Fn() -> u32,
+) -> Result<Summary, RunError> {
+    let job = Solo { port, work };
+    run_job(&job, common, workload, settle_ns, paced, sinks, interruptions)
+}
+
+/// Any workload, on whatever ports it has.
+pub(crate) fn run_job<J: Job>(
+    job: &J,
+    common: &Common,
+    workload: Workload,
+    settle_ns: u64,
+    paced: bool,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
@@ -173,7 +217,7 @@ fn execute<P: Port, W: Work>(
         series: &series,
         found: &found,
         common,
-        work,
+        job,
     };
     thread::scope(|scope| {
         let (ready, is_ready) = mpsc::channel();
@@ -184,8 +228,7 @@ fn execute<P: Port, W: Work>(
             starts.push(start);
             let (ready, clock, shared) = (ready.clone(), clocks.clock(), &shared);
             let builder = thread::Builder::new().name(format!("lane{index}"));
-            let spawned =
-                builder.spawn_scoped(scope, move || lane_thread(port, index, clock, shared, &ready, &started));
+            let spawned = builder.spawn_scoped(scope, move || lane_thread(index, clock, shared, &ready, &started));
             match spawned {
                 Ok(handle) => threads.push(handle),
                 Err(e) => {
@@ -195,7 +238,7 @@ fn execute<P: Port, W: Work>(
             }
         }
         drop(ready);
-        let resolves = work
+        let resolves = job
             .link()
             .is_some_and(|link| link.dest_mac.is_none() && link.next_hop.is_some());
         for _ in 0..lanes {
@@ -215,7 +258,7 @@ fn execute<P: Port, W: Work>(
                 return Err(error);
             }
         }
-        let baseline: Vec<QueueCounters> = (0..lanes).map(|i| port.counters(i)).collect();
+        let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
         let steal = sched::steal_ns();
         let interval_ns = common.interval.as_nanos() as u64;
         let mut timing = Timing {
@@ -256,11 +299,21 @@ fn execute<P: Port, W: Work>(
         collector.set_end(end_ns);
         let totals: Totals = collector.finish(sinks);
         let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
-        let path: Vec<QueueCounters> = (0..lanes).map(|i| since(port.counters(i), &baseline[i])).collect();
+        let path = baseline
+            .iter()
+            .enumerate()
+            .map(|(i, then)| {
+                job.counters(i)
+                    .into_iter()
+                    .zip(then)
+                    .map(|(now, then)| since(now, then))
+                    .collect()
+            })
+            .collect();
         Ok(summarise(Measured {
             workload,
             common,
-            work: work.facts(),
+            work: job.facts(),
             totals,
             outcomes,
             counters: &counters,
@@ -269,8 +322,9 @@ fn execute<P: Port, W: Work>(
             end_ns,
             interrupted: was_interrupted,
             control: &control,
-            capabilities: port.capabilities(),
-            port_facts: port.facts(),
+            path_name: job.path(),
+            port_facts: job.port_facts(),
+            port_names: job.port_names(),
             clock: clocks.name(),
             steal_ns: sched::steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
             sink_notes: notes,
@@ -293,34 +347,38 @@ fn since(now: QueueCounters, then: &QueueCounters) -> QueueCounters {
 }
 
 /// One lane's thread, from pinning to its outcome. `None`: sent home before the start.
-fn lane_thread<P: Port, W: Work>(
-    port: &P,
+fn lane_thread<J: Job>(
     index: usize,
     clock: Clock,
-    shared: &Shared<'_, W>,
+    shared: &Shared<'_, J>,
     ready: &mpsc::Sender<Result<(), RunError>>,
     started: &mpsc::Receiver<u64>,
 ) -> Option<LaneOutcome> {
     let plan = shared.common.lanes[index];
+    let job = shared.job;
     sched::tight_timers();
     let prepared = (|| {
         if let Some(core) = plan.core {
             sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
         }
-        port.pool(index)
+        job.pools(index)
     })();
-    let pool = match prepared {
-        Ok(pool) => pool,
+    let pools = match prepared {
+        Ok(pools) => pools,
         Err(error) => {
             let _ = ready.send(Err(error.into()));
             return None;
         }
     };
-    let opened = port.queue(index, &pool).map_err(RunError::from).and_then(|mut queue| {
-        let dest_mac = resolve(&mut queue, shared, &clock)?;
-        Ok((queue, dest_mac))
-    });
-    let (mut queue, dest_mac) = match opened {
+    let ended = |now| shared.control.end_ns() <= now;
+    let opened = job
+        .queues(index, &pools)
+        .map_err(RunError::from)
+        .and_then(|mut queues| {
+            let dest_mac = job.resolve(&mut queues, shared.found, &clock, &ended)?;
+            Ok((queues, dest_mac))
+        });
+    let (mut queues, dest_mac) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -346,95 +404,24 @@ fn lane_thread<P: Port, W: Work>(
         clock,
         control: shared.control,
         counters,
-        idle: Idle::new(shared.common.busy_poll, shared.common.share_cores),
-        neighbor: shared
-            .work
-            .link()
-            .map(|link| Neighbor::new(link, shared.work.src(), shared.found)),
+        idle: Idle::new(shared.common.busy_poll, shared.common.share_cores, counters),
+        neighbor: job.link().map(|link| Neighbor::new(link, job.src(), shared.found)),
         burst: shared.common.burst,
         told_down: Default::default(),
     };
-    let mut outcome = shared.work.lane(
-        index,
-        lane,
-        &mut queue,
-        recorder,
-        port.capabilities(),
-        start_ns,
-        dest_mac,
-    );
+    let mut outcome = job.lane(index, lane, &mut queues, recorder, start_ns, dest_mac);
     outcome.run_delay_ns = sched::run_delay_ns(thread)
         .zip(delay)
         .map(|(now, then)| now.saturating_sub(then));
     Some(outcome)
 }
 
-/// Finds the peer's MAC address where one is needed: every lane asks if it sends and listens if it receives, until one
-/// has heard.
-fn resolve<Q: Queue, W: Work>(
-    queue: &mut Q,
-    shared: &Shared<'_, W>,
-    clock: &Clock,
-) -> Result<Option<MacAddr>, RunError> {
-    let Some(link) = shared.work.link() else {
-        return Ok(None);
-    };
-    if link.dest_mac.is_some() || link.next_hop.is_none() {
-        return Ok(link.dest_mac);
-    }
-    let neighbor = Neighbor::new(link, shared.work.src(), shared.found);
-    let begun = clock.now_ns();
-    let mut ask_at = begun;
-    let mut burst = Burst::new(32);
-    let mut answers = Burst::new(32);
-    while shared.found.get().is_none() {
-        let now = clock.now_ns();
-        if shared.control.end_ns() <= now {
-            return Err(RunError::Interrupted);
-        }
-        if now - begun > RESOLVE_NS {
-            return Err(RunError::Unresolved(unresolved(link)));
-        }
-        if now >= ask_at {
-            neighbor.ask(queue)?;
-            ask_at = now + ASK_EVERY_NS;
-        }
-        let n = queue.receive(&mut burst)?;
-        for mut frame in burst.drain(n) {
-            if neighbor.attend(&mut frame) == Some(true) {
-                let _ = answers.push(frame);
-            }
-        }
-        if !answers.is_empty() {
-            queue.transmit(&mut answers)?;
-            answers.clear();
-        }
-        if n == 0 {
-            queue.wait(Wait { rx: true, tx: false }, Duration::from_millis(5))?;
-        }
-    }
-    Ok(shared.found.get().copied())
-}
-
-fn unresolved(link: &Link) -> String {
-    let hop = link.next_hop.map(|ip| ip.to_string()).unwrap_or_default();
-    let vlan = link
-        .vlan
-        .map(|id| format!("; in VLAN {id} the peer must have an interface, or mpps reflect --ip ADDRESS"))
-        .unwrap_or_default();
-    format!(
-        "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the question; \
-         --gateway IP asks a router instead){vlan}",
-        RESOLVE_NS / 1_000_000_000
-    )
-}
-
 /// The collector's loop. True when the run was interrupted.
-fn collect<W: Work>(
+fn collect<J>(
     collector: &mut Collector<'_>,
     clocks: &mut ClockSource,
     timing: Timing,
-    shared: &Shared<'_, W>,
+    shared: &Shared<'_, J>,
     threads: &[ScopedJoinHandle<'_, Option<LaneOutcome>>],
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,

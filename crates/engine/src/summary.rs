@@ -5,8 +5,10 @@ use crate::outcome::LaneOutcome;
 use crate::plan::Common;
 use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
-use mpps_io::{Capabilities, Fact, QueueCounters};
-use mpps_stats::{Gaps, Histogram, LaneCounters, LaneSummary, Moments, ReorderDistance, Summary, Totals, Workload};
+use mpps_io::QueueCounters;
+use mpps_stats::{
+    Gaps, Histogram, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Summary, Totals, Workload,
+};
 
 /// What a run has measured, before it is judged.
 pub(crate) struct Measured<'r> {
@@ -16,13 +18,16 @@ pub(crate) struct Measured<'r> {
     pub(crate) totals: Totals,
     pub(crate) outcomes: Vec<LaneOutcome>,
     pub(crate) counters: &'r [LaneCounters],
-    pub(crate) path: Vec<QueueCounters>,
+    /// By lane, then by port.
+    pub(crate) path: Vec<Vec<QueueCounters>>,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) interrupted: bool,
     pub(crate) control: &'r Control,
-    pub(crate) capabilities: &'r Capabilities,
-    pub(crate) port_facts: Vec<Fact>,
+    pub(crate) path_name: String,
+    pub(crate) port_facts: Vec<(String, String)>,
+    /// Empty where the report does not tell ports apart.
+    pub(crate) port_names: Vec<String>,
     pub(crate) clock: &'static str,
     pub(crate) steal_ns: Option<u64>,
     pub(crate) sink_notes: Vec<String>,
@@ -51,7 +56,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         tolerance: m.work.tolerance,
         device_gone: m.control.gone(),
         link_down: m.control.was_down(),
-        coalesced: m.port_facts.iter().any(|f| f.name == "gro" && f.value == "on"),
+        coalesced: m.port_facts.iter().any(|(name, value)| name == "gro" && value == "on"),
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
         steal_ns: m.steal_ns.unwrap_or(0),
@@ -64,7 +69,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     warnings.extend(m.control.notes());
     warnings.extend(m.sink_notes.iter().cloned());
     let lost = m.totals.lost.max(0) as u64;
-    let base = if m.workload == Workload::Reflect {
+    let base = if matches!(m.workload, Workload::Reflect | Workload::Forward) {
         tally.rx
     } else {
         tally.tx
@@ -104,7 +109,9 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         interrupted: m.interrupted,
         host: host_facts(&m, run_ns),
         reasons,
+        ports: port_summaries(&m),
         lanes,
+        capture: None,
     }
 }
 
@@ -124,14 +131,21 @@ fn latency_note(workload: Workload, measured: bool) -> &'static str {
             "one way, from the sender's stamp to reception; true only where both ends read the same clock (one host)"
         }
         (Workload::Drop, false) => "none: the sender's clock is not this host's, or packets were not stamped",
+        (Workload::Capture, _) => "none: packets are kept, not measured",
         (Workload::Send, _) => "none: packets do not come back",
         (Workload::Reflect, _) => "none: the sender measures it",
+        (Workload::Forward, _) => "none: frames are forwarded as they come, stamped or not",
     }
 }
 
 fn merge_reasons(outcomes: &[LaneOutcome]) -> Vec<(String, u64)> {
+    merge(outcomes.iter().flat_map(|o| &o.reasons))
+}
+
+/// Adds up counts of one name.
+fn merge<'c>(counts: impl Iterator<Item = &'c (&'static str, u64)>) -> Vec<(String, u64)> {
     let mut merged: Vec<(String, u64)> = Vec::new();
-    for &(name, count) in outcomes.iter().flat_map(|o| &o.reasons) {
+    for &(name, count) in counts {
         match merged.iter_mut().find(|(n, _)| n == name) {
             Some((_, total)) => *total += count,
             None => merged.push((name.to_owned(), count)),
@@ -179,13 +193,36 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
             tx_bursts: counters.tx_bursts.get(),
             tx_full: counters.tx_full.get(),
             waits: counters.waits.get(),
+            busy_ratio: match counters.loop_ns.get() {
+                0 => None,
+                looped => Some((counters.busy_ns.get() as f64 / looped as f64).min(1.0)),
+            },
             run_delay_ns: outcome.run_delay_ns,
             preempted: Some(outcome.preempted),
-            rx_dropped: path.rx_dropped,
-            tx_failed: path.tx_failed,
-            path_counters: path.other.iter().map(|&(n, v)| (n.to_owned(), v)).collect(),
+            rx_dropped: path.iter().map(|port| port.rx_dropped).sum(),
+            tx_failed: path.iter().map(|port| port.tx_failed).sum(),
+            path_counters: merge(path.iter().flat_map(|port| &port.other)),
         })
         .collect()
+}
+
+/// What every lane did at each of the ports.
+fn port_summaries(m: &Measured<'_>) -> Vec<PortSummary> {
+    let summary = |(i, name): (usize, &String)| {
+        let moved = || m.outcomes.iter().filter_map(move |o| o.ports.get(i));
+        let path = || m.path.iter().filter_map(move |lane| lane.get(i));
+        PortSummary {
+            port: name.clone(),
+            rx_packets: moved().map(|p| p.rx_packets).sum(),
+            rx_bytes: moved().map(|p| p.rx_bytes).sum(),
+            tx_packets: moved().map(|p| p.tx_packets).sum(),
+            reasons: merge(moved().flat_map(|p| &p.reasons)),
+            rx_dropped: path().map(|p| p.rx_dropped).sum(),
+            tx_failed: path().map(|p| p.tx_failed).sum(),
+            path_counters: merge(path().flat_map(|p| &p.other)),
+        }
+    };
+    m.port_names.iter().enumerate().map(summary).collect()
 }
 
 fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<(String, String)> {
@@ -209,12 +246,12 @@ fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<(String, String)> {
         Some(mpps_sys::sched::allowed_cores().len().to_string()),
     );
     add("clock", Some(m.clock.to_owned()));
-    add("path", Some(m.capabilities.path.to_owned()));
+    add("path", Some(m.path_name.clone()));
     for (name, value) in &m.common.host {
         add(name, Some(value.clone()));
     }
-    for fact in &m.port_facts {
-        add(fact.name, Some(fact.value.clone()));
+    for (name, value) in &m.port_facts {
+        add(name, Some(value.clone()));
     }
     add("run_s", Some(format!("{:.6}", run_ns as f64 / 1e9)));
     add(

@@ -18,7 +18,7 @@ pub(crate) struct Lane<'r> {
     pub(crate) clock: Clock,
     pub(crate) control: &'r Control,
     pub(crate) counters: &'r LaneCounters,
-    pub(crate) idle: Idle,
+    pub(crate) idle: Idle<'r>,
     pub(crate) neighbor: Option<Neighbor<'r>>,
     pub(crate) burst: usize,
     /// The user was told that the device is down.
@@ -182,7 +182,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
         gaps: generator.map(Generator::gaps),
         reasons: receiver.map(|r| r.reasons()).unwrap_or_default(),
         preempted: mpps_sys::sched::preemptions() - preempted,
-        run_delay_ns: None,
+        ..LaneOutcome::default()
     }
 }
 

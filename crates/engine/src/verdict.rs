@@ -74,10 +74,19 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         ));
     }
     let dropped = sum(|l| l.rx_dropped);
-    if dropped > 0 && workload == Workload::Reflect {
-        // The reflector's own counts stand; what it could not take is loss to its sender.
+    if dropped > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
+        // What these count themselves stands; what they could not take is loss to the sender.
+        let what = match workload {
+            Workload::Forward => "forwarded",
+            _ => "turned round",
+        };
         warnings.push(format!(
-            "{dropped} packets came faster than they could be turned round and were dropped before mpps saw them"
+            "{dropped} packets came faster than they could be {what} and were dropped before mpps saw them"
+        ));
+    } else if dropped > 0 && workload == Workload::Capture {
+        reasons.push(format!(
+            "this host itself dropped {dropped} packets before mpps could take them (socket buffer or ring full), so they \
+             are not in the file: add lanes or enlarge the ring"
         ));
     } else if dropped > 0 {
         reasons.push(format!(

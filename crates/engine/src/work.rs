@@ -1,9 +1,10 @@
 //! The workloads as the common part of a run sees them: what a lane of each does once everything is open.
 
+use crate::capture::{self, Quota};
 use crate::codec::{EthernetCodec, PayloadCodec};
 use crate::generate::{Generator, SendShare, SentSeq};
 use crate::outcome::LaneOutcome;
-use crate::plan::{DropPlan, Link, ReflectPlan, TrafficPlan};
+use crate::plan::{CapturePlan, DropPlan, Link, ReflectPlan, TrafficPlan};
 use crate::receive::Receiver;
 use crate::slip::Slips;
 use crate::traffic::{self, Lane};
@@ -218,6 +219,41 @@ impl Work for ReflectWork<'_> {
         _dest_mac: Option<MacAddr>,
     ) -> LaneOutcome {
         reflect::run(lane, queue, &self.plan.filter, capabilities.layer, recorder)
+    }
+}
+
+pub(crate) struct CaptureWork<'r> {
+    pub(crate) plan: &'r CapturePlan,
+    pub(crate) quota: Quota,
+}
+
+impl Work for CaptureWork<'_> {
+    fn link(&self) -> Option<&Link> {
+        None
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn facts(&self) -> WorkFacts {
+        WorkFacts::default()
+    }
+
+    fn lane<Q: Queue>(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        _capabilities: &Capabilities,
+        _start_ns: u64,
+        _dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome {
+        let ring = self.plan.rings[index].lock().ok().and_then(|mut ring| ring.take());
+        // Each lane runs once, and the plan has a ring for each.
+        let ring = ring.expect("a ring a lane");
+        capture::run(lane, queue, self.plan, &self.quota, ring, recorder)
     }
 }
 

@@ -13,15 +13,18 @@ use std::time::Duration;
 
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
-    Common, DropPlan, FlowSet, LanePlan, Link, Pacing, Rate, ReflectPlan, TrafficPlan, run_drop, run_reflect,
-    run_traffic,
+    CapturePlan, Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, Pacing, Rate, ReflectPlan,
+    TrafficPlan, run_capture, run_drop, run_forward, run_forward_alike, run_forward_pair, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
+use mpps_io::packet_ring::packet_ring;
 use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{Row, Sink, Summary};
 use mpps_sys::clock::{ClockSource, monotonic_ns};
-use mpps_wire::{ChecksumMode, MacAddr, ReflectFilter, Template, TemplateSpec, reflect_in_place};
+use mpps_wire::{
+    CaptureFilter, ChecksumMode, MacAddr, ReflectFilter, Rewrite, TakeFilter, Template, TemplateSpec, reflect_in_place,
+};
 
 struct Counting;
 
@@ -96,6 +99,10 @@ impl<P: Port> Port for Watched<P> {
 
     fn queue<'p>(&'p self, queue: usize, pool: &'p P::Pool) -> Result<Self::Queue<'p>> {
         self.0.queue(queue, pool).map(WatchedQueue)
+    }
+
+    fn shares_pools_with(&self, other: &Self) -> bool {
+        self.0.shares_pools_with(&other.0)
     }
 
     fn counters(&self, queue: usize) -> QueueCounters {
@@ -337,5 +344,75 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             link: Some(link()),
         };
         run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+}
+
+#[test]
+fn lanes_that_capture_allocate_nothing_for_a_packet_whether_the_ring_has_room_or_not() {
+    let port = || Watched(NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], sources));
+    for drained in [true, false] {
+        assert_no_growth(&format!("capture, ring drained: {drained}"), |ms| {
+            let (producer, mut consumer) = packet_ring(1 << 16);
+            let plan = CapturePlan {
+                common: common(1, ms),
+                filter: CaptureFilter {
+                    ports: Some(9000..=9000),
+                    ..CaptureFilter::default()
+                },
+                snap_len: 50,
+                count: None,
+                rings: vec![Mutex::new(Some(producer))],
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    let mut bytes = Vec::new();
+                    while !consumer.closed() {
+                        while drained && consumer.pop(&mut bytes).is_some() {}
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+                run_capture(&port(), &plan, &mut sinks(), &|| 0, |_, capture| {
+                    capture.written = capture.taken - capture.dropped_ring;
+                })
+                .expect("a run")
+            })
+        });
+    }
+}
+
+fn forwarding(ports: usize, milliseconds: u64, take: TakeFilter) -> ForwardPlan {
+    let port = ForwardPort {
+        name: "port".to_owned(),
+        take,
+        rewrite: Rewrite::FiveTupleSwap,
+    };
+    ForwardPlan {
+        common: common(1, milliseconds),
+        ports: vec![port; ports],
+        split_directions: false,
+    }
+}
+
+#[test]
+fn lanes_that_forward_allocate_nothing_for_a_frame_moved_copied_or_left() {
+    let null = || Watched(NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], sources));
+    assert_no_growth("forward, one port", |ms| {
+        let plan = forwarding(1, ms, TakeFilter::All);
+        run_forward(&null(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("forward, moved", |ms| {
+        let plan = forwarding(2, ms, TakeFilter::Foreign(Box::new([[192, 0, 2, 1].into()])));
+        run_forward_alike(&null(), &null(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("forward, copied", |ms| {
+        let plan = forwarding(2, ms, TakeFilter::All);
+        run_forward_pair(&null(), &faulty_loop(1), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("forward, left", |ms| {
+        let none = TakeFilter::Udp {
+            ip: None,
+            ports: Some(1..=1),
+        };
+        run_forward(&null(), &forwarding(1, ms, none), &mut sinks(), &|| 0).expect("a run")
     });
 }

@@ -16,6 +16,7 @@ mod error;
 mod frame;
 pub mod loopback;
 pub mod null;
+pub mod packet_ring;
 mod port;
 mod queue;
 mod spec;

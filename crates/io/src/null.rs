@@ -134,6 +134,10 @@ impl<S: Sources> Port for NullPort<S> {
         })
     }
 
+    fn shares_pools_with(&self, _other: &Self) -> bool {
+        true
+    }
+
     fn counters(&self, _queue: usize) -> QueueCounters {
         QueueCounters::default()
     }

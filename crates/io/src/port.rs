@@ -58,6 +58,12 @@ pub trait Port: Sync {
     /// When the queue does not exist or is taken.
     fn queue<'p>(&'p self, queue: usize, pool: &'p Self::Pool) -> Result<Self::Queue<'p>>;
 
+    /// Whether queues of this port and of `other` can be over one pool: the pool of either, given to [`Port::queue`] of
+    /// both. A frame received on one may then be transmitted on the other without a copy.
+    fn shares_pools_with(&self, _other: &Self) -> bool {
+        false
+    }
+
     /// Reads the kernel's counters of queue `queue`. Off the packet path: called by the collector from time to time
     /// and once more after the lanes have ended.
     fn counters(&self, queue: usize) -> QueueCounters;

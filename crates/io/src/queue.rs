@@ -1,6 +1,7 @@
 //! A queue: one receive and transmit queue pair of a port, owned by one lane.
 
 use crate::{Burst, Frame, Result};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// What [`Queue::wait`] waits for.
@@ -45,6 +46,12 @@ pub trait Queue {
     /// As [`Queue::receive`].
     fn flush(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// What becomes readable when something can be received: for a lane that waits for two queues at once. `None`: only
+    /// [`Queue::wait`] can wait for this queue, or it receives nothing.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// Sleeps until one of `what` is so or `timeout` has passed, the way the path offers (poll, need-wakeup). May

@@ -1,7 +1,7 @@
 //! The JSON summary. Its keys are a contract: they change by addition only.
 
 use crate::{JsonTarget, ReportError};
-use mpps_stats::{LaneSummary, Latency, Summary, Workload};
+use mpps_stats::{CaptureSummary, LaneSummary, Latency, PortSummary, Summary, Workload};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub(crate) fn workload(workload: Workload) -> &'static str {
         Workload::Send => "send",
         Workload::Drop => "drop",
         Workload::Reflect => "reflect",
+        Workload::Forward => "forward",
+        Workload::Capture => "capture",
     }
 }
 
@@ -72,8 +74,37 @@ pub fn json_value(s: &Summary) -> Value {
         "warnings": s.warnings,
         "interrupted": s.interrupted,
         "reasons": counters(&s.reasons),
+        "capture": s.capture.as_ref().map(capture),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
+        "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
+    })
+}
+
+fn capture(c: &CaptureSummary) -> Value {
+    json!({
+        "snap_len_bytes": c.snap_len,
+        "received": c.received,
+        "taken": c.taken,
+        "written": c.written,
+        "dropped": { "ring_full": c.dropped_ring, "write_error": c.dropped_write },
+        "written_bytes": c.bytes,
+        "files": c.files,
+        "files_removed": c.files_removed,
+        "failure": c.failure,
+    })
+}
+
+fn port(p: &PortSummary) -> Value {
+    json!({
+        "port": p.port,
+        "rx_packets": p.rx_packets,
+        "rx_bytes": p.rx_bytes,
+        "tx_packets": p.tx_packets,
+        "reasons": counters(&p.reasons),
+        "rx_dropped": p.rx_dropped,
+        "tx_failed": p.tx_failed,
+        "path_counters": counters(&p.path_counters),
     })
 }
 
@@ -140,6 +171,7 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "tx_share": share(l.tx_packets, total_tx),
         "tx_full": l.tx_full,
         "waits": l.waits,
+        "busy_ratio": l.busy_ratio.map(number),
         "rx_dropped": l.rx_dropped,
         "tx_failed": l.tx_failed,
         "run_delay_ns": l.run_delay_ns,

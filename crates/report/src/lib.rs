@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod capture;
 mod csv_sink;
 mod error;
 mod hdr;
@@ -23,6 +24,7 @@ mod summary;
 mod target;
 pub mod units;
 
+pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Rotation};
 pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
 pub use hdr::HdrSink;

@@ -74,6 +74,11 @@ impl Output {
         }
     }
 
+    /// Whether it is a file that can be cut and followed by another.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.regular
+    }
+
     /// Writes some of `bytes`, waiting at most `patience` for the reader.
     pub(crate) fn write(&mut self, bytes: &[u8], patience: Duration) -> io::Result<Progress> {
         let Some(file) = self.file.as_mut() else {

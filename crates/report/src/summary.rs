@@ -2,14 +2,14 @@
 
 use crate::json::{layer1_bps, share, workload};
 use crate::units::{count, elapsed, percent, pps, si, time};
-use mpps_stats::{LaneSummary, Latency, Summary, Workload};
+use mpps_stats::{CaptureSummary, LaneSummary, Latency, Summary, Workload};
 use std::io::{self, IsTerminal, Write};
 use text::{fold, sentence, table};
 
 mod text;
 
 /// Facts of the host and the port that the screen shows; the JSON has them all.
-const SHOWN: [&str; 18] = [
+const SHOWN: [&str; 21] = [
     "mpps_version",
     "kernel",
     "cpu",
@@ -22,6 +22,9 @@ const SHOWN: [&str; 18] = [
     "payload_bytes",
     "takes_address",
     "takes_ports",
+    "mode",
+    "takes",
+    "directions",
     "udp_checksum",
     "guard",
     "rcvbuf_bytes",
@@ -69,7 +72,8 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
     packets(s, colour, out)?;
     latency(s, out)?;
     lanes(s, out)?;
-    if !s.reasons.is_empty() {
+    ports(s, out)?;
+    if !s.reasons.is_empty() && s.ports.is_empty() {
         let mut reasons: Vec<_> = s
             .reasons
             .iter()
@@ -147,9 +151,14 @@ fn rates(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
         ]),
         Workload::Send => rows.push(row("offered", s.offered_pps, s.tx)),
         Workload::Drop => rows.push(row("received", s.received_pps, s.rx)),
+        Workload::Capture => rows.push(row("captured", s.received_pps, s.rx)),
         Workload::Reflect => rows.extend([
             row("received", s.received_pps, s.rx),
             row("reflected", s.offered_pps, s.tx),
+        ]),
+        Workload::Forward => rows.extend([
+            row("received", s.received_pps, s.rx),
+            row("forwarded", s.offered_pps, s.tx),
         ]),
     }
     table(&rows, "lrrrr", out)
@@ -172,7 +181,9 @@ fn packets(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
         parts.push(format!("reordered {}{how_far}", count(s.reordered)));
         parts.push(format!("corrupt {}", count(s.corrupt)));
     }
-    if s.workload != Workload::Send {
+    if let Some(c) = &s.capture {
+        parts.extend(captured(c, colour));
+    } else if !matches!(s.workload, Workload::Send | Workload::Forward) {
         parts.push(format!("foreign {}", count(s.foreign)));
     }
     if matches!(s.workload, Workload::SendRecv | Workload::Send) && s.intended_pps.is_some() {
@@ -184,6 +195,31 @@ fn packets(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
         fold(parts, "   ", "", out)
     }
+}
+
+fn captured(c: &CaptureSummary, colour: Colour) -> Vec<String> {
+    let dropped = |why: &str, n: u64| {
+        let text = format!("dropped ({why}) {}", count(n));
+        if n > 0 { colour.paint("31", &text) } else { text }
+    };
+    let files = match (c.files.as_slice(), c.files_removed) {
+        ([one], 0) if one == "-" => "to standard output".to_owned(),
+        ([one], 0) => format!("to {one}"),
+        (all, 0) => format!("to {} files", all.len()),
+        (all, removed) => format!(
+            "to {} files, of which the newest {} are kept",
+            all.len() as u64 + removed,
+            all.len()
+        ),
+    };
+    vec![
+        format!("received {}", count(c.received)),
+        format!("taken {}", count(c.taken)),
+        format!("written {}", count(c.written)),
+        dropped("ring full", c.dropped_ring),
+        dropped("write error", c.dropped_write),
+        format!("{} bytes {files}", count(c.bytes)),
+    ]
 }
 
 fn latency(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
@@ -269,6 +305,17 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     table(&moved, "rrrrrrrr", out)?;
     table(&cost, "rrrrrrr", out)?;
+    if !matches!(s.workload, Workload::SendRecv | Workload::Send) {
+        // How loaded a lane is that polls: the processor's time does not tell.
+        let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
+        let mut busy: Vec<_> = busy
+            .map(|(lane, ratio)| format!("lane {lane} {:.1} %", ratio * 100.0))
+            .collect();
+        if let Some(first) = busy.first_mut() {
+            first.insert_str(0, "busy: ");
+            fold(busy, "   ", "  ", out)?;
+        }
+    }
     for l in &s.lanes {
         let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
         let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();
@@ -276,6 +323,34 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
             first.insert_str(0, &format!("lane {}: ", l.lane));
             fold(counters, "   ", "  ", out)?;
         }
+    }
+    Ok(())
+}
+
+/// What came in and went out at each port, and what did not.
+fn ports(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if s.ports.is_empty() {
+        return Ok(());
+    }
+    let mut rows = vec![
+        ["port", "received", "sent", "kernel drops", "refused"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for p in &s.ports {
+        let numbers = [p.rx_packets, p.tx_packets, p.rx_dropped, p.tx_failed].map(count);
+        rows.push([p.port.clone()].into_iter().chain(numbers).collect());
+    }
+    writeln!(out)?;
+    table(&rows, "lrrrr", out)?;
+    for p in s.ports.iter().filter(|p| !p.reasons.is_empty()) {
+        let mut reasons: Vec<_> = p
+            .reasons
+            .iter()
+            .map(|(why, n)| format!("{why} {}", count(*n)))
+            .collect();
+        reasons[0].insert_str(0, &format!("{}: ", p.port));
+        fold(reasons, "   ", "  ", out)?;
     }
     Ok(())
 }

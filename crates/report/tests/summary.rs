@@ -1,7 +1,7 @@
 //! The JSON keeps its contract; the printed summary says what an engineer looks for.
 
 use mpps_report::{Colour, JsonTarget, json_value, print_summary, write_json};
-use mpps_stats::{Gaps, LaneSummary, Latency, Percentiles, ReorderDistance, Summary, Workload};
+use mpps_stats::{CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, ReorderDistance, Summary, Workload};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -64,6 +64,8 @@ fn summary() -> Summary {
         invalid_reasons: vec![],
         warnings: vec!["csv: /x/run.csv: No space left on device".into()],
         interrupted: false,
+        capture: None,
+        ports: vec![],
         lanes: vec![lane(0, 1_600_000), lane(1, 1_400_000)],
         host: vec![
             ("kernel".into(), "6.1".into()),
@@ -265,7 +267,7 @@ fn nothing_is_wider_than_a_terminal_of_80_columns() {
 
 #[test]
 fn every_workload_prints_without_what_it_does_not_have() {
-    for workload in [Workload::Send, Workload::Drop, Workload::Reflect] {
+    for workload in [Workload::Send, Workload::Drop, Workload::Reflect, Workload::Forward] {
         let s = Summary {
             workload,
             gaps: None,
@@ -277,4 +279,44 @@ fn every_workload_prints_without_what_it_does_not_have() {
         assert!(!text.contains("NaN") && !text.contains("p99"), "{text}");
         assert_eq!(text.contains("lost"), workload == Workload::Drop, "{text}");
     }
+}
+
+#[test]
+fn a_capture_tells_what_became_of_its_packets_on_the_screen_and_in_json() {
+    let capture = CaptureSummary {
+        snap_len: 96,
+        received: 1_010,
+        taken: 1_000,
+        written: 980,
+        dropped_ring: 15,
+        dropped_write: 5,
+        bytes: 123_456,
+        files: vec!["a.pcapng".into(), "a.1.pcapng".into()],
+        files_removed: 1,
+        failure: Some("a.1.pcapng: no space".into()),
+    };
+    let s = Summary {
+        workload: Workload::Capture,
+        gaps: None,
+        latency: Latency::default(),
+        latency_scheduled: None,
+        capture: Some(capture),
+        ..summary()
+    };
+    let text = printed(&s, Colour::Never);
+    for part in [
+        "captured",
+        "taken 1,000",
+        "written 980",
+        "(ring full) 15",
+        "(write error) 5",
+        "3 files",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = &json_value(&s)["capture"];
+    assert_eq!(json["dropped"]["ring_full"], 15);
+    assert_eq!(json["dropped"]["write_error"], 5);
+    assert_eq!(json["files"].as_array().map(Vec::len), Some(2));
+    assert_eq!(json_value(&summary())["capture"], serde_json::Value::Null);
 }

@@ -207,11 +207,11 @@ impl<'s> Collector<'s> {
         let (tx, lost) = match self.workload {
             Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
             Workload::Send => (tally.tx, 0),
-            Workload::Drop => (
+            Workload::Drop | Workload::Capture => (
                 tally.expected,
                 tally.expected as i64 - tally.rx as i64 - tally.late as i64,
             ),
-            Workload::Reflect => (tally.tx, tally.rx as i64 - tally.tx as i64),
+            Workload::Reflect | Workload::Forward => (tally.tx, tally.rx as i64 - tally.tx as i64),
         };
         tally.tx = tx;
         let start_ns = index * self.timing.interval_ns;

@@ -26,6 +26,10 @@ pub struct LaneCounters {
     pub tx_full: Counter,
     /// Times asleep.
     pub waits: Counter,
+    /// Time in loops that moved something, ns.
+    pub busy_ns: Counter,
+    /// Time in loops, ns.
+    pub loop_ns: Counter,
     /// The lane's thread number, 0 before it runs.
     pub thread: Counter,
     /// 1 once the lane only receives (settling), 2 once it has ended.

@@ -39,6 +39,11 @@ pub enum Workload {
     Drop,
     /// Turns packets round: rows by the interval of arrival.
     Reflect,
+    /// Takes frames from one port to another: rows by the interval of arrival.
+    Forward,
+    /// Keeps packets in a file: rows by the interval of arrival; sent are those that the filter took, received those
+    /// that were handed to the writer, lost those that it had no room for.
+    Capture,
 }
 
 /// One interval, closed: nothing can change it any more.
@@ -107,6 +112,8 @@ pub struct LaneSummary {
     pub tx_full: u64,
     /// Times that the lane went to sleep.
     pub waits: u64,
+    /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` where it never looped.
+    pub busy_ratio: Option<f64>,
     /// Time on the run queue but not running, ns (other threads had the core), where the kernel tells.
     pub run_delay_ns: Option<u64>,
     /// Involuntary context switches, where the kernel tells.
@@ -114,6 +121,27 @@ pub struct LaneSummary {
     /// Kernel's drops on this queue.
     pub rx_dropped: u64,
     /// Packets taken by the path that the kernel then refused.
+    pub tx_failed: u64,
+    /// Further counters of the path.
+    pub path_counters: Vec<(String, u64)>,
+}
+
+/// What was forwarded at one port, over all lanes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortSummary {
+    /// The port, as the user wrote it.
+    pub port: String,
+    /// Frames received and taken.
+    pub rx_packets: u64,
+    /// Their bytes, without FCS.
+    pub rx_bytes: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Frames that were not taken or not sent, by reason.
+    pub reasons: Vec<(String, u64)>,
+    /// Kernel's drops.
+    pub rx_dropped: u64,
+    /// Frames taken by the path that the kernel then refused.
     pub tx_failed: u64,
     /// Further counters of the path.
     pub path_counters: Vec<(String, u64)>,
@@ -135,6 +163,31 @@ pub struct Gaps {
     pub intended_mean: f64,
     /// As measured between consecutive packets of one lane. Packets of one burst leave with gap 0.
     pub measured: Latency,
+}
+
+/// What became of the packets of a capture: `taken = written + dropped_ring + dropped_write`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureSummary {
+    /// Most bytes kept of a packet.
+    pub snap_len: u64,
+    /// Packets received.
+    pub received: u64,
+    /// Packets that the filter took.
+    pub taken: u64,
+    /// Packets in the files, those since removed included.
+    pub written: u64,
+    /// Packets dropped because the ring to the writer was full.
+    pub dropped_ring: u64,
+    /// Packets dropped because a write had failed.
+    pub dropped_write: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// The files that are there, oldest first.
+    pub files: Vec<String>,
+    /// Files removed because there were more than to be kept.
+    pub files_removed: u64,
+    /// Why writing ended early.
+    pub failure: Option<String>,
 }
 
 /// All that a run has measured.
@@ -192,8 +245,12 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// Ended early by a signal.
     pub interrupted: bool,
+    /// What became of the packets of a capture; `None` for other workloads.
+    pub capture: Option<CaptureSummary>,
     /// Per lane and queue.
     pub lanes: Vec<LaneSummary>,
+    /// Per port (forward; else empty).
+    pub ports: Vec<PortSummary>,
     /// What was measured on what: snake_case name and value, in order (version, kernel, CPU, clock, path, port facts,
     /// plan).
     pub host: Vec<(String, String)>,

@@ -4,5 +4,6 @@
 
 pub mod clock;
 pub mod probe;
+pub mod ready;
 pub mod sched;
 pub mod signal;

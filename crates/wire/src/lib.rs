@@ -14,10 +14,12 @@
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod capture;
 pub mod check;
 pub mod checksum;
 pub mod data;
 pub mod eth;
+pub mod forward;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
@@ -32,10 +34,13 @@ pub mod template;
 pub mod udp;
 
 mod bytes;
+mod headers;
 
 pub use arp::{build_arp_reply, build_arp_request};
+pub use capture::{CaptureFilter, CaptureProtocol};
 pub use check::{Checked, check_udp};
 pub use data::{fill_data, verify_data};
+pub use forward::{Rewrite, ShortFrame, TakeFilter, complete_checksum};
 pub use icmp::answer_echo_in_place;
 pub use mac::{MacAddr, MacParseError};
 pub use ndp::{build_neighbor_advert, build_neighbor_solicit, solicited_node_multicast};

@@ -9,10 +9,13 @@ use common::checks;
 const MUTATIONS: usize = 200_000;
 
 type Check = fn(&[u8]);
-const TARGETS: [(&str, Check); 3] = [
+/// Corpus, and what is held against it.
+const TARGETS: [(&str, Check); 5] = [
     ("parse_udp", checks::parse_udp_holds),
     ("reflect", checks::reflect_holds),
     ("slow_path", checks::slow_path_holds),
+    ("reflect", checks::forward_holds),
+    ("slow_path", checks::forward_holds),
 ];
 
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {

@@ -1,6 +1,11 @@
 //! The arguments, as the user writes them. What they mean is in [`crate::plan`].
 
+mod capture;
+mod forward;
 pub(crate) mod values;
+
+pub(crate) use capture::Capture;
+pub(crate) use forward::{Forward, Mode as ForwardMode, Take};
 
 use clap::{Args, Parser, Subcommand};
 use mpps_engine::Pacing;
@@ -33,6 +38,10 @@ pub(crate) enum Command {
     Drop(Drop),
     /// Send every UDP packet back where it came from, addresses and ports swapped
     Reflect(Reflect),
+    /// Send what comes in by one port out of another, or back out of the same
+    Forward(Forward),
+    /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
+    Capture(Capture),
     /// Say which paths work on this host, what limits them, and the command that improves it
     Doctor(Doctor),
     /// Make, use and remove a lab: two hosts (network namespaces) joined by a veth pair
@@ -46,8 +55,8 @@ pub(crate) enum Command {
 /// What every run takes.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Run {
-    /// How long to run: a number with us, ms, s, m or h; 0: until interrupted [default: 10s; drop and reflect: until
-    /// interrupted]
+    /// How long to run: a number with us, ms, s, m or h; 0: until interrupted [default: 10s; drop, reflect,
+    /// forward and capture: until interrupted]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// Length of one row of the time series, 100us to 1h

@@ -1,6 +1,6 @@
 //! `drop` and `reflect`.
 
-use super::output::Output;
+use super::output::{Output, remark};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, unopened};
 use crate::plan::listen::Listener;
@@ -9,7 +9,7 @@ use mpps_af_packet::AfPacketPort;
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{run_drop, run_reflect};
 use mpps_io::loopback::LoopPort;
-use mpps_io::null::NullPort;
+use mpps_io::null::{NullConfig, NullPort};
 use mpps_io::{Capabilities, Layer, Port};
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::ClockSource;
@@ -46,7 +46,7 @@ impl Workload for ReflectRun<'_> {
 }
 
 /// Says that the port is open: whoever starts the sender may go on.
-fn announce(run: &Run, capabilities: &Capabilities, what: &str) {
+pub(super) fn announce(run: &Run, capabilities: &Capabilities, what: &str) {
     if !run.quiet {
         eprintln!("mpps: {what} is ready on {}", capabilities.path);
     }
@@ -76,26 +76,13 @@ fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<
             run,
             workload,
         ),
-        PathConfig::Null(config) => {
-            let clocks = ClockSource::new();
-            let (seed, layer) = (run.seed, config.layer);
-            // Readers of the clock belong to one thread each: they are made for the lanes beforehand.
-            let clocks: Vec<_> = (0..queues)
-                .map(|_| std::sync::Mutex::new(Some(clocks.clock())))
-                .collect();
-            let source = |queue: usize| {
-                let clock = clocks[queue].lock().ok().and_then(|mut c| c.take());
-                let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
-                // A payload does not tell its flow: there is one.
-                let flows = if layer == Layer::Payload { 1 } else { 64 };
-                TestSource::new(template(layer, seed), clock, 10_000 + queue as u16 * 64, flows)
-            };
-            on(
-                &NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], source),
-                run,
-                workload,
-            )
+        PathConfig::AfXdp(config) => {
+            let port = mpps_af_xdp::open(config, &listener.roles, &listener.taken())
+                .map_err(unopened(&listener.spec))?;
+            remark(port.remarks());
+            on(&port, run, workload)
         }
+        PathConfig::Null(config) => on(&null_port(config, queues, run.seed), run, workload),
         PathConfig::Loop(config) => {
             let port = LoopPort::new(
                 config.clone(),
@@ -106,6 +93,24 @@ fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<
             on(&port, run, workload)
         }
     }
+}
+
+/// A port of the null path whose queues produce test packets for ever.
+pub(super) fn null_port(config: &NullConfig, queues: usize, seed: u64) -> NullPort<impl Fn(usize) -> TestSource> {
+    let layer = config.layer;
+    let clocks = ClockSource::new();
+    // Readers of the clock belong to one thread each: they are made for the lanes beforehand.
+    let clocks: Vec<_> = (0..queues)
+        .map(|_| std::sync::Mutex::new(Some(clocks.clock())))
+        .collect();
+    let source = move |queue: usize| {
+        let clock = clocks[queue].lock().ok().and_then(|mut c| c.take());
+        let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
+        // A payload does not tell its flow: there is one.
+        let flows = if layer == Layer::Payload { 1 } else { 64 };
+        TestSource::new(template(layer, seed), clock, 10_000 + queue as u16 * 64, flows)
+    };
+    NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], source)
 }
 
 fn template(layer: Layer, seed: u64) -> SourceTemplate {

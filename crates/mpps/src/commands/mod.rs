@@ -1,7 +1,9 @@
 //! One module a command: a validated plan, run.
 
+mod capture;
 mod demo;
 mod doctor;
+mod forward;
 mod lab;
 mod listen;
 mod output;
@@ -18,6 +20,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Send(args) => traffic::run(args, false),
         Command::Drop(args) => listen::drop(args),
         Command::Reflect(args) => listen::reflect(args),
+        Command::Forward(args) => forward::run(args),
+        Command::Capture(args) => capture::run(args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Demo(args) => demo::run(&args),

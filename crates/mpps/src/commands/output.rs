@@ -2,7 +2,7 @@
 
 use crate::cli::Run;
 use crate::fail::{Result, failed, usage};
-use mpps_report::{Colour, CsvSink, HdrSink, JsonTarget, LiveSink, LiveStyle, Sinks, print_summary};
+use mpps_report::{Colour, CsvSink, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, Sinks, print_summary};
 use mpps_stats::{Sink, Summary};
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,16 +19,28 @@ pub(crate) struct Output {
 impl Output {
     /// Opens the files that the user asked for.
     pub(crate) fn open(run: &Run) -> Result<Self> {
-        let stdout = [&run.csv, &run.json, &run.hdr]
+        Self::open_beside(run, None)
+    }
+
+    /// As [`Output::open`], beside a file of the workload's own: its option, its path, and what is told about it.
+    pub(crate) fn open_beside(run: &Run, own: Option<(&'static str, &Path, Notes)>) -> Result<Self> {
+        let files: Vec<_> = own
             .iter()
-            .filter(|f| f.as_deref() == Some(Path::new("-")))
-            .count();
+            .map(|(option, path, _)| (*option, Some(*path)))
+            .chain([
+                ("--csv", run.csv.as_deref()),
+                ("--json", run.json.as_deref()),
+                ("--hdr", run.hdr.as_deref()),
+            ])
+            .collect();
+        let stdout = files.iter().filter(|(_, f)| *f == Some(Path::new("-"))).count();
         if stdout > 1 {
-            return Err(usage(
-                "--csv, --json, --hdr: '-' for more than one: want standard output for one at the most",
-            ));
+            let options: Vec<_> = files.iter().map(|(option, _)| *option).collect();
+            return Err(usage(format!(
+                "{}: '-' for more than one: want standard output for one at the most",
+                options.join(", ")
+            )));
         }
-        let files = [("--csv", &run.csv), ("--json", &run.json), ("--hdr", &run.hdr)];
         for (i, (a, first)) in files.iter().enumerate() {
             for (b, second) in &files[i + 1..] {
                 if let (Some(first), Some(second)) = (first, second)
@@ -48,6 +60,9 @@ impl Output {
             _ => LiveStyle::Auto,
         };
         sinks.add(LiveSink::new(style));
+        if let Some((_, _, notes)) = own {
+            sinks.watch(notes);
+        }
         let unwritable = |option: &str, e: mpps_report::ReportError| {
             usage(format!("{option}: {e}: want a file that can be written"))
         };
@@ -95,5 +110,12 @@ impl Output {
         } else {
             ExitCode::from(3)
         })
+    }
+}
+
+/// Tells what a port could not do as asked for or as is best.
+pub(crate) fn remark(remarks: &[String]) {
+    for line in remarks {
+        eprintln!("mpps: {line}");
     }
 }

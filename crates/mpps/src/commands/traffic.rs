@@ -1,6 +1,6 @@
 //! `sendrecv` and `send`.
 
-use super::output::Output;
+use super::output::{Output, remark};
 use crate::cli::Traffic;
 use crate::fail::{Result, unopened};
 use crate::plan::path::PathConfig;
@@ -43,6 +43,12 @@ pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
                 &AfPacketPort::open(config, &draft.roles, guard).map_err(unopened(&draft.args.port))?,
                 draft,
             )
+        }
+        PathConfig::AfXdp(config) => {
+            let port =
+                mpps_af_xdp::open(config, &draft.roles, &draft.taken()).map_err(unopened(&draft.args.port))?;
+            remark(port.remarks());
+            on(&port, draft)
         }
         PathConfig::Null(config) => on(
             &NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], NoSource),

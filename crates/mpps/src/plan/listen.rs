@@ -5,9 +5,11 @@ use super::traffic::{dashed, one_lane_a_flow};
 use super::{first_ephemeral_port, lanes, open_udp_ports};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
-use mpps_af_packet::{GuardFilter, NetDev};
+use mpps_af_packet::GuardFilter;
+use mpps_af_xdp::{Take, Taken};
 use mpps_engine::{Common, DropPlan, Link, ReflectPlan};
 use mpps_io::{Capabilities, Layer, PortSpec, Roles};
+use mpps_netdev::NetDev;
 use mpps_wire::{MacAddr, ReflectFilter};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -60,10 +62,7 @@ impl Listener {
                 ip.unwrap_or(IpAddr::from([0; 4]))
             )));
         }
-        let device = match &path {
-            PathConfig::AfPacket(config) => NetDev::by_name(&config.device).ok(),
-            _ => None,
-        };
+        let device = path.interface();
         // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those
         // open now, and those from which they will ask others (DNS, NTP, QUIC).
         let own = |d: &NetDev| d.addresses.iter().any(|(a, _)| ip.is_none_or(|ip| ip == *a));
@@ -105,15 +104,39 @@ impl Listener {
         Some(filter)
     }
 
+    /// What an XDP program takes from the host: UDP to these addresses and ports, and what resolves `--ip` where the
+    /// host does not have it.
+    pub(crate) fn taken(&self) -> Taken {
+        // More than the program has room for: then any address that is one host's.
+        const MOST: usize = 8;
+        let mut addresses = self.addresses();
+        let (v4, v6): (Vec<IpAddr>, Vec<_>) = addresses.iter().partition(|ip| ip.is_ipv4());
+        if v4.len() > MOST || v6.len() > MOST {
+            addresses.clear();
+        }
+        Taken {
+            take: Take::Udp {
+                addresses,
+                ports: self.ports.clone().unwrap_or(1..=u16::MAX),
+                excluded: self.excluded.clone(),
+            },
+            answer: self.answer_for(),
+        }
+    }
+
+    /// The address given, where the host does not answer for it.
+    fn answer_for(&self) -> Vec<IpAddr> {
+        let own = |ip: &IpAddr| self.device.iter().any(|d| d.addresses.iter().any(|(a, _)| a == ip));
+        self.ip.into_iter().filter(|ip| !own(ip)).collect()
+    }
+
     fn link(&self, capabilities: &Capabilities) -> Option<Link> {
         (capabilities.layer == Layer::Ethernet).then(|| {
             let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
-            let own = |ip: &IpAddr| self.device.iter().any(|d| d.addresses.iter().any(|(a, _)| a == ip));
-            let answer_for = self.ip.into_iter().filter(|ip| !own(ip)).collect();
             Link {
                 mac,
                 vlan: None,
-                answer_for,
+                answer_for: self.answer_for(),
                 dest_mac: None,
                 next_hop: None,
             }

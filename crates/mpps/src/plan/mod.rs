@@ -1,7 +1,10 @@
 //! From raw arguments to a validated plan: every contradiction is found here, before anything is opened.
 
+pub(crate) mod capture;
+pub(crate) mod forward;
 pub(crate) mod lanes;
 pub(crate) mod listen;
+pub(crate) mod neighbor;
 pub(crate) mod path;
 pub(crate) mod traffic;
 

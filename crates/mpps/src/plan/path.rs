@@ -2,15 +2,17 @@
 
 use crate::fail::{Result, usage};
 use mpps_io::{Layer, PortSpec, loopback, null};
+use mpps_netdev::NetDev;
 
 /// The paths of this build, for messages and `doctor`.
-pub(crate) const PATHS: [&str; 4] = ["udp", "af_packet", "null", "loop"];
+pub(crate) const PATHS: [&str; 5] = ["udp", "af_packet", "af_xdp", "null", "loop"];
 
 /// A port's path with its options, checked; nothing is open.
 #[derive(Debug)]
 pub(crate) enum PathConfig {
     Udp(mpps_udp::Config),
     AfPacket(mpps_af_packet::Config),
+    AfXdp(mpps_af_xdp::Config),
     Null(null::NullConfig),
     Loop(loopback::LoopConfig),
 }
@@ -21,9 +23,10 @@ impl PathConfig {
         Ok(match spec.path.as_str() {
             "udp" => Self::Udp(mpps_udp::check(spec)?),
             "af_packet" => Self::AfPacket(mpps_af_packet::check(spec)?),
+            "af_xdp" => Self::AfXdp(mpps_af_xdp::check(spec)?),
             "null" => Self::Null(null::check(spec)?),
             "loop" => Self::Loop(loopback::check(spec)?),
-            planned @ ("io_uring" | "af_xdp" | "xdp" | "dpdk") => {
+            planned @ ("io_uring" | "xdp" | "dpdk") => {
                 let have = PATHS.join(", ");
                 return Err(usage(format!(
                     "port '{spec}': path '{planned}' is planned, not in this version: want one of {have}"
@@ -42,10 +45,20 @@ impl PathConfig {
     pub(crate) fn layer(&self) -> Layer {
         match self {
             Self::Udp(_) => Layer::Payload,
-            Self::AfPacket(_) => Layer::Ethernet,
+            Self::AfPacket(_) | Self::AfXdp(_) => Layer::Ethernet,
             Self::Null(config) => config.layer,
             Self::Loop(config) => config.buffers.layer,
         }
+    }
+
+    /// The interface that the path opens; `None` where it opens none.
+    pub(crate) fn interface(&self) -> Option<NetDev> {
+        let name = match self {
+            Self::AfPacket(config) => &config.device,
+            Self::AfXdp(config) => &config.device,
+            Self::Udp(_) | Self::Null(_) | Self::Loop(_) => return None,
+        };
+        NetDev::by_name(name).ok()
     }
 
     /// Whether receiving and sending may be split between lanes.

@@ -5,9 +5,11 @@ use super::{family, lanes};
 use crate::cli::Traffic;
 use crate::cli::values::Destination;
 use crate::fail::{Result, usage};
-use mpps_af_packet::{Fanout, GuardFilter, NetDev, netdev};
+use mpps_af_packet::{Fanout, GuardFilter};
+use mpps_af_xdp::{Take, Taken};
 use mpps_engine::{FlowSet, Link, Pacing, Rate, TrafficPlan};
 use mpps_io::{Capabilities, Layer, Roles};
+use mpps_netdev::{self as netdev, NetDev};
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -50,10 +52,7 @@ impl Draft {
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
         let roles = lanes::traffic(&args.run, args.tx_lanes, args.rx_lanes, receive, path.split_lanes())?;
         payload_path_options(&args, &path)?;
-        let device = match &path {
-            PathConfig::AfPacket(config) => NetDev::by_name(&config.device).ok(),
-            _ => None,
-        };
+        let device = path.interface();
         // A share of the link is checked once the port is open and tells its speed.
         if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
             Rate::parse(rate, frame_size as u64, None)
@@ -99,6 +98,22 @@ impl Draft {
         filter
     }
 
+    /// What an XDP program takes from the host: the packets of the test that come back to us, and what resolves our
+    /// address where it is not the host's own.
+    pub(crate) fn taken(&self) -> Taken {
+        let take = if self.receive {
+            Take::Udp {
+                addresses: vec![self.src],
+                ports: self.flows.src_ports(),
+                excluded: Vec::new(),
+            }
+        } else {
+            Take::Nothing
+        };
+        let answer = if self.own_address() { Vec::new() } else { vec![self.src] };
+        Taken { take, answer }
+    }
+
     /// Source and destination port of each flow.
     pub(crate) fn flow_ports(&self) -> Vec<(u16, u16)> {
         (0..self.flows.count()).map(|flow| self.flows.ports(flow)).collect()
@@ -111,20 +126,20 @@ impl Draft {
             .is_some_and(|d| d.addresses.iter().any(|(ip, _)| *ip == self.src))
     }
 
-    fn link(&self, capabilities: &Capabilities) -> Option<Link> {
+    fn link(&self, capabilities: &Capabilities) -> Result<Option<Link>> {
         if capabilities.layer == Layer::Payload {
-            return None;
+            return Ok(None);
         }
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
         let Some(device) = &self.device else {
             let dest_mac = Some(self.args.dest_mac.unwrap_or(NOBODY));
-            return Some(Link {
+            return Ok(Some(Link {
                 mac,
                 vlan: self.args.vlan,
                 answer_for: Vec::new(),
                 dest_mac,
                 next_hop: None,
-            });
+            }));
         };
         let routed = || {
             netdev::route_lookup(self.dest.ip, device.ifindex)
@@ -133,13 +148,20 @@ impl Draft {
         };
         let next_hop = self.args.gateway.or_else(routed).unwrap_or(self.dest.ip);
         let answer_for = if self.own_address() { Vec::new() } else { vec![self.src] };
-        Some(Link {
+        let dest_mac = match (self.args.dest_mac, &self.path) {
+            // The host's own address: the answer goes to the host, which is asked instead.
+            (None, PathConfig::AfXdp(_)) if self.own_address() => {
+                Some(super::neighbor::resolve(next_hop, device, self.args.vlan)?)
+            }
+            (given, _) => given,
+        };
+        Ok(Some(Link {
             mac,
             vlan: self.args.vlan,
             answer_for,
-            dest_mac: self.args.dest_mac,
+            dest_mac,
             next_hop: Some(next_hop),
-        })
+        }))
     }
 
     /// The plan, once the port is open and its capabilities are known.
@@ -170,7 +192,7 @@ impl Draft {
         let mut common = lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?;
         common.settle = args.settle;
         common.warnings.extend(self.warnings.iter().cloned());
-        let link = self.link(capabilities);
+        let link = self.link(capabilities)?;
         common.host.extend(self.facts(link.as_ref()));
         let rate = args
             .rate
@@ -290,7 +312,7 @@ fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
 /// Options of Ethernet headers mean nothing where the kernel writes the headers.
 fn payload_path_options(args: &Traffic, path: &PathConfig) -> Result<()> {
     if path.layer() == Layer::Ethernet {
-        if args.gateway.is_some() && !matches!(path, PathConfig::AfPacket(_)) {
+        if args.gateway.is_some() && matches!(path, PathConfig::Null(_) | PathConfig::Loop(_)) {
             return Err(usage(format!(
                 "--gateway: nobody is asked on {}: want it left out",
                 args.port

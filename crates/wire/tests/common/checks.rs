@@ -141,3 +141,61 @@ pub fn slow_path_holds(frame: &[u8]) {
         None => {}
     }
 }
+
+/// A filter takes a frame exactly when each of its conditions alone does.
+pub fn capture_filter_holds(frame: &[u8], filter: &CaptureFilter) {
+    let parts = [
+        CaptureFilter {
+            ip: filter.ip,
+            ..CaptureFilter::default()
+        },
+        CaptureFilter {
+            ports: filter.ports.clone(),
+            ..CaptureFilter::default()
+        },
+        CaptureFilter {
+            protocol: filter.protocol,
+            ..CaptureFilter::default()
+        },
+    ];
+    assert_eq!(filter.takes(frame), parts.iter().all(|part| part.takes(frame)));
+    assert!(CaptureFilter::default().takes(frame));
+}
+
+/// A frame keeps its length and type whatever is rewritten, and a swap undone is as if it had never been.
+pub fn forward_holds(frame: &[u8]) {
+    let l2 = Rewrite::L2Forward {
+        source: MacAddr(super::frames::SRC_MAC),
+        destination: MacAddr(super::frames::DST_MAC),
+    };
+    for rewrite in [Rewrite::Io, Rewrite::MacSwap, Rewrite::FiveTupleSwap, l2] {
+        let mut copy = frame.to_vec();
+        let done = rewrite.apply(&mut copy);
+        assert_eq!(done.is_err(), frame.len() < eth::HEADER_LEN);
+        assert_eq!((copy.len(), copy.get(12..14)), (frame.len(), frame.get(12..14)));
+        if done.is_err() || rewrite == Rewrite::Io {
+            assert_eq!(copy, frame);
+        } else if rewrite == l2 {
+            assert_eq!(copy[12..], frame[12..]);
+        } else {
+            assert_eq!(rewrite.apply(&mut copy), Ok(()));
+            assert_eq!(copy, frame, "swapped twice, but not the same");
+        }
+    }
+    let mut completed = frame.to_vec();
+    if !complete_checksum(&mut completed) {
+        assert_eq!(completed, frame, "not completed, but changed");
+    } else if let Ok(packet) = parse_udp(&completed) {
+        assert!(udp_checksum_ok(&completed, &packet));
+    }
+    let own: [std::net::IpAddr; 2] = [super::frames::DST_V4.into(), super::frames::DST_V6.into()];
+    for ip in own {
+        let for_it = |frame: &[u8]| !TakeFilter::Foreign(Box::new([ip])).takes(frame);
+        assert!(!for_it(frame) || !TakeFilter::Foreign(own.into()).takes(frame));
+        if let Ok(packet) = parse_udp(frame) {
+            assert_eq!(for_it(frame), packet.dst_ip_eq(frame, &ip));
+        }
+    }
+    let udp = |ip| TakeFilter::Udp { ip, ports: None }.takes(frame);
+    assert!(udp(None) || !udp(Some(own[0])));
+}

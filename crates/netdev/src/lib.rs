@@ -1,6 +1,8 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
-use crate::netlink::{Request, attributes, u16_at, u32_at};
+mod netlink;
+
+use netlink::{Request, attributes, u16_at, u32_at};
 use std::ffi::CStr;
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -204,6 +206,23 @@ pub fn neighbor_lookup(ip: IpAddr, ifindex: u32) -> io::Result<Option<[u8; 6]>> 
         }
     })?;
     Ok(mac)
+}
+
+/// Has the kernel find out the MAC address of `ip` on interface `ifindex` (ARP, neighbour discovery), as it does for
+/// its own traffic, without sending a packet of data; [`neighbor_lookup`] has the answer soon after.
+///
+/// # Errors
+/// Without `CAP_NET_ADMIN` (`EPERM`), or when the interface has vanished.
+pub fn neighbor_solicit(ip: IpAddr, ifindex: u32) -> io::Result<()> {
+    // include/uapi/linux/neighbour.h
+    const NTF_USE: u8 = 1;
+    let mut fixed = [0; NDMSG];
+    fixed[0] = family(ip).0;
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    fixed[10] = NTF_USE;
+    Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_ACK, &fixed)
+        .attribute(libc::NDA_DST, &octets(ip))
+        .run(|_, _| ())
 }
 
 fn family(ip: IpAddr) -> (u8, u8) {

@@ -1,0 +1,221 @@
+//! How packet memory and queues are shared out: pure arithmetic, checked before anything is opened.
+
+use crate::config::Config;
+use mpps_io::{Error, ErrorKind, MAX_BURST, Result, Roles};
+
+/// What the kernel keeps in front of each received packet, for the XDP program (`XDP_PACKET_HEADROOM`).
+const XDP_HEADROOM: u32 = 256;
+/// Ethernet header and a VLAN tag.
+const LINK_HEADER: u32 = 14 + 4;
+/// Bursts that a lane may hold while the rings are full: received, pending, answers, and some.
+const HELD: u32 = 6 * MAX_BURST as u32;
+/// Chunks that wait for packets: at a million packets a second, what comes in while a virtual machine is off its core
+/// for 2 ms. The kernel uses them in turn, so that more of them cost cache and address translation: 4096 a few per cent.
+const FILL: u32 = 2048;
+
+/// Shape of the packet memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunks {
+    pub(crate) size: u32,
+    pub(crate) unaligned: bool,
+}
+
+/// The chunks that packets of `mtu` bytes above the Ethernet header fit in.
+pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
+    let need = mtu as u32 + LINK_HEADER + XDP_HEADROOM + config.headroom;
+    let most = if config.pages == crate::config::Pages::Huge { 65_536 } else { page };
+    let unaligned = config.unaligned;
+    let size = config.chunk.unwrap_or(if need <= 2048 { 2048 } else { need.next_power_of_two() });
+    let chosen = Chunks { size, unaligned };
+    if chosen.size < need || chosen.size > most {
+        let cause = if config.chunk.is_some() {
+            format!("chunk={}: packets of MTU {mtu} need {need} bytes of {most} at the most", chosen.size)
+        } else {
+            format!("packets of MTU {mtu} need chunks of {need} bytes, and the kernel takes {most} at the most: lower the MTU to {}",
+                most - (need - mtu as u32))
+        };
+        return Err(Error::new("make packet memory for", config.device.as_str(), cause, ErrorKind::Unsupported));
+    }
+    Ok(chosen)
+}
+
+/// Entries of the rings of one queue, and chunks for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Depth {
+    /// RX and TX ring.
+    pub(crate) ring: u32,
+    /// Chunks that wait for packets.
+    pub(crate) fill: u32,
+    /// Fill ring: a power of two.
+    pub(crate) fill_ring: u32,
+}
+
+impl Depth {
+    pub(crate) fn of(config: &Config) -> Self {
+        let fill = config.fill.unwrap_or(FILL);
+        Self {
+            ring: config.ring,
+            fill,
+            fill_ring: fill.next_power_of_two(),
+        }
+    }
+
+    /// Chunks that a lane needs for `rx` receiving and `tx` sending halves of queues.
+    pub(crate) fn frames(&self, config: &Config, rx: usize, tx: usize) -> u32 {
+        let queues = rx.max(tx) as u32;
+        match config.frames {
+            Some(frames) => frames * queues,
+            None => (self.fill_ring + self.ring) * rx as u32 + self.ring * tx as u32 + HELD,
+        }
+    }
+
+    /// Refuses packet memory that the rings would swallow whole.
+    pub(crate) fn check(&self, config: &Config) -> Result<()> {
+        let need = self.fill_ring + HELD;
+        match config.frames {
+            Some(frames) if frames < need => {
+                let cause = format!(
+                    "frames={frames}: {} wait in the fill ring and up to {HELD} are in the lane's hands: want {need} at the least, or fill=N with a smaller N",
+                    self.fill_ring
+                );
+                Err(Error::new("make packet memory for", config.device.as_str(), cause, ErrorKind::Unsupported))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Who has which half of which queue: for each lane, the positions of its receiving and of its sending queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    pub(crate) rx: Vec<Vec<u32>>,
+    pub(crate) tx: Vec<Vec<u32>>,
+}
+
+/// Deals `queues` out to lanes of these roles: queue *q* to the receiving lane *q* mod their number, and likewise to
+/// the sending lanes. A lane that receives, and could answer, sends on its queues if no other lane does.
+pub(crate) fn deal(roles: &[Roles], queues: u32) -> Shares {
+    let lanes_with = |wanted: fn(&Roles) -> bool| -> Vec<usize> {
+        roles.iter().enumerate().filter(|(_, r)| wanted(r)).map(|(i, _)| i).collect()
+    };
+    let receivers = lanes_with(|r| r.rx);
+    let mut senders = lanes_with(|r| r.tx);
+    if senders.is_empty() {
+        senders.clone_from(&receivers);
+    }
+    let share = |lanes: &[usize]| {
+        let mut shares = vec![Vec::new(); roles.len()];
+        for queue in (0..queues).filter(|_| !lanes.is_empty()) {
+            shares[lanes[queue as usize % lanes.len()]].push(queue);
+        }
+        shares
+    };
+    let mut shares = Shares {
+        rx: share(&receivers),
+        tx: share(&senders),
+    };
+    if receivers.is_empty() {
+        // A lane that only sends still hears who answers its questions.
+        shares.rx.clone_from(&shares.tx);
+    }
+    shares
+}
+
+/// The queues that are used: those asked for, or all of the device's while something is received, or one a sender.
+pub(crate) fn queue_count(config: &Config, roles: &[Roles], device: u32) -> Result<u32> {
+    let refuse = |cause: String| {
+        Err(Error::new("open", config.device.as_str(), cause, ErrorKind::Unsupported))
+    };
+    let (receivers, senders) = (roles.iter().filter(|r| r.rx).count() as u32, roles.iter().filter(|r| r.tx).count() as u32);
+    let there = device.saturating_sub(config.first);
+    if there == 0 {
+        return refuse(format!("first={}: the device has {device} queue{}, counted from 0", config.first, s(device)));
+    }
+    let wanted = match config.queues {
+        Some(n) if n > there => {
+            return refuse(format!("queues={n}: the device has {device} queue{} (ethtool -L {} combined N makes more where the driver can)", s(device), config.device));
+        }
+        Some(n) => n,
+        None if receivers > 0 => there.min(crate::port::MAX_QUEUES as u32),
+        None => senders.min(there),
+    };
+    let lanes = receivers.max(senders);
+    if lanes > wanted {
+        return refuse(format!(
+            "{lanes} lanes for {wanted} queue{}: a queue belongs to one lane: want --lanes {wanted} at the most, or more queues (ethtool -L {} combined N)",
+            s(wanted), config.device
+        ));
+    }
+    Ok(wanted)
+}
+
+fn s(n: u32) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: Roles = Roles { rx: true, tx: true };
+    const RX: Roles = Roles { rx: true, tx: false };
+    const TX: Roles = Roles { rx: false, tx: true };
+
+    fn config(text: &str) -> Config {
+        crate::config::check(&text.parse().expect("spec")).expect("valid")
+    }
+
+    #[test]
+    fn every_half_of_every_queue_has_one_lane() {
+        for (roles, queues) in [
+            (vec![BOTH], 1),
+            (vec![BOTH], 4),
+            (vec![BOTH, BOTH], 5),
+            (vec![TX, RX], 1),
+            (vec![RX, RX], 3),
+            (vec![TX, TX], 2),
+        ] {
+            let shares = deal(&roles, queues);
+            for halves in [&shares.rx, &shares.tx] {
+                let mut all: Vec<u32> = halves.iter().flatten().copied().collect();
+                all.sort_unstable();
+                assert_eq!(all, (0..queues).collect::<Vec<_>>(), "{roles:?}");
+            }
+            for (lane, role) in roles.iter().enumerate() {
+                assert!(!role.rx || !shares.rx[lane].is_empty());
+                assert!(!role.tx || !shares.tx[lane].is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn more_lanes_than_queues_are_refused_with_the_number_there_is() {
+        let error = queue_count(&config("af_xdp:eth1"), &[BOTH, BOTH, BOTH], 2).expect_err("three on two");
+        assert!(error.to_string().contains("--lanes 2"), "{error}");
+        let error = queue_count(&config("af_xdp:eth1,queues=4"), &[BOTH], 2).expect_err("four of two");
+        assert!(error.to_string().contains("queues=4"), "{error}");
+        assert_eq!(queue_count(&config("af_xdp:eth1"), &[BOTH], 4).expect("all"), 4);
+        assert_eq!(queue_count(&config("af_xdp:eth1"), &[TX], 4).expect("one a sender"), 1);
+    }
+
+    #[test]
+    fn a_chunk_holds_the_largest_packet_or_is_refused() {
+        let made = chunks(&config("af_xdp:eth1"), 1500, 4096).expect("fits");
+        assert!(!made.unaligned && made.size == 2048);
+        let packed = config("af_xdp:eth1,chunk=2176,unaligned=on");
+        assert_eq!(chunks(&packed, 1500, 4096).expect("fits"), Chunks { size: 2176, unaligned: true });
+        assert_eq!(chunks(&config("af_xdp:eth1"), 3000, 4096).expect("fits").size, 4096);
+        let error = chunks(&config("af_xdp:eth1"), 9000, 4096).expect_err("too large");
+        assert!(error.to_string().contains("lower the MTU to 3822"), "{error}");
+        assert!(chunks(&config("af_xdp:eth1,chunk=2048"), 1900, 4096).is_err());
+    }
+
+    #[test]
+    fn packet_memory_that_the_rings_would_swallow_is_refused() {
+        let small = config("af_xdp:eth1,frames=1024");
+        let error = Depth::of(&small).check(&small).expect_err("too few").to_string();
+        assert!(error.contains("frames=1024") && error.contains("fill"), "{error}");
+        let fits = config("af_xdp:eth1,frames=4096,fill=1024");
+        assert!(Depth::of(&fits).check(&fits).is_ok());
+    }
+}

@@ -1,0 +1,190 @@
+//! An interface opened through AF_XDP: sockets, XDP program, what each lane owns of them, and what was counted.
+
+use crate::config::{Config, Mode};
+use crate::error::of;
+use crate::layout::{Depth, Shares};
+use crate::mailbox::Mailbox;
+use crate::queue::AfXdpQueue;
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
+use mpps_netdev::NetDev;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use xsk::{Pool, Program, RxHalf, Socket, TxHalf, Umem};
+
+/// Most queues of one port: the entries of the XDP program's map of sockets.
+pub(crate) const MAX_QUEUES: usize = 64;
+
+/// The halves of queues that one lane owns.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) rx: Vec<RxHalf>,
+    pub(crate) tx: Vec<TxHalf>,
+}
+
+/// An interface opened through AF_XDP.
+pub struct AfXdpPort {
+    pub(crate) capabilities: Capabilities,
+    pub(crate) config: Config,
+    pub(crate) device: NetDev,
+    pub(crate) umem: Arc<Umem>,
+    /// By position in `shares`.
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) shares: Shares,
+    /// Not taken yet, by lane.
+    pub(crate) parts: Vec<Mutex<Option<Parts>>>,
+    /// Chunks of each lane's pool, which the lane of a second port over the same memory uses, too.
+    pub(crate) frames: Vec<u32>,
+    pub(crate) program: Option<Program>,
+    pub(crate) mailbox: Mailbox,
+    /// What was asked for and could not be had.
+    pub(crate) remarks: Vec<String>,
+}
+
+impl AfXdpPort {
+    /// The interface, as it was when the port was opened.
+    pub fn device(&self) -> &NetDev {
+        &self.device
+    }
+
+    /// What could not be had as asked for or as is best, for the user.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    pub(crate) fn timed(&self) -> bool {
+        self.config.rx_time && self.program.is_some()
+    }
+
+    pub(crate) fn busy_poll(&self) -> bool {
+        self.config.busy_budget.is_some()
+    }
+
+    pub(crate) fn lane_name(&self, lane: usize) -> Arc<str> {
+        format!("{} lane {lane}", self.config.device).into()
+    }
+
+    /// Chunks that wait in each fill ring.
+    pub(crate) fn fill_limit(&self) -> usize {
+        Depth::of(&self.config).fill as usize
+    }
+
+    /// Descriptors of the sockets that the lane receives from.
+    pub(crate) fn rx_descriptors(&self, lane: usize) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let sockets = &self.sockets;
+        self.shares.rx[lane].iter().filter_map(|&position| sockets[position as usize].descriptor())
+    }
+
+    fn exists(&self, lane: usize) -> Result<()> {
+        if lane < self.parts.len() {
+            return Ok(());
+        }
+        let cause = format!("there are {} lanes", self.parts.len());
+        Err(Error::new("open", self.lane_name(lane), cause, ErrorKind::NotFound))
+    }
+}
+
+impl Port for AfXdpPort {
+    type Pool = Pool;
+    type Queue<'p> = AfXdpQueue<'p>;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn queues(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn pool(&self, queue: usize) -> Result<Pool> {
+        self.exists(queue)?;
+        Pool::new(&self.umem, self.frames[queue]).map_err(of)
+    }
+
+    fn queue<'p>(&'p self, queue: usize, pool: &'p Pool) -> Result<AfXdpQueue<'p>> {
+        self.exists(queue)?;
+        let parts = self.parts[queue].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(parts) = parts else {
+            return Err(Error::new("open", self.lane_name(queue), "it is in use", ErrorKind::InUse));
+        };
+        let made = AfXdpQueue::new(self, queue, parts, pool)?;
+        // From here on packets come in: the fill ring has its chunks.
+        if let Some(program) = &self.program {
+            for &position in &self.shares.rx[queue] {
+                program
+                    .insert(self.config.first + position, &self.sockets[position as usize])
+                    .map_err(of)?;
+            }
+        }
+        Ok(made)
+    }
+
+    fn counters(&self, queue: usize) -> QueueCounters {
+        let mut counters = QueueCounters::default();
+        let mut other = [0; 3];
+        let none = Vec::new();
+        let rx = self.shares.rx.get(queue).unwrap_or(&none);
+        let tx = self.shares.tx.get(queue).unwrap_or(&none);
+        for (position, socket) in (0..).zip(&self.sockets) {
+            // A socket that is gone has no statistics any more; what it counted is lost with it.
+            let Ok(statistics) = socket.statistics() else { continue };
+            if rx.contains(&position) {
+                // A frame without a chunk is counted in rx_dropped, too.
+                counters.rx_dropped += statistics.rx_dropped + statistics.rx_ring_full;
+                other[0] += statistics.rx_ring_full;
+                other[1] += statistics.rx_fill_ring_empty_descs;
+                other[2] += statistics.rx_invalid_descs;
+            }
+            if tx.contains(&position) {
+                counters.tx_failed += statistics.tx_invalid_descs;
+            }
+        }
+        if queue == 0
+            && let Some(counts) = self.program.as_ref().and_then(|program| program.counters().ok())
+        {
+            counters.other.push(("left_to_host", counts.passed));
+            counters.other.push(("no_socket", counts.no_socket));
+        }
+        counters.other.push(("rx_ring_full", other[0]));
+        counters.other.push(("rx_fill_ring_empty", other[1]));
+        counters.other.push(("rx_invalid_descriptors", other[2]));
+        counters
+    }
+
+    fn shares_pools_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.umem, &other.umem)
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        let options = self.sockets.first().map(Socket::options).unwrap_or_default();
+        let umem = self.umem.config();
+        let fact = |name, value: String| Fact { name, value };
+        let mode = match (self.config.mode, options.zero_copy) {
+            (_, true) => "zero-copy",
+            (Mode::Skb, _) => "skb",
+            _ => "copy",
+        };
+        let mut facts = vec![
+            fact("driver", self.device.driver.clone()),
+            fact("mode", mode.to_owned()),
+            fact("queues", self.sockets.len().to_string()),
+            fact("rx_ring_entries", options.rings.rx.to_string()),
+            fact("tx_ring_entries", options.rings.tx.to_string()),
+            fact("fill_ring_entries", options.rings.fill.to_string()),
+            fact("chunk_bytes", umem.frame_size.to_string()),
+            fact("chunks", umem.frames.to_string()),
+            fact("unaligned_chunks", umem.unaligned.to_string()),
+            fact("need_wakeup", options.need_wakeup.to_string()),
+            fact("mtu_bytes", self.device.mtu.to_string()),
+        ];
+        let budget = options.tx_budget.map_or_else(|| "the kernel's (32)".to_owned(), |n| n.to_string());
+        facts.push(fact("tx_budget", budget));
+        if let Some(program) = &self.program {
+            facts.push(fact("xdp_program", program.mode().to_string()));
+        }
+        facts
+    }
+}

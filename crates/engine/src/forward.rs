@@ -1,0 +1,198 @@
+//! The loop of a lane that takes frames from one port to another, or sends them back out of the one they came in by.
+//!
+//! A lane that owns a queue of each port serves both directions in turn; with the directions split it serves one. A
+//! direction is a [`Way`]; what differs between ports whose queues share packet memory and ports whose queues do not
+//! is its [`Step`]: a frame is moved or copied, which is decided at compile time.
+
+mod job;
+mod way;
+
+pub use job::{run_forward, run_forward_alike, run_forward_pair};
+
+use crate::outcome::{LaneOutcome, PortCounts};
+use crate::plan::ForwardPort;
+use crate::traffic::Lane;
+use mpps_io::{Error, Queue, Result, Wait};
+use mpps_stats::Recorder;
+use mpps_sys::ready;
+use std::time::{Duration, Instant};
+use way::{Step, Way};
+
+const RX: Wait = Wait { rx: true, tx: false };
+
+/// Mean time between bursts' frames below which a lane of two queues naps rather than asks to be woken: being woken
+/// costs the sender's core more than a frame does (as on the `af_packet` path).
+const NAP_BELOW: Duration = Duration::from_micros(20);
+/// Length of a nap.
+const NAP: Duration = Duration::from_micros(20);
+/// Longest sleep on one of two queues that can't be waited for together.
+const ALTERNATE: Duration = Duration::from_micros(100);
+
+/// The queues of a lane, and the ways between them.
+trait Ways {
+    /// Takes what has come on every way; true when anything has.
+    fn turn(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) -> bool;
+    /// Sleeps until something may have come.
+    fn sleep(&mut self, timeout: Duration) -> Result<()>;
+    /// Pushes out what the paths hold back, and tells what was counted, by port.
+    fn finish(&mut self) -> Vec<PortCounts>;
+}
+
+/// Runs the lane until the end of the run.
+fn run(mut lane: Lane<'_>, mut ways: impl Ways, mut recorder: Recorder<'_>) -> LaneOutcome {
+    let preempted = mpps_sys::sched::preemptions();
+    loop {
+        let now = lane.clock.now_ns();
+        lane.idle.look(now);
+        let end_ns = lane.control.end_ns();
+        if ways.turn(&lane, now, &mut recorder) {
+            lane.idle.worked();
+        } else if let Err(error) = lane
+            .idle
+            .rest_with(now, end_ns, lane.counters, |timeout| ways.sleep(timeout))
+        {
+            lane.trouble(&error);
+        }
+        recorder.flush();
+        recorder.advance(now);
+        if now >= end_ns {
+            break;
+        }
+    }
+    let ports = ways.finish();
+    lane.counters.phase.set(2);
+    recorder.end();
+    LaneOutcome {
+        reasons: ports.iter().flat_map(|port| port.reasons.iter().copied()).collect(),
+        ports,
+        preempted: mpps_sys::sched::preemptions() - preempted,
+        ..LaneOutcome::default()
+    }
+}
+
+/// One queue: what comes in goes back out.
+struct Alone<'l, 'r, Q: Queue> {
+    queue: &'l mut Q,
+    way: Way<'r, Q::Frame, Q, way::Move>,
+}
+
+impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
+    fn new(queue: &'l mut Q, port: &'r ForwardPort, max_frame: usize, burst: usize) -> Self {
+        Self {
+            queue,
+            way: Way::new(port, port, max_frame, burst),
+        }
+    }
+}
+
+impl<Q: Queue> Ways for Alone<'_, '_, Q> {
+    #[inline]
+    fn turn(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
+        let moved = self.way.receive(lane, self.queue, now_ns, recorder);
+        if moved {
+            self.way.send(lane, self.queue, now_ns, recorder);
+        }
+        moved
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
+        self.queue.wait(RX, timeout)
+    }
+
+    fn finish(&mut self) -> Vec<PortCounts> {
+        let _ = self.queue.flush();
+        let mut port = self.way.counts.at_source();
+        self.way.counts.add_at_destination(&mut port);
+        vec![port]
+    }
+}
+
+/// Two queues, and one way between them or both.
+struct Pair<'l, 'r, A: Queue, B: Queue, S> {
+    a: &'l mut A,
+    b: &'l mut B,
+    there: Option<Way<'r, A::Frame, B, S>>,
+    back: Option<Way<'r, B::Frame, A, S>>,
+    /// Turns that moved something since the lane last slept, and when that was.
+    turns: u32,
+    awake: Instant,
+    /// Which queue is waited for next, where both can't be.
+    wait_for_b: bool,
+}
+
+impl<A: Queue, B: Queue, S> Ways for Pair<'_, '_, A, B, S>
+where
+    S: Step<A::Frame, B> + Step<B::Frame, A>,
+{
+    #[inline]
+    fn turn(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
+        let mut moved = false;
+        if let Some(way) = &mut self.there
+            && way.receive(lane, self.a, now_ns, recorder)
+        {
+            way.send(lane, self.b, now_ns, recorder);
+            moved = true;
+        }
+        if let Some(way) = &mut self.back
+            && way.receive(lane, self.b, now_ns, recorder)
+        {
+            way.send(lane, self.a, now_ns, recorder);
+            moved = true;
+        }
+        self.turns = self.turns.saturating_add(u32::from(moved));
+        moved
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> Result<()> {
+        match (&self.there, &self.back) {
+            (Some(_), None) => self.a.wait(RX, timeout),
+            (None, Some(_)) => self.b.wait(RX, timeout),
+            _ => {
+                let slept = self.sleep_on_both(timeout);
+                (self.turns, self.awake) = (0, Instant::now());
+                slept
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Vec<PortCounts> {
+        let _ = (self.a.flush(), self.b.flush());
+        let (there, back) = (self.there.as_ref(), self.back.as_ref());
+        let there = there.map(|way| way.counts).unwrap_or_default();
+        let back = back.map(|way| way.counts).unwrap_or_default();
+        let (mut a, mut b) = (there.at_source(), back.at_source());
+        back.add_at_destination(&mut a);
+        there.add_at_destination(&mut b);
+        vec![a, b]
+    }
+}
+
+impl<A: Queue, B: Queue, S> Pair<'_, '_, A, B, S> {
+    fn sleep_on_both(&mut self, timeout: Duration) -> Result<()> {
+        if self.turns > 0 && self.awake.elapsed() < NAP_BELOW * self.turns {
+            std::thread::sleep(timeout.min(NAP));
+            return Ok(());
+        }
+        let [a_failed, b_failed] = match (self.a.descriptor(), self.b.descriptor()) {
+            (Some(a), Some(b)) => {
+                ready::readable([a, b], timeout).map_err(|e| Error::os("wait on", "two queues", &e))?
+            }
+            _ => {
+                self.wait_for_b = !self.wait_for_b;
+                let timeout = timeout.min(ALTERNATE);
+                return match self.wait_for_b {
+                    true => self.b.wait(RX, timeout),
+                    false => self.a.wait(RX, timeout),
+                };
+            }
+        };
+        // The path itself knows what its error means, and how to clear it.
+        if a_failed {
+            self.a.wait(RX, Duration::ZERO)?;
+        }
+        if b_failed {
+            self.b.wait(RX, Duration::ZERO)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! One direction: from the queue that frames come in by to the queue that they leave by.
+
+use crate::outcome::PortCounts;
+use crate::plan::ForwardPort;
+use crate::traffic::Lane;
+use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
+use mpps_stats::Recorder;
+use mpps_wire::{Rewrite, TakeFilter, complete_checksum, eth};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// How long the path may refuse everything before the burst is given up.
+const PATIENCE_NS: u64 = 10_000_000;
+
+/// How frames that one queue received become frames that another can send.
+pub(super) trait Step<F: Frame, Q: Queue> {
+    /// Takes frames from the front of `received` to the end of `out`, as many as go now; returns how many of them were
+    /// dropped, because a buffer of `to` is too small.
+    fn pass(received: &mut Burst<F>, to: &mut Q, out: &mut Burst<Q::Frame>) -> Result<usize>;
+}
+
+/// Both queues are over one pool, or are one: the frames themselves move.
+pub(super) struct Move;
+
+impl<F: Frame, Q: Queue<Frame = F>> Step<F, Q> for Move {
+    #[inline]
+    fn pass(received: &mut Burst<F>, _to: &mut Q, out: &mut Burst<F>) -> Result<usize> {
+        if out.is_empty() {
+            out.swap(received);
+        }
+        Ok(0)
+    }
+}
+
+/// Each queue has a pool of its own: one copy, into a buffer of the second.
+pub(super) struct CopyOver;
+
+impl<F: Frame, Q: Queue> Step<F, Q> for CopyOver {
+    #[inline]
+    fn pass(received: &mut Burst<F>, to: &mut Q, out: &mut Burst<Q::Frame>) -> Result<usize> {
+        let mut filled = out.len();
+        let buffers = to.allocate(out, received.len())?;
+        let mut too_long = 0;
+        for frame in received.drain(buffers) {
+            let bytes = frame.bytes();
+            let copy = &mut out.as_mut_slice()[filled];
+            if bytes.len() > copy.capacity() {
+                too_long += 1;
+                continue;
+            }
+            copy.set_len(bytes.len());
+            copy.bytes_mut().copy_from_slice(bytes);
+            filled += 1;
+        }
+        while out.len() > filled {
+            drop(out.pop());
+        }
+        Ok(too_long)
+    }
+}
+
+/// What one direction counted. `rx = tx + cut + open_checksum + short + too_long + tx_full + port_down`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WayCounts {
+    rx: u64,
+    rx_bytes: u64,
+    tx: u64,
+    not_taken: u64,
+    cut: u64,
+    open_checksum: u64,
+    short: u64,
+    too_long: u64,
+    tx_full: u64,
+    port_down: u64,
+}
+
+impl WayCounts {
+    /// What belongs to the port that frames came in by.
+    pub(super) fn at_source(&self) -> PortCounts {
+        PortCounts {
+            rx_packets: self.rx,
+            rx_bytes: self.rx_bytes,
+            tx_packets: 0,
+            reasons: nonzero([
+                ("not_taken", self.not_taken),
+                ("short", self.short),
+                ("cut", self.cut),
+                ("open_checksum", self.open_checksum),
+            ]),
+        }
+    }
+
+    /// Adds what belongs to the port that they left by.
+    pub(super) fn add_at_destination(&self, port: &mut PortCounts) {
+        port.tx_packets += self.tx;
+        port.reasons.extend(nonzero([
+            ("too_long", self.too_long),
+            ("tx_full", self.tx_full),
+            ("port_down", self.port_down),
+        ]));
+    }
+}
+
+fn nonzero<const N: usize>(reasons: [(&'static str, u64); N]) -> Vec<(&'static str, u64)> {
+    reasons.into_iter().filter(|(_, n)| *n > 0).collect()
+}
+
+/// One direction of one lane.
+pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
+    take: &'r TakeFilter,
+    rewrite: Rewrite,
+    /// Largest frame that the second port carries, bytes; a VLAN tag may come on top.
+    max_frame: usize,
+    received: Burst<F>,
+    out: Burst<Q::Frame>,
+    pub(super) counts: WayCounts,
+    step: PhantomData<S>,
+}
+
+impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
+    /// `max_frame` is that of the port `to`.
+    pub(super) fn new(from: &'r ForwardPort, to: &'r ForwardPort, max_frame: usize, burst: usize) -> Self {
+        Self {
+            take: &from.take,
+            rewrite: to.rewrite,
+            max_frame,
+            received: Burst::new(burst),
+            out: Burst::new(burst),
+            counts: WayCounts::default(),
+            step: PhantomData,
+        }
+    }
+
+    /// Receives a burst and makes it ready to be sent; false when nothing had come.
+    #[inline]
+    pub(super) fn receive<R: Queue<Frame = F>>(
+        &mut self,
+        lane: &Lane<'_>,
+        from: &mut R,
+        now_ns: u64,
+        recorder: &mut Recorder<'_>,
+    ) -> bool {
+        match from.receive(&mut self.received) {
+            Ok(frames) => {
+                lane.count_rx(frames, now_ns);
+                if frames == 0 {
+                    return false;
+                }
+                let before = self.counts.rx;
+                self.prepare();
+                let taken = self.counts.rx - before;
+                recorder.arrived_n(now_ns, taken);
+                lane.counters.rx_test.add(taken);
+                true
+            }
+            Err(error) => {
+                lane.trouble(&error);
+                false
+            }
+        }
+    }
+
+    /// Rewrites what is to be sent, and drops what is not.
+    #[inline]
+    fn prepare(&mut self) {
+        let (take, rewrite, max_frame, counts) = (self.take, self.rewrite, self.max_frame, &mut self.counts);
+        self.received.retain(|frame| {
+            let len = frame.bytes().len();
+            if !take.takes(frame.bytes()) {
+                counts.not_taken += 1;
+                return false;
+            }
+            counts.rx += 1;
+            counts.rx_bytes += len as u64;
+            if frame.wire_len() > len {
+                counts.cut += 1;
+                return false;
+            }
+            // The next device would not know that there is something left to do.
+            if frame.rx_checksum() == RxChecksum::Partial && !complete_checksum(frame.bytes_mut()) {
+                counts.open_checksum += 1;
+                return false;
+            }
+            if rewrite.apply(frame.bytes_mut()).is_err() {
+                counts.short += 1;
+                return false;
+            }
+            if len > max_frame && len > max_frame + tag_len(frame.bytes()) {
+                counts.too_long += 1;
+                return false;
+            }
+            true
+        });
+    }
+
+    /// Sends the burst; waits for room a little, and gives up what the path still refuses then.
+    #[inline]
+    pub(super) fn send(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) {
+        let mut give_up_at = 0;
+        loop {
+            let mut result = S::pass(&mut self.received, to, &mut self.out).map(|dropped| {
+                self.counts.too_long += dropped as u64;
+            });
+            let offered = self.out.len();
+            if offered > 0 && result.is_ok() {
+                result = to.transmit(&mut self.out).map(drop);
+            }
+            let taken = (offered - self.out.len()) as u64;
+            if taken > 0 {
+                recorder.sent(now_ns, taken);
+                self.counts.tx += taken;
+                lane.counters.tx_packets.add(taken);
+                lane.counters.tx_bursts.add(1);
+                give_up_at = 0;
+            }
+            if let Err(error) = result {
+                lane.trouble(&error);
+                self.counts.port_down += self.give_up();
+                return;
+            }
+            if self.out.is_empty() && self.received.is_empty() {
+                return;
+            }
+            if taken > 0 {
+                continue;
+            }
+            lane.counters.tx_full.add(1);
+            let at = lane.clock.now_ns();
+            if give_up_at == 0 {
+                give_up_at = at + PATIENCE_NS;
+            }
+            if at >= give_up_at {
+                self.counts.tx_full += self.give_up();
+                return;
+            }
+            if let Err(error) = to.wait(Wait { rx: false, tx: true }, Duration::from_millis(1)) {
+                lane.trouble(&error);
+            }
+        }
+    }
+
+    /// Drops what was not sent; returns how much.
+    #[cold]
+    fn give_up(&mut self) -> u64 {
+        let left = self.out.len() + self.received.len();
+        self.out.clear();
+        self.received.clear();
+        left as u64
+    }
+}
+
+/// Bytes by which a frame may pass the largest one for its VLAN tag.
+#[cold]
+fn tag_len(frame: &[u8]) -> usize {
+    if eth::vlan_id(frame).is_some() { eth::TAG_LEN } else { 0 }
+}

@@ -1,0 +1,207 @@
+//! What a run works on: its workload, together with the one port or the two whose queues the lanes own.
+//!
+//! The common part of a run ([`crate::run`]) knows neither how many ports there are nor what a lane does with its
+//! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding between two has its own.
+
+use crate::neighbor::{Found, Neighbor};
+use crate::outcome::LaneOutcome;
+use crate::plan::Link;
+use crate::run::RunError;
+use crate::traffic::Lane;
+use crate::work::{Work, WorkFacts};
+use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
+use mpps_stats::Recorder;
+use mpps_sys::clock::Clock;
+use mpps_wire::MacAddr;
+use std::time::Duration;
+
+/// How long the peer may take to answer for its MAC address.
+const RESOLVE_NS: u64 = 3_000_000_000;
+/// How often it is asked.
+const ASK_EVERY_NS: u64 = 100_000_000;
+
+/// A workload and its ports.
+pub(crate) trait Job: Sync {
+    /// Packet memory of one lane; made on the lane's thread.
+    type Pools;
+    /// One lane's queues over its memory.
+    type Queues<'p>
+    where
+        Self: 'p;
+
+    /// Makes the memory of lane `lane`.
+    fn pools(&self, lane: usize) -> Result<Self::Pools>;
+    /// Takes the queues of lane `lane` into use.
+    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>>;
+    /// Counters of the lane's queues: one entry a port.
+    fn counters(&self, lane: usize) -> Vec<QueueCounters>;
+    /// The path or paths, for the report.
+    fn path(&self) -> String;
+    /// What the port or ports say about themselves.
+    fn port_facts(&self) -> Vec<(String, String)>;
+    /// The ports by name, where the report tells them apart; else none.
+    fn port_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Layer 2, where mpps itself has a part in it.
+    fn link(&self) -> Option<&Link> {
+        None
+    }
+    /// The address that neighbours are asked from.
+    fn src(&self) -> Option<std::net::IpAddr> {
+        None
+    }
+    /// For the summary.
+    fn facts(&self) -> WorkFacts {
+        WorkFacts::default()
+    }
+    /// Finds the peer's MAC address where one is needed. `ended`: the run is over before it began.
+    fn resolve(
+        &self,
+        _queues: &mut Self::Queues<'_>,
+        _found: &Found,
+        _clock: &Clock,
+        _ended: &dyn Fn(u64) -> bool,
+    ) -> std::result::Result<Option<MacAddr>, RunError> {
+        Ok(None)
+    }
+    /// Runs lane `index` to its end.
+    fn lane(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queues: &mut Self::Queues<'_>,
+        recorder: Recorder<'_>,
+        start_ns: u64,
+        dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome;
+}
+
+/// Facts as the report takes them.
+pub(crate) fn told(facts: Vec<Fact>) -> Vec<(String, String)> {
+    facts
+        .into_iter()
+        .map(|fact| (fact.name.to_owned(), fact.value))
+        .collect()
+}
+
+/// A workload on one port: a lane owns one queue of it.
+pub(crate) struct Solo<'r, P, W> {
+    pub(crate) port: &'r P,
+    pub(crate) work: &'r W,
+}
+
+impl<P: Port, W: Work> Job for Solo<'_, P, W> {
+    type Pools = P::Pool;
+    type Queues<'p>
+        = P::Queue<'p>
+    where
+        Self: 'p;
+
+    fn pools(&self, lane: usize) -> Result<P::Pool> {
+        self.port.pool(lane)
+    }
+
+    fn queues<'p>(&'p self, lane: usize, pools: &'p P::Pool) -> Result<P::Queue<'p>> {
+        self.port.queue(lane, pools)
+    }
+
+    fn counters(&self, lane: usize) -> Vec<QueueCounters> {
+        vec![self.port.counters(lane)]
+    }
+
+    fn path(&self) -> String {
+        self.port.capabilities().path.to_owned()
+    }
+
+    fn port_facts(&self) -> Vec<(String, String)> {
+        told(self.port.facts())
+    }
+
+    fn link(&self) -> Option<&Link> {
+        self.work.link()
+    }
+
+    fn src(&self) -> Option<std::net::IpAddr> {
+        self.work.src()
+    }
+
+    fn facts(&self) -> WorkFacts {
+        self.work.facts()
+    }
+
+    /// Every lane asks if it sends and listens if it receives, until one has heard.
+    fn resolve(
+        &self,
+        queue: &mut P::Queue<'_>,
+        found: &Found,
+        clock: &Clock,
+        ended: &dyn Fn(u64) -> bool,
+    ) -> std::result::Result<Option<MacAddr>, RunError> {
+        let Some(link) = self.work.link() else {
+            return Ok(None);
+        };
+        if link.dest_mac.is_some() || link.next_hop.is_none() {
+            return Ok(link.dest_mac);
+        }
+        let neighbor = Neighbor::new(link, self.work.src(), found);
+        let begun = clock.now_ns();
+        let mut ask_at = begun;
+        let mut burst = Burst::new(32);
+        let mut answers = Burst::new(32);
+        while found.get().is_none() {
+            let now = clock.now_ns();
+            if ended(now) {
+                return Err(RunError::Interrupted);
+            }
+            if now - begun > RESOLVE_NS {
+                return Err(RunError::Unresolved(unresolved(link)));
+            }
+            if now >= ask_at {
+                neighbor.ask(queue)?;
+                ask_at = now + ASK_EVERY_NS;
+            }
+            let n = queue.receive(&mut burst)?;
+            for mut frame in burst.drain(n) {
+                if neighbor.attend(&mut frame) == Some(true) {
+                    let _ = answers.push(frame);
+                }
+            }
+            if !answers.is_empty() {
+                queue.transmit(&mut answers)?;
+                answers.clear();
+            }
+            if n == 0 {
+                queue.wait(Wait { rx: true, tx: false }, Duration::from_millis(5))?;
+            }
+        }
+        Ok(found.get().copied())
+    }
+
+    fn lane(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queue: &mut P::Queue<'_>,
+        recorder: Recorder<'_>,
+        start_ns: u64,
+        dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome {
+        let capabilities = self.port.capabilities();
+        self.work
+            .lane(index, lane, queue, recorder, capabilities, start_ns, dest_mac)
+    }
+}
+
+fn unresolved(link: &Link) -> String {
+    let hop = link.next_hop.map(|ip| ip.to_string()).unwrap_or_default();
+    let vlan = link
+        .vlan
+        .map(|id| format!("; in VLAN {id} the peer must have an interface, or mpps reflect --ip ADDRESS"))
+        .unwrap_or_default();
+    format!(
+        "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the question; \
+         --gateway IP asks a router instead){vlan}",
+        RESOLVE_NS / 1_000_000_000
+    )
+}

@@ -1,0 +1,277 @@
+//! Forwarding over the paths without a kernel: what goes in comes out or is counted, whichever way it goes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, run_forward, run_forward_alike, run_forward_pair};
+use mpps_io::loopback::{LoopConfig, LoopPort};
+use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
+use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Port, Queue, QueueCounters, Result, Wait};
+use mpps_stats::{Row, Sink, Summary};
+use mpps_sys::clock::monotonic_ns;
+use mpps_wire::{Rewrite, TakeFilter};
+
+struct NoSink;
+
+impl Sink for NoSink {
+    fn row(&mut self, _: &Row) {}
+}
+
+fn sinks() -> Vec<Box<dyn Sink>> {
+    vec![Box::new(NoSink)]
+}
+
+fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
+    let port = |name: &str| ForwardPort {
+        name: name.to_owned(),
+        take: TakeFilter::All,
+        rewrite: Rewrite::MacSwap,
+    };
+    ForwardPlan {
+        common: Common {
+            lanes: vec![
+                LanePlan {
+                    rx: true,
+                    tx: true,
+                    core: None
+                };
+                lanes
+            ],
+            duration: Some(Duration::from_millis(60)),
+            interval: Duration::from_millis(5),
+            settle: Duration::ZERO,
+            burst: 32,
+            busy_poll: false,
+            share_cores: true,
+            seed: 1,
+            host: Vec::new(),
+            warnings: Vec::new(),
+        },
+        ports: ["a", "b"][..ports].iter().map(|name| port(name)).collect(),
+        split_directions,
+    }
+}
+
+/// So many frames of each of some lengths, whatever the number of calls.
+struct Frames {
+    left: u64,
+    lengths: &'static [usize],
+}
+
+impl Source for Frames {
+    fn fill(&mut self, frame: &mut [u8]) -> usize {
+        if self.left == 0 {
+            return 0;
+        }
+        self.left -= 1;
+        let len = self.lengths[self.left as usize % self.lengths.len()];
+        frame[..len].fill(7);
+        len
+    }
+}
+
+fn null(queues: usize, left: u64, lengths: &'static [usize]) -> NullPort<impl Sources> {
+    let frames = move |_: usize| Frames { left, lengths };
+    NullPort::new(NullConfig::default(), queues, [2, 0, 0, 0, 0, 1], frames)
+}
+
+fn echo() -> impl Port {
+    LoopPort::new(LoopConfig::default(), 1, monotonic_ns, |_: &mut [u8]| true)
+}
+
+/// What `port` counted: received, sent, and by reason.
+fn port(s: &Summary, place: usize) -> (u64, u64, Vec<(&str, u64)>) {
+    let port = &s.ports[place];
+    let reasons = port.reasons.iter().map(|(why, n)| (why.as_str(), *n)).collect();
+    (port.rx_packets, port.tx_packets, reasons)
+}
+
+#[test]
+fn every_frame_goes_from_each_port_to_the_other_moved_or_copied() {
+    let moved = run_forward_alike(
+        &null(1, 1000, &[60]),
+        &null(1, 300, &[1514]),
+        &plan(2, 1, false),
+        &mut sinks(),
+        &|| 0,
+    );
+    let copied = run_forward_pair(
+        &null(1, 1000, &[60]),
+        &null(1, 300, &[1514]),
+        &plan(2, 1, false),
+        &mut sinks(),
+        &|| 0,
+    );
+    for summary in [moved.expect("a run"), copied.expect("a run")] {
+        assert_eq!(port(&summary, 0), (1000, 300, vec![]));
+        assert_eq!(port(&summary, 1), (300, 1000, vec![]));
+        assert_eq!(
+            (summary.ports[0].rx_bytes, summary.ports[1].rx_bytes),
+            (60_000, 300 * 1514)
+        );
+        assert_eq!((summary.rx, summary.tx, summary.lost), (1300, 1300, 0));
+        assert!(summary.valid, "{:?}", summary.invalid_reasons);
+        assert!(
+            summary.lanes[0]
+                .busy_ratio
+                .is_some_and(|busy| (0.0..=1.0).contains(&busy))
+        );
+    }
+}
+
+#[test]
+fn what_goes_into_a_loop_comes_back_through_two_copies() {
+    let summary = run_forward_pair(
+        &null(1, 500, &[60, 61, 1514]),
+        &echo(),
+        &plan(2, 1, false),
+        &mut sinks(),
+        &|| 0,
+    )
+    .expect("a run");
+    assert_eq!(port(&summary, 0), (500, 500, vec![]));
+    assert_eq!(port(&summary, 1), (500, 500, vec![]));
+    assert_eq!(summary.ports[0].rx_bytes, summary.ports[1].rx_bytes);
+}
+
+#[test]
+fn each_of_split_directions_has_lanes_of_its_own() {
+    let ends = [null(4, 100, &[60]), null(4, 7, &[60])];
+    let summary = run_forward_alike(&ends[0], &ends[1], &plan(2, 4, true), &mut sinks(), &|| 0).expect("a run");
+    // Lanes 0 and 2 receive on the first port, 1 and 3 on the second.
+    assert_eq!(port(&summary, 0), (200, 14, vec![]));
+    assert_eq!(port(&summary, 1), (14, 200, vec![]));
+    let by_lane: Vec<_> = summary.lanes.iter().map(|lane| lane.rx_packets).collect();
+    assert_eq!(by_lane, [100, 7, 100, 7]);
+}
+
+#[test]
+fn frames_that_can_not_go_are_counted_where_they_ended() {
+    // 14 bytes are an Ethernet header, 13 none; the second port carries 114.
+    let small = NullConfig {
+        mtu: 100,
+        ..NullConfig::default()
+    };
+    let lengths: &[usize] = &[13, 14, 114, 115];
+    let end = |config: NullConfig, left| {
+        NullPort::new(config, 1, [2, 0, 0, 0, 0, 1], move |_: usize| Frames { left, lengths })
+    };
+    for copied in [false, true] {
+        let (a, b) = (end(NullConfig::default(), 400), end(small.clone(), 0));
+        let plan = plan(2, 1, false);
+        let summary = match copied {
+            false => run_forward_alike(&a, &b, &plan, &mut sinks(), &|| 0),
+            true => run_forward_pair(&a, &b, &plan, &mut sinks(), &|| 0),
+        }
+        .expect("a run");
+        assert_eq!(port(&summary, 0), (400, 0, vec![("short", 100)]));
+        assert_eq!(port(&summary, 1), (0, 200, vec![("too_long", 100)]));
+        assert_eq!((summary.rx, summary.tx, summary.lost), (400, 200, 200));
+    }
+    let mut none = plan(1, 1, false);
+    none.ports[0].take = TakeFilter::Udp { ip: None, ports: None };
+    let summary = run_forward(&null(1, 50, &[60]), &none, &mut sinks(), &|| 0).expect("a run");
+    assert_eq!(port(&summary, 0), (0, 0, vec![("not_taken", 50)]));
+    assert_eq!(summary.rx, 0);
+}
+
+/// A null device that refuses to send: because it is full, down, or gone.
+struct Refusing<S: Sources> {
+    null: NullPort<S>,
+    kind: Option<ErrorKind>,
+    asked: AtomicU64,
+}
+
+struct RefusingQueue<'p, S: Source> {
+    null: NullQueue<'p, S>,
+    kind: Option<ErrorKind>,
+    asked: &'p AtomicU64,
+}
+
+impl<S: Sources> Port for Refusing<S> {
+    type Pool = <NullPort<S> as Port>::Pool;
+    type Queue<'p>
+        = RefusingQueue<'p, S::Source>
+    where
+        Self: 'p;
+
+    fn capabilities(&self) -> &Capabilities {
+        self.null.capabilities()
+    }
+
+    fn queues(&self) -> usize {
+        self.null.queues()
+    }
+
+    fn pool(&self, queue: usize) -> Result<Self::Pool> {
+        self.null.pool(queue)
+    }
+
+    fn queue<'p>(&'p self, queue: usize, pool: &'p Self::Pool) -> Result<Self::Queue<'p>> {
+        Ok(RefusingQueue {
+            null: self.null.queue(queue, pool)?,
+            kind: self.kind,
+            asked: &self.asked,
+        })
+    }
+
+    fn counters(&self, queue: usize) -> QueueCounters {
+        self.null.counters(queue)
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        self.null.facts()
+    }
+}
+
+impl<'p, S: Source> Queue for RefusingQueue<'p, S> {
+    type Frame = <NullQueue<'p, S> as Queue>::Frame;
+
+    fn receive(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize> {
+        self.null.receive(burst)
+    }
+
+    fn allocate(&mut self, burst: &mut Burst<Self::Frame>, n: usize) -> Result<usize> {
+        self.null.allocate(burst, n)
+    }
+
+    fn transmit(&mut self, _: &mut Burst<Self::Frame>) -> Result<usize> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match self.kind {
+            None => Ok(0),
+            Some(kind) => Err(Error::new("send on", "a port of a test", "it does not", kind)),
+        }
+    }
+
+    fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        self.null.wait(what, timeout)
+    }
+}
+
+#[test]
+fn a_port_that_does_not_send_costs_the_frames_for_it_by_reason() {
+    for (kind, reason, ended) in [
+        (None, "tx_full", false),
+        (Some(ErrorKind::LinkDown), "port_down", false),
+        (Some(ErrorKind::Gone), "port_down", true),
+    ] {
+        let refusing = Refusing {
+            null: null(1, 20, &[60]),
+            kind,
+            asked: AtomicU64::new(0),
+        };
+        let summary =
+            run_forward_pair(&null(1, 64, &[60]), &refusing, &plan(2, 1, false), &mut sinks(), &|| 0).expect("a run");
+        assert!(refusing.asked.load(Ordering::Relaxed) > 0);
+        let (back, sent, reasons) = port(&summary, 1);
+        assert_eq!(sent, 0, "{kind:?}");
+        assert_eq!(summary.valid, !ended, "{kind:?} {:?}", summary.invalid_reasons);
+        let (came, went, _) = port(&summary, 0);
+        assert_eq!(reasons, [(reason, came)], "{kind:?}");
+        // The way back goes on, unless the run has ended.
+        assert_eq!(went, back, "{kind:?}");
+        if !ended {
+            assert_eq!((came, back), (64, 20), "{kind:?}");
+        }
+    }
+}

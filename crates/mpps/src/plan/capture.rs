@@ -1,0 +1,174 @@
+//! The plan of `capture`.
+
+use super::lanes;
+use super::path::PathConfig;
+use super::traffic::dashed;
+use crate::cli::{Capture, Take as TakeOption};
+use crate::fail::{Result, usage};
+use mpps_af_xdp::{Take, Taken};
+use mpps_engine::CapturePlan;
+use mpps_io::packet_ring::{PacketConsumer, packet_ring};
+use mpps_io::{Capabilities, Layer, Roles};
+use mpps_report::{CaptureHeader, CaptureOptions, Rotation};
+use mpps_wire::{CaptureFilter, CaptureProtocol};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// Arguments checked as far as that goes without opening anything.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) args: Capture,
+    pub(crate) path: PathConfig,
+    pub(crate) roles: Vec<Roles>,
+    filter: CaptureFilter,
+}
+
+impl Draft {
+    pub(crate) fn new(args: Capture) -> Result<Self> {
+        let mut path = PathConfig::of(&args.port)?;
+        if path.layer() == Layer::Payload {
+            return Err(usage(format!(
+                "port '{}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1",
+                args.port
+            )));
+        }
+        // What a capture is for is often not for this host. Who says promisc=off means it.
+        if let PathConfig::AfPacket(config) = &mut path {
+            config.promisc |= !args.port.options.iter().any(|(key, _)| key == "promisc");
+        }
+        if args.output == Path::new("-") {
+            if args.rotate_size.is_some() {
+                return Err(usage(
+                    "--rotate-size: standard output is not a file: want -o FILE, or --rotate-size left out",
+                ));
+            }
+            if std::io::stdout().is_terminal() {
+                return Err(usage(
+                    "-o -: standard output is a terminal: want a pipe, such as | tshark -r -, or -o FILE",
+                ));
+            }
+        }
+        if let Some(take) = args.take.filter(|_| !matches!(path, PathConfig::AfXdp(_))) {
+            return Err(usage(format!(
+                "--take {}: only af_xdp takes packets from the host; '{}' copies them: want --take left out",
+                take.name(),
+                args.port
+            )));
+        }
+        let filter = CaptureFilter {
+            ip: args.ip,
+            ports: args.ports.clone(),
+            protocol: args.proto,
+        };
+        if filter.ports.is_some() && !matches!(args.proto, None | Some(CaptureProtocol::Ip(6 | 17))) {
+            return Err(usage(
+                "--port: only UDP and TCP have ports: want --proto udp or tcp, or one of the two left out",
+            ));
+        }
+        let roles = lanes::listening(&args.run, false);
+        Ok(Self {
+            args,
+            path,
+            roles,
+            filter,
+        })
+    }
+
+    /// What an XDP program takes from the host: that is a packet's only way to a file. Narrow where the user was.
+    pub(crate) fn taken(&self) -> Taken {
+        let args = &self.args;
+        let take = match (args.take, args.proto) {
+            (Some(TakeOption::All), _) => Take::All,
+            // The program knows neither ARP nor the two protocols of ICMP: the lane sorts them out.
+            (Some(TakeOption::Foreign), _) | (_, Some(CaptureProtocol::Arp | CaptureProtocol::Icmp)) => Take::Foreign,
+            (None, None) if args.ip.is_none() && args.ports.is_none() => Take::Foreign,
+            (udp, proto) => Take::Either {
+                protocol: match proto {
+                    Some(CaptureProtocol::Ip(protocol)) => Some(protocol),
+                    _ => udp.map(|_| 17),
+                },
+                addresses: args.ip.into_iter().collect(),
+                ports: args.ports.clone(),
+            },
+        };
+        Taken {
+            take,
+            answer: Vec::new(),
+        }
+    }
+
+    /// What the user asked to be kept, as asked; empty for all.
+    fn wanted(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(ip) = self.args.ip {
+            parts.push(format!("--ip {ip}"));
+        }
+        if let Some(ports) = &self.args.ports {
+            parts.push(format!("--port {}", dashed(ports)));
+        }
+        match self.args.proto {
+            None => {}
+            Some(CaptureProtocol::Ip(17)) => parts.push("--proto udp".to_owned()),
+            Some(CaptureProtocol::Ip(6)) => parts.push("--proto tcp".to_owned()),
+            Some(CaptureProtocol::Ip(n)) => parts.push(format!("--proto {n}")),
+            Some(CaptureProtocol::Icmp) => parts.push("--proto icmp".to_owned()),
+            Some(CaptureProtocol::Arp) => parts.push("--proto arp".to_owned()),
+        }
+        parts.join(" ")
+    }
+
+    /// The plan, once the port is open, and the writer's ends of the lanes' rings.
+    pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<(CapturePlan, Vec<PacketConsumer>)> {
+        let args = &self.args;
+        let mut common = lanes::common(&args.run, &self.roles, None, capabilities.preferred_burst)?;
+        let wanted = self.wanted();
+        let filter = if wanted.is_empty() { "all".to_owned() } else { wanted };
+        for (name, value) in [
+            ("port", args.port.to_string()),
+            ("takes", filter),
+            ("output", args.output.display().to_string()),
+            ("buffer_bytes", args.buffer.next_power_of_two().to_string()),
+        ] {
+            common.host.push((name.to_owned(), value));
+        }
+        let (producers, consumers): (Vec<_>, Vec<_>) = self
+            .roles
+            .iter()
+            .map(|_| packet_ring(args.buffer as usize))
+            .map(|(producer, consumer)| (Mutex::new(Some(producer)), consumer))
+            .unzip();
+        let plan = CapturePlan {
+            common,
+            filter: self.filter.clone(),
+            snap_len: args.snap_len,
+            count: args.count,
+            rings: producers,
+        };
+        Ok((plan, consumers))
+    }
+
+    /// What the file's head says, and when the next begins.
+    pub(crate) fn options(&self, capabilities: &Capabilities) -> CaptureOptions {
+        let args = &self.args;
+        let interface = match args.port.device.as_str() {
+            "" => &args.port.path,
+            device => device,
+        };
+        CaptureOptions {
+            header: CaptureHeader {
+                interface: interface.to_owned(),
+                description: args.port.to_string(),
+                mac: capabilities.mac,
+                link_bps: capabilities.link_bps,
+                snap_len: args.snap_len as u32,
+                filter: self.wanted(),
+                application: format!("mpps {}", env!("CARGO_PKG_VERSION")),
+            },
+            rotation: args.rotate_size.map(|bytes| Rotation {
+                bytes,
+                keep: args.max_files,
+            }),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Where the blocks go: one file, or one after another, each complete; whatever happens, whole blocks only.
+
+use super::pcapng::{CaptureHeader, Counts, Encoder, STATISTICS_BYTES, packet_block_bytes};
+use super::wall::Wall;
+use crate::ReportError;
+use crate::output::{Output, Progress};
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Encoded bytes gathered before they are written.
+const BATCH_BYTES: usize = 256 << 10;
+/// How long a write waits for a reader before it is looked whether the run has ended.
+const TICK: Duration = Duration::from_millis(50);
+
+/// When to begin another file, and how many to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Bytes that a file holds at the most; one packet at the least.
+    pub bytes: u64,
+    /// Files kept, the newest; `None`: all.
+    pub keep: Option<u64>,
+}
+
+/// The file written to, and those before it.
+pub(super) struct Files {
+    header: CaptureHeader,
+    path: PathBuf,
+    rotation: Option<Rotation>,
+    patience: Duration,
+    output: Output,
+    encoder: Encoder,
+    /// Where each block in the encoder's bytes ends, and whether it is a packet.
+    ends: Vec<(usize, bool)>,
+    /// Bytes of this file that are written.
+    file_bytes: u64,
+    /// Packets of this file, written or encoded.
+    file_packets: u64,
+    next_number: u64,
+    start_ns: u64,
+    /// Files there are, oldest first.
+    pub(super) paths: VecDeque<PathBuf>,
+    /// Files removed because there were more than to be kept.
+    pub(super) removed: u64,
+    /// Packets written, in all files.
+    pub(super) written: u64,
+    /// Bytes written, in all files.
+    pub(super) bytes: u64,
+}
+
+/// A write that failed, with the packets that it kept from being written.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: io::Error,
+    pub(super) path: String,
+    pub(super) lost: u64,
+}
+
+impl Files {
+    /// Opens the first file and writes its head, so that what can't be written is found at once. A FIFO is written once
+    /// somebody reads it.
+    pub(super) fn create(
+        path: &Path,
+        header: CaptureHeader,
+        rotation: Option<Rotation>,
+        patience: Duration,
+    ) -> Result<Self, ReportError> {
+        let output = Output::open(path)?;
+        if rotation.is_some() && !output.is_regular() {
+            let error = io::Error::other("only a file can be followed by another");
+            return Err(ReportError::io("rotate", path, error));
+        }
+        let encoder = Encoder::new(&header);
+        let mut files = Self {
+            path: path.to_owned(),
+            ends: vec![(encoder.bytes().len(), false)],
+            header,
+            rotation,
+            patience,
+            output,
+            encoder,
+            file_bytes: 0,
+            file_packets: 0,
+            next_number: 1,
+            start_ns: Wall::now_ns(),
+            paths: VecDeque::from([path.to_owned()]),
+            removed: 0,
+            written: 0,
+            bytes: 0,
+        };
+        if files.output.is_regular() {
+            files
+                .flush(&|| true)
+                .map_err(|failure| ReportError::io("write", path, failure.error))?;
+        }
+        Ok(files)
+    }
+
+    /// Name of the file written to, for notes.
+    pub(super) fn name(&self) -> String {
+        self.output.name()
+    }
+
+    /// Appends a packet received at `real_ns` since 1970; `ending` is asked, while a reader takes nothing, whether the
+    /// run has ended.
+    pub(super) fn packet(
+        &mut self,
+        real_ns: u64,
+        wire_len: u32,
+        bytes: &[u8],
+        ending: &dyn Fn() -> bool,
+    ) -> Result<(), Failure> {
+        if let Some(rotation) = self.rotation {
+            let after = self.file_bytes as usize + self.encoder.bytes().len() + packet_block_bytes(bytes.len());
+            if self.file_packets > 0 && (after + STATISTICS_BYTES) as u64 > rotation.bytes {
+                // The packet at hand is lost with those in the buffer where the next file can't be had.
+                self.rotate(rotation, real_ns, ending).map_err(|failure| Failure {
+                    lost: failure.lost + 1,
+                    ..failure
+                })?;
+            }
+        }
+        self.encoder.packet(real_ns, wire_len, bytes);
+        self.file_packets += 1;
+        self.ends.push((self.encoder.bytes().len(), true));
+        if self.encoder.bytes().len() >= BATCH_BYTES {
+            self.flush(ending)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all that is encoded.
+    pub(super) fn flush(&mut self, ending: &dyn Fn() -> bool) -> Result<(), Failure> {
+        let (mut taken, mut since) = (0, Instant::now());
+        let result = loop {
+            let rest = &self.encoder.bytes()[taken..];
+            if rest.is_empty() {
+                break Ok(());
+            }
+            match self.output.write(rest, TICK) {
+                Ok(Progress::Took(bytes)) => (taken, since) = (taken + bytes, Instant::now()),
+                Ok(Progress::NotReady) if since.elapsed() < self.patience || !ending() => {}
+                Ok(Progress::NotReady) => {
+                    let patience = self.patience.as_secs_f64();
+                    break Err(io::Error::other(format!(
+                        "gave up after nobody read for {patience:.0} s"
+                    )));
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        let whole = self.ends.partition_point(|(end, _)| *end <= taken);
+        let packets = self.ends[..whole].iter().filter(|(_, packet)| *packet).count() as u64;
+        let lost = self.ends[whole..].iter().filter(|(_, packet)| *packet).count() as u64;
+        let kept = self.ends[..whole].last().map_or(0, |(end, _)| *end);
+        self.output.take_back((taken - kept) as u64);
+        self.written += packets;
+        self.file_bytes += kept as u64;
+        self.bytes += kept as u64;
+        self.encoder.clear();
+        self.ends.clear();
+        result.map_err(|error| Failure {
+            error,
+            path: self.name(),
+            lost,
+        })
+    }
+
+    /// Closes the file and begins the next.
+    fn rotate(&mut self, rotation: Rotation, now_ns: u64, ending: &dyn Fn() -> bool) -> Result<(), Failure> {
+        let written = self.written + self.ends.iter().filter(|(_, packet)| *packet).count() as u64;
+        self.close(
+            Counts {
+                end_ns: now_ns,
+                written,
+                ..Counts::default()
+            },
+            ending,
+        )?;
+        let path = numbered(&self.path, self.next_number);
+        self.output = Output::open(&path).map_err(|error| Failure {
+            path: path.display().to_string(),
+            error: match error {
+                ReportError::Io { source, .. } => source,
+                other => io::Error::other(other),
+            },
+            lost: 0,
+        })?;
+        self.next_number += 1;
+        self.paths.push_back(path);
+        while rotation.keep.is_some_and(|keep| self.paths.len() as u64 > keep) {
+            if let Some(oldest) = self.paths.pop_front() {
+                // One that somebody else has removed is gone as it should be.
+                let _ = std::fs::remove_file(oldest);
+                self.removed += 1;
+            }
+        }
+        self.encoder = Encoder::new(&self.header);
+        self.ends.push((self.encoder.bytes().len(), false));
+        (self.file_bytes, self.file_packets) = (0, 0);
+        Ok(())
+    }
+
+    /// Ends the file with its counts.
+    pub(super) fn close(&mut self, counts: Counts, ending: &dyn Fn() -> bool) -> Result<(), Failure> {
+        self.encoder.statistics(&Counts {
+            start_ns: self.start_ns,
+            ..counts
+        });
+        self.ends.push((self.encoder.bytes().len(), false));
+        self.flush(ending)
+    }
+
+    /// Whether the file has a head, so that more may be appended after a failure.
+    pub(super) fn can_go_on(&self) -> bool {
+        self.output.is_regular() && self.file_bytes > 0
+    }
+}
+
+/// `trace.pcapng` → `trace.1.pcapng`.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+//! The capture file: packets out of the lanes' rings, onto disk or into a pipe, by a thread that may wait.
+//!
+//! The thread drains the rings in order of time, encodes, and writes in batches; when the rings are empty it writes
+//! what it has, so that a reader of a pipe sees packets as they come and a program that is killed leaves all but the
+//! last 20 ms. When a write fails it says so once, leaves the file at its last whole block, and goes on counting, so
+//! that every packet is in exactly one count.
+
+mod files;
+mod pcapng;
+mod wall;
+mod writer;
+
+pub use files::Rotation;
+pub use pcapng::CaptureHeader;
+
+use crate::{Notes, ReportError};
+use files::Files;
+use mpps_io::packet_ring::PacketConsumer;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use writer::Writer;
+
+/// How long the end of a run waits for a reader that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What to write, and how.
+#[derive(Clone, Debug, Default)]
+pub struct CaptureOptions {
+    /// The head of each file.
+    pub header: CaptureHeader,
+    /// Begin another file where one has become too large.
+    pub rotation: Option<Rotation>,
+}
+
+/// What the lanes have counted, for the file's statistics block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaptureTotals {
+    /// Packets received.
+    pub received: u64,
+    /// Packets that the filter took.
+    pub taken: u64,
+    /// Packets that the kernel or device dropped before they were received, and those that found the ring full.
+    pub dropped: u64,
+}
+
+/// What the writer did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureEnd {
+    /// Packets written, whole.
+    pub written: u64,
+    /// Packets taken out of the rings and not written, because a write had failed.
+    pub dropped: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// The files that are there, oldest first.
+    pub files: Vec<PathBuf>,
+    /// Files removed because there were more than to be kept.
+    pub removed: u64,
+    /// Why writing ended early.
+    pub failure: Option<String>,
+}
+
+/// The writing thread.
+#[derive(Debug)]
+pub struct CaptureWriter {
+    thread: JoinHandle<CaptureEnd>,
+    totals: mpsc::Sender<CaptureTotals>,
+    reader_gone: Arc<AtomicBool>,
+}
+
+impl CaptureWriter {
+    /// Opens (and empties) `path`; `-` is standard output; a FIFO is written once somebody reads it. Packets are taken
+    /// from `rings` until all producers are gone. What goes wrong while writing is told by `notes`, once.
+    ///
+    /// # Errors
+    /// When the file can't be opened, its head not be written, or the thread not be started.
+    pub fn create(
+        path: &Path,
+        options: CaptureOptions,
+        rings: Vec<PacketConsumer>,
+        notes: Notes,
+    ) -> Result<Self, ReportError> {
+        let files = Files::create(path, options.header, options.rotation, PATIENCE)?;
+        let reader_gone = Arc::new(AtomicBool::new(false));
+        let (totals, told) = mpsc::channel();
+        let writer = Writer::new(files, rings, notes, Arc::clone(&reader_gone));
+        let thread = std::thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(move || writer.run(&told))
+            .map_err(|e| ReportError::io("start the thread that writes", path, e))?;
+        Ok(Self {
+            thread,
+            totals,
+            reader_gone,
+        })
+    }
+
+    /// Set once the pipe's reader has gone: nobody will ever read what is captured from then on.
+    pub fn reader_gone(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.reader_gone)
+    }
+
+    /// Writes what is left, once all producers are gone, and ends the file with its counts. Waits for as long as there is
+    /// progress.
+    pub fn finish(self, totals: CaptureTotals) -> CaptureEnd {
+        // A thread that has panicked hears nothing.
+        let _ = self.totals.send(totals);
+        self.thread.join().unwrap_or_else(|_| CaptureEnd {
+            failure: Some("the writing thread failed".to_owned()),
+            ..CaptureEnd::default()
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! The writing thread's loop.
+
+use super::files::{Failure, Files};
+use super::pcapng::Counts;
+use super::wall::Wall;
+use super::{CaptureEnd, CaptureTotals};
+use crate::error::reason;
+use crate::{Notes, units};
+use mpps_io::packet_ring::PacketConsumer;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Shortest and longest sleep while the rings are empty: each is longer than the one before.
+const NAP: Duration = Duration::from_millis(1);
+const LONG_NAP: Duration = Duration::from_millis(20);
+/// Packets between two looks at everything else.
+const ROUND: usize = 16_384;
+/// How often it is looked whether the time of day was set.
+const WALL_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) struct Writer {
+    rings: Vec<PacketConsumer>,
+    wall: Wall,
+    sink: Sink,
+    /// A packet's bytes, from ring to file.
+    packet: Vec<u8>,
+}
+
+/// The files, until a write fails, and what was lost after.
+struct Sink {
+    files: Files,
+    notes: Notes,
+    reader_gone: Arc<AtomicBool>,
+    failure: Option<String>,
+    dropped: u64,
+}
+
+impl Sink {
+    /// Does something to the files unless that is pointless; `packets` are lost then.
+    fn attempt(&mut self, packets: u64, work: impl FnOnce(&mut Files) -> Result<(), Failure>) {
+        if self.failure.is_some() {
+            self.dropped += packets;
+        } else if let Err(failure) = work(&mut self.files) {
+            self.fail(&failure);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, failure: &Failure) {
+        self.dropped += failure.lost;
+        let gone = failure.error.kind() == io::ErrorKind::BrokenPipe;
+        self.reader_gone.store(gone, Ordering::Relaxed);
+        let what = if gone {
+            "the reader has gone".to_owned()
+        } else {
+            reason(&failure.error)
+        };
+        let written = units::count(self.files.written);
+        let text = format!("{}: {what} after {written} packets", failure.path);
+        self.notes.tell(format!("{text}; nothing more is written"));
+        self.failure = Some(text);
+    }
+}
+
+impl Writer {
+    pub(super) fn new(files: Files, rings: Vec<PacketConsumer>, notes: Notes, reader_gone: Arc<AtomicBool>) -> Self {
+        Self {
+            rings,
+            wall: Wall::new(),
+            sink: Sink {
+                files,
+                notes,
+                reader_gone,
+                failure: None,
+                dropped: 0,
+            },
+            packet: Vec::new(),
+        }
+    }
+
+    /// Writes until every ring is closed and empty.
+    pub(super) fn run(mut self, totals: &mpsc::Receiver<CaptureTotals>) -> CaptureEnd {
+        let (mut nap, mut looked) = (NAP, Instant::now());
+        loop {
+            // Asked before looking for packets: what a producer pushed is there once it is gone.
+            let closed = self.rings.iter().all(PacketConsumer::closed);
+            let moved = self.drain();
+            if moved < ROUND {
+                let rings = &self.rings;
+                let ending = || rings.iter().all(PacketConsumer::closed);
+                self.sink.attempt(0, |files| files.flush(&ending));
+                if closed {
+                    break;
+                }
+                nap = if moved > 0 { NAP } else { (nap * 2).min(LONG_NAP) };
+                std::thread::sleep(nap);
+            }
+            if looked.elapsed() >= WALL_EVERY {
+                self.wall.refresh();
+                looked = Instant::now();
+            }
+        }
+        self.end(totals.recv().ok())
+    }
+
+    /// Moves packets from the rings to the files, oldest first; returns how many, [`ROUND`] at the most.
+    fn drain(&mut self) -> usize {
+        for moved in 0..ROUND {
+            let Some(ring) = next_ring(&mut self.rings) else {
+                return moved;
+            };
+            let Some(packet) = self.rings[ring].pop(&mut self.packet) else {
+                return moved;
+            };
+            let (rings, bytes) = (&self.rings, &self.packet);
+            let ending = || rings.iter().all(PacketConsumer::closed);
+            let real_ns = self.wall.real_ns(packet.time_ns);
+            self.sink
+                .attempt(1, |files| files.packet(real_ns, packet.wire_len, bytes, &ending));
+        }
+        ROUND
+    }
+
+    /// Ends the file with its counts, where there is room even after a failure.
+    fn end(mut self, totals: Option<CaptureTotals>) -> CaptureEnd {
+        let sink = &mut self.sink;
+        let counts = Counts {
+            end_ns: Wall::now_ns(),
+            received: totals.map(|t| t.received),
+            accepted: totals.map(|t| t.taken),
+            dropped: totals.map(|t| t.dropped + sink.dropped),
+            written: sink.files.written,
+            ..Counts::default()
+        };
+        if sink.failure.is_none() {
+            sink.attempt(0, |files| files.close(counts, &|| true));
+        } else if sink.files.can_go_on() {
+            // A full disk may have room for the last block, and need not.
+            let _ = sink.files.close(counts, &|| true);
+        }
+        CaptureEnd {
+            written: sink.files.written,
+            dropped: sink.dropped,
+            bytes: sink.files.bytes,
+            files: sink.files.paths.iter().cloned().collect(),
+            removed: sink.files.removed,
+            failure: sink.failure.take(),
+        }
+    }
+}
+
+/// The ring with the oldest packet. `None` while there is none, or one that may not be the oldest: another lane may be
+/// about to push an earlier one. A ring that fills up is not kept waiting for that.
+fn next_ring(rings: &mut [PacketConsumer]) -> Option<usize> {
+    if let [ring] = rings {
+        return ring.next_time().map(|_| 0);
+    }
+    let (mut oldest, mut certain_until) = (None, u64::MAX);
+    for (i, ring) in rings.iter_mut().enumerate() {
+        let seen_ns = ring.seen_ns();
+        match ring.next_time() {
+            Some(time) if oldest.is_none_or(|(_, least)| time < least) => oldest = Some((i, time)),
+            Some(_) => {}
+            None => certain_until = certain_until.min(seen_ns),
+        }
+    }
+    let (i, time) = oldest?;
+    (time <= certain_until || rings[i].half_full()).then_some(i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pcapng::CaptureHeader;
+    use super::super::{CaptureOptions, CaptureWriter};
+    use super::*;
+    use mpps_io::packet_ring::packet_ring;
+    use pcap_file::pcapng::{Block, PcapNgReader};
+
+    #[test]
+    fn packets_of_several_rings_are_written_in_order_of_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let (mut producers, consumers): (Vec<_>, Vec<_>) = (0..3).map(|_| packet_ring(1 << 20)).unzip();
+        let options = CaptureOptions {
+            header: CaptureHeader::default(),
+            rotation: None,
+        };
+        let writer = CaptureWriter::create(&path, options, consumers, Notes::new()).unwrap();
+        for i in 0..3000u64 {
+            let producer = &mut producers[(i * i % 3) as usize];
+            assert!(producer.push(i * 1000, 60, &i.to_le_bytes()));
+            if i % 5 == 0 {
+                // As a lane does: what it takes from now on is not earlier.
+                producers.iter_mut().for_each(|p| p.publish(i * 1000));
+            }
+            if i % 500 == 0 {
+                std::thread::yield_now();
+            }
+        }
+        drop(producers);
+        let totals = CaptureTotals {
+            received: 4000,
+            taken: 3000,
+            dropped: 0,
+        };
+        let end = writer.finish(totals);
+        assert_eq!((end.written, end.dropped, end.failure), (3000, 0, None));
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, end.bytes);
+        let mut reader = PcapNgReader::new(&bytes[..]).unwrap();
+        let mut next = 0u64;
+        while let Some(block) = reader.next_block() {
+            if let Block::EnhancedPacket(packet) = block.unwrap() {
+                assert_eq!(packet.data[..], next.to_le_bytes());
+                next += 1;
+            }
+        }
+        assert_eq!(next, 3000);
+    }
+
+    #[test]
+    fn a_ring_waits_for_a_slower_one_but_not_when_it_fills_up() {
+        let (mut a, ring_a) = packet_ring(4096);
+        let (b, ring_b) = packet_ring(4096);
+        let mut rings = [ring_a, ring_b];
+        assert!(a.push(10, 8, &[0; 8]));
+        a.publish(10);
+        assert_eq!(next_ring(&mut rings), None);
+        while a.push(11, 8, &[0; 64]) {}
+        a.publish(11);
+        assert_eq!(next_ring(&mut rings), Some(0));
+        drop(b);
+        while rings[0].pop(&mut Vec::new()).is_some() {
+            assert_eq!(next_ring(&mut rings).unwrap_or(0), 0);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What a forwarder does to a frame: which it takes, what it rewrites, and the checksum that the sender left open.
+//!
+//! A forwarder is no judge: what is wrong stays wrong, so that the far end sees what the near end sent. Swapping
+//! addresses or ports leaves a one's complement sum as it was (as in [`crate::reflect`]); a MAC address is in none.
+
+use crate::bytes::{be16, chunk, chunk_mut, swap_neighbours};
+use crate::checksum::Sum;
+use crate::headers::{self, Headers};
+use crate::ipv4::PROTOCOL_UDP;
+use crate::udp::pseudo_header;
+use crate::{MacAddr, eth, ipv6};
+use core::net::IpAddr;
+use core::ops::RangeInclusive;
+
+/// Protocol number of TCP.
+const PROTOCOL_TCP: u8 = 6;
+
+/// What is done to a frame before it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// Nothing.
+    Io,
+    /// Source and destination MAC address change places.
+    MacSwap,
+    /// MAC addresses, IP addresses, and UDP or TCP ports change places, each where there are any: a frame that is not
+    /// IP gets its MAC addresses swapped, a fragment but the first its addresses.
+    FiveTupleSwap,
+    /// MAC addresses are set.
+    L2Forward {
+        /// Of the port that sends.
+        source: MacAddr,
+        /// Of the next hop.
+        destination: MacAddr,
+    },
+}
+
+/// The frame is shorter than an Ethernet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the frame is shorter than an Ethernet header")]
+pub struct ShortFrame;
+
+impl Rewrite {
+    /// Rewrites a frame in place. Never panics, whatever the bytes.
+    ///
+    /// # Errors
+    /// [`ShortFrame`]; the frame is then unchanged.
+    #[inline]
+    pub fn apply(&self, frame: &mut [u8]) -> Result<(), ShortFrame> {
+        if frame.len() < eth::HEADER_LEN {
+            return Err(ShortFrame);
+        }
+        match self {
+            Self::Io => {}
+            Self::MacSwap => _ = swap_neighbours::<6>(frame, 0),
+            Self::FiveTupleSwap => {
+                swap_neighbours::<6>(frame, 0);
+                swap_addresses_and_ports(frame);
+            }
+            Self::L2Forward { source, destination } => {
+                if let Some(both) = chunk_mut::<12>(frame, 0) {
+                    both[..6].copy_from_slice(&destination.0);
+                    both[6..].copy_from_slice(&source.0);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn swap_addresses_and_ports(frame: &mut [u8]) {
+    let Some(found) = eth::parse(frame).and_then(|ethernet| headers::find(frame, &ethernet)) else {
+        return;
+    };
+    // The fixed part of the header is whole, so both addresses are there.
+    if found.v6 {
+        swap_neighbours::<16>(frame, found.l3 + 8);
+    } else {
+        swap_neighbours::<4>(frame, found.l3 + 12);
+    }
+    if let Some(l4) = found.l4.filter(|_| has_ports(found.protocol)) {
+        swap_neighbours::<2>(frame, l4);
+    }
+}
+
+#[inline]
+const fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, PROTOCOL_UDP | PROTOCOL_TCP)
+}
+
+/// Computes the UDP or TCP checksum of a frame whose sender left it to a device that never saw it
+/// (`CHECKSUM_PARTIAL`): the frame may then go to another port. False, with nothing changed, where that can't be done:
+/// another protocol, a fragment, or a frame that ends before its packet.
+#[inline]
+#[must_use]
+pub fn complete_checksum(frame: &mut [u8]) -> bool {
+    let found = eth::parse(frame).and_then(|ethernet| headers::find(frame, &ethernet));
+    found.and_then(|found| complete(frame, &found)).is_some()
+}
+
+fn complete(frame: &mut [u8], found: &Headers) -> Option<()> {
+    const UDP_FIELD: usize = 6;
+    const TCP_FIELD: usize = 16;
+    let field = match found.protocol {
+        PROTOCOL_UDP => UDP_FIELD,
+        PROTOCOL_TCP => TCP_FIELD,
+        _ => return None,
+    };
+    let l4 = found.l4.filter(|_| !found.fragment)?;
+    let mut segment = frame.get(l4..found.end)?;
+    if found.protocol == PROTOCOL_UDP {
+        // RFC 768: the datagram ends by its own length, whatever the IP packet holds behind it.
+        segment = segment.get(..usize::from(be16(segment, 4)?))?;
+    }
+    if segment.len() < field + 2 {
+        return None;
+    }
+    let upper_len = u16::try_from(segment.len()).ok()?;
+    let pseudo = if found.v6 {
+        pseudo_header::<32>(chunk(frame, found.l3 + 8)?, found.protocol, upper_len)
+    } else {
+        pseudo_header::<8>(chunk(frame, found.l3 + 12)?, found.protocol, upper_len)
+    };
+    // The old field is taken out of the sum by leaving it out: both parts start at an even offset.
+    let sum = pseudo
+        .plus(Sum::ZERO.bytes(&segment[..field]))
+        .plus(Sum::ZERO.bytes(&segment[field + 2..]));
+    let new = match found.protocol {
+        PROTOCOL_UDP => sum.finish_udp(),
+        _ => sum.finish(),
+    };
+    *chunk_mut::<2>(frame, l4 + field)? = new;
+    Some(())
+}
+
+/// Which frames a forwarder takes. The default takes every frame.
+///
+/// It means the same as the filter of the XDP program on paths that have one, so that a run takes the same frames on
+/// every path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TakeFilter {
+    /// Every frame.
+    #[default]
+    All,
+    /// Every frame but those for one of these addresses, which are the host's own: IP packets to it, ARP requests and
+    /// replies for it, and neighbour solicitations that ask for it.
+    Foreign(Box<[IpAddr]>),
+    /// UDP datagrams from or to an address and a port: a forwarder carries the answers, too. Not those in fragments or
+    /// behind IPv6 extension headers.
+    Udp {
+        /// The source's or the destination's; `None`: any.
+        ip: Option<IpAddr>,
+        /// The source's or the destination's; `None`: any.
+        ports: Option<RangeInclusive<u16>>,
+    },
+}
+
+impl TakeFilter {
+    /// Whether a frame is to be taken. Never panics, whatever the bytes.
+    #[inline]
+    pub fn takes(&self, frame: &[u8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Foreign(own) => own.is_empty() || !is_for(frame, own),
+            Self::Udp { ip, ports } => is_udp(frame, ip.as_ref(), ports.as_ref()),
+        }
+    }
+}
+
+/// Whether a frame is for one of the addresses.
+fn is_for(frame: &[u8], own: &[IpAddr]) -> bool {
+    let Some(ethernet) = eth::parse(frame) else {
+        return false;
+    };
+    let target = match headers::find(frame, &ethernet) {
+        Some(found) => destination(frame, &found),
+        None if ethernet.ethertype == eth::TYPE_ARP => arp_target(frame, ethernet.l3),
+        None => None,
+    };
+    // A solicitation goes to a group of addresses (RFC 4291, section 2.7.1), and asks for one.
+    target.is_some_and(|ip| own.contains(&ip)) || solicited(frame, &ethernet).is_some_and(|ip| own.contains(&ip))
+}
+
+fn destination(frame: &[u8], found: &Headers) -> Option<IpAddr> {
+    if found.v6 {
+        chunk::<16>(frame, found.l3 + 24).map(|a| IpAddr::from(*a))
+    } else {
+        chunk::<4>(frame, found.l3 + 16).map(|a| IpAddr::from(*a))
+    }
+}
+
+fn source(frame: &[u8], found: &Headers) -> Option<IpAddr> {
+    if found.v6 {
+        chunk::<16>(frame, found.l3 + 8).map(|a| IpAddr::from(*a))
+    } else {
+        chunk::<4>(frame, found.l3 + 12).map(|a| IpAddr::from(*a))
+    }
+}
+
+/// The target of an ARP message for IPv4 over Ethernet (RFC 826).
+fn arp_target(frame: &[u8], l3: usize) -> Option<IpAddr> {
+    let message = chunk::<28>(frame, l3)?;
+    let usual = message.first_chunk() == Some(&[0, 1, 8, 0, 6, 4]);
+    chunk::<4>(message, 24).filter(|_| usual).map(|a| IpAddr::from(*a))
+}
+
+/// The address that a neighbour solicitation (RFC 4861, section 4.3) asks for.
+fn solicited(frame: &[u8], ethernet: &eth::Ethernet) -> Option<IpAddr> {
+    const SOLICITATION: u8 = 135;
+    let found = headers::find(frame, ethernet)?;
+    if !found.v6 || found.protocol != ipv6::NEXT_ICMPV6 {
+        return None;
+    }
+    let message = chunk::<24>(frame, found.l4.filter(|_| found.is_plain())?)?;
+    (message[0] == SOLICITATION).then_some(())?;
+    chunk::<16>(message, 8).map(|a| IpAddr::from(*a))
+}
+
+#[inline]
+fn is_udp(frame: &[u8], ip: Option<&IpAddr>, ports: Option<&RangeInclusive<u16>>) -> bool {
+    let Some(found) = eth::parse(frame).and_then(|ethernet| headers::find(frame, &ethernet)) else {
+        return false;
+    };
+    let Some(l4) = found.l4.filter(|_| found.protocol == PROTOCOL_UDP && found.is_plain()) else {
+        return false;
+    };
+    let port = |at: usize, ports: &RangeInclusive<u16>| be16(frame, at).is_some_and(|port| ports.contains(&port));
+    ip.is_none_or(|ip| source(frame, &found).as_ref() == Some(ip) || destination(frame, &found).as_ref() == Some(ip))
+        && ports.is_none_or(|ports| port(l4, ports) || port(l4 + 2, ports))
+}

@@ -1,0 +1,118 @@
+//! Where the headers of a packet lie, without judging the packet: for forwarders, which pass on what is wrong, too.
+//!
+//! Unlike [`crate::parse_udp`], nothing is refused for its lengths or checksums. What ends too early has no upper
+//! layer; a fragment has one only if it is the first.
+
+use crate::bytes::{be16, chunk};
+use crate::{eth, ipv4, ipv6};
+
+/// The headers of an IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Headers {
+    /// Offset of the IP header; its fixed part is whole.
+    pub(crate) l3: usize,
+    /// IPv6, else IPv4.
+    pub(crate) v6: bool,
+    /// A part of a packet.
+    pub(crate) fragment: bool,
+    /// Protocol of the upper layer.
+    pub(crate) protocol: u8,
+    /// Offset of the upper layer's header; `None` in a later fragment and where the extension headers are cut or too
+    /// many.
+    pub(crate) l4: Option<usize>,
+    /// Offset of the packet's end as the IP header has it; may lie beyond the frame's.
+    pub(crate) end: usize,
+}
+
+impl Headers {
+    /// Neither a fragment nor behind IPv6 extension headers.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.fragment && (!self.v6 || self.l4 == Some(self.l3 + ipv6::HEADER_LEN))
+    }
+}
+
+/// Finds them in a frame with up to two VLAN tags; `None` where there is no whole IP header.
+#[inline]
+pub(crate) fn find(frame: &[u8], ethernet: &eth::Ethernet) -> Option<Headers> {
+    match ethernet.ethertype {
+        eth::TYPE_IPV4 => of_ipv4(frame, ethernet.l3),
+        eth::TYPE_IPV6 => of_ipv6(frame, ethernet.l3),
+        _ => None,
+    }
+}
+
+/// RFC 791, section 3.1.
+#[inline]
+fn of_ipv4(frame: &[u8], l3: usize) -> Option<Headers> {
+    let head = chunk::<{ ipv4::MIN_HEADER_LEN }>(frame, l3)?;
+    let header_len = usize::from(head[0] & 0xf) * 4;
+    if head[0] >> 4 != 4 || header_len < ipv4::MIN_HEADER_LEN {
+        return None;
+    }
+    let fragment = u16::from_be_bytes([head[6], head[7]]) & ipv4::FRAGMENT_BITS;
+    Some(Headers {
+        l3,
+        v6: false,
+        fragment: fragment != 0,
+        protocol: head[9],
+        l4: (fragment & 0x1fff == 0).then_some(l3 + header_len),
+        end: l3 + usize::from(u16::from_be_bytes([head[2], head[3]])),
+    })
+}
+
+/// RFC 8200, section 3.
+#[inline]
+fn of_ipv6(frame: &[u8], l3: usize) -> Option<Headers> {
+    let head = chunk::<{ ipv6::HEADER_LEN }>(frame, l3)?;
+    if head[0] >> 4 != 6 {
+        return None;
+    }
+    let mut headers = Headers {
+        l3,
+        v6: true,
+        fragment: false,
+        protocol: head[6],
+        l4: Some(l3 + ipv6::HEADER_LEN),
+        end: l3 + ipv6::HEADER_LEN + usize::from(u16::from_be_bytes([head[4], head[5]])),
+    };
+    if is_extension(headers.protocol) {
+        walk(frame, &mut headers);
+    }
+    Some(headers)
+}
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
+
+#[inline]
+fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS)
+}
+
+/// Walks the extension headers (RFC 8200, section 4).
+#[inline(never)]
+fn walk(frame: &[u8], headers: &mut Headers) {
+    let mut at = headers.l3 + ipv6::HEADER_LEN;
+    headers.l4 = None;
+    for _ in 0..=ipv6::MAX_EXTENSION_HEADERS {
+        if !is_extension(headers.protocol) {
+            headers.l4 = Some(at);
+            return;
+        }
+        let Some(head) = chunk::<8>(frame, at) else { return };
+        if headers.protocol == FRAGMENT {
+            headers.fragment = true;
+            if be16(head, 2).is_some_and(|offset| offset >> 3 != 0) {
+                headers.protocol = head[0];
+                return;
+            }
+            at += 8;
+        } else {
+            at += (usize::from(head[1]) + 1) * 8;
+        }
+        headers.protocol = head[0];
+    }
+}

@@ -1,0 +1,178 @@
+//! Errors: what was tried, on what, why it failed, and what would be right.
+
+use std::io;
+use std::sync::Arc;
+
+/// Result of an operation of this crate.
+pub type Result<T> = core::result::Result<T, Error>;
+
+/// A failed operation, in one line: what was tried, on what, why, and what would be right.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another AF_XDP socket has the queue.
+    #[error("bind {object}: in use by another AF_XDP socket")]
+    Busy {
+        /// Device and queue.
+        object: Arc<str>,
+    },
+    /// Another XDP program is attached.
+    #[error("attach an XDP program to {device}: {by} is attached already")]
+    ProgramAttached {
+        /// The interface.
+        device: Arc<str>,
+        /// The program that is there, by number and name where known.
+        by: String,
+    },
+    /// The kernel or the driver can't do it.
+    #[error("{object}: {what}: {why}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+        /// On what.
+        object: Arc<str>,
+        /// Why it can't be had, and what can.
+        why: String,
+    },
+    /// A value that can't be used.
+    #[error("{what} of {value}: want {want}")]
+    Invalid {
+        /// What was set.
+        what: &'static str,
+        /// The value.
+        value: u64,
+        /// What would be right.
+        want: String,
+    },
+    /// Too few frames, or too little memory, for what was asked.
+    #[error("{what}: have {have}, need {need}")]
+    TooSmall {
+        /// What is too small.
+        what: &'static str,
+        /// How much there is.
+        have: u64,
+        /// How much it takes.
+        need: u64,
+    },
+    /// The limit of locked memory is in the way.
+    #[error(
+        "{op}: {need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it or run with CAP_IPC_LOCK"
+    )]
+    Memlock {
+        /// What was tried.
+        op: &'static str,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// Not enough huge pages are reserved.
+    #[error(
+        "map {len} bytes in huge pages of {page} bytes: not enough are free: reserve {count} \
+         (echo {count} > /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages) or use normal pages"
+    )]
+    NoHugePages {
+        /// Bytes wanted.
+        len: usize,
+        /// Bytes of one page.
+        page: usize,
+        /// Pages wanted.
+        count: usize,
+        /// KiB of one page.
+        kib: usize,
+    },
+    /// The privilege is missing.
+    #[error("{op} {object}: not permitted: {need} is needed")]
+    Permission {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        object: Arc<str>,
+        /// The capability that is missing.
+        need: &'static str,
+    },
+    /// No such interface or queue.
+    #[error("{object}: {why}")]
+    NotFound {
+        /// What was named.
+        object: Arc<str>,
+        /// What there is.
+        why: String,
+    },
+    /// The interface is down; it may come back.
+    #[error("{object}: the interface is down")]
+    Down {
+        /// Device and queue.
+        object: Arc<str>,
+    },
+    /// The interface has vanished, or its queue was taken away: the socket is of no more use.
+    #[error("{object}: the interface is gone")]
+    Gone {
+        /// Device and queue.
+        object: Arc<str>,
+    },
+    /// The socket has no such ring.
+    #[error("{object}: the socket was made without a {ring} ring")]
+    NoRing {
+        /// Device and queue.
+        object: Arc<str>,
+        /// `RX` or `TX`.
+        ring: &'static str,
+    },
+    /// The socket's halves exist once.
+    #[error("{object}: the socket's halves were taken before")]
+    Taken {
+        /// Device and queue.
+        object: Arc<str>,
+    },
+    /// Rings and pool lie in different memory.
+    #[error("{object}: the pool belongs to another UMEM than the socket")]
+    OtherUmem {
+        /// Device and queue.
+        object: Arc<str>,
+    },
+    /// The XDP program could not be loaded or attached.
+    #[error("{op} {object}: {why}")]
+    Program {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        object: Arc<str>,
+        /// Why it failed.
+        why: String,
+    },
+    /// Anything else that the operating system refuses.
+    #[error("{op} {object}: {source}")]
+    Os {
+        /// What was tried.
+        op: &'static str,
+        /// On what.
+        object: Arc<str>,
+        /// The operating system's error.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The operating system's refusal of `op` on `object`.
+    pub(crate) fn os(op: &'static str, object: impl Into<Arc<str>>, source: io::Error) -> Self {
+        Self::Os {
+            op,
+            object: object.into(),
+            source,
+        }
+    }
+
+    /// What a wake-up that failed means: `None` for "try again", which is no error.
+    pub(crate) fn wakeup(op: &'static str, object: &Arc<str>, source: io::Error) -> Option<Self> {
+        let object = object.clone();
+        match source.raw_os_error() {
+            // Try again: the kernel is at work, out of skbs, has sent its share of one call, or was interrupted.
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => None,
+            Some(libc::ENETDOWN) => Some(Self::Down { object }),
+            // Not bound any more: the device was unregistered.
+            Some(libc::ENXIO | libc::ENODEV) => Some(Self::Gone { object }),
+            _ => Some(Self::Os { op, object, source }),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What a program takes: the filter as its user writes it, and as the program reads it.
+//!
+//! The second is constant data of the program, written before it is loaded. The verifier knows its values and
+//! removes what they rule out, so that a narrow filter costs no more than a program written for it.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use super::ProgramMode;
+use crate::Error;
+
+/// How a program is attached, and what it takes. There is no default: a filter that takes everything cuts the host off.
+#[derive(Clone, Debug)]
+pub struct ProgramConfig {
+    /// Where it runs: in the driver, or on socket buffers.
+    pub mode: ProgramMode,
+    /// Which frames go to the sockets. All others go to the host as ever.
+    pub filter: Filter,
+    /// Writes the time of arrival (8 bytes, little-endian, ns of `CLOCK_MONOTONIC`) in front of each frame. It is read
+    /// when the program runs, which is in the driver's poll loop: a software timestamp, but an early one. (The device's own
+    /// timestamps need a kernel function that the loader, aya 0.14, can't call yet.) Frames of a
+    /// driver without room for it are left to the host and counted in [`Counters::no_metadata`](super::Counters).
+    pub rx_timestamp: bool,
+    /// Loads the program for frames of several buffers (Linux 6.6), without which a driver refuses an MTU that exceeds
+    /// one buffer.
+    pub frags: bool,
+}
+
+impl ProgramConfig {
+    /// Native where the driver can, with this filter, no timestamps, frames of one buffer.
+    pub fn new(filter: Filter) -> ProgramConfig {
+        ProgramConfig {
+            mode: ProgramMode::Auto,
+            filter,
+            rx_timestamp: false,
+            frags: false,
+        }
+    }
+}
+
+/// Which frames a program takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The frames that are taken as such.
+    pub take: Take,
+    /// Addresses that the sockets' owner answers for, and that the host does not own: ARP requests and replies,
+    /// neighbour solicitations and advertisements and ICMP echo for them are taken as well. At most 8 of IPv4 and 8 of
+    /// IPv6.
+    pub answer: Vec<IpAddr>,
+}
+
+/// The frames that are taken as such.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// None: only what [`Filter::answer`] asks for.
+    Nothing,
+    /// Every frame. The host receives nothing by this device any more.
+    All,
+    /// Every frame, except what is for the host itself.
+    Foreign {
+        /// The host's own addresses: frames to them, ARP with one of them as the target and neighbour solicitations for
+        /// them are left to the host. At most 8 of IPv4 and 16 of IPv6, see [`crate::device::addresses`].
+        own: Vec<IpAddr>,
+    },
+    /// By protocol, port and address.
+    Match(Match),
+}
+
+/// What an IPv4 or IPv6 frame must be to be taken. Fragments never are, as only the first tells its ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Match {
+    /// The IP protocol's number (17: UDP), or any.
+    pub protocol: Option<u8>,
+    /// The ports of UDP, TCP or SCTP.
+    pub ports: Ports,
+    /// The IP addresses.
+    pub addresses: Addresses,
+    /// Ports and addresses may be the source's as well as the destination's. Otherwise only the destination counts.
+    pub either: bool,
+}
+
+/// Ports that are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ports {
+    /// Every port, and protocols without ports.
+    #[default]
+    Any,
+    /// Ports in one of these ranges.
+    In(Vec<RangeInclusive<u16>>),
+}
+
+/// Addresses that are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Addresses {
+    /// Every address.
+    #[default]
+    Any,
+    /// Every destination that is one host's: neither multicast nor broadcast.
+    Unicast,
+    /// These; at most 8 of IPv4 and 8 of IPv6.
+    Of(Vec<IpAddr>),
+}
+
+impl Filter {
+    /// Every frame.
+    pub fn all() -> Filter {
+        Take::All.into()
+    }
+
+    /// Every frame, except what is for the host itself, whose addresses are given.
+    pub fn foreign(own: impl IntoIterator<Item = IpAddr>) -> Filter {
+        Take::Foreign {
+            own: own.into_iter().collect(),
+        }
+        .into()
+    }
+
+    /// UDP to one of the ports of a range, at one of these addresses, or at any that is one host's when none is given.
+    pub fn udp(ports: RangeInclusive<u16>, addresses: impl IntoIterator<Item = IpAddr>) -> Filter {
+        let addresses: Vec<IpAddr> = addresses.into_iter().collect();
+        Take::Match(Match {
+            protocol: Some(libc::IPPROTO_UDP as u8),
+            ports: Ports::In(vec![ports]),
+            addresses: if addresses.is_empty() {
+                Addresses::Unicast
+            } else {
+                Addresses::Of(addresses)
+            },
+            either: false,
+        })
+        .into()
+    }
+
+    /// The same, and what resolves or pings these addresses.
+    pub fn answering(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Filter {
+        self.answer.extend(addresses);
+        self
+    }
+}
+
+impl From<Take> for Filter {
+    fn from(take: Take) -> Filter {
+        Filter {
+            take,
+            answer: Vec::new(),
+        }
+    }
+}
+
+/// As the program reads it: `struct config` in `redirect.bpf.c`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Config {
+    take: u32,
+    flags: u32,
+    protocol: u32,
+    own4_count: u32,
+    own6_count: u32,
+    match4_count: u32,
+    match6_count: u32,
+    answer4_count: u32,
+    answer6_count: u32,
+    own4: [u32; 8],
+    match4: [u32; 8],
+    answer4: [u32; 8],
+    own6: [[u32; 4]; 16],
+    match6: [[u32; 4]; 8],
+    answer6: [[u32; 4]; 8],
+}
+
+const _: () = {
+    assert!(size_of::<Config>() == 644);
+    assert!(std::mem::offset_of!(Config, own4) == 36);
+    assert!(std::mem::offset_of!(Config, own6) == 132);
+    assert!(std::mem::offset_of!(Config, answer6) == 516);
+};
+
+const TAKE_NOTHING: u32 = 0;
+const TAKE_ALL: u32 = 1;
+const TAKE_FOREIGN: u32 = 2;
+const TAKE_MATCH: u32 = 3;
+const PORTS_ANY: u32 = 1 << 0;
+const ADDRESSES_ANY: u32 = 1 << 1;
+const ADDRESSES_UNICAST: u32 = 1 << 2;
+const EITHER: u32 = 1 << 3;
+const RX_TIMESTAMP: u32 = 1 << 4;
+const PROTOCOL_ANY: u32 = 256;
+
+/// One bit a port: `PORTS` in `redirect.bpf.c`.
+pub(super) type PortBits = [u64; 1024];
+
+/// The program's constant data.
+pub(super) fn encode(config: &ProgramConfig) -> Result<(Config, Box<PortBits>), Error> {
+    let mut out = Config::default();
+    let mut bits = Box::new([0; 1024]);
+    if config.rx_timestamp {
+        out.flags |= RX_TIMESTAMP;
+    }
+    let answer = &config.filter.answer;
+    (out.answer4_count, out.answer6_count) = split(
+        "number of answered addresses",
+        answer,
+        &mut out.answer4,
+        &mut out.answer6,
+    )?;
+    match &config.filter.take {
+        Take::Nothing => out.take = TAKE_NOTHING,
+        Take::All => out.take = TAKE_ALL,
+        Take::Foreign { own } => {
+            out.take = TAKE_FOREIGN;
+            (out.own4_count, out.own6_count) = split("number of own addresses", own, &mut out.own4, &mut out.own6)?;
+        }
+        Take::Match(wanted) => {
+            out.take = TAKE_MATCH;
+            out.protocol = wanted.protocol.map_or(PROTOCOL_ANY, u32::from);
+            match &wanted.ports {
+                Ports::Any => out.flags |= PORTS_ANY,
+                Ports::In(ranges) => {
+                    for port in ranges.iter().cloned().flatten() {
+                        bits[usize::from(port / 64)] |= 1 << (port % 64);
+                    }
+                }
+            }
+            match &wanted.addresses {
+                Addresses::Any => out.flags |= ADDRESSES_ANY,
+                Addresses::Unicast => out.flags |= ADDRESSES_UNICAST,
+                Addresses::Of(list) => {
+                    (out.match4_count, out.match6_count) =
+                        split("number of taken addresses", list, &mut out.match4, &mut out.match6)?;
+                }
+            }
+            if wanted.either {
+                out.flags |= EITHER;
+            }
+        }
+    }
+    Ok((out, bits))
+}
+
+/// Addresses by family, in network byte order; how many there are of each.
+fn split(what: &'static str, list: &[IpAddr], v4: &mut [u32], v6: &mut [[u32; 4]]) -> Result<(u32, u32), Error> {
+    let (mut count4, mut count6) = (0, 0);
+    for address in list {
+        match address {
+            IpAddr::V4(a) => {
+                if let Some(slot) = v4.get_mut(count4) {
+                    *slot = u32::from_ne_bytes(a.octets());
+                }
+                count4 += 1;
+            }
+            IpAddr::V6(a) => {
+                if let Some(slot) = v6.get_mut(count6) {
+                    for (word, bytes) in slot.iter_mut().zip(a.octets().as_chunks::<4>().0) {
+                        *word = u32::from_ne_bytes(*bytes);
+                    }
+                }
+                count6 += 1;
+            }
+        }
+    }
+    for (have, room, family) in [(count4, v4.len(), "IPv4"), (count6, v6.len(), "IPv6")] {
+        if have > room {
+            return Err(Error::Invalid {
+                what,
+                value: have as u64,
+                want: format!("at most {room} of {family}"),
+            });
+        }
+    }
+    Ok((count4 as u32, count6 as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn addresses_are_kept_in_network_byte_order() {
+        let filter = Filter::udp(1..=1, ["10.1.2.3".parse().unwrap(), "fd00::1".parse().unwrap()]);
+        let (config, _) = encode(&ProgramConfig::new(filter)).unwrap();
+        assert_eq!((config.match4_count, config.match6_count), (1, 1));
+        assert_eq!(config.match4[0].to_ne_bytes(), [10, 1, 2, 3]);
+        assert_eq!(config.match6[0][0].to_ne_bytes(), [0xfd, 0, 0, 0]);
+        assert_eq!(config.match6[0][3].to_ne_bytes(), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn more_addresses_than_the_program_holds_are_refused() {
+        let own: Vec<IpAddr> = (0..9).map(|i| IpAddr::from([10, 0, 0, i])).collect();
+        let message = encode(&ProgramConfig::new(Filter::foreign(own)))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains('9') && message.contains('8') && message.contains("IPv4"),
+            "{message}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_port_has_its_bit_when_it_is_in_a_range(
+            ranges in prop::collection::vec((any::<u16>(), any::<u16>()), 0..4),
+            port: u16,
+        ) {
+            let ranges: Vec<_> = ranges.into_iter().map(|(a, b)| a..=b).collect();
+            let take = Take::Match(Match { ports: Ports::In(ranges.clone()), ..Match::default() });
+            let (_, bits) = encode(&ProgramConfig::new(take.into())).unwrap();
+            let set = bits[usize::from(port / 64)] >> (port % 64) & 1 == 1;
+            prop_assert_eq!(set, ranges.iter().any(|r| r.contains(&port)));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the program counted, read from any thread at any time.
+
+use std::sync::Arc;
+
+use aya::maps::{MapData, PerCpuArray};
+
+use crate::Error;
+
+/// What a program counted since it was attached, over all processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames given to a socket. What the socket had no room for is among them, see
+    /// [`Statistics`](crate::Statistics).
+    pub taken: u64,
+    /// Frames left to the host because the filter says so.
+    pub passed: u64,
+    /// Frames of the filter that were left to the host, because no socket is at their queue.
+    pub no_socket: u64,
+    /// Frames of the filter that were left to the host, because the driver has no room for the time of arrival.
+    pub no_metadata: u64,
+}
+
+/// As the program writes it, one for each processor: `struct counters` in `redirect.bpf.c`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Raw([u64; 4]);
+
+const _: () = assert!(size_of::<Raw>() == 32);
+
+// SAFETY: an array of integers has no padding, and every bit pattern is a value.
+unsafe impl aya::Pod for Raw {}
+
+/// Reads a program's counters; cheap to clone, and works after the program was detached.
+#[derive(Clone)]
+pub struct CounterReader {
+    device: Arc<str>,
+    map: Arc<PerCpuArray<MapData, Raw>>,
+}
+
+impl std::fmt::Debug for CounterReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CounterReader({})", self.device)
+    }
+}
+
+impl CounterReader {
+    pub(super) fn new(device: &Arc<str>, map: aya::maps::Map) -> Result<CounterReader, Error> {
+        let map = PerCpuArray::try_from(map)
+            .map_err(|e| super::failure("open the counters of the XDP program on", device, &e))?;
+        Ok(CounterReader {
+            device: device.clone(),
+            map: Arc::new(map),
+        })
+    }
+
+    /// The counters now. One system call; allocates.
+    pub fn read(&self) -> Result<Counters, Error> {
+        let values = self
+            .map
+            .get(&0, 0)
+            .map_err(|e| super::failure("read the counters of the XDP program on", &self.device, &e))?;
+        let mut sum = [0_u64; 4];
+        for Raw(one) in values.iter() {
+            for (total, value) in sum.iter_mut().zip(one) {
+                *total = total.wrapping_add(*value);
+            }
+        }
+        let [taken, passed, no_socket, no_metadata] = sum;
+        Ok(Counters {
+            taken,
+            passed,
+            no_socket,
+            no_metadata,
+        })
+    }
+}

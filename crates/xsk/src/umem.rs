@@ -1,0 +1,253 @@
+//! The UMEM: the memory that packets lie in, divided into chunks of one size.
+
+use crate::abi::{XDP_PACKET_HEADROOM, XDP_UMEM_MIN_CHUNK_SIZE, XSK_UNALIGNED_BUF_OFFSET_SHIFT};
+use crate::handle::Handle;
+use crate::ledger::Ledger;
+use crate::mapping::{Mapping, Pages, page_size};
+use crate::owner::Owners;
+use crate::{Audit, Error, Result};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Shape of a [`Umem`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UmemConfig {
+    /// Number of chunks, at least 1. Each holds one frame.
+    pub frames: u32,
+    /// Bytes of a chunk, from 2048 to the page size. A power of two, unless `unaligned`. The kernel keeps the first 256
+    /// for the XDP program and `headroom` after these; the rest is for the packet.
+    pub frame_size: u32,
+    /// Bytes kept free in front of the data, beside the kernel's own 256 in received frames.
+    pub headroom: u32,
+    /// Chunks of any size, addresses with their offset in the upper 16 bits (`XDP_UMEM_UNALIGNED_CHUNK_FLAG`).
+    /// Zero-copy drivers take such chunks only in huge pages.
+    pub unaligned: bool,
+    /// Bytes of TX metadata in front of the data of frames to be sent: 0 (none) or a multiple of 8 from 24 to 248.
+    pub tx_metadata_len: u32,
+    /// In copy mode the kernel computes requested TX checksums in software (`XDP_UMEM_TX_SW_CSUM`; for tests).
+    pub tx_software_checksum: bool,
+    /// The pages that the memory is made of.
+    pub pages: Pages,
+}
+
+impl Default for UmemConfig {
+    /// 8192 chunks of 2048 bytes in normal pages: 16 MiB.
+    fn default() -> Self {
+        Self {
+            frames: 8192,
+            frame_size: 2048,
+            headroom: 0,
+            unaligned: false,
+            tx_metadata_len: 0,
+            tx_software_checksum: false,
+            pages: Pages::Normal,
+        }
+    }
+}
+
+impl UmemConfig {
+    fn check(&self) -> Result<()> {
+        let invalid = |what, value: u32, want: String| {
+            Err(Error::Invalid {
+                what,
+                value: value.into(),
+                want,
+            })
+        };
+        let (min, max) = (XDP_UMEM_MIN_CHUNK_SIZE, page_size().min(1 << 15) as u32);
+        if self.frames == 0 {
+            return invalid("UMEM frames", self.frames, "at least 1".into());
+        }
+        if !(min..=max).contains(&self.frame_size) {
+            return invalid("UMEM frame size", self.frame_size, format!("{min} to {max} bytes"));
+        }
+        if !self.unaligned && !self.frame_size.is_power_of_two() {
+            let want = "a power of two, or unaligned chunks".into();
+            return invalid("UMEM frame size", self.frame_size, want);
+        }
+        let most = self.frame_size - XDP_PACKET_HEADROOM - 1;
+        if self.headroom > most {
+            return invalid("UMEM headroom", self.headroom, format!("at most {most} bytes"));
+        }
+        let metadata = self.tx_metadata_len;
+        if metadata != 0 && (!(24..256).contains(&metadata) || !metadata.is_multiple_of(8)) {
+            let want = "0 or a multiple of 8 from 24 to 248 bytes".into();
+            return invalid("TX metadata length", metadata, want);
+        }
+        Ok(())
+    }
+
+    /// Bytes of all chunks together.
+    fn len(&self) -> usize {
+        self.frames as usize * self.frame_size as usize
+    }
+}
+
+/// Memory for packets, divided into chunks; shared by pools and sockets, which each hold it.
+#[derive(Debug)]
+pub struct Umem {
+    config: UmemConfig,
+    area: Mapping,
+    layout: Layout,
+    /// Who has which chunk, as far as it isn't in a pool or a ring.
+    ledger: Mutex<Ledger>,
+    /// In debug builds: the place of each chunk, checked with every move.
+    pub(crate) owners: Owners,
+    /// The sockets over this memory that are still open.
+    registration: Mutex<Vec<Weak<Handle>>>,
+}
+
+impl Umem {
+    /// Maps memory for `config.frames` chunks. No socket knows of it yet: the first one that is bound over it registers
+    /// it with the kernel, further ones share it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a shape that no kernel takes, [`Error::NoHugePages`], or what `mmap` refuses.
+    pub fn new(config: &UmemConfig) -> Result<Arc<Self>> {
+        config.check()?;
+        Ok(Self::over(config, Mapping::anonymous(config.len(), config.pages)?))
+    }
+
+    /// The same on the heap, for sockets over the fake kernel only; Miri can follow it.
+    ///
+    /// # Errors
+    /// As [`Umem::new`].
+    #[cfg(any(test, feature = "fake"))]
+    pub fn fake(config: &UmemConfig) -> Result<Arc<Self>> {
+        config.check()?;
+        Ok(Self::over(config, Mapping::heap(config.len())?))
+    }
+
+    fn over(config: &UmemConfig, area: Mapping) -> Arc<Self> {
+        Arc::new(Self {
+            layout: Layout::new(config),
+            ledger: Mutex::new(Ledger::new(config.frames)),
+            owners: Owners::new(config.frames, config.frame_size),
+            registration: Mutex::default(),
+            config: config.clone(),
+            area,
+        })
+    }
+
+    /// The shape.
+    pub fn config(&self) -> &UmemConfig {
+        &self.config
+    }
+
+    /// Length of the memory that holds the chunks, in bytes.
+    pub fn size(&self) -> usize {
+        self.config.len()
+    }
+
+    /// Where every chunk was last seen. Complete once all pools and sockets over this memory have been dropped, in
+    /// whatever order; until then what they have is [`Audit::in_use`].
+    pub fn audit(&self) -> Audit {
+        self.ledger().audit()
+    }
+
+    /// Start and length of the memory to be registered with the kernel. Valid for as long as the UMEM lives.
+    pub(crate) fn area(&self) -> (NonNull<u8>, usize) {
+        debug_assert!(self.config.len() <= self.area.len());
+        (self.area.start(), self.config.len())
+    }
+
+    /// How addresses are made.
+    #[inline]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        // The ledger's methods leave it whole at every point where they might panic.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open sockets over this memory: whoever binds one holds the lock meanwhile, registers the memory when the list
+    /// has none alive, else shares it with one that is, and adds his own.
+    #[allow(dead_code, reason = "used by the Linux half")]
+    pub(crate) fn registration(&self) -> &Mutex<Vec<Weak<Handle>>> {
+        &self.registration
+    }
+}
+
+/// How the address in a descriptor is put together from the start of a chunk and the offset of the data in it, and
+/// taken apart.
+///
+/// Aligned chunks: the sum of both, chunk sizes being powers of two. Unaligned: the offset lies in the upper 16 bits
+/// (`Documentation/networking/af_xdp.rst`, `XDP_UMEM_UNALIGNED_CHUNK_FLAG`). A mask and a shift serve both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// The bits that are the chunk's.
+    base_mask: u64,
+    /// Where the offset's bits are.
+    shift: u32,
+    /// Bytes of a chunk.
+    pub(crate) frame_size: u32,
+    /// Start of the last chunk.
+    last: u64,
+    /// Start of a chunk need not be a multiple of its size by the mask alone.
+    unaligned: bool,
+}
+
+impl Layout {
+    fn new(config: &UmemConfig) -> Self {
+        let frame_size = u64::from(config.frame_size);
+        let (base_mask, shift) = if config.unaligned {
+            (
+                (1 << XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1,
+                XSK_UNALIGNED_BUF_OFFSET_SHIFT,
+            )
+        } else {
+            (!(frame_size - 1), 0)
+        };
+        Self {
+            base_mask,
+            shift,
+            frame_size: config.frame_size,
+            last: u64::from(config.frames - 1) * frame_size,
+            unaligned: config.unaligned,
+        }
+    }
+
+    /// The address of data at `offset` in the chunk at `base`.
+    #[inline(always)]
+    pub(crate) fn encode(&self, base: u64, offset: u32) -> u64 {
+        base | u64::from(offset) << self.shift
+    }
+
+    /// Start of the chunk and offset of the data in it; `None` unless `len` bytes of data lie within one chunk of the
+    /// UMEM.
+    #[inline(always)]
+    pub(crate) fn decode(&self, addr: u64, len: u32) -> Option<(u64, u64)> {
+        if self.unaligned {
+            self.decode_in::<true>(addr, len)
+        } else {
+            self.decode_in::<false>(addr, len)
+        }
+    }
+
+    /// The same for a loop that has asked [`Layout::is_unaligned`] before it began.
+    #[inline(always)]
+    pub(crate) fn decode_in<const UNALIGNED: bool>(&self, addr: u64, len: u32) -> Option<(u64, u64)> {
+        let base = addr & self.base_mask;
+        let offset = if UNALIGNED {
+            addr >> XSK_UNALIGNED_BUF_OFFSET_SHIFT
+        } else {
+            addr - base
+        };
+        if base > self.last || offset + u64::from(len) > u64::from(self.frame_size) {
+            return None;
+        }
+        if UNALIGNED && !base.is_multiple_of(u64::from(self.frame_size.max(1))) {
+            return None;
+        }
+        // The offset is below 2^16: bits of a mask that is at most the page size, or the upper 16 of 64.
+        Some((base, offset))
+    }
+
+    /// Chunks need not start at multiples of a power of two.
+    #[inline(always)]
+    pub(crate) fn is_unaligned(&self) -> bool {
+        self.unaligned
+    }
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Rebuilds the XDP programs in xdp/ and compares them with the objects in the repository.
+#
+#   scripts/xdp.sh            compare; exit 1 where an object is not what its source gives
+#   scripts/xdp.sh --update   rebuild the objects in the repository
+#
+# The crates embed the objects as they lie there, so that no C compiler is needed to build them. An object depends on
+# its source and on the compiler's version, and on nothing of this host: no headers but those in xdp/, no paths.
+set -euo pipefail
+cd "$(dirname "$0")/../xdp"
+
+# The version that the objects were built with: another one gives other bytes, which says nothing.
+WANTED=14
+
+skip() {
+    echo "SKIPPED: $*"
+    exit 0
+}
+
+clang=
+for name in clang-$WANTED clang; do
+    if command -v $name >/dev/null 2>&1 && $name --version | grep -q "clang version $WANTED\."; then
+        clang=$name
+        break
+    fi
+done
+[ -n "$clang" ] || skip "the XDP objects were built by clang $WANTED, which is not installed (apt-get install clang-$WANTED llvm-$WANTED)"
+strip=
+for name in llvm-strip-$WANTED llvm-strip; do
+    command -v $name >/dev/null 2>&1 && strip=$name && break
+done
+[ -n "$strip" ] || skip "llvm-strip is not installed (apt-get install llvm-$WANTED)"
+
+built=$(mktemp -d)
+trap 'rm -rf "$built"' EXIT
+
+failed=0
+for source in *.bpf.c; do
+    object=${source%.c}.o
+    # -g makes the BTF that the loader reads; the DWARF beside it goes. The compilation directory would be in both.
+    $clang -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -fdebug-compilation-dir=. -c "$source" -o "$built/$object"
+    $strip -g "$built/$object"
+    if [ "${1:-}" = --update ]; then
+        cp "$built/$object" "$object"
+        echo "xdp/$object: built by $($clang --version | head -n 1)"
+    elif cmp -s "$built/$object" "$object"; then
+        echo "xdp/$object: is what xdp/$source gives"
+    else
+        echo "xdp/$object: is NOT what xdp/$source gives (scripts/xdp.sh --update rebuilds it)"
+        failed=1
+    fi
+done
+exit $failed
