@@ -33,6 +33,7 @@ test: ## every test; those that need root or a tool that is missing say SKIPPED 
 	@# line is that of the whole-program tests. Both run whatever the other's result.
 	@export MPPS_BIN="$(CURDIR)/$(PROGRAM)"; failed=0; \
 	$(CARGO) test --workspace --doc $(ARGS) || failed=1; \
+	scripts/miri.sh || failed=1; \
 	$(CARGO) test --workspace --lib --bins --tests --no-fail-fast $(ARGS) -- --show-output || failed=1; \
 	exit $$failed
 

@@ -1,6 +1,6 @@
 //! A frame: an AF_XDP chunk, and the queue it came in on.
 
-use mpps_io::Frame;
+use mpps_io::{Frame, RxChecksum};
 
 /// One packet buffer of the af_xdp path: a chunk of the packet memory, received or allocated.
 pub struct AfXdpFrame<'p> {
@@ -9,6 +9,8 @@ pub struct AfXdpFrame<'p> {
     pub(crate) queue: u32,
     /// The XDP program has put the time of arrival in front of the packet.
     pub(crate) timed: bool,
+    /// No hardware stands behind the device: packets may come from a host's stack with their checksums left to it.
+    pub(crate) is_virtual: bool,
 }
 
 impl Frame for AfXdpFrame<'_> {
@@ -35,5 +37,10 @@ impl Frame for AfXdpFrame<'_> {
     #[inline]
     fn rx_time_ns(&self) -> Option<u64> {
         if self.timed { self.inner.metadata_u64() } else { None }
+    }
+
+    #[inline]
+    fn rx_checksum(&self) -> RxChecksum {
+        if self.is_virtual { RxChecksum::Unmarked } else { RxChecksum::Unverified }
     }
 }

@@ -33,6 +33,7 @@ pub struct AfXdpQueue<'p> {
     /// The next of `rx` to be asked.
     turn: usize,
     timed: bool,
+    is_virtual: bool,
     busy_poll: bool,
     /// Receive calls in a row that found nothing.
     empty: u32,
@@ -64,6 +65,7 @@ impl<'p> AfXdpQueue<'p> {
             tx: tx.map_err(crate::error::of)?,
             turn: 0,
             timed: port.timed(),
+            is_virtual: port.device().is_virtual,
             busy_poll: port.busy_poll(),
             empty: 0,
             down: None,
@@ -159,7 +161,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
 
     #[inline]
     fn receive(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize> {
-        let timed = self.timed;
+        let (timed, is_virtual) = (self.timed, self.is_virtual);
         for _ in 0..self.rx.len() {
             let queue = self.turn;
             self.turn = if queue + 1 == self.rx.len() { 0 } else { queue + 1 };
@@ -169,6 +171,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
                     inner,
                     queue: queue as u32,
                     timed,
+                    is_virtual,
                 });
             });
             if n > 0 {
@@ -193,6 +196,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
                 inner,
                 queue: 0,
                 timed: false,
+                is_virtual: false,
             });
         }))
     }

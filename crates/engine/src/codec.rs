@@ -2,7 +2,9 @@
 
 use crate::FlowSet;
 use mpps_io::{Frame, RxChecksum};
-use mpps_wire::{PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, check_udp, verify_data};
+use mpps_wire::{
+    PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp, udp_checksum_open, verify_data,
+};
 use std::net::IpAddr;
 
 /// Why a received packet is none of this test's.
@@ -103,7 +105,13 @@ pub(crate) fn class_of_reject(reject: Reject) -> Class {
 #[inline]
 pub(crate) fn verify_checksum<F: Frame>(frame: &F) -> bool {
     // Good: the device has verified it. Partial: the packet never crossed a wire, and only its data can be verified.
-    frame.rx_checksum() == RxChecksum::Unverified
+    matches!(frame.rx_checksum(), RxChecksum::Unverified | RxChecksum::Unmarked)
+}
+
+/// Whether a checksum that does not fit is only unfinished.
+#[cold]
+pub(crate) fn left_open<F: Frame>(frame: &F, packet: &UdpPacket) -> bool {
+    frame.rx_checksum() == RxChecksum::Unmarked && udp_checksum_open(frame.bytes(), packet)
 }
 
 impl Codec for EthernetCodec {
@@ -138,8 +146,9 @@ impl Codec for EthernetCodec {
             return Class::Foreign(Foreign::WrongAddress);
         }
         let whole = usize::from(packet.payload_len) == self.template.payload_len();
+        let checksum_ok = checked.checksum_ok || left_open(frame, packet);
         match checked.stamp {
-            Some(stamp) if checked.checksum_ok && checked.data_ok && whole => Class::Test { flow, stamp },
+            Some(stamp) if checksum_ok && checked.data_ok && whole => Class::Test { flow, stamp },
             _ => Class::Corrupt,
         }
     }

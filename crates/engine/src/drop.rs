@@ -4,7 +4,7 @@
 //! the numbers skip is lost until it comes after all, so the lost of one row can be negative.
 
 use crate::DropPlan;
-use crate::codec::{Class, Foreign, class_of_reject, verify_checksum};
+use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::flow_table::FlowTable;
 use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
@@ -121,7 +121,7 @@ impl<'p> Verifier<'p> {
         Ok(Located {
             verified,
             flow,
-            checksum_ok: checked.checksum_ok,
+            checksum_ok: checked.checksum_ok || left_open(frame, packet),
         })
     }
 

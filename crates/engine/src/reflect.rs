@@ -4,7 +4,7 @@ use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
 use mpps_stats::Recorder;
-use mpps_wire::{Left, ReflectFilter, reflect_in_place};
+use mpps_wire::{Left, ReflectFilter, reflect_closing_in_place, reflect_in_place};
 use std::time::Duration;
 
 /// How long the path may refuse everything before the burst is given up.
@@ -98,8 +98,11 @@ fn turn<F: Frame>(
 ) {
     let mut left_any = false;
     for (frame, mark) in burst.as_mut_slice().iter_mut().zip(&mut counts.marks) {
-        let complete = frame.rx_checksum() == RxChecksum::Partial;
-        *mark = reflect_in_place(frame.bytes_mut(), filter, complete).err();
+        let turned = match frame.rx_checksum() {
+            RxChecksum::Unmarked => reflect_closing_in_place(frame.bytes_mut(), filter),
+            known => reflect_in_place(frame.bytes_mut(), filter, known == RxChecksum::Partial),
+        };
+        *mark = turned.err();
         left_any |= mark.is_some();
     }
     if left_any {

@@ -7,6 +7,9 @@ use std::net::SocketAddr;
 pub enum RxChecksum {
     /// Nobody has looked: software must verify.
     Unverified,
+    /// Nobody has looked, and the path can't tell a sum that is wrong from one that the sender left unfinished
+    /// ([`RxChecksum::Partial`]): as AF_XDP on virtual links. Software must tell.
+    Unmarked,
     /// The device or the kernel has verified it.
     Good,
     /// The bytes hold only the pseudo-header's sum (the sender left the rest to a device that was never passed, as on

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::RangeInclusive;
 
 use crate::bytes::{chunk, swap_neighbours};
-use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, parse_udp};
+use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, parse_udp, udp_checksum_open};
 
 /// Which packets are turned round. The default takes any UDP packet sent to one station.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -156,6 +156,25 @@ fn addresses(frame: &[u8], p: &UdpPacket) -> (bool, bool) {
 /// Why the frame was left; it is then unchanged.
 #[inline]
 pub fn reflect_in_place(frame: &mut [u8], filter: &ReflectFilter, complete_checksum: bool) -> Result<(), Left> {
+    turn(frame, filter, |_, _| complete_checksum)
+}
+
+/// As [`reflect_in_place`], and computes the UDP checksum where it [looks left open](udp_checksum_open): for paths that
+/// can't tell which frames have an unfinished one.
+///
+/// # Errors
+/// Why the frame was left; it is then unchanged.
+#[inline]
+pub fn reflect_closing_in_place(frame: &mut [u8], filter: &ReflectFilter) -> Result<(), Left> {
+    turn(frame, filter, udp_checksum_open)
+}
+
+#[inline(always)]
+fn turn(
+    frame: &mut [u8],
+    filter: &ReflectFilter,
+    complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
+) -> Result<(), Left> {
     let p = parse_udp(frame)?;
     filter.check(frame, &p)?;
     let l3 = usize::from(p.l3);
@@ -167,7 +186,8 @@ pub fn reflect_in_place(frame: &mut [u8], filter: &ReflectFilter, complete_check
         swap_neighbours::<4>(frame, l3 + 12);
     }
     swap_neighbours::<2>(frame, usize::from(p.l4));
-    if complete_checksum {
+    // Turning changed the places of what is summed, not the sum.
+    if complete_checksum(frame, &p) {
         complete_udp_checksum(frame, &p);
     }
     Ok(())

@@ -249,11 +249,13 @@ impl PoolInner {
     #[inline]
     pub(crate) fn fill(&self, ring: &mut Producer<u64>, max: u32) -> u32 {
         let (list, len) = (&*self.list, self.len.get());
-        let mut top = len;
-        let done = ring.produce(max.min(len), || {
-            top -= 1;
-            // SAFETY: called at most `len` times, and `len` never exceeds the list's length (give).
-            let base = unsafe { list.get_unchecked(top as usize) }.get();
+        // Those on top, in the order in which they lie: a copy of memory.
+        let n = ring.room(max).min(max).min(len);
+        let mut next = (len - n) as usize;
+        let done = ring.produce(n, || {
+            // SAFETY: called `n` times, for there is room, and `len` never exceeds the list's length (give).
+            let base = unsafe { list.get_unchecked(next) }.get();
+            next += 1;
             self.umem.owners.moved(base, Owner::Free, Owner::Receiving);
             Some(base)
         });
@@ -264,34 +266,51 @@ impl PoolInner {
     /// Moves all that is in a completion ring to the free list; calls `bad` for addresses that name no chunk. Returns how
     /// many there were.
     #[inline]
-    pub(crate) fn reclaim(&self, ring: &mut Consumer<u64>, mut bad: impl FnMut()) -> u32 {
-        let (layout, list, mut top) = (self.layout, &*self.list, self.len.get());
-        // Always more than the ring holds, unless a kernel has told of one chunk twice: then those are left in the ring.
-        let max = (self.list.len() as u32).saturating_sub(top);
-        let mut put = |base: u64| {
-            if self.umem.owners.arrived(base, Owner::Sending, Owner::Free) {
-                // SAFETY: called at most `max` times, so `top` stays below the list's length.
-                unsafe { list.get_unchecked(top as usize) }.set(base);
-                top += 1;
-                true
-            } else {
-                false
-            }
-        };
+    pub(crate) fn reclaim(&self, ring: &mut Consumer<u64>, bad: impl FnMut()) -> u32 {
         // One loop for each kind of chunks, so that neither asks in every round.
-        let taken = if layout.is_unaligned() {
-            ring.consume(max, |addr| match layout.decode_in::<true>(addr, 0) {
-                Some((base, _)) if put(base) => {}
-                _ => bad(),
-            })
+        if self.layout.is_unaligned() {
+            self.reclaim_in::<true>(ring, bad)
         } else {
-            ring.consume(max, |addr| match layout.decode_in::<false>(addr, 0) {
-                Some((base, _)) if put(base) => {}
-                _ => bad(),
-            })
-        };
+            self.reclaim_in::<false>(ring, bad)
+        }
+    }
+
+    #[inline(always)]
+    fn reclaim_in<const UNALIGNED: bool>(&self, ring: &mut Consumer<u64>, mut bad: impl FnMut()) -> u32 {
+        let (layout, list, start) = (self.layout, &*self.list, self.len.get());
+        // Always more than the ring holds, unless a kernel has told of one chunk twice: then those are left in the ring.
+        let max = (list.len() as u32).saturating_sub(start);
+        let (mut top, mut good) = (start, true);
+        let taken = ring.consume(max, |addr| {
+            let (base, offset) = layout.split::<UNALIGNED>(addr);
+            // Looked at when all are here: so there is no branch in the loop.
+            good &= layout.has::<UNALIGNED>(base) & (!UNALIGNED || offset <= layout.frame_size.into());
+            // SAFETY: called at most `max` times, so `top` stays below the list's length.
+            unsafe { list.get_unchecked(top as usize) }.set(base);
+            top += 1;
+        });
+        if cfg!(debug_assertions) || !good {
+            top = self.sift::<UNALIGNED>(start, top, &mut bad);
+        }
         self.len.set(top);
         taken
+    }
+
+    /// Keeps those addresses of the list from `start` up to `end` that name chunks that were being sent; calls `bad` for
+    /// the others. Returns the new end.
+    #[cold]
+    fn sift<const UNALIGNED: bool>(&self, start: u32, end: u32, bad: &mut dyn FnMut()) -> u32 {
+        let mut top = start as usize;
+        for cell in &self.list[start as usize..end as usize] {
+            let base = cell.get();
+            if self.layout.has::<UNALIGNED>(base) && self.umem.owners.arrived(base, Owner::Sending, Owner::Free) {
+                self.list[top].set(base);
+                top += 1;
+            } else {
+                bad();
+            }
+        }
+        top as u32
     }
 }
 

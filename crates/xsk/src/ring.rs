@@ -91,6 +91,54 @@ impl<T: Copy> RingMap<T> {
         // SAFETY: `size` is a power of two, so the masked index is below it and the slot lies in the array.
         unsafe { self.entries.as_ptr().add((index & self.size.wrapping_sub(1)) as usize) }
     }
+
+    /// The slots of `n` entries (at most `size`) from `index` on, as the two pieces in which they lie in the array: first
+    /// slot and number.
+    #[inline(always)]
+    fn runs(&self, index: u32, n: u32) -> [(*const Slot<T>, u32); 2] {
+        let offset = index & self.size.wrapping_sub(1);
+        let front = n.min(self.size.wrapping_sub(offset));
+        // wrapping_add: a ring that isn't there has no slot, and nobody follows the address.
+        let first = self.entries.as_ptr().wrapping_add(offset as usize).cast_const();
+        [(first, front), (self.entries.as_ptr().cast_const(), n - front)]
+    }
+}
+
+/// A way along one piece of a ring. The side's index is stored where it ends, not in each round: when dropped, that is
+/// also when a closure panics on the way.
+struct Step<'a, T> {
+    at: *const Slot<T>,
+    end: *const Slot<T>,
+    start: *const Slot<T>,
+    index: &'a mut u32,
+}
+
+impl<'a, T> Step<'a, T> {
+    #[inline(always)]
+    fn new((start, n): (*const Slot<T>, u32), index: &'a mut u32) -> Self {
+        let end = start.wrapping_add(n as usize);
+        let at = start;
+        Self { at, end, start, index }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.at = self.at.wrapping_add(1);
+    }
+
+    /// Entries passed so far.
+    #[inline(always)]
+    fn done(&self) -> u32 {
+        // SAFETY: both are within one piece of the ring's array, or the same.
+        unsafe { self.at.offset_from(self.start) as u32 }
+    }
+}
+
+impl<T> Drop for Step<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        *self.index = self.index.wrapping_add(self.done());
+    }
 }
 
 /// The writing side of a ring: fill and TX for us, RX and completion for the fake kernel.
@@ -142,23 +190,36 @@ impl<T: Copy> Producer<T> {
 
     /// Writes up to `max` entries, as many as there is room for and as `next` gives, and publishes them with one store.
     /// `next` is called only when there is room for what it gives. Returns how many were written.
-    #[inline]
+    ///
+    /// When `next` panics, what it gave before is kept, to be published by a later call or [`Producer::publish`].
+    #[inline(always)]
     pub(crate) fn produce(&mut self, max: u32, mut next: impl FnMut() -> Option<T>) -> u32 {
         let n = self.room(max).min(max);
         let start = self.head;
-        let end = start.wrapping_add(n);
-        while self.head != end {
-            let Some(entry) = next() else { break };
-            // SAFETY: `head` is below `limit`, so the slot is the producer's until it is published; the memory is there.
-            unsafe { Slot::write(self.map.slot(self.head), entry) };
-            // Kept up to date in each round: `next` may panic.
-            self.head = self.head.wrapping_add(1);
+        let [front, back] = self.map.runs(start, n);
+        // A piece that is not filled is the last: the source is dry.
+        if self.write(front, &mut next) == front.1 && back.1 > 0 {
+            self.write(back, &mut next);
         }
         let done = self.head.wrapping_sub(start);
         if done > 0 {
             self.publish();
         }
         done
+    }
+
+    /// Writes one piece of a batch, as far as `next` gives; returns how many entries that were.
+    #[inline(always)]
+    fn write(&mut self, run: (*const Slot<T>, u32), next: &mut impl FnMut() -> Option<T>) -> u32 {
+        let mut step = Step::new(run, &mut self.head);
+        while step.at != step.end {
+            let Some(entry) = next() else { break };
+            // SAFETY: the piece lies between `head` and `limit` (produce), so its slots are the producer's until they are
+            // published; the memory is there.
+            unsafe { Slot::write(step.at, entry) };
+            step.advance();
+        }
+        step.done()
     }
 
     /// Makes everything written visible to the consumer.
@@ -235,19 +296,23 @@ impl<T: Copy> Consumer<T> {
     }
 
     /// Reads up to `max` entries and gives the slots back with one store. Returns how many were read.
-    #[inline]
+    ///
+    /// When `each` panics, the entry that it was given counts as read.
+    #[inline(always)]
     pub(crate) fn consume(&mut self, max: u32, mut each: impl FnMut(T)) -> u32 {
         let n = self.available(max).min(max);
         if n == 0 {
             return 0;
         }
-        let end = self.tail.wrapping_add(n);
-        while self.tail != end {
-            // SAFETY: `tail` has not reached `head`, so the slot is the consumer's until released; the memory is there.
-            let entry = unsafe { Slot::read(self.map.slot(self.tail)) };
-            // Kept up to date in each round: `each` may panic.
-            self.tail = self.tail.wrapping_add(1);
-            each(entry);
+        for run in self.map.runs(self.tail, n) {
+            let mut step = Step::new(run, &mut self.tail);
+            while step.at != step.end {
+                // SAFETY: the piece lies between `tail` and `head`, so its slots are the consumer's until they are
+                // released; the memory is there.
+                let entry = unsafe { Slot::read(step.at) };
+                step.advance();
+                each(entry);
+            }
         }
         self.release();
         n

@@ -174,45 +174,43 @@ impl Umem {
 /// taken apart.
 ///
 /// Aligned chunks: the sum of both, chunk sizes being powers of two. Unaligned: the offset lies in the upper 16 bits
-/// (`Documentation/networking/af_xdp.rst`, `XDP_UMEM_UNALIGNED_CHUNK_FLAG`). A mask and a shift serve both.
+/// (`Documentation/networking/af_xdp.rst`, `XDP_UMEM_UNALIGNED_CHUNK_FLAG`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// The bits that are the chunk's.
-    base_mask: u64,
-    /// Where the offset's bits are.
-    shift: u32,
     /// Bytes of a chunk.
     pub(crate) frame_size: u32,
-    /// Start of the last chunk.
-    last: u64,
-    /// Start of a chunk need not be a multiple of its size by the mask alone.
+    /// Bytes of all chunks.
+    size: u64,
+    /// Any size, and addresses with their offset apart.
     unaligned: bool,
+    frames: u64,
+    /// Two to this power is the largest power of two that divides the chunk's size.
+    shift: u32,
+    /// What the rest of it, which is odd, must be multiplied by to make 1, modulo 2^64.
+    inverse: u64,
 }
 
 impl Layout {
     fn new(config: &UmemConfig) -> Self {
-        let frame_size = u64::from(config.frame_size);
-        let (base_mask, shift) = if config.unaligned {
-            (
-                (1 << XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1,
-                XSK_UNALIGNED_BUF_OFFSET_SHIFT,
-            )
-        } else {
-            (!(frame_size - 1), 0)
-        };
+        let shift = config.frame_size.trailing_zeros();
+        let odd = u64::from(config.frame_size >> shift);
+        // Newton's iteration; an odd number is its own inverse modulo 8, and each round doubles the bits: 3 to 96.
+        let inverse = (0..5).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
         Self {
-            base_mask,
-            shift,
             frame_size: config.frame_size,
-            last: u64::from(config.frames - 1) * frame_size,
+            size: config.len() as u64,
             unaligned: config.unaligned,
+            frames: config.frames.into(),
+            shift,
+            inverse,
         }
     }
 
     /// The address of data at `offset` in the chunk at `base`.
     #[inline(always)]
     pub(crate) fn encode(&self, base: u64, offset: u32) -> u64 {
-        base | u64::from(offset) << self.shift
+        let shift = if self.unaligned { XSK_UNALIGNED_BUF_OFFSET_SHIFT } else { 0 };
+        base | u64::from(offset) << shift
     }
 
     /// Start of the chunk and offset of the data in it; `None` unless `len` bytes of data lie within one chunk of the
@@ -229,25 +227,91 @@ impl Layout {
     /// The same for a loop that has asked [`Layout::is_unaligned`] before it began.
     #[inline(always)]
     pub(crate) fn decode_in<const UNALIGNED: bool>(&self, addr: u64, len: u32) -> Option<(u64, u64)> {
-        let base = addr & self.base_mask;
+        let (base, offset) = self.split::<UNALIGNED>(addr);
+        // The offset is below 2^16: the rest by a power of two that is at most 2^15, or the upper 16 bits of 64.
+        (self.has::<UNALIGNED>(base) && offset + u64::from(len) <= u64::from(self.frame_size)).then_some((base, offset))
+    }
+
+    /// Start of the chunk, if there is one, and offset in it.
+    #[inline(always)]
+    pub(crate) fn split<const UNALIGNED: bool>(&self, addr: u64) -> (u64, u64) {
         let offset = if UNALIGNED {
             addr >> XSK_UNALIGNED_BUF_OFFSET_SHIFT
         } else {
-            addr - base
+            addr & u64::from(self.frame_size.wrapping_sub(1))
         };
-        if base > self.last || offset + u64::from(len) > u64::from(self.frame_size) {
-            return None;
+        // Clears the offset's bits, wherever they are.
+        let base = if UNALIGNED {
+            addr & ((1 << XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1)
+        } else {
+            addr - offset
+        };
+        (base, offset)
+    }
+
+    /// True when a chunk starts at `base`, which [`Layout::split`] gave.
+    #[inline(always)]
+    pub(crate) fn has<const UNALIGNED: bool>(&self, base: u64) -> bool {
+        if UNALIGNED {
+            self.number(base) < self.frames
+        } else {
+            // A multiple of the chunk's size already.
+            base < self.size
         }
-        if UNALIGNED && !base.is_multiple_of(u64::from(self.frame_size.max(1))) {
-            return None;
-        }
-        // The offset is below 2^16: bits of a mask that is at most the page size, or the upper 16 of 64.
-        Some((base, offset))
+    }
+
+    /// The number of the chunk that starts at `base`; some number that no chunk has when none does.
+    ///
+    /// Without a division: multiplying by an odd number and rotating, modulo 2^64, give each number for one other, and
+    /// they give `n` for the `n`-th multiple of the size. No other address, then, has the number of a chunk.
+    #[inline(always)]
+    pub(crate) fn number(&self, base: u64) -> u64 {
+        base.wrapping_mul(self.inverse).rotate_right(self.shift)
     }
 
     /// Chunks need not start at multiples of a power of two.
     #[inline(always)]
     pub(crate) fn is_unaligned(&self) -> bool {
         self.unaligned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(frame_size: u32, frames: u32) -> Layout {
+        Layout::new(&UmemConfig {
+            frames,
+            frame_size,
+            unaligned: true,
+            ..UmemConfig::default()
+        })
+    }
+
+    #[test]
+    fn only_starts_of_chunks_have_the_number_of_a_chunk() {
+        for (size, frames) in [(2048, 7), (2304, 7), (3000, 5), (3001, 5), (4095, 3), (1 << 15, 4)] {
+            let layout = layout(size, frames);
+            for addr in 0..u64::from(size) * u64::from(frames + 2) {
+                let chunk = addr.is_multiple_of(size.into()).then(|| addr / u64::from(size));
+                let number = Some(layout.number(addr)).filter(|&n| n < frames.into());
+                assert_eq!(number, chunk.filter(|&n| n < frames.into()), "{addr} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_of_very_many_chunks_is_known_and_nothing_behind_it() {
+        for size in [2048, 2052, 3001, 1 << 15] {
+            let layout = layout(size, u32::MAX);
+            let last = u64::from(u32::MAX - 1) * u64::from(size);
+            assert_eq!(layout.number(last), u64::from(u32::MAX - 1));
+            assert!(layout.has::<true>(last) && !layout.has::<true>(last + u64::from(size)));
+            assert!(!layout.has::<true>(last + 1) && !layout.has::<true>((1 << 48) - 1));
+            assert_eq!(layout.decode(last, size), Some((last, 0)));
+            assert_eq!(layout.decode(last | 9 << 48, size - 9), Some((last, 9)));
+            assert_eq!(layout.decode(last | 9 << 48, size - 8), None);
+        }
     }
 }

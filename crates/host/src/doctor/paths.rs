@@ -51,7 +51,7 @@ pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) 
         ("udp", udp(machine, version)),
         ("io_uring", io_uring(machine)),
         ("af_packet", af_packet(machine)),
-        ("af_xdp", af_xdp(machine)),
+        ("af_xdp", af_xdp(machine, version)),
         ("xdp", xdp(machine, version)),
         ("dpdk", dpdk(machine)),
     ];
@@ -129,13 +129,26 @@ fn af_packet(machine: &Machine) -> Verdict {
     }
 }
 
-fn af_xdp(machine: &Machine) -> Verdict {
-    match machine.probe(Probe::AfXdp) {
-        Ok(()) => Verdict::works("AF_XDP sockets can be made"),
-        Err(e) => Verdict::not(
+fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
+    if let Err(e) = machine.probe(Probe::AfXdp) {
+        return Verdict::not(
             format!("an AF_XDP socket: {e} (Linux 4.18 with CONFIG_XDP_SOCKETS, CAP_NET_RAW)"),
             &setcap(),
-        ),
+        );
+    }
+    if version < (5, 9) {
+        return Verdict::not("sockets can be made, but XDP programs can't be attached by a link (Linux 5.9)", "");
+    }
+    // What brings packets to the sockets is a program.
+    match xdp(machine, version) {
+        Verdict { works: true, .. } => {
+            let budget = match version {
+                v if v >= (6, 17) => "a whole ring sent by one system call",
+                _ => "32 packets sent by one system call (more with Linux 6.17) where the driver has no zero-copy",
+            };
+            Verdict::works(format!("AF_XDP sockets and XDP programs; {budget}"))
+        }
+        not => not,
     }
 }
 

@@ -251,7 +251,7 @@ pub(crate) struct Demo {
     /// Rate [default: half of what a first short run gets back]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Option<String>,
-    /// Path to show: udp or af_packet [default: af_packet in a lab; udp where none can be made]
+    /// Path to show: udp, af_packet or af_xdp [default: af_packet in a lab; udp where none can be made]
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,
     /// Folder for the results

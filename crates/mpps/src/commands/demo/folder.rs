@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Files of a demo; those of an earlier one are removed first, so that nobody takes them for this one's.
-const FILES: [&str; 11] = [
+const FILES: [&str; 13] = [
     "run.csv",
     "run.json",
     "run.hdr",
@@ -21,6 +21,8 @@ const FILES: [&str; 11] = [
     "udp-reflect.json",
     "af_packet.json",
     "af_packet-reflect.json",
+    "af_xdp.json",
+    "af_xdp-reflect.json",
 ];
 
 /// How long a folder may still be locked by a process that was just ended.

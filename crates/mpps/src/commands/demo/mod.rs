@@ -13,7 +13,7 @@ mod stage;
 mod tell;
 
 use crate::cli::Demo;
-use crate::fail::{Result, failed, usage};
+use crate::fail::{Failure, Result, failed, usage};
 use child::{Reflector, interrupted, measure, show};
 use figures::{Figures, half, rate_text, table};
 use folder::Folder;
@@ -57,8 +57,8 @@ fn check(args: &Demo) -> Result<()> {
             args.duration
         )));
     }
-    if let Some(path) = args.path.as_deref().filter(|p| !["udp", "af_packet"].contains(p)) {
-        return Err(usage(format!("--path '{path}': want udp or af_packet")));
+    if let Some(path) = args.path.as_deref().filter(|p| !stage::PATHS.contains(p)) {
+        return Err(usage(format!("--path '{path}': want one of {}", stage::PATHS.join(", "))));
     }
     // Only how it is written: the link's speed is not known yet.
     if let Some(rate) = &args.rate {
@@ -112,7 +112,10 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
 
     tell.step("Draw it");
     draw(tell, stage, folder)?;
-    if let Some(other) = stage.other_path().filter(|_| !interrupted()) {
+    for other in stage.other_paths() {
+        if interrupted() {
+            break;
+        }
         let compared = fastest.as_ref().unwrap_or(&main);
         let paced = fastest.is_none().then_some(rate.as_str());
         compare(tell, stage, folder, other, compared, paced)?;
@@ -177,16 +180,21 @@ fn compare(
         }
         // The measurement is done; what is missing is beside it.
         Err(_) if interrupted() => Ok(()),
+        // Not every kernel has it; doctor says what it lacks.
+        Err(Failure::Usage(line) | Failure::Failed(line)) if path == "af_xdp" => {
+            say(&format!("   not here: {line}"));
+            Ok(())
+        }
         Err(error) => Err(error),
     }
 }
 
 /// What a path is, in a few words.
 fn about(path: &str) -> &'static str {
-    if path == "udp" {
-        "the kernel's sockets"
-    } else {
-        "rings shared with the kernel"
+    match path {
+        "udp" => "the kernel's sockets",
+        "af_xdp" => "memory shared with the kernel, an XDP program in front",
+        _ => "rings shared with the kernel",
     }
 }
 

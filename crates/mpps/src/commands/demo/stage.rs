@@ -59,6 +59,9 @@ impl Ends {
     }
 }
 
+/// The paths that a demo can show.
+pub(super) const PATHS: [&str; 3] = ["udp", "af_packet", "af_xdp"];
+
 /// The place, and this program as it is started and as it was typed.
 pub(super) struct Stage {
     lab: Option<ScratchLab>,
@@ -90,12 +93,14 @@ impl Stage {
                     lab.name()
                 ));
                 stage.lab = Some(lab);
-                stage.path = if path == Some("udp") { "udp" } else { "af_packet" };
+                let wanted = PATHS.into_iter().find(|known| path == Some(known));
+                stage.path = wanted.unwrap_or("af_packet");
                 Ok(stage)
             }
             Err(_) if interrupted() => Err(failed("demo: interrupted before the measurement")),
-            Err(error) if path == Some("af_packet") => {
-                Err(failed(format!("--path af_packet: it needs a lab: {error}")))
+            Err(error) if path.is_some_and(|path| path != "udp") => {
+                let path = path.unwrap_or_default();
+                Err(failed(format!("--path {path}: it needs a lab: {error}")))
             }
             Err(error) => {
                 say(&format!("   {}: loopback sockets instead", stage.why_not(&error)));
@@ -123,11 +128,11 @@ impl Stage {
         self.path
     }
 
-    /// A path to compare with.
-    pub(super) fn other_path(&self) -> Option<&'static str> {
-        self.lab
-            .as_ref()
-            .map(|_| if self.path == "udp" { "af_packet" } else { "udp" })
+    /// The paths to compare with.
+    pub(super) fn other_paths(&self) -> impl Iterator<Item = &'static str> {
+        let lab = self.lab.is_some();
+        let own = self.path;
+        PATHS.into_iter().filter(move |path| lab && *path != own)
     }
 
     /// This program, as it was typed.
