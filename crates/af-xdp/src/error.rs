@@ -16,6 +16,7 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         xsk::Error::Gone { object } => (ErrorKind::Gone, "move packets on", object.clone()),
         xsk::Error::Os { op, object, source } => (Error::os("", "", source).kind, *op, object.clone()),
         xsk::Error::Program { op, object, .. } => (ErrorKind::Other, *op, object.clone()),
+        xsk::Error::Memlock { .. } => (ErrorKind::Permission, "register", "packet memory".into()),
         _ => (ErrorKind::Unsupported, "set up", "af_xdp".into()),
     };
     let cause = match error {
@@ -28,6 +29,10 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         xsk::Error::Os { source, .. } => source.to_string(),
         xsk::Error::Program { why, .. } | xsk::Error::NotFound { why, .. } => why,
         xsk::Error::Permission { need, .. } => format!("not permitted: {need} is needed"),
+        xsk::Error::Memlock { need, limit, .. } => format!(
+            "{need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it, run with CAP_IPC_LOCK, or \
+             take fewer chunks (frames=N,fill=N)"
+        ),
         xsk::Error::Unsupported { what, why, .. } => format!("{what}: {why}"),
         other => other.to_string(),
     };

@@ -15,6 +15,7 @@
 mod config;
 mod error;
 mod frame;
+mod gather;
 mod layout;
 mod mailbox;
 mod open;

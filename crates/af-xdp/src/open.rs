@@ -27,6 +27,7 @@ const PROTOCOL_UDP: u8 = 17;
 struct Wanted<'a> {
     config: &'a Config,
     device: NetDev,
+    queues_then: u32,
     taken: &'a Taken,
     depth: Depth,
     shares: Shares,
@@ -68,6 +69,7 @@ fn wanted<'a>(config: &'a Config, roles: &[Roles], taken: &'a Taken) -> Result<W
     Ok(Wanted {
         config,
         device,
+        queues_then: there.current,
         taken,
         depth,
         shares: deal(roles, queues),
@@ -166,6 +168,7 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         capabilities,
         config: (*config).clone(),
         device: device.clone(),
+        queues_then: wanted.queues_then,
         umem: umem.clone(),
         sockets,
         shares: shares.clone(),

@@ -26,6 +26,8 @@ pub struct AfXdpPort {
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) device: NetDev,
+    /// Queues that the device had.
+    pub(crate) queues_then: u32,
     pub(crate) umem: Arc<Umem>,
     /// By position in `shares`.
     pub(crate) sockets: Vec<Socket>,
@@ -78,6 +80,12 @@ impl AfXdpPort {
         self.shares.rx[lane].iter().filter_map(|&position| sockets[position as usize].descriptor())
     }
 
+    /// Queues that the device has now and had not then: no socket is there, and packets go past.
+    fn queues_added(&self) -> u64 {
+        let now = xsk::Device::named(&self.config.device).and_then(|device| device.queues());
+        now.map_or(0, |now| now.current.saturating_sub(self.queues_then).into())
+    }
+
     fn exists(&self, lane: usize) -> Result<()> {
         if lane < self.parts.len() {
             return Ok(());
@@ -124,7 +132,7 @@ impl Port for AfXdpPort {
 
     fn counters(&self, queue: usize) -> QueueCounters {
         let mut counters = QueueCounters::default();
-        let mut other = [0; 3];
+        let mut other = [0; 4];
         let none = Vec::new();
         let rx = self.shares.rx.get(queue).unwrap_or(&none);
         let tx = self.shares.tx.get(queue).unwrap_or(&none);
@@ -139,7 +147,9 @@ impl Port for AfXdpPort {
                 other[2] += statistics.rx_invalid_descs;
             }
             if tx.contains(&position) {
-                counters.tx_failed += statistics.tx_invalid_descs;
+                // Taken, and then refused by the driver.
+                counters.tx_failed += statistics.tx_invalid_descs + statistics.tx_dropped;
+                other[3] += statistics.tx_dropped;
             }
         }
         if queue == 0
@@ -147,10 +157,15 @@ impl Port for AfXdpPort {
         {
             counters.other.push(("left_to_host", counts.passed));
             counters.other.push(("no_socket", counts.no_socket));
+            match self.queues_added() {
+                0 => {}
+                added => counters.other.push(("queues_added", added)),
+            }
         }
         counters.other.push(("rx_ring_full", other[0]));
         counters.other.push(("rx_fill_ring_empty", other[1]));
         counters.other.push(("rx_invalid_descriptors", other[2]));
+        counters.other.push(("tx_dropped_by_driver", other[3]));
         counters
     }
 

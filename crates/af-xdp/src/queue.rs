@@ -1,6 +1,7 @@
 //! One lane's queue: the receiving and sending halves of the sockets that it owns, over one pool.
 
 use crate::frame::AfXdpFrame;
+use crate::gather::Gather;
 use crate::port::{AfXdpPort, MAX_QUEUES, Parts};
 use arrayvec::ArrayVec;
 use mpps_io::{Burst, Error, Frame, Queue, Result, Wait};
@@ -12,6 +13,8 @@ use xsk::{Pool, Rx, Tx};
 
 /// Receive calls that find nothing between two looks at the device, for lanes that never wait.
 const CHECK_EVERY: u32 = 4096;
+/// How often an idle lane that sleeps looks at the device: the kernel wakes nobody when it goes down or away.
+const LOOK: Duration = Duration::from_millis(50);
 /// How often a link that is down is looked at.
 const DOWN: Duration = Duration::from_millis(10);
 /// How long a lane sleeps that waits for room in a ring that the kernel does not empty: nothing would wake it.
@@ -33,12 +36,15 @@ pub struct AfXdpQueue<'p> {
     /// The next of `rx` to be asked.
     turn: usize,
     timed: bool,
+    gather: Gather,
     is_virtual: bool,
     busy_poll: bool,
     /// Receive calls in a row that found nothing.
     empty: u32,
     /// When the link was last seen down; `None`: believed up.
     down: Option<Instant>,
+    /// Last look at the device of a lane that sleeps.
+    looked: Instant,
     /// The kernel did not take all of the last burst.
     congested: bool,
     /// When the last wait ended, and how many frames were received since.
@@ -65,10 +71,12 @@ impl<'p> AfXdpQueue<'p> {
             tx: tx.map_err(crate::error::of)?,
             turn: 0,
             timed: port.timed(),
+            gather: Gather::new(Instant::now()),
             is_virtual: port.device().is_virtual,
             busy_poll: port.busy_poll(),
             empty: 0,
             down: None,
+            looked: Instant::now(),
             congested: false,
             awake: Instant::now(),
             received: 0,
@@ -162,6 +170,10 @@ impl<'p> Queue for AfXdpQueue<'p> {
     #[inline]
     fn receive(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize> {
         let (timed, is_virtual) = (self.timed, self.is_virtual);
+        let now = Instant::now();
+        if self.gather.early(now) {
+            return Ok(0);
+        }
         for _ in 0..self.rx.len() {
             let queue = self.turn;
             self.turn = if queue + 1 == self.rx.len() { 0 } else { queue + 1 };
@@ -175,6 +187,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
                 });
             });
             if n > 0 {
+                self.gather.received(now, n, burst.room() == 0);
                 self.empty = 0;
                 self.received = self.received.saturating_add(n as u32);
                 return Ok(n);
@@ -209,6 +222,10 @@ impl<'p> Queue for AfXdpQueue<'p> {
         if self.tx.is_empty() {
             return Ok(self.post(burst));
         }
+        if self.down.is_some() {
+            // What is in the ring of a link that is down would be sent, late, when it is back.
+            self.check()?;
+        }
         let mut taken = 0;
         while let Some(first) = burst.as_slice().first() {
             // Frames go out by the queue that they came in on, so that a flow keeps its queue and its order.
@@ -226,7 +243,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
             let kicked = tx.kick();
             taken += sent;
             match kicked {
-                Ok(idle) => self.congested = !idle,
+                Ok(idle) => self.congested = !idle && tx.pending() > 0,
                 Err(error) => {
                     // What was taken counts, whatever stopped the rest: the next call meets it again.
                     let result = self.note(Err(error));
@@ -248,9 +265,18 @@ impl<'p> Queue for AfXdpQueue<'p> {
             self.deliver();
         }
         let mut result = Ok(());
+        self.congested = false;
         for tx in &mut self.tx {
             tx.reclaim();
-            result = result.and(tx.kick().map(drop));
+            let kicked = tx.kick();
+            self.congested |= matches!(kicked, Ok(false)) && tx.pending() > 0;
+            result = result.and(kicked.map(drop));
+        }
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            for rx in &mut self.rx {
+                result = result.and(rx.wake().map(drop));
+            }
         }
         self.note(result)
     }
@@ -274,9 +300,7 @@ impl AfXdpQueue<'_> {
             nap(timeout.min(DOWN));
             return self.check();
         }
-        if !self.tx.is_empty() {
-            self.flush()?;
-        }
+        self.flush()?;
         let often = what.rx && !what.tx && self.received > 0 && self.awake.elapsed() < NAP_BELOW * self.received;
         if often {
             nap(timeout.min(NAP));
