@@ -134,7 +134,9 @@ pub fn exchange(namespace: String, ways: Vec<Way>, frames: u64, window: u64, lim
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("to enter the namespace");
         run(&ways, frames, window, limit)
     };
-    thread::spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread::spawn(run)
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn run(ways: &[Way], frames: u64, window: u64, limit: Duration) -> Vec<Passed> {
@@ -145,18 +147,28 @@ fn run(ways: &[Way], frames: u64, window: u64, limit: Duration) -> Vec<Passed> {
         }
     }
     let sockets: Vec<Socket> = ends.iter().map(open).collect();
-    let pools: Vec<Pool> = sockets.iter().map(|s| Pool::new(s.umem(), s.umem().config().frames).expect("a pool")).collect();
-    let mut halves: Vec<(Rx<'_>, Tx<'_>)> = sockets.iter().zip(&pools).map(|(socket, pool)| {
-        let (rx, tx) = socket.split().expect("both halves");
-        (rx.over(pool).expect("its pool"), tx.over(pool).expect("its pool"))
-    }).collect();
+    let pools: Vec<Pool> = sockets
+        .iter()
+        .map(|s| Pool::new(s.umem(), s.umem().config().frames).expect("a pool"))
+        .collect();
+    let mut halves: Vec<(Rx<'_>, Tx<'_>)> = sockets
+        .iter()
+        .zip(&pools)
+        .map(|(socket, pool)| {
+            let (rx, tx) = socket.split().expect("both halves");
+            (rx.over(pool).expect("its pool"), tx.over(pool).expect("its pool"))
+        })
+        .collect();
     let mut programs: Vec<Program> = Vec::new();
     for (end, socket) in ends.iter().zip(&sockets) {
         if !programs.iter().any(|program| **program.device().name() == *end.device) {
             programs.push(Program::attach(end.device, &ProgramConfig::new(Filter::all())).expect("an XDP program"));
         }
         let program = programs.iter().find(|program| **program.device().name() == *end.device);
-        program.expect("just made").insert(end.queue, socket).expect("a place in its map");
+        program
+            .expect("just made")
+            .insert(end.queue, socket)
+            .expect("a place in its map");
     }
 
     let place = |end: End| ends.iter().position(|e| *e == end).expect("gathered above");
@@ -169,7 +181,11 @@ fn run(ways: &[Way], frames: u64, window: u64, limit: Duration) -> Vec<Passed> {
         let sending = began.elapsed() < limit;
         let (mut moved, mut finished) = (false, true);
         for (number, (way, passed)) in ways.iter().zip(&mut passed).enumerate() {
-            let under_way = if way.to.is_some() { passed.sent - passed.received - passed.lost } else { 0 };
+            let under_way = if way.to.is_some() {
+                passed.sent - passed.received - passed.lost
+            } else {
+                0
+            };
             let (_, tx) = &mut halves[place(way.from)];
             if sending && passed.sent < frames && under_way < window {
                 let want = (window - under_way).min(frames - passed.sent).min(BURST as u64) as usize;
@@ -186,9 +202,14 @@ fn run(ways: &[Way], frames: u64, window: u64, limit: Duration) -> Vec<Passed> {
             finished &= empty && (under_way == 0 || way.to.is_none()) && (!sending || passed.sent == frames);
             let Some(to) = way.to else { continue };
             let came = halves[place(to)].0.receive(2 * BURST, |frame| {
-                let Some(i) = contents.number(frame.bytes(), &way.arrives, number as u16) else { return };
+                let Some(i) = contents.number(frame.bytes(), &way.arrives, number as u16) else {
+                    return;
+                };
                 let expected = passed.received + passed.lost;
-                assert!(i >= expected && i < passed.sent, "way {number}: frame {i} after {expected}: twice, or out of order");
+                assert!(
+                    i >= expected && i < passed.sent,
+                    "way {number}: frame {i} after {expected}: twice, or out of order"
+                );
                 passed.lost += i - expected;
                 passed.received += 1;
                 passed.bytes += frame.len() as u64;
@@ -224,7 +245,11 @@ fn run(ways: &[Way], frames: u64, window: u64, limit: Duration) -> Vec<Passed> {
 }
 
 fn open(end: &End) -> Socket {
-    let umem: Arc<Umem> = Umem::new(&UmemConfig { frames: 8192, ..UmemConfig::default() }).expect("a UMEM");
+    let umem: Arc<Umem> = Umem::new(&UmemConfig {
+        frames: 8192,
+        ..UmemConfig::default()
+    })
+    .expect("a UMEM");
     let config = SocketConfig {
         rx_ring: 2048,
         tx_ring: 1024,

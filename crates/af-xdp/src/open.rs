@@ -9,6 +9,7 @@ use crate::port::{AfXdpPort, Parts};
 use crate::take::{Take, Taken, without};
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
 use mpps_netdev::NetDev;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use xsk::{
@@ -176,6 +177,7 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         frames: frames.to_vec(),
         program,
         mailbox: Mailbox::default(),
+        unsent: shares.rx.iter().map(|_| AtomicU64::new(0)).collect(),
         remarks,
     })
 }

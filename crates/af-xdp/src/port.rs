@@ -8,6 +8,7 @@ use crate::queue::AfXdpQueue;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
 use mpps_netdev::NetDev;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use xsk::{Pool, Program, RxHalf, Socket, TxHalf, Umem};
 
@@ -38,6 +39,8 @@ pub struct AfXdpPort {
     pub(crate) frames: Vec<u32>,
     pub(crate) program: Option<Program>,
     pub(crate) mailbox: Mailbox,
+    /// Frames left in the TX rings when the queue was given up, by lane.
+    pub(crate) unsent: Vec<AtomicU64>,
     /// What was asked for and could not be had.
     pub(crate) remarks: Vec<String>,
 }
@@ -55,6 +58,14 @@ impl AfXdpPort {
 
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
+    }
+
+    /// Notes frames that were taken and are still in the TX ring of a lane that has ended. A device that reads the ring
+    /// itself goes on sending them.
+    pub(crate) fn note_unsent(&self, lane: usize, frames: u64) {
+        if !self.sockets.first().is_some_and(|socket| socket.options().zero_copy) {
+            self.unsent[lane].fetch_add(frames, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn timed(&self) -> bool {
@@ -152,11 +163,15 @@ impl Port for AfXdpPort {
                 other[3] += statistics.tx_dropped;
             }
         }
+        let unsent = self.unsent.get(queue).map_or(0, |n| n.load(Ordering::Relaxed));
+        counters.tx_failed += unsent;
+        counters.other.push(("tx_never_taken", unsent));
         if queue == 0
             && let Some(counts) = self.program.as_ref().and_then(|program| program.counters().ok())
         {
             counters.other.push(("left_to_host", counts.passed));
             counters.other.push(("no_socket", counts.no_socket));
+            counters.other.push(("no_room_for_rx_time", counts.no_metadata));
             match self.queues_added() {
                 0 => {}
                 added => counters.other.push(("queues_added", added)),

@@ -55,11 +55,7 @@ pub struct AfXdpQueue<'p> {
 impl<'p> AfXdpQueue<'p> {
     pub(crate) fn new(port: &'p AfXdpPort, lane: usize, parts: Parts, pool: &'p Pool) -> Result<Self> {
         let limit = port.fill_limit();
-        let receiver = |half: xsk::RxHalf| {
-            let mut rx = half.over(pool)?;
-            rx.set_fill_limit(limit);
-            Ok(rx)
-        };
+        let receiver = |half: xsk::RxHalf| half.with_fill_limit(limit).over(pool);
         let rx: xsk::Result<Vec<_>> = parts.rx.into_iter().map(receiver).collect();
         let tx: xsk::Result<Vec<_>> = parts.tx.into_iter().map(|half| half.over(pool)).collect();
         Ok(Self {
@@ -268,8 +264,16 @@ impl<'p> Queue for AfXdpQueue<'p> {
         self.congested = false;
         for tx in &mut self.tx {
             tx.reclaim();
-            let kicked = tx.kick();
-            self.congested |= matches!(kicked, Ok(false)) && tx.pending() > 0;
+            let mut left = tx.pending();
+            let kicked = loop {
+                let kicked = tx.kick();
+                let before = std::mem::replace(&mut left, tx.pending());
+                // The kernel ends a call at its budget, and at each frame that the driver refuses: on, while it takes any.
+                if !matches!(kicked, Ok(false)) || left == 0 || left >= before {
+                    break kicked;
+                }
+            };
+            self.congested |= matches!(kicked, Ok(false)) && left > 0;
             result = result.and(kicked.map(drop));
         }
         if self.looked.elapsed() >= LOOK {
@@ -291,6 +295,14 @@ impl<'p> Queue for AfXdpQueue<'p> {
         self.awake = Instant::now();
         self.received = 0;
         result
+    }
+}
+
+impl Drop for AfXdpQueue<'_> {
+    /// What lies in the TX rings now counts as sent, and never was: in copy mode nobody asks the kernel any more.
+    fn drop(&mut self) {
+        let _ = self.flush();
+        self.port.note_unsent(self.lane, self.tx.iter_mut().map(|tx| tx.pending() as u64).sum());
     }
 }
 

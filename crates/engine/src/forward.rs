@@ -145,8 +145,9 @@ where
 
     fn sleep(&mut self, timeout: Duration) -> Result<()> {
         match (&self.there, &self.back) {
-            (Some(_), None) => self.a.wait(RX, timeout),
-            (None, Some(_)) => self.b.wait(RX, timeout),
+            // What the other queue could not push out at once must not lie there until the next frame comes.
+            (Some(_), None) => self.b.flush().and_then(|()| self.a.wait(RX, timeout)),
+            (None, Some(_)) => self.a.flush().and_then(|()| self.b.wait(RX, timeout)),
             _ => {
                 let slept = self.sleep_on_both(timeout);
                 (self.turns, self.awake) = (0, Instant::now());
@@ -173,6 +174,8 @@ impl<A: Queue, B: Queue, S> Pair<'_, '_, A, B, S> {
             std::thread::sleep(timeout.min(NAP));
             return Ok(());
         }
+        self.a.flush()?;
+        self.b.flush()?;
         let [a_failed, b_failed] = match (self.a.descriptor(), self.b.descriptor()) {
             (Some(a), Some(b)) => {
                 ready::readable([a, b], timeout).map_err(|e| Error::os("wait on", "two queues", &e))?

@@ -27,6 +27,18 @@ pub(crate) struct Evidence {
     pub(crate) beyond_window: u64,
 }
 
+/// Counters of paths for packets that mpps should have had, and why it did not.
+const LEFT_TO_HOST: [(&str, &str); 2] = [
+    (
+        "no_socket",
+        "they came in on queues of the device that the run does not use (queues=, first=, or made since it began)",
+    ),
+    (
+        "no_room_for_rx_time",
+        "the driver has no room for the time of arrival (rx_time=on)",
+    ),
+];
+
 /// Reasons why the numbers are not valid, and warnings.
 pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> (Vec<String>, Vec<String>) {
     let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
@@ -68,10 +80,33 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         }
     }
     let failed = sum(|l| l.tx_failed);
-    if failed > 0 && failed as f64 > e.tolerance * e.tx as f64 {
+    if failed > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
+        // As with what they could not take: loss to the sender, told by port or lane.
+        warnings.push(format!(
+            "{failed} of the packets counted as sent were refused by the kernel or device afterwards (its queue was full, \
+             or the link has no carrier)"
+        ));
+    } else if failed > 0 && failed as f64 > e.tolerance * e.tx as f64 {
         reasons.push(format!(
             "{failed} packets counted as sent were refused by the kernel or device afterwards"
         ));
+    }
+    let counters = lanes.iter().flat_map(|l| &l.path_counters);
+    let added: u64 = counters.filter(|(n, _)| n == "queues_added").map(|(_, v)| v).sum();
+    if added > 0 {
+        warnings.push(format!(
+            "the interface has {added} more queue{} than when the run began: what came in there was left to the host",
+            if added == 1 { "" } else { "s" }
+        ));
+    }
+    let judged = !matches!(workload, Workload::Reflect | Workload::Forward);
+    for (name, why) in LEFT_TO_HOST {
+        let counters = lanes.iter().flat_map(|l| &l.path_counters).filter(|(n, _)| n == name);
+        let left: u64 = counters.map(|(_, n)| n).sum();
+        if left > 0 {
+            let text = format!("{left} packets of the test went to the host instead of mpps, because {why}");
+            if judged { &mut reasons } else { &mut warnings }.push(text);
+        }
     }
     let dropped = sum(|l| l.rx_dropped);
     if dropped > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
@@ -233,6 +268,14 @@ mod tests {
                     ..lane()
                 },
                 "refused",
+            ),
+            (
+                good(),
+                LaneSummary {
+                    path_counters: vec![("no_socket".to_owned(), 7)],
+                    ..lane()
+                },
+                "7 packets of the test went to the host",
             ),
             (
                 Evidence {

@@ -40,7 +40,7 @@ pub use arp::{build_arp_reply, build_arp_request};
 pub use capture::{CaptureFilter, CaptureProtocol};
 pub use check::{Checked, check_udp};
 pub use data::{fill_data, verify_data};
-pub use forward::{Rewrite, ShortFrame, TakeFilter, complete_checksum};
+pub use forward::{Rewrite, ShortFrame, TakeFilter, complete_checksum, complete_open_checksum};
 pub use icmp::answer_echo_in_place;
 pub use mac::{MacAddr, MacParseError};
 pub use ndp::{build_neighbor_advert, build_neighbor_solicit, solicited_node_multicast};

@@ -98,3 +98,39 @@ pub fn complete_udp_checksum(frame: &mut [u8], p: &UdpPacket) {
         *field = new;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ChecksumMode, MacAddr, Stamp, Template, TemplateSpec, parse_udp};
+
+    #[test]
+    fn a_checksum_left_to_the_device_is_told_from_a_finished_one_and_from_a_wrong_one() {
+        for (src, dst) in [("10.99.0.1", "10.99.0.2"), ("fd99::1", "fd99::2")] {
+            for checksum in [ChecksumMode::Software, ChecksumMode::Device] {
+                let template = Template::new(&TemplateSpec {
+                    src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+                    dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+                    vlan: None,
+                    src: src.parse().expect("an address"),
+                    dst: dst.parse().expect("an address"),
+                    payload_len: 33,
+                    ttl: 64,
+                    dscp: 0,
+                    seed: 1,
+                    checksum,
+                })
+                .expect("one family");
+                let mut frame = vec![0; template.frame_len()];
+                template.write(&mut frame, 10_000, 9000, Stamp { seq: 7, time_ns: 9 });
+                let p = parse_udp(&frame).expect("a packet");
+                let left = checksum == ChecksumMode::Device;
+                assert_eq!((udp_checksum_open(&frame, &p), udp_checksum_ok(&frame, &p)), (left, !left));
+                frame[usize::from(p.l4) + CHECKSUM_OFFSET] ^= 1;
+                assert!(!udp_checksum_open(&frame, &p) && !udp_checksum_ok(&frame, &p));
+                complete_udp_checksum(&mut frame, &p);
+                assert!(udp_checksum_ok(&frame, &p));
+            }
+        }
+    }
+}

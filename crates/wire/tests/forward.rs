@@ -107,6 +107,25 @@ proptest! {
             prop_assert_eq!(open, frame);
         }
     }
+
+    #[test]
+    fn what_looks_open_is_completed_and_what_does_not_is_left(payload in prop::collection::vec(any::<u8>(), 0..200), junk: u16) {
+        for (v6, frame) in [(false, tcp(false, &payload)), (true, tcp(true, &payload))] {
+            let (l4, addresses) = if v6 { (54, 22..54) } else { (34, 26..34) };
+            let len = ((frame.len() - l4) as u32).to_be_bytes();
+            let open_field = !naive_checksum(&[&frame[addresses], &len, &[0, 0, 0, 6]]);
+            for field in [open_field, junk] {
+                let mut left = frame.clone();
+                left[l4 + 16..l4 + 18].copy_from_slice(&field.to_be_bytes());
+                let before = left.clone();
+                complete_open_checksum(&mut left);
+                prop_assert_eq!(&left, if field == open_field { &frame } else { &before });
+            }
+            let mut finished = frame.clone();
+            complete_open_checksum(&mut finished);
+            prop_assert_eq!(&finished, &frame);
+        }
+    }
 }
 
 #[test]

@@ -223,10 +223,10 @@ impl<'p> Frame<'p> {
         Some(unsafe { self.data.as_ptr().sub(len) }.cast())
     }
 
-    /// Zero when the frame is one of `pool`: a number, so that it can be tested together with others.
+    /// True when the frame is one of `pool`.
     #[inline(always)]
-    pub(crate) fn differs(&self, pool: &PoolInner) -> usize {
-        std::ptr::from_ref(self.pool).addr() ^ std::ptr::from_ref(pool).addr()
+    pub(crate) fn is_of(&self, pool: &PoolInner) -> bool {
+        std::ptr::eq(self.pool, pool)
     }
 
     /// `XDP_PKT_CONTD`, `XDP_TX_METADATA`.
@@ -242,11 +242,11 @@ impl<'p> Frame<'p> {
     }
 
     /// Gives the frame up for a descriptor of the TX ring: the chunk is the kernel's from here on. `area` is the start of
-    /// the UMEM, in a register; `PLAIN` says that the pool is ([`PoolInner::is_plain`]).
+    /// the UMEM, in a register; `PLAIN` says that the pool is ([`PoolInner::is_plain`]), and the frame has no flags.
     #[inline(always)]
     pub(crate) fn into_desc<const PLAIN: bool>(self, area: NonNull<u8>) -> Desc {
         let frame = ManuallyDrop::new(self);
-        let flags = u32::from(frame.flags);
+        let flags = if PLAIN { 0 } else { u32::from(frame.flags) };
         if cfg!(debug_assertions) {
             frame.pool.umem.owners.moved(frame.base(), Owner::Held, Owner::Sending);
         }

@@ -15,6 +15,9 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+/// From here on a result of [`Layout::stray`] says that there is a chunk that isn't ours.
+const STRAY: u64 = 1 << 63;
+
 /// Makes a lifetime invariant: it can be neither shortened nor lengthened, so it names one pool's borrow (or one
 /// [`Pool::scope`]) exactly.
 pub(crate) type Brand<'p> = PhantomData<fn(&'p ()) -> &'p ()>;
@@ -259,6 +262,7 @@ impl PoolInner {
             self.umem.owners.moved(base, Owner::Free, Owner::Receiving);
             Some(base)
         });
+        debug_assert_eq!(done, n);
         self.len.set(len - done);
         done
     }
@@ -280,16 +284,16 @@ impl PoolInner {
         let (layout, list, start) = (self.layout, &*self.list, self.len.get());
         // Always more than the ring holds, unless a kernel has told of one chunk twice: then those are left in the ring.
         let max = (list.len() as u32).saturating_sub(start);
-        let (mut top, mut good) = (start, true);
+        let (mut top, mut strays) = (start, 0);
         let taken = ring.consume(max, |addr| {
-            let (base, offset) = layout.split::<UNALIGNED>(addr);
+            let (base, _) = layout.split::<UNALIGNED>(addr);
             // Looked at when all are here: so there is no branch in the loop.
-            good &= layout.has::<UNALIGNED>(base) & (!UNALIGNED || offset <= layout.frame_size.into());
+            strays |= layout.stray::<UNALIGNED>(base);
             // SAFETY: called at most `max` times, so `top` stays below the list's length.
             unsafe { list.get_unchecked(top as usize) }.set(base);
             top += 1;
         });
-        if cfg!(debug_assertions) || !good {
+        if cfg!(debug_assertions) || strays >= STRAY {
             top = self.sift::<UNALIGNED>(start, top, &mut bad);
         }
         self.len.set(top);
@@ -303,7 +307,9 @@ impl PoolInner {
         let mut top = start as usize;
         for cell in &self.list[start as usize..end as usize] {
             let base = cell.get();
-            if self.layout.has::<UNALIGNED>(base) && self.umem.owners.arrived(base, Owner::Sending, Owner::Free) {
+            if self.layout.stray::<UNALIGNED>(base) < STRAY
+                && self.umem.owners.arrived(base, Owner::Sending, Owner::Free)
+            {
                 self.list[top].set(base);
                 top += 1;
             } else {

@@ -82,20 +82,10 @@ impl<T: Copy> RingMap<T> {
         unsafe { self.flags.as_ref() }
     }
 
-    /// The slot of entry `index`.
-    ///
-    /// # Safety
-    /// The ring's memory is still there and `size` is not 0.
-    #[inline(always)]
-    pub(crate) unsafe fn slot(&self, index: u32) -> *const Slot<T> {
-        // SAFETY: `size` is a power of two, so the masked index is below it and the slot lies in the array.
-        unsafe { self.entries.as_ptr().add((index & self.size.wrapping_sub(1)) as usize) }
-    }
-
     /// The slots of `n` entries (at most `size`) from `index` on, as the two pieces in which they lie in the array: first
     /// slot and number.
     #[inline(always)]
-    fn runs(&self, index: u32, n: u32) -> [(*const Slot<T>, u32); 2] {
+    pub(crate) fn runs(&self, index: u32, n: u32) -> [(*const Slot<T>, u32); 2] {
         let offset = index & self.size.wrapping_sub(1);
         let front = n.min(self.size.wrapping_sub(offset));
         // wrapping_add: a ring that isn't there has no slot, and nobody follows the address.

@@ -32,6 +32,19 @@ impl RxHalf {
         }
     }
 
+    /// Sets how many entries the fill ring is filled up to, before it is filled for the first time: see
+    /// [`Rx::set_fill_limit`].
+    #[must_use]
+    pub fn with_fill_limit(mut self, entries: usize) -> Self {
+        self.set_fill_limit(entries);
+        self
+    }
+
+    fn set_fill_limit(&mut self, entries: usize) {
+        let size = self.fill.size();
+        self.fill_limit = entries.clamp(1, size.max(1) as usize).min(size as usize) as u32;
+    }
+
     /// Puts the half over a pool: from now on it receives into that pool's chunks, and fills the fill ring with them.
     ///
     /// # Errors
@@ -144,10 +157,10 @@ impl<'p> Rx<'p> {
     }
 
     /// Sets how many entries the fill ring is filled up to: 1 to its size (clamped), which is the default. With a pool
-    /// that has few chunks, or one that several sockets receive into, a lower limit leaves some for sending.
+    /// that has few chunks, or one that several sockets receive into, a lower limit leaves some for sending. What
+    /// is in the ring stays there: [`RxHalf::with_fill_limit`] sets it before there is anything.
     pub fn set_fill_limit(&mut self, entries: usize) {
-        self.half.fill_limit = entries.clamp(1, self.half.fill.size().max(1) as usize) as u32;
-        self.half.fill_limit = self.half.fill_limit.min(self.half.fill.size());
+        self.half.set_fill_limit(entries);
     }
 
     /// Chunks in the fill ring that the kernel has not taken yet.

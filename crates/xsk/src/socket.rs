@@ -10,6 +10,7 @@ mod raw;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use config::{BusyPoll, Options, RingSizes, SocketConfig, SocketMode, Statistics};
@@ -81,6 +82,11 @@ impl Socket {
             rx_ring_full: counted.rx_ring_full,
             rx_fill_ring_empty_descs: counted.rx_fill_ring_empty_descs,
             tx_ring_empty_descs: counted.tx_ring_empty_descs,
+            tx_dropped: self
+                .handle
+                .kernel
+                .linux()
+                .map_or(0, |socket| socket.tx_dropped.load(Ordering::Relaxed)),
         })
     }
 

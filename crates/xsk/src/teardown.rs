@@ -51,10 +51,10 @@ impl Marks {
 /// The ring is there, and neither side changes these entries meanwhile.
 unsafe fn entries<T: Copy>(ring: &RingMap<T>, from: u32, to: u32) -> Vec<T> {
     let n = to.wrapping_sub(from).min(ring.size);
-    // SAFETY: the caller's promise.
-    (0..n)
-        .map(|i| unsafe { Slot::read(ring.slot(from.wrapping_add(i))) })
-        .collect()
+    let slots = |(at, n): (*const Slot<T>, u32)| (0..n as usize).map(move |i| at.wrapping_add(i));
+    // SAFETY: the slots are the ring's (runs); for the rest, the caller's promise.
+    let read = |slot| unsafe { Slot::read(slot) };
+    ring.runs(from, n).into_iter().flat_map(slots).map(read).collect()
 }
 
 /// What is in a socket's rings, and how many chunks it brought into the kernel and not out again. For the handle's drop:

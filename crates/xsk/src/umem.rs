@@ -209,7 +209,11 @@ impl Layout {
     /// The address of data at `offset` in the chunk at `base`.
     #[inline(always)]
     pub(crate) fn encode(&self, base: u64, offset: u32) -> u64 {
-        let shift = if self.unaligned { XSK_UNALIGNED_BUF_OFFSET_SHIFT } else { 0 };
+        let shift = if self.unaligned {
+            XSK_UNALIGNED_BUF_OFFSET_SHIFT
+        } else {
+            0
+        };
         base | u64::from(offset) << shift
     }
 
@@ -228,36 +232,40 @@ impl Layout {
     #[inline(always)]
     pub(crate) fn decode_in<const UNALIGNED: bool>(&self, addr: u64, len: u32) -> Option<(u64, u64)> {
         let (base, offset) = self.split::<UNALIGNED>(addr);
+        // Of an aligned chunk, all addresses are below the end, or none is; unaligned, the address is two numbers.
+        let known = if UNALIGNED {
+            self.number(base) < self.frames
+        } else {
+            addr < self.size
+        };
         // The offset is below 2^16: the rest by a power of two that is at most 2^15, or the upper 16 bits of 64.
-        (self.has::<UNALIGNED>(base) && offset + u64::from(len) <= u64::from(self.frame_size)).then_some((base, offset))
+        (known && offset + u64::from(len) <= u64::from(self.frame_size)).then_some((base, offset))
     }
 
     /// Start of the chunk, if there is one, and offset in it.
     #[inline(always)]
     pub(crate) fn split<const UNALIGNED: bool>(&self, addr: u64) -> (u64, u64) {
-        let offset = if UNALIGNED {
-            addr >> XSK_UNALIGNED_BUF_OFFSET_SHIFT
+        if UNALIGNED {
+            let base = addr & ((1 << XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1);
+            (base, addr >> XSK_UNALIGNED_BUF_OFFSET_SHIFT)
         } else {
-            addr & u64::from(self.frame_size.wrapping_sub(1))
-        };
-        // Clears the offset's bits, wherever they are.
-        let base = if UNALIGNED {
-            addr & ((1 << XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1)
-        } else {
-            addr - offset
-        };
-        (base, offset)
+            let mask = u64::from(self.frame_size.wrapping_sub(1));
+            (addr & !mask, addr & mask)
+        }
     }
 
-    /// True when a chunk starts at `base`, which [`Layout::split`] gave.
+    /// Below 2^63 when a chunk starts at `base`, which [`Layout::split`] gave; else not. The results for many chunks can be
+    /// joined by `|`, and need no branch.
     #[inline(always)]
-    pub(crate) fn has<const UNALIGNED: bool>(&self, base: u64) -> bool {
-        if UNALIGNED {
-            self.number(base) < self.frames
+    pub(crate) fn stray<const UNALIGNED: bool>(&self, base: u64) -> u64 {
+        let (place, end) = if UNALIGNED {
+            (self.number(base), self.frames)
         } else {
             // A multiple of the chunk's size already.
-            base < self.size
-        }
+            (base, self.size)
+        };
+        // The subtraction borrows when the place is at the end or behind it, unless it is 2^63 and more.
+        place | (end - 1).wrapping_sub(place)
     }
 
     /// The number of the chunk that starts at `base`; some number that no chunk has when none does.
@@ -265,7 +273,7 @@ impl Layout {
     /// Without a division: multiplying by an odd number and rotating, modulo 2^64, give each number for one other, and
     /// they give `n` for the `n`-th multiple of the size. No other address, then, has the number of a chunk.
     #[inline(always)]
-    pub(crate) fn number(&self, base: u64) -> u64 {
+    fn number(&self, base: u64) -> u64 {
         base.wrapping_mul(self.inverse).rotate_right(self.shift)
     }
 
@@ -307,8 +315,9 @@ mod tests {
             let layout = layout(size, u32::MAX);
             let last = u64::from(u32::MAX - 1) * u64::from(size);
             assert_eq!(layout.number(last), u64::from(u32::MAX - 1));
-            assert!(layout.has::<true>(last) && !layout.has::<true>(last + u64::from(size)));
-            assert!(!layout.has::<true>(last + 1) && !layout.has::<true>((1 << 48) - 1));
+            let known = |base| layout.stray::<true>(base) < 1 << 63;
+            assert!(known(last) && !known(last + u64::from(size)));
+            assert!(!known(last + 1) && !known((1 << 48) - 1));
             assert_eq!(layout.decode(last, size), Some((last, 0)));
             assert_eq!(layout.decode(last | 9 << 48, size - 9), Some((last, 9)));
             assert_eq!(layout.decode(last | 9 << 48, size - 8), None);

@@ -5,7 +5,7 @@ use crate::plan::ForwardPort;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
-use mpps_wire::{Rewrite, TakeFilter, complete_checksum, eth};
+use mpps_wire::{Rewrite, TakeFilter, complete_checksum, complete_open_checksum, eth};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -177,9 +177,13 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
                 return false;
             }
             // The next device would not know that there is something left to do.
-            if frame.rx_checksum() == RxChecksum::Partial && !complete_checksum(frame.bytes_mut()) {
-                counts.open_checksum += 1;
-                return false;
+            match frame.rx_checksum() {
+                RxChecksum::Partial if !complete_checksum(frame.bytes_mut()) => {
+                    counts.open_checksum += 1;
+                    return false;
+                }
+                RxChecksum::Unmarked => complete_open_checksum(frame.bytes_mut()),
+                _ => {}
             }
             if rewrite.apply(frame.bytes_mut()).is_err() {
                 counts.short += 1;

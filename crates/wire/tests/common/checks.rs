@@ -76,6 +76,12 @@ pub fn reflect_holds(frame: &[u8]) {
         assert_eq!(reflect_in_place(&mut completed, filter, true), Ok(()));
         assert!(udp_checksum_ok(&completed, &after));
 
+        // A checksum that looks left open is finished, any other stays.
+        let mut closed = frame.to_vec();
+        assert_eq!(reflect_closing_in_place(&mut closed, filter), Ok(()));
+        let open = udp_checksum_open(frame, &before);
+        assert_eq!(&closed, if open { &completed } else { &reflected });
+
         if before.dst_port != 0 && reflect_in_place(&mut reflected, &ReflectFilter::default(), false).is_ok() {
             assert_eq!(reflected, frame, "reflected twice, but not the same");
         }

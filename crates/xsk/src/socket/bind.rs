@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -193,6 +194,7 @@ impl Maker<'_> {
             device: self.device.clone(),
             queue: self.queue,
             options,
+            tx_dropped: AtomicU64::new(0),
             _mappings: mappings,
         };
         Ok((socket, rings))

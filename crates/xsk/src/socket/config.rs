@@ -101,10 +101,11 @@ pub struct RingSizes {
     pub completion: u32,
 }
 
-/// What the kernel counted for a socket (`XDP_STATISTICS`).
+/// What the kernel counted for a socket (`XDP_STATISTICS`), and what it told when it was woken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Frames dropped for other reasons than a full ring: too long for a chunk, for instance.
+    /// Frames dropped for other reasons than a full RX ring: too long for a chunk, for instance, and in copy mode those
+    /// for which no chunk was in the fill ring.
     pub rx_dropped: u64,
     /// Fill entries that the kernel refused.
     pub rx_invalid_descs: u64,
@@ -112,16 +113,21 @@ pub struct Statistics {
     pub tx_invalid_descs: u64,
     /// Frames dropped because the RX ring was full: we were too slow.
     pub rx_ring_full: u64,
-    /// Frames dropped because no chunk was in the fill ring.
+    /// Times that no chunk was in the fill ring: in copy mode a dropped frame each, counted in `rx_dropped` as well; in
+    /// zero-copy mode looks of the driver, of which a frame may have been dropped or not.
     pub rx_fill_ring_empty_descs: u64,
     /// Times that the kernel found nothing to send.
     pub tx_ring_empty_descs: u64,
+    /// Frames that left the TX ring and were completed, but dropped by the driver: its queue was full, or the link has no
+    /// carrier. In copy mode only; counted from the errors of the wake-ups.
+    pub tx_dropped: u64,
 }
 
 impl Statistics {
-    /// Frames that came to the socket and were lost, for whatever reason.
+    /// Frames that came to the socket and were lost, for whatever reason. (What a device in zero-copy mode had no chunk
+    /// for never came: it is in the device's own statistics.)
     pub fn rx_lost(&self) -> u64 {
-        self.rx_dropped + self.rx_ring_full + self.rx_fill_ring_empty_descs
+        self.rx_dropped + self.rx_ring_full
     }
 }
 

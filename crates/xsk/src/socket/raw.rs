@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::config::Options;
@@ -20,6 +21,8 @@ pub(crate) struct LinuxSocket {
     pub(super) device: Device,
     pub(super) queue: u32,
     pub(super) options: Options,
+    /// Frames that the kernel took to send, and the driver refused.
+    pub(super) tx_dropped: AtomicU64,
     /// The rings lie in these.
     pub(super) _mappings: Vec<Mapping>,
 }
@@ -32,7 +35,16 @@ impl LinuxSocket {
             let fd = self.descriptor.as_raw_fd();
             libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
         };
-        done(result as i64)
+        let result = done(result as i64);
+        if let Err(e) = &result
+            && e.raw_os_error() == Some(libc::EBUSY)
+            && !self.options.zero_copy
+        {
+            // In copy mode the kernel says this for one thing: a frame that it had taken out of the ring and completed was
+            // dropped by the driver (NET_XMIT_DROP). Each call ends with the first of them.
+            self.tx_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        result
     }
 
     /// Has the kernel look at the fill ring, and poll the device when busy polling.
