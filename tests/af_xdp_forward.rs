@@ -356,7 +356,7 @@ fn millions_of_frames_of_every_size_arrive_bit_for_bit_both_ways_at_once() {
         .map(|n| n.parse::<u64>().expect("MPPS_TEST_FRAMES: a number"));
     let (frames, limit) = match wanted {
         Some(all) => (all.div_ceil(2), Duration::from_secs(3600)),
-        None => (u64::MAX, Duration::from_secs(10)),
+        None => (u64::MAX, Duration::from_secs(8)),
     };
     let scratch = Scratch::new();
     let forwarder = start(&net, &scratch, "forward af_xdp:eth1 af_xdp:eth2");

@@ -61,6 +61,12 @@ pub struct Passed {
     pub dropped: u64,
 }
 
+impl Passed {
+    fn under_way(&self, way: &Way) -> u64 {
+        way.to.map_or(0, |_| self.sent - self.received - self.lost)
+    }
+}
+
 /// What frames look like.
 pub struct Frames {
     table: Vec<u8>,
@@ -181,11 +187,7 @@ fn run(ways: &[Way], frames: u64, window: u64, limit: Duration) -> Vec<Passed> {
         let sending = began.elapsed() < limit;
         let (mut moved, mut finished) = (false, true);
         for (number, (way, passed)) in ways.iter().zip(&mut passed).enumerate() {
-            let under_way = if way.to.is_some() {
-                passed.sent - passed.received - passed.lost
-            } else {
-                0
-            };
+            let under_way = passed.under_way(way);
             let (_, tx) = &mut halves[place(way.from)];
             if sending && passed.sent < frames && under_way < window {
                 let want = (window - under_way).min(frames - passed.sent).min(BURST as u64) as usize;
@@ -199,7 +201,7 @@ fn run(ways: &[Way], frames: u64, window: u64, limit: Duration) -> Vec<Passed> {
             }
             // What the kernel has not sent yet is sent by asking again.
             let empty = tx.kick().expect("to send");
-            finished &= empty && (under_way == 0 || way.to.is_none()) && (!sending || passed.sent == frames);
+            finished &= empty && passed.under_way(way) == 0 && (!sending || passed.sent == frames);
             let Some(to) = way.to else { continue };
             let came = halves[place(to)].0.receive(2 * BURST, |frame| {
                 let Some(i) = contents.number(frame.bytes(), &way.arrives, number as u16) else {

@@ -68,6 +68,8 @@ pub struct Config {
     /// `tx_budget=`: packets that one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, Linux 6.17);
     /// `None`: the most that the kernel allows, where it can be set at all.
     pub tx_budget: Option<u32>,
+    /// `promisc=`: receive frames for other MAC addresses too.
+    pub promisc: bool,
     /// `rx_time=`: the XDP program notes each packet's time of arrival.
     pub rx_time: bool,
 }
@@ -114,6 +116,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let need_wakeup = options.switch("need_wakeup")?;
     let busy_budget = options.number("busy_budget", 1..=65_535)?.map(|n| n as u16);
     let tx_budget = options.number("tx_budget", 1..=65_536)?.map(|n| n as u32);
+    let promisc = options.switch("promisc")?;
     let rx_time = options.switch("rx_time")?;
     options.finish()?;
     if let Some(chunk) = chunk
@@ -144,6 +147,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         need_wakeup: need_wakeup.unwrap_or(true),
         busy_budget,
         tx_budget,
+        promisc: promisc.unwrap_or(false),
         rx_time: rx_time.unwrap_or(false),
     })
 }

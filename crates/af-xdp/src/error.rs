@@ -21,14 +21,14 @@ pub(crate) fn of(error: xsk::Error) -> Error {
     };
     let cause = match error {
         xsk::Error::Busy { .. } => {
-            "another AF_XDP socket has this queue: one program a queue (first=N takes another)".to_owned()
+            "another AF_XDP socket has this queue: one program a queue at a time".to_owned()
         }
         xsk::Error::ProgramAttached { by, .. } => format!("another XDP program is attached: {by}"),
         xsk::Error::Down { .. } => "the interface is down".to_owned(),
         xsk::Error::Gone { .. } => "the interface has been removed".to_owned(),
         xsk::Error::Os { source, .. } => source.to_string(),
         xsk::Error::Program { why, .. } | xsk::Error::NotFound { why, .. } => why,
-        xsk::Error::Permission { need, .. } => format!("not permitted: {need} is needed"),
+        xsk::Error::Permission { need, .. } => format!("not permitted: it needs {need}"),
         xsk::Error::Memlock { need, limit, .. } => format!(
             "{need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it, run with CAP_IPC_LOCK, or \
              take fewer chunks (frames=N,fill=N)"

@@ -23,7 +23,7 @@ pub(crate) struct Chunks {
 /// The chunks that packets of `mtu` bytes above the Ethernet header fit in.
 pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
     let need = mtu as u32 + LINK_HEADER + XDP_HEADROOM + config.headroom;
-    let most = if config.pages == crate::config::Pages::Huge { 65_536 } else { page };
+    let most = page;
     let unaligned = config.unaligned;
     let size = config.chunk.unwrap_or(if need <= 2048 { 2048 } else { need.next_power_of_two() });
     let chosen = Chunks { size, unaligned };
@@ -121,8 +121,9 @@ pub(crate) fn deal(roles: &[Roles], queues: u32) -> Shares {
     shares
 }
 
-/// The queues that are used: those asked for, or all of the device's while something is received, or one a sender.
-pub(crate) fn queue_count(config: &Config, roles: &[Roles], device: u32) -> Result<u32> {
+/// The queues that are used: those asked for, or all of the device's where something is received (`listens`: answers to
+/// our questions, at the least), or one a sender.
+pub(crate) fn queue_count(config: &Config, roles: &[Roles], listens: bool, device: u32) -> Result<u32> {
     let refuse = |cause: String| {
         Err(Error::new("open", config.device.as_str(), cause, ErrorKind::Unsupported))
     };
@@ -136,7 +137,7 @@ pub(crate) fn queue_count(config: &Config, roles: &[Roles], device: u32) -> Resu
             return refuse(format!("queues={n}: the device has {device} queue{} (ethtool -L {} combined N makes more where the driver can)", s(device), config.device));
         }
         Some(n) => n,
-        None if receivers > 0 => there.min(crate::port::MAX_QUEUES as u32),
+        None if receivers > 0 || listens => there.min(crate::port::MAX_QUEUES as u32),
         None => senders.min(there),
     };
     let lanes = receivers.max(senders);
@@ -190,12 +191,13 @@ mod tests {
 
     #[test]
     fn more_lanes_than_queues_are_refused_with_the_number_there_is() {
-        let error = queue_count(&config("af_xdp:eth1"), &[BOTH, BOTH, BOTH], 2).expect_err("three on two");
+        let error = queue_count(&config("af_xdp:eth1"), &[BOTH, BOTH, BOTH], true, 2).expect_err("three on two");
         assert!(error.to_string().contains("--lanes 2"), "{error}");
-        let error = queue_count(&config("af_xdp:eth1,queues=4"), &[BOTH], 2).expect_err("four of two");
+        let error = queue_count(&config("af_xdp:eth1,queues=4"), &[BOTH], true, 2).expect_err("four of two");
         assert!(error.to_string().contains("queues=4"), "{error}");
-        assert_eq!(queue_count(&config("af_xdp:eth1"), &[BOTH], 4).expect("all"), 4);
-        assert_eq!(queue_count(&config("af_xdp:eth1"), &[TX], 4).expect("one a sender"), 1);
+        assert_eq!(queue_count(&config("af_xdp:eth1"), &[BOTH], true, 4).expect("all"), 4);
+        assert_eq!(queue_count(&config("af_xdp:eth1"), &[TX], false, 4).expect("one a sender"), 1);
+        assert_eq!(queue_count(&config("af_xdp:eth1"), &[TX], true, 4).expect("an answer may come by any"), 4);
     }
 
     #[test]

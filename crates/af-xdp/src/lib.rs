@@ -12,6 +12,8 @@
 //!   packets move.
 //! - **The XDP program takes the test's packets only**; the host's own traffic passes, so it is the guard as well.
 
+#![forbid(unsafe_code)]
+
 mod config;
 mod error;
 mod frame;

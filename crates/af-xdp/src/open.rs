@@ -6,9 +6,9 @@ use crate::error::{not_found, of};
 use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
 use crate::mailbox::Mailbox;
 use crate::port::{AfXdpPort, Parts};
-use crate::take::{Take, Taken, without};
+use crate::take::{Take, Taken, own, without};
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
-use mpps_netdev::NetDev;
+use mpps_netdev::{NetDev, Promiscuous};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ fn wanted<'a>(config: &'a Config, roles: &[Roles], taken: &'a Taken) -> Result<W
     let depth = Depth::of(config);
     depth.check(config)?;
     let there = xsk::Device::named(&config.device).and_then(|d| d.queues()).map_err(of)?;
-    let queues = queue_count(config, roles, there.current)?;
+    let queues = queue_count(config, roles, taken.anything(), there.current)?;
     Ok(Wanted {
         config,
         device,
@@ -144,13 +144,18 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
             parts[lane].tx.push(tx);
         }
     }
-    let program = wanted.taken.anything().then(|| attach(config, device, wanted.taken)).transpose()?;
+    let program = wanted.taken.anything().then(|| attach(config, device, wanted.taken, &mut remarks)).transpose()?;
     if let Some(program) = &program {
         if let Some(why) = program.why_not_native().filter(|_| config.mode == Mode::Auto) {
             remarks.push(format!("{}: the driver can't run XDP programs ({why}): skb mode, which is slower", config.device));
         }
         await_carrier(device);
     }
+    let promiscuous = config
+        .promisc
+        .then(|| Promiscuous::hold(device.ifindex))
+        .transpose()
+        .map_err(|e| Error::os("set promiscuous mode on", config.device.as_str(), &e))?;
     let zero_copy = sockets.first().is_some_and(|socket| socket.options().zero_copy);
     let capabilities = Capabilities {
         path: "af_xdp",
@@ -176,6 +181,7 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         parts: parts.into_iter().map(|parts| Mutex::new(Some(parts))).collect(),
         frames: frames.to_vec(),
         program,
+        _promiscuous: promiscuous,
         mailbox: Mailbox::default(),
         unsent: shares.rx.iter().map(|_| AtomicU64::new(0)).collect(),
         remarks,
@@ -212,13 +218,20 @@ fn bind(umem: &Arc<Umem>, config: &Config, depth: &Depth, queue: u32, mode: Sock
     }
 }
 
-fn attach(config: &Config, device: &NetDev, taken: &Taken) -> Result<Program> {
+fn attach(config: &Config, device: &NetDev, taken: &Taken, remarks: &mut Vec<String>) -> Result<Program> {
     let take = match &taken.take {
         Take::Nothing => xsk::Take::Nothing,
         Take::All => xsk::Take::All,
-        Take::Foreign => xsk::Take::Foreign {
-            own: device.addresses.iter().map(|(address, _)| *address).collect(),
-        },
+        Take::Foreign => {
+            let (own, more) = own(mpps_netdev::host_addresses(device), device.addresses.len());
+            if more > 0 {
+                remarks.push(format!(
+                    "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room for: frames for them are taken, too",
+                    config.device
+                ));
+            }
+            xsk::Take::Foreign { own }
+        }
         Take::Udp {
             addresses,
             ports,

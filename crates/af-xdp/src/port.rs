@@ -1,12 +1,12 @@
 //! An interface opened through AF_XDP: sockets, XDP program, what each lane owns of them, and what was counted.
 
-use crate::config::{Config, Mode};
+use crate::config::Config;
 use crate::error::of;
 use crate::layout::{Depth, Shares};
 use crate::mailbox::Mailbox;
 use crate::queue::AfXdpQueue;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
-use mpps_netdev::NetDev;
+use mpps_netdev::{NetDev, Promiscuous};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +38,8 @@ pub struct AfXdpPort {
     /// Chunks of each lane's pool, which the lane of a second port over the same memory uses, too.
     pub(crate) frames: Vec<u32>,
     pub(crate) program: Option<Program>,
+    /// Held for as long as the port is open.
+    pub(crate) _promiscuous: Option<Promiscuous>,
     pub(crate) mailbox: Mailbox,
     /// Frames left in the TX rings when the queue was given up, by lane.
     pub(crate) unsent: Vec<AtomicU64>,
@@ -192,9 +194,10 @@ impl Port for AfXdpPort {
         let options = self.sockets.first().map(Socket::options).unwrap_or_default();
         let umem = self.umem.config();
         let fact = |name, value: String| Fact { name, value };
-        let mode = match (self.config.mode, options.zero_copy) {
+        let skb = self.program.as_ref().is_some_and(|program| program.mode() == xsk::AttachedMode::Skb);
+        let mode = match (skb, options.zero_copy) {
             (_, true) => "zero-copy",
-            (Mode::Skb, _) => "skb",
+            (true, _) => "skb",
             _ => "copy",
         };
         let mut facts = vec![

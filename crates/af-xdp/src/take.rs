@@ -26,7 +26,7 @@ pub enum Take {
         /// Ports of UDP or TCP; `None`: any, and packets without one.
         ports: Option<RangeInclusive<u16>>,
     },
-    /// Every frame but those for the host's own addresses on this interface.
+    /// Every frame but those for the host's own addresses.
     Foreign,
     /// Every frame.
     All,
@@ -46,6 +46,24 @@ impl Taken {
     pub(crate) fn anything(&self) -> bool {
         self.take != Take::Nothing || !self.answer.is_empty()
     }
+}
+
+/// Addresses that the XDP program can leave to the host, IPv4 and IPv6.
+const MOST_OWN: [usize; 2] = [8, 16];
+
+/// The first addresses of each family that the program has room for, `certain` of them in any case, and how many there
+/// were more.
+pub(crate) fn own(all: Vec<IpAddr>, certain: usize) -> (Vec<IpAddr>, usize) {
+    let (mut count, mut place, total) = ([0; 2], 0, all.len());
+    let mut left = all;
+    left.retain(|ip| {
+        let family = usize::from(ip.is_ipv6());
+        count[family] += 1;
+        place += 1;
+        place <= certain || count[family] <= MOST_OWN[family]
+    });
+    let more = total - left.len();
+    (left, more)
 }
 
 /// Ports `range` without those of `excluded`, as ranges.
@@ -69,7 +87,17 @@ pub(crate) fn without(range: &RangeInclusive<u16>, excluded: &[u16]) -> Vec<Rang
 
 #[cfg(test)]
 mod tests {
-    use super::without;
+    use super::{own, without};
+    use std::net::IpAddr;
+
+    #[test]
+    fn addresses_are_left_out_for_want_of_room_but_never_those_that_are_certain() {
+        let all: Vec<IpAddr> = (0..12).map(|i| [10, 0, 0, i].into()).chain(["fd00::1".parse().expect("IPv6")]).collect();
+        let (left, more) = own(all.clone(), 2);
+        assert_eq!((left.len(), more), (9, 4));
+        assert_eq!(left.last(), all.last());
+        assert_eq!(own(all.clone(), 10), ([&all[..10], &all[12..]].concat(), 2));
+    }
 
     #[test]
     fn excluded_ports_are_left_out_of_the_range_and_nothing_else() {

@@ -1,6 +1,9 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
 mod netlink;
+mod promiscuous;
+
+pub use promiscuous::Promiscuous;
 
 use netlink::{Request, attributes, u16_at, u32_at};
 use std::ffi::CStr;
@@ -72,6 +75,35 @@ pub fn interface_names() -> Vec<String> {
     names
 }
 
+/// The address of a message about one.
+fn assigned(body: &[u8]) -> Option<IpAddr> {
+    let find = |kind| {
+        attributes(body, IFADDRMSG)
+            .find(|(k, _)| *k == kind)
+            .and_then(|(_, v)| address(v))
+    };
+    // On point-to-point links IFA_ADDRESS is the peer's; IFA_LOCAL is ours where it is present.
+    find(libc::IFA_LOCAL).or_else(|| find(libc::IFA_ADDRESS))
+}
+
+/// The addresses that reach this host by `device`: those of the device, then those that the host has elsewhere (on a
+/// bridge or a VLAN above it, on the loopback interface) and answers for on all its links. Loopback addresses and other
+/// links' link-local ones are not among them.
+pub fn host_addresses(device: &NetDev) -> Vec<IpAddr> {
+    let mut all: Vec<IpAddr> = device.addresses.iter().map(|(ip, _)| *ip).collect();
+    // A failure leaves those of the device.
+    let _ = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; IFADDRMSG]).run(|_, body| {
+        let elsewhere = assigned(body).filter(|ip| match ip {
+            IpAddr::V4(ip) => !ip.is_loopback(),
+            IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+        });
+        if let Some(ip) = elsewhere.filter(|ip| !all.contains(ip)) {
+            all.push(ip);
+        }
+    });
+    all
+}
+
 impl NetDev {
     /// Looks an interface up.
     ///
@@ -96,14 +128,7 @@ impl NetDev {
         };
         Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; IFADDRMSG]).run(|_, body| {
             if u32_at(body, 4) == Some(device.ifindex) {
-                let find = |kind| {
-                    attributes(body, IFADDRMSG)
-                        .find(|(k, _)| *k == kind)
-                        .and_then(|(_, v)| address(v))
-                };
-                // On point-to-point links IFA_ADDRESS is the peer's; IFA_LOCAL is ours where it is present.
-                let local = find(libc::IFA_LOCAL).or_else(|| find(libc::IFA_ADDRESS));
-                device.addresses.extend(local.zip(body.get(1).copied()));
+                device.addresses.extend(assigned(body).zip(body.get(1).copied()));
             }
         })?;
         device.ask_driver();

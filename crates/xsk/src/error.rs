@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// The limit of locked memory is in the way.
     #[error(
-        "{op}: {need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it or run with CAP_IPC_LOCK"
+        "{op}: {need} bytes of locked memory needed, the limit (ulimit -l) is {limit} for all programs of the user together: raise it or run with CAP_IPC_LOCK"
     )]
     Memlock {
         /// What was tried.
@@ -82,7 +82,7 @@ pub enum Error {
         kib: usize,
     },
     /// The privilege is missing.
-    #[error("{op} {object}: not permitted: {need} is needed")]
+    #[error("{op} {object}: not permitted: it needs {need}")]
     Permission {
         /// What was tried.
         op: &'static str,

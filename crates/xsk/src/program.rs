@@ -106,9 +106,15 @@ fn failure(op: &'static str, object: &Arc<str>, error: &dyn std::error::Error) -
         cause = error.source();
     }
     let object = object.clone();
-    if denied {
-        let need = "CAP_BPF and CAP_NET_ADMIN";
+    // Without CAP_PERFMON the verifier takes pointers for secrets, and refuses any program that compares two.
+    if denied || why.contains("pointer comparison prohibited") {
+        let need = "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN";
         return Error::Permission { op, object, need };
+    }
+    // The verifier's log is for whoever wrote the program: its last word is enough here.
+    if let Some((head, log)) = why.split_once('\n') {
+        let last = log.lines().rev().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("processed "));
+        why = format!("{}: {}", head.trim_end_matches([':', ' ']), last.unwrap_or_default());
     }
     Error::Program { op, object, why }
 }

@@ -148,10 +148,10 @@ pub(crate) struct Traffic {
     /// How far the offered rate may be off the intended one in a valid trial: 0.1% or 0.001
     #[arg(long, value_name = "RATIO", default_value = "0.1%", value_parser = values::ratio, allow_hyphen_values = true)]
     pub(crate) tolerance: f64,
-    /// TTL or hop limit (af_packet)
+    /// TTL or hop limit (Ethernet paths)
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..), allow_hyphen_values = true)]
     pub(crate) ttl: u8,
-    /// DSCP, 0 to 63 (af_packet)
+    /// DSCP, 0 to 63 (Ethernet paths)
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64), allow_hyphen_values = true)]
     pub(crate) dscp: u8,
     #[command(flatten)]
@@ -164,10 +164,10 @@ pub(crate) struct Drop {
     #[arg(value_name = "PORT", help = PORT_HELP)]
     pub(crate) port: PortSpec,
     /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
-    /// (af_packet)
+    /// (Ethernet paths)
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) ip: Option<IpAddr>,
-    /// Only packets to these UDP ports (af_packet) [default: as of reflect]
+    /// Only packets to these UDP ports (Ethernet paths) [default: as of reflect]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
     /// Count every UDP packet as received, stamped or not
@@ -186,10 +186,10 @@ pub(crate) struct Reflect {
     #[arg(value_name = "PORT", help = PORT_HELP)]
     pub(crate) port: PortSpec,
     /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
-    /// (af_packet) [default: the interface's own]
+    /// (Ethernet paths) [default: the interface's own]
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) ip: Option<IpAddr>,
-    /// Only packets to these UDP ports (af_packet) [default: all; on an address of the host's own those below the
+    /// Only packets to these UDP ports (Ethernet paths) [default: all; on an address of the host's own those below the
     /// ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,

@@ -37,6 +37,9 @@ impl Draft {
         if let PathConfig::AfPacket(config) = &mut path {
             config.promisc |= !args.port.options.iter().any(|(key, _)| key == "promisc");
         }
+        if let PathConfig::AfXdp(config) = &mut path {
+            config.promisc |= !args.port.options.iter().any(|(key, _)| key == "promisc");
+        }
         if args.output == Path::new("-") {
             if args.rotate_size.is_some() {
                 return Err(usage(

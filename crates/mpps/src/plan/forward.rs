@@ -68,7 +68,7 @@ impl Draft {
         let names: Vec<_> = self.ports.iter().map(|port| port.spec.to_string()).collect();
         let mut tell = |name: &str, value: String| common.host.push((name.to_owned(), value));
         tell("port", names.join(", "));
-        tell("mode", self.mode.name().to_owned());
+        tell("forward_mode", self.mode.name().to_owned());
         tell("takes", self.takes());
         if self.args.split_directions {
             tell("directions", "a lane each".to_owned());
@@ -177,6 +177,9 @@ impl DraftPort {
             }
             config.checksum = Checksum::Software;
         }
+        if let PathConfig::AfXdp(config) = &mut path {
+            config.promisc |= !spec.options.iter().any(|(key, _)| key == "promisc");
+        }
         let lanes = args.run.lanes.unwrap_or(1);
         let (receives, sends) = (Roles { rx: true, tx: false }, Roles { rx: false, tx: true });
         let roles = match (args.split_directions, place) {
@@ -187,10 +190,10 @@ impl DraftPort {
         Ok(Self { spec, path, roles })
     }
 
-    /// The host's own addresses on this port's interface, which `--take foreign` leaves to it.
+    /// The host's own addresses, which `--take foreign` leaves to it.
     pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
-        let addresses = self.path.interface().map(|device| device.addresses).unwrap_or_default();
-        addresses.into_iter().map(|(ip, _)| ip).collect()
+        let device = self.path.interface();
+        device.map(|device| mpps_netdev::host_addresses(&device)).unwrap_or_default()
     }
 }
 

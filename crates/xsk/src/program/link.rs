@@ -90,7 +90,7 @@ pub(super) fn refused(device: &Device, mode: AttachedMode, error: &io::Error) ->
         Some(libc::EPERM | libc::EACCES) => Error::Permission {
             op: "attach an XDP program to",
             object: device.name().clone(),
-            need: "CAP_BPF and CAP_NET_ADMIN",
+            need: "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
         },
         Some(libc::ENODEV | libc::ENXIO) => Error::Gone {
             object: device.name().clone(),

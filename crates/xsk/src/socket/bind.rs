@@ -228,6 +228,12 @@ impl Maker<'_> {
             tx_metadata_len: shape.tx_metadata_len,
         };
         raw::set(fd, libc::SOL_XDP, abi::XDP_UMEM_REG, request).map_err(|e| match e.raw_os_error() {
+            // Counted over all that the user has locked, so that less than the limit may be too much.
+            Some(libc::ENOBUFS) => Error::Memlock {
+                op: "register the UMEM",
+                need: self.umem.size() as u64,
+                limit: memlock_limit(),
+            },
             Some(libc::EINVAL) if flags != 0 => self.unsupported("registering the UMEM", needs),
             _ => self.failure("register the UMEM for", e),
         })
