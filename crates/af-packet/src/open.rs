@@ -1,12 +1,12 @@
 //! Making the sockets and rings of a queue.
 
 use crate::config::{Config, Fanout};
-use mpps_netdev::NetDev;
 use crate::ring::{Geometry, Mapping, max_frame};
 use crate::rx::{self, RxSocket};
 use crate::socket::{Socket, address};
 use crate::tx::{self, TxSocket};
 use mpps_io::{Error, ErrorKind, MAX_BURST, Result};
+use mpps_netdev::NetDev;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;

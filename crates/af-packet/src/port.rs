@@ -3,7 +3,6 @@
 use crate::abi::ETH_HLEN;
 use crate::config::{Checksum, Config, Fanout, GuardMode};
 use crate::guard::{Guard, GuardFilter, GuardStatus};
-use mpps_netdev::{NetDev, interface_names};
 use crate::open::Opener;
 use crate::pool::AfPacketPool;
 use crate::queue::AfPacketQueue;
@@ -11,6 +10,7 @@ use crate::ring::max_frame;
 use crate::rx::RxSocket;
 use crate::tx::TxSocket;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Port, QueueCounters, Result, Roles};
+use mpps_netdev::{NetDev, interface_names};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

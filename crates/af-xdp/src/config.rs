@@ -176,9 +176,15 @@ mod tests {
         .expect("valid");
         assert_eq!((config.queues, config.first, config.mode), (Some(2), 1, Mode::Copy));
         assert_eq!((config.ring, config.fill, config.frames), (1024, Some(512), Some(4096)));
-        assert_eq!((config.chunk, config.headroom, config.unaligned), (Some(2176), 64, true));
+        assert_eq!(
+            (config.chunk, config.headroom, config.unaligned),
+            (Some(2176), 64, true)
+        );
         assert_eq!((config.pages, config.need_wakeup), (Pages::Huge, false));
-        assert_eq!((config.busy_budget, config.tx_budget, config.rx_time), (Some(64), Some(256), true));
+        assert_eq!(
+            (config.busy_budget, config.tx_budget, config.rx_time),
+            (Some(64), Some(256), true)
+        );
     }
 
     #[test]
@@ -192,7 +198,10 @@ mod tests {
             ("af_xdp:eth1,mode=skb,busy_budget=64", ["busy_budget", "mode=copy"]),
             ("af_xdp:eth1,rings=64", ["rings", "ring"]),
             ("af_xdp:", ["interface ''", "af_xdp:eth1"]),
-            ("af_xdp:an_interface_name_too_long", ["an_interface_name_too_long", "15"]),
+            (
+                "af_xdp:an_interface_name_too_long",
+                ["an_interface_name_too_long", "15"],
+            ),
         ] {
             let error = parse(text).expect_err(text).to_string();
             assert!(

@@ -20,9 +20,7 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         _ => (ErrorKind::Unsupported, "set up", "af_xdp".into()),
     };
     let cause = match error {
-        xsk::Error::Busy { .. } => {
-            "another AF_XDP socket has this queue: one program a queue at a time".to_owned()
-        }
+        xsk::Error::Busy { .. } => "another AF_XDP socket has this queue: one program a queue at a time".to_owned(),
         xsk::Error::ProgramAttached { by, .. } => format!("another XDP program is attached: {by}"),
         xsk::Error::Down { .. } => "the interface is down".to_owned(),
         xsk::Error::Gone { .. } => "the interface has been removed".to_owned(),
@@ -44,6 +42,9 @@ pub(crate) fn not_found(name: &str, error: &io::Error) -> Error {
     if error.kind() != io::ErrorKind::NotFound {
         return Error::os("look up interface", name, error);
     }
-    let cause = format!("no such interface; there are: {}", mpps_netdev::interface_names().join(", "));
+    let cause = format!(
+        "no such interface; there are: {}",
+        mpps_netdev::interface_names().join(", ")
+    );
     Error::new("open", name, cause, ErrorKind::NotFound)
 }

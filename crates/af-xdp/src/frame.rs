@@ -41,6 +41,10 @@ impl Frame for AfXdpFrame<'_> {
 
     #[inline]
     fn rx_checksum(&self) -> RxChecksum {
-        if self.is_virtual { RxChecksum::Unmarked } else { RxChecksum::Unverified }
+        if self.is_virtual {
+            RxChecksum::Unmarked
+        } else {
+            RxChecksum::Unverified
+        }
     }
 }

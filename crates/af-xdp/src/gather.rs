@@ -5,7 +5,8 @@
 //! a system call for each two packets that it sends on. Both cost more than the packet. A lane that looks when some
 //! packets have had the time to gather costs the sender nothing and sends them on in one go.
 //!
-//! Below [`NEAR`] packets are so far apart that each is taken as it comes: latency is not to be made here.
+//! This is for lanes that only receive (`drop`, `capture`, one direction of a forwarder): the wait, up to [`LONGEST`], would
+//! otherwise be part of a latency that is measured. Further apart than [`NEAR`], packets are taken as they come.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,11 @@ impl Gather {
         let since = now.saturating_duration_since(self.last).as_nanos() / packets.max(1) as u128;
         let gap = since.min(u128::from(u32::MAX)) as u32;
         // A pause ends the gathering at once; a single close pair does not begin it.
-        self.gap_ns = if gap > self.gap_ns { gap } else { self.gap_ns - (self.gap_ns - gap) / 4 };
+        self.gap_ns = if gap > self.gap_ns {
+            gap
+        } else {
+            self.gap_ns - (self.gap_ns - gap) / 4
+        };
         self.last = now;
         self.next = if more || u128::from(self.gap_ns) > NEAR.as_nanos() {
             now

@@ -25,16 +25,28 @@ pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
     let need = mtu as u32 + LINK_HEADER + XDP_HEADROOM + config.headroom;
     let most = page;
     let unaligned = config.unaligned;
-    let size = config.chunk.unwrap_or(if need <= 2048 { 2048 } else { need.next_power_of_two() });
+    let size = config
+        .chunk
+        .unwrap_or(if need <= 2048 { 2048 } else { need.next_power_of_two() });
     let chosen = Chunks { size, unaligned };
     if chosen.size < need || chosen.size > most {
         let cause = if config.chunk.is_some() {
-            format!("chunk={}: packets of MTU {mtu} need {need} bytes of {most} at the most", chosen.size)
+            format!(
+                "chunk={}: packets of MTU {mtu} need {need} bytes of {most} at the most",
+                chosen.size
+            )
         } else {
-            format!("packets of MTU {mtu} need chunks of {need} bytes, and the kernel takes {most} at the most: lower the MTU to {}",
-                most - (need - mtu as u32))
+            format!(
+                "packets of MTU {mtu} need chunks of {need} bytes, and the kernel takes {most} at the most: lower the MTU to {}",
+                most - (need - mtu as u32)
+            )
         };
-        return Err(Error::new("make packet memory for", config.device.as_str(), cause, ErrorKind::Unsupported));
+        return Err(Error::new(
+            "make packet memory for",
+            config.device.as_str(),
+            cause,
+            ErrorKind::Unsupported,
+        ));
     }
     Ok(chosen)
 }
@@ -78,7 +90,12 @@ impl Depth {
                     "frames={frames}: {} wait in the fill ring and up to {HELD} are in the lane's hands: want {need} at the least, or fill=N with a smaller N",
                     self.fill_ring
                 );
-                Err(Error::new("make packet memory for", config.device.as_str(), cause, ErrorKind::Unsupported))
+                Err(Error::new(
+                    "make packet memory for",
+                    config.device.as_str(),
+                    cause,
+                    ErrorKind::Unsupported,
+                ))
             }
             _ => Ok(()),
         }
@@ -96,7 +113,12 @@ pub(crate) struct Shares {
 /// the sending lanes. A lane that receives, and could answer, sends on its queues if no other lane does.
 pub(crate) fn deal(roles: &[Roles], queues: u32) -> Shares {
     let lanes_with = |wanted: fn(&Roles) -> bool| -> Vec<usize> {
-        roles.iter().enumerate().filter(|(_, r)| wanted(r)).map(|(i, _)| i).collect()
+        roles
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| wanted(r))
+            .map(|(i, _)| i)
+            .collect()
     };
     let receivers = lanes_with(|r| r.rx);
     let mut senders = lanes_with(|r| r.tx);
@@ -125,16 +147,32 @@ pub(crate) fn deal(roles: &[Roles], queues: u32) -> Shares {
 /// our questions, at the least), or one a sender.
 pub(crate) fn queue_count(config: &Config, roles: &[Roles], listens: bool, device: u32) -> Result<u32> {
     let refuse = |cause: String| {
-        Err(Error::new("open", config.device.as_str(), cause, ErrorKind::Unsupported))
+        Err(Error::new(
+            "open",
+            config.device.as_str(),
+            cause,
+            ErrorKind::Unsupported,
+        ))
     };
-    let (receivers, senders) = (roles.iter().filter(|r| r.rx).count() as u32, roles.iter().filter(|r| r.tx).count() as u32);
+    let (receivers, senders) = (
+        roles.iter().filter(|r| r.rx).count() as u32,
+        roles.iter().filter(|r| r.tx).count() as u32,
+    );
     let there = device.saturating_sub(config.first);
     if there == 0 {
-        return refuse(format!("first={}: the device has {device} queue{}, counted from 0", config.first, s(device)));
+        return refuse(format!(
+            "first={}: the device has {device} queue{}, counted from 0",
+            config.first,
+            s(device)
+        ));
     }
     let wanted = match config.queues {
         Some(n) if n > there => {
-            return refuse(format!("queues={n}: the device has {device} queue{} (ethtool -L {} combined N makes more where the driver can)", s(device), config.device));
+            return refuse(format!(
+                "queues={n}: the device has {device} queue{} (ethtool -L {} combined N makes more where the driver can)",
+                s(device),
+                config.device
+            ));
         }
         Some(n) => n,
         None if receivers > 0 || listens => there.min(crate::port::MAX_QUEUES as u32),
@@ -144,7 +182,8 @@ pub(crate) fn queue_count(config: &Config, roles: &[Roles], listens: bool, devic
     if lanes > wanted {
         return refuse(format!(
             "{lanes} lanes for {wanted} queue{}: a queue belongs to one lane: want --lanes {wanted} at the most, or more queues (ethtool -L {} combined N)",
-            s(wanted), config.device
+            s(wanted),
+            config.device
         ));
     }
     Ok(wanted)
@@ -196,8 +235,14 @@ mod tests {
         let error = queue_count(&config("af_xdp:eth1,queues=4"), &[BOTH], true, 2).expect_err("four of two");
         assert!(error.to_string().contains("queues=4"), "{error}");
         assert_eq!(queue_count(&config("af_xdp:eth1"), &[BOTH], true, 4).expect("all"), 4);
-        assert_eq!(queue_count(&config("af_xdp:eth1"), &[TX], false, 4).expect("one a sender"), 1);
-        assert_eq!(queue_count(&config("af_xdp:eth1"), &[TX], true, 4).expect("an answer may come by any"), 4);
+        assert_eq!(
+            queue_count(&config("af_xdp:eth1"), &[TX], false, 4).expect("one a sender"),
+            1
+        );
+        assert_eq!(
+            queue_count(&config("af_xdp:eth1"), &[TX], true, 4).expect("an answer may come by any"),
+            4
+        );
     }
 
     #[test]
@@ -205,7 +250,13 @@ mod tests {
         let made = chunks(&config("af_xdp:eth1"), 1500, 4096).expect("fits");
         assert!(!made.unaligned && made.size == 2048);
         let packed = config("af_xdp:eth1,chunk=2176,unaligned=on");
-        assert_eq!(chunks(&packed, 1500, 4096).expect("fits"), Chunks { size: 2176, unaligned: true });
+        assert_eq!(
+            chunks(&packed, 1500, 4096).expect("fits"),
+            Chunks {
+                size: 2176,
+                unaligned: true
+            }
+        );
         assert_eq!(chunks(&config("af_xdp:eth1"), 3000, 4096).expect("fits").size, 4096);
         let error = chunks(&config("af_xdp:eth1"), 9000, 4096).expect_err("too large");
         assert!(error.to_string().contains("lower the MTU to 3822"), "{error}");

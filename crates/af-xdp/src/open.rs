@@ -33,6 +33,8 @@ struct Wanted<'a> {
     depth: Depth,
     shares: Shares,
     queues: u32,
+    /// By lane: it only receives.
+    gathers: Vec<bool>,
 }
 
 /// Opens the interface with one lane for each entry of `roles`. No packet is received before
@@ -61,11 +63,18 @@ fn wanted<'a>(config: &'a Config, roles: &[Roles], taken: &'a Taken) -> Result<W
     let device = NetDev::by_name(&config.device).map_err(|e| not_found(&config.device, &e))?;
     if !device.ethernet {
         let cause = "not an Ethernet device: af_xdp moves Ethernet frames";
-        return Err(Error::new("open", config.device.as_str(), cause, ErrorKind::Unsupported));
+        return Err(Error::new(
+            "open",
+            config.device.as_str(),
+            cause,
+            ErrorKind::Unsupported,
+        ));
     }
     let depth = Depth::of(config);
     depth.check(config)?;
-    let there = xsk::Device::named(&config.device).and_then(|d| d.queues()).map_err(of)?;
+    let there = xsk::Device::named(&config.device)
+        .and_then(|d| d.queues())
+        .map_err(of)?;
     let queues = queue_count(config, roles, taken.anything(), there.current)?;
     Ok(Wanted {
         config,
@@ -75,6 +84,10 @@ fn wanted<'a>(config: &'a Config, roles: &[Roles], taken: &'a Taken) -> Result<W
         depth,
         shares: deal(roles, queues),
         queues,
+        gathers: roles
+            .iter()
+            .map(|role| role.rx && !role.tx && config.busy_budget.is_none())
+            .collect(),
     })
 }
 
@@ -106,7 +119,10 @@ fn over(wanted: &[Wanted<'_>], shape: Chunks, mode: SocketMode) -> Result<Vec<Af
     // What the lanes of all ports need together: they have one pool.
     let frames: Vec<u32> = (0..lanes)
         .map(|lane| {
-            let need = |p: &Wanted<'_>| p.depth.frames(p.config, p.shares.rx[lane].len(), p.shares.tx[lane].len());
+            let need = |p: &Wanted<'_>| {
+                p.depth
+                    .frames(p.config, p.shares.rx[lane].len(), p.shares.tx[lane].len())
+            };
             wanted.iter().map(need).sum()
         })
         .collect();
@@ -127,7 +143,13 @@ fn over(wanted: &[Wanted<'_>], shape: Chunks, mode: SocketMode) -> Result<Vec<Af
 }
 
 fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) -> Result<AfXdpPort> {
-    let Wanted { config, device, depth, shares, .. } = wanted;
+    let Wanted {
+        config,
+        device,
+        depth,
+        shares,
+        ..
+    } = wanted;
     let mut remarks = Vec::new();
     let mut sockets = Vec::new();
     for position in 0..wanted.queues {
@@ -144,10 +166,17 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
             parts[lane].tx.push(tx);
         }
     }
-    let program = wanted.taken.anything().then(|| attach(config, device, wanted.taken, &mut remarks)).transpose()?;
+    let program = wanted
+        .taken
+        .anything()
+        .then(|| attach(config, device, wanted.taken, &mut remarks))
+        .transpose()?;
     if let Some(program) = &program {
         if let Some(why) = program.why_not_native().filter(|_| config.mode == Mode::Auto) {
-            remarks.push(format!("{}: the driver can't run XDP programs ({why}): skb mode, which is slower", config.device));
+            remarks.push(format!(
+                "{}: the driver can't run XDP programs ({why}): skb mode, which is slower",
+                config.device
+            ));
         }
         await_carrier(device);
     }
@@ -180,6 +209,7 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         shares: shares.clone(),
         parts: parts.into_iter().map(|parts| Mutex::new(Some(parts))).collect(),
         frames: frames.to_vec(),
+        gathers: wanted.gathers.clone(),
         program,
         _promiscuous: promiscuous,
         mailbox: Mailbox::default(),
@@ -252,7 +282,9 @@ fn attach(config: &Config, device: &NetDev, taken: &Taken, remarks: &mut Vec<Str
             ports,
         } => xsk::Take::Match(Match {
             protocol: *protocol,
-            ports: ports.as_ref().map_or(Ports::Any, |range| Ports::In(vec![range.clone()])),
+            ports: ports
+                .as_ref()
+                .map_or(Ports::Any, |range| Ports::In(vec![range.clone()])),
             addresses: if addresses.is_empty() {
                 Addresses::Any
             } else {
@@ -285,4 +317,3 @@ fn await_carrier(device: &NetDev) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
-

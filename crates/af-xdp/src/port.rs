@@ -37,6 +37,8 @@ pub struct AfXdpPort {
     pub(crate) parts: Vec<Mutex<Option<Parts>>>,
     /// Chunks of each lane's pool, which the lane of a second port over the same memory uses, too.
     pub(crate) frames: Vec<u32>,
+    /// By lane: it only receives.
+    pub(crate) gathers: Vec<bool>,
     pub(crate) program: Option<Program>,
     /// Held for as long as the port is open.
     pub(crate) _promiscuous: Option<Promiscuous>,
@@ -74,6 +76,11 @@ impl AfXdpPort {
         self.config.rx_time && self.program.is_some()
     }
 
+    /// Whether the lane may let packets gather before it looks at them.
+    pub(crate) fn gathers(&self, lane: usize) -> bool {
+        self.gathers[lane]
+    }
+
     pub(crate) fn busy_poll(&self) -> bool {
         self.config.busy_budget.is_some()
     }
@@ -90,7 +97,9 @@ impl AfXdpPort {
     /// Descriptors of the sockets that the lane receives from.
     pub(crate) fn rx_descriptors(&self, lane: usize) -> impl Iterator<Item = BorrowedFd<'_>> {
         let sockets = &self.sockets;
-        self.shares.rx[lane].iter().filter_map(|&position| sockets[position as usize].descriptor())
+        self.shares.rx[lane]
+            .iter()
+            .filter_map(|&position| sockets[position as usize].descriptor())
     }
 
     /// Queues that the device has now and had not then: no socket is there, and packets go past.
@@ -129,7 +138,12 @@ impl Port for AfXdpPort {
         self.exists(queue)?;
         let parts = self.parts[queue].lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(parts) = parts else {
-            return Err(Error::new("open", self.lane_name(queue), "it is in use", ErrorKind::InUse));
+            return Err(Error::new(
+                "open",
+                self.lane_name(queue),
+                "it is in use",
+                ErrorKind::InUse,
+            ));
         };
         let made = AfXdpQueue::new(self, queue, parts, pool)?;
         // From here on packets come in: the fill ring has its chunks.
@@ -194,7 +208,10 @@ impl Port for AfXdpPort {
         let options = self.sockets.first().map(Socket::options).unwrap_or_default();
         let umem = self.umem.config();
         let fact = |name, value: String| Fact { name, value };
-        let skb = self.program.as_ref().is_some_and(|program| program.mode() == xsk::AttachedMode::Skb);
+        let skb = self
+            .program
+            .as_ref()
+            .is_some_and(|program| program.mode() == xsk::AttachedMode::Skb);
         let mode = match (skb, options.zero_copy) {
             (_, true) => "zero-copy",
             (true, _) => "skb",
@@ -213,8 +230,20 @@ impl Port for AfXdpPort {
             fact("need_wakeup", options.need_wakeup.to_string()),
             fact("mtu_bytes", self.device.mtu.to_string()),
         ];
-        let budget = options.tx_budget.map_or_else(|| "the kernel's (32)".to_owned(), |n| n.to_string());
+        let budget = options
+            .tx_budget
+            .map_or_else(|| "the kernel's (32)".to_owned(), |n| n.to_string());
         facts.push(fact("tx_budget", budget));
+        if let Some(budget) = self.config.busy_budget {
+            // A socket knows its poll loop once a packet has come by it; on veth it never does.
+            let polled = self.sockets.iter().any(|socket| socket.incoming_napi_id().is_some());
+            let how = if polled {
+                format!("{budget} packets a call")
+            } else {
+                "nothing to poll: no NAPI id".to_owned()
+            };
+            facts.push(fact("busy_poll", how));
+        }
         if let Some(program) = &self.program {
             facts.push(fact("xdp_program", program.mode().to_string()));
         }

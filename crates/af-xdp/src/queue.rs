@@ -36,7 +36,8 @@ pub struct AfXdpQueue<'p> {
     /// The next of `rx` to be asked.
     turn: usize,
     timed: bool,
-    gather: Gather,
+    /// Only for a lane that sends nothing: what it waits is nobody's latency.
+    gather: Option<Gather>,
     is_virtual: bool,
     busy_poll: bool,
     /// Receive calls in a row that found nothing.
@@ -67,7 +68,7 @@ impl<'p> AfXdpQueue<'p> {
             tx: tx.map_err(crate::error::of)?,
             turn: 0,
             timed: port.timed(),
-            gather: Gather::new(Instant::now()),
+            gather: port.gathers(lane).then(|| Gather::new(Instant::now())),
             is_virtual: port.device().is_virtual,
             busy_poll: port.busy_poll(),
             empty: 0,
@@ -116,10 +117,14 @@ impl<'p> AfXdpQueue<'p> {
             }
             self.note(result)?;
         } else {
+            let mut result = Ok(());
             for rx in &mut self.rx {
                 if rx.wakeup_needed() {
-                    rx.wake().map_err(crate::error::of)?;
+                    result = result.and(rx.wake().map(drop));
                 }
+            }
+            if result.is_err() {
+                self.note(result)?;
             }
         }
         let look = match self.down {
@@ -166,8 +171,10 @@ impl<'p> Queue for AfXdpQueue<'p> {
     #[inline]
     fn receive(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize> {
         let (timed, is_virtual) = (self.timed, self.is_virtual);
-        let now = Instant::now();
-        if self.gather.early(now) {
+        let now = self.gather.as_ref().map(|_| Instant::now());
+        if let (Some(gather), Some(now)) = (&self.gather, now)
+            && gather.early(now)
+        {
             return Ok(0);
         }
         for _ in 0..self.rx.len() {
@@ -183,7 +190,9 @@ impl<'p> Queue for AfXdpQueue<'p> {
                 });
             });
             if n > 0 {
-                self.gather.received(now, n, burst.room() == 0);
+                if let (Some(gather), Some(now)) = (&mut self.gather, now) {
+                    gather.received(now, n, burst.room() == 0);
+                }
                 self.empty = 0;
                 self.received = self.received.saturating_add(n as u32);
                 return Ok(n);
@@ -287,7 +296,11 @@ impl<'p> Queue for AfXdpQueue<'p> {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // One descriptor can't stand for several sockets.
-        if self.rx.len() == 1 { self.port.rx_descriptors(self.lane).next() } else { None }
+        if self.rx.len() == 1 {
+            self.port.rx_descriptors(self.lane).next()
+        } else {
+            None
+        }
     }
 
     fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {
@@ -302,7 +315,8 @@ impl Drop for AfXdpQueue<'_> {
     /// What lies in the TX rings now counts as sent, and never was: in copy mode nobody asks the kernel any more.
     fn drop(&mut self) {
         let _ = self.flush();
-        self.port.note_unsent(self.lane, self.tx.iter_mut().map(|tx| tx.pending() as u64).sum());
+        self.port
+            .note_unsent(self.lane, self.tx.iter_mut().map(|tx| tx.pending() as u64).sum());
     }
 }
 
@@ -319,19 +333,27 @@ impl AfXdpQueue<'_> {
             return Ok(());
         }
         // Room in a TX ring that the kernel does not empty by itself is not announced.
-        let timeout = if what.tx || self.congested { timeout.min(CONGESTED) } else { timeout };
+        let timeout = if what.tx || self.congested {
+            timeout.min(CONGESTED)
+        } else {
+            timeout
+        };
         if !what.rx || self.rx.is_empty() {
             nap(timeout);
             return Ok(());
         }
         let broken = {
-            let fds = self.port.rx_descriptors(self.lane).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let fds = self
+                .port
+                .rx_descriptors(self.lane)
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let mut fds: ArrayVec<PollFd<'_>, MAX_QUEUES> = fds.collect();
             match poll(&mut fds, Timespec::try_from(timeout).ok().as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(Error::os("wait on", self.name.clone(), &e.into())),
             }
-            fds.iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::NVAL))
+            fds.iter()
+                .any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::NVAL))
         };
         if broken {
             return self.check();

@@ -92,7 +92,10 @@ mod tests {
 
     #[test]
     fn addresses_are_left_out_for_want_of_room_but_never_those_that_are_certain() {
-        let all: Vec<IpAddr> = (0..12).map(|i| [10, 0, 0, i].into()).chain(["fd00::1".parse().expect("IPv6")]).collect();
+        let all: Vec<IpAddr> = (0..12)
+            .map(|i| [10, 0, 0, i].into())
+            .chain(["fd00::1".parse().expect("IPv6")])
+            .collect();
         let (left, more) = own(all.clone(), 2);
         assert_eq!((left.len(), more), (9, 4));
         assert_eq!(left.last(), all.last());

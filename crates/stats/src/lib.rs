@@ -15,7 +15,10 @@ pub use collector::{Collector, Totals};
 pub use counter::Counter;
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
-pub use row::{CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink, Snapshot, Summary, Workload};
+pub use row::{
+    CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink, Snapshot,
+    Summary, Workload,
+};
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};

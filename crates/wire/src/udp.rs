@@ -81,7 +81,9 @@ pub fn udp_checksum_open(frame: &[u8], p: &UdpPacket) -> bool {
         chunk(frame, l3 + 12).map(|addresses| pseudo_header::<8>(addresses, PROTOCOL_UDP, udp_len))
     };
     let field = chunk::<2>(frame, usize::from(p.l4) + CHECKSUM_OFFSET);
-    pseudo.zip(field).is_some_and(|(sum, field)| sum.fold().to_le_bytes() == *field)
+    pseudo
+        .zip(field)
+        .is_some_and(|(sum, field)| sum.fold().to_le_bytes() == *field)
 }
 
 /// Computes the packet's UDP checksum from scratch and writes it: for frames whose checksum was left to a device that
@@ -125,7 +127,10 @@ mod tests {
                 template.write(&mut frame, 10_000, 9000, Stamp { seq: 7, time_ns: 9 });
                 let p = parse_udp(&frame).expect("a packet");
                 let left = checksum == ChecksumMode::Device;
-                assert_eq!((udp_checksum_open(&frame, &p), udp_checksum_ok(&frame, &p)), (left, !left));
+                assert_eq!(
+                    (udp_checksum_open(&frame, &p), udp_checksum_ok(&frame, &p)),
+                    (left, !left)
+                );
                 frame[usize::from(p.l4) + CHECKSUM_OFFSET] ^= 1;
                 assert!(!udp_checksum_open(&frame, &p) && !udp_checksum_ok(&frame, &p));
                 complete_udp_checksum(&mut frame, &p);

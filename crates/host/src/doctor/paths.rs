@@ -137,7 +137,10 @@ fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
         );
     }
     if version < (5, 9) {
-        return Verdict::not("sockets can be made, but XDP programs can't be attached by a link (Linux 5.9)", "");
+        return Verdict::not(
+            "sockets can be made, but XDP programs can't be attached by a link (Linux 5.9)",
+            "",
+        );
     }
     // What brings packets to the sockets is a program.
     match xdp(machine, version) {

@@ -77,8 +77,8 @@ fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<
             workload,
         ),
         PathConfig::AfXdp(config) => {
-            let port = mpps_af_xdp::open(config, &listener.roles, &listener.taken())
-                .map_err(unopened(&listener.spec))?;
+            let port =
+                mpps_af_xdp::open(config, &listener.roles, &listener.taken()).map_err(unopened(&listener.spec))?;
             remark(port.remarks());
             on(&port, run, workload)
         }

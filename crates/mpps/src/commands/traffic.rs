@@ -45,8 +45,7 @@ pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
             )
         }
         PathConfig::AfXdp(config) => {
-            let port =
-                mpps_af_xdp::open(config, &draft.roles, &draft.taken()).map_err(unopened(&draft.args.port))?;
+            let port = mpps_af_xdp::open(config, &draft.roles, &draft.taken()).map_err(unopened(&draft.args.port))?;
             remark(port.remarks());
             on(&port, draft)
         }

@@ -193,7 +193,9 @@ impl DraftPort {
     /// The host's own addresses, which `--take foreign` leaves to it.
     pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
         let device = self.path.interface();
-        device.map(|device| mpps_netdev::host_addresses(&device)).unwrap_or_default()
+        device
+            .map(|device| mpps_netdev::host_addresses(&device))
+            .unwrap_or_default()
     }
 }
 

@@ -58,7 +58,10 @@ fn check(args: &Demo) -> Result<()> {
         )));
     }
     if let Some(path) = args.path.as_deref().filter(|p| !stage::PATHS.contains(p)) {
-        return Err(usage(format!("--path '{path}': want one of {}", stage::PATHS.join(", "))));
+        return Err(usage(format!(
+            "--path '{path}': want one of {}",
+            stage::PATHS.join(", ")
+        )));
     }
     // Only how it is written: the link's speed is not known yet.
     if let Some(rate) = &args.rate {
