@@ -26,7 +26,7 @@ pub(crate) struct Forward {
     /// A lane for each direction: --lanes N are N a direction
     #[arg(long)]
     pub(crate) split_directions: bool,
-    /// Which frames: foreign (all but those for this host's own addresses on that port), udp (by --ip and --port), all
+    /// Which frames: foreign (all but those for this host's own addresses), udp (by --ip and --port), all
     /// [default: foreign; udp with --ip or --port]
     #[arg(long, value_name = "WHICH", value_parser = take)]
     pub(crate) take: Option<Take>,
@@ -65,7 +65,7 @@ impl Mode {
 /// Which frames are taken from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// All but those for the host's own addresses on that port.
+    /// All but those for the host's own addresses.
     #[default]
     Foreign,
     /// UDP, by address and port.
