@@ -108,6 +108,17 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             if judged { &mut reasons } else { &mut warnings }.push(text);
         }
     }
+    let passed = lanes
+        .iter()
+        .flat_map(|l| &l.path_counters)
+        .filter(|(n, _)| *n == "left_to_host");
+    let passed: u64 = passed.map(|(_, n)| n).sum();
+    if workload == Workload::Forward && passed > sum(|l| l.rx_packets) && passed > 100 {
+        warnings.push(format!(
+            "{passed} frames went to the host, more than were taken: --take foreign leaves it what is for its own \
+             addresses; --port A-B or --take all takes them"
+        ));
+    }
     let dropped = sum(|l| l.rx_dropped);
     if dropped > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
         // What these count themselves stands; what they could not take is loss to the sender.

@@ -8,7 +8,7 @@ use crate::tool;
 /// Gives this program the capabilities that the paths need beyond sockets.
 fn setcap() -> String {
     let program = std::env::current_exe().map_or_else(|_| "mpps".into(), |p| p.display().to_string());
-    format!("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep {program}")
+    format!("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep {program}")
 }
 
 /// What was found about one path, before it is known whether this build has it.

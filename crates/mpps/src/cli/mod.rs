@@ -18,7 +18,7 @@ use std::time::Duration;
 use values::{Cores, Destination};
 
 const PORT_HELP: &str = "Port to use, PATH:DEVICE[,key=value…]: udp:10.99.0.1, udp:10.99.0.1:9000,gro=on, \
-af_packet:eth1,ring=8192, loop:delay=1ms,loss=0.001, null:";
+af_packet:eth1,ring=8192, af_xdp:eth1,mode=skb, loop:delay=1ms,loss=0.001, null:";
 
 /// Generates, reflects and measures packets, with numbers that can be trusted.
 #[derive(Parser, Debug)]

@@ -410,7 +410,7 @@ impl Maker<'_> {
                 _ if self.config.multi_buffer => {
                     self.unsupported("zero-copy mode with multi-buffer", "the driver can't: use copy mode or auto")
                 }
-                _ => self.unsupported("zero-copy mode", "the driver can't: use copy mode or auto"),
+                _ => self.unsupported("zero-copy mode", "this driver has none: want copy mode, or auto"),
             },
             _ => self.failure("bind", e),
         }
