@@ -71,21 +71,12 @@ pub struct Config {
     pub guard: GuardMode,
 }
 
-/// Longest interface name (`IFNAMSIZ` less the terminating zero).
-const NAME_MAX: usize = 15;
-
 /// Parses the specification; opens nothing.
 ///
 /// # Errors
 /// When the interface is missing or not a possible name, or an option or its value is unknown.
 pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
-    let device = spec.device.clone();
-    let impossible = device.len() > NAME_MAX || device == "." || device == "..";
-    if device.is_empty() || impossible || device.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
-        return Err(SpecError(format!(
-            "port '{spec}': interface '{device}': want the name of a network interface (1 to {NAME_MAX} characters), such as af_packet:eth1"
-        )));
-    }
+    let device = spec.interface()?;
     let mut options = spec.take_options();
     let ring = options.number("ring", 64..=1 << 20)?.map(|n| n as u32);
     let qdisc_bypass = options.get("qdisc", "bypass or kernel", |v| match v {

@@ -74,21 +74,12 @@ pub struct Config {
     pub rx_time: bool,
 }
 
-/// Longest interface name (`IFNAMSIZ` less the terminating zero).
-const NAME_MAX: usize = 15;
-
 /// Parses the specification; opens nothing.
 ///
 /// # Errors
 /// When the interface is missing or not a possible name, or an option or its value is unknown.
 pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
-    let device = spec.device.clone();
-    let impossible = device.len() > NAME_MAX || device == "." || device == "..";
-    if device.is_empty() || impossible || device.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
-        return Err(SpecError(format!(
-            "port '{spec}': interface '{device}': want the name of a network interface (1 to {NAME_MAX} characters), such as af_xdp:eth1"
-        )));
-    }
+    let device = spec.interface()?;
     let mut options = spec.take_options();
     let queues = options.number("queues", 1..=64)?.map(|n| n as u32);
     let first = options.number("first", 0..=63)?.unwrap_or(0) as u32;

@@ -110,22 +110,14 @@ impl<'p> AfXdpQueue<'p> {
     #[cold]
     fn idle(&mut self) -> Result<usize> {
         self.empty = self.empty.wrapping_add(1);
-        if self.busy_poll {
-            let mut result = Ok(());
-            for rx in &mut self.rx {
+        let mut result = Ok(());
+        for rx in &mut self.rx {
+            if self.busy_poll || rx.wakeup_needed() {
                 result = result.and(rx.wake().map(drop));
             }
+        }
+        if result.is_err() {
             self.note(result)?;
-        } else {
-            let mut result = Ok(());
-            for rx in &mut self.rx {
-                if rx.wakeup_needed() {
-                    result = result.and(rx.wake().map(drop));
-                }
-            }
-            if result.is_err() {
-                self.note(result)?;
-            }
         }
         let look = match self.down {
             None => self.empty.is_multiple_of(CHECK_EVERY),

@@ -29,11 +29,17 @@ pub(crate) struct WorkFacts {
 /// A workload.
 pub(crate) trait Work: Sync {
     /// Layer 2, on Ethernet paths.
-    fn link(&self) -> Option<&Link>;
+    fn link(&self) -> Option<&Link> {
+        None
+    }
     /// The address that neighbours are asked from.
-    fn src(&self) -> Option<IpAddr>;
+    fn src(&self) -> Option<IpAddr> {
+        None
+    }
     /// For the summary.
-    fn facts(&self) -> WorkFacts;
+    fn facts(&self) -> WorkFacts {
+        WorkFacts::default()
+    }
     /// Runs lane `index` to its end.
     #[allow(clippy::too_many_arguments)]
     fn lane<Q: Queue>(
@@ -173,10 +179,6 @@ impl Work for DropWork<'_> {
         self.plan.ip
     }
 
-    fn facts(&self) -> WorkFacts {
-        WorkFacts::default()
-    }
-
     fn lane<Q: Queue>(
         &self,
         _index: usize,
@@ -204,10 +206,6 @@ impl Work for ReflectWork<'_> {
         self.plan.filter.ip
     }
 
-    fn facts(&self) -> WorkFacts {
-        WorkFacts::default()
-    }
-
     fn lane<Q: Queue>(
         &self,
         _index: usize,
@@ -228,18 +226,6 @@ pub(crate) struct CaptureWork<'r> {
 }
 
 impl Work for CaptureWork<'_> {
-    fn link(&self) -> Option<&Link> {
-        None
-    }
-
-    fn src(&self) -> Option<IpAddr> {
-        None
-    }
-
-    fn facts(&self) -> WorkFacts {
-        WorkFacts::default()
-    }
-
     fn lane<Q: Queue>(
         &self,
         index: usize,

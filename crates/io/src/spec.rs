@@ -14,6 +14,9 @@ pub struct PortSpec {
     pub options: Vec<(String, String)>,
 }
 
+/// Longest interface name (`IFNAMSIZ` less the terminating zero).
+const NAME_MAX: usize = 15;
+
 /// A port specification that can't be used; one line, naming what was wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -59,6 +62,22 @@ impl PortSpec {
             self.options.push((key.to_owned(), value.to_owned()));
         }
         Ok(self)
+    }
+
+    /// The device as the name of a network interface, of a path that opens one.
+    ///
+    /// # Errors
+    /// When no interface can have this name.
+    pub fn interface(&self) -> Result<String, SpecError> {
+        let device = &self.device;
+        let impossible = device.is_empty() || device.len() > NAME_MAX || device == "." || device == "..";
+        if impossible || device.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
+            return Err(SpecError(format!(
+                "port '{self}': interface '{device}': want the name of a network interface (1 to {NAME_MAX} characters), such as {}:eth1",
+                self.path
+            )));
+        }
+        Ok(device.clone())
     }
 
     /// The options, to be taken one by one by the path; [`SpecOptions::finish`] then refuses what is left.
