@@ -22,7 +22,7 @@ typedef u32 be32;
 #define __type(name, value) typeof(value) *name
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "built for little-endian machines: redirect.bpf.o is loaded by those only"
+#error "built for little-endian machines: the objects are loaded by those only"
 #endif
 #define swap16(x) __builtin_bswap16(x)
 #define swap32(x) __builtin_bswap32(x)
@@ -38,9 +38,14 @@ enum xdp_action {
 };
 
 enum bpf_map_type {
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_DEVMAP = 14,
 	BPF_MAP_TYPE_XSKMAP = 17,
 };
+
+/* The process may have the map in its memory. */
+enum { BPF_F_MMAPABLE = 1 << 10 };
 
 struct xdp_md {
 	u32 data;
@@ -54,7 +59,14 @@ struct xdp_md {
 /* enum bpf_func_id */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
+static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static long (*const bpf_xdp_adjust_tail)(struct xdp_md *ctx, int delta) = (void *)65;
 static long (*const bpf_xdp_adjust_meta)(struct xdp_md *ctx, int delta) = (void *)54;
+/* Since Linux 5.18. */
+static u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)188;
+static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, u32 offset, void *to, u32 length) = (void *)189;
 
 #endif

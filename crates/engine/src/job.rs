@@ -16,9 +16,9 @@ use mpps_wire::MacAddr;
 use std::time::Duration;
 
 /// How long the peer may take to answer for its MAC address.
-const RESOLVE_NS: u64 = 3_000_000_000;
+pub(crate) const RESOLVE_NS: u64 = 3_000_000_000;
 /// How often it is asked.
-const ASK_EVERY_NS: u64 = 100_000_000;
+pub(crate) const ASK_EVERY_NS: u64 = 100_000_000;
 
 /// A workload and its ports.
 pub(crate) trait Job: Sync {
@@ -64,6 +64,21 @@ pub(crate) trait Job: Sync {
         _ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
         Ok(None)
+    }
+    /// By how much lanes are let go ahead of the start, ns: what they need to get going, where they keep to the start
+    /// themselves.
+    fn ahead_ns(&self) -> u64 {
+        0
+    }
+    /// By how much the end of a run that is interrupted lies ahead, ns: what it takes for all lanes to know.
+    fn notice_ns(&self) -> u64 {
+        0
+    }
+    /// Start and end (`u64::MAX`: not known) are chosen. Called once, before any lane runs.
+    fn begin(&self, _start_ns: u64, _end_ns: u64) {}
+    /// Where latency is taken, if not where the workload usually does. `measured`: there is one.
+    fn latency_note(&self, _measured: bool) -> Option<&'static str> {
+        None
     }
     /// Runs lane `index` to its end.
     fn lane(
@@ -193,7 +208,8 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
     }
 }
 
-fn unresolved(link: &Link) -> String {
+/// What is told when nobody has answered.
+pub(crate) fn unresolved(link: &Link) -> String {
     let hop = link.next_hop.map(|ip| ip.to_string()).unwrap_or_default();
     let vlan = link
         .vlan

@@ -15,6 +15,18 @@ use std::sync::OnceLock;
 /// The peer's MAC address, once any lane has heard it.
 pub(crate) type Found = OnceLock<MacAddr>;
 
+/// Room for a question.
+pub(crate) const QUESTION_LEN: usize = if MAX_SLOW_PATH_LEN > 64 { MAX_SLOW_PATH_LEN } else { 64 };
+
+/// Writes a question for the next hop's MAC address, which comes from `src`; its length, 0 where there is none to ask.
+pub(crate) fn question(link: &Link, src: Option<IpAddr>, frame: &mut [u8]) -> usize {
+    match (src, link.next_hop) {
+        (Some(IpAddr::V4(src)), Some(IpAddr::V4(hop))) => build_arp_request(frame, link.mac, src, hop, link.vlan),
+        (Some(IpAddr::V6(src)), Some(IpAddr::V6(hop))) => build_neighbor_solicit(frame, link.mac, src, hop, link.vlan),
+        _ => 0,
+    }
+}
+
 /// A lane's part in neighbour discovery.
 #[derive(Debug)]
 pub(crate) struct Neighbor<'r> {
@@ -96,21 +108,16 @@ impl<'r> Neighbor<'r> {
 
     /// Asks for the next hop's MAC address. False when no frame could be sent now.
     pub(crate) fn ask<Q: Queue>(&self, queue: &mut Q) -> Result<bool> {
-        let (Some(hop), Some(src)) = (self.link.next_hop, self.src) else {
+        if self.link.next_hop.is_none() || self.src.is_none() {
             return Ok(false);
-        };
+        }
         let mut burst = Burst::new(1);
         if queue.allocate(&mut burst, 1)? == 0 {
             return Ok(false);
         }
         let frame = &mut burst.as_mut_slice()[0];
-        frame.set_len(MAX_SLOW_PATH_LEN.max(64));
-        let (mac, vlan) = (self.link.mac, self.link.vlan);
-        let len = match (src, hop) {
-            (IpAddr::V4(src), IpAddr::V4(hop)) => build_arp_request(frame.bytes_mut(), mac, src, hop, vlan),
-            (IpAddr::V6(src), IpAddr::V6(hop)) => build_neighbor_solicit(frame.bytes_mut(), mac, src, hop, vlan),
-            _ => 0,
-        };
+        frame.set_len(QUESTION_LEN);
+        let len = question(self.link, self.src, frame.bytes_mut());
         if len == 0 {
             return Ok(false);
         }

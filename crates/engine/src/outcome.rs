@@ -1,5 +1,6 @@
 //! What a lane hands over when it ends.
 
+use mpps_io::kernel::{LaneTotals, SourceTotals};
 use mpps_stats::{Histogram, Moments};
 
 /// The lane's private results.
@@ -11,10 +12,25 @@ pub(crate) struct LaneOutcome {
     pub(crate) reasons: Vec<(&'static str, u64)>,
     /// Forwarding: what came in and went out at each port.
     pub(crate) ports: Vec<PortCounts>,
+    /// Sent by the kernel: what it counted for this lane.
+    pub(crate) sent: Option<LaneTotals>,
+    /// The lane reads what the kernel received: a line of the report each, in place of its own.
+    pub(crate) sources: Option<Vec<SourceCounts>>,
     /// Involuntary context switches while it ran.
     pub(crate) preempted: u64,
     /// Time on the run queue but not running while it ran, ns.
     pub(crate) run_delay_ns: Option<u64>,
+}
+
+/// What one source in the kernel received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceCounts {
+    /// Its number within its port: a receive queue or a CPU.
+    pub(crate) number: usize,
+    /// The place of its port.
+    pub(crate) port: usize,
+    /// What it counted.
+    pub(crate) totals: SourceTotals,
 }
 
 /// What one lane forwarded at one port.

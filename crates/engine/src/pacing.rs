@@ -5,6 +5,7 @@
 //! rate × duration. Times are kept with 64 bits of fraction, so no rounding accumulates.
 
 use crate::Rate;
+use mpps_io::kernel::LaneSchedule;
 
 /// How departures are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,41 @@ struct Poisson {
     mean_ns: f64,
 }
 
+/// The part of lane `lane` of `lanes` in a schedule that lasts `duration_ns` (`None`: for ever), as numbers that somebody
+/// else can follow. At random it begins at 0, and the first departure is a gap later.
+pub(crate) fn schedule(
+    duration_ns: Option<u64>,
+    rate: Rate,
+    pacing: Pacing,
+    (lane, lanes): (u32, u32),
+    seed: u64,
+) -> LaneSchedule {
+    let unit = if let Pacing::Bursts(n) = pacing { n.max(1) } else { 1 };
+    let (lane, lanes, unit64) = (u64::from(lane), u64::from(lanes), u64::from(unit));
+    let packets = match duration_ns {
+        None => u64::MAX,
+        Some(d) => {
+            // Packets in the units that are this lane's: whole units, and the last one perhaps in part.
+            let total = rate.packets_in(d);
+            let (whole, part) = (total / unit64, total % unit64);
+            let mine = whole / lanes + u64::from(whole % lanes > lane);
+            mine * unit64 + if whole % lanes == lane { part } else { 0 }
+        }
+    };
+    let random = (pacing == Pacing::Poisson).then(|| seed ^ (lane + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    LaneSchedule {
+        first: if random.is_some() {
+            0
+        } else {
+            rate.time_of(lane * unit64)
+        },
+        step: rate.time_of(unit64 * lanes),
+        unit,
+        packets,
+        random,
+    }
+}
+
 impl Pacer {
     /// The part of lane `lane` of `lanes` in a schedule that begins at `start_ns` and lasts `duration_ns` (`None`:
     /// for ever).
@@ -52,37 +88,26 @@ impl Pacer {
         (lane, lanes): (u32, u32),
         seed: u64,
     ) -> Self {
-        let unit = if let Pacing::Bursts(n) = pacing { n.max(1) } else { 1 };
-        let (lane64, lanes64, unit64) = (u64::from(lane), u64::from(lanes), u64::from(unit));
-        let remaining = match duration_ns {
-            None => u64::MAX,
-            Some(d) => {
-                // Packets in the units that are this lane's: whole units, and the last one perhaps in part.
-                let total = rate.packets_in(d);
-                let (whole, part) = (total / unit64, total % unit64);
-                let mine = whole / lanes64 + u64::from(whole % lanes64 > lane64);
-                mine * unit64 + if whole % lanes64 == lane64 { part } else { 0 }
-            }
-        };
+        let LaneSchedule {
+            first,
+            step,
+            unit,
+            packets,
+            random,
+        } = schedule(duration_ns, rate, pacing, (lane, lanes), seed);
         let mut pacer = Self {
-            next: (u128::from(start_ns) << 64) + rate.time_of(lane64 * unit64),
-            step: rate.time_of(unit64 * lanes64),
+            next: (u128::from(start_ns) << 64) + first,
+            step,
             in_unit: unit,
             unit,
-            remaining,
-            poisson: None,
-        };
-        if pacing == Pacing::Poisson {
-            let mean_ns = 1e9 / rate.pps() * f64::from(lanes);
-            let state = seed ^ (lane64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            pacer.poisson = Some(Poisson {
+            remaining: packets,
+            poisson: random.map(|state| Poisson {
                 state,
                 end_ns: duration_ns.map(|d| start_ns + d),
-                mean_ns,
-            });
-            pacer.next = u128::from(start_ns) << 64;
-            pacer.draw();
-        }
+                mean_ns: 1e9 / rate.pps() * f64::from(lanes),
+            }),
+        };
+        pacer.draw();
         pacer
     }
 
@@ -238,6 +263,22 @@ mod tests {
                     let exact = start + (k as u128 * 1_000_000_000 / u128::from(pps)) as u64;
                     prop_assert!(t.abs_diff(exact) <= 1, "{k}: {t} {exact}");
                 }
+            }
+        }
+
+        #[test]
+        fn a_schedule_told_to_somebody_else_has_the_same_departures(
+            pps in 1u64..200_000, lanes in 1u32..6, ms in 1u64..40, burst in 0u32..50, seed in any::<u64>(),
+        ) {
+            let rate = Rate::new(pps, 1).unwrap();
+            let (start, duration) = (5_000_000_000, ms * 1_000_000);
+            let pacing = if burst == 0 { Pacing::Constant } else { Pacing::Bursts(burst) };
+            for lane in 0..lanes {
+                let told = schedule(Some(duration), rate, pacing, (lane, lanes), seed);
+                prop_assert!(told.random.is_none());
+                let at = |k: u64| start + ((told.first + told.step * u128::from(k / u64::from(told.unit))) >> 64) as u64;
+                let expanded: Vec<u64> = (0..told.packets).map(at).collect();
+                prop_assert_eq!(expanded, all(Pacer::new(start, Some(duration), rate, pacing, (lane, lanes), seed)));
             }
         }
 

@@ -268,13 +268,14 @@ pub(crate) fn run_job<J: Job>(
         };
         let mut rings: Vec<LaneSeries> = common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect();
         // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
-        let start_ns = clocks.clock().now_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let start_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
         timing.start_ns = start_ns;
         rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
         let all = series.get_or_init(|| rings);
         if let Some(duration) = common.duration {
             control.end_at(start_ns + duration.as_nanos() as u64);
         }
+        job.begin(start_ns, control.end_ns());
         for start in &starts {
             let _ = start.send(start_ns);
         }
@@ -298,6 +299,7 @@ pub(crate) fn run_job<J: Job>(
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
         let totals: Totals = collector.finish(sinks);
+        let totals_measured = totals.latency.count > 0;
         let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
         let path = baseline
             .iter()
@@ -323,6 +325,7 @@ pub(crate) fn run_job<J: Job>(
             interrupted: was_interrupted,
             control: &control,
             path_name: job.path(),
+            latency_note: job.latency_note(totals_measured),
             port_facts: job.port_facts(),
             port_names: job.port_names(),
             clock: clocks.name(),
@@ -391,12 +394,13 @@ fn lane_thread<J: Job>(
     let _ = ready.send(Ok(()));
     let start_ns = started.recv().ok()?;
     let recorder = shared.series.get()?[index].recorder();
-    while clock.now_ns() + 200_000 < start_ns {
+    let go_ns = start_ns.saturating_sub(job.ahead_ns());
+    while clock.now_ns() + 200_000 < go_ns {
         thread::sleep(Duration::from_nanos(
-            (start_ns - clock.now_ns()).saturating_sub(150_000),
+            go_ns.saturating_sub(clock.now_ns()).saturating_sub(150_000),
         ));
     }
-    while clock.now_ns() < start_ns {
+    while clock.now_ns() < go_ns {
         std::hint::spin_loop();
     }
     let delay = sched::run_delay_ns(thread);
@@ -417,7 +421,7 @@ fn lane_thread<J: Job>(
 }
 
 /// The collector's loop. True when the run was interrupted.
-fn collect<J>(
+fn collect<J: Job>(
     collector: &mut Collector<'_>,
     clocks: &mut ClockSource,
     timing: Timing,
@@ -440,7 +444,9 @@ fn collect<J>(
             asked = interruptions();
             was_interrupted = true;
             if now < shared.control.end_ns() {
-                shared.control.end_at(now.max(timing.start_ns + 1));
+                shared
+                    .control
+                    .end_at(now.max(timing.start_ns + 1) + shared.job.notice_ns());
             } else {
                 shared.control.settle_end_at(now);
             }

@@ -1,7 +1,7 @@
 //! Adds everything up: from totals, lanes' outcomes and the path's counters to the [`Summary`].
 
 use crate::control::Control;
-use crate::outcome::LaneOutcome;
+use crate::outcome::{LaneOutcome, SourceCounts};
 use crate::plan::Common;
 use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
@@ -25,6 +25,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) interrupted: bool,
     pub(crate) control: &'r Control,
     pub(crate) path_name: String,
+    /// Where latency is taken, if not where the workload usually does.
+    pub(crate) latency_note: Option<&'static str>,
     pub(crate) port_facts: Vec<(String, String)>,
     /// Empty where the report does not tell ports apart.
     pub(crate) port_names: Vec<String>,
@@ -63,6 +65,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         cores: mpps_sys::sched::allowed_cores().len() as u64,
         overflowed: m.totals.overflowed,
         beyond_window: reason("beyond_window"),
+        flow_moved: reason("flow_moved"),
     };
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
     warnings.splice(0..0, m.common.warnings.iter().cloned());
@@ -101,7 +104,10 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         loss_ratio: if base == 0 { 0.0 } else { lost as f64 / base as f64 },
         latency: m.totals.latency,
         latency_scheduled: (m.work.rate.is_some() && m.workload == Workload::SendRecv).then_some(m.totals.scheduled),
-        latency_note: latency_note(m.workload, m.totals.latency.count > 0).to_owned(),
+        latency_note: m
+            .latency_note
+            .unwrap_or_else(|| latency_note(m.workload, m.totals.latency.count > 0))
+            .to_owned(),
         gaps: sends(m.workload).then(|| gaps(&m)),
         valid: invalid_reasons.is_empty(),
         invalid_reasons,
@@ -144,14 +150,18 @@ fn merge_reasons(outcomes: &[LaneOutcome]) -> Vec<(String, u64)> {
 
 /// Adds up counts of one name.
 fn merge<'c>(counts: impl Iterator<Item = &'c (&'static str, u64)>) -> Vec<(String, u64)> {
-    let mut merged: Vec<(String, u64)> = Vec::new();
+    let mut merged = Vec::new();
+    add_counts(&mut merged, counts);
+    merged
+}
+
+fn add_counts<'c>(merged: &mut Vec<(String, u64)>, counts: impl IntoIterator<Item = &'c (&'static str, u64)>) {
     for &(name, count) in counts {
         match merged.iter_mut().find(|(n, _)| n == name) {
             Some((_, total)) => *total += count,
             None => merged.push((name.to_owned(), count)),
         }
     }
-    merged
 }
 
 fn gaps(m: &Measured<'_>) -> Gaps {
@@ -171,16 +181,14 @@ fn gaps(m: &Measured<'_>) -> Gaps {
 }
 
 fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
-    let lanes = m
-        .common
-        .lanes
-        .iter()
-        .zip(m.counters)
-        .zip(&m.outcomes)
-        .zip(&m.path)
-        .enumerate();
-    lanes
-        .map(|(i, (((plan, counters), outcome), path))| LaneSummary {
+    let mut lines: Vec<LaneSummary> = Vec::new();
+    let lanes = m.common.lanes.iter().zip(m.counters).zip(&m.outcomes).zip(&m.path);
+    for (i, (((plan, counters), outcome), path)) in lanes.enumerate() {
+        if let Some(sources) = &outcome.sources {
+            source_lines(m.workload, &mut lines, sources, path);
+            continue;
+        }
+        let mut line = LaneSummary {
             lane: i,
             queue: i,
             core: plan.core,
@@ -199,11 +207,53 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
             },
             run_delay_ns: outcome.run_delay_ns,
             preempted: Some(outcome.preempted),
-            rx_dropped: path.iter().map(|port| port.rx_dropped).sum(),
-            tx_failed: path.iter().map(|port| port.tx_failed).sum(),
-            path_counters: merge(path.iter().flat_map(|port| &port.other)),
-        })
-        .collect()
+            ..LaneSummary::default()
+        };
+        if let Some(sent) = &outcome.sent {
+            (line.tx_packets, line.tx_bursts, line.waits) = (sent.packets, sent.bursts, sent.waits);
+        }
+        path.iter().for_each(|port| add_counters(&mut line, port));
+        lines.push(line);
+    }
+    lines
+}
+
+/// A line each for the sources that received anything, and for the first of each port, which bears its counters.
+fn source_lines(workload: Workload, lines: &mut Vec<LaneSummary>, sources: &[SourceCounts], path: &[QueueCounters]) {
+    let turns = matches!(workload, Workload::Reflect | Workload::Forward);
+    let mut left: Vec<Option<&QueueCounters>> = path.iter().map(Some).collect();
+    for source in sources {
+        let totals = &source.totals;
+        let first = left.get(source.port).is_some_and(Option::is_some);
+        if totals.packets == 0 && (!first || workload == Workload::Send) {
+            continue;
+        }
+        let mut line = LaneSummary {
+            lane: lines.len(),
+            queue: source.number,
+            rx_role: true,
+            tx_role: turns,
+            rx_packets: totals.packets,
+            rx_bursts: totals.polls,
+            tx_packets: if turns { totals.tx } else { 0 },
+            ..LaneSummary::default()
+        };
+        if let Some(counters) = left.get_mut(source.port).and_then(Option::take) {
+            add_counters(&mut line, counters);
+        }
+        lines.push(line);
+    }
+    for counters in left.into_iter().flatten() {
+        if let Some(line) = lines.first_mut() {
+            add_counters(line, counters);
+        }
+    }
+}
+
+fn add_counters(line: &mut LaneSummary, counters: &QueueCounters) {
+    line.rx_dropped += counters.rx_dropped;
+    line.tx_failed += counters.tx_failed;
+    add_counts(&mut line.path_counters, &counters.other);
 }
 
 /// What every lane did at each of the ports.

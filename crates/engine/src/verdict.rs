@@ -25,6 +25,8 @@ pub(crate) struct Evidence {
     pub(crate) cores: u64,
     pub(crate) overflowed: u64,
     pub(crate) beyond_window: u64,
+    /// Times that packets of one flow were counted by two sources in the kernel.
+    pub(crate) flow_moved: u64,
 }
 
 /// Counters of paths for packets that mpps should have had, and why it did not.
@@ -52,13 +54,15 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         reasons.push("nothing was sent".to_owned());
     }
     let delay_ns = sum(|l| l.run_delay_ns.unwrap_or(0));
-    let lane_time = e.duration_ns.max(1) as f64 * lanes.len().max(1) as f64;
+    // Only lanes that a thread runs can be kept from running.
+    let threads = lanes.iter().filter(|l| l.run_delay_ns.is_some()).count();
+    let lane_time = e.duration_ns.max(1) as f64 * threads.max(1) as f64;
     let kept_off = delay_ns as f64 / lane_time;
     let stolen = e.steal_ns as f64 / (e.duration_ns.max(1) as f64 * e.cores.max(1) as f64);
     let host = host_cause(kept_off, stolen);
     if let Some(scheduled) = e.scheduled.filter(|&n| n > 0 && sends && e.tx > 0) {
         let off = e.tx.abs_diff(scheduled) as f64 / scheduled as f64;
-        if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.len() as u64 {
+        if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.iter().filter(|l| l.tx_role).count().max(1) as u64 {
             let refusals = sum(|l| l.tx_full);
             // The host is named as the cause only where what it took can explain what is missing.
             let cause = match host.clone().filter(|_| kept_off + stolen >= off / 2.0) {
@@ -159,6 +163,13 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         reasons.push(format!(
             "{} packets came back so far out of order that they can't be told from duplicates; they count as lost",
             e.beyond_window
+        ));
+    }
+    if e.flow_moved > 0 && matches!(workload, Workload::SendRecv | Workload::Drop) {
+        reasons.push(format!(
+            "{} times packets of one flow were counted by two queues or CPUs at once or in turn: their duplicates and \
+             order may be miscounted",
+            e.flow_moved
         ));
     }
     if workload == Workload::SendRecv && e.tx > 0 && e.rx == 0 && e.late == 0 {
@@ -313,6 +324,14 @@ mod tests {
                 lane(),
                 "out of order",
             ),
+            (
+                Evidence {
+                    flow_moved: 3,
+                    ..good()
+                },
+                lane(),
+                "3 times packets of one flow",
+            ),
         ];
         for (e, lane, needle) in cases {
             let (reasons, _) = judge(Workload::SendRecv, &e, &[lane]);
@@ -354,7 +373,8 @@ mod tests {
             run_delay_ns: Some(100_000_000),
             ..LaneSummary::default()
         };
-        let (reasons, warnings) = judge(Workload::Send, &e, &[lane]);
+        // A line of the report that no thread stands behind has no time to lose.
+        let (reasons, warnings) = judge(Workload::Send, &e, &[lane, LaneSummary::default()]);
         assert!(
             reasons[0].contains("kept the lanes from running for 10.0 %"),
             "{reasons:?}"

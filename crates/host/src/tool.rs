@@ -40,6 +40,8 @@ pub(crate) fn has_capability(proc_self_status: &str, capability: u32) -> bool {
 pub(crate) const CAP_NET_ADMIN: u32 = 12;
 /// `CAP_SYS_ADMIN`.
 pub(crate) const CAP_SYS_ADMIN: u32 = 21;
+/// `CAP_PERFMON`.
+pub(crate) const CAP_PERFMON: u32 = 38;
 
 /// Joins words to one shell-like line for messages.
 pub(crate) fn line<S: AsRef<OsStr>>(words: &[S]) -> String {

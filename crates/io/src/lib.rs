@@ -14,6 +14,7 @@ mod burst;
 mod capabilities;
 mod error;
 mod frame;
+pub mod kernel;
 pub mod loopback;
 pub mod null;
 pub mod packet_ring;

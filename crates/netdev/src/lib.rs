@@ -2,8 +2,10 @@
 
 mod netlink;
 mod promiscuous;
+mod xdp_features;
 
 pub use promiscuous::Promiscuous;
+pub use xdp_features::{XdpFeatures, xdp_features};
 
 use netlink::{Request, attributes, u16_at, u32_at};
 use std::ffi::CStr;
@@ -282,6 +284,8 @@ fn text(value: &[u8]) -> String {
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
 
 /// A structure that `SIOCETHTOOL` fills in.
 ///
@@ -335,21 +339,49 @@ unsafe impl Ethtool for EthtoolValue {}
 // SAFETY: layout asserted above; integers only.
 unsafe impl Ethtool for EthtoolCmd {}
 
+/// Switches generic receive offload on, as `ethtool -K NAME gro on` does. True where it was off.
+///
+/// # Errors
+/// Without `CAP_NET_ADMIN`, or where there is no such interface.
+pub fn switch_gro_on(name: &str) -> io::Result<bool> {
+    let was_on = ethtool::<EthtoolValue>(name, ETHTOOL_GGRO).is_some_and(|value| value.data != 0);
+    // Set in any case: an XDP program in the driver shows GRO as on for as long as it is there.
+    set_ethtool(
+        name,
+        EthtoolValue {
+            cmd: ETHTOOL_SGRO,
+            data: 1,
+        },
+    )?;
+    Ok(!was_on)
+}
+
 fn ethtool<T: Ethtool>(name: &str, command: u32) -> Option<T> {
-    // SAFETY: no memory is passed; the descriptor is new and owned from here on.
-    let socket = unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?
-    };
-    // SAFETY: Ethtool types and ifreq are plain data, valid when zeroed.
-    let (mut value, mut request): (T, libc::ifreq) = unsafe { (zeroed(), zeroed()) };
+    // SAFETY: Ethtool types are plain data, valid when zeroed.
+    let mut value: T = unsafe { zeroed() };
+    // SAFETY: every Ethtool type starts with the command word.
+    unsafe { (&raw mut value).cast::<u32>().write(command) };
+    set_ethtool(name, value).ok()
+}
+
+/// Gives `value`, command included, to the driver, and returns what the kernel made of it.
+fn set_ethtool<T: Ethtool>(name: &str, mut value: T) -> io::Result<T> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and owned from here on.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: ifreq is plain data, valid when zeroed.
+    let mut request: libc::ifreq = unsafe { zeroed() };
     for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    let pointer = &raw mut value;
-    // SAFETY: every Ethtool type starts with the command word.
-    unsafe { pointer.cast::<u32>().write(command) };
-    request.ifr_ifru.ifru_data = pointer.cast();
-    // SAFETY: the kernel reads the name and fills `value`, whose size is that of the command's structure.
-    (unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } == 0).then_some(value)
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the kernel reads the name, and reads or fills `value`, whose size is that of the command's structure.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(value)
 }

@@ -1,4 +1,4 @@
-//! The little of rtnetlink that is needed: ask, and walk the attributes of the answers (`man 7 rtnetlink`).
+//! The little of netlink that is needed: ask, and walk the attributes of the answers (`man 7 netlink`).
 //!
 //! Messages are built and read as bytes, bounds-checked; offsets follow `include/uapi/linux/{netlink,rtnetlink}.h`.
 
@@ -11,7 +11,11 @@ const HEADER: usize = 16;
 const BUFFER: usize = 64 << 10;
 
 /// A request: message type, flags beside `NLM_F_REQUEST`, the fixed part of the body, then attributes.
-pub(crate) struct Request(Vec<u8>);
+pub(crate) struct Request {
+    bytes: Vec<u8>,
+    /// `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+    protocol: libc::c_int,
+}
 
 impl Request {
     pub(crate) fn new(kind: u16, flags: libc::c_int, fixed: &[u8]) -> Self {
@@ -21,29 +25,43 @@ impl Request {
         bytes[8..12].copy_from_slice(&1u32.to_ne_bytes());
         bytes.extend_from_slice(fixed);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
-        Self(bytes)
+        Self {
+            bytes,
+            protocol: libc::NETLINK_ROUTE,
+        }
+    }
+
+    /// A request of generic netlink: the family's number, the command, and the version of the family
+    /// (`struct genlmsghdr`).
+    pub(crate) fn generic(family: u16, command: u8, version: u8) -> Self {
+        Self {
+            protocol: libc::NETLINK_GENERIC,
+            ..Self::new(family, 0, &[command, version, 0, 0])
+        }
     }
 
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
-        self.0.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
-        self.0.extend_from_slice(&kind.to_ne_bytes());
-        self.0.extend_from_slice(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        let bytes = &mut self.bytes;
+        bytes.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
         self
     }
 
     /// Sends the request and calls `each` with the type and body of every answer.
-    pub(crate) fn run(mut self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
-        let len = self.0.len() as u32;
-        self.0[..4].copy_from_slice(&len.to_ne_bytes());
-        let socket = socket()?;
+    pub(crate) fn run(self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        let mut bytes = self.bytes;
+        let len = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        let socket = socket(self.protocol)?;
         // SAFETY: pointer and length describe the request, which lives through the call. Unbound and unconnected,
         // a netlink socket sends to the kernel.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) };
+        let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
         if sent < 0 {
             return Err(io::Error::last_os_error());
         }
-        let dump = u16::from_ne_bytes([self.0[6], self.0[7]]) & libc::NLM_F_DUMP as u16 == libc::NLM_F_DUMP as u16;
+        let dump = u16::from_ne_bytes([bytes[6], bytes[7]]) & libc::NLM_F_DUMP as u16 == libc::NLM_F_DUMP as u16;
         let mut buffer = vec![0; BUFFER];
         loop {
             // SAFETY: pointer and length describe the buffer, which lives through the call.
@@ -58,15 +76,9 @@ impl Request {
     }
 }
 
-fn socket() -> io::Result<OwnedFd> {
+fn socket(protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed; the descriptor is new and owned from here on.
-    let fd = unsafe {
-        libc::socket(
-            libc::AF_NETLINK,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            libc::NETLINK_ROUTE,
-        )
-    };
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -127,7 +139,7 @@ mod tests {
         #[test]
         fn attributes_come_back_as_they_were_put_in(values in prop::collection::vec((1u16..100, prop::collection::vec(any::<u8>(), 0..40)), 0..8)) {
             let request = values.iter().fold(Request::new(1, 0, &[0; 12]), |r, (k, v)| r.attribute(*k, v));
-            let got: Vec<_> = attributes(&request.0[HEADER..], 12).map(|(k, v)| (k, v.to_vec())).collect();
+            let got: Vec<_> = attributes(&request.bytes[HEADER..], 12).map(|(k, v)| (k, v.to_vec())).collect();
             prop_assert_eq!(got, values);
         }
     }

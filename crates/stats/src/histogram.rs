@@ -61,7 +61,13 @@ impl SharedHistogram {
 
     #[inline]
     pub(crate) fn record(&self, value: u64, n: u32) {
-        let index = bucket_of(value);
+        self.add_bucket(bucket_of(value), n);
+    }
+
+    /// Adds `n` to a bucket; numbers beyond the last count there.
+    #[inline]
+    pub(crate) fn add_bucket(&self, index: usize, n: u32) {
+        let index = index.min(BUCKETS - 1);
         self.buckets[index].add(n);
         self.lowest_complement.raise(u64::MAX - index as u64);
         self.highest_plus_one.raise(index as u64 + 1);
@@ -120,8 +126,13 @@ impl Histogram {
         }
     }
 
+    /// Adds `n` to bucket `index` (of [`bucket_of`]; numbers beyond the last count there).
     #[inline]
-    fn add_bucket(&mut self, index: usize, n: u64) {
+    pub fn add_bucket(&mut self, index: usize, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let index = index.min(BUCKETS - 1);
         self.counts[index] += n;
         self.total += n;
         self.low = self.low.min(index);
@@ -200,6 +211,19 @@ pub struct Moments {
 }
 
 impl Moments {
+    /// The moments of `count` values that somebody else has counted; `min` and `max` mean nothing where there are none.
+    pub fn new(count: u64, sum: u64, min: u64, max: u64) -> Self {
+        match count {
+            0 => Self::default(),
+            _ => Self {
+                count,
+                sum,
+                min_complement: u64::MAX - min,
+                max,
+            },
+        }
+    }
+
     /// Counts `value` ns once.
     #[inline]
     pub fn record(&mut self, value: u64) {

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod booking;
 mod collector;
 mod counter;
 mod histogram;

@@ -23,7 +23,8 @@ pub struct Timing {
 }
 
 /// Extra time for which rows stay open beyond the settle time, for paths that take the time of reception themselves
-/// and hand the frame over later.
+/// and hand the frame over later, and for those whose packets the kernel counts: a program there books by a reading of
+/// the clock that is older by what it has handled since, and by however long its core was taken from it.
 const GRACE_NS: u64 = 50_000_000;
 
 /// Room in the ring beyond the settle time: how long the collector may be kept from running.
@@ -44,34 +45,44 @@ impl Timing {
         at_ns.saturating_sub(self.start_ns) / self.interval_ns
     }
 
+    /// Rows below this can change no more by `now_ns`: their settle time is over, and the grace beyond it.
+    pub fn closable(&self, now_ns: u64) -> u64 {
+        self.row_of(now_ns.saturating_sub(self.keep_ns()))
+    }
+
+    /// For how long after its end a row stays open.
+    fn keep_ns(&self) -> u64 {
+        self.settle_ns + GRACE_NS
+    }
+
     fn open_rows(&self) -> u64 {
         (self.settle_ns + GRACE_NS + SLACK_NS) / self.interval_ns + 2
     }
 }
 
 #[derive(Debug)]
-struct PeriodSlot {
-    latency: SharedHistogram,
-    scheduled: SharedHistogram,
+pub(crate) struct PeriodSlot {
+    pub(crate) latency: SharedHistogram,
+    pub(crate) scheduled: SharedHistogram,
 }
 
 /// The series of one lane, shared between the lane (through its one [`Recorder`]) and the collector.
 #[derive(Debug)]
 pub struct LaneSeries {
-    timing: Timing,
-    rows: Box<[Slot]>,
+    pub(crate) timing: Timing,
+    pub(crate) rows: Box<[Slot]>,
     periods: Box<[PeriodSlot]>,
     /// Rows below this will not be written again. Written by the lane.
     closed: Counter,
     /// Rows below this have been read and zeroed. Written by the collector.
     consumed: Counter,
     /// Packets that came back after their row had closed. Written by the lane.
-    late_after_close: Counter,
+    pub(crate) late_after_close: Counter,
     /// Largest distance of a reordered packet. Written by the lane.
-    distance_max: Counter,
+    pub(crate) distance_max: Counter,
     /// Booked out of place because the ring was full: running totals, written by the lane.
-    overflow: Slot,
-    overflowed: Counter,
+    pub(crate) overflow: Slot,
+    pub(crate) overflowed: Counter,
     /// One recorder, ever.
     taken: std::sync::atomic::AtomicBool,
 }
@@ -191,15 +202,15 @@ impl LaneSeries {
 /// The lane's hand on its series. Adds up within a burst; [`Recorder::flush`] at the end of each.
 #[derive(Debug)]
 pub struct Recorder<'s> {
-    series: &'s LaneSeries,
+    pub(crate) series: &'s LaneSeries,
     row: u64,
     row_lo: u64,
     row_hi: u64,
     period: usize,
-    in_ring: bool,
+    pub(crate) in_ring: bool,
     tally: Tally,
     dirty: bool,
-    closed: u64,
+    pub(crate) closed: u64,
     close_at: u64,
 }
 
@@ -215,9 +226,14 @@ impl Recorder<'_> {
 
     #[cold]
     fn enter_other(&mut self, at_ns: u64) -> bool {
+        self.enter_row(self.series.timing.row_of(at_ns))
+    }
+
+    /// As [`Recorder::enter`], by the row's number.
+    pub(crate) fn enter_row(&mut self, row: u64) -> bool {
         self.flush();
         let timing = self.series.timing;
-        self.row = timing.row_of(at_ns);
+        self.row = row;
         self.row_lo = timing.start_ns + self.row * timing.interval_ns;
         self.row_hi = self.row_lo + timing.interval_ns;
         let periods = self.series.periods.len() as u64;
@@ -279,7 +295,7 @@ impl Recorder<'_> {
 
     /// The histograms of the period at hand; `None` while the ring is full, or where none are kept.
     #[inline]
-    fn period_slot(&self) -> Option<&PeriodSlot> {
+    pub(crate) fn period_slot(&self) -> Option<&PeriodSlot> {
         self.series.periods.get(self.period).filter(|_| self.in_ring)
     }
 
@@ -372,13 +388,12 @@ impl Recorder<'_> {
     fn close_rows(&mut self, now_ns: u64) {
         self.flush();
         let timing = self.series.timing;
-        let keep = timing.settle_ns + GRACE_NS;
-        let row = timing.row_of(now_ns.saturating_sub(keep));
+        let row = timing.closable(now_ns);
         if row > self.closed {
             self.closed = row;
             self.series.closed.publish(row);
         }
-        self.close_at = timing.start_ns + (self.closed + 1) * timing.interval_ns + keep;
+        self.close_at = timing.start_ns + (self.closed + 1) * timing.interval_ns + timing.keep_ns();
     }
 
     /// The lane has ended: every row is closed.

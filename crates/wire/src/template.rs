@@ -207,6 +207,17 @@ impl Template {
         self.data_len + STAMP_LEN
     }
 
+    /// Ethernet, VLAN and IP header as every packet carries them, for those who write packets elsewhere.
+    pub fn headers(&self) -> &[u8] {
+        self.headers.get(..self.l4).unwrap_or_default()
+    }
+
+    /// One's complement sum of the pseudo-header and of the length in the UDP header, words read as little-endian. With
+    /// the sums of ports, stamp and data it makes the UDP checksum.
+    pub fn constant_sum(&self) -> u16 {
+        self.constant.fold()
+    }
+
     /// Replaces the destination MAC address, once it is known.
     pub fn set_dst_mac(&mut self, mac: MacAddr) {
         self.headers[..6].copy_from_slice(&mac.0);

@@ -49,7 +49,8 @@ pub use handle::Ready;
 pub use mapping::Pages;
 pub use pool::{Pool, PoolRef};
 pub use program::{
-    Addresses, AttachedMode, CounterReader, Counters, Filter, Match, Ports, Program, ProgramConfig, ProgramMode, Take,
+    Addresses, Attachment, AttachedMode, CounterReader, Counters, Filter, Match, Ports, Program, ProgramConfig,
+    ProgramMode, Take, load_failure,
 };
 pub use rx::{Rx, RxHalf};
 pub use socket::{BusyPoll, Options, RingSizes, Socket, SocketConfig, SocketMode, Statistics};

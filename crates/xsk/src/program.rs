@@ -89,7 +89,12 @@ impl std::fmt::Debug for Sockets {
     }
 }
 
-/// An error of the loader with all its causes, of which its own text tells only the first.
+/// The error for a program or map that the loader could not bring into the kernel, with all its causes, of which the
+/// loader's own text tells only the first. For crates that load programs of their own beside this one.
+pub fn load_failure(op: &'static str, object: &Arc<str>, error: &dyn std::error::Error) -> Error {
+    failure(op, object, error)
+}
+
 fn failure(op: &'static str, object: &Arc<str>, error: &dyn std::error::Error) -> Error {
     let mut why = error.to_string();
     let mut denied = false;
@@ -252,6 +257,53 @@ impl AsFd for Program {
 
 fn maps(loaded: &mut Ebpf) -> Option<(aya::maps::Map, aya::maps::Map)> {
     Some((loaded.take_map("XSKMAP")?, loaded.take_map("COUNTERS")?))
+}
+
+/// Any loaded XDP program, attached to a device until this is dropped.
+///
+/// [`Program`] attaches its own. This is for programs that a crate has loaded itself and wants attached in the same
+/// way: by a link, so that it is gone with the process.
+#[derive(Debug)]
+pub struct Attachment {
+    link: Link,
+    mode: AttachedMode,
+    why_not_native: Option<String>,
+}
+
+impl Attachment {
+    /// Attaches the program behind this descriptor.
+    ///
+    /// # Errors
+    /// As [`Program::attach`].
+    pub fn new(
+        program: std::os::fd::BorrowedFd<'_>,
+        device: &Device,
+        mode: ProgramMode,
+    ) -> Result<Attachment, Error> {
+        let (link, mode, why_not_native) = attach(program, device, mode)?;
+        Ok(Attachment {
+            link,
+            mode,
+            why_not_native,
+        })
+    }
+
+    /// Where it runs.
+    pub fn mode(&self) -> AttachedMode {
+        self.mode
+    }
+
+    /// Why [`ProgramMode::Auto`] came to run it on socket buffers.
+    pub fn why_not_native(&self) -> Option<&str> {
+        self.why_not_native.as_deref()
+    }
+}
+
+impl AsFd for Attachment {
+    /// The link's descriptor.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.link.as_fd()
+    }
 }
 
 type Attached = (Link, AttachedMode, Option<String>);

@@ -1,13 +1,15 @@
 //! The machine as the doctor sees it: files under a root, tools that print, and probes that answer.
 //!
 //! The live machine's root is `/`. A sample machine is a directory: files under `proc/` and `sys/`, what tools print
-//! under `tool/` (words joined by `_`), and the answers of probes under `probe/`.
+//! under `tool/` (words joined by `_`), the answers of probes under `probe/`, and what drivers can do with XDP, as bits,
+//! under `xdp-features/`.
 
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use mpps_netdev::{NetDev, XdpFeatures};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::tool;
@@ -124,6 +126,17 @@ impl Machine {
             Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
             _ => Err(NoOutput::Failed),
         }
+    }
+
+    /// What the interface's driver can do with XDP; `None` where the kernel does not tell (before Linux 6.3).
+    pub(super) fn xdp_features(&self, interface: &str) -> Option<XdpFeatures> {
+        if !self.live {
+            return self
+                .number(&format!("xdp-features/{interface}"))
+                .map(XdpFeatures::from_bits);
+        }
+        let device = NetDev::by_name(interface).ok()?;
+        mpps_netdev::xdp_features(device.ifindex).ok().flatten()
     }
 
     /// Asks the kernel; the error is what it answered.

@@ -18,6 +18,7 @@ mod parse;
 mod paths;
 #[cfg(test)]
 mod tests;
+mod xdp;
 
 pub use finding::{Counts, Finding, Report, Status};
 use machine::Machine;

@@ -47,6 +47,21 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
             }
         }
     }
+    let why = "without it the kernel interprets BPF programs, at a fraction of the speed";
+    match machine.number("/proc/sys/net/core/bpf_jit_enable") {
+        Some(0) => area.add(
+            Status::Warn,
+            "bpf_jit_enable",
+            "0",
+            why,
+            "sysctl -w net.core.bpf_jit_enable=1",
+        ),
+        Some(value) => area.add(Status::Ok, "bpf_jit_enable", value.to_string(), why, ""),
+        None => {
+            let finding = "not visible (a network namespace or container hides it)";
+            area.add(Status::Info, "bpf_jit_enable", finding, why, "");
+        }
+    }
     let why = "it moves interrupts between cores during a run, onto the lanes' too";
     let is_irqbalance = |pid: &String| {
         pid.bytes().all(|b| b.is_ascii_digit())

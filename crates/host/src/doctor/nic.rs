@@ -5,39 +5,8 @@ use serde_json::Value;
 use super::ethtool::{self, Limits};
 use super::finding::{Area, Report, Status};
 use super::machine::{Machine, NoOutput};
-use super::parse;
+use super::{parse, xdp};
 
-/// Drivers with native XDP in Linux's tree.
-const NATIVE_XDP: [&str; 26] = [
-    "atlantic",
-    "bnxt_en",
-    "ena",
-    "fec",
-    "gve",
-    "hv_netvsc",
-    "i40e",
-    "ice",
-    "igb",
-    "igc",
-    "ixgbe",
-    "ixgbevf",
-    "mana",
-    "mlx4_en",
-    "mlx5_core",
-    "mvneta",
-    "mvpp2",
-    "nfp",
-    "qede",
-    "sfc",
-    "st_gmac",
-    "stmmac",
-    "tun",
-    "veth",
-    "virtio_net",
-    "vmxnet3",
-];
-/// Drivers with zero-copy AF_XDP for long enough to be relied on.
-const ZERO_COPY: [&str; 8] = ["i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core", "st_gmac", "stmmac"];
 /// Offloads worth showing: name in `ethtool -k`, and how it is shown.
 const OFFLOADS: [(&str, &str); 6] = [
     ("rx-checksumming", "rx checksum"),
@@ -90,7 +59,8 @@ fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
     let shown = machine.run(&["ip", "-details", "-json", "address", "show", "dev", name]);
     let link = shown.as_ref().ok().and_then(|t| serde_json::from_str::<Value>(t).ok());
     let link = link.as_ref().and_then(|v| v.get(0));
-    driver(machine, name, &dir, link, area);
+    let driver = driver(machine, name, &dir, link, area);
+    xdp::examine(machine, name, &driver, area);
     // An interface that nobody asked about may well be down on purpose.
     state(
         machine,
@@ -114,7 +84,7 @@ fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
     }
 }
 
-fn driver(machine: &Machine, name: &str, dir: &str, link: Option<&Value>, area: &mut Area<'_>) {
+fn driver(machine: &Machine, name: &str, dir: &str, link: Option<&Value>, area: &mut Area<'_>) -> String {
     let kind = link
         .and_then(|l| l.pointer("/linkinfo/info_kind"))
         .and_then(Value::as_str)
@@ -125,16 +95,7 @@ fn driver(machine: &Machine, name: &str, dir: &str, link: Option<&Value>, area: 
         .or(kind)
         .or_else(by_ethtool);
     let driver = driver.unwrap_or_else(|| "unknown".into());
-    let xdp = if NATIVE_XDP.contains(&driver.as_str()) {
-        "native XDP"
-    } else {
-        "generic XDP only, as far as is known"
-    };
-    let copy = if ZERO_COPY.contains(&driver.as_str()) {
-        "zero-copy AF_XDP"
-    } else {
-        "AF_XDP by copy"
-    };
+    let (xdp, copy) = xdp::modes(machine, name, &driver);
     area.add(
         Status::Info,
         "driver",
@@ -142,6 +103,7 @@ fn driver(machine: &Machine, name: &str, dir: &str, link: Option<&Value>, area: 
         "decides which XDP modes there are",
         "",
     );
+    driver
 }
 
 fn state(machine: &Machine, name: &str, dir: &str, down: Status, area: &mut Area<'_>) {

@@ -143,36 +143,81 @@ fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
         );
     }
     // What brings packets to the sockets is a program.
-    match xdp(machine, version) {
-        Verdict { works: true, .. } => {
+    match bpf_programs(machine) {
+        Ok(_) => {
             let budget = match version {
                 v if v >= (6, 17) => "a whole ring sent by one system call",
                 _ => "32 packets sent by one system call (more with Linux 6.17) where the driver has no zero-copy",
             };
             Verdict::works(format!("AF_XDP sockets and XDP programs; {budget}"))
         }
-        not => not,
+        Err(not) => not,
     }
 }
 
-fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
+/// Whether BPF programs can be loaded and attached; the verdict where they can't.
+fn bpf_programs(machine: &Machine) -> Result<(), Verdict> {
     if let Err(e) = machine.probe(Probe::Bpf) {
-        return Verdict::not(
+        return Err(Verdict::not(
             format!("making a BPF map: {e} (needs CAP_BPF and CAP_NET_ADMIN: sudo)"),
             &setcap(),
-        );
+        ));
     }
     let status = machine.read("/proc/self/status").unwrap_or_default();
     if !tool::has_capability(&status, tool::CAP_NET_ADMIN) {
-        return Verdict::not(
+        return Err(Verdict::not(
             "BPF maps can be made, but attaching a program needs CAP_NET_ADMIN",
             &setcap(),
-        );
+        ));
     }
+    // CAP_SYS_ADMIN is the older capability that comprises CAP_PERFMON (Linux 5.8).
+    if ![tool::CAP_PERFMON, tool::CAP_SYS_ADMIN]
+        .iter()
+        .any(|&cap| tool::has_capability(&status, cap))
+    {
+        return Err(Verdict::not(
+            "BPF maps can be made, but programs that compare pointers or watch the kernel need CAP_PERFMON",
+            &setcap(),
+        ));
+    }
+    Ok(())
+}
+
+/// Tracepoints that the xdp path reads: when a poll loop begins, and which frames another device refused.
+const TRACEPOINTS: [(&str, &str); 3] = [
+    ("napi:napi_poll", "__traceiter_napi_poll"),
+    ("xdp:xdp_devmap_xmit", "__traceiter_xdp_devmap_xmit"),
+    ("xdp:xdp_bulk_tx", "__traceiter_xdp_bulk_tx"),
+];
+
+fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
+    if let Err(not) = bpf_programs(machine) {
+        return not;
+    }
+    // Their functions are among the kernel's symbols; the file of tracepoints is often not mounted.
+    let symbols = machine.read("/proc/kallsyms").unwrap_or_default();
+    let absent = |function: &str| {
+        !symbols
+            .lines()
+            .any(|line| line.split_whitespace().nth(2) == Some(function))
+    };
+    let absent: Vec<_> = TRACEPOINTS
+        .iter()
+        .filter(|(_, function)| absent(function))
+        .map(|(name, _)| *name)
+        .collect();
+    if version < (5, 9) {
+        return Verdict::not("XDP programs can't be attached by a link (Linux 5.9)", "");
+    }
+    let sending = if version >= (5, 18) {
+        "live frames for sendrecv and send"
+    } else {
+        "without sendrecv and send (live frames: Linux 5.18)"
+    };
     let btf = if machine.exists("/sys/kernel/btf/vmlinux") {
         "BTF"
     } else {
-        "no BTF (CONFIG_DEBUG_INFO_BTF)"
+        "no BTF (CONFIG_DEBUG_INFO_BTF), so refused frames can't be counted"
     };
     let tcx = if version >= (6, 6) { "TCX" } else { "no TCX (Linux 6.6)" };
     let jit = match machine.number("/proc/sys/net/core/bpf_jit_enable") {
@@ -180,7 +225,17 @@ fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
         Some(_) => "JIT on",
         None => "JIT unknown",
     };
-    Verdict::works(format!("BPF programs can be loaded; {btf}, {tcx}, {jit}"))
+    let traced = if symbols.is_empty() {
+        "tracepoints unseen (/proc/kallsyms)".to_owned()
+    } else if absent.is_empty() {
+        "tracepoints".to_owned()
+    } else {
+        format!("no tracepoint {}", absent.join(", "))
+    };
+    Verdict::works(format!(
+        "BPF programs can be loaded, native and skb (not offloaded: such programs have no shared maps, clock or live \
+         frames); {sending}, {btf}, {traced}, {tcx}, {jit}"
+    ))
 }
 
 fn dpdk(machine: &Machine) -> Verdict {

@@ -205,6 +205,93 @@ fn a_path_is_called_working_only_when_this_version_has_it() {
 }
 
 #[test]
+fn the_xdp_path_names_the_kernel_that_live_frames_need_and_what_else_is_missing() {
+    let built = Options {
+        built_paths: vec!["xdp".into(), "af_xdp".into()],
+        ..Options::default()
+    };
+    let on = |release, more: &[(&'static str, &'static str)]| {
+        let mut files = vec![("proc/sys/kernel/osrelease", release)];
+        files.extend(more);
+        find(&examine_sample(&files, &built), "paths", "xdp").clone()
+    };
+    const ROOT: (&str, &str) = ("proc/self/status", "CapEff:\t000001ffffffffff\n");
+    let whole = [
+        ROOT,
+        ("sys/kernel/btf/vmlinux", ""),
+        ("proc/sys/net/core/bpf_jit_enable", "1"),
+        (
+            "proc/kallsyms",
+            "0 T __traceiter_napi_poll\n0 T __traceiter_xdp_devmap_xmit\n0 T __traceiter_xdp_bulk_tx\n",
+        ),
+    ];
+    let f = on("6.18.0", &whole);
+    assert_eq!(f.status, Status::Ok);
+    for part in [
+        "live frames for sendrecv and send, BTF, tracepoints, TCX, JIT on",
+        "not offloaded",
+    ] {
+        assert!(f.finding.contains(part), "{}", f.finding);
+    }
+    let f = on("5.15.0", &[ROOT, ("proc/kallsyms", "0 T __traceiter_napi_poll\n")]);
+    assert_eq!(f.status, Status::Ok);
+    for part in [
+        "Linux 5.18",
+        "no BTF",
+        "no tracepoint xdp:xdp_devmap_xmit, xdp:xdp_bulk_tx",
+    ] {
+        assert!(f.finding.contains(part), "{}", f.finding);
+    }
+    let f = on("5.4.0", &[ROOT]);
+    assert!(
+        f.status == Status::Fail && f.finding.contains("Linux 5.9"),
+        "{}",
+        f.finding
+    );
+    // CAP_NET_ADMIN and CAP_BPF alone.
+    let f = on("6.18.0", &[("proc/self/status", "CapEff:\t0000008000001000\n")]);
+    assert!(
+        f.status == Status::Fail && f.finding.contains("CAP_PERFMON"),
+        "{}",
+        f.finding
+    );
+    assert!(f.command.as_deref().unwrap().contains("cap_perfmon"));
+}
+
+#[test]
+fn a_veth_that_frames_of_programs_would_not_reach_gets_the_command_that_helps() {
+    let report = examine_sample(
+        &[
+            ("sys/class/net/eth1/mtu", "1500\n"),
+            ("tool/ethtool_-i_eth1", "driver: veth\n"),
+            ("tool/ethtool_-k_eth1", "generic-receive-offload: off\n"),
+            // Basic and redirect, and the device itself.
+            ("xdp-features/eth1", "19"),
+            ("proc/sys/net/core/bpf_jit_enable", "0"),
+        ],
+        &Options::default(),
+    );
+    assert_eq!(
+        find(&report, "nic eth1", "driver").finding,
+        "veth: native XDP, AF_XDP by copy"
+    );
+    let f = find(&report, "nic eth1", "XDP receive");
+    assert_eq!(f.command.as_deref(), Some("ethtool -K eth1 gro on"));
+    assert!(
+        find(&report, "nic eth1", "XDP transmit")
+            .finding
+            .contains("do not arrive")
+    );
+    assert!(
+        find(&report, "nic eth1", "XDP offload")
+            .finding
+            .contains("does not use it")
+    );
+    let f = find(&report, "network stack", "bpf_jit_enable");
+    assert_eq!(f.command.as_deref(), Some("sysctl -w net.core.bpf_jit_enable=1"));
+}
+
+#[test]
 fn without_privilege_the_path_says_what_is_missing() {
     let report = examine_sample(&[("probe/AfPacket", "Operation not permitted")], &Options::default());
     let f = find(&report, "paths", "af_packet");

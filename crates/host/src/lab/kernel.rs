@@ -222,6 +222,11 @@ pub(crate) fn quiet_ipv6(device: &str) -> Result<usize> {
     Ok(changed)
 }
 
+/// Switches GRO of `device` on; must run [`inside`] the namespace. True where it was off.
+pub(crate) fn switch_gro_on(device: &str) -> Result<bool> {
+    mpps_netdev::switch_gro_on(device).map_err(|e| LabError::io("set GRO on", device, e))
+}
+
 /// Whether the kernel has IPv6.
 pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()

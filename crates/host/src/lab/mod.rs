@@ -109,6 +109,7 @@ impl Lab {
         self.join(&kernel, &mut done)?;
         for host in Host::ALL {
             self.configure(&kernel, host, &mut done)?;
+            self.admit_xdp_frames(host, &mut done)?;
         }
         self.await_link(&kernel)?;
         Ok(done)
@@ -356,6 +357,18 @@ impl Lab {
                 format!("gave {v6}"),
                 &["address", "replace", &v6, "dev", INTERFACE, "nodad"],
             )?;
+        }
+        Ok(())
+    }
+
+    /// Has the host's interface take frames that XDP programs send to it (the xdp path, `xdp-trafficgen`, a redirect),
+    /// whoever receives them there. They reach a veth only if its NAPI runs, as it does where a program is attached to
+    /// the driver or GRO is on. Packets of sockets go past NAPI as before, unless TSO is switched off.
+    fn admit_xdp_frames(&self, host: Host, done: &mut Vec<String>) -> Result<()> {
+        self.step()?;
+        let ns = self.namespace(host);
+        if kernel::inside(&ns, || kernel::switch_gro_on(INTERFACE))?? {
+            done.push(format!("{ns}: set GRO on"));
         }
         Ok(())
     }

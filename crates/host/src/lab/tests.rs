@@ -124,6 +124,32 @@ fn the_hosts_reach_each_other_and_queues_and_mtu_are_as_asked() {
 }
 
 #[test]
+fn frames_of_xdp_programs_are_admitted_at_both_ends_and_again_after_someone_switched_that_off() {
+    let Some((lab, _guard)) = fresh(LabOptions::default()) else {
+        return;
+    };
+    lab.up().unwrap();
+    for host in Host::ALL {
+        let was_off = kernel::inside(&lab.namespace(host), || kernel::switch_gro_on(INTERFACE).unwrap()).unwrap();
+        assert!(!was_off, "{host}");
+        // What the kernel tells of one end depends on the other.
+        let told = kernel::inside(&lab.namespace(host), || {
+            mpps_netdev::xdp_features(mpps_netdev::NetDev::by_name(INTERFACE).unwrap().ifindex).unwrap()
+        });
+        match told.unwrap() {
+            Some(features) => assert!(features.transmit, "{features:?}"),
+            None => println!("SKIPPED: this kernel does not tell XDP features"),
+        }
+    }
+    if crate::tool::find("ethtool").is_none() {
+        return println!("SKIPPED: ethtool is not installed, so nobody switches GRO off");
+    }
+    lab.exec(Host::B, &["ethtool", "-K", INTERFACE, "gro", "off"]).unwrap();
+    assert_eq!(lab.up().unwrap(), [format!("{}: set GRO on", lab.namespace(Host::B))]);
+    assert_eq!(lab.up().unwrap(), Vec::<String>::new());
+}
+
+#[test]
 fn a_foreign_namespace_of_the_same_name_is_refused_and_untouched() {
     for host in Host::ALL {
         let Some((lab, _guard)) = fresh(LabOptions::default()) else {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use values::{Cores, Destination};
 
 const PORT_HELP: &str = "Port to use, PATH:DEVICE[,key=value…]: udp:10.99.0.1, udp:10.99.0.1:9000,gro=on, \
-af_packet:eth1,ring=8192, af_xdp:eth1,mode=skb, loop:delay=1ms,loss=0.001, null:";
+af_packet:eth1,ring=8192, af_xdp:eth1,mode=skb, xdp:eth1,batch=64, loop:delay=1ms,loss=0.001, null:";
 
 /// Generates, reflects and measures packets, with numbers that can be trusted.
 #[derive(Parser, Debug)]
@@ -62,16 +62,16 @@ pub(crate) struct Run {
     /// Length of one row of the time series, 100us to 1h
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = values::interval, allow_hyphen_values = true)]
     pub(crate) interval: Duration,
-    /// Lanes (threads), each with a queue of its own [default: 1]
+    /// Lanes (threads), each with a queue of its own; xdp: lanes that send, each with a core of its own [default: 1]
     #[arg(long, value_name = "N", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) lanes: Option<usize>,
-    /// Cores to pin the lanes to, in order: 0,2-3
+    /// Cores to pin the lanes to, in order: 0,2-3 [default: not pinned; xdp: the last ones]
     #[arg(long, value_name = "LIST", value_parser = values::cores)]
     pub(crate) cores: Option<Cores>,
-    /// Most frames moved in one call, 1 to 256 [default: by path]
+    /// Most frames moved in one call, 1 to 256; not on xdp [default: by path]
     #[arg(long, value_name = "N", value_parser = values::burst, allow_hyphen_values = true)]
     pub(crate) burst: Option<usize>,
-    /// Never sleep, even when idle: for cores that are ours alone
+    /// Never sleep, even when idle: for cores that are ours alone; not on xdp
     #[arg(long)]
     pub(crate) busy_poll: bool,
     /// Seed of the payload data (both ends must agree) and of random gaps
@@ -99,7 +99,7 @@ pub(crate) struct Run {
 pub(crate) struct Traffic {
     #[arg(value_name = "PORT", help = PORT_HELP)]
     pub(crate) port: PortSpec,
-    /// Source address of the packets; need not be the host's own on af_packet
+    /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) src: Option<IpAddr>,
     /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port a lane]
@@ -251,7 +251,7 @@ pub(crate) struct Demo {
     /// Rate [default: half of what a first short run gets back]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Option<String>,
-    /// Path to show: udp, af_packet or af_xdp [default: af_packet in a lab; udp where none can be made]
+    /// Path to show: udp, af_packet, af_xdp or xdp [default: af_packet in a lab; udp where none can be made]
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,
     /// Folder for the results

@@ -6,6 +6,7 @@ use crate::cli::Capture;
 use crate::fail::{Result, unopened, usage};
 use crate::plan::capture::Draft;
 use crate::plan::path::PathConfig;
+use crate::plan::xdp::no_capture;
 use mpps_af_packet::AfPacketPort;
 use mpps_engine::run_capture;
 use mpps_io::Port;
@@ -23,6 +24,7 @@ pub(crate) fn run(args: Capture) -> Result<ExitCode> {
     match &draft.path {
         // Refused by the plan: a payload is no frame.
         PathConfig::Udp(_) => Err(usage(format!("port '{spec}': want an Ethernet path"))),
+        PathConfig::Xdp(_) => Err(no_capture(spec)),
         PathConfig::AfPacket(config) => on(
             &AfPacketPort::open(config, &draft.roles, None).map_err(unopened(spec))?,
             &draft,

@@ -5,7 +5,8 @@
 
 use super::listen::null_port;
 use super::output::{Output, remark};
-use crate::cli::Forward;
+use super::xdp;
+use crate::cli::{Forward, Run};
 use crate::fail::{Result, unopened, usage};
 use crate::plan::forward::{Draft, DraftPort};
 use crate::plan::path::PathConfig;
@@ -21,6 +22,14 @@ use std::process::ExitCode;
 pub(crate) fn run(args: Forward) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
     signal::catch_interrupts();
+    let in_kernel = draft.ports.iter().filter_map(|port| match &port.path {
+        PathConfig::Xdp(config) => Some(config),
+        _ => None,
+    });
+    let in_kernel: Vec<_> = in_kernel.collect();
+    if in_kernel.len() == draft.ports.len() {
+        return xdp::forward(&in_kernel, &draft);
+    }
     let [a, b] = match &draft.ports[..] {
         [a, b] => [a, b],
         ports => return with_port(&ports[0], &draft, Only(&draft)),
@@ -59,6 +68,8 @@ fn with_port<U: Use>(port: &DraftPort, draft: &Draft, user: U) -> Result<ExitCod
     match &port.path {
         // Refused by the plan: a payload is no frame.
         PathConfig::Udp(_) => Err(usage(format!("port '{}': want an Ethernet path", port.spec))),
+        // Refused by the plan: the kernel forwards to such a port from its like only.
+        PathConfig::Xdp(_) => Err(usage(format!("port '{}': want both ports on xdp", port.spec))),
         PathConfig::AfPacket(_) => user.on(&af_packet(port)?),
         PathConfig::AfXdp(config) => {
             let opened = mpps_af_xdp::open(config, &port.roles, &draft.taken()).map_err(unopened(&port.spec))?;
@@ -125,6 +136,14 @@ fn alike<P: Port>(draft: &Draft, a: &P, b: &P) -> Result<ExitCode> {
     })
 }
 
+/// Says that the ports are open: whoever starts the sender may go on.
+pub(super) fn announce(run: &Run, plan: &ForwardPlan) {
+    if !run.quiet {
+        let names: Vec<_> = plan.ports.iter().map(|port| port.name.as_str()).collect();
+        eprintln!("mpps: forward is ready on {}", names.join(" and "));
+    }
+}
+
 fn execute(
     draft: &Draft,
     capabilities: &[&Capabilities],
@@ -133,10 +152,7 @@ fn execute(
     let run = &draft.args.run;
     let mut output = Output::open(run)?;
     let plan = draft.plan(capabilities)?;
-    if !run.quiet {
-        let names: Vec<_> = plan.ports.iter().map(|port| port.name.as_str()).collect();
-        eprintln!("mpps: forward is ready on {}", names.join(" and "));
-    }
+    announce(run, &plan);
     let summary = start(&plan, &mut output.sinks)?;
     output.finish(&summary)
 }

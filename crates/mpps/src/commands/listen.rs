@@ -1,8 +1,9 @@
 //! `drop` and `reflect`.
 
 use super::output::{Output, remark};
+use super::xdp;
 use crate::cli::{Drop, Reflect, Run};
-use crate::fail::{Result, unopened};
+use crate::fail::{Result, unopened, usage};
 use crate::plan::listen::Listener;
 use crate::plan::path::PathConfig;
 use mpps_af_packet::AfPacketPort;
@@ -54,11 +55,17 @@ pub(super) fn announce(run: &Run, capabilities: &Capabilities, what: &str) {
 
 pub(crate) fn drop(args: Drop) -> Result<ExitCode> {
     let listener = Listener::of_drop(&args)?;
+    if let PathConfig::Xdp(config) = &listener.path {
+        return xdp::drop(config, &args, &listener);
+    }
     execute(&listener, &args.run, &DropRun(&args, &listener))
 }
 
 pub(crate) fn reflect(args: Reflect) -> Result<ExitCode> {
     let listener = Listener::of_reflect(&args)?;
+    if let PathConfig::Xdp(config) = &listener.path {
+        return xdp::reflect(config, &args, &listener);
+    }
     execute(&listener, &args.run, &ReflectRun(&args, &listener))
 }
 
@@ -66,6 +73,11 @@ fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<
     signal::catch_interrupts();
     let queues = listener.roles.len();
     match &listener.path {
+        // These packets never come to user space: both workloads turn off before they get here.
+        PathConfig::Xdp(_) => Err(usage(format!(
+            "port '{}': its packets are handled by the kernel",
+            listener.spec
+        ))),
         PathConfig::Udp(config) => {
             let port = mpps_udp::open(config.clone(), mpps_udp::Mode::Listening, &listener.roles)
                 .map_err(unopened(&listener.spec))?;

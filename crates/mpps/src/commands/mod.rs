@@ -8,6 +8,7 @@ mod lab;
 mod listen;
 mod output;
 mod traffic;
+mod xdp;
 
 use crate::cli::Command;
 use crate::fail::Result;

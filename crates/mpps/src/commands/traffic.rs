@@ -1,6 +1,7 @@
 //! `sendrecv` and `send`.
 
 use super::output::{Output, remark};
+use super::xdp;
 use crate::cli::Traffic;
 use crate::fail::{Result, unopened};
 use crate::plan::path::PathConfig;
@@ -49,6 +50,7 @@ pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
             remark(port.remarks());
             on(&port, draft)
         }
+        PathConfig::Xdp(config) => xdp::traffic(config, draft),
         PathConfig::Null(config) => on(
             &NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], NoSource),
             draft,

@@ -27,6 +27,9 @@ pub(crate) struct Draft {
 impl Draft {
     pub(crate) fn new(args: Capture) -> Result<Self> {
         let mut path = PathConfig::of(&args.port)?;
+        if super::xdp::is_xdp(&path) {
+            return Err(super::xdp::no_capture(&args.port));
+        }
         if path.layer() == Layer::Payload {
             return Err(usage(format!(
                 "port '{}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1",

@@ -1,8 +1,8 @@
 //! The plan of `forward`.
 
-use super::lanes;
 use super::path::PathConfig;
 use super::traffic::dashed;
+use super::{lanes, xdp};
 use crate::cli::{Forward, ForwardMode as Mode, Take};
 use crate::fail::{Result, usage};
 use mpps_af_packet::Checksum;
@@ -10,6 +10,7 @@ use mpps_af_xdp::Taken;
 use mpps_engine::{ForwardPlan, ForwardPort};
 use mpps_io::{Capabilities, Layer, PortSpec, Roles};
 use mpps_wire::{MacAddr, Rewrite, TakeFilter};
+use mpps_xdp::ForwardTake;
 use std::net::IpAddr;
 
 /// Protocol number of UDP.
@@ -46,6 +47,7 @@ impl Draft {
                 "port '{b}': it is the first port, too: want another, or none to send back out of '{a}'"
             )));
         }
+        xdp::check_forward(&args)?;
         let mode = check_mode(&args, specs.len())?;
         let take = check_take(&args)?;
         let ports = specs.into_iter().enumerate();
@@ -64,7 +66,11 @@ impl Draft {
         // What a lane does with each port is in the ports' roles.
         let lanes = vec![Roles { rx: true, tx: true }; self.ports[0].roles.len()];
         let burst = capabilities.iter().map(|c| c.preferred_burst).max().unwrap_or(1);
-        let mut common = lanes::common(&self.args.run, &lanes, None, burst)?;
+        let mut common = if xdp::is_xdp(&self.ports[0].path) {
+            xdp::common(&self.args.run, &[], None)?
+        } else {
+            lanes::common(&self.args.run, &lanes, None, burst)?
+        };
         let names: Vec<_> = self.ports.iter().map(|port| port.spec.to_string()).collect();
         let mut tell = |name: &str, value: String| common.host.push((name.to_owned(), value));
         tell("port", names.join(", "));
@@ -115,11 +121,35 @@ impl Draft {
         }
     }
 
+    /// What the program of the xdp path takes at each port, and remarks.
+    ///
+    /// # Errors
+    /// When an interface has more addresses than its program has room for.
+    pub(crate) fn takes_in_kernel(&self) -> Result<(Vec<ForwardTake>, Vec<String>)> {
+        let (mut takes, mut remarks) = (Vec::new(), Vec::new());
+        for port in &self.ports {
+            takes.push(match (self.take, port.path.interface()) {
+                (Take::Foreign, Some(device)) => {
+                    let (left, remark) = xdp::left_to_host(&device, &port.spec)?;
+                    remarks.extend(remark);
+                    ForwardTake::Foreign(left)
+                }
+                (Take::Foreign, None) => ForwardTake::Foreign(Vec::new()),
+                (Take::All, _) => ForwardTake::All,
+                (Take::Udp, _) => ForwardTake::Udp {
+                    ip: self.args.ip,
+                    ports: self.args.ports.clone(),
+                },
+            });
+        }
+        Ok((takes, remarks))
+    }
+
     /// What is taken at port `port`.
     fn filter(&self, port: usize) -> TakeFilter {
         match self.take {
             // Whatever comes in there, the XDP program has chosen already.
-            _ if matches!(self.ports[port].path, PathConfig::AfXdp(_)) => TakeFilter::All,
+            _ if matches!(self.ports[port].path, PathConfig::AfXdp(_) | PathConfig::Xdp(_)) => TakeFilter::All,
             Take::All => TakeFilter::All,
             Take::Foreign => TakeFilter::Foreign(self.ports[port].own_addresses().into()),
             Take::Udp => TakeFilter::Udp {

@@ -2,7 +2,7 @@
 
 use super::path::PathConfig;
 use super::traffic::{dashed, one_lane_a_flow};
-use super::{first_ephemeral_port, lanes, open_udp_ports};
+use super::{first_ephemeral_port, lanes, open_udp_ports, xdp};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
 use mpps_af_packet::GuardFilter;
@@ -62,6 +62,12 @@ impl Listener {
                 ip.unwrap_or(IpAddr::from([0; 4]))
             )));
         }
+        let roles = if xdp::is_xdp(&path) {
+            xdp::check_served(run, spec)?;
+            Vec::new()
+        } else {
+            lanes::listening(run, answers)
+        };
         let device = path.interface();
         // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those
         // open now, and those from which they will ask others (DNS, NTP, QUIC).
@@ -72,7 +78,7 @@ impl Listener {
         };
         Ok(Self {
             path,
-            roles: lanes::listening(run, answers),
+            roles,
             spec: spec.clone(),
             ip,
             ports,
@@ -104,19 +110,37 @@ impl Listener {
         Some(filter)
     }
 
-    /// What an XDP program takes from the host: UDP to these addresses and ports, and what resolves `--ip` where the
-    /// host does not have it.
-    pub(crate) fn taken(&self) -> Taken {
-        // More than the program has room for: then any address that is one host's.
+    /// The addresses that an XDP program looks for; none where they are more than it has room for: then it takes any
+    /// address that is one host's.
+    fn addresses_with_room(&self) -> Vec<IpAddr> {
         const MOST: usize = 8;
         let mut addresses = self.addresses();
         let (v4, v6): (Vec<IpAddr>, Vec<_>) = addresses.iter().partition(|ip| ip.is_ipv4());
         if v4.len() > MOST || v6.len() > MOST {
             addresses.clear();
         }
+        addresses
+    }
+
+    /// What the program of the xdp path takes: the same as [`Listener::taken`].
+    pub(crate) fn taken_in_kernel(&self) -> mpps_xdp::Taken {
+        mpps_xdp::Taken {
+            addresses: self.addresses_with_room(),
+            ports: self.ports.clone(),
+            excluded_ports: self.excluded.clone(),
+            answer: mpps_xdp::Answer {
+                addresses: self.answer_for(),
+                next_hop: None,
+            },
+        }
+    }
+
+    /// What an XDP program takes from the host: UDP to these addresses and ports, and what resolves `--ip` where the
+    /// host does not have it.
+    pub(crate) fn taken(&self) -> Taken {
         Taken {
             take: Take::Udp {
-                addresses,
+                addresses: self.addresses_with_room(),
                 ports: self.ports.clone().unwrap_or(1..=u16::MAX),
                 excluded: self.excluded.clone(),
             },
@@ -144,7 +168,11 @@ impl Listener {
     }
 
     fn common(&self, run: &Run, capabilities: &Capabilities) -> Result<Common> {
-        let mut common = lanes::common(run, &self.roles, None, capabilities.preferred_burst)?;
+        let mut common = if xdp::is_xdp(&self.path) {
+            xdp::common(run, &self.roles, None)?
+        } else {
+            lanes::common(run, &self.roles, None, capabilities.preferred_burst)?
+        };
         common.host.push(("port".to_owned(), self.spec.to_string()));
         if capabilities.layer == Layer::Ethernet {
             let ip = self.ip.map_or_else(|| "any".to_owned(), |ip| ip.to_string());

@@ -7,6 +7,7 @@ pub(crate) mod listen;
 pub(crate) mod neighbor;
 pub(crate) mod path;
 pub(crate) mod traffic;
+pub(crate) mod xdp;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

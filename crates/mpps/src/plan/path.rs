@@ -5,7 +5,7 @@ use mpps_io::{Layer, PortSpec, loopback, null};
 use mpps_netdev::NetDev;
 
 /// The paths of this build, for messages and `doctor`.
-pub(crate) const PATHS: [&str; 5] = ["udp", "af_packet", "af_xdp", "null", "loop"];
+pub(crate) const PATHS: [&str; 6] = ["udp", "af_packet", "af_xdp", "xdp", "null", "loop"];
 
 /// A port's path with its options, checked; nothing is open.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub(crate) enum PathConfig {
     Udp(mpps_udp::Config),
     AfPacket(mpps_af_packet::Config),
     AfXdp(mpps_af_xdp::Config),
+    Xdp(mpps_xdp::Config),
     Null(null::NullConfig),
     Loop(loopback::LoopConfig),
 }
@@ -24,9 +25,10 @@ impl PathConfig {
             "udp" => Self::Udp(mpps_udp::check(spec)?),
             "af_packet" => Self::AfPacket(mpps_af_packet::check(spec)?),
             "af_xdp" => Self::AfXdp(mpps_af_xdp::check(spec)?),
+            "xdp" => Self::Xdp(mpps_xdp::check(spec)?),
             "null" => Self::Null(null::check(spec)?),
             "loop" => Self::Loop(loopback::check(spec)?),
-            planned @ ("io_uring" | "xdp" | "dpdk") => {
+            planned @ ("io_uring" | "dpdk") => {
                 let have = PATHS.join(", ");
                 return Err(usage(format!(
                     "port '{spec}': path '{planned}' is planned, not in this version: want one of {have}"
@@ -45,7 +47,7 @@ impl PathConfig {
     pub(crate) fn layer(&self) -> Layer {
         match self {
             Self::Udp(_) => Layer::Payload,
-            Self::AfPacket(_) | Self::AfXdp(_) => Layer::Ethernet,
+            Self::AfPacket(_) | Self::AfXdp(_) | Self::Xdp(_) => Layer::Ethernet,
             Self::Null(config) => config.layer,
             Self::Loop(config) => config.buffers.layer,
         }
@@ -56,6 +58,7 @@ impl PathConfig {
         let name = match self {
             Self::AfPacket(config) => &config.device,
             Self::AfXdp(config) => &config.device,
+            Self::Xdp(config) => &config.device,
             Self::Udp(_) | Self::Null(_) | Self::Loop(_) => return None,
         };
         NetDev::by_name(name).ok()

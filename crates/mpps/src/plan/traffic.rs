@@ -1,7 +1,7 @@
 //! The plan of `sendrecv` and `send`.
 
 use super::path::PathConfig;
-use super::{family, lanes};
+use super::{family, lanes, xdp};
 use crate::cli::Traffic;
 use crate::cli::values::Destination;
 use crate::fail::{Result, usage};
@@ -50,7 +50,12 @@ impl Draft {
             )));
         }
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
-        let roles = lanes::traffic(&args.run, args.tx_lanes, args.rx_lanes, receive, path.split_lanes())?;
+        let roles = if xdp::is_xdp(&path) {
+            xdp::check_traffic(&args)?;
+            xdp::senders(&args)
+        } else {
+            lanes::traffic(&args.run, args.tx_lanes, args.rx_lanes, receive, path.split_lanes())?
+        };
         payload_path_options(&args, &path)?;
         let device = path.interface();
         // A share of the link is checked once the port is open and tells its speed.
@@ -150,7 +155,7 @@ impl Draft {
         let answer_for = if self.own_address() { Vec::new() } else { vec![self.src] };
         let dest_mac = match (self.args.dest_mac, &self.path) {
             // The host's own address: the answer goes to the host, which is asked instead.
-            (None, PathConfig::AfXdp(_)) if self.own_address() => {
+            (None, PathConfig::AfXdp(_) | PathConfig::Xdp(_)) if self.own_address() => {
                 Some(super::neighbor::resolve(next_hop, device, self.args.vlan)?)
             }
             (given, _) => given,
@@ -189,7 +194,11 @@ impl Draft {
             )));
         }
         let burst = capabilities.preferred_burst;
-        let mut common = lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?;
+        let mut common = if xdp::is_xdp(&self.path) {
+            xdp::common(&args.run, &self.roles, Some(DEFAULT_DURATION))?
+        } else {
+            lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?
+        };
         common.settle = args.settle;
         common.warnings.extend(self.warnings.iter().cloned());
         let link = self.link(capabilities)?;

@@ -76,7 +76,7 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
     tell.step("Start a reflector: it sends every UDP packet back where it came from");
     let limit = args.duration + Duration::from_secs(30);
     let reflect = words(["reflect", &ends.reflect, "--duration", &seconds(limit)])
-        + stage.core(Host::B)
+        + ends.core(stage, Host::B)
         + words(["--json", &folder.file("reflect.json")]);
     let reflector = Reflector::start(tell, stage, &reflect)?;
 
@@ -161,7 +161,7 @@ fn compare(
     ));
     let ends = stage.ends(path)?;
     let reflect = words(["reflect", &ends.reflect, "--duration", "30s"])
-        + stage.core(Host::B)
+        + ends.core(stage, Host::B)
         + words(["--json", &folder.file(&format!("{path}-reflect.json"))]);
     let compared = Reflector::start(tell, stage, &reflect).and_then(|_reflector| {
         measure(
@@ -184,7 +184,7 @@ fn compare(
         // The measurement is done; what is missing is beside it.
         Err(_) if interrupted() => Ok(()),
         // Not every kernel has it; doctor says what it lacks.
-        Err(Failure::Usage(line) | Failure::Failed(line)) if path == "af_xdp" => {
+        Err(Failure::Usage(line) | Failure::Failed(line)) if path.ends_with("xdp") => {
             say(&format!("   not here: {line}"));
             Ok(())
         }
@@ -197,6 +197,7 @@ fn about(path: &str) -> &'static str {
     match path {
         "udp" => "the kernel's sockets",
         "af_xdp" => "memory shared with the kernel, an XDP program in front",
+        "xdp" => "programs in the kernel: no packet comes to user space",
         _ => "rings shared with the kernel",
     }
 }

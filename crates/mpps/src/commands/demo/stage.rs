@@ -42,6 +42,8 @@ pub(super) struct Ends {
     dest: String,
     /// Source port, where several demos share the address.
     src_port: Option<u16>,
+    /// The kernel runs both ends: a sender finds itself a core, and a reflector has none.
+    in_kernel: bool,
 }
 
 impl Ends {
@@ -55,12 +57,17 @@ impl Ends {
         if let Some(rate) = rate {
             all = all + words(["--rate", rate]);
         }
-        all + words(["--duration", &super::seconds(duration)]) + stage.core(Host::A)
+        all + words(["--duration", &super::seconds(duration)]) + self.core(stage, Host::A)
+    }
+
+    /// `--cores` of a host's end.
+    pub(super) fn core(&self, stage: &Stage, host: Host) -> Words {
+        if self.in_kernel { words([]) } else { stage.core(host) }
     }
 }
 
 /// The paths that a demo can show.
-pub(super) const PATHS: [&str; 3] = ["udp", "af_packet", "af_xdp"];
+pub(super) const PATHS: [&str; 4] = ["udp", "af_packet", "af_xdp", "xdp"];
 
 /// The place, and this program as it is started and as it was typed.
 pub(super) struct Stage {
@@ -151,6 +158,7 @@ impl Stage {
                 dest: format!("{loopback}:{to}"),
                 src: loopback,
                 src_port: Some(from),
+                in_kernel: false,
             });
         }
         let (a, b) = (Host::A.ipv4(), Host::B.ipv4());
@@ -164,11 +172,12 @@ impl Stage {
             src: a.to_owned(),
             dest: format!("{b}:{LAB_PORT}"),
             src_port: None,
+            in_kernel: path == "xdp",
         })
     }
 
     /// `--cores` of a host's end: a core for each, where there are two.
-    pub(super) fn core(&self, host: Host) -> Words {
+    fn core(&self, host: Host) -> Words {
         let Some(core) = self.cores.get(host as usize).filter(|_| self.cores.len() > 1) else {
             return words([]);
         };

@@ -1,0 +1,376 @@
+//! The reader: takes what the programs have counted and books it, sees to the end, and gets the lanes out.
+//!
+//! A program writes a row for as long as packets sent in it may come back, so a row is taken when the recorder would
+//! close it ([`Timing::closable`]): settle time and grace are over. The programs keep a limited number of rows, in a
+//! ring. A reader that was kept from running for longer leaves alone the places that are being written again: what they
+//! hold is taken with the later row, or, where a port does not keep it, made good at the end from the totals (packets
+//! sent and received; the other counts have no second source). The run then warns as one whose collector was too slow.
+
+use super::{InKernel, trouble};
+use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
+use crate::traffic::Lane;
+use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, SourceTotals};
+use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
+use std::thread;
+use std::time::Duration;
+
+/// How often the reader looks.
+const TICK_NS: u64 = 10_000_000;
+/// How many looks lie between two at the device.
+const CHECK_EVERY: u32 = 5;
+/// How long lanes are called out of the kernel when the reader fails.
+const LAST_CALLS: u32 = 300;
+
+/// Runs the reader until the end of the run and, where packets come back, of the settle time.
+pub(super) fn run<P: KernelPort>(job: &InKernel<'_, P>, lane: &Lane<'_>, recorder: Recorder<'_>) -> LaneOutcome {
+    // It sleeps nearly always; that it is kept from running costs no packet.
+    lane.counters.thread.set(0);
+    let _last_call = LastCall(job);
+    let mut reader = Reader::new(job, lane, recorder);
+    let mut looks = 0;
+    loop {
+        reader.pause();
+        let now = lane.clock.now_ns();
+        let end_ns = lane.control.end_ns();
+        reader.tell_end(end_ns);
+        looks += 1;
+        if looks % CHECK_EVERY == 0
+            && let Err(error) = job.port.check()
+        {
+            trouble(lane, &error);
+        }
+        reader.total();
+        reader.take(now);
+        let all_out = reader.call_out(now, end_ns);
+        if all_out && (lane.control.gone() || now >= reader.settled_ns(end_ns)) {
+            break;
+        }
+    }
+    let outcome = reader.finish();
+    lane.counters.phase.set(2);
+    outcome
+}
+
+/// Lanes must not stay in the kernel when the reader panics.
+struct LastCall<'j, 'r, P: KernelPort>(&'j InKernel<'r, P>);
+
+impl<P: KernelPort> Drop for LastCall<'_, '_, P> {
+    fn drop(&mut self) {
+        for _ in 0..LAST_CALLS {
+            let mut inside = self.0.exits.iter().enumerate().filter(|(_, e)| !e.is_out()).peekable();
+            if inside.peek().is_none() {
+                return;
+            }
+            inside.for_each(|(lane, exit)| exit.ask(self.0.port, lane));
+            thread::sleep(Duration::from_nanos(TICK_NS));
+        }
+    }
+}
+
+struct Reader<'j, 'r, 'l, 's, P> {
+    job: &'j InKernel<'r, P>,
+    lane: &'j Lane<'l>,
+    recorder: Recorder<'s>,
+    timing: Timing,
+    /// Rows below this were taken.
+    next_row: u64,
+    /// Histogram periods below this were taken.
+    next_period: u64,
+    /// The end that the programs know.
+    told_end_ns: u64,
+    late: u64,
+    booked: Booked,
+    /// Rows were taken too late to be sure of their place.
+    starved: bool,
+}
+
+/// What was booked so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Booked {
+    tx: u64,
+    rx: u64,
+}
+
+impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
+    fn new(job: &'j InKernel<'r, P>, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
+        Self {
+            timing: recorder.timing(),
+            job,
+            lane,
+            recorder,
+            next_row: 0,
+            next_period: 0,
+            told_end_ns: u64::MAX,
+            late: 0,
+            booked: Booked::default(),
+            starved: false,
+        }
+    }
+
+    /// When the run is over for those who receive.
+    fn settled_ns(&self, end_ns: u64) -> u64 {
+        let settle_ns = match self.job.workload {
+            Workload::SendRecv => self.timing.settle_ns,
+            _ => 0,
+        };
+        let settled = end_ns.saturating_add(settle_ns);
+        settled.min(self.lane.control.settle_end_ns()).max(end_ns)
+    }
+
+    /// Sleeps for a tick, or less where the end comes before.
+    fn pause(&self) {
+        let now = self.lane.clock.now_ns();
+        let end_ns = self.lane.control.end_ns();
+        let next = [end_ns, self.settled_ns(end_ns)].into_iter().filter(|&at| at > now);
+        let pause = next.map(|at| at - now).fold(TICK_NS, u64::min);
+        thread::sleep(Duration::from_nanos(pause));
+    }
+
+    fn tell_end(&mut self, end_ns: u64) {
+        if end_ns != self.told_end_ns {
+            self.told_end_ns = end_ns;
+            self.job.port.set_end(end_ns);
+        }
+    }
+
+    /// Calls out the lanes that have nothing more to send. True when all are out.
+    fn call_out(&self, now_ns: u64, end_ns: u64) -> bool {
+        let (job, control) = (self.job, self.lane.control);
+        // What was due before the end may still be caught up with.
+        let catch_up = job.traffic.filter(|plan| plan.rate.is_some()).map(|plan| plan.catch_up);
+        let last_ns = end_ns.saturating_add(catch_up.map_or(0, |d| d.as_nanos() as u64));
+        let over = control.gone() || now_ns >= last_ns.min(control.settle_end_ns().max(end_ns));
+        let mut all_out = true;
+        for (index, exit) in job.exits.iter().enumerate().filter(|(_, exit)| !exit.is_out()) {
+            all_out = false;
+            if over || job.port.lane_totals(index).done {
+                exit.ask(job.port, index);
+            }
+        }
+        all_out
+    }
+
+    /// Brings the counters up to date, and books who came late.
+    fn total(&mut self) {
+        let port = self.job.port;
+        let counters = self.lane.counters;
+        let (mut tx, mut bursts, mut waits) = (0, 0, 0);
+        for lane in (0..self.job.exits.len()).map(|lane| port.lane_totals(lane)) {
+            tx += lane.packets;
+            bursts += lane.bursts;
+            waits += lane.waits;
+        }
+        let all = sum((0..port.sources()).map(|source| port.source_totals(source)));
+        if matches!(self.job.workload, Workload::Reflect | Workload::Forward) {
+            tx += all.tx;
+        }
+        counters.tx_packets.set(tx);
+        counters.tx_bursts.set(bursts);
+        counters.waits.set(waits);
+        counters.rx_packets.set(all.packets);
+        counters.rx_bursts.set(all.polls);
+        counters.rx_test.set(all.test);
+        counters.first_rx_ns.set(all.first_ns);
+        counters.last_rx_ns.set(all.last_ns);
+        self.recorder.late_after_close(all.late.saturating_sub(self.late));
+        self.late = self.late.max(all.late);
+        self.recorder.farthest(all.distance_max);
+    }
+
+    /// Takes and books every row that can change no more, and each period whose rows all have been.
+    fn take(&mut self, now_ns: u64) {
+        self.leave_overtaken(now_ns);
+        let (from, limit) = (self.next_row, self.timing.closable(now_ns));
+        if from < limit {
+            self.take_rows(from, limit, limit);
+            self.next_row = limit;
+            // The reader may have been kept from running in between.
+            self.starved |= self.timing.row_of(self.lane.clock.now_ns()) >= from + self.job.port.row_capacity();
+        }
+        let per = self.timing.rows_per_period();
+        while (self.next_period + 1) * per <= self.next_row {
+            self.take_histograms(self.next_period, u64::MAX);
+            self.next_period += 1;
+        }
+        self.recorder.flush();
+        self.recorder.advance(now_ns);
+    }
+
+    /// Steps over rows whose places may be written again by now.
+    fn leave_overtaken(&mut self, now_ns: u64) {
+        let capacity = self.job.port.row_capacity();
+        let ahead = (TICK_NS / self.timing.interval_ns + 1).min(capacity / 4);
+        let oldest = (self.timing.row_of(now_ns) + ahead + 1).saturating_sub(capacity);
+        if self.next_row < oldest {
+            self.starved = true;
+            self.next_row = oldest;
+            self.next_period = self.next_period.max(oldest / self.timing.rows_per_period());
+        }
+    }
+
+    /// Takes rows `from` to `to`; those from `bound` on can't have been reached yet and hold what was stepped over.
+    fn take_rows(&mut self, from: u64, to: u64, bound: u64) {
+        let (recorder, booked) = (&mut self.recorder, &mut self.booked);
+        self.job.port.take_rows(from, to, &mut |row, counts| {
+            let tally = tally(counts);
+            if tally == Tally::default() {
+                return;
+            }
+            booked.tx += tally.tx;
+            booked.rx += tally.rx;
+            if row < bound {
+                recorder.book(row, &tally);
+            } else {
+                recorder.book_out_of_place(&tally);
+            }
+        });
+    }
+
+    fn take_histograms(&mut self, period: u64, newest_row: u64) {
+        let per = self.timing.rows_per_period();
+        let row = ((period + 1) * per - 1).min(newest_row);
+        let recorder = &mut self.recorder;
+        self.job
+            .port
+            .take_histograms(period * per, &mut |which, bucket, n| match which {
+                KernelLatency::Actual => recorder.book_latency(row, bucket, n),
+                KernelLatency::Scheduled => recorder.book_scheduled(row, bucket, n),
+            });
+    }
+
+    /// The lanes are out and the settle time is over: takes what is left.
+    fn finish(mut self) -> LaneOutcome {
+        let port = self.job.port;
+        let now = self.lane.clock.now_ns();
+        self.tell_end(self.lane.control.end_ns());
+        port.stop();
+        self.total();
+        self.leave_overtaken(now);
+        let end_ns = self.told_end_ns.max(self.timing.start_ns + 1);
+        let missed: u64 = (0..self.job.exits.len()).map(|lane| port.left_undone(lane)).sum();
+        if missed > 0 {
+            let tally = Tally {
+                missed,
+                ..Tally::default()
+            };
+            self.recorder.book(self.timing.row_of(end_ns - 1), &tally);
+        }
+        let newest = self.timing.row_of(now).max(self.next_row);
+        let to = self.next_row + port.row_capacity();
+        self.take_rows(self.next_row, to, newest + 1);
+        for period in self.next_period..=to / self.timing.rows_per_period() {
+            self.take_histograms(period, newest);
+        }
+        let sources = self.sources();
+        if self.starved {
+            self.make_good(&sources);
+        }
+        let outcome = self.outcome(sources);
+        self.recorder.end();
+        outcome
+    }
+
+    fn sources(&self) -> Vec<SourceCounts> {
+        let port = self.job.port;
+        let source = |source| {
+            let (number, place) = port.source_place(source);
+            SourceCounts {
+                number,
+                port: place,
+                totals: port.source_totals(source),
+            }
+        };
+        (0..port.sources()).map(source).collect()
+    }
+
+    /// Books what the totals have and the rows lost: packets sent and received.
+    fn make_good(&mut self, sources: &[SourceCounts]) {
+        let job = self.job;
+        let all = sum(sources.iter().map(|source| source.totals));
+        let (tx, rx) = match job.workload {
+            Workload::Reflect | Workload::Forward => (all.tx, all.test),
+            _ => {
+                let lanes = (0..job.exits.len()).map(|lane| job.port.lane_totals(lane).packets);
+                (lanes.sum(), all.test)
+            }
+        };
+        let rx = match job.workload {
+            Workload::Send => 0,
+            _ => rx.saturating_sub(self.booked.rx),
+        };
+        self.recorder.book_out_of_place(&Tally {
+            tx: tx.saturating_sub(self.booked.tx),
+            rx,
+            // What is not known to have been sent must not turn into loss.
+            expected: if job.workload == Workload::Drop { rx } else { 0 },
+            ..Tally::default()
+        });
+    }
+
+    fn outcome(&self, sources: Vec<SourceCounts>) -> LaneOutcome {
+        let port = self.job.port;
+        let reasons = |place| {
+            let mut reasons = port.reasons(place);
+            reasons.retain(|(_, n)| *n > 0);
+            reasons
+        };
+        let ports = self.job.port_names.len();
+        let at = |place| sum(sources.iter().filter(|s| s.port == place).map(|s| s.totals));
+        let moved = |place| {
+            let received = at(place);
+            PortCounts {
+                rx_packets: received.test,
+                rx_bytes: received.bytes,
+                // What leaves by a port has come in by the other one, where there are two.
+                tx_packets: at(ports - 1 - place).tx,
+                reasons: reasons(place),
+            }
+        };
+        LaneOutcome {
+            reasons: (0..self.job.ports()).flat_map(reasons).collect(),
+            ports: (0..ports).map(moved).collect(),
+            sources: Some(sources),
+            ..LaneOutcome::default()
+        }
+    }
+}
+
+/// Totals over all sources.
+fn sum(sources: impl Iterator<Item = SourceTotals>) -> SourceTotals {
+    sources.fold(SourceTotals::default(), |a, b| SourceTotals {
+        packets: a.packets + b.packets,
+        passed: a.passed + b.passed,
+        polls: a.polls + b.polls,
+        test: a.test + b.test,
+        tx: a.tx + b.tx,
+        bytes: a.bytes + b.bytes,
+        late: a.late + b.late,
+        distance_max: a.distance_max.max(b.distance_max),
+        first_ns: match (a.first_ns, b.first_ns) {
+            (0, first) | (first, 0) => first,
+            (a, b) => a.min(b),
+        },
+        last_ns: a.last_ns.max(b.last_ns),
+    })
+}
+
+fn tally(row: &KernelRow) -> Tally {
+    Tally {
+        tx: row.tx,
+        missed: row.missed,
+        rx: row.rx,
+        late: 0,
+        duplicates: row.duplicates,
+        reordered: row.reordered,
+        distance_sum: row.distance_sum,
+        corrupt: row.corrupt,
+        foreign: row.foreign,
+        expected: row.expected,
+        latency: moments(&row.latency),
+        scheduled: moments(&row.scheduled),
+    }
+}
+
+fn moments(m: &KernelMoments) -> Moments {
+    Moments::new(m.count, m.sum, m.min, m.max)
+}

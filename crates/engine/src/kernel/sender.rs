@@ -1,0 +1,81 @@
+//! A lane that sends: one call into the kernel for the whole run.
+//!
+//! Getting out of that call takes tens of milliseconds, so the program paces itself and the thread comes back only once
+//! the schedule is at its end or the reader asks for it.
+
+use super::trouble;
+use crate::outcome::LaneOutcome;
+use crate::traffic::Lane;
+use mpps_io::kernel::KernelPort;
+use mpps_stats::{Histogram, Moments, Recorder};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a sending lane and the reader part.
+#[derive(Debug, Default)]
+pub(super) struct Exit {
+    /// The lane is to leave the kernel. Written by the reader.
+    asked: AtomicBool,
+    /// It has. Written by the lane.
+    out: AtomicBool,
+}
+
+impl Exit {
+    /// Asks the lane to leave. One that is about to enter the kernel may have missed it: to be repeated, with
+    /// [`KernelPort::interrupt`], until the lane is out.
+    pub(super) fn ask<P: KernelPort>(&self, port: &P, lane: usize) {
+        self.asked.store(true, Ordering::Release);
+        port.interrupt(lane);
+    }
+
+    /// The lane will enter the kernel no more.
+    pub(super) fn is_out(&self) -> bool {
+        self.out.load(Ordering::Acquire)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+}
+
+/// Says that the lane is out even if it panics: the reader waits for it.
+struct Leaving<'r>(&'r Exit);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.out.store(true, Ordering::Release);
+    }
+}
+
+/// Runs lane `index` until its schedule is at its end or it is asked to leave.
+pub(super) fn run<P: KernelPort>(
+    port: &P,
+    index: usize,
+    lane: &Lane<'_>,
+    recorder: Recorder<'_>,
+    exit: &Exit,
+) -> LaneOutcome {
+    let preempted = mpps_sys::sched::preemptions();
+    // What this lane sends is booked by the reader: no row waits for it.
+    recorder.end();
+    let leaving = Leaving(exit);
+    while !exit.is_asked() && !lane.control.gone() {
+        match port.send(index) {
+            Ok(()) => {}
+            Err(_) if exit.is_asked() => break,
+            Err(error) => trouble(lane, &error),
+        }
+        if port.lane_totals(index).done {
+            break;
+        }
+    }
+    drop(leaving);
+    let mut gaps = Histogram::default();
+    let moments = port.gaps(index, &mut |bucket, n| gaps.add_bucket(bucket, n));
+    lane.counters.phase.set(2);
+    LaneOutcome {
+        gaps: Some((gaps, Moments::new(moments.count, moments.sum, moments.min, moments.max))),
+        sent: Some(port.lane_totals(index)),
+        preempted: mpps_sys::sched::preemptions() - preempted,
+        ..LaneOutcome::default()
+    }
+}

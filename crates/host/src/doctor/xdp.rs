@@ -1,0 +1,114 @@
+//! What XDP programs can do on an interface: as the kernel tells it (Linux 6.3), else by what is known of the driver.
+
+use super::ethtool;
+use super::finding::{Area, Status};
+use super::machine::Machine;
+
+/// Drivers with native XDP in Linux's tree.
+const NATIVE_XDP: [&str; 26] = [
+    "atlantic",
+    "bnxt_en",
+    "ena",
+    "fec",
+    "gve",
+    "hv_netvsc",
+    "i40e",
+    "ice",
+    "igb",
+    "igc",
+    "ixgbe",
+    "ixgbevf",
+    "mana",
+    "mlx4_en",
+    "mlx5_core",
+    "mvneta",
+    "mvpp2",
+    "nfp",
+    "qede",
+    "sfc",
+    "st_gmac",
+    "stmmac",
+    "tun",
+    "veth",
+    "virtio_net",
+    "vmxnet3",
+];
+/// Drivers with zero-copy AF_XDP for long enough to be relied on.
+const ZERO_COPY: [&str; 8] = ["i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core", "st_gmac", "stmmac"];
+
+/// Which programs run on the interface, and how AF_XDP's frames get there, in words.
+pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static str, &'static str) {
+    let told = machine.xdp_features(name);
+    let native = told.map_or(NATIVE_XDP.contains(&driver), |features| features.basic);
+    let zero_copy = told.map_or(ZERO_COPY.contains(&driver), |features| features.zero_copy);
+    let xdp = match (native, told.is_some()) {
+        (true, _) => "native XDP",
+        (false, true) => "generic XDP only",
+        (false, false) => "generic XDP only, as far as is known",
+    };
+    (
+        xdp,
+        if zero_copy {
+            "zero-copy AF_XDP"
+        } else {
+            "AF_XDP by copy"
+        },
+    )
+}
+
+/// Whether frames that programs send leave by the interface, and whether they would arrive at it.
+pub(super) fn examine(machine: &Machine, name: &str, driver: &str, area: &mut Area<'_>) {
+    let told = machine.xdp_features(name);
+    let why = "the xdp path sends and forwards by it (ndo_xdp_xmit)";
+    match told {
+        Some(features) if features.transmit => {
+            area.add(Status::Ok, "XDP transmit", "the driver sends programs' frames", why, "");
+        }
+        Some(_) if driver == "veth" => area.add(
+            Status::Info,
+            "XDP transmit",
+            "frames that XDP programs send by it do not arrive: its peer has neither GRO on nor an XDP program \
+             attached: on the peer, ethtool -K IFACE gro on",
+            why,
+            "",
+        ),
+        Some(features) => {
+            let finding = if features.basic {
+                "not as it is now: some drivers want an XDP program attached first, or more queues"
+            } else {
+                "not by this driver"
+            };
+            area.add(Status::Info, "XDP transmit", finding, why, "");
+        }
+        None if driver == "veth" => area.add(Status::Info, "XDP transmit", "veth can", why, ""),
+        None => area.add(
+            Status::Info,
+            "XDP transmit",
+            "this kernel does not tell (Linux 6.3 does)",
+            why,
+            "",
+        ),
+    }
+    let gro = machine
+        .run(&["ethtool", "-k", name])
+        .ok()
+        .and_then(|text| ethtool::feature(&text, "generic-receive-offload"));
+    if driver == "veth" && gro.is_some_and(|gro| !gro.on) {
+        area.add(
+            Status::Info,
+            "XDP receive",
+            "frames that XDP programs send to it do not arrive unless an XDP program is attached to it or GRO is on",
+            "without either, veth keeps no ring for them and the sender's kernel drops them",
+            &format!("ethtool -K {name} gro on"),
+        );
+    }
+    if told.is_some_and(|features| features.offload) {
+        area.add(
+            Status::Info,
+            "XDP offload",
+            "the device could run programs itself; mpps does not use it",
+            "offloaded maps can't be mapped into memory, and such programs have no clock and no live frames",
+            "",
+        );
+    }
+}

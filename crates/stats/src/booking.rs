@@ -1,0 +1,67 @@
+//! Booking what somebody else has counted: whole rows and histogram buckets instead of packets.
+//!
+//! Programs in the kernel keep rows of their own. A lane that reads them hands them on through its [`Recorder`], so that
+//! collector, sinks and verdict need not know who counted. A row is booked here once it can change no more at its
+//! source, and before the recorder itself closes it: [`Timing::closable`] is the limit of both.
+
+use crate::series::{PeriodSlot, Recorder, Timing};
+use crate::tally::Tally;
+
+impl Recorder<'_> {
+    /// How time is cut.
+    pub fn timing(&self) -> Timing {
+        self.series.timing
+    }
+
+    /// Adds all of `tally` to row `row`. Where that row has closed, or the ring is full, it counts in the totals only,
+    /// as [`Recorder::book_out_of_place`] has it.
+    pub fn book(&mut self, row: u64, tally: &Tally) {
+        let open = self.enter_row(row);
+        if open && self.in_ring {
+            let rows = &self.series.rows;
+            rows[row as usize & (rows.len() - 1)].add(tally);
+        } else {
+            self.book_out_of_place(tally);
+        }
+    }
+
+    /// Adds all of `tally` to the totals, in no particular row; the summary warns of it.
+    pub fn book_out_of_place(&mut self, tally: &Tally) {
+        self.series.overflow.add(tally);
+        self.series.overflowed.add(1);
+    }
+
+    /// Adds `n` to bucket `bucket` (of [`crate::bucket_of`]) of the latencies of the period in which row `row` falls.
+    /// Dropped where that period has closed or the ring is full: percentiles then rest on the others. The moments are
+    /// the tally's.
+    pub fn book_latency(&mut self, row: u64, bucket: usize, n: u64) {
+        if let Some(slot) = self.open_period(row) {
+            slot.latency.add_bucket(bucket, n as u32);
+        }
+    }
+
+    /// As [`Recorder::book_latency`], of the latencies from the scheduled send time.
+    pub fn book_scheduled(&mut self, row: u64, bucket: usize, n: u64) {
+        if let Some(slot) = self.open_period(row) {
+            slot.scheduled.add_bucket(bucket, n as u32);
+        }
+    }
+
+    fn open_period(&mut self, row: u64) -> Option<&PeriodSlot> {
+        self.enter_row(row);
+        let rows = self.series.timing.rows_per_period();
+        // The collector drains a period with its last row.
+        let open = (row / rows + 1) * rows > self.closed;
+        self.period_slot().filter(|_| open)
+    }
+
+    /// Books `n` packets that came back after the settle time, whichever rows they were sent in.
+    pub fn late_after_close(&mut self, n: u64) {
+        self.series.late_after_close.add(n);
+    }
+
+    /// Notes that a reordered packet was `distance` behind the highest of its flow.
+    pub fn farthest(&mut self, distance: u64) {
+        self.series.distance_max.raise(distance);
+    }
+}

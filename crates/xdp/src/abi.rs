@@ -1,0 +1,220 @@
+//! What the programs and this process share: `xdp/run.h`, `xdp/test.h` and the maps of `xdp/traffic.bpf.c`, by the same
+//! names.
+
+use crate::sys::Shared;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+pub(crate) const ADDRESSES: usize = 8;
+pub(crate) const LANES: usize = 64;
+pub(crate) const REASONS: usize = 32;
+/// Octaves of a histogram, and buckets of an octave.
+pub(crate) const OCTAVES: usize = 28;
+pub(crate) const OCTAVE: usize = 1024;
+
+/// Flags of a [`Plan`].
+pub(crate) mod flag {
+    pub(crate) const BY_CPU: u32 = 1 << 0;
+    pub(crate) const CHECK_DATA: u32 = 1 << 1;
+    pub(crate) const OPEN_CHECKSUMS: u32 = 1 << 2;
+    pub(crate) const OWN_MAC: u32 = 1 << 3;
+    pub(crate) const RECEIVE: u32 = 1 << 4;
+    pub(crate) const PACED: u32 = 1 << 5;
+    pub(crate) const RANDOM: u32 = 1 << 6;
+    pub(crate) const IPV6: u32 = 1 << 7;
+    pub(crate) const STAMPED: u32 = 1 << 8;
+}
+
+/// Constants of a run: the verifier knows them, and removes what they rule out.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) interval_ns: u64,
+    pub(crate) settle_ns: u64,
+    pub(crate) seed: u64,
+    pub(crate) catch_up_ns: u64,
+    pub(crate) key: u64,
+    pub(crate) flags: u32,
+    pub(crate) sources: u32,
+    pub(crate) rows: u32,
+    pub(crate) periods: u32,
+    pub(crate) rows_per_period: u32,
+    pub(crate) clock_every: u32,
+    pub(crate) process: u32,
+    pub(crate) namespace: u32,
+    pub(crate) device: [u32; 2],
+    pub(crate) addresses4_count: u32,
+    pub(crate) addresses6_count: u32,
+    pub(crate) answer4_count: u32,
+    pub(crate) answer6_count: u32,
+    pub(crate) addresses4: [u32; ADDRESSES],
+    pub(crate) answer4: [u32; ADDRESSES],
+    pub(crate) addresses6: [[u32; 4]; ADDRESSES],
+    pub(crate) answer6: [[u32; 4]; ADDRESSES],
+    pub(crate) hop4: u32,
+    pub(crate) hop6: [u32; 4],
+    pub(crate) mac: [u8; 6],
+    pub(crate) unused: u16,
+    pub(crate) l3: u32,
+    pub(crate) l4: u32,
+    pub(crate) payload_len: u32,
+    pub(crate) frame_len: u32,
+    pub(crate) sum: u32,
+    pub(crate) open_sum: u32,
+    pub(crate) src_first: u32,
+    pub(crate) src_count: u32,
+    pub(crate) dst_first: u32,
+    pub(crate) flows: u32,
+    pub(crate) lanes: u32,
+    pub(crate) window_words: u32,
+    pub(crate) slips: u32,
+    pub(crate) src: [u32; 4],
+    pub(crate) dst: [u32; 4],
+    pub(crate) back: [u64; 5],
+    pub(crate) lane_cpu: [u32; LANES],
+    pub(crate) max_flows: u32,
+    pub(crate) table: u32,
+}
+
+// SAFETY: `repr(C)`, integers only, no padding (asserted below): every bit pattern is a value.
+unsafe impl aya::Pod for Plan {}
+
+const _: () = {
+    assert!(size_of::<Plan>() == 832);
+    assert!(std::mem::offset_of!(Plan, hop4) == 416);
+    assert!(std::mem::offset_of!(Plan, src) == 496);
+};
+
+macro_rules! shared {
+    ($($(#[$doc:meta])* $name:ident: $size:literal { $($field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[repr(C)]
+            #[derive(Debug)]
+            pub(crate) struct $name { $(pub(crate) $field: $type,)* }
+
+            // SAFETY: `repr(C)`, atomics only; without padding, as the sizes of the fields add up to the whole.
+            unsafe impl Shared for $name {}
+
+            const _: () = {
+                assert!(size_of::<$name>() == $size);
+                assert!(0 $(+ size_of::<$type>())* == $size);
+            };
+        )*
+    };
+}
+
+shared! {
+    Run: 32 {
+        start_ns: AtomicU64,
+        end_ns: AtomicU64,
+        stopped: AtomicU64,
+        unused: AtomicU64,
+    }
+    Heard: 8 {
+        mac: [AtomicU8; 6],
+        known: AtomicU16,
+    }
+    Moments: 32 {
+        count: AtomicU64,
+        sum: AtomicU64,
+        min_complement: AtomicU64,
+        max: AtomicU64,
+    }
+    Row: 144 {
+        tx: AtomicU64,
+        missed: AtomicU64,
+        rx: AtomicU64,
+        duplicates: AtomicU64,
+        reordered: AtomicU64,
+        distance_sum: AtomicU64,
+        corrupt: AtomicU64,
+        foreign: AtomicU64,
+        expected: AtomicU64,
+        unused: AtomicU64,
+        latency: Moments,
+        scheduled: Moments,
+    }
+    Source: 448 {
+        now_ns: AtomicU64,
+        left: AtomicU32,
+        unused: AtomicU32,
+        row_begin: AtomicU64,
+        row_end: AtomicU64,
+        row_key: AtomicU32,
+        period_key: AtomicU32,
+        limit: AtomicU64,
+        start_ns: AtomicU64,
+        others: AtomicU64,
+        passed: AtomicU64,
+        polls: AtomicU64,
+        test: AtomicU64,
+        tx: AtomicU64,
+        bytes: AtomicU64,
+        late: AtomicU64,
+        distance_max: AtomicU64,
+        first_ns: AtomicU64,
+        last_ns: AtomicU64,
+        reasons: [AtomicU64; REASONS],
+        room: [AtomicU64; 7],
+    }
+    Octave: 4096 {
+        bucket: [AtomicU32; OCTAVE],
+    }
+    Refused: 64 {
+        packets: AtomicU64,
+        error: AtomicU64,
+        unused: [AtomicU64; 6],
+    }
+    Lane: 448 {
+        due_ns: AtomicU64,
+        due_fraction: AtomicU64,
+        step_ns: AtomicU64,
+        step_fraction: AtomicU64,
+        remaining: AtomicU64,
+        unit: AtomicU32,
+        in_unit: AtomicU32,
+        random: AtomicU64,
+        schedule_end_ns: AtomicU64,
+        first_flow: AtomicU32,
+        flow_step: AtomicU32,
+        flows: AtomicU32,
+        number: AtomicU32,
+        writer: AtomicU32,
+        unused: [AtomicU32; 11],
+        headers: [AtomicU64; 9],
+        room: [AtomicU64; 7],
+        now_ns: AtomicU64,
+        left: AtomicU32,
+        cursor: AtomicU32,
+        seq: AtomicU64,
+        row_end: AtomicU64,
+        row_key: AtomicU32,
+        done: AtomicU32,
+        pending: AtomicU64,
+        packets: AtomicU64,
+        bursts: AtomicU64,
+        waits: AtomicU64,
+        last_ns: AtomicU64,
+        gaps: Moments,
+        more_room: [AtomicU64; 2],
+        limit: AtomicU64,
+        apart: [AtomicU64; 7],
+    }
+    FlowPorts: 8 {
+        source: AtomicU16,
+        destination: AtomicU16,
+        unused: AtomicU32,
+    }
+}
+
+// SAFETY: an atomic.
+unsafe impl Shared for AtomicU64 {}
+
+/// Reads, and leaves zero. For what no program writes any more.
+pub(crate) fn take(counter: &AtomicU64) -> u64 {
+    let value = counter.load(Ordering::Relaxed);
+    if value != 0 {
+        counter.store(0, Ordering::Relaxed);
+    }
+    value
+}

@@ -1,0 +1,315 @@
+//! From what a run asks to the programs' constants, and how large their maps are.
+
+use crate::abi::{ADDRESSES, LANES, OCTAVES, Plan, flag};
+use crate::config::{Check, Clock, Config};
+use crate::spec::{Answer, DropSpec, Series, Taken, TrafficSpec};
+use mpps_io::{Error, ErrorKind, Result};
+use std::net::IpAddr;
+
+/// Time for which rows stay open beyond the settle time, and for which the reader may be kept from reading them, ns.
+const GRACE_NS: u64 = 50_000_000;
+const ROW_SLACK_NS: u64 = 1_000_000_000;
+/// The same for histograms, of which each takes 115 kB a source.
+const PERIOD_SLACK_NS: u64 = 300_000_000;
+/// Least length of a histogram period, as in the statistics of other paths, ns.
+const MIN_PERIOD_NS: u64 = 100_000_000;
+/// Memory for sequence windows, bytes, and of one word of 64 sequence numbers.
+const WINDOW_BYTES: u64 = 16 << 20;
+const WORD_BYTES: u64 = 16;
+/// The same for `drop`, over all sources, and the most words that a flow gets: a million packets.
+const DROP_WINDOW_BYTES: u64 = 64 << 20;
+const MAX_DROP_WORDS: u64 = 1 << 14;
+/// Most slips that are kept, of 8 bytes.
+const MAX_SLIPS: u64 = 1 << 22;
+/// Packets that the clock's reading is good for at the most; the sender's bulk is as large.
+const CLOCK_EVERY: u32 = 16;
+/// No path of this kind is faster, packets/s: for what may be in flight where no rate is given.
+const FASTEST_PPS: f64 = 3e7;
+
+/// Sizes that depend on the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) rows: u32,
+    pub(crate) periods: u32,
+    pub(crate) rows_per_period: u32,
+}
+
+impl Sizes {
+    /// For rows of this length that stay open for so long.
+    pub(crate) fn of(series: Series) -> Self {
+        let rows_per_period = MIN_PERIOD_NS.div_ceil(series.interval_ns).max(1);
+        let open = |slack: u64, length: u64| (series.settle_ns + GRACE_NS + slack) / length + 2;
+        let rows = open(ROW_SLACK_NS, series.interval_ns).next_power_of_two();
+        let periods = open(PERIOD_SLACK_NS, rows_per_period * series.interval_ns).next_power_of_two();
+        Self {
+            rows: rows as u32,
+            periods: periods as u32,
+            rows_per_period: rows_per_period as u32,
+        }
+    }
+
+    /// Octaves of `kinds` histograms of all sources.
+    pub(crate) fn octaves(&self, kinds: u32, sources: u32) -> u32 {
+        kinds * sources * self.periods * OCTAVES as u32
+    }
+}
+
+/// What a device and its namespace are to the programs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) sources: u32,
+    pub(crate) by_cpu: bool,
+    pub(crate) open_checksums: bool,
+    pub(crate) devices: [u32; 2],
+    pub(crate) mac: [u8; 6],
+}
+
+/// The constants that every program has.
+pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
+    let sizes = Sizes::of(series);
+    let mut flags = 0;
+    for (on, bit) in [
+        (place.by_cpu, flag::BY_CPU),
+        (place.open_checksums, flag::OPEN_CHECKSUMS),
+        (config.check == Check::All, flag::CHECK_DATA),
+    ] {
+        if on {
+            flags |= bit;
+        }
+    }
+    Plan {
+        interval_ns: series.interval_ns,
+        settle_ns: series.settle_ns,
+        seed: 0,
+        catch_up_ns: 0,
+        key: 0,
+        flags,
+        sources: place.sources,
+        rows: sizes.rows,
+        periods: sizes.periods,
+        rows_per_period: sizes.rows_per_period,
+        clock_every: match config.clock {
+            Clock::Poll => CLOCK_EVERY,
+            Clock::Packet => 0,
+        },
+        process: std::process::id(),
+        namespace: namespace(),
+        device: place.devices,
+        addresses4_count: 0,
+        addresses6_count: 0,
+        answer4_count: 0,
+        answer6_count: 0,
+        addresses4: [0; ADDRESSES],
+        answer4: [0; ADDRESSES],
+        addresses6: [[0; 4]; ADDRESSES],
+        answer6: [[0; 4]; ADDRESSES],
+        hop4: 0,
+        hop6: [0; 4],
+        mac: place.mac,
+        unused: 0,
+        l3: 0,
+        l4: 0,
+        payload_len: 0,
+        frame_len: 0,
+        sum: 0,
+        open_sum: 0,
+        src_first: 0,
+        src_count: 1,
+        dst_first: 0,
+        flows: 1,
+        lanes: 0,
+        window_words: 1,
+        slips: 1,
+        src: [0; 4],
+        dst: [0; 4],
+        back: [0; 5],
+        lane_cpu: [0; LANES],
+        max_flows: 1,
+        table: 1,
+    }
+}
+
+/// The number of the network namespace of this thread; 0 where it can't be had.
+fn namespace() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino() as u32)
+}
+
+fn too_many(what: &str) -> Error {
+    let cause = format!("the programs have room for {ADDRESSES} addresses of a family to {what}");
+    Error::new("set up", "xdp", cause, ErrorKind::Unsupported)
+}
+
+/// Lists of addresses as the programs have them.
+fn lists(all: &[IpAddr], what: &str) -> Result<(u32, [u32; ADDRESSES], u32, [[u32; 4]; ADDRESSES])> {
+    let (mut n4, mut four, mut n6, mut six) = (0, [0; ADDRESSES], 0, [[0; 4]; ADDRESSES]);
+    for address in all {
+        let (count, at) = match address {
+            IpAddr::V4(_) => (&mut n4, 0),
+            IpAddr::V6(_) => (&mut n6, 1),
+        };
+        let place = *count as usize;
+        if place == ADDRESSES {
+            return Err(too_many(what));
+        }
+        if at == 0 {
+            four[place] = words(*address)[0];
+        } else {
+            six[place] = words(*address);
+        }
+        *count += 1;
+    }
+    Ok((n4, four, n6, six))
+}
+
+/// An address as it lies in a packet; IPv4 in the first word.
+pub(crate) fn words(address: IpAddr) -> [u32; 4] {
+    match address {
+        IpAddr::V4(ip) => [u32::from_ne_bytes(ip.octets()), 0, 0, 0],
+        IpAddr::V6(ip) => {
+            let bytes = ip.octets();
+            std::array::from_fn(|i| u32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]))
+        }
+    }
+}
+
+/// Whom the programs answer for.
+pub(crate) fn answer(plan: &mut Plan, answer: &Answer) -> Result<()> {
+    (plan.answer4_count, plan.answer4, plan.answer6_count, plan.answer6) = lists(&answer.addresses, "answer for")?;
+    match answer.next_hop {
+        Some(hop @ IpAddr::V4(_)) => plan.hop4 = words(hop)[0],
+        Some(hop @ IpAddr::V6(_)) => plan.hop6 = words(hop),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Which packets a listener takes; returns the bits of its ports.
+pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<u8>> {
+    (plan.addresses4_count, plan.addresses4, plan.addresses6_count, plan.addresses6) =
+        lists(&taken.addresses, "take packets for")?;
+    plan.flags |= flag::OWN_MAC;
+    answer(plan, &taken.answer)?;
+    let mut bits = vec![0u64; 1024];
+    for port in taken.ports.clone().unwrap_or(0..=u16::MAX) {
+        bits[usize::from(port) / 64] |= 1 << (port % 64);
+    }
+    for &port in &taken.excluded_ports {
+        bits[usize::from(port) / 64] &= !(1 << (port % 64));
+    }
+    Ok(bits.iter().flat_map(|word| word.to_ne_bytes()).collect())
+}
+
+/// What traffic adds.
+pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
+    let flows = u64::from(spec.flows.count);
+    let settle = (spec.series.settle_ns + 100_000_000) as f64 / 1e9;
+    let in_flight = (spec.rate_pps.unwrap_or(FASTEST_PPS) * settle) as u64 + 256;
+    let affordable = |most: u64| {
+        let most = (most / flows).max(1);
+        1 << (63 - most.leading_zeros())
+    };
+    let window = (in_flight / flows / 64 + 4).next_power_of_two();
+    plan.window_words = window.min(affordable(WINDOW_BYTES / WORD_BYTES)).max(4) as u32;
+    if spec.rate_pps.is_some() {
+        plan.flags |= flag::PACED;
+        if spec.receive {
+            plan.slips = (in_flight / flows + 8).next_power_of_two().min(affordable(MAX_SLIPS)).max(8) as u32;
+        }
+    }
+    if spec.receive {
+        plan.flags |= flag::RECEIVE;
+    }
+    if spec.src.is_ipv6() {
+        plan.flags |= flag::IPV6;
+    }
+    let ip = if spec.src.is_ipv6() { 40 } else { 20 };
+    plan.l4 = spec.headers.len() as u32;
+    plan.l3 = plan.l4 - ip as u32;
+    plan.payload_len = spec.payload_len as u32;
+    plan.frame_len = (plan.l4 + 8 + plan.payload_len).max(60);
+    plan.sum = u32::from(spec.sum);
+    // Without the length in the UDP header, which is the second of the two in the sum.
+    let length = u32::from(((8 + spec.payload_len) as u16).swap_bytes());
+    let rest = plan.sum + u32::from(!(length as u16));
+    plan.open_sum = (rest & 0xffff) + (rest >> 16);
+    plan.seed = spec.seed;
+    plan.catch_up_ns = spec.catch_up_ns;
+    plan.src_first = u32::from(spec.flows.src_first);
+    plan.src_count = spec.flows.src_count;
+    plan.dst_first = u32::from(spec.flows.dst_first);
+    plan.flows = spec.flows.count;
+    plan.lanes = spec.cores.len() as u32;
+    plan.src = words(spec.src);
+    plan.dst = words(spec.dst);
+    // As it was sent, with the addresses exchanged.
+    let mut back = [0; 40];
+    back[..ip].copy_from_slice(&spec.headers[plan.l3 as usize..]);
+    let (at, len) = if ip == 40 { (8, 16) } else { (12, 4) };
+    let (source, destination) = back[at..].split_at_mut(len);
+    source.swap_with_slice(&mut destination[..len]);
+    for (word, bytes) in plan.back.iter_mut().zip(back.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    if spec.cores.len() > LANES {
+        let cause = format!("{} lanes: want {LANES} at the most", spec.cores.len());
+        return Err(Error::new("set up", "xdp", cause, ErrorKind::Unsupported));
+    }
+    for (place, core) in plan.lane_cpu.iter_mut().zip(&spec.cores) {
+        *place = *core as u32;
+    }
+    answer(plan, &spec.answer)
+}
+
+/// What `drop` adds.
+pub(crate) fn dropping(plan: &mut Plan, spec: &DropSpec) {
+    let flows = u64::from(spec.max_flows.max(1));
+    plan.max_flows = flows as u32;
+    // Half empty at the least, so that a search is short.
+    plan.table = (flows * 2).next_power_of_two() as u32;
+    let share = DROP_WINDOW_BYTES / WORD_BYTES / u64::from(plan.sources.max(1)) / flows;
+    plan.window_words = (1 << (63 - share.max(1).leading_zeros())).clamp(4, MAX_DROP_WORDS) as u32;
+    plan.seed = spec.seed;
+    plan.key = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+    if spec.verify {
+        plan.flags |= flag::STAMPED;
+    }
+}
+
+/// -ln(1 - i / 1024) in units of 2^-24: what random gaps are drawn from.
+pub(crate) fn exponential() -> Vec<u8> {
+    (0..1024u32)
+        .map(|i| (-(1.0 - f64::from(i) / 1024.0).ln() * f64::from(1 << 24)).round() as u32)
+        .flat_map(u32::to_ne_bytes)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_hold_what_stays_open() {
+        for (interval_ns, settle_ns) in [(100_000, 1_000_000_000), (100_000_000, 0), (1_000_000_000, 5_000_000_000)] {
+            let sizes = Sizes::of(Series { interval_ns, settle_ns });
+            assert!(u64::from(sizes.rows) * interval_ns >= settle_ns + GRACE_NS + ROW_SLACK_NS);
+            let period = u64::from(sizes.rows_per_period) * interval_ns;
+            assert!(period >= MIN_PERIOD_NS);
+            assert!(u64::from(sizes.periods) * period >= settle_ns + GRACE_NS + PERIOD_SLACK_NS);
+            assert!(sizes.rows.is_power_of_two() && sizes.periods.is_power_of_two());
+        }
+    }
+
+    #[test]
+    fn the_table_of_gaps_has_the_distributions_mean() {
+        let bytes = exponential();
+        let table: Vec<f64> = bytes
+            .chunks_exact(4)
+            .map(|b| f64::from(u32::from_ne_bytes([b[0], b[1], b[2], b[3]])) / f64::from(1 << 24))
+            .collect();
+        // Linear between entries; beyond the last its value and a draw anew, so mean = sum / 1023 of the rest.
+        let steps: f64 = table.windows(2).map(|w| (w[0] + w[1]) / 2.0).sum();
+        let mean = (steps + table[1023]) / 1023.0;
+        assert!((mean - 1.0).abs() < 1e-3, "{mean}");
+    }
+}

@@ -1,0 +1,25 @@
+//! The `xdp` path: packets made, turned and counted by XDP programs in the kernel.
+//!
+//! Nothing comes to user space but counts. A sender runs a program over frames that the kernel makes
+//! (`BPF_PROG_TEST_RUN` with live frames); reflectors and receivers are programs at the interface. The path plugs in
+//! one level higher than those that move frames: it implements [`mpps_io::kernel::KernelPort`].
+
+mod abi;
+mod config;
+mod encode;
+mod error;
+mod forward;
+mod load;
+mod open;
+mod port;
+mod reasons;
+mod spec;
+mod sys;
+
+pub use config::{Check, Clock, Config, Mode, check};
+pub use open::{XdpDevice, forward, open};
+pub use port::XdpPort;
+pub use spec::{
+    Answer, DropSpec, Flows, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
+    TrafficSpec,
+};

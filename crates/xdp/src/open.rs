@@ -1,0 +1,424 @@
+//! Looks a device up, loads the programs of a workload, and attaches them.
+
+use crate::abi::{Plan, flag};
+use crate::config::{Check, Clock, Config, Mode};
+use crate::encode::{self, Place, Sizes};
+use crate::error::{not_found, of};
+use crate::load::{Loaded, Wanted, Which};
+use crate::port::{Sending, Site, XdpPort};
+use crate::spec::{DropSpec, ForwardSpec, ReflectSpec, Series, TrafficSpec};
+use crate::{forward as forwarding, reasons, sys};
+use mpps_io::kernel::KernelPort;
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result};
+use mpps_netdev::NetDev;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::time::{Duration, Instant};
+use xsk::{AttachedMode, Attachment, ProgramMode};
+
+/// Bytes of a frame that the kernel can make: a page, less the room before and after.
+const MAX_LIVE_FRAME: usize = 4096 - 256 - 320;
+/// Frames that the kernel makes at a time where nothing is paced: more gain nothing, fewer cost.
+const BATCH: u32 = 64;
+/// For so long packets may wait for the others of their batch, s.
+const BATCH_S: f64 = 8e-6;
+/// How long a link may take to come back after a program was attached: many drivers set their queues up anew.
+const CARRIER: Duration = Duration::from_secs(10);
+
+/// A device that programs may be put on; nothing is loaded yet.
+#[derive(Debug)]
+pub struct XdpDevice {
+    pub(crate) config: Config,
+    pub(crate) device: NetDev,
+    pub(crate) xsk: xsk::Device,
+    pub(crate) queues: u32,
+    capabilities: Capabilities,
+}
+
+/// Looks the device up.
+///
+/// # Errors
+/// When it does not exist, or is no Ethernet device.
+pub fn open(config: &Config) -> Result<XdpDevice> {
+    let device = NetDev::by_name(&config.device).map_err(|e| not_found(&config.device, &e))?;
+    if !device.ethernet {
+        let cause = "not an Ethernet device: xdp moves Ethernet frames";
+        return Err(Error::new("open", config.device.as_str(), cause, ErrorKind::Unsupported));
+    }
+    let xsk = xsk::Device::named(&config.device).map_err(of)?;
+    let queues = xsk.queues().map_err(of)?.current;
+    Ok(XdpDevice {
+        capabilities: Capabilities {
+            path: "xdp",
+            layer: Layer::Ethernet,
+            max_frame: (device.mtu + 14).min(MAX_LIVE_FRAME),
+            mac: Some(device.mac),
+            tx_checksum: false,
+            one_flow_per_burst: false,
+            split_lanes: true,
+            host_stack: false,
+            link_bps: device.speed_bps,
+            preferred_burst: BATCH as usize,
+        },
+        config: config.clone(),
+        device,
+        xsk,
+        queues,
+    })
+}
+
+/// What is to be loaded on one device or two.
+pub(crate) struct Order<'a> {
+    pub(crate) which: Which,
+    pub(crate) series: Series,
+    /// Completes the plan; returns further constants.
+    #[allow(clippy::type_complexity)]
+    pub(crate) complete: &'a dyn Fn(&mut Plan) -> Result<Vec<(&'static str, Vec<u8>)>>,
+    /// Further maps and their entries.
+    pub(crate) entries: &'a dyn Fn(&Plan) -> Vec<(&'static str, u32)>,
+    /// The program at each device.
+    pub(crate) programs: &'a [&'static str],
+    pub(crate) lanes: usize,
+    /// Histograms kept a source: none, of one latency, of both.
+    pub(crate) kinds: u32,
+    pub(crate) answers: bool,
+}
+
+/// Sources of a device.
+fn sources(device: &XdpDevice, skb: bool) -> u32 {
+    if skb { possible_cpus() } else { device.queues }
+}
+
+/// CPUs that there could be.
+pub(crate) fn possible_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = text.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<u32>().ok());
+    last.map_or_else(
+        || std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        |last| last + 1,
+    )
+}
+
+/// Loads and attaches; in the driver first, and where it can't and that is left to us, on socket buffers.
+pub(crate) fn load(devices: Vec<XdpDevice>, order: &Order<'_>) -> Result<XdpPort> {
+    let skb_only = devices.iter().any(|d| d.config.mode == Mode::Skb);
+    let may_skb = devices.iter().all(|d| d.config.mode == Mode::Auto);
+    match load_as(&devices, order, skb_only) {
+        Err(error) if error.kind == ErrorKind::Unsupported && may_skb && !skb_only => {
+            let mut port = load_as(&devices, order, true)?;
+            port.remarks.push(format!("{}: on socket buffers: {}", error.object, error.cause));
+            Ok(port)
+        }
+        other => other,
+    }
+}
+
+fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPort> {
+    let first = &devices[0];
+    let name = first.config.device.as_str();
+    let counts: Vec<u32> = devices.iter().map(|device| sources(device, skb)).collect();
+    let index = |at: usize| devices.get(at).map_or(0, |d: &XdpDevice| d.device.ifindex);
+    let place = Place {
+        sources: counts.iter().sum(),
+        by_cpu: skb,
+        // Between virtual devices, and on socket buffers, packets come as the host's stack left them.
+        open_checksums: skb || devices.iter().any(|d| d.device.is_virtual),
+        devices: [index(0), index(1)],
+        mac: first.device.mac,
+    };
+    let mut plan = Box::new(encode::common(&first.config, place, order.series));
+    let constants = (order.complete)(&mut plan)?;
+    let sizes = Sizes::of(order.series);
+    let writers = plan.sources + order.lanes as u32;
+    let octaves = sizes.octaves(order.kinds, plan.sources);
+    let cpus = possible_cpus();
+    let mut entries = vec![
+        ("ROWS", writers * sizes.rows),
+        ("SOURCES", plan.sources),
+        ("REFUSED", cpus),
+        ("POLLS", cpus),
+    ];
+    if octaves > 0 {
+        entries.push(("HISTOGRAMS", octaves));
+    }
+    entries.extend((order.entries)(&plan));
+    let wanted = Wanted {
+        which: order.which,
+        plan: &plan,
+        constants,
+        entries: &entries,
+    };
+    let mut loaded = Loaded::new(name, &wanted)?;
+    let mode = if skb { ProgramMode::Skb } else { ProgramMode::Native };
+    let mut sites = Vec::new();
+    for (device, program) in devices.iter().zip(order.programs) {
+        let program = loaded.xdp(program)?;
+        sites.push(Site {
+            name: device.config.device.clone(),
+            _attachment: Attachment::new(program.as_fd(), &device.xsk, mode).map_err(of)?,
+            queues: device.queues,
+            sources: sources(device, skb),
+            device: device.device.clone(),
+        });
+    }
+    let polls = first.config.clock == Clock::Poll && loaded.tap("poll", "napi_poll", false)?;
+    if first.config.clock == Clock::Poll && !polls {
+        let cause = "the kernel has no tracepoint napi_poll: want clock=packet";
+        return Err(Error::new("read the clock once a poll on", name, cause, ErrorKind::Other));
+    }
+    let told = loaded.tap("bulk_tx", "xdp_bulk_tx", true)?
+        & loaded.tap("devmap_xmit", "xdp_devmap_xmit", true)?
+        & loaded.tap("redirect_err", "xdp_redirect_err", true)?;
+    let port = XdpPort {
+        facts: facts(devices, order, &plan, told),
+        capabilities: first.capabilities.clone(),
+        remarks: Vec::new(),
+        named: false,
+        sending: None,
+        run: loaded.map("RUN", 1)?,
+        heard: order.answers.then(|| loaded.map("HEARD", 1)).transpose()?,
+        rows: loaded.map("ROWS", writers * sizes.rows)?,
+        sources: loaded.map("SOURCES", plan.sources)?,
+        histograms: (octaves > 0).then(|| loaded.map("HISTOGRAMS", octaves)).transpose()?,
+        refused: loaded.map("REFUSED", cpus)?,
+        which: order.which,
+        reasons: reasons::of(order.which),
+        end_ns: AtomicU64::new(u64::MAX),
+        loaded: Mutex::new(loaded),
+        plan,
+        sites,
+    };
+    port.set_end(u64::MAX);
+    wait_for_carrier(&port)?;
+    Ok(port)
+}
+
+/// Waits until devices that set up their queues anew for a program are back.
+fn wait_for_carrier(port: &XdpPort) -> Result<()> {
+    let begun = Instant::now();
+    for site in port.sites.iter().filter(|site| site.device.running) {
+        while !NetDev::by_name(&site.device.name).is_ok_and(|now| now.running) {
+            if begun.elapsed() > CARRIER {
+                let cause = format!("no carrier {} s after the program was attached", CARRIER.as_secs());
+                return Err(Error::new("use", site.device.name.as_str(), cause, ErrorKind::LinkDown));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
+}
+
+fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: bool) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut tell = |name, value: String| facts.push(Fact { name, value });
+    let drivers: Vec<_> = devices.iter().map(|d| d.device.driver.as_str()).collect();
+    tell("driver", drivers.join(", "));
+    let skb = plan.flags & flag::BY_CPU != 0;
+    tell("xdp_mode", if skb { AttachedMode::Skb } else { AttachedMode::Native }.to_string());
+    tell("sources", format!("{} {}", plan.sources, if skb { "CPUs" } else { "receive queues" }));
+    let config = &devices[0].config;
+    let clock = match config.clock {
+        Clock::Poll => "once a poll loop, and after 16 packets",
+        Clock::Packet => "for each packet",
+    };
+    tell("arrival_time", clock.to_owned());
+    if matches!(order.which, Which::Traffic | Which::Drop) {
+        let payload = match config.check {
+            Check::All => "checked in the kernel",
+            Check::Headers => "unchecked (check=headers)",
+        };
+        tell("payload", payload.to_owned());
+    }
+    let refusals = if refusals_told { "counted" } else { "not counted: the kernel does not tell its types (BTF)" };
+    tell("device_refusals", refusals.to_owned());
+    facts
+}
+
+impl XdpDevice {
+    /// What the path can do on it.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Remarks for the user, known once it is open.
+    pub fn remarks(&self) -> &[String] {
+        &[]
+    }
+
+    /// Loads the programs of `sendrecv` or `send`.
+    ///
+    /// # Errors
+    /// When the kernel or the driver refuses.
+    pub fn traffic(self, spec: &TrafficSpec) -> Result<XdpPort> {
+        let config = self.config.clone();
+        let veth = self.device.driver == "veth";
+        let cpus = possible_cpus();
+        let lanes = spec.cores.len();
+        let order = Order {
+            which: Which::Traffic,
+            series: spec.series,
+            complete: &|plan| {
+                encode::traffic(plan, spec)?;
+                Ok(vec![("EXPONENTIAL", encode::exponential())])
+            },
+            entries: &|plan| {
+                vec![
+                    ("LANES_BY_CPU", cpus),
+                    ("FLOW_PORTS", plan.flows),
+                    ("FLOW_WINDOWS", plan.flows),
+                    ("WINDOWS", if spec.receive { plan.flows * plan.window_words } else { 1 }),
+                    ("SLIPS", if plan.slips > 1 { plan.flows * plan.slips } else { 1 }),
+                    ("GAPS", (lanes * crate::abi::OCTAVES) as u32),
+                ]
+            },
+            programs: &["receive"],
+            lanes,
+            kinds: match (spec.receive, spec.rate_pps) {
+                (false, _) => 0,
+                (true, None) => 1,
+                (true, Some(_)) => 2,
+            },
+            answers: true,
+        };
+        let mut port = load(vec![self], &order)?;
+        let rate = spec.rate_pps.map(|pps| pps / lanes.max(1) as f64);
+        let batch = config.batch.unwrap_or_else(|| batch_of(rate));
+        let plan = &port.plan;
+        let (flows, first_writer) = (plan.flows, plan.sources);
+        let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        sys::make_interruptible();
+        let sending = Sending {
+            send: loaded.xdp("send")?,
+            inject: loaded.xdp("inject")?,
+            cores: spec.cores.clone(),
+            lanes: loaded.map("LANES_BY_CPU", cpus)?,
+            gaps: loaded.map("GAPS", (lanes * crate::abi::OCTAVES) as u32)?,
+            ports: loaded.map("FLOW_PORTS", flows)?,
+            threads: (0..lanes).map(|_| AtomicI32::new(0)).collect(),
+            batch,
+        };
+        for flow in 0..flows {
+            let ports = &sending.ports[flow as usize];
+            let source = spec.flows.src_first.wrapping_add((flow % spec.flows.src_count) as u16);
+            let destination = spec.flows.dst_first.wrapping_add((flow / spec.flows.src_count) as u16);
+            ports.source.store(source.swap_bytes(), Relaxed);
+            ports.destination.store(destination.swap_bytes(), Relaxed);
+        }
+        // With the UDP header: its ports and checksum are each packet's own.
+        let mut headers = spec.headers.clone();
+        headers.extend([0, 0, 0, 0]);
+        headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
+        headers.resize(72, 0);
+        for (number, core) in spec.cores.iter().enumerate() {
+            let number = number as u32;
+            let Some(lane) = sending.lanes.get(*core) else { continue };
+            lane.first_flow.store(number, Relaxed);
+            lane.flow_step.store(lanes as u32, Relaxed);
+            lane.flows.store((flows - number).div_ceil(lanes as u32), Relaxed);
+            lane.number.store(number, Relaxed);
+            lane.writer.store(first_writer + number, Relaxed);
+            for (word, bytes) in lane.headers.iter().zip(headers.as_chunks::<8>().0) {
+                word.store(u64::from_ne_bytes(*bytes), Relaxed);
+            }
+        }
+        port.facts.push(Fact {
+            name: "batch",
+            value: batch.to_string(),
+        });
+        port.sending = Some(sending);
+        if veth {
+            probe(&port)?;
+        }
+        Ok(port)
+    }
+
+    /// Loads the program of `reflect`.
+    ///
+    /// # Errors
+    /// As [`XdpDevice::traffic`].
+    pub fn reflect(self, spec: &ReflectSpec) -> Result<XdpPort> {
+        let order = Order {
+            which: Which::Reflect,
+            series: spec.series,
+            complete: &|plan| Ok(vec![("PORTS", encode::taken(plan, &spec.taken)?)]),
+            entries: &|_| Vec::new(),
+            programs: &["reflect"],
+            lanes: 0,
+            kinds: 0,
+            answers: false,
+        };
+        load(vec![self], &order)
+    }
+
+    /// Loads the program of `drop`.
+    ///
+    /// # Errors
+    /// As [`XdpDevice::traffic`].
+    pub fn drop(self, spec: &DropSpec) -> Result<XdpPort> {
+        let order = Order {
+            which: Which::Drop,
+            series: spec.series,
+            complete: &|plan| {
+                encode::dropping(plan, spec);
+                Ok(vec![("PORTS", encode::taken(plan, &spec.taken)?)])
+            },
+            entries: &|plan| {
+                vec![
+                    ("TABLE", plan.sources * plan.table),
+                    ("FLOWS", plan.sources * plan.max_flows),
+                    ("WINDOWS", plan.sources * plan.max_flows * plan.window_words),
+                ]
+            },
+            programs: &["drop"],
+            lanes: 0,
+            kinds: u32::from(spec.verify),
+            answers: false,
+        };
+        load(vec![self], &order)
+    }
+}
+
+/// Frames that are made at a time: few where packets leave one by one, so that none waits long for the others.
+fn batch_of(lane_pps: Option<f64>) -> u32 {
+    let Some(pps) = lane_pps else { return BATCH };
+    ((pps * BATCH_S) as u32).next_power_of_two().clamp(4, BATCH)
+}
+
+/// A veth takes frames from XDP programs only if its other end has a poll loop: asks it, with a question for nobody (an
+/// ARP probe for 0.0.0.0, which everybody ignores).
+fn probe(port: &XdpPort) -> Result<()> {
+    const ENXIO: i64 = -6;
+    const ENETDOWN: i64 = -100;
+    let mac = port.sites[0].device.mac;
+    let mut frame = vec![0xff; 6];
+    frame.extend(mac);
+    frame.extend([0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1]);
+    frame.extend(mac);
+    frame.resize(60, 0);
+    let before = port.refusals().0;
+    port.inject(&frame)?;
+    let name = port.sites[0].name.as_str();
+    match port.refusals() {
+        (refused, _) if refused == before => Ok(()),
+        (_, ENETDOWN) => Ok(()),
+        (_, ENXIO) => {
+            let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop: want an XDP \
+                         program there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace";
+            Err(Error::new("send from the kernel on", name, cause, ErrorKind::Unsupported))
+        }
+        (_, error) => {
+            let cause = std::io::Error::from_raw_os_error(i32::try_from(-error).unwrap_or(0)).to_string();
+            Err(Error::new("send from the kernel on", name, cause, ErrorKind::Other))
+        }
+    }
+}
+
+/// Loads the programs of `forward` on one device or two.
+///
+/// # Errors
+/// As [`XdpDevice::traffic`].
+pub fn forward(devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
+    forwarding::load(devices, spec)
+}

@@ -1,0 +1,411 @@
+//! Programs loaded for one run, and what they count.
+
+use crate::abi::{FlowPorts, Heard, Lane, Moments, OCTAVES, Octave, Plan, Refused, Row, Run, Source, flag, take};
+use crate::load::{Loaded, Which};
+use crate::sys::{self, Mapping};
+use mpps_io::kernel::{
+    KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
+};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Result};
+use mpps_netdev::NetDev;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU64};
+use xsk::Attachment;
+
+/// Iterations of one call. Each call takes some 25 ms to end, in which nothing is sent.
+const REPEAT: u32 = u32::MAX;
+/// Frames of a question for an address, at the least.
+const MIN_FRAME: usize = 60;
+/// How long programs that have read the flag before it was set may go on counting.
+const LAST_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// A device that the programs are at.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) device: NetDev,
+    pub(crate) queues: u32,
+    /// Sources of this device.
+    pub(crate) sources: u32,
+    pub(crate) name: String,
+    /// Detaches when it is dropped.
+    pub(crate) _attachment: Attachment,
+}
+
+/// What only a sender has.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) send: OwnedFd,
+    pub(crate) inject: OwnedFd,
+    pub(crate) cores: Vec<usize>,
+    /// By CPU.
+    pub(crate) lanes: Mapping<Lane>,
+    pub(crate) gaps: Mapping<Octave>,
+    pub(crate) ports: Mapping<FlowPorts>,
+    /// Threads that are in the kernel now, by lane; 0: none.
+    pub(crate) threads: Vec<AtomicI32>,
+    pub(crate) batch: u32,
+}
+
+/// Programs loaded for one run: see [`KernelPort`]. They are detached when this is dropped, or with the process.
+#[derive(Debug)]
+pub struct XdpPort {
+    pub(crate) capabilities: Capabilities,
+    pub(crate) facts: Vec<Fact>,
+    pub(crate) remarks: Vec<String>,
+    pub(crate) plan: Box<Plan>,
+    pub(crate) sites: Vec<Site>,
+    /// The report tells the ports apart.
+    pub(crate) named: bool,
+    pub(crate) sending: Option<Sending>,
+    pub(crate) run: Mapping<Run>,
+    pub(crate) heard: Option<Mapping<Heard>>,
+    pub(crate) rows: Mapping<Row>,
+    pub(crate) sources: Mapping<Source>,
+    pub(crate) histograms: Option<Mapping<Octave>>,
+    pub(crate) refused: Mapping<Refused>,
+    pub(crate) which: Which,
+    pub(crate) reasons: &'static [(usize, &'static str)],
+    pub(crate) end_ns: AtomicU64,
+    /// Maps, and the programs at tracepoints; dropped last.
+    pub(crate) loaded: Mutex<Loaded>,
+}
+
+impl XdpPort {
+    /// Remarks for the user: what was asked for and could not be had.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    fn sending(&self) -> Result<&Sending> {
+        self.sending.as_ref().ok_or_else(|| {
+            Error::new("send on", self.sites[0].name.as_str(), "the port was opened to listen", ErrorKind::Other)
+        })
+    }
+
+    fn lane(&self, lane: usize) -> Option<&Lane> {
+        let sending = self.sending.as_ref()?;
+        sending.lanes.get(*sending.cores.get(lane)?)
+    }
+
+    fn live(&self, program: &OwnedFd, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
+        sys::run_live(program.as_fd(), self.sites[0].device.ifindex, frame, repeat, batch)
+    }
+
+    /// Packets refused so far, and the newest cause.
+    pub(crate) fn refusals(&self) -> (u64, i64) {
+        let all = self.refused.iter();
+        all.fold((0, 0), |(packets, error), cpu| {
+            let own = cpu.error.load(Relaxed) as i64;
+            (packets + cpu.packets.load(Relaxed), if own == 0 { error } else { own })
+        })
+    }
+
+    /// The programs' places of port `port`.
+    fn sources_of(&self, port: usize) -> std::ops::Range<usize> {
+        let before: u32 = self.sites.iter().take(port).map(|site| site.sources).sum();
+        let own = self.sites.get(port).map_or(0, |site| site.sources);
+        before as usize..(before + own) as usize
+    }
+}
+
+fn moments(from: &Moments) -> KernelMoments {
+    let count = take(&from.count);
+    let (sum, complement, max) = (take(&from.sum), take(&from.min_complement), take(&from.max));
+    KernelMoments {
+        count,
+        sum,
+        min: if count == 0 { 0 } else { !complement },
+        max,
+    }
+}
+
+impl KernelPort for XdpPort {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        self.facts.clone()
+    }
+
+    fn port_names(&self) -> Vec<String> {
+        let names = self.sites.iter().filter(|_| self.named);
+        names.map(|site| site.name.clone()).collect()
+    }
+
+    fn lanes(&self) -> usize {
+        self.sending.as_ref().map_or(0, |s| s.cores.len())
+    }
+
+    fn sources(&self) -> usize {
+        self.sites.iter().map(|site| site.sources as usize).sum()
+    }
+
+    fn source_place(&self, source: usize) -> (usize, usize) {
+        let port = (0..self.sites.len())
+            .find(|&port| self.sources_of(port).contains(&source))
+            .unwrap_or(0);
+        (port, source - self.sources_of(port).start)
+    }
+
+    fn set_dest_mac(&self, mac: [u8; 6]) {
+        for lane in (0..self.lanes()).filter_map(|number| self.lane(number)) {
+            let mut bytes = lane.headers[0].load(Relaxed).to_ne_bytes();
+            bytes[..6].copy_from_slice(&mac);
+            lane.headers[0].store(u64::from_ne_bytes(bytes), Relaxed);
+        }
+    }
+
+    fn inject(&self, frame: &[u8]) -> Result<()> {
+        let mut padded = frame.to_vec();
+        padded.resize(frame.len().max(MIN_FRAME), 0);
+        self.live(&self.sending()?.inject, &padded, 1, 1)
+            .map_err(|e| Error::os("send from the kernel on", self.sites[0].name.as_str(), &e))
+    }
+
+    fn heard(&self) -> Option<[u8; 6]> {
+        let heard = &self.heard.as_ref()?[0];
+        (heard.known.load(Acquire) != 0).then(|| std::array::from_fn(|i| heard.mac[i].load(Relaxed)))
+    }
+
+    fn begin(&self, times: KernelTimes, schedules: &[LaneSchedule]) {
+        let run = &self.run[0];
+        for (number, schedule) in schedules.iter().enumerate() {
+            let Some(lane) = self.lane(number) else { continue };
+            let (first, step) = (schedule.first, schedule.step);
+            lane.due_ns.store(times.start_ns + (first >> 64) as u64, Relaxed);
+            lane.due_fraction.store(first as u64, Relaxed);
+            lane.step_ns.store((step >> 64) as u64, Relaxed);
+            lane.step_fraction.store(step as u64, Relaxed);
+            lane.remaining.store(schedule.packets, Relaxed);
+            lane.unit.store(schedule.unit, Relaxed);
+            lane.in_unit.store(schedule.unit, Relaxed);
+            lane.random.store(schedule.random.unwrap_or(0), Relaxed);
+            let known = schedule.packets != u64::MAX && times.end_ns != u64::MAX;
+            lane.schedule_end_ns.store(if known { times.end_ns } else { 0 }, Relaxed);
+            lane.done.store(u32::from(schedule.packets == 0), Relaxed);
+        }
+        self.set_end(times.end_ns);
+        run.start_ns.store(times.start_ns, Release);
+    }
+
+    fn set_end(&self, end_ns: u64) {
+        self.end_ns.store(end_ns, Relaxed);
+        self.run[0].end_ns.store(end_ns, Release);
+    }
+
+    fn stop(&self) {
+        self.run[0].stopped.store(1, Release);
+        std::thread::sleep(LAST_LOOK);
+    }
+
+    fn send(&self, lane: usize) -> Result<()> {
+        let sending = self.sending()?;
+        let thread = &sending.threads[lane];
+        thread.store(sys::thread_id(), Release);
+        // A frame begins as it ends up, but for what changes from packet to packet.
+        let mut frame = vec![0; self.plan.frame_len as usize];
+        let headers = self.lane(lane).map(|lane| lane.headers.each_ref()).into_iter().flatten();
+        for (bytes, word) in frame.chunks_mut(8).zip(headers) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
+        }
+        let result = self.live(&sending.send, &frame, REPEAT, sending.batch);
+        thread.store(0, Release);
+        match result {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(Error::os("send from the kernel on", self.sites[0].name.as_str(), &e)),
+        }
+    }
+
+    fn interrupt(&self, lane: usize) {
+        let thread = self.sending.as_ref().and_then(|s| s.threads.get(lane));
+        if let Some(thread) = thread.map(|t| t.load(Acquire)).filter(|&t| t != 0) {
+            sys::interrupt(thread);
+        }
+    }
+
+    fn left_undone(&self, lane: usize) -> u64 {
+        let Some(lane) = self.lane(lane).filter(|_| self.plan.flags & flag::PACED != 0) else {
+            return 0;
+        };
+        let end = self.end_ns.load(Relaxed);
+        let (due, remaining) = (lane.due_ns.load(Relaxed), lane.remaining.load(Relaxed));
+        if due >= end || remaining == 0 {
+            return 0;
+        }
+        let schedule_end = lane.schedule_end_ns.load(Relaxed);
+        if self.plan.flags & flag::RANDOM != 0 && schedule_end != 0 {
+            // Spread evenly over what is left of the schedule.
+            let share = (end - due) as f64 / (schedule_end - due).max(1) as f64;
+            return ((remaining as f64 * share.min(1.0)).round() as u64).min(remaining);
+        }
+        let at = |ns: u64, fraction: u64| u128::from(ns) << 64 | u128::from(fraction);
+        let step = at(lane.step_ns.load(Relaxed), lane.step_fraction.load(Relaxed)).max(1);
+        let behind = (u128::from(end) << 64) - at(due, lane.due_fraction.load(Relaxed)) - 1;
+        let further = u64::try_from(behind / step).unwrap_or(u64::MAX);
+        let unit = u64::from(lane.unit.load(Relaxed));
+        let due = u64::from(lane.in_unit.load(Relaxed)).saturating_add(further.saturating_mul(unit));
+        due.min(remaining)
+    }
+
+    fn lane_totals(&self, lane: usize) -> LaneTotals {
+        self.lane(lane).map_or_else(LaneTotals::default, |lane| LaneTotals {
+            packets: lane.packets.load(Relaxed) + lane.pending.load(Relaxed),
+            bursts: lane.bursts.load(Relaxed),
+            waits: lane.waits.load(Relaxed),
+            done: lane.done.load(Relaxed) != 0,
+        })
+    }
+
+    fn gaps(&self, lane: usize, bucket: &mut dyn FnMut(usize, u64)) -> KernelMoments {
+        let (Some(sending), Some(own)) = (&self.sending, self.lane(lane)) else {
+            return KernelMoments::default();
+        };
+        let octaves = sending.gaps.iter().skip(lane * OCTAVES).take(OCTAVES);
+        for (place, counter) in octaves.flat_map(|octave| &octave.bucket).enumerate() {
+            match counter.load(Relaxed) {
+                0 => {}
+                n => bucket(place, u64::from(n)),
+            }
+        }
+        // Those without a gap are not in the histogram: packets that left at one reading of the clock.
+        let back_to_back = own.packets.load(Relaxed).saturating_sub(own.bursts.load(Relaxed));
+        let mut all = moments(&own.gaps);
+        if back_to_back > 0 {
+            bucket(0, back_to_back);
+            all.count += back_to_back;
+            all.min = 0;
+        }
+        all
+    }
+
+    fn source_totals(&self, source: usize) -> SourceTotals {
+        let Some(s) = self.sources.get(source) else {
+            return SourceTotals::default();
+        };
+        let test = s.test.load(Relaxed);
+        // What is counted is sent back or on; a forwarder tells itself what was not.
+        let tx = match self.which {
+            Which::Reflect => test,
+            _ => s.tx.load(Relaxed),
+        };
+        SourceTotals {
+            packets: test + s.others.load(Relaxed),
+            passed: s.passed.load(Relaxed),
+            polls: s.polls.load(Relaxed),
+            test,
+            tx,
+            bytes: s.bytes.load(Relaxed),
+            late: s.late.load(Relaxed),
+            distance_max: s.distance_max.load(Relaxed),
+            first_ns: s.first_ns.load(Relaxed),
+            last_ns: s.last_ns.load(Relaxed),
+        }
+    }
+
+    fn take_rows(&self, from: u64, to: u64, give: &mut dyn FnMut(u64, &KernelRow)) {
+        let ring = u64::from(self.plan.rows);
+        let writers = self.rows.len() / self.plan.rows as usize;
+        for number in from..to {
+            for writer in 0..writers {
+                let row = &self.rows[writer * ring as usize + (number % ring) as usize];
+                let latency = moments(&row.latency);
+                let taken = KernelRow {
+                    tx: take(&row.tx),
+                    missed: take(&row.missed),
+                    // A sender measures every packet that it counts.
+                    rx: match self.which {
+                        Which::Traffic => latency.count,
+                        _ => take(&row.rx),
+                    },
+                    duplicates: take(&row.duplicates),
+                    reordered: take(&row.reordered),
+                    distance_sum: take(&row.distance_sum),
+                    corrupt: take(&row.corrupt),
+                    foreign: take(&row.foreign),
+                    expected: take(&row.expected),
+                    latency,
+                    scheduled: moments(&row.scheduled),
+                };
+                if taken != KernelRow::default() {
+                    give(number, &taken);
+                }
+            }
+        }
+    }
+
+    fn take_histograms(&self, row: u64, give: &mut dyn FnMut(KernelLatency, usize, u64)) {
+        let Some(histograms) = &self.histograms else { return };
+        let period = (row / u64::from(self.plan.rows_per_period) % u64::from(self.plan.periods)) as usize;
+        let periods = self.plan.periods as usize;
+        let rings = histograms.len() / (periods * OCTAVES);
+        for ring in 0..rings {
+            let kind = if ring < self.plan.sources as usize {
+                KernelLatency::Actual
+            } else {
+                KernelLatency::Scheduled
+            };
+            let begin = (ring * periods + period) * OCTAVES;
+            let buckets = histograms[begin..begin + OCTAVES].iter().flat_map(|o| &o.bucket);
+            for (place, counter) in buckets.enumerate() {
+                let n = counter.load(Relaxed);
+                if n != 0 {
+                    counter.store(0, Relaxed);
+                    give(kind, place, u64::from(n));
+                }
+            }
+        }
+    }
+
+    fn row_capacity(&self) -> u64 {
+        let by_period = u64::from(self.plan.periods) * u64::from(self.plan.rows_per_period);
+        u64::from(self.plan.rows).min(by_period)
+    }
+
+    fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
+        let sources = || &self.sources[self.sources_of(port)];
+        let total = |at: usize| sources().iter().map(|s| s.reasons[at].load(Relaxed)).sum();
+        self.reasons.iter().map(|&(at, name)| (name, total(at))).collect()
+    }
+
+    fn counters(&self, port: usize) -> QueueCounters {
+        let passed = self.sources[self.sources_of(port)]
+            .iter()
+            .map(|s| s.passed.load(Relaxed))
+            .sum();
+        // The programs don't tell apart which device refused.
+        let (refused, _) = if port == 0 { self.refusals() } else { (0, 0) };
+        let queues = self.sites.get(port).map_or(0, |site| {
+            let now = xsk::Device::named(&site.device.name).and_then(|d| d.queues());
+            now.map_or(0, |q| q.current.saturating_sub(site.queues))
+        });
+        let mut other = vec![("left_to_host", passed)];
+        if queues > 0 {
+            other.push(("queues_added", u64::from(queues)));
+        }
+        QueueCounters {
+            rx_dropped: 0,
+            tx_failed: refused,
+            other,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        for site in &self.sites {
+            let name = site.device.name.as_str();
+            let now = NetDev::by_name(name).ok().filter(|d| d.ifindex == site.device.ifindex);
+            let Some(now) = now else {
+                return Err(Error::new("reach", name, "the interface has been removed", ErrorKind::Gone));
+            };
+            if !now.up || !now.running {
+                let cause = if now.up { "the link has no carrier" } else { "the interface is down" };
+                return Err(Error::new("move packets on", name, cause, ErrorKind::LinkDown));
+            }
+        }
+        Ok(())
+    }
+}

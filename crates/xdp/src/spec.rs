@@ -1,0 +1,157 @@
+//! What a run asks of the programs: plain data, made by the program from its plan.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// How the run is cut into rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Length of a row, ns.
+    pub interval_ns: u64,
+    /// How long a packet may take to come back, ns; 0 where none does.
+    pub settle_ns: u64,
+}
+
+/// Addresses that the programs answer for: ARP, neighbour solicitation, ping.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// At most 8 of IPv4 and 8 of IPv6. Empty where the host answers itself.
+    pub addresses: Vec<IpAddr>,
+    /// Whose MAC address is asked for before the run; its answers are noted.
+    pub next_hop: Option<IpAddr>,
+}
+
+/// The flows of a test: flow `f` has source port `src_first + f mod src_count` and destination port
+/// `dst_first + f div src_count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flows {
+    /// First source port.
+    pub src_first: u16,
+    /// Source ports.
+    pub src_count: u32,
+    /// First destination port.
+    pub dst_first: u16,
+    /// Flows.
+    pub count: u32,
+}
+
+/// `sendrecv` and `send`.
+#[derive(Clone, Debug)]
+pub struct TrafficSpec {
+    /// Rows.
+    pub series: Series,
+    /// Ethernet, VLAN and IP header of every packet; the destination's MAC address may be set later.
+    pub headers: Vec<u8>,
+    /// One's complement sum of the pseudo-header and of the length in the UDP header, words as they lie in memory
+    /// (little-endian).
+    pub sum: u16,
+    /// Source and destination address of the packets that are sent.
+    pub src: IpAddr,
+    /// See [`TrafficSpec::src`].
+    pub dst: IpAddr,
+    /// UDP payload, bytes: 16 or more.
+    pub payload_len: usize,
+    /// Seed of the data.
+    pub seed: u64,
+    /// Ports.
+    pub flows: Flows,
+    /// The core of each lane that sends. All differ.
+    pub cores: Vec<usize>,
+    /// Packets come back and are received.
+    pub receive: bool,
+    /// Packets/s over all lanes; `None`: as fast as they go.
+    pub rate_pps: Option<f64>,
+    /// Departures that are overdue by more than this are given up, ns.
+    pub catch_up_ns: u64,
+    /// Addresses answered for.
+    pub answer: Answer,
+}
+
+/// Which packets a listener takes.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Only packets to one of these addresses, at most 8 of a family; empty: to any that is one host's.
+    pub addresses: Vec<IpAddr>,
+    /// Only packets to these ports.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Ports that are the host's, ascending.
+    pub excluded_ports: Vec<u16>,
+    /// Addresses answered for.
+    pub answer: Answer,
+}
+
+/// `reflect`.
+#[derive(Clone, Debug)]
+pub struct ReflectSpec {
+    /// Rows.
+    pub series: Series,
+    /// Which packets.
+    pub taken: Taken,
+}
+
+/// `drop`.
+#[derive(Clone, Debug)]
+pub struct DropSpec {
+    /// Rows.
+    pub series: Series,
+    /// Which packets.
+    pub taken: Taken,
+    /// Verify stamps and data; else every UDP packet that is taken counts as received.
+    pub verify: bool,
+    /// Seed of the data.
+    pub seed: u64,
+    /// Flows to keep sequence windows for, a source.
+    pub max_flows: u32,
+}
+
+/// Which frames a forwarder takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForwardTake {
+    /// Every frame.
+    All,
+    /// Every frame but those for the host itself. Its addresses: at most 8 of IPv4 and 16 of IPv6.
+    Foreign(Vec<IpAddr>),
+    /// UDP from or to an address and ports.
+    Udp {
+        /// `None`: any.
+        ip: Option<IpAddr>,
+        /// `None`: any.
+        ports: Option<RangeInclusive<u16>>,
+    },
+}
+
+/// What is done to frames that leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardRewrite {
+    /// Nothing.
+    Io,
+    /// MAC addresses change places.
+    MacSwap,
+    /// MAC addresses, IP addresses and UDP or TCP ports change places.
+    FiveTupleSwap,
+    /// To this MAC address, from the port's own.
+    L2Forward {
+        /// The next station.
+        destination: [u8; 6],
+    },
+}
+
+/// A port of `forward`.
+#[derive(Clone, Debug)]
+pub struct ForwardPortSpec {
+    /// As the user wrote it.
+    pub name: String,
+    /// What is taken of what comes in by it.
+    pub take: ForwardTake,
+    /// What is done to what leaves by it.
+    pub rewrite: ForwardRewrite,
+}
+
+/// `forward`: one port that sends back, or two.
+#[derive(Clone, Debug)]
+pub struct ForwardSpec {
+    /// Rows.
+    pub series: Series,
+    /// As many as devices.
+    pub ports: Vec<ForwardPortSpec>,
+}

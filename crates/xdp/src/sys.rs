@@ -1,0 +1,218 @@
+//! What must be asked of the kernel directly: maps in our memory, live frames, the signal that ends a call.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Once;
+
+/// A type that may lie in memory that programs in the kernel write to while we read.
+///
+/// # Safety
+/// All fields are atomics (or arrays of such, or of types with this property) without padding between them, so that
+/// any byte pattern is a value and no access races. `repr(C)`, at most 8-byte aligned fields.
+pub(crate) unsafe trait Shared {}
+
+/// The elements of an array map, in our memory.
+#[derive(Debug)]
+pub(crate) struct Mapping<T: Shared> {
+    at: NonNull<T>,
+    count: usize,
+    bytes: usize,
+}
+
+// SAFETY: it owns its mapping, and `Shared` types are read and written through atomics only.
+unsafe impl<T: Shared> Send for Mapping<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Mapping<T> {}
+
+impl<T: Shared> Mapping<T> {
+    /// Maps an array map made with `BPF_F_MMAPABLE` whose elements are of this type.
+    pub(crate) fn new(map: BorrowedFd<'_>, count: usize) -> io::Result<Mapping<T>> {
+        // The kernel rounds the size of an element up to 8 bytes.
+        const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() <= 64) };
+        let page = page_size();
+        let bytes = (count * size_of::<T>()).next_multiple_of(page);
+        // SAFETY: a new mapping at an address of the kernel's choice. The kernel refuses a size beyond the map's.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(at.cast::<T>()).filter(|_| at != libc::MAP_FAILED) {
+            Some(at) => Ok(Mapping { at, count, bytes }),
+            None => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl<T: Shared> std::ops::Deref for Mapping<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping holds `count` elements until it is dropped, begins at a page, and any bytes are a value
+        // of a `Shared` type, whoever changes them.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
+    }
+}
+
+impl<T: Shared> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of this length, to which no reference is left.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
+fn page_size() -> usize {
+    // SAFETY: no arguments beyond a constant.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// `enum bpf_cmd`.
+const BPF_PROG_TEST_RUN: libc::c_int = 10;
+/// Frames are sent on as the program says, rather than thrown away.
+const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+
+/// The part of `union bpf_attr` for `BPF_PROG_TEST_RUN`.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    reserved: u32,
+}
+
+/// `struct xdp_md`.
+#[repr(C)]
+#[derive(Default)]
+struct XdpMd {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+const _: () = {
+    assert!(size_of::<TestRun>() == 80);
+    assert!(std::mem::offset_of!(TestRun, batch_size) == 72);
+    assert!(size_of::<XdpMd>() == 24);
+};
+
+/// Runs a program `repeat` times over frames that begin as `frame` and that come as if received by interface `index`;
+/// `batch` at a time. What the program sends is sent. Returns when all have run, or with `EINTR` on a signal.
+pub(crate) fn run_live(
+    program: BorrowedFd<'_>,
+    index: u32,
+    frame: &[u8],
+    repeat: u32,
+    batch: u32,
+) -> io::Result<()> {
+    let context = XdpMd {
+        data_end: frame.len() as u32,
+        ingress_ifindex: index,
+        ..XdpMd::default()
+    };
+    let attr = TestRun {
+        prog_fd: program.as_raw_fd() as u32,
+        data_size_in: frame.len() as u32,
+        data_in: frame.as_ptr() as u64,
+        repeat,
+        ctx_size_in: size_of::<XdpMd>() as u32,
+        ctx_in: (&raw const context) as u64,
+        flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: batch,
+        ..TestRun::default()
+    };
+    bpf(&attr).map(|_| ())
+}
+
+/// What a program made of one frame, without sending it: its verdict, and the frame. For tests.
+#[doc(hidden)]
+pub fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+    let mut out = vec![0; frame.len() + 512];
+    let context = XdpMd {
+        data_end: frame.len() as u32,
+        ingress_ifindex: index,
+        ..XdpMd::default()
+    };
+    let attr = TestRun {
+        prog_fd: program.as_raw_fd() as u32,
+        data_size_in: frame.len() as u32,
+        data_size_out: out.len() as u32,
+        data_in: frame.as_ptr() as u64,
+        data_out: out.as_mut_ptr() as u64,
+        repeat: 1,
+        ctx_size_in: size_of::<XdpMd>() as u32,
+        ctx_in: (&raw const context) as u64,
+        ..TestRun::default()
+    };
+    let attr = bpf(&attr)?;
+    out.truncate(attr.data_size_out as usize);
+    Ok((attr.retval, out))
+}
+
+/// The system call; returns the attributes as the kernel left them.
+fn bpf(attr: &TestRun) -> io::Result<TestRun> {
+    // SAFETY: plain numbers.
+    let mut attr: TestRun = unsafe { std::ptr::read(attr) };
+    // SAFETY: the kernel reads and writes `size` bytes at `attr`, and what its pointers and sizes name: the callers'
+    // buffers, which are alive.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut attr, size_of::<TestRun>()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(attr)
+}
+
+/// The signal that ends a call of [`run_live`]. A real-time signal: nobody else sends it by chance.
+fn signal() -> libc::c_int {
+    libc::SIGRTMIN() + 4
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Lets [`interrupt`] end calls of this process: the signal gets a handler that does nothing.
+pub(crate) fn make_interruptible() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: a zeroed `sigaction` is one without flags and with an empty mask. Without SA_RESTART a call ends.
+        // The handler touches nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            libc::sigaction(signal(), &raw const action, std::ptr::null_mut());
+        }
+    });
+}
+
+/// The calling thread's number.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
+/// Ends the call that a thread of this process is in. [`make_interruptible`] was called before.
+pub(crate) fn interrupt(thread: i32) {
+    // SAFETY: plain numbers; the kernel checks that the thread is this process's.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Turns the test's packets round where they come in, and leaves all others to the host.
+ */
+#include "run.h"
+#include "udp.h"
+#include "checksum.h"
+#include "filter.h"
+#include "swap.h"
+#include "answer.h"
+#include "taps.h"
+
+/* Turns a packet that is taken. Returns 0, or why it is not, and one. */
+NOINLINE int turn_anywhere(struct xdp_md *ctx)
+{
+	struct udp_packet p = {};
+	void *data, *end, *addresses, *ports;
+	int left = find_udp_anywhere(ctx, &p);
+
+	if (left)
+		return left;
+	left = filter(ctx, &p);
+	if (left)
+		return left;
+	data = frame_data(ctx);
+	end = frame_end(ctx);
+	addresses = data + (p.l3 & 31) + (p.v6 ? 8 : 12);
+	ports = data + (p.l4 & OFFSET);
+	/* Never: they have been read. */
+	if (data + 14 > end || addresses + 8 > end || ports + sizeof(struct ports) > end)
+		LEAVE(LEFT_TOO_SHORT);
+	if (p.v6) {
+		if (addresses + 32 > end)
+			LEAVE(LEFT_TOO_SHORT);
+		swap_addresses6(addresses);
+	} else {
+		swap_addresses4(addresses);
+	}
+	swap_macs(data);
+	swap_ports(ports);
+	if (PLAN.flags & OPEN_CHECKSUMS)
+		complete_udp(ctx, &p);
+	return 0;
+}
+
+/* The same for what nearly every packet is; false says nothing. */
+INLINE int turn_plain(struct xdp_md *ctx)
+{
+	void *data = frame_data(ctx), *end = frame_end(ctx);
+
+	if (data + PLAIN4_PAYLOAD > end)
+		return 0;
+	if (looks_plain4(data)) {
+		if (!plain_udp4(data, end) || !plain_taken4(data))
+			return 0;
+		if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain4(data)) == U16(data + PLAIN4_L4 + 6))
+			return 0;
+		swap_macs(data);
+		swap_addresses4(data + 26);
+		swap_ports(data + PLAIN4_L4);
+		return 1;
+	}
+	if (data + PLAIN6_PAYLOAD > end || !looks_plain6(data) || !plain_udp6(data, end) || !plain_taken6(data))
+		return 0;
+	if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain6(data)) == U16(data + PLAIN6_L4 + 6))
+		return 0;
+	swap_macs(data);
+	swap_addresses6(data + 22);
+	swap_ports(data + PLAIN6_L4);
+	return 1;
+}
+
+INLINE int turn(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx);
+	struct source *source;
+	struct row *row;
+
+	source = bpf_map_lookup_elem(&SOURCES, &key);
+	if (!source || !arrival(source, key))
+		return XDP_PASS;
+	if (!turn_plain(ctx)) {
+		int left = turn_anywhere(ctx);
+
+		if (left)
+			return left_over(ctx, source, left - 1);
+	}
+	seen(source);
+	source->test++;
+	row = current_row(source);
+	if (row) {
+		row->rx++;
+		row->tx++;
+	}
+	return XDP_TX;
+}
+
+SEC("xdp") int reflect(struct xdp_md *ctx)
+{
+	return turn(ctx);
+}
+
+/* The same for frames of several buffers, which the kernel gives to programs of this section only. */
+SEC("xdp.frags") int reflect_frags(struct xdp_md *ctx)
+{
+	return turn(ctx);
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

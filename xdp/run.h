@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What the programs of the `xdp` path share with the process that loads them: constants of a run, and maps that the
+ * process has in its memory and reads while they are written. The other half is crates/xdp/src/abi.rs, with the same
+ * names; both sides assert the layout.
+ *
+ * Every counter has one writer. Those who receive are *sources*: a receive queue of the device, whose poll loop runs
+ * on one CPU at a time, or, on socket buffers, a CPU. Those who send are *lanes*, each on a CPU of its own.
+ */
+#ifndef XDP_RUN_H
+#define XDP_RUN_H
+
+#include "bpf.h"
+
+enum { ANSWERS = 8, ADDRESSES = 8, LANES = 64, REASONS = 32, OCTAVES = 28, OCTAVE = 1024 };
+
+/* source.reasons: those of udp.h, then these; from 16 on each program's own. */
+enum {
+	/* Answered, or an answer to our own question. */
+	NEIGHBOR_SERVICE = 13,
+	/* `forward`: not what it is to take. */
+	NOT_TAKEN,
+	/* `forward`: there is no port to send it out of. */
+	NO_PORT,
+};
+
+/* plan.flags */
+enum {
+	/* Sources are CPUs, not receive queues. */
+	BY_CPU = 1 << 0,
+	/* Verify UDP checksum and data of what is received. */
+	CHECK_DATA = 1 << 1,
+	/* Frames may come with a checksum that was left to a device (virtual devices, socket buffers). */
+	OPEN_CHECKSUMS = 1 << 2,
+	/* Only frames to `mac`. */
+	OWN_MAC = 1 << 3,
+	/* Packets come back and are received. */
+	RECEIVE = 1 << 4,
+	/* Lanes send by schedule. */
+	PACED = 1 << 5,
+	/* Gaps are drawn at random. */
+	RANDOM = 1 << 6,
+	/* The test's addresses are IPv6. */
+	IPV6 = 1 << 7,
+	/* `drop`: verify stamps. */
+	STAMPED = 1 << 8,
+};
+
+struct plan {
+	/* Rows and periods. */
+	u64 interval_ns;
+	u64 settle_ns;
+	/* Of the payload's data. */
+	u64 seed;
+	/* Departures overdue by more are given up. */
+	u64 catch_up_ns;
+	/* Of the flow table's hash. */
+	u64 key;
+	u32 flags;
+	u32 sources;
+	/* Rows and histogram periods a writer, powers of two. */
+	u32 rows;
+	u32 periods;
+	u32 rows_per_period;
+	/* The clock is read anew after this many packets; 0: for each. */
+	u32 clock_every;
+	/* Of the process that sends. */
+	u32 process;
+	/* Of the network namespace, and of the devices in it: 0 and 1. */
+	u32 namespace;
+	u32 device[2];
+	/* Listeners: destination addresses that are taken; none given: any that is one host's. */
+	u32 addresses4_count;
+	u32 addresses6_count;
+	/* Addresses that are answered for. */
+	u32 answer4_count;
+	u32 answer6_count;
+	be32 addresses4[ADDRESSES];
+	be32 answer4[ANSWERS];
+	struct words6 {
+		be32 word[4];
+	} addresses6[ADDRESSES], answer6[ANSWERS];
+	/* Whose MAC address was asked for; 0: nobody's. */
+	be32 hop4;
+	struct words6 hop6;
+	u8 mac[6];
+	u16 unused;
+
+	/* Traffic. Offsets of the IP and UDP header in what is sent. */
+	u32 l3;
+	u32 l4;
+	u32 payload_len;
+	u32 frame_len;
+	/* Sum of all constant words that the UDP checksum covers. */
+	u32 sum;
+	/* What the field holds that a device was to fill in: the pseudo-header's sum. */
+	u32 open_sum;
+	u32 src_first;
+	u32 src_count;
+	u32 dst_first;
+	u32 flows;
+	u32 lanes;
+	/* Words of 64 sequence numbers a flow, and slips a flow: powers of two. */
+	u32 window_words;
+	u32 slips;
+	/* Whom packets are sent from and to, and so come back to and from. */
+	struct words6 src;
+	struct words6 dst;
+	/* The IP header of a packet that comes back unchanged, as words. */
+	u64 back[5];
+	/* The CPU of each lane. */
+	u32 lane_cpu[LANES];
+	/* `drop`: flows a source, and places in its table (a power of two). */
+	u32 max_flows;
+	u32 table;
+};
+
+/* Only known once the program is loaded. Written by the process. */
+struct run {
+	/* Rows are counted from here; 0: not yet. */
+	u64 start_ns;
+	/* Nothing that is due from here on is sent. */
+	u64 end_ns;
+	/* Nothing is counted any more. */
+	u64 stopped;
+	u64 unused;
+};
+
+/* Written by whoever hears it first. */
+struct heard {
+	u8 mac[6];
+	u16 known;
+};
+
+struct moments {
+	u64 count;
+	u64 sum;
+	/* The least, complemented: zeroed memory means none. */
+	u64 min_complement;
+	u64 max;
+};
+
+/* Written by a program, read and zeroed by the process once it can't be written any more. */
+struct row {
+	u64 tx;
+	u64 missed;
+	u64 rx;
+	u64 duplicates;
+	u64 reordered;
+	u64 distance_sum;
+	u64 corrupt;
+	u64 foreign;
+	u64 expected;
+	u64 unused;
+	struct moments latency;
+	struct moments scheduled;
+};
+
+struct source {
+	/* The clock's newest reading, and for how many packets more it is good; a poll loop's end sets it to none. */
+	u64 now_ns;
+	u32 left;
+	u32 unused;
+	/* The row of that time, and where it lies in ROWS. */
+	u64 row_begin;
+	u64 row_end;
+	u32 row_key;
+	/* Where the histograms of that row's period begin in HISTOGRAMS. */
+	u32 period_key;
+	/* Sequence numbers below this have been sent. */
+	u64 limit;
+	/* Of the run. */
+	u64 start_ns;
+
+	/* Taken, but not counted in `test`. */
+	u64 others;
+	/* Left to the host. */
+	u64 passed;
+	u64 polls;
+	/* Counted: received, or taken to be sent back or on. */
+	u64 test;
+	u64 tx;
+	u64 bytes;
+	u64 late;
+	u64 distance_max;
+	u64 first_ns;
+	u64 last_ns;
+	u64 reasons[REASONS];
+	u64 room[7];
+} __attribute__((aligned(64)));
+
+/* One octave of a log-linear histogram, as in crates/stats/src/histogram.rs. */
+struct octave {
+	u32 bucket[OCTAVE];
+};
+
+_Static_assert(sizeof(struct plan) == 832, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct run) == 32, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct row) == 144, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct source) == 448, "crates/xdp/src/abi.rs");
+
+const volatile struct plan PLAN = {};
+/* One bit a port that a listener takes, least significant first. */
+const volatile u64 PORTS[1024] = {};
+
+/* The sizes of maps are set by the loader. */
+#define SHARED_ARRAY(name, content)                                                                                     \
+	struct {                                                                                                       \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                      \
+		__uint(max_entries, 1);                                                                                \
+		__uint(map_flags, BPF_F_MMAPABLE);                                                                     \
+		__type(key, u32);                                                                                      \
+		__type(value, content);                                                                                \
+	} name SEC(".maps")
+
+typedef struct run run_t;
+typedef struct heard heard_t;
+typedef struct row row_t;
+typedef struct source source_t;
+typedef struct octave octave_t;
+
+SHARED_ARRAY(RUN, run_t);
+SHARED_ARRAY(HEARD, heard_t);
+/* By writer (sources, then lanes), then by row. */
+SHARED_ARRAY(ROWS, row_t);
+SHARED_ARRAY(SOURCES, source_t);
+/* By kind (actual, scheduled), source, period, octave. */
+SHARED_ARRAY(HISTOGRAMS, octave_t);
+
+/* The source whose poll loop a CPU is in, + 1; 0: none that has read the clock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} POLLS SEC(".maps");
+
+/* Packets that the device refused after a program had sent them, by CPU. */
+struct refused {
+	u64 packets;
+	/* The newest cause, a negative errno; 0: its queue was full. */
+	u64 error;
+	u64 unused[6];
+};
+typedef struct refused refused_t;
+SHARED_ARRAY(REFUSED, refused_t);
+
+INLINE struct run *run_of(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&RUN, &key);
+}
+
+/* The place of this frame's source; `sources` and more: none, the frame is the host's. */
+INLINE u32 source_key(struct xdp_md *ctx)
+{
+	return PLAN.flags & BY_CPU ? bpf_get_smp_processor_id() : ctx->rx_queue_index;
+}
+
+/* The row of a time, from 0; 0 before the start, too. */
+INLINE u32 row_number(struct run *run, u64 at_ns)
+{
+	u64 start = run->start_ns;
+
+	return start && at_ns > start ? (at_ns - start) / PLAN.interval_ns : 0;
+}
+
+/* Where a writer's row lies in ROWS. */
+INLINE u32 row_key(u32 writer, u32 row)
+{
+	return writer * PLAN.rows + (row & (PLAN.rows - 1));
+}
+
+/* Where the octaves of a row's histograms begin in HISTOGRAMS. */
+INLINE u32 period_key(u32 source, u32 row)
+{
+	u32 period = row / PLAN.rows_per_period;
+
+	return (source * PLAN.periods + (period & (PLAN.periods - 1))) * OCTAVES;
+}
+
+/* Reads the clock for a source; 0: nothing is counted any more. */
+INLINE u64 read_clock(struct source *source, u32 key)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct run *run = run_of();
+
+	/* Those who listen end by themselves; senders wait for what is still to come back. */
+	if (!run || run->stopped || (!PLAN.lanes && now >= run->end_ns)) {
+		source->left = 0;
+		return 0;
+	}
+	source->now_ns = now;
+	source->start_ns = run->start_ns;
+	if (now >= source->row_end) {
+		u32 row = row_number(run, now);
+		u64 begin = run->start_ns + (u64)row * PLAN.interval_ns;
+
+		source->row_begin = begin;
+		/* Until the start is known everything is row 0, and the next reading looks again. */
+		source->row_end = run->start_ns ? begin + PLAN.interval_ns : 0;
+		source->row_key = row_key(key, row);
+		source->period_key = period_key(key, row);
+	}
+	return now;
+}
+
+/*
+ * When a frame came: the clock's reading at the first frame of the poll loop, or 16 packets ago at the most. Reading
+ * it for each frame would cost more than all the rest that is done to one. 0: nothing is counted any more.
+ */
+INLINE u64 arrival(struct source *source, u32 key)
+{
+	u32 cpu;
+	u64 *poll;
+
+	if (source->left) {
+		source->left--;
+		return source->now_ns;
+	}
+	if (PLAN.clock_every) {
+		cpu = bpf_get_smp_processor_id();
+		poll = bpf_map_lookup_elem(&POLLS, &cpu);
+		if (poll && *poll != key + 1) {
+			*poll = key + 1;
+			source->polls++;
+		}
+		source->left = PLAN.clock_every - 1;
+	} else {
+		source->polls++;
+	}
+	return read_clock(source, key);
+}
+
+/* Notes when packets are counted. */
+INLINE void seen(struct source *source)
+{
+	u64 now = source->now_ns;
+
+	if (!source->first_ns)
+		source->first_ns = now;
+	source->last_ns = now;
+}
+
+/* The row of the source's newest reading; 0 never happens. */
+INLINE struct row *current_row(struct source *source)
+{
+	u32 key = source->row_key;
+
+	return bpf_map_lookup_elem(&ROWS, &key);
+}
+
+INLINE void measure(struct moments *moments, u64 value)
+{
+	moments->count++;
+	moments->sum += value;
+	if (~value > moments->min_complement)
+		moments->min_complement = ~value;
+	if (value > moments->max)
+		moments->max = value;
+}
+
+/* Adds a value to the histogram whose octaves begin at `base`: exact below 2048, 1024 buckets a power of two above. */
+INLINE void add_to_histogram(void *map, u32 base, u64 value, u32 count)
+{
+	u32 key = base, shift = 0;
+	struct octave *octave;
+	u64 rest = value >> 11;
+
+	if (!rest) {
+		key += value >> 10;
+	} else {
+		/* The place of the highest bit, by halving: there is no instruction for it. */
+		if (rest >> 4) {
+			if (rest >> 26) {
+				value = (1ULL << 37) - 1;
+				rest = value >> 11;
+			}
+			if (rest >> 16) {
+				shift += 16;
+				rest >>= 16;
+			}
+			if (rest >> 8) {
+				shift += 8;
+				rest >>= 8;
+			}
+			if (rest >> 4) {
+				shift += 4;
+				rest >>= 4;
+			}
+		}
+		if (rest >> 2) {
+			shift += 2;
+			rest >>= 2;
+		}
+		shift += 1 + (rest >> 1);
+		key += shift + 1;
+		value >>= shift;
+	}
+	octave = bpf_map_lookup_elem(map, &key);
+	if (octave)
+		octave->bucket[value & (OCTAVE - 1)] += count;
+}
+
+#endif
