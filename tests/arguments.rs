@@ -40,7 +40,7 @@ fn ports_that_name_no_path_device_or_option_are_refused() {
     assert_table(
         "sendrecv",
         &[
-            ("tcp:10.0.0.1", &["tcp", "udp, af_packet, af_xdp, null, loop"]),
+            ("tcp:10.0.0.1", &["tcp", "udp, af_packet, af_xdp, xdp, null, loop"]),
             ("loop", &["loop", "PATH:DEVICE"]),
             ("loop:eth1", &["eth1", "loop:"]),
             ("loop:lose=1", &["lose", "loss"]),
@@ -174,6 +174,47 @@ fn arguments_that_contradict_each_other_are_refused() {
         2,
         &["--ip", "224.0.0.1", "one host"],
     );
+}
+
+#[test]
+fn options_that_mean_nothing_where_the_kernel_runs_the_workload_are_refused() {
+    let sending: &[(&str, &[&str])] = &[
+        ("--burst 32", &["--burst 32", "batch=N"]),
+        ("--busy-poll", &["--busy-poll", "left out"]),
+        ("--rx-lanes 1 --tx-lanes 1", &["--rx-lanes 1", "left out"]),
+    ];
+    for command in ["sendrecv", "send"] {
+        for (words, parts) in sending {
+            let line = format!("{command} xdp:none0 --src 10.99.0.1 --dest 10.99.0.2:9000 {words}");
+            assert_refused(&line, 2, parts);
+        }
+    }
+    for (words, parts) in [
+        ("--lanes 2", &["--lanes 2", "ethtool -L"][..]),
+        ("--cores 0", &["--cores 0", "affinity"]),
+        ("--burst 8", &["--burst 8", "xdp:none0"]),
+        ("--busy-poll", &["--busy-poll", "xdp:none0"]),
+    ] {
+        for command in ["reflect xdp:none0", "drop xdp:none0", "forward xdp:none0"] {
+            assert_refused(&format!("{command} {words} --duration 50ms"), 2, parts);
+        }
+    }
+    for (words, parts) in [
+        ("forward xdp:none0 xdp:none1 --split-directions", &["--split-directions", "left out"][..]),
+        ("forward xdp:none0 af_xdp:none1", &["af_xdp:none1", "devmap", "xdp:none1"]),
+        ("forward null: xdp:none1", &["null:", "devmap"]),
+        ("capture xdp:none0 -o none.pcapng", &["xdp:none0", "af_xdp:none0", "af_packet:none0"]),
+        ("reflect xdp:", &["xdp", "eth1"]),
+        ("reflect xdp:none0", &["none0", "no such interface"]),
+        ("reflect xdp:none0,mode=offload", &["mode=offload", "native", "skb"]),
+        ("reflect xdp:none0,clock=tsc", &["clock=tsc", "poll", "packet"]),
+        ("drop xdp:none0,check=some", &["check=some", "all", "headers"]),
+        ("drop xdp:none0,batch=257", &["batch=257", "256"]),
+        ("drop xdp:none0,ring=64", &["ring", "mode", "batch"]),
+        ("drop xdp:none0,mode=skb,mode=skb", &["mode", "twice"]),
+    ] {
+        assert_refused(&format!("{words} --duration 50ms"), 2, parts);
+    }
 }
 
 #[test]

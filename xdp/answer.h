@@ -48,7 +48,7 @@ INLINE void put_mac(void *at, u64 mac)
 
 INLINE u64 plan_mac(void)
 {
-	return *(const volatile u32 *)PLAN.mac | (u64) * (const volatile u16 *)(PLAN.mac + 4) << 32;
+	return PLAN.mac;
 }
 
 /* An address that one station can have. */

@@ -108,13 +108,13 @@ INLINE u64 sum_pseudo(struct xdp_md *ctx, u32 l3, int v6, u32 protocol, u32 leng
 /* The same of a datagram at constant offsets, for the checksum that a sender leaves open. */
 INLINE u64 sum_pseudo_plain4(void *data)
 {
-	return halves(U64(data + 26)) + U16(data + PLAIN4_L4 + 4) + (PROTOCOL_UDP << 8);
+	return (u64)U32(data + 26) + U32(data + 30) + U16(data + PLAIN4_L4 + 4) + (PROTOCOL_UDP << 8);
 }
 
 INLINE u64 sum_pseudo_plain6(void *data)
 {
-	return halves(U64(data + 22)) + halves(U64(data + 30)) + halves(U64(data + 38)) + halves(U64(data + 46)) +
-	       U16(data + PLAIN6_L4 + 4) + (PROTOCOL_UDP << 8);
+	return (u64)U32(data + 22) + U32(data + 26) + U32(data + 30) + U32(data + 34) + U32(data + 38) +
+	       U32(data + 42) + U32(data + 46) + U32(data + 50) + U16(data + PLAIN6_L4 + 4) + (PROTOCOL_UDP << 8);
 }
 
 INLINE u64 sum_pseudo_udp(struct xdp_md *ctx, const struct udp_packet *p)

@@ -35,8 +35,8 @@ INLINE int is_address6(const volatile struct words6 *list, u32 count, void *at)
 {
 #pragma unroll
 	for (u32 i = 0; i < ADDRESSES; i++)
-		if (i < count && list[i].word[0] == U32(at) && list[i].word[1] == U32(at + 4) &&
-		    list[i].word[2] == U32(at + 8) && list[i].word[3] == U32(at + 12))
+		if (i < count && *(const volatile u64 *)list[i].word == U64(at) &&
+		    *(const volatile u64 *)(list[i].word + 2) == U64(at + 8))
 			return 1;
 	return 0;
 }
@@ -48,13 +48,23 @@ INLINE int any_address(void)
 
 INLINE int own_mac(void *data)
 {
-	return U32(data) == *(const volatile u32 *)PLAN.mac && U16(data + 4) == *(const volatile u16 *)(PLAN.mac + 4);
+	return !((U64(data) ^ PLAN.mac) << 16);
 }
 
-/* Both MAC addresses are of stations. `mac`: the first 8 bytes of the frame. */
-INLINE int between_stations(u64 mac)
+/* Both MAC addresses are of stations. `macs`: the first 8 bytes of the frame. */
+INLINE int between_stations(u64 macs)
 {
-	return !(mac & 0x0001000000000001);
+	return !(macs & 0x0001000000000001);
+}
+
+/* Both MAC addresses are of stations, and the destination is our own where that is asked for. */
+INLINE int plain_macs(void *data)
+{
+	u64 first = U64(data);
+
+	if (PLAN.flags & OWN_MAC)
+		return !((first ^ PLAN.mac) & 0x0001ffffffffffff);
+	return between_stations(first);
 }
 
 /* Class D, and above it the broadcast address. The highest byte of an address is the lowest of its word. */
@@ -68,8 +78,7 @@ INLINE int plain_taken4(void *data)
 {
 	be32 source = U32(data + 26), destination = U32(data + 30);
 
-	return between_stations(U64(data)) && source && (source & 0xe0) != 0xe0 && (destination & 0xe0) != 0xe0 &&
-	       (!(PLAN.flags & OWN_MAC) || own_mac(data)) &&
+	return plain_macs(data) && source && (source & 0xe0) != 0xe0 && (destination & 0xe0) != 0xe0 &&
 	       (any_address() || is_address4(PLAN.addresses4, PLAN.addresses4_count, destination)) &&
 	       U16(data + PLAIN4_L4) && in_ports(PORTS, U16(data + PLAIN4_L4 + 2));
 }
@@ -79,8 +88,7 @@ INLINE int plain_taken6(void *data)
 {
 	u64 source = U64(data + 22);
 
-	return between_stations(U64(data)) && (source & 0xff) != 0xff && (source | U64(data + 30)) &&
-	       *(u8 *)(data + 38) != 0xff && (!(PLAN.flags & OWN_MAC) || own_mac(data)) &&
+	return plain_macs(data) && (source & 0xff) != 0xff && (source || U64(data + 30)) && *(u8 *)(data + 38) != 0xff &&
 	       (any_address() || is_address6(PLAN.addresses6, PLAN.addresses6_count, data + 38)) &&
 	       U16(data + PLAIN6_L4) && in_ports(PORTS, U16(data + PLAIN6_L4 + 2));
 }

@@ -213,7 +213,6 @@ INLINE void rewrite(struct xdp_md *ctx, u32 port)
 INLINE int forward(struct xdp_md *ctx, u32 in, int frags)
 {
 	u32 key = source_key(ctx), out = FORWARD.ports == 2 ? !in : in;
-	struct run *run = run_of();
 	struct source *source;
 	struct row *row;
 
@@ -221,15 +220,16 @@ INLINE int forward(struct xdp_md *ctx, u32 in, int frags)
 		return XDP_PASS;
 	key += FORWARD.port[in].base;
 	source = bpf_map_lookup_elem(&SOURCES, &key);
-	if (!source || !run || run->stopped || arrival(source, key, run) >= run->end_ns)
+	if (!source)
 		return XDP_PASS;
 	if (!(in ? wanted(&TAKE_B, PORTS_B, ctx) : wanted(&TAKE_A, PORTS, ctx))) {
 		source->passed++;
 		source->reasons[NOT_TAKEN]++;
 		return XDP_PASS;
 	}
+	if (!arrival(source, key))
+		return XDP_DROP;
 	rewrite(ctx, out);
-	source->packets++;
 	source->test++;
 	source->bytes += frags ? bpf_xdp_get_buff_len(ctx) : span(frame_data(ctx), frame_end(ctx));
 	row = current_row(source);

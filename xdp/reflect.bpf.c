@@ -73,11 +73,10 @@ INLINE int turn_plain(struct xdp_md *ctx)
 INLINE int turn(struct xdp_md *ctx)
 {
 	u32 key = source_key(ctx);
-	struct source *source;
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
 	struct row *row;
 
-	source = bpf_map_lookup_elem(&SOURCES, &key);
-	if (!source || !arrival(source, key))
+	if (!source)
 		return XDP_PASS;
 	if (!turn_plain(ctx)) {
 		int left = turn_anywhere(ctx);
@@ -85,13 +84,14 @@ INLINE int turn(struct xdp_md *ctx)
 		if (left)
 			return left_over(ctx, source, left - 1);
 	}
-	seen(source);
+	/* The run is over: what is not counted is not sent back. */
+	if (!arrival(source, key))
+		return XDP_DROP;
 	source->test++;
 	row = current_row(source);
-	if (row) {
+	/* What came in and what went back are one number. */
+	if (row)
 		row->rx++;
-		row->tx++;
-	}
 	return XDP_TX;
 }
 

@@ -80,11 +80,11 @@ struct plan {
 	struct words6 {
 		be32 word[4];
 	} addresses6[ADDRESSES], answer6[ANSWERS];
+	/* The device's own MAC address, in the low 6 bytes. */
+	u64 mac;
 	/* Whose MAC address was asked for; 0: nobody's. */
 	be32 hop4;
 	struct words6 hop6;
-	u8 mac[6];
-	u16 unused;
 
 	/* Traffic. Offsets of the IP and UDP header in what is sent. */
 	u32 l3;
@@ -293,6 +293,9 @@ INLINE u64 read_clock(struct source *source, u32 key)
 	}
 	source->now_ns = now;
 	source->start_ns = run->start_ns;
+	if (!source->first_ns)
+		source->first_ns = now;
+	source->last_ns = now;
 	if (now >= source->row_end) {
 		u32 row = row_number(run, now);
 		u64 begin = run->start_ns + (u64)row * PLAN.interval_ns;
@@ -331,16 +334,6 @@ INLINE u64 arrival(struct source *source, u32 key)
 		source->polls++;
 	}
 	return read_clock(source, key);
-}
-
-/* Notes when packets are counted. */
-INLINE void seen(struct source *source)
-{
-	u64 now = source->now_ns;
-
-	if (!source->first_ns)
-		source->first_ns = now;
-	source->last_ns = now;
 }
 
 /* The row of the source's newest reading; 0 never happens. */

@@ -74,16 +74,6 @@ INLINE void count_refused(u64 packets, int error)
 	}
 }
 
-/* xdp_bulk_tx(dev, sent, drops, err): what XDP_TX gave to a virtual device. */
-SEC("raw_tp/xdp_bulk_tx") int bulk_tx(struct tracepoint *ctx)
-{
-	int drops = ctx->argument[2];
-
-	if (drops > 0 && is_ours((void *)ctx->argument[0]))
-		count_refused(drops, ctx->argument[3]);
-	return 0;
-}
-
 /* xdp_devmap_xmit(from_dev, to_dev, sent, drops, err): what was redirected, and what a sender's XDP_TX gave. */
 SEC("raw_tp/xdp_devmap_xmit") int devmap_xmit(struct tracepoint *ctx)
 {

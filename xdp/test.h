@@ -41,8 +41,8 @@ INLINE u64 data_base(u64 seed, u64 seq)
 /* Which of 64 sequence numbers were seen. */
 struct window_word {
 	u64 bits;
-	/* Number / 64 that the bits are of: an older one's are stale, and need no clearing beforehand. */
-	u64 epoch;
+	/* What the bits are of: a word of another tag is stale, and needs no clearing beforehand. */
+	u64 tag;
 };
 typedef struct window_word window_word_t;
 
@@ -53,7 +53,9 @@ struct flow_window {
 	u64 bits;
 	/* Source that counted the flow's newest packet, + 1. */
 	u32 owner;
-	u32 unused[3];
+	/* Counts how often the flow began anew: words of before mean nothing. */
+	u32 generation;
+	u64 unused;
 };
 typedef struct flow_window flow_window_t;
 
@@ -64,6 +66,12 @@ typedef struct flow_window flow_window_t;
 SHARED_ARRAY(WINDOWS, window_word_t);
 
 enum arrival_kind { IN_ORDER, REORDERED, DUPLICATE, TOO_OLD };
+
+/* Of 64 sequence numbers, of which there are fewer than 2^54, in one life of the flow. */
+INLINE u64 window_tag(struct flow_window *window, u64 epoch)
+{
+	return epoch ^ (u64)window->generation << 48;
+}
 
 INLINE struct window_word *window_word(u32 flows, u32 flow, u64 epoch)
 {
@@ -82,8 +90,8 @@ INLINE enum arrival_kind window_look_back(struct flow_window *window, u32 flows,
 
 		if (!word || (next >> 6) - epoch >= PLAN.window_words)
 			return TOO_OLD;
-		if (word->epoch != epoch) {
-			word->epoch = epoch;
+		if (word->tag != window_tag(window, epoch)) {
+			word->tag = window_tag(window, epoch);
 			word->bits = 0;
 		}
 		bits = &word->bits;
@@ -107,7 +115,7 @@ INLINE enum arrival_kind window_record(struct flow_window *window, u32 flows, u3
 
 		if (word) {
 			word->bits = bits;
-			word->epoch = (next - 1) >> 6;
+			word->tag = window_tag(window, (next - 1) >> 6);
 		}
 		bits = 0;
 	}

@@ -514,7 +514,6 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 			source->distance_max = distance;
 	}
 	source->test++;
-	seen(source);
 	measure(&row->latency, latency);
 	add_to_histogram(&HISTOGRAMS, period, latency, 1);
 	if (PLAN.flags & PACED) {

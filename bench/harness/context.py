@@ -1,5 +1,6 @@
 """What a section is given: settings, the lab, a place for files, and the ways to start things."""
 
+import contextlib
 import os
 import shutil
 
@@ -55,6 +56,16 @@ class Lab:
             for sleeper in self.resident.values():
                 sleeper.kill()
             run([self.mpps, "lab", "down", "--name", self.name])
+
+    @contextlib.contextmanager
+    def queues(self, count):
+        """The lab with so many queues at each interface; with one after it."""
+        self.up()
+        try:
+            run([self.mpps, "lab", "up", "--name", self.name, "--queues", str(count)])
+            yield
+        finally:
+            run([self.mpps, "lab", "up", "--name", self.name, "--queues", "1"])
 
     def counters(self, host):
         """Packets of the host's interface so far: received, and of these dropped."""

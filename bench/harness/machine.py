@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 
 HUGEPAGES = "/proc/sys/vm/nr_hugepages"
 
@@ -36,6 +37,16 @@ def read(path):
             return file.read().strip()
     except OSError:
         return ""
+
+
+def busy(seconds):
+    """How many cores did something over `seconds`, whoever's work it was: soft interrupts are in no process's time."""
+    def spent():
+        with open("/proc/stat") as stat:
+            user, nice, system, idle, iowait, *rest = map(int, stat.readline().split()[1:8])
+        return user + nice + system + sum(rest), time.monotonic()
+    (before, began), (after, ended) = spent(), (time.sleep(seconds), spent())[1]
+    return (after - before) / os.sysconf("SC_CLK_TCK") / (ended - began)
 
 
 def commit(root):

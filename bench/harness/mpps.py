@@ -73,19 +73,33 @@ def rows(path):
 
 
 def ports(ctx, path):
-    """Ports of host a and host b on a path, and the arguments that a sender needs beside: udp, af_packet or af_xdp."""
+    """Ports of host a and host b on a path, and the arguments that a sender needs beside: udp or one of an interface."""
     if path == "udp":
         return f"udp:{ctx.lab.A}", f"udp:{ctx.lab.B}", []
     return f"{path}:eth1", f"{path}:eth1", ["--src", ctx.lab.A]
+
+
+def place(path, core):
+    """How a sender is brought to its core: where to start it (None: anywhere), and its arguments.
+
+    On xdp a lane is inside the kernel all the time, so its core is told to it alone; the rest of the program runs beside.
+    """
+    return (None, ["--cores", core]) if path == "xdp" and core is not None else (core, [])
+
+
+def listening(path, lanes):
+    """A listener's lanes; on xdp it has none."""
+    return [] if path == "xdp" else ["--lanes", lanes]
 
 
 def one_way(ctx, options=("", ""), size=18, args=(), label="mpps", duration=None, path="udp"):
     """`send` on host a's core → `drop` on host b's: what was sent, and what the application got."""
     a, b, target = ports(ctx, path)
     to, of = (("," + o) if o else "" for o in options)
-    with Listener(ctx, f"{label}, receiver", ["drop", b + of, "--lanes", 1], "b", ctx.core_b) as drop:
-        sent = send(ctx, label, ["send", a + to, *target, "--dest", f"{ctx.lab.B}:9000", "--lanes", 1,
-                                 "--payload-size", size, *args], duration or ctx.seconds, "a", ctx.core_a)
+    core, placed = place(path, ctx.core_a)
+    with Listener(ctx, f"{label}, receiver", ["drop", b + of, *listening(path, 1)], "b", ctx.core_b) as drop:
+        sent = send(ctx, label, ["send", a + to, *target, "--dest", f"{ctx.lab.B}:9000", "--lanes", 1, *placed,
+                                 "--payload-size", size, *args], duration or ctx.seconds, "a", core)
         got = drop.stop()
     return {"rate": got["rx_packets"] / sent["duration_s"], "sent": sent["offered_pps"],
             "loss": 1 - got["rx_packets"] / max(sent["tx_packets"], 1)}
@@ -93,18 +107,21 @@ def one_way(ctx, options=("", ""), size=18, args=(), label="mpps", duration=None
 
 def round_trip(ctx, path, args=("--lanes", 1), label="mpps", duration=None, lanes=1, dest_ports="9000", options="",
                pinned=True, reflector_options="", reflector_args=(), cores=None, **kwargs):
-    """`sendrecv` on host a's core ↔ `reflect` on host b's; path: udp, af_packet or af_xdp. The sender's summary.
+    """`sendrecv` on host a's core ↔ `reflect` on host b's; path: as in `ports`. The sender's summary, and in it the
+    reflector's as `reflector`.
 
     `lanes`: the reflector's; `dest_ports`: the destination's; `options`, `reflector_options`: of the two ports, such as
     ",sockets=1000"; `cores`: other cores than the usual two.
     """
     a, b, target = ports(ctx, path)
     core_a, core_b = cores or ((ctx.core_a, ctx.core_b) if pinned else (None, None))
-    listen = ["reflect", b + reflector_options, "--lanes", lanes, *reflector_args]
+    core_a, placed = place(path, core_a)
+    listen = ["reflect", b + reflector_options, *listening(path, lanes), *reflector_args]
     with Listener(ctx, f"{label}, reflector", listen, "b", core_b) as reflector:
-        summary = send(ctx, label, ["sendrecv", a + options, *target, "--dest", f"{ctx.lab.B}:{dest_ports}", *args],
+        summary = send(ctx, label, ["sendrecv", a + options, *target, "--dest", f"{ctx.lab.B}:{dest_ports}", *args,
+                                    *placed],
                        duration or ctx.seconds, "a", core_a, **kwargs)
-        reflector.stop()
+        summary["reflector"] = reflector.stop()
     return summary
 
 

@@ -88,6 +88,15 @@ def _record(ctx):
     return data
 
 
+def symbols(data):
+    """Innermost function → its share of the samples of a recording without call chains."""
+    text = run(["sh", "-c", f"perf script -i {data} -F ip,sym 2>/dev/null"], 120)
+    found = Counter(_short(match[1].strip()) for match in re.finditer(r"^\s*[0-9a-f]+ (.+)$", text, re.M))
+    if not found:
+        raise BenchError("perf: no samples")
+    return {name: count / sum(found.values()) for name, count in found.items()}
+
+
 def _calls(cores):
     """System calls a second on each core: name → [calls], empty where the kernel's tracepoints can't be had."""
     events = ",".join(f"syscalls:sys_enter_{name}" for name in CALLS)

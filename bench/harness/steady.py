@@ -13,7 +13,7 @@ def _half(rates):
 
 
 def run(ctx, path):
-    """Paced at half the maximum for `ctx.steady` s; path: null, udp or af_packet. Summary, rows and rate in pps."""
+    """Paced at half the maximum for `ctx.steady` s; path: null or one of `mpps.ports`. Summary, rows and rate in pps."""
     if path not in ctx.steady_runs:
         ctx.steady_runs[path] = _run(ctx, path)
     result = ctx.steady_runs[path]

@@ -1,4 +1,5 @@
-"""What the AF_XDP measurements need: packets from outside any socket, one meter for all programs, the veths' settings."""
+"""What the measurements of AF_XDP and XDP need: packets from outside any socket, one meter for all programs, the veths'
+settings."""
 
 import contextlib
 import os
@@ -11,6 +12,9 @@ from harness.proc import BenchError, Proc, run, until
 SINK_MAC = "02:00:00:00:00:01"  # nobody's: the host drops what is sent to it before its stack looks at it
 SOURCE6, TARGET6 = "fd99::1", "fd99::2"
 SYSFS = "/sys/class/net/eth1"
+# xdp-tools keep a lock file there as long as they run, so that of two the second would end, and after a kill each. The mount
+# is seen by this process only (`lab exec` gives each a mount namespace).
+OWN_RUN = ("sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh")
 
 
 def free_queue(ctx):
@@ -50,16 +54,20 @@ class Traffic:
     """`xdp-trafficgen udp` on host a's core: 64-byte UDP over IPv6 to host b, flat out.
 
     One destination port: with more (`-d 64`) it updates the checksum without the end-around carry, and nearly every
-    packet is corrupt. Without `-d` it sends nothing here.
+    packet is corrupt. Without `-d` it sends nothing here. `threads`: as many, on the first cores.
+    `mirrored`: from host b's own addresses, too. It writes no header anew: a frame that was turned round in the kernel
+    leaves the next time as it came back, and is then still for host b.
     """
 
-    def __init__(self, ctx):
+    def __init__(self, ctx, threads=1, label="xdp-trafficgen", mirrored=False):
+        mac, address = (ctx.lab.MAC_B, TARGET6) if mirrored else (SINK_MAC, SOURCE6)
         ctx.need("xdp-trafficgen")
         self.ctx = ctx
         self.argv = ctx.command([
-            "env", f"LD_PRELOAD={build_shim(ctx)}", "xdp-trafficgen", "udp", "-a", TARGET6, "-A", SOURCE6,
-            "-m", ctx.lab.MAC_B, "-M", SINK_MAC, "-p", 9000, "-d", 1, "eth1"], "a", ctx.core_a)
-        ctx.section.command("xdp-trafficgen", self.argv)
+            *OWN_RUN, "env", f"LD_PRELOAD={build_shim(ctx)}", "xdp-trafficgen", "udp", "-a", TARGET6, "-A", address,
+            "-m", ctx.lab.MAC_B, "-M", mac, "-p", 9000, "-d", 1, *(["-t", threads] if threads > 1 else []),
+            "eth1"], "a", ",".join(map(str, ctx.cores[:threads])))
+        ctx.section.command(label, self.argv)
 
     def __enter__(self):
         before = self.ctx.lab.received("b")
@@ -84,6 +92,21 @@ class Traffic:
                 self.proc.stop(signal.SIGINT)
         finally:
             self.proc.kill()
+
+
+@contextlib.contextmanager
+def bench(ctx, action, host, label):
+    """`xdp-bench ACTION` on a host's interface, native; its own process, which only prints, on the other core."""
+    ctx.need("xdp-bench")
+    argv = ctx.command([*OWN_RUN, "env", f"LD_PRELOAD={build_shim(ctx)}", "xdp-bench", action, "eth1"], host, ctx.core_b)
+    ctx.section.command(label, argv)
+    proc = Proc(argv)
+    try:
+        proc.wait_for(" packets on eth1", 10)
+        yield
+        proc.stop()
+    finally:
+        proc.kill()
 
 
 def meter(ctx, seconds):

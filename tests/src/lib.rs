@@ -6,14 +6,20 @@
 
 #![forbid(unsafe_code)]
 
+mod ends;
 mod exchange;
 mod hosts;
+mod middlebox;
 mod process;
+mod programs;
 mod report;
 
+pub use ends::{all_back, all_there, assert_refused, listen, one_way, round_trip};
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
+pub use middlebox::{Middlebox, Treated};
 pub use process::{Background, Finished, run, run_command, wait_until};
+pub use programs::{programs_of, still_loaded};
 pub use report::{Report, Row, Scratch};
 
 use std::path::PathBuf;

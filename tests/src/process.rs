@@ -131,6 +131,11 @@ impl Background {
         self.child.try_wait().expect("a child of ours").is_none()
     }
 
+    /// Number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     ///
     /// # Panics

@@ -187,6 +187,24 @@ impl NetDev {
     }
 }
 
+/// Packets that an interface was to send and did not (`tx_dropped` of its statistics), since it was made.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] when there is none of this index.
+pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
+    /// Place of the counter in `struct rtnl_link_stats64`.
+    const TX_DROPPED: usize = 7 * 8;
+    let mut head = [0; IFINFOMSG];
+    head[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let mut drops = None;
+    Request::new(libc::RTM_GETLINK, 0, &head).run(|_, body| {
+        let mut all = attributes(body, IFINFOMSG);
+        let stats = all.find(|(kind, _)| *kind == libc::IFLA_STATS64).map(|(_, value)| value);
+        drops = stats.and_then(|stats| Some(u64::from_ne_bytes(*stats.get(TX_DROPPED..)?.first_chunk()?)));
+    })?;
+    drops.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
 /// Asks the kernel's routing tables for the way to `dst` out of interface `ifindex`.
 ///
 /// # Errors

@@ -33,7 +33,7 @@ fn main() {
             let len = ((8 + payload_len) as u16).swap_bytes();
             let s = pseudo as u32 + len as u32;
             let sum = ((s & 0xffff) + (s >> 16)) as u16;
-            device.traffic(&TrafficSpec { series, headers: f[..l4].to_vec(), sum, src, dst, payload_len, seed: 1, flows: Flows { src_first: 10000, src_count: nflows, dst_first: 9000, count: nflows }, cores: cores.clone(), receive: w == "sendrecv", rate_pps: rate, catch_up_ns: 5_000_000, answer: Answer::default() })
+            device.traffic(&TrafficSpec { series, headers: f[..l4].to_vec(), sum, src, dst, payload_len, seed: 1, flows: Flows { src_first: 10000, src_count: nflows, dst_first: 9000, count: nflows }, cores: cores.clone(), receive: w == "sendrecv", rate_pps: rate, random: false, catch_up_ns: 5_000_000, answer: Answer::default() })
         }
     }.unwrap_or_else(|e| { eprintln!("{e}"); std::process::exit(1) });
     eprintln!("loaded in {:?}", t0.elapsed());

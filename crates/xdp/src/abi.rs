@@ -50,10 +50,10 @@ pub(crate) struct Plan {
     pub(crate) answer4: [u32; ADDRESSES],
     pub(crate) addresses6: [[u32; 4]; ADDRESSES],
     pub(crate) answer6: [[u32; 4]; ADDRESSES],
-    pub(crate) hop4: u32,
-    pub(crate) hop6: [u32; 4],
     pub(crate) mac: [u8; 6],
     pub(crate) unused: u16,
+    pub(crate) hop4: u32,
+    pub(crate) hop6: [u32; 4],
     pub(crate) l3: u32,
     pub(crate) l4: u32,
     pub(crate) payload_len: u32,
@@ -80,7 +80,7 @@ unsafe impl aya::Pod for Plan {}
 
 const _: () = {
     assert!(size_of::<Plan>() == 832);
-    assert!(std::mem::offset_of!(Plan, hop4) == 416);
+    assert!(std::mem::offset_of!(Plan, mac) == 416);
     assert!(std::mem::offset_of!(Plan, src) == 496);
 };
 

@@ -26,6 +26,9 @@ const CLOCK_EVERY: u32 = 16;
 /// No path of this kind is faster, packets/s: for what may be in flight where no rate is given.
 const FASTEST_PPS: f64 = 3e7;
 
+/// A constant of a program: its name, and how it lies in memory.
+pub(crate) type Constant = (&'static str, Vec<u8>);
+
 /// Sizes that depend on the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
@@ -140,8 +143,10 @@ fn too_many(what: &str) -> Error {
     Error::new("set up", "xdp", cause, ErrorKind::Unsupported)
 }
 
-/// Lists of addresses as the programs have them.
-fn lists(all: &[IpAddr], what: &str) -> Result<(u32, [u32; ADDRESSES], u32, [[u32; 4]; ADDRESSES])> {
+/// Addresses as the programs have them: how many of IPv4, and which; the same of IPv6.
+type Lists = (u32, [u32; ADDRESSES], u32, [[u32; 4]; ADDRESSES]);
+
+fn lists(all: &[IpAddr], what: &str) -> Result<Lists> {
     let (mut n4, mut four, mut n6, mut six) = (0, [0; ADDRESSES], 0, [[0; 4]; ADDRESSES]);
     for address in all {
         let (count, at) = match address {
@@ -184,20 +189,22 @@ pub(crate) fn answer(plan: &mut Plan, answer: &Answer) -> Result<()> {
     Ok(())
 }
 
-/// Which packets a listener takes; returns the bits of its ports.
-pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<u8>> {
+/// Which packets a listener takes; returns the bits of its ports, and of those that are the host's.
+pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<Constant>> {
     (plan.addresses4_count, plan.addresses4, plan.addresses6_count, plan.addresses6) =
         lists(&taken.addresses, "take packets for")?;
     plan.flags |= flag::OWN_MAC;
     answer(plan, &taken.answer)?;
-    let mut bits = vec![0u64; 1024];
+    let (mut own, mut hosts) = ([0u64; 1024], [0u64; 1024]);
     for port in taken.ports.clone().unwrap_or(0..=u16::MAX) {
-        bits[usize::from(port) / 64] |= 1 << (port % 64);
+        own[usize::from(port) / 64] |= 1 << (port % 64);
     }
     for &port in &taken.excluded_ports {
-        bits[usize::from(port) / 64] &= !(1 << (port % 64));
+        own[usize::from(port) / 64] &= !(1 << (port % 64));
+        hosts[usize::from(port) / 64] |= 1 << (port % 64);
     }
-    Ok(bits.iter().flat_map(|word| word.to_ne_bytes()).collect())
+    let bytes = |bits: &[u64]| bits.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    Ok(vec![("PORTS", bytes(&own)), ("HOST_PORTS", bytes(&hosts))])
 }
 
 /// What traffic adds.
@@ -216,6 +223,9 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
         if spec.receive {
             plan.slips = (in_flight / flows + 8).next_power_of_two().min(affordable(MAX_SLIPS)).max(8) as u32;
         }
+    }
+    if spec.random {
+        plan.flags |= flag::RANDOM;
     }
     if spec.receive {
         plan.flags |= flag::RECEIVE;

@@ -1,10 +1,89 @@
-//! `forward`.
+//! `forward`: a program at each of the ports, and a map that leads from one to the other.
 
-use crate::open::XdpDevice;
+use crate::encode::Constant;
+use crate::error::of;
+use crate::load::Which;
+use crate::open::{Order, XdpDevice, check_transmit, load as load_programs};
 use crate::port::XdpPort;
-use crate::spec::ForwardSpec;
-use mpps_io::Result;
+use crate::spec::{ForwardRewrite, ForwardSpec, ForwardTake};
+use mpps_io::{Error, ErrorKind, Result};
+use xsk::{Addresses, Filter, Match, Ports, Take};
 
-pub(crate) fn load(_devices: Vec<XdpDevice>, _spec: &ForwardSpec) -> Result<XdpPort> {
-    unimplemented!()
+const UDP: u8 = 17;
+
+/// Loads and attaches.
+pub(crate) fn load(devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
+    if devices.len() != spec.ports.len() || !(1..=2).contains(&devices.len()) {
+        let cause = format!("{} devices for {} ports: want one or two of each", devices.len(), spec.ports.len());
+        return Err(Error::new("forward on", "xdp", cause, ErrorKind::Other));
+    }
+    let macs: Vec<[u8; 6]> = devices.iter().map(|device| device.device.mac).collect();
+    let indices: Vec<u32> = devices.iter().map(|device| device.device.ifindex).collect();
+    let order = Order {
+        which: Which::Forward,
+        series: spec.series,
+        complete: &|_, counts| constants(spec, &macs, counts),
+        entries: &|_| Vec::new(),
+        programs: &["forward_a", "forward_b"],
+        lanes: 0,
+        kinds: 0,
+        answers: false,
+    };
+    let mut port = load_programs(devices, &order)?;
+    port.named = true;
+    for (site, wanted) in port.sites.iter_mut().zip(&spec.ports) {
+        site.name = wanted.name.clone();
+    }
+    if indices.len() == 2 {
+        for site in &port.sites {
+            check_transmit(site)?;
+        }
+        let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        loaded.devices("DEVICES", &indices)?;
+    }
+    Ok(port)
+}
+
+/// `FORWARD`, `TAKE_A`, `TAKE_B` and the bits of their ports, as in `xdp/forward.bpf.c`.
+fn constants(spec: &ForwardSpec, macs: &[[u8; 6]], counts: &[u32]) -> Result<Vec<Constant>> {
+    let mut forward = Vec::new();
+    forward.extend((spec.ports.len() as u32).to_ne_bytes());
+    let mut base = 0u32;
+    for ((port, mac), sources) in spec.ports.iter().zip(macs).zip(counts) {
+        let (kind, destination) = match port.rewrite {
+            ForwardRewrite::Io => (0u32, [0; 6]),
+            ForwardRewrite::MacSwap => (1, [0; 6]),
+            ForwardRewrite::FiveTupleSwap => (2, [0; 6]),
+            ForwardRewrite::L2Forward { destination } => (3, destination),
+        };
+        for word in [base, *sources, kind] {
+            forward.extend(word.to_ne_bytes());
+        }
+        forward.extend(mac);
+        forward.extend(destination);
+        base += sources;
+    }
+    forward.resize(52, 0);
+    let mut all = vec![("FORWARD", forward)];
+    let names = [("TAKE_A", "PORTS"), ("TAKE_B", "PORTS_B")];
+    for (port, (take, ports)) in spec.ports.iter().zip(names) {
+        let (filter, bits) = filter(&port.take).constants().map_err(of)?;
+        all.push((take, filter));
+        all.push((ports, bits));
+    }
+    Ok(all)
+}
+
+fn filter(take: &ForwardTake) -> Filter {
+    match take {
+        ForwardTake::All => Filter::all(),
+        ForwardTake::Foreign(own) => Filter::foreign(own.iter().copied()),
+        ForwardTake::Udp { ip, ports } => Take::Match(Match {
+            protocol: Some(UDP),
+            ports: ports.clone().map_or(Ports::Any, |ports| Ports::In(vec![ports])),
+            addresses: ip.map_or(Addresses::Any, |ip| Addresses::Of(vec![ip])),
+            either: true,
+        })
+        .into(),
+    }
 }

@@ -3,11 +3,11 @@
 use crate::abi::Plan;
 use crate::error::of;
 use crate::sys::{Mapping, Shared};
-use aya::maps::{Map, MapData};
+use aya::maps::{DevMap, Map, MapData};
 use aya::programs::{RawTracePoint, Xdp};
 use aya::{Btf, Ebpf, EbpfLoader};
 use mpps_io::{Error, ErrorKind, Result};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// The loader reads ELF structures in place.
@@ -69,14 +69,15 @@ pub(crate) struct Loaded {
 const LOAD: &str = "load XDP programs for";
 
 impl Loaded {
-    /// Makes the maps.
-    pub(crate) fn new(device: &str, wanted: &Wanted<'_>) -> Result<Loaded> {
+    /// Makes the maps. `typed`: programs that read the kernel's structures will be asked for; finding out where their
+    /// fields are takes longer than all the rest.
+    pub(crate) fn new(device: &str, wanted: &Wanted<'_>, typed: bool) -> Result<Loaded> {
         let object: Arc<str> = device.into();
-        let btf = Btf::from_sys_fs().ok();
+        let btf = if typed { Btf::from_sys_fs().ok() } else { None };
         let mut loader = EbpfLoader::new();
         loader.btf(btf.as_ref()).override_global("PLAN", wanted.plan, true);
         for (name, value) in &wanted.constants {
-            loader.override_global(*name, &value[..], true);
+            loader.override_global(name, &value[..], true);
         }
         for (name, entries) in wanted.entries {
             loader.map_max_entries(name, *entries);
@@ -107,10 +108,17 @@ impl Loaded {
             .map_err(|e| Error::os("map the counters of", self.object.clone(), &e))
     }
 
-    /// A map's descriptor.
-    pub(crate) fn map_fd(&self, name: &str) -> Result<BorrowedFd<'_>> {
-        let map = self.ebpf.map(name).and_then(data).ok_or_else(|| self.missing(name))?;
-        Ok(map.fd().as_fd())
+    /// Puts interfaces, by index, into a map of devices.
+    pub(crate) fn devices(&mut self, name: &str, indices: &[u32]) -> Result<()> {
+        let missing = self.missing(name);
+        let object = self.object.clone();
+        let failed = |e: &dyn std::error::Error| of(xsk::load_failure("lead packets between devices from", &object, e));
+        let map = self.ebpf.map_mut(name).ok_or(missing)?;
+        let mut map = DevMap::try_from(map).map_err(|e| failed(&e))?;
+        for (place, &index) in indices.iter().enumerate() {
+            map.set(place as u32, index, None, 0).map_err(|e| failed(&e))?;
+        }
+        Ok(())
     }
 
     /// Loads an XDP program, and returns a descriptor of it.

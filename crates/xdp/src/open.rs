@@ -2,7 +2,7 @@
 
 use crate::abi::{Plan, flag};
 use crate::config::{Check, Clock, Config, Mode};
-use crate::encode::{self, Place, Sizes};
+use crate::encode::{self, Constant, Place, Sizes};
 use crate::error::{not_found, of};
 use crate::load::{Loaded, Wanted, Which};
 use crate::port::{Sending, Site, XdpPort};
@@ -69,13 +69,14 @@ pub fn open(config: &Config) -> Result<XdpDevice> {
     })
 }
 
+/// Completes a plan, given the sources of each device; returns further constants.
+type Complete<'a> = dyn Fn(&mut Plan, &[u32]) -> Result<Vec<Constant>> + 'a;
+
 /// What is to be loaded on one device or two.
 pub(crate) struct Order<'a> {
     pub(crate) which: Which,
     pub(crate) series: Series,
-    /// Completes the plan; returns further constants.
-    #[allow(clippy::type_complexity)]
-    pub(crate) complete: &'a dyn Fn(&mut Plan) -> Result<Vec<(&'static str, Vec<u8>)>>,
+    pub(crate) complete: &'a Complete<'a>,
     /// Further maps and their entries.
     pub(crate) entries: &'a dyn Fn(&Plan) -> Vec<(&'static str, u32)>,
     /// The program at each device.
@@ -129,7 +130,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         mac: first.device.mac,
     };
     let mut plan = Box::new(encode::common(&first.config, place, order.series));
-    let constants = (order.complete)(&mut plan)?;
+    let constants = (order.complete)(&mut plan, &counts)?;
     let sizes = Sizes::of(order.series);
     let writers = plan.sources + order.lanes as u32;
     let octaves = sizes.octaves(order.kinds, plan.sources);
@@ -150,7 +151,9 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         constants,
         entries: &entries,
     };
-    let mut loaded = Loaded::new(name, &wanted)?;
+    // A veth counts what it refuses itself, and a tap costs a few ns a packet.
+    let veth = devices.iter().all(|d| d.device.driver == "veth");
+    let mut loaded = Loaded::new(name, &wanted, !veth)?;
     let mode = if skb { ProgramMode::Skb } else { ProgramMode::Native };
     let mut sites = Vec::new();
     for (device, program) in devices.iter().zip(order.programs) {
@@ -159,6 +162,9 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
             name: device.config.device.clone(),
             _attachment: Attachment::new(program.as_fd(), &device.xsk, mode).map_err(of)?,
             queues: device.queues,
+            drops_then: (device.device.driver == "veth")
+                .then(|| mpps_netdev::transmit_drops(device.device.ifindex).ok())
+                .flatten(),
             sources: sources(device, skb),
             device: device.device.clone(),
         });
@@ -168,9 +174,8 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         let cause = "the kernel has no tracepoint napi_poll: want clock=packet";
         return Err(Error::new("read the clock once a poll on", name, cause, ErrorKind::Other));
     }
-    let told = loaded.tap("bulk_tx", "xdp_bulk_tx", true)?
-        & loaded.tap("devmap_xmit", "xdp_devmap_xmit", true)?
-        & loaded.tap("redirect_err", "xdp_redirect_err", true)?;
+    let told = veth
+        || loaded.tap("devmap_xmit", "xdp_devmap_xmit", true)? & loaded.tap("redirect_err", "xdp_redirect_err", true)?;
     let port = XdpPort {
         facts: facts(devices, order, &plan, told),
         capabilities: first.capabilities.clone(),
@@ -231,7 +236,12 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
         };
         tell("payload", payload.to_owned());
     }
-    let refusals = if refusals_told { "counted" } else { "not counted: the kernel does not tell its types (BTF)" };
+    let refusals = match (refusals_told, order.which) {
+        (true, _) if devices.iter().all(|d| d.device.driver == "veth") => "counted (the veth's tx_dropped)",
+        (true, Which::Traffic | Which::Forward) => "counted (tracepoint xdp_devmap_xmit)",
+        (true, _) => "in the driver's own statistics only",
+        (false, _) => "not counted: the kernel does not tell its types (BTF)",
+    };
     tell("device_refusals", refusals.to_owned());
     facts
 }
@@ -253,13 +263,12 @@ impl XdpDevice {
     /// When the kernel or the driver refuses.
     pub fn traffic(self, spec: &TrafficSpec) -> Result<XdpPort> {
         let config = self.config.clone();
-        let veth = self.device.driver == "veth";
         let cpus = possible_cpus();
         let lanes = spec.cores.len();
         let order = Order {
             which: Which::Traffic,
             series: spec.series,
-            complete: &|plan| {
+            complete: &|plan, _| {
                 encode::traffic(plan, spec)?;
                 Ok(vec![("EXPONENTIAL", encode::exponential())])
             },
@@ -328,9 +337,7 @@ impl XdpDevice {
             value: batch.to_string(),
         });
         port.sending = Some(sending);
-        if veth {
-            probe(&port)?;
-        }
+        check_transmit(&port.sites[0])?;
         Ok(port)
     }
 
@@ -342,7 +349,7 @@ impl XdpDevice {
         let order = Order {
             which: Which::Reflect,
             series: spec.series,
-            complete: &|plan| Ok(vec![("PORTS", encode::taken(plan, &spec.taken)?)]),
+            complete: &|plan, _| encode::taken(plan, &spec.taken),
             entries: &|_| Vec::new(),
             programs: &["reflect"],
             lanes: 0,
@@ -360,9 +367,9 @@ impl XdpDevice {
         let order = Order {
             which: Which::Drop,
             series: spec.series,
-            complete: &|plan| {
+            complete: &|plan, _| {
                 encode::dropping(plan, spec);
-                Ok(vec![("PORTS", encode::taken(plan, &spec.taken)?)])
+                encode::taken(plan, &spec.taken)
             },
             entries: &|plan| {
                 vec![
@@ -386,33 +393,22 @@ fn batch_of(lane_pps: Option<f64>) -> u32 {
     ((pps * BATCH_S) as u32).next_power_of_two().clamp(4, BATCH)
 }
 
-/// A veth takes frames from XDP programs only if its other end has a poll loop: asks it, with a question for nobody (an
-/// ARP probe for 0.0.0.0, which everybody ignores).
-fn probe(port: &XdpPort) -> Result<()> {
-    const ENXIO: i64 = -6;
-    const ENETDOWN: i64 = -100;
-    let mac = port.sites[0].device.mac;
-    let mut frame = vec![0xff; 6];
-    frame.extend(mac);
-    frame.extend([0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 1]);
-    frame.extend(mac);
-    frame.resize(60, 0);
-    let before = port.refusals().0;
-    port.inject(&frame)?;
-    let name = port.sites[0].name.as_str();
-    match port.refusals() {
-        (refused, _) if refused == before => Ok(()),
-        (_, ENETDOWN) => Ok(()),
-        (_, ENXIO) => {
-            let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop: want an XDP \
-                         program there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace";
-            Err(Error::new("send from the kernel on", name, cause, ErrorKind::Unsupported))
-        }
-        (_, error) => {
-            let cause = std::io::Error::from_raw_os_error(i32::try_from(-error).unwrap_or(0)).to_string();
-            Err(Error::new("send from the kernel on", name, cause, ErrorKind::Other))
-        }
+/// Whether frames from XDP programs may be sent out of the device; where the kernel does not tell (before Linux 6.3), the
+/// first that is sent will. A program is attached by now, without which many drivers have no rings for them.
+pub(crate) fn check_transmit(site: &Site) -> Result<()> {
+    let device = &site.device;
+    match mpps_netdev::xdp_features(device.ifindex) {
+        Ok(Some(features)) if !features.transmit => {}
+        _ => return Ok(()),
     }
+    let cause = if device.driver == "veth" {
+        "the other end of this veth takes no frames from XDP programs, as it has no poll loop for them: want an XDP \
+         program there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace"
+    } else {
+        "its driver does not send frames that XDP programs give it (ndo_xdp_xmit): want af_xdp or af_packet"
+    };
+    let name = device.name.as_str();
+    Err(Error::new("send from the kernel on", name, cause, ErrorKind::Unsupported))
 }
 
 /// Loads the programs of `forward` on one device or two.

@@ -2,6 +2,7 @@
 
 use crate::abi::{FlowPorts, Heard, Lane, Moments, OCTAVES, Octave, Plan, Refused, Row, Run, Source, flag, take};
 use crate::load::{Loaded, Which};
+use crate::reasons::Names;
 use crate::sys::{self, Mapping};
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
@@ -27,6 +28,8 @@ const LAST_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 pub(crate) struct Site {
     pub(crate) device: NetDev,
     pub(crate) queues: u32,
+    /// Packets that it had refused before, where it counts them for certain (veth).
+    pub(crate) drops_then: Option<u64>,
     /// Sources of this device.
     pub(crate) sources: u32,
     pub(crate) name: String,
@@ -67,7 +70,7 @@ pub struct XdpPort {
     pub(crate) histograms: Option<Mapping<Octave>>,
     pub(crate) refused: Mapping<Refused>,
     pub(crate) which: Which,
-    pub(crate) reasons: &'static [(usize, &'static str)],
+    pub(crate) reasons: Names,
     pub(crate) end_ns: AtomicU64,
     /// Maps, and the programs at tracepoints; dropped last.
     pub(crate) loaded: Mutex<Loaded>,
@@ -94,13 +97,30 @@ impl XdpPort {
         sys::run_live(program.as_fd(), self.sites[0].device.ifindex, frame, repeat, batch)
     }
 
-    /// Packets refused so far, and the newest cause.
-    pub(crate) fn refusals(&self) -> (u64, i64) {
-        let all = self.refused.iter();
-        all.fold((0, 0), |(packets, error), cpu| {
-            let own = cpu.error.load(Relaxed) as i64;
-            (packets + cpu.packets.load(Relaxed), if own == 0 { error } else { own })
-        })
+    /// The error of a call that was to send. What may pass is told as a link that is down: the run goes on.
+    #[cold]
+    fn unsent(&self, error: &io::Error) -> Error {
+        let name = self.sites[0].name.as_str();
+        let veth = self.sites[0].device.driver == "veth";
+        match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::ENXIO) if veth => {
+                let cause = "the other end of this veth takes no frames from XDP programs now: its program has gone, and \
+                             GRO is off there";
+                Error::new("send from the kernel on", name, cause, ErrorKind::LinkDown)
+            }
+            _ => Error::os("send from the kernel on", name, error),
+        }
+    }
+
+    /// Packets that the device of port `port` has refused. The taps don't tell two devices apart.
+    fn refused(&self, port: usize) -> u64 {
+        let site = self.sites.get(port);
+        if let Some((site, then)) = site.and_then(|site| Some((site, site.drops_then?))) {
+            let now = mpps_netdev::transmit_drops(site.device.ifindex);
+            return now.map_or(0, |now| now.saturating_sub(then));
+        }
+        let taps = self.refused.iter().filter(|_| port == 0);
+        taps.map(|cpu| cpu.packets.load(Relaxed)).sum()
     }
 
     /// The programs' places of port `port`.
@@ -109,6 +129,16 @@ impl XdpPort {
         let own = self.sites.get(port).map_or(0, |site| site.sources);
         before as usize..(before + own) as usize
     }
+}
+
+/// A first gap of a random schedule, ns, drawn outside of the program.
+fn first_gap(state: u64, mean: u128) -> u64 {
+    // Number 0 of the SplitMix64 sequence that starts at another place than the program's.
+    let mut z = !state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let unit = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+    (-(1.0 - unit).ln() * (mean >> 64) as f64) as u64
 }
 
 fn moments(from: &Moments) -> KernelMoments {
@@ -129,6 +159,27 @@ impl KernelPort for XdpPort {
 
     fn facts(&self) -> Vec<Fact> {
         self.facts.clone()
+    }
+
+    fn latency_note(&self, one_way: bool) -> &'static str {
+        match (one_way, self.plan.clock_every) {
+            (false, 0) => {
+                "round trip, from the sender's reading of the clock for up to 16 packets that it hands to the device \
+                 together, to a reading for each packet that comes back, in the kernel"
+            }
+            (false, _) => {
+                "round trip, from the sender's reading of the clock for up to 16 packets that it hands to the device \
+                 together, to the receiver's, once a poll loop and after 16 packets of it, in the kernel"
+            }
+            (true, 0) => {
+                "one way, from the sender's stamp to a reading of the clock for each packet, in the kernel; true only \
+                 where both ends read the same clock (one host)"
+            }
+            (true, _) => {
+                "one way, from the sender's stamp to a reading of the clock once a poll loop and after 16 packets of \
+                 it, in the kernel; true only where both ends read the same clock (one host)"
+            }
+        }
     }
 
     fn port_names(&self) -> Vec<String> {
@@ -163,7 +214,7 @@ impl KernelPort for XdpPort {
         let mut padded = frame.to_vec();
         padded.resize(frame.len().max(MIN_FRAME), 0);
         self.live(&self.sending()?.inject, &padded, 1, 1)
-            .map_err(|e| Error::os("send from the kernel on", self.sites[0].name.as_str(), &e))
+            .map_err(|e| self.unsent(&e))
     }
 
     fn heard(&self) -> Option<[u8; 6]> {
@@ -176,7 +227,9 @@ impl KernelPort for XdpPort {
         for (number, schedule) in schedules.iter().enumerate() {
             let Some(lane) = self.lane(number) else { continue };
             let (first, step) = (schedule.first, schedule.step);
-            lane.due_ns.store(times.start_ns + (first >> 64) as u64, Relaxed);
+            // At random the first departure, too, comes after a gap.
+            let gap = schedule.random.map_or(0, |state| first_gap(state, step));
+            lane.due_ns.store(times.start_ns + (first >> 64) as u64 + gap, Relaxed);
             lane.due_fraction.store(first as u64, Relaxed);
             lane.step_ns.store((step >> 64) as u64, Relaxed);
             lane.step_fraction.store(step as u64, Relaxed);
@@ -217,7 +270,7 @@ impl KernelPort for XdpPort {
         match result {
             Ok(()) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(e) => Err(Error::os("send from the kernel on", self.sites[0].name.as_str(), &e)),
+            Err(e) => Err(self.unsent(&e)),
         }
     }
 
@@ -315,7 +368,10 @@ impl KernelPort for XdpPort {
                 let row = &self.rows[writer * ring as usize + (number % ring) as usize];
                 let latency = moments(&row.latency);
                 let taken = KernelRow {
-                    tx: take(&row.tx),
+                    tx: match self.which {
+                        Which::Reflect => row.rx.load(Relaxed),
+                        _ => take(&row.tx),
+                    },
                     missed: take(&row.missed),
                     // A sender measures every packet that it counts.
                     rx: match self.which {
@@ -369,7 +425,7 @@ impl KernelPort for XdpPort {
     fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
         let sources = || &self.sources[self.sources_of(port)];
         let total = |at: usize| sources().iter().map(|s| s.reasons[at].load(Relaxed)).sum();
-        self.reasons.iter().map(|&(at, name)| (name, total(at))).collect()
+        self.reasons.iter().copied().flatten().map(|&(at, name)| (name, total(at))).collect()
     }
 
     fn counters(&self, port: usize) -> QueueCounters {
@@ -377,8 +433,6 @@ impl KernelPort for XdpPort {
             .iter()
             .map(|s| s.passed.load(Relaxed))
             .sum();
-        // The programs don't tell apart which device refused.
-        let (refused, _) = if port == 0 { self.refusals() } else { (0, 0) };
         let queues = self.sites.get(port).map_or(0, |site| {
             let now = xsk::Device::named(&site.device.name).and_then(|d| d.queues());
             now.map_or(0, |q| q.current.saturating_sub(site.queues))
@@ -389,7 +443,7 @@ impl KernelPort for XdpPort {
         }
         QueueCounters {
             rx_dropped: 0,
-            tx_failed: refused,
+            tx_failed: self.refused(port),
             other,
         }
     }

@@ -3,7 +3,8 @@
 
 use crate::load::Which;
 
-type Names = &'static [(usize, &'static str)];
+/// Lists of places and names.
+pub(crate) type Names = &'static [&'static [(usize, &'static str)]];
 
 const LISTENER: [(usize, &str); 14] = [
     (0, "too_short"),
@@ -22,8 +23,11 @@ const LISTENER: [(usize, &str); 14] = [
     (13, "neighbor_service"),
 ];
 
-const RECEIVER: [(usize, &str); 12] = [
-    (13, "neighbor_service"),
+const FORWARDER: [(usize, &str); 1] = [(15, "no_port")];
+
+const SERVICE: [(usize, &str); 1] = [(13, "neighbor_service")];
+
+const RECEIVER: [(usize, &str); 11] = [
     (16, "foreign_not_stamped"),
     (17, "foreign_other_run"),
     (18, "foreign_wrong_address"),
@@ -40,7 +44,10 @@ const RECEIVER: [(usize, &str); 12] = [
 /// What the programs of a workload count by reason: place and name.
 pub(crate) fn of(which: Which) -> Names {
     match which {
-        Which::Reflect | Which::Forward => &LISTENER,
-        Which::Traffic | Which::Drop => &RECEIVER,
+        Which::Reflect => &[&LISTENER],
+        // What is not taken is the host's: it is in `left_to_host`.
+        Which::Forward => &[&FORWARDER],
+        Which::Traffic => &[&SERVICE, &RECEIVER],
+        Which::Drop => &[&LISTENER, &RECEIVER],
     }
 }

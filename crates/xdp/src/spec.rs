@@ -61,6 +61,8 @@ pub struct TrafficSpec {
     pub receive: bool,
     /// Packets/s over all lanes; `None`: as fast as they go.
     pub rate_pps: Option<f64>,
+    /// Gaps are drawn at random.
+    pub random: bool,
     /// Departures that are overdue by more than this are given up, ns.
     pub catch_up_ns: u64,
     /// Addresses answered for.

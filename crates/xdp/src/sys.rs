@@ -120,13 +120,7 @@ const _: () = {
 
 /// Runs a program `repeat` times over frames that begin as `frame` and that come as if received by interface `index`;
 /// `batch` at a time. What the program sends is sent. Returns when all have run, or with `EINTR` on a signal.
-pub(crate) fn run_live(
-    program: BorrowedFd<'_>,
-    index: u32,
-    frame: &[u8],
-    repeat: u32,
-    batch: u32,
-) -> io::Result<()> {
+pub(crate) fn run_live(program: BorrowedFd<'_>, index: u32, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
     let context = XdpMd {
         data_end: frame.len() as u32,
         ingress_ifindex: index,
@@ -146,9 +140,10 @@ pub(crate) fn run_live(
     bpf(&attr).map(|_| ())
 }
 
-/// What a program made of one frame, without sending it: its verdict, and the frame. For tests.
-#[doc(hidden)]
-pub fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+/// What a program made of one frame, without sending it: its verdict, and the frame. For the tests that include this file.
+#[cfg(test)]
+#[allow(dead_code)]
+pub(crate) fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; frame.len() + 512];
     let context = XdpMd {
         data_end: frame.len() as u32,

@@ -6,7 +6,7 @@ use super::path::PathConfig;
 use crate::cli::values::Cores;
 use crate::cli::{Forward, Run, Traffic};
 use crate::fail::{Failure, Result, usage};
-use mpps_engine::{Common, DropPlan, ForwardPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
+use mpps_engine::{Common, DropPlan, ForwardPlan, LanePlan, Link, Pacing, ReflectPlan, TrafficPlan};
 use mpps_io::{PortSpec, Roles};
 use mpps_netdev::NetDev;
 use mpps_sys::sched::allowed_cores;
@@ -212,6 +212,7 @@ pub(crate) fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
             .collect(),
         receive: plan.receive,
         rate_pps: plan.rate.map(|rate| rate.pps()),
+        random: plan.pacing == Pacing::Poisson,
         catch_up_ns: plan.catch_up.as_nanos() as u64,
         answer: answer(link),
     })

@@ -98,8 +98,11 @@ pub fn port_bits(mut is_in: impl FnMut(u16) -> bool) -> [u64; 1024] {
     bits
 }
 
+/// A list in a program, and how much of it is used.
+pub type Listed<T, const N: usize> = ([T; N], u32);
+
 /// Addresses by family, as programs hold them, each with its number.
-pub fn by_family<const A: usize, const B: usize>(ips: &[IpAddr]) -> (([u32; A], u32), ([[u32; 4]; B], u32)) {
+pub fn by_family<const A: usize, const B: usize>(ips: &[IpAddr]) -> (Listed<u32, A>, Listed<[u32; 4], B>) {
     let (mut v4, mut v6) = (([0; A], 0), ([[0; 4]; B], 0));
     for ip in ips {
         match ip {
@@ -136,13 +139,21 @@ pub fn load(object: &[u8], plan: &Plan, constants: &[Constant<'_>], name: &str) 
         loader.override_global(name, *value, true);
     }
     let mut ebpf = loader.load(object).unwrap_or_else(|e| panic!("maps of {name}: {e}"));
-    let program: &mut Xdp = ebpf.program_mut(name).expect("in the object").try_into().expect("an XDP program");
+    let program: &mut Xdp = ebpf
+        .program_mut(name)
+        .expect("in the object")
+        .try_into()
+        .expect("an XDP program");
     program.load().unwrap_or_else(|e| panic!("load {name}: {e:?}"));
     let descriptor = program.fd().unwrap().as_fd().try_clone_to_owned().unwrap();
     let run: Mapping<abi::Run> = mapping(&ebpf, "RUN");
     run[0].start_ns.store(1, Ordering::Relaxed);
     run[0].end_ns.store(u64::MAX, Ordering::Relaxed);
-    let (sources, rows, heard) = (mapping(&ebpf, "SOURCES"), mapping(&ebpf, "ROWS"), mapping(&ebpf, "HEARD"));
+    let (sources, rows, heard) = (
+        mapping(&ebpf, "SOURCES"),
+        mapping(&ebpf, "ROWS"),
+        mapping(&ebpf, "HEARD"),
+    );
     Program {
         descriptor,
         sources,
@@ -163,7 +174,9 @@ fn mapping<T: crate::sys::Shared>(ebpf: &Ebpf, name: &str) -> Mapping<T> {
 pub fn corpus() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for target in ["parse_udp", "reflect", "slow_path"] {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fuzz/corpus")
+            .join(target);
         let files = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("read {}: {e}", dir.display()));
         let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
         files.sort();
@@ -220,7 +233,11 @@ pub fn for_all(mutations: usize, mut check: impl FnMut(&[u8])) {
 fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
     const INTERESTING: [u8; 12] = [0, 1, 2, 4, 6, 17, 43, 44, 60, 0x7f, 0x80, 0xff];
     // Most of what decides lies in the first bytes.
-    let reach = if random.below(4) == 0 { frame.len() } else { frame.len().min(90) };
+    let reach = if random.below(4) == 0 {
+        frame.len()
+    } else {
+        frame.len().min(90)
+    };
     for _ in 0..=random.below(3) {
         let at = random.below(reach).min(frame.len() - 1);
         match random.below(6) {

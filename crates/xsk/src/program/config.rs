@@ -237,6 +237,29 @@ pub(super) fn encode(config: &ProgramConfig) -> Result<(Config, Box<PortBits>), 
     Ok((out, bits))
 }
 
+impl Filter {
+    /// The filter as constant data of programs in C that include `xdp/take.h`: a `struct take_filter`, and one bit a
+    /// port, least significant first.
+    ///
+    /// # Errors
+    /// When there are more addresses than the program has room for.
+    pub fn constants(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        let (config, bits) = encode(&ProgramConfig::new(self.clone()))?;
+        let mut bytes = Vec::with_capacity(size_of::<Config>());
+        let mut add = |words: &[u32]| bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        add(&[config.take, config.flags, config.protocol]);
+        add(&[config.own4_count, config.own6_count, config.match4_count]);
+        add(&[config.match6_count, config.answer4_count, config.answer6_count]);
+        add(&config.own4);
+        add(&config.match4);
+        add(&config.answer4);
+        add(config.own6.as_flattened());
+        add(config.match6.as_flattened());
+        add(config.answer6.as_flattened());
+        Ok((bytes, bits.iter().flat_map(|word| word.to_ne_bytes()).collect()))
+    }
+}
+
 /// Addresses by family, in network byte order; how many there are of each.
 fn split(what: &'static str, list: &[IpAddr], v4: &mut [u32], v6: &mut [[u32; 4]]) -> Result<(u32, u32), Error> {
     let (mut count4, mut count6) = (0, 0);

@@ -1,0 +1,300 @@
+"""Programs in the kernel over veth: beside xdp-tools, on one core and two, and beside the other paths."""
+
+import contextlib
+import functools
+import threading
+import time
+
+from harness import machine, mpps, profile, steady, xdp
+from harness.proc import BenchError, Proc, until
+from harness.stat import percent, rate, times
+
+TITLE = "`xdp:` beside `xdp-trafficgen` and `xdp-bench`, and beside the other paths"
+
+SEND, REFLECT, TRIP = "mpps send", "mpps reflect", "mpps sendrecv ↔ reflect"
+TRAFFICGEN, TX, BOTH = "xdp-trafficgen udp", "xdp-bench tx", "xdp-trafficgen ↔ xdp-bench tx, xdp-bench drop"
+WARM = 0.4  # s, out of the first bursts
+FLOWS = "10000-10063"
+GAP_RATES = (100_000, 1_000_000)
+MODEST = 100_000  # pps
+PATHS = (("udp", ""), ("af_packet", ""), ("af_xdp", ""), ("af_xdp", "mode=skb"), ("xdp", ""))
+
+
+@contextlib.contextmanager
+def sender(ctx, label, command, lanes=1, args=()):
+    """`mpps send` or `sendrecv` flat out from host a, its lanes on the first cores, until the block ends."""
+    argv = ctx.command([
+        ctx.mpps, command, "xdp:eth1", "--src", ctx.lab.A, "--src-port-range", FLOWS, "--dest", f"{ctx.lab.B}:9000",
+        "--dest-mac", ctx.lab.MAC_B, "--lanes", lanes, "--cores", ",".join(map(str, ctx.cores[:lanes])), *args, "--quiet",
+        "--duration", "10m"], "a")
+    ctx.section.command(label, argv)
+    before = ctx.lab.received("b")
+    proc = Proc(argv)
+    try:
+        until(lambda: proc.child.poll() is not None or ctx.lab.received("b") > before + 1000, f"packets of {label}")
+        yield
+        if proc.child.poll() is not None:
+            raise BenchError(f"{label} ended early: {proc.last_line()}")
+        status = proc.stop()
+        if status not in (*mpps.DONE, 130):
+            raise BenchError(f"{label} ended with {status}: {proc.last_line()}")
+    finally:
+        proc.kill()
+
+
+def reflector(ctx, label):
+    return mpps.Listener(ctx, f"{label}, reflector", ["reflect", "xdp:eth1"], "b", ctx.core_b)
+
+
+def traffic(ctx, threads=1):
+    return xdp.Traffic(ctx, threads, "xdp-trafficgen" + (f", {threads} threads" if threads > 1 else ""), mirrored=True)
+
+
+def metered(ctx, *parts):
+    """What the interfaces count while all of `parts` run; they are started in this order."""
+    with contextlib.ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(part())
+        time.sleep(WARM)
+        counts = xdp.meter(ctx, ctx.seconds)
+    return counts
+
+
+def sunk(ctx, *parts):
+    """What came in at host b, whose interface drops it."""
+    counts = metered(ctx, lambda: xdp.bench(ctx, "drop", "b", "xdp-bench drop on host b"), *parts)
+    return {"rate": counts["offered"]}
+
+
+def returned(counts):
+    return {"rate": counts["turned"], "sent": counts["offered"], "loss": 1 - counts["turned"] / counts["offered"]}
+
+
+def send(ctx, lanes=1, label=SEND):
+    return sunk(ctx, lambda: sender(ctx, label, "send", lanes))
+
+
+def trafficgen(ctx, threads=1):
+    return sunk(ctx, lambda: traffic(ctx, threads))
+
+
+def _sink_a(ctx):
+    return xdp.bench(ctx, "drop", "a", "xdp-bench drop on host a")
+
+
+def reflect(ctx):
+    return returned(metered(ctx, lambda: reflector(ctx, REFLECT), lambda: _sink_a(ctx), lambda: traffic(ctx)))
+
+
+def bench_tx(ctx, threads=1):
+    return returned(metered(ctx, lambda: xdp.bench(ctx, "tx", "b", TX), lambda: _sink_a(ctx), lambda: traffic(ctx, threads)))
+
+
+def trip(ctx, lanes=1, label=TRIP):
+    return returned(metered(ctx, lambda: reflector(ctx, label), lambda: sender(ctx, label, "sendrecv", lanes)))
+
+
+def compare(ctx, programs, rounds=None):
+    """In turn, each on interfaces that nobody has a program on."""
+    def fresh(measure):
+        def run():
+            xdp.free_queue(ctx)
+            return measure()
+        return run
+    return ctx.compare({label: fresh(measure) for label, measure in programs.items()}, rounds)
+
+
+RETURNED = (("rate", "came back/s", rate), ("sent", "came in at host b/s", rate), ("loss", "not sent back", percent))
+
+
+def one_core(ctx, section):
+    ctx.need("xdp-trafficgen", "xdp-bench")
+    section.heading("`send` into a dropping program, one core")
+    samples = compare(ctx, {SEND: lambda: send(ctx), TRAFFICGEN: lambda: trafficgen(ctx)})
+    section.programs(samples, (("rate", "came in at host b/s", rate),))
+    section.target(f"× {TRAFFICGEN} (`send xdp:` to a dropping peer)", 0.9, samples.ratio(SEND, TRAFFICGEN),
+                   samples.why_not(SEND, TRAFFICGEN))
+    section.text("Into `xdp-bench drop` on host b for both; counted by host b's interface. mpps: 64 flows, 60 bytes in memory, each "
+                 "packet with its number and time, data and checksum of its own. xdp-trafficgen: one frame of one flow over IPv6 "
+                 "again and again.")
+
+    section.heading("`reflect` under `xdp-trafficgen`, one core")
+    samples = compare(ctx, {REFLECT: lambda: reflect(ctx), TX: lambda: bench_tx(ctx)})
+    section.programs(samples, RETURNED)
+    section.target(f"× {TX} (`reflect xdp:` under xdp-trafficgen)", 1.0, samples.ratio(REFLECT, TX),
+                   samples.why_not(REFLECT, TX))
+    section.text("Back into `xdp-bench drop` at host a for both; counted by host a's interface. `xdp-bench tx` exchanges MAC "
+                 "addresses; mpps checks that the packet is the test's, exchanges MAC addresses, IP addresses and ports, and counts. "
+                 "xdp-trafficgen sends frames again as they came back: so that they are for host b however often they were turned, "
+                 "they are from host b's own addresses, too.")
+
+    section.heading("`sendrecv` ↔ `reflect`, everything on one core")
+    samples = compare(ctx, {TRIP: lambda: trip(ctx), BOTH: lambda: bench_tx(ctx)})
+    section.programs(samples, RETURNED)
+    section.target("× the peers together (`sendrecv xdp:` ↔ `reflect xdp:`)", 0.7, samples.ratio(TRIP, BOTH),
+                   samples.why_not(TRIP, BOTH))
+    section.text(f"All of this runs to completion on core {ctx.core_a}, where the packets are made: veth's poll loops run where they "
+                 f"are woken. What else the programs do (mpps: reading rows, reporting; xdp-bench: printing) may use core "
+                 f"{ctx.core_b}. Only mpps stamps, and looks at what comes back.")
+
+
+def two_lanes(ctx, section):
+    section.heading("Two lanes on two cores, two queues")
+    if len(ctx.cores) < 2:
+        raise BenchError("there is one core")
+    one, two = "{}, 1 lane", "{}, 2 lanes"
+    kinds = ((SEND, lambda n, label: send(ctx, n, label)), (TRAFFICGEN, lambda n, _: trafficgen(ctx, n)),
+             (TRIP, lambda n, label: trip(ctx, n, label)), (BOTH, lambda n, _: bench_tx(ctx, n)))
+    programs = {way.format(name): functools.partial(measure, n, way.format(name))
+                for name, measure in kinds for n, way in ((1, one), (2, two))}
+    with ctx.lab.queues(2):
+        samples = compare(ctx, programs)
+    section.programs(samples, (("rate", "dropped, or came back/s", rate),))
+    section.ratios(samples, [(two.format(name), one.format(name)) for name, _ in kinds])
+    for ours, theirs in ((SEND, TRAFFICGEN), (TRIP, BOTH)):
+        peer = samples.ratio(two.format(theirs), one.format(theirs))
+        beside = f"; {theirs}: {times(peer[0])}" if peer else ""
+        section.target(f"× one lane ({ours}, two lanes{beside})", 1.8, samples.ratio(two.format(ours), one.format(ours)),
+                       samples.why_not(two.format(ours), one.format(ours)))
+    section.text("Each lane has a core, and the queue of that core's number at both interfaces. With both cores taken, whatever "
+                 "else runs (reading rows, printing, this benchmark) takes its time from a lane.")
+
+
+def no_loss(ctx, section):
+    section.heading(f"Round trip at half the maximum, {ctx.steady:g} s")
+    xdp.free_queue(ctx)
+    result = steady.run(ctx, "xdp")
+    s = result["summary"]
+    turned = s["reflector"]
+    section.table(["packets", "count"], [
+        ["sent", s["tx_packets"]], ["taken by the reflector", turned["rx_packets"]], ["sent back", turned["tx_packets"]],
+        ["received", s["rx_packets"]], *([name, s[name]] for name in ("lost", "late", "duplicates", "reordered", "corrupt",
+                                                                       "foreign", "missed"))])
+    steady.loss_verdict(section, "xdp round trip", result)
+
+
+def _gap(ctx, path, pps):
+    """Departure gaps of `send` at a rate, ns; and departures given up."""
+    label = f"gaps, {path} at {rate(pps)}"
+    core, placed = mpps.place(path, ctx.core_a)
+    with xdp.bench(ctx, "drop", "b", "xdp-bench drop on host b"):
+        summary = mpps.send(ctx, label, ["send", f"{path}:eth1", "--src", ctx.lab.A, "--dest", f"{ctx.lab.B}:9000", "--dest-mac",
+                                         ctx.lab.MAC_B, "--lanes", 1, *placed, "--rate", f"{pps}pps"], ctx.seconds, "a", core)
+    gap = summary["departure_gap_ns"]
+    return {"rate": summary["offered_pps"], "missed": float(summary["missed"]),
+            **{key: float(gap[key]) for key in ("intended_mean", "mean", "p50", "p99", "max")}}
+
+
+def gaps(ctx, section):
+    section.heading("Departure gaps at constant rates")
+    programs = {f"{path}, {rate(pps)}": functools.partial(_gap, ctx, path, pps) for pps in GAP_RATES for path in ("af_xdp", "xdp")}
+    samples = compare(ctx, programs, min(ctx.rounds, 3))
+    ns = "{:,.0f}".format
+    section.programs(samples, (("rate", "sent/s", rate), *((key, name, ns) for key, name in (
+        ("intended_mean", "intended, ns"), ("mean", "mean, ns"), ("p50", "p50, ns"), ("p99", "p99, ns"), ("max", "max, ns"),
+        ("missed", "given up")))))
+    section.text("One lane, by the stamps; each the median of the rounds. On xdp the program is called again and again whether "
+                 "something is due or not, and the clock is read once in 16 packets at the most, so that packets of one reading "
+                 "have gap 0.")
+
+
+def _during(ctx, work):
+    """(what `work()` returns, cores that were busy while it had packets under way)."""
+    before, result = ctx.lab.received("b"), []
+
+    def job():
+        try:
+            result.append(work())
+        except BenchError as error:
+            result.append(error)
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    try:
+        until(lambda: result or ctx.lab.received("b") > before + 1000, "packets", 20)
+        used = machine.busy(ctx.seconds * 0.6)
+    finally:
+        thread.join()
+    if isinstance(result[0], BenchError):
+        raise result[0]
+    return result[0], used
+
+
+def _path(ctx, path, options):
+    label = f"{path} {options}".strip()
+    options = f",{options}" if options else ""
+    ends = {"options": options, "reflector_options": options}
+    flat, flat_busy = _during(ctx, lambda: mpps.round_trip(ctx, path, label=f"{label}, flat out", **ends))
+    xdp.free_queue(ctx)
+    one_way = mpps.one_way(ctx, (options[1:],) * 2, label=f"{label}, one way", path=path)
+    xdp.free_queue(ctx)
+    paced, paced_busy = _during(ctx, lambda: mpps.round_trip(
+        ctx, path, ("--lanes", 1, "--rate", f"{MODEST}pps"), f"{label}, paced", **ends))
+    return {"rate": flat["received_pps"], "one_way": one_way["rate"], "p50": paced["latency_ns"]["p50"] / 1e3,
+            "p99": paced["latency_ns"]["p99"] / 1e3, "loss": paced["loss_ratio"], "flat_busy": flat_busy, "busy": paced_busy}
+
+
+def which_path(ctx, section):
+    section.heading("Which path when: all paths in one run")
+    names = {(path, options): f"`{path}`" + (f", `{options}`" if options else "") for path, options in PATHS}
+    idle = machine.busy(1.0)
+    samples = compare(ctx, {names[key]: functools.partial(_path, ctx, *key) for key in PATHS}, min(ctx.rounds, 3))
+    rows = []
+    for name in names.values():
+        if not samples.values(name):
+            rows.append([f"{name} (not measured: {samples.failures.get(name)})"] + ["–"] * 7)
+            continue
+        least = lambda metric: f"{min(samples.values(name, metric)):.2f}"
+        rows.append([name, rate(samples.median(name)), rate(samples.median(name, "one_way")), f"{samples.median(name, 'p50'):.1f}",
+                     f"{samples.median(name, 'p99'):.1f}", percent(samples.median(name, "loss")), least("flat_busy"), least("busy")])
+    at = f"at {rate(MODEST)}"
+    section.table(["path", "round trip/s", "one way/s", f"latency {at}, p50, µs", "p99, µs", "loss", "cores busy flat out", at], rows)
+    section.ratios(samples, [(names["xdp", ""], names[key]) for key in PATHS[:-1]])
+    section.text(f"One lane at each end, 64-byte frames, one flow, defaults; medians of {min(ctx.rounds, 3)} rounds. *One way*: what `drop` "
+                 "received. *Cores busy*: of the whole machine, soft interrupts included, the least of the rounds; before the first "
+                 f"run it was {idle:.2f}. Sender on core {ctx.core_a}, receiver on core {ctx.core_b}; on `xdp` all on core "
+                 f"{ctx.core_a}. A lane of `xdp` keeps its core busy at any rate.")
+
+
+def _innermost(ctx, *parts):
+    """(symbol → ns a packet on the sending core, packets a second that came in at host b) while `parts` run."""
+    with contextlib.ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(part())
+        time.sleep(WARM)
+        data = ctx.file(".perf")
+        record = Proc(["perf", "record", "-e", "cpu-clock", "-F", profile.FREQUENCY, "-C", ctx.core_a, "-o", data, "--", "sleep",
+                       profile.WINDOW])
+        counts = xdp.meter(ctx, profile.WINDOW)
+        if record.wait(30) != 0:
+            raise BenchError(f"perf ended badly: {record.last_line()}")
+    shares = profile.symbols(data)
+    return {symbol: share * 1e9 / counts["offered"] for symbol, share in shares.items()}, counts["offered"]
+
+
+def where(ctx, section):
+    section.heading("Where the time goes: ns a packet on the sending core, by innermost function")
+    ctx.need("perf")
+    sink_b = lambda: xdp.bench(ctx, "drop", "b", "xdp-bench drop on host b")
+    works = {SEND: (sink_b, lambda: sender(ctx, SEND, "send")),
+             TRAFFICGEN: (sink_b, lambda: traffic(ctx)),
+             f"{REFLECT}, xdp-trafficgen": (lambda: reflector(ctx, REFLECT), lambda: _sink_a(ctx), lambda: traffic(ctx)),
+             TRIP: (lambda: reflector(ctx, TRIP), lambda: sender(ctx, TRIP, "sendrecv")),
+             BOTH: (lambda: xdp.bench(ctx, "tx", "b", TX), lambda: _sink_a(ctx), lambda: traffic(ctx))}
+    found = {}
+    for label, parts in works.items():
+        xdp.free_queue(ctx)
+        found[label] = _innermost(ctx, *parts)
+    names = sorted({n for spent, _ in found.values() for n in spent}, key=lambda n: -max(s.get(n, 0) for s, _ in found.values()))
+    shown = [n for n in names if max(spent.get(n, 0) for spent, _ in found.values()) >= 1]
+    cell = lambda value: f"{value:.1f}" if value >= 0.05 else "–"
+    rows = [[f"`{name}`", *(cell(spent.get(name, 0)) for spent, _ in found.values())] for name in shown]
+    rows.append(["all else", *(cell(sum(v for n, v in spent.items() if n not in shown)) for spent, _ in found.values())])
+    rows.append(["**together**", *(cell(sum(spent.values())) for spent, _ in found.values())])
+    section.table(["innermost function", *found], rows)
+    section.text("perf's samples of the core over the packets that came in at host b: "
+                 + "; ".join(f"{label}: {rate(came)}" for label, (_, came) in found.items())
+                 + " (while profiled). Functions that are inlined count to where they are inlined.")
+
+
+PARTS = (one_core, two_lanes, which_path, no_loss, gaps, where)

@@ -1,0 +1,330 @@
+//! The xdp path between two hosts: programs at both ends, and with every path at the other end, over both families, with
+//! frames, flows, pacing and lanes of several shapes; and beside it the host's own traffic, which goes on.
+
+use mpps_host::lab::Host;
+use mpps_tests::{
+    Background, Report, Scratch, all_back, all_there, assert_refused, inside, listen, missing, net_of, one_way,
+    wait_until,
+};
+use rustix::process::Signal;
+
+const SENDRECV: &str = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps";
+const SENDRECV6: &str = "sendrecv xdp:eth1 --src fd99::1 --dest [fd99::2]:9000 --rate 20kpps";
+
+/// Latencies and gaps are there, and in the order that they must have.
+fn assert_measured(report: &Report) {
+    let context = format!("{:#}", report.json);
+    for key in ["latency_ns", "latency_scheduled_ns"] {
+        let values = ["min", "p50", "p90", "p99", "p999", "max"].map(|p| report.count(&format!("/{key}/{p}")));
+        assert!(values[0] > 0 && values.is_sorted(), "{key} {values:?}: {context}");
+        assert_eq!(report.count(&format!("/{key}/count")), report.count("rx_packets"), "{context}");
+    }
+    let gaps = ["min", "p50", "p99", "max"].map(|p| report.count(&format!("/departure_gap_ns/{p}")));
+    assert!(gaps.is_sorted() && gaps[3] > 0, "{gaps:?}: {context}");
+}
+
+#[test]
+fn packets_of_every_size_family_and_tag_come_back_and_are_measured() {
+    let Some(net) = net_of(1) else { return };
+    let mac = Host::B.mac();
+    for (sendrecv, smallest) in [(SENDRECV, 64), (SENDRECV6, 82)] {
+        for shape in [
+            format!("--frame-size {smallest}"),
+            "--frame-size 574".to_owned(),
+            "--frame-size 1518 --flows 100".to_owned(),
+            format!("--frame-size 104 --vlan 5 --dest-mac {mac} --ttl 3 --dscp 46"),
+        ] {
+            let (sent, reflected) = all_back(&net, "reflect xdp:eth1", &format!("{sendrecv} {shape}"));
+            assert_measured(&sent);
+            for report in [&sent, &reflected] {
+                assert_eq!(report.json["host"]["xdp_mode"], "native", "{:#}", report.json["host"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn flows_pacing_and_options_of_every_kind_lose_none() {
+    let Some(net) = net_of(1) else { return };
+    for words in [
+        "--flows 500 --src-port-range 10000-10099",
+        "--flows 1 --payload-size 16",
+        "--pacing poisson --flows 3",
+        "--pacing burst=32",
+        "--interval 1ms",
+        "--seed 77 --payload-size 1001",
+    ] {
+        let (sent, _) = all_back(&net, "reflect xdp:eth1", &format!("{SENDRECV} {words}"));
+        assert_measured(&sent);
+        sent.assert_departures(3000);
+    }
+    let ports = SENDRECV.replace(":9000 ", ":9000-9007 ");
+    let (_, reflected) = all_back(&net, "reflect xdp:eth1 --port 9000-9007", &format!("{ports} --flows 64"));
+    assert_eq!(reflected.reason("wrong_port"), 0, "{:#}", reflected.json);
+    for options in [",mode=native,clock=packet,batch=1", ",check=headers,batch=256"] {
+        let sendrecv = SENDRECV.replace("eth1", &format!("eth1{options}"));
+        let (sent, _) = all_back(&net, "reflect xdp:eth1,clock=packet", &sendrecv);
+        assert_measured(&sent);
+        let unchecked = sent.json["host"]["payload"].as_str().is_some_and(|p| p.contains("unchecked"));
+        assert_eq!(unchecked, options.contains("headers"), "{:#}", sent.json["host"]);
+    }
+}
+
+#[test]
+fn two_lanes_on_two_cores_and_queues_lose_none_and_each_sends_its_half() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return mpps_tests::skip("two lanes need two cores");
+    }
+    let Some(net) = net_of(2) else { return };
+    for words in ["--lanes 2 --flows 8", "--lanes 2 --flows 3 --pacing poisson", "--tx-lanes 2 --cores 1,0"] {
+        let (sent, reflected) = all_back(&net, "reflect xdp:eth1", &format!("{SENDRECV} {words}"));
+        assert_measured(&sent);
+        sent.assert_departures(3000);
+        let lanes = sent.json["lanes"].as_array().expect("lanes").iter();
+        let sending = lanes.filter(|lane| lane["tx_packets"].as_u64() > Some(1000)).count();
+        assert_eq!(sending, 2, "{words}: {:#}", sent.json["lanes"]);
+        assert_eq!(reflected.json["host"]["sources"], "2 receive queues", "{:#}", reflected.json);
+    }
+}
+
+#[test]
+fn a_paced_sender_finds_every_packet_with_any_reflector() {
+    let Some(net) = net_of(1) else { return };
+    if !net.poll_loops() {
+        return;
+    }
+    for (sendrecv, ip) in [(SENDRECV, "10.99.0.2"), (SENDRECV6, "[fd99::2]")] {
+        for reflect in [
+            &format!("udp:{ip}:9000"),
+            "af_packet:eth1",
+            "af_xdp:eth1",
+            "af_xdp:eth1,mode=skb",
+            "xdp:eth1,mode=skb",
+        ] {
+            let (sent, _) = all_back(&net, &format!("reflect {reflect}"), sendrecv);
+            assert_measured(&sent);
+        }
+    }
+}
+
+#[test]
+fn a_reflector_in_the_kernel_serves_any_sender() {
+    let Some(net) = net_of(1) else { return };
+    let serve = |senders: &[&str], reflect: &str| {
+        for (src, dest) in [("10.99.0.1", "10.99.0.2:9000"), ("fd99::1", "[fd99::2]:9000")] {
+            for sender in senders {
+                let port = match *sender {
+                    "udp" if src.contains(':') => format!("udp:[{src}]"),
+                    "udp" => format!("udp:{src}"),
+                    other => format!("{other} --src {src}"),
+                };
+                let words = format!("sendrecv {port} --dest {dest} --rate 10kpps --payload-size 99");
+                all_back(&net, reflect, &words);
+            }
+        }
+    };
+    // The kernel leaves checksums of `udp` open on a veth, for the device to complete.
+    serve(&["udp", "af_packet:eth1", "af_xdp:eth1,mode=skb", "xdp:eth1,mode=skb"], "reflect xdp:eth1,mode=skb");
+    // What a program sends back out of a veth's driver is taken up only while another is at its other end, whatever it
+    // does there.
+    serve(&["af_xdp:eth1"], "reflect xdp:eth1");
+    let _bystander = Background::ready(net.a("drop xdp:eth1 --port 1"));
+    serve(&["udp", "af_packet:eth1"], "reflect xdp:eth1");
+}
+
+#[test]
+fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
+    let Some(net) = net_of(1) else { return };
+    if !net.poll_loops() {
+        return;
+    }
+    for (src, ip) in [("10.99.0.1", "10.99.0.2"), ("fd99::1", "[fd99::2]")] {
+        let listener = format!("--ip {} --port 9000", ip.trim_matches(['[', ']']));
+        let udp = if src.contains(':') { format!("[{src}]") } else { src.to_owned() };
+        let (xdp, packet) = (format!("xdp:eth1 --src {src}"), format!("af_packet:eth1 --src {src}"));
+        for (send, drop) in [
+            (&xdp, format!("xdp:eth1 {listener}")),
+            (&xdp, format!("xdp:eth1,mode=skb,clock=packet {listener}")),
+            (&xdp, format!("udp:{ip}:9000")),
+            (&xdp, format!("af_packet:eth1 {listener}")),
+            (&xdp, format!("af_xdp:eth1 {listener}")),
+            (&format!("udp:{udp}"), format!("xdp:eth1 {listener}")),
+            (&packet, format!("xdp:eth1 {listener}")),
+            (&format!("af_xdp:eth1 --src {src}"), format!("xdp:eth1 {listener}")),
+        ] {
+            let send = format!("send {send} --dest {ip}:9000 --rate 20kpps --flows 7 --seed 5");
+            let (sent, received) = all_there(&net, &format!("drop {drop} --seed 5"), &send);
+            let (sent, context) = (sent.count("tx_packets"), format!("{send} / {drop} {:#}", received.json));
+            assert_eq!(received.count("/latency_ns/count"), sent, "{context}");
+            assert!(received.count("/latency_ns/p50") <= received.count("/latency_ns/p99"), "{context}");
+        }
+    }
+}
+
+#[test]
+fn data_of_another_seed_is_corrupt_unless_it_is_not_looked_at() {
+    let Some(net) = net_of(1) else { return };
+    let send = "send xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --seed 1 --payload-size 64";
+    for (drop, corrupt) in [
+        ("drop xdp:eth1 --port 9000 --seed 2", true),
+        ("drop xdp:eth1,mode=skb --port 9000 --seed 2", true),
+        ("drop xdp:eth1,check=headers --port 9000 --seed 2", false),
+        ("drop xdp:eth1 --port 9000 --no-verify --seed 2", false),
+    ] {
+        let (sent, received) = one_way(&net, drop, send);
+        let (tx, context) = (sent.count("tx_packets"), format!("{drop}: {:#}", received.json));
+        assert!(tx > 0, "{:#}", sent.json);
+        let expected = if corrupt { (0, tx) } else { (tx, 0) };
+        assert_eq!((received.count("rx_packets"), received.count("corrupt")), expected, "{context}");
+    }
+}
+
+#[test]
+fn addresses_that_no_interface_has_are_resolved_and_answered_by_the_programs() {
+    let Some(net) = net_of(1) else { return };
+    for (src, ip, dest) in [("10.99.0.77", "10.99.0.88", "10.99.0.88"), ("fd99::77", "fd99::88", "[fd99::88]")] {
+        let sendrecv = format!("sendrecv xdp:eth1 --src {src} --dest {dest}:9000 --rate 10kpps");
+        let (sent, reflected) = all_back(&net, &format!("reflect xdp:eth1 --ip {ip}"), &sendrecv);
+        assert_eq!(sent.json["host"]["source_address"], "answered by mpps", "{:#}", sent.json);
+        assert!(reflected.reason("neighbor_service") > 0, "{:#}", reflected.json);
+        all_back(&net, &format!("reflect af_xdp:eth1 --ip {ip}"), &sendrecv);
+    }
+    if !net.poll_loops() {
+        return;
+    }
+    for (src, dest, stack) in [("10.99.0.77", "10.99.0.2", "10.99.0.1"), ("fd99::77", "[fd99::2]", "[fd99::1]")] {
+        // The other host's stack asks who has the source address.
+        let sendrecv = format!("sendrecv xdp:eth1 --src {src} --dest {dest}:9000 --rate 10kpps");
+        all_back(&net, &format!("reflect udp:{dest}:9000"), &sendrecv);
+        // And this one's who has the destination's, which echoes, too.
+        let far = if dest.contains(':') { "fd99::88" } else { "10.99.0.88" };
+        let bracketed = if far.contains(':') { format!("[{far}]") } else { far.to_owned() };
+        let words = format!("sendrecv udp:{stack} --dest {bracketed}:9000 --rate 10kpps");
+        all_back(&net, &format!("reflect xdp:eth1,mode=skb --ip {far}"), &words);
+        if !missing("ping", "iputils-ping") {
+            let there = Scratch::new();
+            let _reflector = listen(&net, &there, &format!("reflect xdp:eth1,mode=skb --ip {far}"));
+            net.on(Host::A, &format!("ping -c 3 -i 0.02 -W 20 -s 700 {far}"));
+        }
+    }
+}
+
+#[test]
+fn an_address_that_nobody_has_is_told_and_what_is_given_goes_round_it() {
+    let Some(net) = net_of(1) else { return };
+    let dest = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.99:9000 --rate 10kpps";
+    {
+        let there = Scratch::new();
+        let _reflector = listen(&net, &there, "reflect xdp:eth1");
+        assert_refused(net.a(&format!("{dest} --duration 100ms")), 1, &["10.99.0.99", "--dest-mac"]);
+    }
+    let mac = Host::B.mac();
+    let reflect = "reflect xdp:eth1 --ip 10.99.0.99";
+    all_back(&net, reflect, &format!("{dest} --dest-mac {mac}"));
+    let routed = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 192.0.2.9:9000 --rate 10kpps --gateway 10.99.0.2";
+    all_back(&net, "reflect xdp:eth1 --ip 192.0.2.9", routed);
+}
+
+#[test]
+fn only_packets_that_are_asked_for_are_taken_and_the_others_counted_by_reason() {
+    let Some(net) = net_of(1) else { return };
+    let mac = Host::B.mac();
+    for (reflect, sendrecv, reason) in [
+        ("--port 9000", "--dest 10.99.0.2:9001", "wrong_port"),
+        ("--ip 10.99.0.98", "--dest 10.99.0.99:9000", "wrong_address"),
+    ] {
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let reflector = listen(&net, &there, &format!("reflect xdp:eth1 {reflect}"));
+        let words = format!(
+            "sendrecv xdp:eth1 --src 10.99.0.1 {sendrecv} --dest-mac {mac} --rate 10kpps --duration 100ms --settle 50ms \
+             --catch-up 1s --quiet"
+        );
+        let sent = here.measure(net.a(&words));
+        sent.assert_accounted();
+        let tx = sent.count("tx_packets");
+        assert_eq!(sent.count("lost"), tx, "{:#}", sent.json);
+        let reflected = there.read(reflector.end(Signal::INT));
+        reflected.assert_rows_add_up();
+        let context = format!("{:#}", reflected.json);
+        assert_eq!((reflected.count("rx_packets"), reflected.reason(reason)), (0, tx), "{context}");
+        assert!(reflected.path_counter("left_to_host") >= tx, "{context}");
+    }
+}
+
+/// Echoes what comes by TCP on port 8000 and by UDP on port 7777, until standard input ends.
+const ECHO: &str = r#"
+import socket, sys, threading
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(("10.99.0.2", 7777))
+tcp = socket.socket()
+tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+tcp.bind(("10.99.0.2", 8000))
+tcp.listen()
+def datagrams():
+    while True:
+        data, who = udp.recvfrom(2000)
+        udp.sendto(data, who)
+threading.Thread(target=datagrams, daemon=True).start()
+sys.stderr.write("echo is open\n")
+sys.stderr.flush()
+link, _ = tcp.accept()
+while data := link.recv(65536): link.sendall(data)
+"#;
+
+/// Talks to it: every byte of a megabyte by TCP and each of 50 datagrams come back, and ping is answered.
+const TALK: &str = r#"
+import socket, sys, hashlib, random, threading
+random.seed(3)
+tcp = socket.create_connection(("10.99.0.2", 8000), 20)
+sent, got = random.randbytes(1 << 20), bytearray()
+writer = threading.Thread(target=tcp.sendall, args=(sent,))
+writer.start()
+while len(got) < len(sent):
+    data = tcp.recv(65536)
+    if not data: sys.exit("closed after %d" % len(got))
+    got += data
+writer.join()
+if hashlib.sha256(sent).digest() != hashlib.sha256(got).digest(): sys.exit("TCP: other bytes")
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.settimeout(20)
+for i in range(50):
+    udp.sendto(b"%d" % i, ("10.99.0.2", 7777))
+    if udp.recv(100) != b"%d" % i: sys.exit("UDP: other bytes")
+ping = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+ping.settimeout(20)
+ping.sendto(bytes.fromhex("0800f7ff00000000"), ("10.99.0.2", 0))
+while ping.recv(100)[20] != 0: pass
+"#;
+
+#[test]
+fn the_hosts_own_connections_go_on_beside_the_test_and_no_program_stays() {
+    if missing("python3", "python3") {
+        return;
+    }
+    let Some(net) = net_of(1) else { return };
+    for mode in ["native", "skb"] {
+        let mut echo = inside(&net.lab, Host::B, "python3 -c");
+        echo.arg(ECHO);
+        let echo = Background::start(echo).wait_to_hear("echo is open");
+        // All of the host's ports are asked for but those that its programs have open already.
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let reflector = listen(&net, &there, &format!("reflect xdp:eth1,mode={mode}"));
+        let words = format!("{} --duration 1h --catch-up 1s --quiet", SENDRECV.replace("20kpps", "5kpps"));
+        let sender = Background::start(here.results(net.a(&words)));
+        wait_until("packets", || here.busy_rows() >= 1);
+        assert!(net.xdp_program(Host::A, "eth1").is_some() && net.xdp_program(Host::B, "eth1").is_some());
+        assert!(net.python(Host::A, TALK, &[]));
+        let sent = here.read(sender.end(Signal::INT));
+        drop(echo);
+        sent.assert_accounted();
+        assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{:#}", sent.json);
+        let reflected = there.read(reflector.end(Signal::INT));
+        let context = format!("{:#}", reflected.json);
+        assert!(reflected.path_counter("left_to_host") > 50, "{context}");
+        assert!(reflected.reason("not_udp") > 0 && reflected.reason("host_port") >= 50, "{context}");
+        assert_eq!(reflected.count("rx_packets"), sent.count("tx_packets"), "{context}");
+        wait_until("no XDP program on either side", || {
+            net.xdp_program(Host::A, "eth1").is_none() && net.xdp_program(Host::B, "eth1").is_none()
+        });
+    }
+}

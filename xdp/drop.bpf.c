@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Counts the test's packets where they come in, and throws them away. Nobody tells this end what was sent: the sequence
+ * numbers do, flow by flow, by the rules of crates/engine/src/drop.rs.
+ */
+#include "test.h"
+#include "checksum.h"
+#include "filter.h"
+#include "swap.h"
+#include "answer.h"
+#include "taps.h"
+
+/* Latencies above this are taken for the clocks of two hosts, ns. */
+static const u64 MAX_ONE_WAY = 60000000000ULL;
+/* What a flow's numbers may skip, beside what its sender may have sent in the time since: one packet a ns. */
+static const u64 MAX_GAP = 1 << 20;
+/* By so much the clocks of two CPUs may differ, ns. */
+static const u64 CLOCK_SPREAD = 1000000;
+
+enum {
+	/* Packets in a row beyond the window that make a flow begin anew. */
+	STRANGERS = 3,
+	/* Places of the table that are looked at. */
+	PROBES = 32,
+	WORDS = 448,
+};
+
+/* A place in the table of flows; all zero: free. */
+struct place {
+	u64 key[2];
+	u32 flow;
+	u32 unused;
+};
+typedef struct place place_t;
+
+struct drop_flow {
+	struct flow_window window;
+	/* Lowest sequence number of the stream. */
+	u64 base;
+	/* Send time of the highest number seen. */
+	u64 newest_ns;
+	/* When a packet was last heard. */
+	u64 heard_ns;
+	/* Packets in a row that were too old to be told from duplicates. */
+	u32 too_old;
+	/* A packet was verified. */
+	u32 known;
+};
+typedef struct drop_flow drop_flow_t;
+
+/* Both by source: a flow's packets come to one of them, so nothing is shared. */
+SHARED_ARRAY(TABLE, place_t);
+SHARED_ARRAY(FLOWS, drop_flow_t);
+
+/* One step of a keyed hash. */
+INLINE u64 mix(u64 hash, u64 word)
+{
+	hash = (hash ^ word) * 0x9fb21c651e98df25ULL;
+	return hash ^ hash >> 35;
+}
+
+/* The number of a packet's flow within its source; `max_flows`: the table is full. */
+INLINE u32 find_flow(struct source *source, u32 source_number, void *addresses, u32 ports, int v6)
+{
+	u64 key[2], hash = PLAN.key;
+	u32 number = source_number * PLAN.table;
+
+	if (v6) {
+		u64 other = ~PLAN.key;
+
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			hash = mix(hash, U64(addresses + 8 * i));
+			other = mix(other, U64(addresses + 8 * i) ^ hash >> 7);
+		}
+		key[0] = mix(hash, ports);
+		key[1] = mix(other, ports) | 1;
+	} else {
+		key[0] = U64(addresses);
+		key[1] = (u64)ports << 32 | 2;
+	}
+	hash = mix(mix(PLAN.key, key[0]), key[1]);
+	for (u32 i = 0; i < PROBES; i++) {
+		u32 at = number + ((u32)(hash + i) & (PLAN.table - 1));
+		struct place *place = bpf_map_lookup_elem(&TABLE, &at);
+
+		if (!place)
+			break;
+		if (place->key[1] == key[1] && place->key[0] == key[0])
+			return place->flow;
+		if (place->key[1])
+			continue;
+		if (source->reasons[FLOWS_SEEN] >= PLAN.max_flows)
+			break;
+		place->key[0] = key[0];
+		place->key[1] = key[1];
+		place->flow = source->reasons[FLOWS_SEEN]++;
+		return place->flow;
+	}
+	return PLAN.max_flows;
+}
+
+enum verdict { WRONG, UNSTAMPED, WHOLE };
+
+/* The UDP checksum, and the data behind the stamp, in one pass. */
+INLINE enum verdict scan(struct xdp_md *ctx, struct udp_packet *p)
+{
+	void *data = frame_data(ctx), *end = frame_end(ctx), *udp = data + (p->l4 & OFFSET), *at = udp + UDP_HEADER;
+	u32 length = p->payload_len, words, tail;
+	u64 seq = 0, base = 0, sum, pseudo, differs = 0, word;
+	u16 check;
+
+	if (at + STAMP > end)
+		return udp_checksum_right(ctx, p) ? UNSTAMPED : WRONG;
+	check = U16(udp + 6);
+	if (length < STAMP || !(PLAN.flags & CHECK_DATA))
+		return !(PLAN.flags & CHECK_DATA) && length >= STAMP ? WHOLE
+		       : udp_checksum_right(ctx, p)                  ? UNSTAMPED
+								     : WRONG;
+	seq = U64(at);
+	base = data_base(PLAN.seed, seq);
+	pseudo = sum_pseudo_udp(ctx, p);
+	sum = pseudo + halves(U64(udp)) + halves(seq) + halves(U64(at + 8));
+	at += STAMP;
+	words = (length - STAMP) / 8;
+	/* The barriers keep the compiler from sparing what the verifier has to see. */
+	for (u32 i = 0; i < WORDS; i++) {
+		if (i >= words)
+			break;
+		OPAQUE(at);
+		if (at + 8 > end)
+			return WRONG;
+		base += DATA_STEP;
+		word = U64(at);
+		differs |= word ^ base;
+		sum += halves(word);
+		at += 8;
+	}
+	tail = length & 7;
+	word = 0;
+	for (u32 i = 0; i < 7; i++) {
+		if (i >= tail)
+			break;
+		OPAQUE(at);
+		if (at + 1 > end)
+			return WRONG;
+		word |= (u64) * (u8 *)at << 8 * i;
+		at++;
+	}
+	if (tail)
+		differs |= word ^ ((base + DATA_STEP) & ~(~0ULL << 8 * tail));
+	sum += halves(word);
+	/* Good; or none, which IPv4 allows; or left to a device that the packet never saw. */
+	if (fold(sum) != 0xffff && !(!check && !p->v6) && !(PLAN.flags & OPEN_CHECKSUMS && check == fold(pseudo)))
+		return WRONG;
+	return differs ? UNSTAMPED : WHOLE;
+}
+
+INLINE int count(struct source *source, struct row *row, u64 expected)
+{
+	source->test++;
+	row->rx++;
+	row->expected += expected;
+	return XDP_DROP;
+}
+
+INLINE int foreign(struct source *source, struct row *row)
+{
+	source->others++;
+	source->reasons[FOREIGN_NOT_STAMPED]++;
+	row->foreign++;
+	return XDP_DROP;
+}
+
+INLINE int corrupt(struct source *source, struct row *row)
+{
+	source->others++;
+	row->corrupt++;
+	return XDP_DROP;
+}
+
+/* The flow begins anew: what was seen of it means nothing now. */
+INLINE void forget(struct source *source, struct drop_flow *flow)
+{
+	u32 generation = flow->window.generation + 1;
+
+	*flow = (struct drop_flow){ .window.generation = generation & 0xffff };
+	source->reasons[SENDER_RESTARTS]++;
+}
+
+/* Books a packet whose stamp was verified. */
+INLINE int stamped(struct source *source, u32 key, struct drop_flow *flow, u32 number, u64 seq, u64 sent)
+{
+	u64 now = source->now_ns, highest = flow->window.next, distance = 0, expected = 0, latency;
+	struct row *row = current_row(source);
+	enum arrival_kind kind;
+
+	if (!row)
+		return XDP_DROP;
+	/* Numbers and times rise together: a lower number with a later time is a sender that began anew. */
+	if (flow->known && seq < highest && sent > flow->newest_ns) {
+		forget(source, flow);
+		highest = 0;
+	}
+	/* A stray packet must not pass for a gap. */
+	if (flow->known && seq > highest && seq - highest > MAX_GAP + (now > flow->heard_ns ? now - flow->heard_ns : 0))
+		return foreign(source, row);
+	kind = window_record(&flow->window, PLAN.sources * PLAN.max_flows, number, seq, &distance);
+	if (kind == DUPLICATE) {
+		source->others++;
+		row->duplicates++;
+		return XDP_DROP;
+	}
+	if (kind == TOO_OLD) {
+		source->others++;
+		source->reasons[BEYOND_WINDOW]++;
+		/* One is a straggler. Several in a row are a sender whose stream was mistaken for another's. */
+		if (++flow->too_old == STRANGERS)
+			forget(source, flow);
+		return XDP_DROP;
+	}
+	if (kind == IN_ORDER) {
+		expected = flow->known ? seq + 1 - highest : 1;
+		if (!flow->known)
+			flow->base = seq;
+		flow->known = 1;
+		flow->newest_ns = sent;
+	} else {
+		/* The first packets came out of order: the stream begins earlier than thought. */
+		if (seq < flow->base) {
+			expected = flow->base - seq;
+			flow->base = seq;
+		}
+		row->reordered++;
+		row->distance_sum += distance;
+		if (distance > source->distance_max)
+			source->distance_max = distance;
+	}
+	flow->heard_ns = now;
+	flow->too_old = 0;
+	/* The reading of the clock may be older than the packet: then a new one is needed. */
+	if (sent > now && sent - now < CLOCK_SPREAD) {
+		now = read_clock(source, key);
+		if (sent > now)
+			now = sent;
+	}
+	latency = now - sent;
+	if (latency < MAX_ONE_WAY) {
+		measure(&row->latency, latency);
+		add_to_histogram(&HISTOGRAMS, source->period_key, latency, 1);
+	} else {
+		source->reasons[LATENCY_NOT_MEASURABLE]++;
+	}
+	return count(source, row, expected);
+}
+
+INLINE int examine(struct xdp_md *ctx, struct source *source, u32 key, struct udp_packet *p)
+{
+	enum verdict verdict = scan(ctx, p);
+	void *data = frame_data(ctx), *end = frame_end(ctx);
+	void *udp = data + (p->l4 & OFFSET), *addresses = data + (p->l3 & 31) + (p->v6 ? 8 : 12);
+	struct row *row = current_row(source);
+	struct drop_flow *flow;
+	u32 number, place;
+
+	if (!row)
+		return XDP_DROP;
+	if (verdict == WRONG)
+		return corrupt(source, row);
+	if (!(PLAN.flags & STAMPED))
+		return count(source, row, 1);
+	/* Never: the parser has read them. */
+	if (udp + UDP_HEADER > end || addresses + (p->v6 ? 32 : 8) > end)
+		return XDP_DROP;
+	if (p->v6) {
+		if (addresses + 32 > end)
+			return XDP_DROP;
+		number = find_flow(source, key, addresses, U32(udp), 1);
+	} else {
+		if (addresses + 8 > end)
+			return XDP_DROP;
+		number = find_flow(source, key, addresses, U32(udp), 0);
+	}
+	place = key * PLAN.max_flows + number;
+	flow = number < PLAN.max_flows ? bpf_map_lookup_elem(&FLOWS, &place) : 0;
+	if (verdict == WHOLE && udp + UDP_HEADER + STAMP <= end && U64(udp + UDP_HEADER) + 1) {
+		if (flow)
+			return stamped(source, key, flow, place, U64(udp + UDP_HEADER), U64(udp + UDP_HEADER + 8));
+		source->reasons[UNTRACKED_FLOW]++;
+		return count(source, row, 1);
+	}
+	return flow && flow->known ? corrupt(source, row) : foreign(source, row);
+}
+
+SEC("xdp") int drop(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx);
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+	struct udp_packet p = {};
+	int left;
+
+	if (!source)
+		return XDP_PASS;
+	left = find_udp(ctx, &p);
+	if (!left)
+		left = filter(ctx, &p);
+	if (left)
+		return left_over(ctx, source, left - 1);
+	if (!arrival(source, key))
+		return XDP_DROP;
+	return examine(ctx, source, key, &p);
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
