@@ -200,10 +200,19 @@ fn options_that_mean_nothing_where_the_kernel_runs_the_workload_are_refused() {
         }
     }
     for (words, parts) in [
-        ("forward xdp:none0 xdp:none1 --split-directions", &["--split-directions", "left out"][..]),
-        ("forward xdp:none0 af_xdp:none1", &["af_xdp:none1", "devmap", "xdp:none1"]),
+        (
+            "forward xdp:none0 xdp:none1 --split-directions",
+            &["--split-directions", "left out"][..],
+        ),
+        (
+            "forward xdp:none0 af_xdp:none1",
+            &["af_xdp:none1", "devmap", "xdp:none1"],
+        ),
         ("forward null: xdp:none1", &["null:", "devmap"]),
-        ("capture xdp:none0 -o none.pcapng", &["xdp:none0", "af_xdp:none0", "af_packet:none0"]),
+        (
+            "capture xdp:none0 -o none.pcapng",
+            &["xdp:none0", "af_xdp:none0", "af_packet:none0"],
+        ),
         ("reflect xdp:", &["xdp", "eth1"]),
         ("reflect xdp:none0", &["none0", "no such interface"]),
         ("reflect xdp:none0,mode=offload", &["mode=offload", "native", "skb"]),

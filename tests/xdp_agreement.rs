@@ -2,7 +2,7 @@
 //! and reorders them in a known order, and on one that does not.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Middlebox, Net, Report, Scratch, Treated, net_of, round_trip, wait_until};
+use mpps_tests::{Middlebox, Net, Report, Scratch, Treated, net_of, round_trips, wait_until};
 use rustix::process::Signal;
 
 /// A whole number of the middlebox's periods of 20.
@@ -50,7 +50,7 @@ impl Fate {
 
 /// `sendrecv` on host a through a middlebox on host b.
 fn through(net: &Net, port: &str, words: &str) -> Option<(Report, Treated)> {
-    let middlebox = Middlebox::start(net, Host::B, 9000)?;
+    let middlebox = Middlebox::start(net, Host::B, 9000, false)?;
     let mac = Host::B.mac();
     let ends = format!("--src 10.99.0.1 --dest 10.99.0.99:9000 --dest-mac {mac}");
     let report = Scratch::new().measure(net.a(&format!("sendrecv {port} {ends} {words} {PACED}")));
@@ -62,24 +62,33 @@ fn through(net: &Net, port: &str, words: &str) -> Option<(Report, Treated)> {
 #[test]
 fn losses_copies_changes_and_reorderings_are_counted_exactly_and_as_af_xdp_counts_them() {
     let Some(net) = net_of(1) else { return };
-    if !net.poll_loops() {
-        return;
-    }
-    for (words, flows) in [("--flows 1 --payload-size 64", 1), ("--flows 20 --seed 9 --pacing burst=10", 20)] {
+    for (words, flows) in [
+        ("--flows 1 --payload-size 64", 1),
+        ("--flows 20 --seed 9 --pacing burst=10 --payload-size 64", 20),
+    ] {
         let mut told = Vec::new();
         for port in ["xdp:eth1", "xdp:eth1,mode=skb", "af_xdp:eth1"] {
-            let Some((report, done)) = through(&net, port, words) else { return };
+            let Some((report, done)) = through(&net, port, words) else {
+                return;
+            };
             let context = format!("{port} {words} {done:?}: {:#}", report.json);
             let mut expected = Fate::after(&done);
             let fate = Fate::told(&report);
-            assert_eq!(report.count("tx_packets") + report.count("missed"), PACKETS, "{context}");
+            assert_eq!(
+                report.count("tx_packets") + report.count("missed"),
+                PACKETS,
+                "{context}"
+            );
             if flows > 1 {
                 // One behind another flow's packet is in its own flow's order.
                 (expected.reordered, expected.distance) = (0, 0);
             }
             assert_eq!(fate, expected, "{context}");
             // The rows with losses are those in which the lost were sent, so all of them have some.
-            let whole = report.rows.iter().filter(|row| row["tx_packets"] != "0" && row["lost_packets"] != "0");
+            let whole = report
+                .rows
+                .iter()
+                .filter(|row| row["tx_packets"] != "0" && row["lost_packets"] != "0");
             assert!(whole.count() >= 8, "{context}");
             told.push((port, report.count("missed"), fate));
         }
@@ -91,11 +100,9 @@ fn losses_copies_changes_and_reorderings_are_counted_exactly_and_as_af_xdp_count
 #[test]
 fn changed_data_is_found_by_its_checksum_and_without_one_by_looking_at_it() {
     let Some(net) = net_of(1) else { return };
-    if !net.poll_loops() {
-        return;
-    }
     for (check, found_of_two) in [("all", 2), ("headers", 0)] {
-        let Some((report, done)) = through(&net, &format!("xdp:eth1,check={check}"), "--flows 1 --payload-size 64") else {
+        let Some((report, done)) = through(&net, &format!("xdp:eth1,check={check}"), "--flows 1 --payload-size 64")
+        else {
             return;
         };
         let context = format!("{check} {done:?}: {:#}", report.json);
@@ -104,8 +111,8 @@ fn changed_data_is_found_by_its_checksum_and_without_one_by_looking_at_it() {
 }
 
 /// `send` on host a to itself by way of a middlebox on host b.
-fn one_way_through(net: &Net, drop: &str) -> Option<(Report, Report, Treated)> {
-    let middlebox = Middlebox::start(net, Host::B, 9000)?;
+fn one_way_through(net: &Net, drop: &str, roams: bool) -> Option<(Report, Report, Treated)> {
+    let middlebox = Middlebox::start(net, Host::B, 9000, roams)?;
     let there = Scratch::new();
     let words = "--ip 10.99.0.77 --port 9100 --seed 3 --interval 20ms --quiet";
     let receiver = mpps_tests::Background::start(there.results(net.a(&format!("drop {drop} {words}"))));
@@ -124,14 +131,33 @@ fn one_way_through(net: &Net, drop: &str) -> Option<(Report, Report, Treated)> {
 #[test]
 fn a_receiver_without_a_sender_counts_what_the_numbers_say_as_af_xdp_does() {
     let Some(net) = net_of(1) else { return };
-    if !net.poll_loops() {
-        return;
-    }
     for port in ["xdp:eth1", "xdp:eth1,mode=skb", "af_xdp:eth1"] {
-        let Some((sent, received, done)) = one_way_through(&net, port) else { return };
+        let Some((sent, received, done)) = one_way_through(&net, port, false) else {
+            return;
+        };
         let context = format!("{port} {done:?}: {:#} {:#}", sent.json, received.json);
         assert_eq!(sent.count("tx_packets"), done.came, "{context}");
         assert_eq!(Fate::told(&received), Fate::after(&done), "{context}");
+    }
+}
+
+#[test]
+fn a_flow_that_roams_over_processors_is_one_flow_or_told_to_have_moved() {
+    let Some(net) = net_of(1) else { return };
+    for port in ["xdp:eth1", "xdp:eth1,mode=skb"] {
+        let Some((sent, received, done)) = one_way_through(&net, port, true) else {
+            return;
+        };
+        let context = format!("{port} {done:?}: {:#} {:#}", sent.json, received.json);
+        let (fate, expected) = (Fate::told(&received), Fate::after(&done));
+        assert_eq!(
+            (fate.rx, fate.corrupt, fate.duplicates),
+            (expected.rx, expected.corrupt, expected.duplicates),
+            "{context}"
+        );
+        if received.reason("flow_moved") == 0 {
+            assert_eq!(fate, expected, "{context}");
+        }
     }
 }
 
@@ -141,7 +167,9 @@ fn the_same_paced_traffic_is_counted_the_same_by_both_paths_at_both_ends() {
     let words = "--src 10.99.0.1 --dest 10.99.0.2:9000 --rate 40kpps --seed 4 --flows 30 --payload-size 200";
     let mut told = Vec::new();
     for path in ["xdp", "af_xdp"] {
-        let (sent, reflected) = round_trip(&net, &format!("reflect {path}:eth1"), &format!("sendrecv {path}:eth1 {words}"));
+        let sendrecv = format!("sendrecv {path}:eth1 {words}");
+        let (sent, reflected) = round_trips(&net, &format!("reflect {path}:eth1"), &[&sendrecv]);
+        let sent = &sent[0];
         let context = format!("{path}: {:#} {:#}", sent.json, reflected.json);
         sent.assert_departures(6000);
         for key in ["latency_ns", "latency_scheduled_ns"] {
@@ -150,7 +178,11 @@ fn the_same_paced_traffic_is_counted_the_same_by_both_paths_at_both_ends() {
         }
         if sent.count("missed") == 0 {
             assert_eq!(reflected.count("rx_packets"), sent.count("rx_packets"), "{context}");
-            told.push((Fate::told(&sent), sent.json["frame_size_bytes"].clone(), sent.json["flows"].clone()));
+            told.push((
+                Fate::told(sent),
+                sent.json["frame_size_bytes"].clone(),
+                sent.json["flows"].clone(),
+            ));
         }
     }
     assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "{told:?}");

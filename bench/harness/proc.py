@@ -97,6 +97,17 @@ class Proc:
         rest = rest[4:] if rest[:2] == ["sh", "-c"] else rest  # sh -c 'prepare && exec "$@"' sh PROGRAM…
         return os.path.basename(rest[0])
 
+    def cpu_seconds(self):
+        """CPU time of all threads so far, where the kernel counts soft interrupts to whom they interrupt: theirs, too."""
+        total = 0
+        for task in os.listdir(f"/proc/{self.pid}/task"):
+            try:
+                with open(f"/proc/{self.pid}/task/{task}/schedstat") as spent:
+                    total += int(spent.read().split()[0])
+            except OSError:  # the thread has just ended
+                pass
+        return total / 1e9
+
     def wait_until_runs(self, program):
         """Waits until the process has become `program` (it is started through others that replace themselves)."""
         def runs():

@@ -30,6 +30,7 @@ GROUPS = tuple((name, re.compile(pattern)) for name, pattern in (
     ("sleep, scheduler", r"schedul|^finish_task|^pick_|nanosleep|hrtimer|^futex|^try_to_wake|^do_idle|^update_"),
 ))
 OURS = re.compile(r"^(lane|mpps|ksoftirqd|napi/)")
+MEASURED = re.compile(r"^(lane|mpps|ksoftirqd|napi/|xdp-)")
 
 
 def parse(text):
@@ -89,9 +90,10 @@ def _record(ctx):
 
 
 def symbols(data):
-    """Innermost function → its share of the samples of a recording without call chains."""
-    text = run(["sh", "-c", f"perf script -i {data} -F ip,sym 2>/dev/null"], 120)
-    found = Counter(_short(match[1].strip()) for match in re.finditer(r"^\s*[0-9a-f]+ (.+)$", text, re.M))
+    """Innermost function → its share of the samples of a recording without call chains; of other programs' all in one."""
+    text = run(["sh", "-c", f"perf script -i {data} -F comm,ip,sym 2>/dev/null"], 120)
+    found = Counter(_short(match[2].strip()) if MEASURED.match(match[1]) else ELSEWHERE
+                    for match in re.finditer(r"^\s*(\S.*?)\s+[0-9a-f]{6,} (.+)$", text, re.M))
     if not found:
         raise BenchError("perf: no samples")
     return {name: count / sum(found.values()) for name, count in found.items()}

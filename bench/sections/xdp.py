@@ -32,7 +32,7 @@ def sender(ctx, label, command, lanes=1, args=()):
     proc = Proc(argv)
     try:
         until(lambda: proc.child.poll() is not None or ctx.lab.received("b") > before + 1000, f"packets of {label}")
-        yield
+        yield proc
         if proc.child.poll() is not None:
             raise BenchError(f"{label} ended early: {proc.last_line()}")
         status = proc.stop()
@@ -46,28 +46,39 @@ def reflector(ctx, label):
     return mpps.Listener(ctx, f"{label}, reflector", ["reflect", "xdp:eth1"], "b", ctx.core_b)
 
 
+@contextlib.contextmanager
 def traffic(ctx, threads=1):
-    return xdp.Traffic(ctx, threads, "xdp-trafficgen" + (f", {threads} threads" if threads > 1 else ""), mirrored=True)
+    label = "xdp-trafficgen" + (f", {threads} threads" if threads > 1 else "")
+    with xdp.Traffic(ctx, threads, label, mirrored=True) as generator:
+        yield generator.proc
 
 
 def metered(ctx, *parts):
-    """What the interfaces count while all of `parts` run; they are started in this order."""
+    """What the interfaces count while all of `parts` run, started in this order, and the CPU time of the last, the sender:
+    `cores`, as many as it kept busy."""
     with contextlib.ExitStack() as stack:
         for part in parts:
-            stack.enter_context(part())
+            proc = stack.enter_context(part())
         time.sleep(WARM)
+        spent, began = proc.cpu_seconds(), time.monotonic()
         counts = xdp.meter(ctx, ctx.seconds)
+        counts["cores"] = (proc.cpu_seconds() - spent) / (time.monotonic() - began)
     return counts
+
+
+def metrics(counts, field):
+    """`efficiency`: packets for each second of the sender's CPU time, which others on the core don't take away."""
+    return {"rate": counts[field], "cores": counts["cores"], "efficiency": counts[field] / counts["cores"]}
 
 
 def sunk(ctx, *parts):
     """What came in at host b, whose interface drops it."""
     counts = metered(ctx, lambda: xdp.bench(ctx, "drop", "b", "xdp-bench drop on host b"), *parts)
-    return {"rate": counts["offered"]}
+    return metrics(counts, "offered")
 
 
 def returned(counts):
-    return {"rate": counts["turned"], "sent": counts["offered"], "loss": 1 - counts["turned"] / counts["offered"]}
+    return {**metrics(counts, "turned"), "sent": counts["offered"], "loss": 1 - counts["turned"] / counts["offered"]}
 
 
 def send(ctx, lanes=1, label=SEND):
@@ -104,37 +115,51 @@ def compare(ctx, programs, rounds=None):
     return ctx.compare({label: fresh(measure) for label, measure in programs.items()}, rounds)
 
 
-RETURNED = (("rate", "came back/s", rate), ("sent", "came in at host b/s", rate), ("loss", "not sent back", percent))
+CPU = (("cores", "sender's cores", "{:.2f}".format), ("efficiency", "per s of its CPU time", rate))
+RETURNED = (("rate", "came back/s", rate), ("sent", "came in at host b/s", rate), ("loss", "not sent back", percent), *CPU)
+
+
+def ratios(section, samples, pairs):
+    """By the clock, and by the sender's CPU time."""
+    section.ratios(samples, pairs)
+    for over, under in pairs:
+        found = samples.ratio(over, under, "efficiency")
+        if found:
+            section.text(f"{over} / {under}, per second of the sender's CPU time: {times(found[0])} (rounds {found[1]:.3g} to "
+                         f"{found[2]:.3g}).")
 
 
 def one_core(ctx, section):
     ctx.need("xdp-trafficgen", "xdp-bench")
     section.heading("`send` into a dropping program, one core")
     samples = compare(ctx, {SEND: lambda: send(ctx), TRAFFICGEN: lambda: trafficgen(ctx)})
-    section.programs(samples, (("rate", "came in at host b/s", rate),))
+    section.programs(samples, (("rate", "came in at host b/s", rate), *CPU))
+    ratios(section, samples, [(SEND, TRAFFICGEN)])
     section.target(f"× {TRAFFICGEN} (`send xdp:` to a dropping peer)", 0.9, samples.ratio(SEND, TRAFFICGEN),
                    samples.why_not(SEND, TRAFFICGEN))
-    section.text("Into `xdp-bench drop` on host b for both; counted by host b's interface. mpps: 64 flows, 60 bytes in memory, each "
-                 "packet with its number and time, data and checksum of its own. xdp-trafficgen: one frame of one flow over IPv6 "
-                 "again and again.")
+    section.text("Into `xdp-bench drop` on host b for both; counted by host b's interface. mpps: 64 flows over IPv4, 60 bytes in "
+                 "memory, each packet with its number and time, data and checksum of its own. xdp-trafficgen: one frame of one "
+                 "flow over IPv6, 64 bytes in memory, again and again.")
 
     section.heading("`reflect` under `xdp-trafficgen`, one core")
     samples = compare(ctx, {REFLECT: lambda: reflect(ctx), TX: lambda: bench_tx(ctx)})
     section.programs(samples, RETURNED)
+    ratios(section, samples, [(REFLECT, TX)])
     section.target(f"× {TX} (`reflect xdp:` under xdp-trafficgen)", 1.0, samples.ratio(REFLECT, TX),
                    samples.why_not(REFLECT, TX))
     section.text("Back into `xdp-bench drop` at host a for both; counted by host a's interface. `xdp-bench tx` exchanges MAC "
-                 "addresses; mpps checks that the packet is the test's, exchanges MAC addresses, IP addresses and ports, and counts. "
-                 "xdp-trafficgen sends frames again as they came back: so that they are for host b however often they were turned, "
-                 "they are from host b's own addresses, too.")
+                 "addresses; mpps checks that the packet is the test's, exchanges MAC addresses, IP addresses and ports, and "
+                 "counts. xdp-trafficgen sends frames again as they came back: so that they are for host b however often they "
+                 "were turned, they are from host b's own addresses, too.")
 
     section.heading("`sendrecv` ↔ `reflect`, everything on one core")
     samples = compare(ctx, {TRIP: lambda: trip(ctx), BOTH: lambda: bench_tx(ctx)})
     section.programs(samples, RETURNED)
+    ratios(section, samples, [(TRIP, BOTH)])
     section.target("× the peers together (`sendrecv xdp:` ↔ `reflect xdp:`)", 0.7, samples.ratio(TRIP, BOTH),
                    samples.why_not(TRIP, BOTH))
-    section.text(f"All of this runs to completion on core {ctx.core_a}, where the packets are made: veth's poll loops run where they "
-                 f"are woken. What else the programs do (mpps: reading rows, reporting; xdp-bench: printing) may use core "
+    section.text(f"All of this runs to completion on core {ctx.core_a}, where the packets are made: veth's poll loops run where "
+                 f"they are woken. What else the programs do (mpps: reading rows, reporting; xdp-bench: printing) may use core "
                  f"{ctx.core_b}. Only mpps stamps, and looks at what comes back.")
 
 
@@ -149,8 +174,8 @@ def two_lanes(ctx, section):
                 for name, measure in kinds for n, way in ((1, one), (2, two))}
     with ctx.lab.queues(2):
         samples = compare(ctx, programs)
-    section.programs(samples, (("rate", "dropped, or came back/s", rate),))
-    section.ratios(samples, [(two.format(name), one.format(name)) for name, _ in kinds])
+    section.programs(samples, (("rate", "dropped, or came back/s", rate), *CPU))
+    ratios(section, samples, [(two.format(name), one.format(name)) for name, _ in kinds])
     for ours, theirs in ((SEND, TRAFFICGEN), (TRIP, BOTH)):
         peer = samples.ratio(two.format(theirs), one.format(theirs))
         beside = f"; {theirs}: {times(peer[0])}" if peer else ""
@@ -187,7 +212,8 @@ def _gap(ctx, path, pps):
 
 def gaps(ctx, section):
     section.heading("Departure gaps at constant rates")
-    programs = {f"{path}, {rate(pps)}": functools.partial(_gap, ctx, path, pps) for pps in GAP_RATES for path in ("af_xdp", "xdp")}
+    programs = {f"{path}, {rate(pps)}": functools.partial(_gap, ctx, path, pps)
+                for pps in GAP_RATES for path in ("af_xdp", "xdp")}
     samples = compare(ctx, programs, min(ctx.rounds, 3))
     ns = "{:,.0f}".format
     section.programs(samples, (("rate", "sent/s", rate), *((key, name, ns) for key, name in (
@@ -245,15 +271,17 @@ def which_path(ctx, section):
             rows.append([f"{name} (not measured: {samples.failures.get(name)})"] + ["–"] * 7)
             continue
         least = lambda metric: f"{min(samples.values(name, metric)):.2f}"
-        rows.append([name, rate(samples.median(name)), rate(samples.median(name, "one_way")), f"{samples.median(name, 'p50'):.1f}",
-                     f"{samples.median(name, 'p99'):.1f}", percent(samples.median(name, "loss")), least("flat_busy"), least("busy")])
+        middle = functools.partial(samples.median, name)
+        rows.append([name, rate(middle()), rate(middle("one_way")), f"{middle('p50'):.1f}", f"{middle('p99'):.1f}",
+                     percent(middle("loss")), least("flat_busy"), least("busy")])
     at = f"at {rate(MODEST)}"
-    section.table(["path", "round trip/s", "one way/s", f"latency {at}, p50, µs", "p99, µs", "loss", "cores busy flat out", at], rows)
+    section.table(["path", "round trip/s", "one way/s", f"latency {at}, p50, µs", "p99, µs", "loss", "cores busy flat out", at],
+                  rows)
     section.ratios(samples, [(names["xdp", ""], names[key]) for key in PATHS[:-1]])
-    section.text(f"One lane at each end, 64-byte frames, one flow, defaults; medians of {min(ctx.rounds, 3)} rounds. *One way*: what `drop` "
-                 "received. *Cores busy*: of the whole machine, soft interrupts included, the least of the rounds; before the first "
-                 f"run it was {idle:.2f}. Sender on core {ctx.core_a}, receiver on core {ctx.core_b}; on `xdp` all on core "
-                 f"{ctx.core_a}. A lane of `xdp` keeps its core busy at any rate.")
+    section.text(f"One lane at each end, 64-byte frames, one flow, defaults; medians of {min(ctx.rounds, 3)} rounds. *One way*: "
+                 "what `drop` received. *Cores busy*: of the whole machine, soft interrupts included, the least of the rounds; before "
+                 f"the first run it was {idle:.2f}. Sender on core {ctx.core_a}, receiver on core {ctx.core_b}; on `xdp` all on "
+                 f"core {ctx.core_a}. A lane of `xdp` keeps its core busy at any rate.")
 
 
 def _innermost(ctx, *parts):

@@ -3,9 +3,7 @@
 
 use rustix::process::Signal;
 
-use mpps_host::lab::Host;
-
-use crate::{Background, Net, Report, Scratch, missing, run_command, wait_until};
+use crate::{Background, Net, Report, Scratch, run_command, wait_until};
 
 /// Packets back late are lost for a test that expects all: far longer than what a loaded machine holds one up for.
 const SHORT: &str = "--duration 150ms --settle 200ms --catch-up 1s --quiet";
@@ -17,13 +15,18 @@ pub fn listen(net: &Net, scratch: &Scratch, words: &str) -> Background {
     listener
 }
 
-/// Runs `sendrecv` for a moment on host a, for `reflect` on host b; both reports, each added up.
-pub fn round_trip(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
-    let (here, there) = (Scratch::new(), Scratch::new());
+/// Runs each `sendrecv` for a moment on host a, one after the other, for one `reflect` on host b; all reports, each added
+/// up.
+pub fn round_trips(net: &Net, reflect: &str, sendrecv: &[&str]) -> (Vec<Report>, Report) {
+    let there = Scratch::new();
     let reflector = listen(net, &there, reflect);
-    let sent = here.measure(net.a(&format!("{sendrecv} {SHORT}")));
+    let measured = |words: &&str| {
+        let report = Scratch::new().measure(net.a(&format!("{words} {SHORT}")));
+        report.assert_accounted();
+        report
+    };
+    let sent = sendrecv.iter().map(measured).collect();
     let reflected = there.read(reflector.end(Signal::INT));
-    sent.assert_accounted();
     reflected.assert_rows_add_up();
     (sent, reflected)
 }
@@ -32,17 +35,21 @@ pub fn round_trip(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) 
 ///
 /// # Panics
 /// When one did not.
-pub fn all_back(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
-    let (sent, reflected) = round_trip(net, reflect, sendrecv);
-    let context = format!("{sendrecv} / {reflect}: {:#} {:#}", sent.json, reflected.json);
-    let tx = sent.count("tx_packets");
-    assert!(tx > 0, "{context}");
-    assert_eq!(sent.count("rx_packets"), tx, "{context}");
-    for count in ["lost", "late", "duplicates", "corrupt"] {
-        assert_eq!(sent.count(count), 0, "{count}: {context}");
+pub fn all_back(net: &Net, reflect: &str, sendrecv: &[&str]) -> (Vec<Report>, Report) {
+    let (sent, reflected) = round_trips(net, reflect, sendrecv);
+    let mut all = 0;
+    for (report, words) in sent.iter().zip(sendrecv) {
+        let context = format!("{words} / {reflect}: {:#} {:#}", report.json, reflected.json);
+        let tx = report.count("tx_packets");
+        assert!(tx > 0, "{context}");
+        assert_eq!(report.count("rx_packets"), tx, "{context}");
+        for count in ["lost", "late", "duplicates", "corrupt"] {
+            assert_eq!(report.count(count), 0, "{count}: {context}");
+        }
+        all += tx;
     }
     for count in ["rx_packets", "tx_packets"] {
-        assert_eq!(reflected.count(count), tx, "{count}: {context}");
+        assert_eq!(reflected.count(count), all, "{count}: {reflect}: {:#}", reflected.json);
     }
     (sent, reflected)
 }
@@ -89,19 +96,5 @@ pub fn assert_refused(command: std::process::Command, code: i32, parts: &[&str])
     assert_eq!(finished.stderr.trim_end().lines().count(), 1, "not one line: {context}");
     for part in parts {
         assert!(finished.stderr.contains(part), "not told {part:?}: {context}");
-    }
-}
-
-impl Net {
-    /// Gives both ends of the veth a poll loop, as a device of its own has, so that each takes frames from the other's
-    /// XDP programs though it may have none. False, and said, without `ethtool`.
-    pub fn poll_loops(&self) -> bool {
-        if missing("ethtool", "ethtool") {
-            return false;
-        }
-        for host in Host::ALL {
-            self.on(host, "ethtool -K eth1 gro on");
-        }
-        true
     }
 }

@@ -14,7 +14,7 @@ mod process;
 mod programs;
 mod report;
 
-pub use ends::{all_back, all_there, assert_refused, listen, one_way, round_trip};
+pub use ends::{all_back, all_there, assert_refused, listen, one_way, round_trips};
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
 pub use middlebox::{Middlebox, Treated};

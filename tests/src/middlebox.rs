@@ -11,13 +11,16 @@ use crate::{Background, Net, inside, missing};
 
 /// Sends IPv4 UDP packets to port `argv[2]` back by the interface `argv[1]`, MAC addresses, IP addresses and ports
 /// swapped; of every twenty: one lost, one twice, one with changed data and its old checksum, one with changed data and
-/// without a checksum, one pair in the other order, one pair three apart. At the end it tells what it did as JSON.
+/// without a checksum, one pair in the other order, one pair three apart. It stays on one processor, or with `argv[3]` =
+/// `roams` moves on to another after every fifty. At the end it tells what it did as JSON.
 const SCRIPT: &str = r#"
-import json, signal, socket, sys
-device, port = sys.argv[1], int(sys.argv[2])
+import json, os, signal, socket, sys
+device, port, roams = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "roams"
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
 link.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
 link.bind((device, 0x0800))
+processors = sorted(os.sched_getaffinity(0))
+os.sched_setaffinity(0, processors[:1])
 done = dict.fromkeys(["came", "sent", "dropped", "doubled", "corrupted", "swapped"], 0)
 held = None
 def end(*_):
@@ -34,6 +37,8 @@ while True:
     frame, where = link.recvfrom(2048)
     if where[2] == 4 or frame[23] != 17 or int.from_bytes(frame[36:38], "big") != port: continue
     n = done["came"] % 20
+    if roams and done["came"] % 50 == 0:
+        os.sched_setaffinity(0, [processors[done["came"] // 50 % len(processors)]])
     done["came"] += 1
     frame = bytearray(frame[6:12] + frame[:6] + frame[12:26] + frame[30:34] + frame[26:30]
                       + frame[36:38] + frame[34:36] + frame[38:])
@@ -81,12 +86,14 @@ pub struct Middlebox(Background);
 
 impl Middlebox {
     /// Starts it for packets to this port. `None`, and said, without Python.
-    pub fn start(net: &Net, host: Host, port: u16) -> Option<Self> {
+    pub fn start(net: &Net, host: Host, port: u16, roams: bool) -> Option<Self> {
         if missing("python3", "python3") {
             return None;
         }
         let mut command: Command = inside(&net.lab, host, "python3 -c");
-        command.arg(SCRIPT).args(["eth1", &port.to_string()]);
+        command
+            .arg(SCRIPT)
+            .args(["eth1", &port.to_string(), if roams { "roams" } else { "stays" }]);
         Some(Self(Background::start(command).wait_to_hear("the middlebox is open")))
     }
 
@@ -96,8 +103,8 @@ impl Middlebox {
     /// When it had failed.
     pub fn end(self) -> Treated {
         let finished = self.0.end(Signal::TERM);
-        let done: Value = serde_json::from_str(&finished.stdout)
-            .unwrap_or_else(|e| panic!("the middlebox: {e}: {finished:?}"));
+        let done: Value =
+            serde_json::from_str(&finished.stdout).unwrap_or_else(|e| panic!("the middlebox: {e}: {finished:?}"));
         let count = |name: &str| done[name].as_u64().expect("a count");
         Treated {
             came: count("came"),

@@ -34,7 +34,7 @@ pub enum Check {
     Headers,
 }
 
-/// A checked port specification: `xdp:INTERFACE[,mode=…][,clock=…][,check=…][,batch=N]`.
+/// A checked port specification: `xdp:INTERFACE[,mode=…][,clock=…][,check=…][,batch=N][,promisc=…]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The interface.
@@ -47,6 +47,8 @@ pub struct Config {
     pub check: Check,
     /// Frames that the kernel makes at a time, 1 to 256; `None`: chosen from the rate.
     pub batch: Option<u32>,
+    /// Take frames for other MAC addresses, too; `None`: only `forward` does.
+    pub promisc: Option<bool>,
 }
 
 /// Checks a port specification. Opens nothing.
@@ -56,6 +58,8 @@ pub struct Config {
 pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let device = spec.interface()?;
     let mut options = spec.take_options();
+    // There is an offload mode, too, for programs on the device itself: those have no clock, no live frames, and no
+    // maps that a process could have in its memory.
     let mode = options.get("mode", "auto, native or skb", |v| match v {
         "auto" => Some(Mode::Auto),
         "native" => Some(Mode::Native),
@@ -73,6 +77,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         _ => None,
     })?;
     let batch = options.number("batch", 1..=256)?.map(|n| n as u32);
+    let promisc = options.switch("promisc")?;
     options.finish()?;
     Ok(Config {
         device,
@@ -80,5 +85,42 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         clock: clock.unwrap_or_default(),
         check: check.unwrap_or_default(),
         batch,
+        promisc,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, SpecError> {
+        check(&text.parse()?)
+    }
+
+    #[test]
+    fn every_option_is_taken_and_has_a_default() {
+        let config = parse("xdp:eth1").expect("valid");
+        assert_eq!((config.mode, config.clock, config.check), (Mode::Auto, Clock::Poll, Check::All));
+        assert_eq!((config.batch, config.promisc), (None, None));
+        let config = parse("xdp:eth1,mode=skb,clock=packet,check=headers,batch=8,promisc=on").expect("valid");
+        assert_eq!((config.mode, config.clock, config.check), (Mode::Skb, Clock::Packet, Check::Headers));
+        assert_eq!((config.batch, config.promisc), (Some(8), Some(true)));
+    }
+
+    #[test]
+    fn refusals_name_the_option_the_value_and_what_would_be_right() {
+        for (text, parts) in [
+            ("xdp:eth1,mode=offload", ["mode=offload", "auto, native or skb"]),
+            ("xdp:eth1,clock=tsc", ["clock=tsc", "poll or packet"]),
+            ("xdp:eth1,check=none", ["check=none", "all or headers"]),
+            ("xdp:eth1,batch=257", ["batch=257", "256"]),
+            ("xdp:eth1,promisc=maybe", ["promisc=maybe", "on or off"]),
+            ("xdp:eth1,queues=2", ["queues", "mode"]),
+            ("xdp:", ["interface ''", "xdp"]),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            let told = parts.iter().all(|part| error.contains(part)) && !error.contains('\n');
+            assert!(told, "{text}: {error}");
+        }
+    }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Place {
     pub(crate) open_checksums: bool,
     pub(crate) devices: [u32; 2],
     pub(crate) mac: [u8; 6],
+    /// Listeners take only frames to it.
+    pub(crate) own_mac: bool,
 }
 
 /// The constants that every program has.
@@ -75,6 +77,7 @@ pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
         (place.by_cpu, flag::BY_CPU),
         (place.open_checksums, flag::OPEN_CHECKSUMS),
         (config.check == Check::All, flag::CHECK_DATA),
+        (place.own_mac, flag::OWN_MAC),
     ] {
         if on {
             flags |= bit;
@@ -193,7 +196,6 @@ pub(crate) fn answer(plan: &mut Plan, answer: &Answer) -> Result<()> {
 pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<Constant>> {
     (plan.addresses4_count, plan.addresses4, plan.addresses6_count, plan.addresses6) =
         lists(&taken.addresses, "take packets for")?;
-    plan.flags |= flag::OWN_MAC;
     answer(plan, &taken.answer)?;
     let (mut own, mut hosts) = ([0u64; 1024], [0u64; 1024]);
     for port in taken.ports.clone().unwrap_or(0..=u16::MAX) {

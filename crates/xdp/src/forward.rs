@@ -12,7 +12,11 @@ use xsk::{Addresses, Filter, Match, Ports, Take};
 const UDP: u8 = 17;
 
 /// Loads and attaches.
-pub(crate) fn load(devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
+pub(crate) fn load(mut devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
+    // What a forwarder is for is not for its own MAC address. Who says promisc=off means it.
+    for device in &mut devices {
+        device.config.promisc.get_or_insert(true);
+    }
     if devices.len() != spec.ports.len() || !(1..=2).contains(&devices.len()) {
         let cause = format!("{} devices for {} ports: want one or two of each", devices.len(), spec.ports.len());
         return Err(Error::new("forward on", "xdp", cause, ErrorKind::Other));

@@ -10,7 +10,7 @@ use crate::spec::{DropSpec, ForwardSpec, ReflectSpec, Series, TrafficSpec};
 use crate::{forward as forwarding, reasons, sys};
 use mpps_io::kernel::KernelPort;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result};
-use mpps_netdev::NetDev;
+use mpps_netdev::{NetDev, Promiscuous};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -128,6 +128,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         open_checksums: skb || devices.iter().any(|d| d.device.is_virtual),
         devices: [index(0), index(1)],
         mac: first.device.mac,
+        own_mac: first.config.promisc != Some(true),
     };
     let mut plan = Box::new(encode::common(&first.config, place, order.series));
     let constants = (order.complete)(&mut plan, &counts)?;
@@ -162,6 +163,10 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
             name: device.config.device.clone(),
             _attachment: Attachment::new(program.as_fd(), &device.xsk, mode).map_err(of)?,
             queues: device.queues,
+            _promiscuous: match device.config.promisc {
+                Some(true) => Some(promiscuous(&device.device)?),
+                _ => None,
+            },
             drops_then: (device.device.driver == "veth")
                 .then(|| mpps_netdev::transmit_drops(device.device.ifindex).ok())
                 .flatten(),
@@ -198,6 +203,11 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
     port.set_end(u64::MAX);
     wait_for_carrier(&port)?;
     Ok(port)
+}
+
+/// Has the device receive frames for other MAC addresses, until this is dropped.
+fn promiscuous(device: &NetDev) -> Result<Promiscuous> {
+    Promiscuous::hold(device.ifindex).map_err(|e| Error::os("set promiscuous", device.name.as_str(), &e))
 }
 
 /// Waits until devices that set up their queues anew for a program are back.

@@ -8,7 +8,7 @@ use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
 };
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Result};
-use mpps_netdev::NetDev;
+use mpps_netdev::{NetDev, Promiscuous};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -28,6 +28,7 @@ const LAST_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 pub(crate) struct Site {
     pub(crate) device: NetDev,
     pub(crate) queues: u32,
+    pub(crate) _promiscuous: Option<Promiscuous>,
     /// Packets that it had refused before, where it counts them for certain (veth).
     pub(crate) drops_then: Option<u64>,
     /// Sources of this device.

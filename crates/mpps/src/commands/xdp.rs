@@ -5,7 +5,7 @@ use super::forward::announce as announce_forward;
 use super::listen::announce;
 use super::output::{Output, remark};
 use crate::cli::{Drop, Reflect};
-use crate::fail::{Result, failed, unopened};
+use crate::fail::{Result, unopened};
 use crate::plan::forward::Draft as ForwardDraft;
 use crate::plan::listen::Listener;
 use crate::plan::traffic::Draft;
@@ -13,7 +13,6 @@ use crate::plan::xdp::{drop_spec, forward_spec, reflect_spec, traffic_spec};
 use mpps_engine::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 use mpps_io::PortSpec;
 use mpps_io::kernel::KernelPort;
-use mpps_netdev::{NetDev, Promiscuous};
 use mpps_stats::Summary;
 use mpps_sys::signal::{self, interruptions};
 use mpps_xdp::{Config, XdpDevice, XdpPort};
@@ -84,22 +83,10 @@ pub(super) fn forward(configs: &[&Config], draft: &ForwardDraft) -> Result<ExitC
     let plan = draft.plan(&capabilities)?;
     let (takes, remarks) = draft.takes_in_kernel()?;
     remark(&remarks);
-    // What a forwarder is for is not for its own MAC address. Held until the run is over.
-    let _promiscuous: Vec<Promiscuous> = configs
-        .iter()
-        .map(|config| promiscuous(config))
-        .collect::<Result<_>>()?;
     let spec = forward_spec(&plan, takes);
     // Which of two devices it is, the error itself says.
     let port = loaded(mpps_xdp::forward(devices, &spec).map_err(unopened(&draft.ports[0].spec))?);
     announce_forward(run, &plan);
     let summary = run_forward_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
-}
-
-fn promiscuous(config: &Config) -> Result<Promiscuous> {
-    let name = &config.device;
-    NetDev::by_name(name)
-        .and_then(|device| Promiscuous::hold(device.ifindex))
-        .map_err(|e| failed(format!("set {name} promiscuous: {e}")))
 }
