@@ -67,7 +67,7 @@ fn flows_pacing_and_options_of_every_kind_lose_none() {
     let (sent, _) = all_back(&net, "reflect xdp:eth1", &words.each_ref().map(String::as_str));
     for report in &sent {
         assert_measured(report);
-        report.assert_departures(3000);
+        report.assert_departures(2000);
     }
     let ports = format!("{} --flows 64", SENDRECV.replace(":9000 ", ":9000-9007 "));
     let options = [",mode=native,clock=packet,batch=1", ",check=headers,batch=256"]
@@ -102,9 +102,9 @@ fn two_lanes_on_two_cores_and_queues_lose_none_and_each_sends_its_half() {
     );
     for report in &sent {
         assert_measured(report);
-        report.assert_departures(3000);
+        report.assert_departures(2000);
         let lanes = report.json["lanes"].as_array().expect("lanes").iter();
-        let sending = lanes.filter(|lane| lane["tx_packets"].as_u64() > Some(900)).count();
+        let sending = lanes.filter(|lane| lane["tx_packets"].as_u64() > Some(600)).count();
         assert_eq!(sending, 2, "{:#}", report.json["lanes"]);
     }
 }

@@ -333,9 +333,11 @@ impl XdpDevice {
         for (number, core) in spec.cores.iter().enumerate() {
             let number = number as u32;
             let Some(lane) = sending.lanes.get(*core) else { continue };
-            lane.first_flow.store(number, Relaxed);
-            lane.flow_step.store(lanes as u32, Relaxed);
-            lane.flows.store((flows - number).div_ceil(lanes as u32), Relaxed);
+            // Neighbours in memory belong to one lane, so that lanes don't take each other's cache lines.
+            let first = |lane: u32| (u64::from(lane) * u64::from(flows) / lanes as u64) as u32;
+            lane.first_flow.store(first(number), Relaxed);
+            lane.flow_step.store(1, Relaxed);
+            lane.flows.store(first(number + 1) - first(number), Relaxed);
             lane.number.store(number, Relaxed);
             lane.writer.store(first_writer + number, Relaxed);
             for (word, bytes) in lane.headers.iter().zip(headers.as_chunks::<8>().0) {

@@ -200,7 +200,7 @@ impl KernelPort for XdpPort {
         let port = (0..self.sites.len())
             .find(|&port| self.sources_of(port).contains(&source))
             .unwrap_or(0);
-        (port, source - self.sources_of(port).start)
+        (source - self.sources_of(port).start, port)
     }
 
     fn set_dest_mac(&self, mac: [u8; 6]) {

@@ -264,10 +264,26 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         let sources = self.sources();
         if self.starved {
             self.make_good(&sources);
+        } else {
+            self.book_unfinished(end_ns);
         }
         let outcome = self.outcome(sources);
         self.recorder.end();
         outcome
+    }
+
+    /// Books what lanes have sent and not yet put into a row: a lane that the kernel threw out (device gone) in the middle
+    /// of a bulk.
+    fn book_unfinished(&mut self, end_ns: u64) {
+        if !matches!(self.job.workload, Workload::SendRecv | Workload::Send) {
+            return;
+        }
+        let lanes = (0..self.job.exits.len()).map(|lane| self.job.port.lane_totals(lane).packets);
+        let tx = lanes.sum::<u64>().saturating_sub(self.booked.tx);
+        if tx > 0 {
+            let tally = Tally { tx, ..Tally::default() };
+            self.recorder.book(self.timing.row_of(end_ns - 1), &tally);
+        }
     }
 
     fn sources(&self) -> Vec<SourceCounts> {
