@@ -307,7 +307,9 @@ INLINE int left_over(struct xdp_md *ctx, struct source *source, u32 left)
 		if (done == ANSWERED) {
 			source->others++;
 			source->reasons[NEIGHBOR_SERVICE]++;
-			return XDP_TX;
+			/* What is answered may be the first frame that there is: no clock was read for it yet. */
+			arrival(source, source_key(ctx));
+			return send_back(ctx, source);
 		}
 	}
 	source->passed++;

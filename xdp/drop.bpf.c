@@ -25,11 +25,14 @@ enum {
 	WORDS = 448,
 };
 
-/* A place in the table of flows; all zero: free. */
+enum { FREE, CLAIMED, TAKEN };
+
+/* A place in the table of flows. */
 struct place {
 	u64 key[2];
 	u32 flow;
-	u32 unused;
+	/* FREE, CLAIMED by the CPU that is writing it, or TAKEN. */
+	u32 state;
 };
 typedef struct place place_t;
 
@@ -48,9 +51,14 @@ struct drop_flow {
 };
 typedef struct drop_flow drop_flow_t;
 
-/* Both by source: a flow's packets come to one of them, so nothing is shared. */
+/*
+ * A flow's packets should come to one source. Should they move, they are still one flow: the table is everybody's, and
+ * what is counted of a flow is right unless two sources do so at the same moment. FLOW_MOVED tells.
+ */
 SHARED_ARRAY(TABLE, place_t);
 SHARED_ARRAY(FLOWS, drop_flow_t);
+/* Flows in the table. */
+SHARED_ARRAY(FLOW_COUNT, u64);
 
 /* One step of a keyed hash. */
 INLINE u64 mix(u64 hash, u64 word)
@@ -59,11 +67,11 @@ INLINE u64 mix(u64 hash, u64 word)
 	return hash ^ hash >> 35;
 }
 
-/* The number of a packet's flow within its source; `max_flows`: the table is full. */
-INLINE u32 find_flow(struct source *source, u32 source_number, void *addresses, u32 ports, int v6)
+/* The number of a packet's flow; `max_flows`: the table is full. */
+INLINE u32 find_flow(void *addresses, u32 ports, int v6)
 {
-	u64 key[2], hash = PLAN.key;
-	u32 number = source_number * PLAN.table;
+	u64 key[2], hash = PLAN.key, *count;
+	u32 zero = 0;
 
 	if (v6) {
 		u64 other = ~PLAN.key;
@@ -81,20 +89,26 @@ INLINE u32 find_flow(struct source *source, u32 source_number, void *addresses, 
 	}
 	hash = mix(mix(PLAN.key, key[0]), key[1]);
 	for (u32 i = 0; i < PROBES; i++) {
-		u32 at = number + ((u32)(hash + i) & (PLAN.table - 1));
+		u32 at = (u32)(hash + i) & (PLAN.table - 1);
 		struct place *place = bpf_map_lookup_elem(&TABLE, &at);
 
 		if (!place)
 			break;
-		if (place->key[1] == key[1] && place->key[0] == key[0])
-			return place->flow;
-		if (place->key[1])
+		if (place->state == TAKEN) {
+			if (place->key[1] == key[1] && place->key[0] == key[0])
+				return place->flow;
 			continue;
-		if (source->reasons[FLOWS_SEEN] >= PLAN.max_flows)
+		}
+		/* Somebody else may be at this very place, with this very flow: then this one packet is not tracked. */
+		count = bpf_map_lookup_elem(&FLOW_COUNT, &zero);
+		if (!count || *count >= PLAN.max_flows || __sync_val_compare_and_swap(&place->state, FREE, CLAIMED) != FREE)
 			break;
 		place->key[0] = key[0];
 		place->key[1] = key[1];
-		place->flow = source->reasons[FLOWS_SEEN]++;
+		place->flow = __sync_fetch_and_add(count, 1);
+		if (place->flow >= PLAN.max_flows)
+			place->flow = PLAN.max_flows;
+		place->state = TAKEN;
 		return place->flow;
 	}
 	return PLAN.max_flows;
@@ -184,7 +198,7 @@ INLINE void forget(struct source *source, struct drop_flow *flow)
 {
 	u32 generation = flow->window.generation + 1;
 
-	*flow = (struct drop_flow){ .window.generation = generation & 0xffff };
+	*flow = (struct drop_flow){ .window.generation = generation & 0xffff, .window.owner = flow->window.owner };
 	source->reasons[SENDER_RESTARTS]++;
 }
 
@@ -205,7 +219,12 @@ INLINE int stamped(struct source *source, u32 key, struct drop_flow *flow, u32 n
 	/* A stray packet must not pass for a gap. */
 	if (flow->known && seq > highest && seq - highest > MAX_GAP + (now > flow->heard_ns ? now - flow->heard_ns : 0))
 		return foreign(source, row);
-	kind = window_record(&flow->window, PLAN.sources * PLAN.max_flows, number, seq, &distance);
+	if (flow->window.owner != key + 1) {
+		if (flow->window.owner)
+			source->reasons[FLOW_MOVED]++;
+		flow->window.owner = key + 1;
+	}
+	kind = window_record(&flow->window, PLAN.max_flows, number, seq, &distance);
 	if (kind == DUPLICATE) {
 		source->others++;
 		row->duplicates++;
@@ -261,7 +280,7 @@ INLINE int examine(struct xdp_md *ctx, struct source *source, u32 key, struct ud
 	void *udp = data + (p->l4 & OFFSET), *addresses = data + (p->l3 & 31) + (p->v6 ? 8 : 12);
 	struct row *row = current_row(source);
 	struct drop_flow *flow;
-	u32 number, place;
+	u32 number;
 
 	if (!row)
 		return XDP_DROP;
@@ -275,17 +294,16 @@ INLINE int examine(struct xdp_md *ctx, struct source *source, u32 key, struct ud
 	if (p->v6) {
 		if (addresses + 32 > end)
 			return XDP_DROP;
-		number = find_flow(source, key, addresses, U32(udp), 1);
+		number = find_flow(addresses, U32(udp), 1);
 	} else {
 		if (addresses + 8 > end)
 			return XDP_DROP;
-		number = find_flow(source, key, addresses, U32(udp), 0);
+		number = find_flow(addresses, U32(udp), 0);
 	}
-	place = key * PLAN.max_flows + number;
-	flow = number < PLAN.max_flows ? bpf_map_lookup_elem(&FLOWS, &place) : 0;
+	flow = number < PLAN.max_flows ? bpf_map_lookup_elem(&FLOWS, &number) : 0;
 	if (verdict == WHOLE && udp + UDP_HEADER + STAMP <= end && U64(udp + UDP_HEADER) + 1) {
 		if (flow)
-			return stamped(source, key, flow, place, U64(udp + UDP_HEADER), U64(udp + UDP_HEADER + 8));
+			return stamped(source, key, flow, number, U64(udp + UDP_HEADER), U64(udp + UDP_HEADER + 8));
 		source->reasons[UNTRACKED_FLOW]++;
 		return count(source, row, 1);
 	}

@@ -242,7 +242,7 @@ INLINE int forward(struct xdp_md *ctx, u32 in, int frags)
 	source->tx++;
 	if (row)
 		row->tx++;
-	return FORWARD.ports == 2 ? XDP_REDIRECT : XDP_TX;
+	return FORWARD.ports == 2 ? XDP_REDIRECT : send_back(ctx, source);
 }
 
 SEC("xdp") int forward_a(struct xdp_md *ctx)

@@ -92,7 +92,7 @@ INLINE int turn(struct xdp_md *ctx)
 	/* What came in and what went back are one number. */
 	if (row)
 		row->rx++;
-	return XDP_TX;
+	return send_back(ctx, source);
 }
 
 SEC("xdp") int reflect(struct xdp_md *ctx)

@@ -44,6 +44,8 @@ enum {
 	IPV6 = 1 << 7,
 	/* `drop`: verify stamps. */
 	STAMPED = 1 << 8,
+	/* The device is a veth. */
+	VETH = 1 << 9,
 };
 
 struct plan {
@@ -123,7 +125,8 @@ struct run {
 	u64 end_ns;
 	/* Nothing is counted any more. */
 	u64 stopped;
-	u64 unused;
+	/* What is sent back goes by redirection, see send_back. The process may change it at any time. */
+	u64 redirect;
 };
 
 /* Written by whoever hears it first. */
@@ -160,7 +163,8 @@ struct source {
 	/* The clock's newest reading, and for how many packets more it is good; a poll loop's end sets it to none. */
 	u64 now_ns;
 	u32 left;
-	u32 unused;
+	/* As in `run`, when the clock was read. */
+	u32 redirect;
 	/* The row of that time, and where it lies in ROWS. */
 	u64 row_begin;
 	u64 row_end;
@@ -293,6 +297,7 @@ INLINE u64 read_clock(struct source *source, u32 key)
 	}
 	source->now_ns = now;
 	source->start_ns = run->start_ns;
+	source->redirect = run->redirect;
 	if (!source->first_ns)
 		source->first_ns = now;
 	source->last_ns = now;
@@ -342,6 +347,17 @@ INLINE struct row *current_row(struct source *source)
 	u32 key = source->row_key;
 
 	return bpf_map_lookup_elem(&ROWS, &key);
+}
+
+/*
+ * Sends a frame back out of the device that it came in by. A veth whose other end has no XDP program, but a poll loop
+ * (GRO), takes what XDP_TX gives it into its ring and does not wake that loop; what is redirected arrives.
+ */
+INLINE int send_back(struct xdp_md *ctx, struct source *source)
+{
+	if (PLAN.flags & VETH && source->redirect)
+		return bpf_redirect(ctx->ingress_ifindex, 0);
+	return XDP_TX;
 }
 
 INLINE void measure(struct moments *moments, u64 value)

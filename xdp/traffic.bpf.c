@@ -119,7 +119,14 @@ INLINE void next_unit(struct lane *lane)
 		/* What is left of the packets over what is left of the time: their number comes out exact. */
 		u64 end = lane->schedule_end_ns, due = lane->due_ns, mean, drawn = draw(lane), gap;
 
-		mean = end && lane->remaining ? ((end - due) << 16) / lane->remaining : lane->step_ns << 16 | lane->step_fraction >> 48;
+		if (end && lane->remaining) {
+			u64 left = end - due;
+
+			/* Beyond 39 hours no fraction has room, nor is it missed. */
+			mean = left >> 47 ? left / lane->remaining << 16 : (left << 16) / lane->remaining;
+		} else {
+			mean = lane->step_ns << 16 | lane->step_fraction >> 48;
+		}
 		gap = mean >> 32 ? (mean >> 14) * drawn >> 10 : mean * drawn >> 24;
 		fraction = lane->due_fraction + (gap << 48);
 		lane->due_ns = due + (gap >> 16) + (fraction < lane->due_fraction);
@@ -199,6 +206,8 @@ INLINE void give_up(struct lane *lane)
 
 	if (!row)
 		return;
+	/* What is sent next is stamped with a new reading of the clock. */
+	lane->left = 0;
 	for (int i = 0; i < 32; i++) {
 		if (lane->done || lane->now_ns <= lane->due_ns || lane->now_ns - lane->due_ns <= PLAN.catch_up_ns)
 			return;
@@ -474,8 +483,11 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	if (!window)
 		return XDP_DROP;
 	/* The reading of the clock may be older than the packet: then a new one is needed. */
-	if (sent > now)
+	if (sent > now) {
 		now = read_clock(source, key);
+		if (!now)
+			return XDP_DROP;
+	}
 	/* Two CPUs' clocks may differ by a little, so a packet may seem to come from the near future. */
 	if (!was_sent(source, seq) || sent - source->start_ns > now - source->start_ns + 1000000)
 		return foreign(source, FOREIGN_OTHER_RUN);
@@ -663,7 +675,8 @@ SEC("xdp") int receive(struct xdp_md *ctx)
 		switch (answer(ctx)) {
 		case ANSWERED:
 			source->reasons[NEIGHBOR_SERVICE]++;
-			return XDP_TX;
+			arrival(source, key);
+			return send_back(ctx, source);
 		case UNDERSTOOD:
 			source->reasons[NEIGHBOR_SERVICE]++;
 		}

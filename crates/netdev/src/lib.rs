@@ -205,6 +205,50 @@ pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
     drops.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
+/// Whether the other end of a veth has an XDP program in the driver, wherever that end is; false where it is not told.
+///
+/// # Errors
+/// When the kernel refuses: the other end's namespace is another user's.
+pub fn veth_peer_has_program(ifindex: u32) -> io::Result<bool> {
+    // Of `<linux/if_link.h>`; libc has not all of them.
+    const IFLA_LINK: u16 = 5;
+    const IFLA_LINK_NETNSID: u16 = 37;
+    const IFLA_XDP: u16 = 43;
+    const IFLA_TARGET_NETNSID: u16 = 46;
+    const IFLA_XDP_ATTACHED: u16 = 2;
+    const XDP_ATTACHED_DRV: u8 = 1;
+    const XDP_ATTACHED_MULTI: u8 = 4;
+    let head = |index: u32| {
+        let mut head = [0; IFINFOMSG];
+        head[4..8].copy_from_slice(&index.to_ne_bytes());
+        head
+    };
+    let (mut peer, mut namespace) = (None, None);
+    Request::new(libc::RTM_GETLINK, 0, &head(ifindex)).run(|_, body| {
+        for (kind, value) in attributes(body, IFINFOMSG) {
+            match kind {
+                IFLA_LINK => peer = u32_at(value, 0),
+                IFLA_LINK_NETNSID => namespace = u32_at(value, 0),
+                _ => {}
+            }
+        }
+    })?;
+    let Some(peer) = peer else { return Ok(false) };
+    let mut request = Request::new(libc::RTM_GETLINK, 0, &head(peer));
+    if let Some(namespace) = namespace {
+        request = request.attribute(IFLA_TARGET_NETNSID, &namespace.to_ne_bytes());
+    }
+    let mut program = false;
+    request.run(|_, body| {
+        let xdp = attributes(body, IFINFOMSG).find(|(kind, _)| *kind == IFLA_XDP);
+        for (kind, value) in xdp.into_iter().flat_map(|(_, nested)| attributes(nested, 0)) {
+            let drivers = matches!(value.first(), Some(&(XDP_ATTACHED_DRV | XDP_ATTACHED_MULTI)));
+            program |= kind == IFLA_XDP_ATTACHED && drivers;
+        }
+    })?;
+    Ok(program)
+}
+
 /// Asks the kernel's routing tables for the way to `dst` out of interface `ifindex`.
 ///
 /// # Errors

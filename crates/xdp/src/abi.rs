@@ -22,6 +22,7 @@ pub(crate) mod flag {
     pub(crate) const RANDOM: u32 = 1 << 6;
     pub(crate) const IPV6: u32 = 1 << 7;
     pub(crate) const STAMPED: u32 = 1 << 8;
+    pub(crate) const VETH: u32 = 1 << 9;
 }
 
 /// Constants of a run: the verifier knows them, and removes what they rule out.
@@ -108,7 +109,7 @@ shared! {
         start_ns: AtomicU64,
         end_ns: AtomicU64,
         stopped: AtomicU64,
-        unused: AtomicU64,
+        redirect: AtomicU64,
     }
     Heard: 8 {
         mac: [AtomicU8; 6],
@@ -137,7 +138,7 @@ shared! {
     Source: 448 {
         now_ns: AtomicU64,
         left: AtomicU32,
-        unused: AtomicU32,
+        redirect: AtomicU32,
         row_begin: AtomicU64,
         row_end: AtomicU64,
         row_key: AtomicU32,

@@ -16,7 +16,7 @@ const MIN_PERIOD_NS: u64 = 100_000_000;
 /// Memory for sequence windows, bytes, and of one word of 64 sequence numbers.
 const WINDOW_BYTES: u64 = 16 << 20;
 const WORD_BYTES: u64 = 16;
-/// The same for `drop`, over all sources, and the most words that a flow gets: a million packets.
+/// The same for `drop`, and the most words that a flow gets: a million packets.
 const DROP_WINDOW_BYTES: u64 = 64 << 20;
 const MAX_DROP_WORDS: u64 = 1 << 14;
 /// Most slips that are kept, of 8 bytes.
@@ -67,6 +67,7 @@ pub(crate) struct Place {
     pub(crate) mac: [u8; 6],
     /// Listeners take only frames to it.
     pub(crate) own_mac: bool,
+    pub(crate) veth: bool,
 }
 
 /// The constants that every program has.
@@ -78,6 +79,7 @@ pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
         (place.open_checksums, flag::OPEN_CHECKSUMS),
         (config.check == Check::All, flag::CHECK_DATA),
         (place.own_mac, flag::OWN_MAC),
+        (place.veth, flag::VETH),
     ] {
         if on {
             flags |= bit;
@@ -279,7 +281,7 @@ pub(crate) fn dropping(plan: &mut Plan, spec: &DropSpec) {
     plan.max_flows = flows as u32;
     // Half empty at the least, so that a search is short.
     plan.table = (flows * 2).next_power_of_two() as u32;
-    let share = DROP_WINDOW_BYTES / WORD_BYTES / u64::from(plan.sources.max(1)) / flows;
+    let share = DROP_WINDOW_BYTES / WORD_BYTES / flows;
     plan.window_words = (1 << (63 - share.max(1).leading_zeros())).clamp(4, MAX_DROP_WORDS) as u32;
     plan.seed = spec.seed;
     plan.key = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);

@@ -129,6 +129,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         devices: [index(0), index(1)],
         mac: first.device.mac,
         own_mac: first.config.promisc != Some(true),
+        veth: first.device.driver == "veth",
     };
     let mut plan = Box::new(encode::common(&first.config, place, order.series));
     let constants = (order.complete)(&mut plan, &counts)?;
@@ -193,6 +194,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         sources: loaded.map("SOURCES", plan.sources)?,
         histograms: (octaves > 0).then(|| loaded.map("HISTOGRAMS", octaves)).transpose()?,
         refused: loaded.map("REFUSED", cpus)?,
+        flows: None,
         which: order.which,
         reasons: reasons::of(order.which),
         end_ns: AtomicU64::new(u64::MAX),
@@ -201,6 +203,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         sites,
     };
     port.set_end(u64::MAX);
+    port.choose_way_back();
     wait_for_carrier(&port)?;
     Ok(port)
 }
@@ -385,9 +388,9 @@ impl XdpDevice {
             },
             entries: &|plan| {
                 vec![
-                    ("TABLE", plan.sources * plan.table),
-                    ("FLOWS", plan.sources * plan.max_flows),
-                    ("WINDOWS", plan.sources * plan.max_flows * plan.window_words),
+                    ("TABLE", plan.table),
+                    ("FLOWS", plan.max_flows),
+                    ("WINDOWS", plan.max_flows * plan.window_words),
                 ]
             },
             programs: &["drop"],
@@ -395,7 +398,10 @@ impl XdpDevice {
             kinds: u32::from(spec.verify),
             answers: false,
         };
-        load(vec![self], &order)
+        let mut port = load(vec![self], &order)?;
+        let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        port.flows = Some(loaded.map("FLOW_COUNT", 1)?);
+        Ok(port)
     }
 }
 

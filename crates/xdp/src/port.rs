@@ -70,6 +70,8 @@ pub struct XdpPort {
     pub(crate) sources: Mapping<Source>,
     pub(crate) histograms: Option<Mapping<Octave>>,
     pub(crate) refused: Mapping<Refused>,
+    /// Flows that `drop` has seen.
+    pub(crate) flows: Option<Mapping<AtomicU64>>,
     pub(crate) which: Which,
     pub(crate) reasons: Names,
     pub(crate) end_ns: AtomicU64,
@@ -98,6 +100,23 @@ impl XdpPort {
         sys::run_live(program.as_fd(), self.sites[0].device.ifindex, frame, repeat, batch)
     }
 
+    /// Books what the program had still to book when its call ended. The program runs no more: the caller is the one
+    /// writer of the lane and of its rows.
+    fn settle_up(&self, lane: usize) {
+        let Some(lane) = self.lane(lane) else { return };
+        // A later call comes some time after this one's reading of the clock.
+        lane.left.store(0, Relaxed);
+        let pending = lane.pending.load(Relaxed);
+        if pending == 0 {
+            return;
+        }
+        if let Some(row) = self.rows.get(lane.row_key.load(Relaxed) as usize) {
+            row.tx.store(row.tx.load(Relaxed) + pending, Relaxed);
+        }
+        lane.packets.store(lane.packets.load(Relaxed) + pending, Relaxed);
+        lane.pending.store(0, Relaxed);
+    }
+
     /// The error of a call that was to send. What may pass is told as a link that is down: the run goes on.
     #[cold]
     fn unsent(&self, error: &io::Error) -> Error {
@@ -110,6 +129,15 @@ impl XdpPort {
                 Error::new("send from the kernel on", name, cause, ErrorKind::LinkDown)
             }
             _ => Error::os("send from the kernel on", name, error),
+        }
+    }
+
+    /// How frames go back on a veth, by what its other end is now: see `send_back` in `xdp/run.h`. Where that can't be
+    /// found out, by the way that always arrives.
+    pub(crate) fn choose_way_back(&self) {
+        if self.plan.flags & flag::VETH != 0 {
+            let program = mpps_netdev::veth_peer_has_program(self.sites[0].device.ifindex);
+            self.run[0].redirect.store(u64::from(!program.unwrap_or(false)), Relaxed);
         }
     }
 
@@ -140,6 +168,21 @@ fn first_gap(state: u64, mean: u128) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     let unit = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
     (-(1.0 - unit).ln() * (mean >> 64) as f64) as u64
+}
+
+/// Packets that a lane has sent. The program moves them from one count to the other: seen in between, they would be
+/// missing, or there twice.
+fn sent(lane: &Lane) -> u64 {
+    let mut booked = lane.packets.load(Acquire);
+    for _ in 0..8 {
+        let pending = lane.pending.load(Acquire);
+        let now = lane.packets.load(Acquire);
+        if now == booked {
+            return booked + pending;
+        }
+        booked = now;
+    }
+    booked
 }
 
 fn moments(from: &Moments) -> KernelMoments {
@@ -230,7 +273,13 @@ impl KernelPort for XdpPort {
             let (first, step) = (schedule.first, schedule.step);
             // At random the first departure, too, comes after a gap.
             let gap = schedule.random.map_or(0, |state| first_gap(state, step));
-            lane.due_ns.store(times.start_ns + (first >> 64) as u64 + gap, Relaxed);
+            let known = schedule.packets != u64::MAX && times.end_ns != u64::MAX;
+            let mut due = times.start_ns.saturating_add((first >> 64) as u64).saturating_add(gap);
+            if known && schedule.random.is_some() {
+                // As the program has it: the last to leave do so before the end.
+                due = due.min(times.end_ns.saturating_sub(1));
+            }
+            lane.due_ns.store(due, Relaxed);
             lane.due_fraction.store(first as u64, Relaxed);
             lane.step_ns.store((step >> 64) as u64, Relaxed);
             lane.step_fraction.store(step as u64, Relaxed);
@@ -238,7 +287,6 @@ impl KernelPort for XdpPort {
             lane.unit.store(schedule.unit, Relaxed);
             lane.in_unit.store(schedule.unit, Relaxed);
             lane.random.store(schedule.random.unwrap_or(0), Relaxed);
-            let known = schedule.packets != u64::MAX && times.end_ns != u64::MAX;
             lane.schedule_end_ns.store(if known { times.end_ns } else { 0 }, Relaxed);
             lane.done.store(u32::from(schedule.packets == 0), Relaxed);
         }
@@ -267,6 +315,7 @@ impl KernelPort for XdpPort {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
         }
         let result = self.live(&sending.send, &frame, REPEAT, sending.batch);
+        self.settle_up(lane);
         thread.store(0, Release);
         match result {
             Ok(()) => Ok(()),
@@ -308,7 +357,7 @@ impl KernelPort for XdpPort {
 
     fn lane_totals(&self, lane: usize) -> LaneTotals {
         self.lane(lane).map_or_else(LaneTotals::default, |lane| LaneTotals {
-            packets: lane.packets.load(Relaxed) + lane.pending.load(Relaxed),
+            packets: sent(lane),
             bursts: lane.bursts.load(Relaxed),
             waits: lane.waits.load(Relaxed),
             done: lane.done.load(Relaxed) != 0,
@@ -368,17 +417,19 @@ impl KernelPort for XdpPort {
             for writer in 0..writers {
                 let row = &self.rows[writer * ring as usize + (number % ring) as usize];
                 let latency = moments(&row.latency);
+                // A sender measures every packet that it counts.
+                let rx = match self.which {
+                    Which::Traffic => latency.count,
+                    _ => take(&row.rx),
+                };
                 let taken = KernelRow {
+                    // What a reflector takes it sends back.
                     tx: match self.which {
-                        Which::Reflect => row.rx.load(Relaxed),
+                        Which::Reflect => rx,
                         _ => take(&row.tx),
                     },
                     missed: take(&row.missed),
-                    // A sender measures every packet that it counts.
-                    rx: match self.which {
-                        Which::Traffic => latency.count,
-                        _ => take(&row.rx),
-                    },
+                    rx,
                     duplicates: take(&row.duplicates),
                     reordered: take(&row.reordered),
                     distance_sum: take(&row.distance_sum),
@@ -400,12 +451,17 @@ impl KernelPort for XdpPort {
         let period = (row / u64::from(self.plan.rows_per_period) % u64::from(self.plan.periods)) as usize;
         let periods = self.plan.periods as usize;
         let rings = histograms.len() / (periods * OCTAVES);
+        let sources = self.plan.sources as usize;
         for ring in 0..rings {
-            let kind = if ring < self.plan.sources as usize {
+            let kind = if ring < sources {
                 KernelLatency::Actual
             } else {
                 KernelLatency::Scheduled
             };
+            // A device may have many queues, and few that packets come to.
+            if self.sources[ring % sources].test.load(Relaxed) == 0 {
+                continue;
+            }
             let begin = (ring * periods + period) * OCTAVES;
             let buckets = histograms[begin..begin + OCTAVES].iter().flat_map(|o| &o.bucket);
             for (place, counter) in buckets.enumerate() {
@@ -426,7 +482,11 @@ impl KernelPort for XdpPort {
     fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
         let sources = || &self.sources[self.sources_of(port)];
         let total = |at: usize| sources().iter().map(|s| s.reasons[at].load(Relaxed)).sum();
-        self.reasons.iter().copied().flatten().map(|&(at, name)| (name, total(at))).collect()
+        let names = self.reasons.iter().copied().flatten();
+        let mut reasons: Vec<_> = names.map(|&(at, name)| (name, total(at))).collect();
+        let flows = self.flows.as_ref().map(|flows| flows[0].load(Relaxed));
+        reasons.extend(flows.map(|flows| ("flows", flows.min(u64::from(self.plan.max_flows)))));
+        reasons
     }
 
     fn counters(&self, port: usize) -> QueueCounters {
@@ -450,6 +510,7 @@ impl KernelPort for XdpPort {
     }
 
     fn check(&self) -> Result<()> {
+        self.choose_way_back();
         for site in &self.sites {
             let name = site.device.name.as_str();
             let now = NetDev::by_name(name).ok().filter(|d| d.ifindex == site.device.ifindex);
