@@ -147,11 +147,29 @@ fn a_reflector_in_the_kernel_serves_any_sender() {
         "reflect xdp:eth1,mode=skb",
         &["udp", "af_packet:eth1", "af_xdp:eth1,mode=skb", "xdp:eth1,mode=skb"],
     );
-    // What a program sends back out of a veth's driver is taken up only while another is at its other end, whatever it
-    // does there.
-    serve("reflect xdp:eth1", &["af_xdp:eth1"]);
-    let _bystander = Background::ready(net.a("drop xdp:eth1 --port 1"));
-    serve("reflect xdp:eth1", &["udp", "af_packet:eth1"]);
+    // In the driver: to an end with a program, and to one that has none, but GRO, as the lab sets it.
+    serve(
+        "reflect xdp:eth1",
+        &["af_xdp:eth1", "udp", "af_packet:eth1", "af_xdp:eth1,mode=skb"],
+    );
+}
+
+#[test]
+fn a_reflector_whose_packets_the_other_end_does_not_take_says_so() {
+    let Some(net) = net_of(1) else { return };
+    let (here, there) = (Scratch::new(), Scratch::new());
+    net.on(Host::A, "ethtool -K eth1 gro off");
+    let reflector = listen(&net, &there, "reflect xdp:eth1");
+    let sender = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 5kpps --duration 500ms --settle 100ms --quiet";
+    let sent = here.measure(net.a(&format!("{sender} --catch-up 1s")));
+    assert_eq!((sent.count("rx_packets"), sent.count("tx_packets") > 0), (0, true));
+    let reflected = there.read(reflector.end(Signal::INT));
+    let warnings = reflected.json["warnings"].to_string();
+    assert!(
+        warnings.contains("gro on") && warnings.contains("eth1"),
+        "{:#}",
+        reflected.json
+    );
 }
 
 #[test]

@@ -60,7 +60,6 @@ struct xdp_md {
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
-static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*const bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;

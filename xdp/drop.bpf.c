@@ -108,6 +108,8 @@ INLINE u32 find_flow(void *addresses, u32 ports, int v6)
 		place->flow = __sync_fetch_and_add(count, 1);
 		if (place->flow >= PLAN.max_flows)
 			place->flow = PLAN.max_flows;
+		/* Before others look. */
+		asm volatile("" ::: "memory");
 		place->state = TAKEN;
 		return place->flow;
 	}

@@ -66,8 +66,7 @@ struct plan {
 	u32 rows_per_period;
 	/* The clock is read anew after this many packets; 0: for each. */
 	u32 clock_every;
-	/* Of the process that sends. */
-	u32 process;
+	u32 reserved;
 	/* Of the network namespace, and of the devices in it: 0 and 1. */
 	u32 namespace;
 	u32 device[2];
@@ -370,12 +369,14 @@ INLINE void measure(struct moments *moments, u64 value)
 		moments->max = value;
 }
 
-/* Adds a value to the histogram whose octaves begin at `base`: exact below 2048, 1024 buckets a power of two above. */
-INLINE void add_to_histogram(void *map, u32 base, u64 value, u32 count)
+/*
+ * The octave of a value in the histogram whose octaves begin at `base`, and, in `value`, its bucket there: exact below
+ * 2048, 1024 buckets a power of two above.
+ */
+INLINE u32 octave_of(u32 base, u64 *of)
 {
 	u32 key = base, shift = 0;
-	struct octave *octave;
-	u64 rest = value >> 11;
+	u64 value = *of, rest = value >> 11;
 
 	if (!rest) {
 		key += value >> 10;
@@ -407,9 +408,17 @@ INLINE void add_to_histogram(void *map, u32 base, u64 value, u32 count)
 		key += shift + 1;
 		value >>= shift;
 	}
-	octave = bpf_map_lookup_elem(map, &key);
+	*of = value & (OCTAVE - 1);
+	return key;
+}
+
+INLINE void add_to_histogram(void *map, u32 base, u64 value, u32 count)
+{
+	u32 key = octave_of(base, &value);
+	struct octave *octave = bpf_map_lookup_elem(map, &key);
+
 	if (octave)
-		octave->bucket[value & (OCTAVE - 1)] += count;
+		octave->bucket[value] += count;
 }
 
 #endif

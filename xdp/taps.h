@@ -63,6 +63,20 @@ INLINE int is_ours(const struct net_device *device)
 	return !READ(net, device->nd_net.net) && !READ(namespace, net->ns.inum) && namespace == PLAN.namespace;
 }
 
+/* Whether this CPU is a lane's. */
+INLINE int on_lane(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	for (u32 i = 0; i < LANES; i++) {
+		if (i >= PLAN.lanes)
+			break;
+		if (PLAN.lane_cpu[i] == cpu)
+			return 1;
+	}
+	return 0;
+}
+
 INLINE void count_refused(u64 packets, int error)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -82,7 +96,7 @@ SEC("raw_tp/xdp_devmap_xmit") int devmap_xmit(struct tracepoint *ctx)
 	if (drops <= 0)
 		return 0;
 	/* Others may send to the same device. */
-	if (PLAN.lanes && (ctx->argument[0] != ctx->argument[1] || bpf_get_current_pid_tgid() >> 32 != PLAN.process))
+	if (PLAN.lanes && (ctx->argument[0] != ctx->argument[1] || !on_lane()))
 		return 0;
 	if (is_ours((void *)ctx->argument[1]) && (PLAN.lanes || is_ours((void *)ctx->argument[0])))
 		count_refused(drops, ctx->argument[4]);

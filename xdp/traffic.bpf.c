@@ -78,8 +78,12 @@ SHARED_ARRAY(FLOW_PORTS, flow_ports_t);
 /* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than scheduled the packet left, ns. */
 SHARED_ARRAY(SLIPS, u64);
 SHARED_ARRAY(FLOW_WINDOWS, flow_window_t);
-/* By lane, then by octave. */
-SHARED_ARRAY(GAPS, octave_t);
+/* By lane, then by octave. Over the whole run, which 32 bits have no room for. */
+struct wide_octave {
+	u64 bucket[OCTAVE];
+};
+typedef struct wide_octave wide_octave_t;
+SHARED_ARRAY(GAPS, wide_octave_t);
 
 /* -ln(1 - i / 1024) in units of 2^-24. */
 const volatile u32 EXPONENTIAL[1024] = {};
@@ -348,8 +352,15 @@ SEC("xdp") int send(struct xdp_md *ctx)
 
 	if (!lane->pending++) {
 		if (lane->last_ns) {
-			measure(&lane->gaps, now - lane->last_ns);
-			add_to_histogram(&GAPS, lane->number * OCTAVES, now - lane->last_ns, 1);
+			u64 gap = now - lane->last_ns;
+			struct wide_octave *octave;
+			u32 key;
+
+			measure(&lane->gaps, gap);
+			key = octave_of(lane->number * OCTAVES, &gap);
+			octave = bpf_map_lookup_elem(&GAPS, &key);
+			if (octave)
+				octave->bucket[gap]++;
 		}
 		lane->last_ns = now;
 		lane->bursts++;
@@ -655,14 +666,14 @@ SEC("xdp") int receive(struct xdp_md *ctx)
 			flow = flow_of(U32(frame + PLAN.l4));
 			if (flow < PLAN.flows) {
 				if (!arrival(source, key))
-					return XDP_PASS;
+					return XDP_DROP;
 				return examine(source, key, frame + PLAN.l4, end, flow);
 			}
 		}
 		at = sort(ctx, &flow, &reason);
 		if (at != HOSTS) {
 			if (!arrival(source, key))
-				return XDP_PASS;
+				return XDP_DROP;
 			if (at == CORRUPT)
 				return corrupt(source);
 			if (at == FOREIGN)

@@ -199,7 +199,9 @@ pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
     let mut drops = None;
     Request::new(libc::RTM_GETLINK, 0, &head).run(|_, body| {
         let mut all = attributes(body, IFINFOMSG);
-        let stats = all.find(|(kind, _)| *kind == libc::IFLA_STATS64).map(|(_, value)| value);
+        let stats = all
+            .find(|(kind, _)| *kind == libc::IFLA_STATS64)
+            .map(|(_, value)| value);
         drops = stats.and_then(|stats| Some(u64::from_ne_bytes(*stats.get(TX_DROPPED..)?.first_chunk()?)));
     })?;
     drops.ok_or_else(|| io::ErrorKind::NotFound.into())

@@ -9,7 +9,7 @@ use text::{fold, sentence, table};
 mod text;
 
 /// Facts of the host and the port that the screen shows; the JSON has them all.
-const SHOWN: [&str; 21] = [
+const SHOWN: [&str; 23] = [
     "mpps_version",
     "kernel",
     "cpu",
@@ -27,6 +27,8 @@ const SHOWN: [&str; 21] = [
     "directions",
     "udp_checksum",
     "guard",
+    "xdp_mode",
+    "payload",
     "rcvbuf_bytes",
     "rx_ring_frames",
     "gso",

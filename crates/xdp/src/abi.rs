@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) periods: u32,
     pub(crate) rows_per_period: u32,
     pub(crate) clock_every: u32,
-    pub(crate) process: u32,
+    pub(crate) reserved: u32,
     pub(crate) namespace: u32,
     pub(crate) device: [u32; 2],
     pub(crate) addresses4_count: u32,
@@ -160,6 +160,9 @@ shared! {
     }
     Octave: 4096 {
         bucket: [AtomicU32; OCTAVE],
+    }
+    WideOctave: 8192 {
+        bucket: [AtomicU64; OCTAVE],
     }
     Refused: 64 {
         packets: AtomicU64,

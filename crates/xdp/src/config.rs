@@ -100,10 +100,16 @@ mod tests {
     #[test]
     fn every_option_is_taken_and_has_a_default() {
         let config = parse("xdp:eth1").expect("valid");
-        assert_eq!((config.mode, config.clock, config.check), (Mode::Auto, Clock::Poll, Check::All));
+        assert_eq!(
+            (config.mode, config.clock, config.check),
+            (Mode::Auto, Clock::Poll, Check::All)
+        );
         assert_eq!((config.batch, config.promisc), (None, None));
         let config = parse("xdp:eth1,mode=skb,clock=packet,check=headers,batch=8,promisc=on").expect("valid");
-        assert_eq!((config.mode, config.clock, config.check), (Mode::Skb, Clock::Packet, Check::Headers));
+        assert_eq!(
+            (config.mode, config.clock, config.check),
+            (Mode::Skb, Clock::Packet, Check::Headers)
+        );
         assert_eq!((config.batch, config.promisc), (Some(8), Some(true)));
     }
 

@@ -1,6 +1,6 @@
 //! From what a run asks to the programs' constants, and how large their maps are.
 
-use crate::abi::{ADDRESSES, LANES, OCTAVES, Plan, flag};
+use crate::abi::{ADDRESSES, LANES, OCTAVES, Octave, Plan, Row, flag};
 use crate::config::{Check, Clock, Config};
 use crate::spec::{Answer, DropSpec, Series, Taken, TrafficSpec};
 use mpps_io::{Error, ErrorKind, Result};
@@ -19,6 +19,8 @@ const WORD_BYTES: u64 = 16;
 /// The same for `drop`, and the most words that a flow gets: a million packets.
 const DROP_WINDOW_BYTES: u64 = 64 << 20;
 const MAX_DROP_WORDS: u64 = 1 << 14;
+/// Most memory for rows and histograms, bytes: those of 128 queues at the default interval and settle time take half.
+const SERIES_BYTES: u64 = 1 << 30;
 /// Most slips that are kept, of 8 bytes.
 const MAX_SLIPS: u64 = 1 << 22;
 /// Packets that the clock's reading is good for at the most; the sender's bulk is as large.
@@ -51,6 +53,23 @@ impl Sizes {
         }
     }
 
+    /// Refuses more rows and histograms than is fair: their memory is the kernel's, and is never swapped.
+    pub(crate) fn check(&self, device: &str, kinds: u32, sources: u32, lanes: usize) -> Result<()> {
+        let histograms = u64::from(kinds) * u64::from(sources) * u64::from(self.periods) * OCTAVES as u64;
+        let rows = (u64::from(sources) + lanes as u64) * u64::from(self.rows);
+        let bytes = histograms * size_of::<Octave>() as u64 + rows * size_of::<Row>() as u64;
+        if bytes <= SERIES_BYTES {
+            return Ok(());
+        }
+        let cause = format!(
+            "{} MiB for what {sources} receive queues or CPUs count until it is settled: want {} MiB at the most: a \
+             shorter --settle, a longer --interval, or fewer queues (ethtool -L)",
+            bytes >> 20,
+            SERIES_BYTES >> 20
+        );
+        Err(Error::new("set up", device, cause, ErrorKind::Other))
+    }
+
     /// Octaves of `kinds` histograms of all sources.
     pub(crate) fn octaves(&self, kinds: u32, sources: u32) -> u32 {
         kinds * sources * self.periods * OCTAVES as u32
@@ -67,6 +86,8 @@ pub(crate) struct Place {
     pub(crate) mac: [u8; 6],
     /// Listeners take only frames to it.
     pub(crate) own_mac: bool,
+    /// Frames come in poll loops, whose end the kernel tells.
+    pub(crate) polled: bool,
     pub(crate) veth: bool,
 }
 
@@ -97,10 +118,10 @@ pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
         periods: sizes.periods,
         rows_per_period: sizes.rows_per_period,
         clock_every: match config.clock {
-            Clock::Poll => CLOCK_EVERY,
-            Clock::Packet => 0,
+            Clock::Poll if place.polled => CLOCK_EVERY,
+            _ => 0,
         },
-        process: std::process::id(),
+        reserved: 0,
         namespace: namespace(),
         device: place.devices,
         addresses4_count: 0,
@@ -178,7 +199,9 @@ pub(crate) fn words(address: IpAddr) -> [u32; 4] {
         IpAddr::V4(ip) => [u32::from_ne_bytes(ip.octets()), 0, 0, 0],
         IpAddr::V6(ip) => {
             let bytes = ip.octets();
-            std::array::from_fn(|i| u32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]))
+            std::array::from_fn(|i| {
+                u32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]])
+            })
         }
     }
 }
@@ -196,8 +219,12 @@ pub(crate) fn answer(plan: &mut Plan, answer: &Answer) -> Result<()> {
 
 /// Which packets a listener takes; returns the bits of its ports, and of those that are the host's.
 pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<Constant>> {
-    (plan.addresses4_count, plan.addresses4, plan.addresses6_count, plan.addresses6) =
-        lists(&taken.addresses, "take packets for")?;
+    (
+        plan.addresses4_count,
+        plan.addresses4,
+        plan.addresses6_count,
+        plan.addresses6,
+    ) = lists(&taken.addresses, "take packets for")?;
     answer(plan, &taken.answer)?;
     let (mut own, mut hosts) = ([0u64; 1024], [0u64; 1024]);
     for port in taken.ports.clone().unwrap_or(0..=u16::MAX) {
@@ -225,7 +252,10 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     if spec.rate_pps.is_some() {
         plan.flags |= flag::PACED;
         if spec.receive {
-            plan.slips = (in_flight / flows + 8).next_power_of_two().min(affordable(MAX_SLIPS)).max(8) as u32;
+            plan.slips = (in_flight / flows + 8)
+                .next_power_of_two()
+                .min(affordable(MAX_SLIPS))
+                .max(8) as u32;
         }
     }
     if spec.random {
@@ -304,7 +334,11 @@ mod tests {
 
     #[test]
     fn rings_hold_what_stays_open() {
-        for (interval_ns, settle_ns) in [(100_000, 1_000_000_000), (100_000_000, 0), (1_000_000_000, 5_000_000_000)] {
+        for (interval_ns, settle_ns) in [
+            (100_000, 1_000_000_000),
+            (100_000_000, 0),
+            (1_000_000_000, 5_000_000_000),
+        ] {
             let sizes = Sizes::of(Series { interval_ns, settle_ns });
             assert!(u64::from(sizes.rows) * interval_ns >= settle_ns + GRACE_NS + ROW_SLACK_NS);
             let period = u64::from(sizes.rows_per_period) * interval_ns;
@@ -312,6 +346,23 @@ mod tests {
             assert!(u64::from(sizes.periods) * period >= settle_ns + GRACE_NS + PERIOD_SLACK_NS);
             assert!(sizes.rows.is_power_of_two() && sizes.periods.is_power_of_two());
         }
+    }
+
+    #[test]
+    fn memory_for_many_queues_is_bounded() {
+        let sizes = |settle_ns| {
+            Sizes::of(Series {
+                interval_ns: 100_000_000,
+                settle_ns,
+            })
+        };
+        assert!(sizes(1_000_000_000).check("eth1", 2, 128, 64).is_ok());
+        let error = sizes(60_000_000_000).check("eth1", 2, 128, 64).expect_err("gigabytes");
+        assert!(
+            error.cause.contains("--settle") && error.cause.contains("128"),
+            "{}",
+            error.cause
+        );
     }
 
     #[test]

@@ -18,7 +18,11 @@ pub(crate) fn load(mut devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<Xd
         device.config.promisc.get_or_insert(true);
     }
     if devices.len() != spec.ports.len() || !(1..=2).contains(&devices.len()) {
-        let cause = format!("{} devices for {} ports: want one or two of each", devices.len(), spec.ports.len());
+        let cause = format!(
+            "{} devices for {} ports: want one or two of each",
+            devices.len(),
+            spec.ports.len()
+        );
         return Err(Error::new("forward on", "xdp", cause, ErrorKind::Other));
     }
     let macs: Vec<[u8; 6]> = devices.iter().map(|device| device.device.mac).collect();

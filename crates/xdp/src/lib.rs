@@ -6,6 +6,7 @@
 
 mod abi;
 mod config;
+mod counts;
 mod encode;
 mod error;
 mod forward;
@@ -15,6 +16,7 @@ mod port;
 mod reasons;
 mod spec;
 mod sys;
+mod veth;
 
 pub use config::{Check, Clock, Config, Mode, check};
 pub use open::{XdpDevice, forward, open};

@@ -69,11 +69,10 @@ pub(crate) struct Loaded {
 const LOAD: &str = "load XDP programs for";
 
 impl Loaded {
-    /// Makes the maps. `typed`: programs that read the kernel's structures will be asked for; finding out where their
-    /// fields are takes longer than all the rest.
-    pub(crate) fn new(device: &str, wanted: &Wanted<'_>, typed: bool) -> Result<Loaded> {
+    /// Makes the maps.
+    pub(crate) fn new(device: &str, wanted: &Wanted<'_>) -> Result<Loaded> {
         let object: Arc<str> = device.into();
-        let btf = if typed { Btf::from_sys_fs().ok() } else { None };
+        let btf = Btf::from_sys_fs().ok();
         let mut loader = EbpfLoader::new();
         loader.btf(btf.as_ref()).override_global("PLAN", wanted.plan, true);
         for (name, value) in &wanted.constants {
@@ -127,7 +126,9 @@ impl Loaded {
         let object = self.object.clone();
         let failed = |e: &dyn std::error::Error| of(xsk::load_failure(LOAD, &object, e));
         let program = self.ebpf.program_mut(name).ok_or(missing)?;
-        let program: &mut Xdp = program.try_into().map_err(|e: aya::programs::ProgramError| failed(&e))?;
+        let program: &mut Xdp = program
+            .try_into()
+            .map_err(|e: aya::programs::ProgramError| failed(&e))?;
         program.load().map_err(|e| failed(&e))?;
         let descriptor = program.fd().map_err(|e| failed(&e))?;
         descriptor
@@ -151,9 +152,7 @@ impl Loaded {
         })();
         match attached {
             Ok(_) => Ok(true),
-            Err(aya::programs::ProgramError::SyscallError(e))
-                if e.io_error.raw_os_error() == Some(libc::ENOENT) =>
-            {
+            Err(aya::programs::ProgramError::SyscallError(e)) if e.io_error.raw_os_error() == Some(libc::ENOENT) => {
                 Ok(false)
             }
             Err(e) => Err(self.failed(&e)),

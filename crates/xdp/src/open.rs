@@ -1,14 +1,14 @@
 //! Looks a device up, loads the programs of a workload, and attaches them.
 
-use crate::abi::{Plan, flag};
-use crate::config::{Check, Clock, Config, Mode};
+use crate::abi::{Plan, Run, flag};
+use crate::config::{Check, Config, Mode};
 use crate::encode::{self, Constant, Place, Sizes};
 use crate::error::{not_found, of};
 use crate::load::{Loaded, Wanted, Which};
 use crate::port::{Sending, Site, XdpPort};
 use crate::spec::{DropSpec, ForwardSpec, ReflectSpec, Series, TrafficSpec};
+use crate::sys::Mapping;
 use crate::{forward as forwarding, reasons, sys};
-use mpps_io::kernel::KernelPort;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::os::fd::AsFd;
@@ -18,8 +18,12 @@ use std::sync::atomic::{AtomicI32, AtomicU64};
 use std::time::{Duration, Instant};
 use xsk::{AttachedMode, Attachment, ProgramMode};
 
-/// Bytes of a frame that the kernel can make: a page, less the room before and after.
-const MAX_LIVE_FRAME: usize = 4096 - 256 - 320;
+/// Bytes of a frame that programs of one buffer take: a page, less the room before and after.
+const MAX_LINEAR_FRAME: usize = 4096 - 256 - 320;
+/// Bytes of a frame that the kernel can make: less what it keeps beside each (`struct xdp_page_head`).
+const MAX_LIVE_FRAME: usize = MAX_LINEAR_FRAME - 112;
+/// Programs of which there is one for frames in several buffers, too: by the same name and `_frags`.
+const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
 /// Frames that the kernel makes at a time where nothing is paced: more gain nothing, fewer cost.
 const BATCH: u32 = 64;
 /// For so long packets may wait for the others of their batch, s.
@@ -42,10 +46,16 @@ pub struct XdpDevice {
 /// # Errors
 /// When it does not exist, or is no Ethernet device.
 pub fn open(config: &Config) -> Result<XdpDevice> {
+    privileges(config)?;
     let device = NetDev::by_name(&config.device).map_err(|e| not_found(&config.device, &e))?;
     if !device.ethernet {
         let cause = "not an Ethernet device: xdp moves Ethernet frames";
-        return Err(Error::new("open", config.device.as_str(), cause, ErrorKind::Unsupported));
+        return Err(Error::new(
+            "open",
+            config.device.as_str(),
+            cause,
+            ErrorKind::Unsupported,
+        ));
     }
     let xsk = xsk::Device::named(&config.device).map_err(of)?;
     let queues = xsk.queues().map_err(of)?.current;
@@ -72,6 +82,39 @@ pub fn open(config: &Config) -> Result<XdpDevice> {
 /// Completes a plan, given the sources of each device; returns further constants.
 type Complete<'a> = dyn Fn(&mut Plan, &[u32]) -> Result<Vec<Constant>> + 'a;
 
+/// Refuses without the capabilities: what the kernel says of a program that may not be loaded names none.
+fn privileges(config: &Config) -> Result<()> {
+    // Of `<linux/capability.h>`.
+    const SYS_ADMIN: u32 = 21;
+    let wanted = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let Some(all) = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
+        return Ok(());
+    };
+    let has = |bit: u32| all >> bit & 1 != 0;
+    let missing: Vec<_> = wanted
+        .iter()
+        .filter(|(bit, _)| !(has(*bit) || *bit > SYS_ADMIN && has(SYS_ADMIN)))
+        .map(|(_, name)| *name)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let cause = format!(
+        "not permitted: it needs {}: run as root, or `sudo setcap \
+         cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep` the program",
+        missing.join(", ")
+    );
+    let device = config.device.as_str();
+    Err(Error::new(
+        "load XDP programs for",
+        device,
+        cause,
+        ErrorKind::Permission,
+    ))
+}
+
 /// What is to be loaded on one device or two.
 pub(crate) struct Order<'a> {
     pub(crate) which: Which,
@@ -95,7 +138,11 @@ fn sources(device: &XdpDevice, skb: bool) -> u32 {
 /// CPUs that there could be.
 pub(crate) fn possible_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let last = text.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<u32>().ok());
+    let last = text
+        .trim()
+        .rsplit([',', '-'])
+        .next()
+        .and_then(|n| n.parse::<u32>().ok());
     last.map_or_else(
         || std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
         |last| last + 1,
@@ -109,7 +156,8 @@ pub(crate) fn load(devices: Vec<XdpDevice>, order: &Order<'_>) -> Result<XdpPort
     match load_as(&devices, order, skb_only) {
         Err(error) if error.kind == ErrorKind::Unsupported && may_skb && !skb_only => {
             let mut port = load_as(&devices, order, true)?;
-            port.remarks.push(format!("{}: on socket buffers: {}", error.object, error.cause));
+            port.remarks
+                .push(format!("{}: on socket buffers: {}", error.object, error.cause));
             Ok(port)
         }
         other => other,
@@ -129,11 +177,14 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         devices: [index(0), index(1)],
         mac: first.device.mac,
         own_mac: first.config.promisc != Some(true),
+        // Frames come to a tap from whoever writes to it, and in no poll loop whose end would be seen.
+        polled: devices.iter().all(|d| d.device.driver != "tun"),
         veth: first.device.driver == "veth",
     };
     let mut plan = Box::new(encode::common(&first.config, place, order.series));
     let constants = (order.complete)(&mut plan, &counts)?;
     let sizes = Sizes::of(order.series);
+    sizes.check(name, order.kinds, plan.sources, order.lanes)?;
     let writers = plan.sources + order.lanes as u32;
     let octaves = sizes.octaves(order.kinds, plan.sources);
     let cpus = possible_cpus();
@@ -153,13 +204,32 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         constants,
         entries: &entries,
     };
-    // A veth counts what it refuses itself, and a tap costs a few ns a packet.
-    let veth = devices.iter().all(|d| d.device.driver == "veth");
-    let mut loaded = Loaded::new(name, &wanted, !veth)?;
+    let mut loaded = Loaded::new(name, &wanted)?;
     let mode = if skb { ProgramMode::Skb } else { ProgramMode::Native };
+    // Taps and times come first: a program counts from when it is attached.
+    if plan.clock_every > 0 && !loaded.tap("poll", "napi_poll", false)? {
+        let cause = "the kernel has no tracepoint napi_poll: want clock=packet";
+        return Err(Error::new(
+            "read the clock once a poll on",
+            name,
+            cause,
+            ErrorKind::Other,
+        ));
+    }
+    // A veth counts what it has no room for itself, and this tap costs a few ns a packet.
+    let veth = devices.iter().all(|d| d.device.driver == "veth");
+    let told = loaded.tap("redirect_err", "xdp_redirect_err", true)?
+        && (veth || loaded.tap("devmap_xmit", "xdp_devmap_xmit", true)?);
+    let run: Mapping<Run> = loaded.map("RUN", 1)?;
+    run[0].end_ns.store(u64::MAX, Relaxed);
     let mut sites = Vec::new();
     for (device, program) in devices.iter().zip(order.programs) {
-        let program = loaded.xdp(program)?;
+        let frags = device.device.mtu + 14 > MAX_LINEAR_FRAME && FRAGS.contains(program);
+        let program = if frags {
+            loaded.xdp(&format!("{program}_frags"))?
+        } else {
+            loaded.xdp(program)?
+        };
         sites.push(Site {
             name: device.config.device.clone(),
             _attachment: Attachment::new(program.as_fd(), &device.xsk, mode).map_err(of)?,
@@ -175,20 +245,13 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
             device: device.device.clone(),
         });
     }
-    let polls = first.config.clock == Clock::Poll && loaded.tap("poll", "napi_poll", false)?;
-    if first.config.clock == Clock::Poll && !polls {
-        let cause = "the kernel has no tracepoint napi_poll: want clock=packet";
-        return Err(Error::new("read the clock once a poll on", name, cause, ErrorKind::Other));
-    }
-    let told = veth
-        || loaded.tap("devmap_xmit", "xdp_devmap_xmit", true)? & loaded.tap("redirect_err", "xdp_redirect_err", true)?;
     let port = XdpPort {
         facts: facts(devices, order, &plan, told),
         capabilities: first.capabilities.clone(),
         remarks: Vec::new(),
         named: false,
         sending: None,
-        run: loaded.map("RUN", 1)?,
+        run,
         heard: order.answers.then(|| loaded.map("HEARD", 1)).transpose()?,
         rows: loaded.map("ROWS", writers * sizes.rows)?,
         sources: loaded.map("SOURCES", plan.sources)?,
@@ -198,11 +261,11 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         which: order.which,
         reasons: reasons::of(order.which),
         end_ns: AtomicU64::new(u64::MAX),
+        looked_at: AtomicU64::new(0),
         loaded: Mutex::new(loaded),
         plan,
         sites,
     };
-    port.set_end(u64::MAX);
     port.choose_way_back();
     wait_for_carrier(&port)?;
     Ok(port)
@@ -210,7 +273,13 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
 
 /// Has the device receive frames for other MAC addresses, until this is dropped.
 fn promiscuous(device: &NetDev) -> Result<Promiscuous> {
-    Promiscuous::hold(device.ifindex).map_err(|e| Error::os("set promiscuous", device.name.as_str(), &e))
+    Promiscuous::hold(device.ifindex).map_err(|e| match e.raw_os_error() {
+        Some(libc::EPERM) => {
+            let cause = "not permitted: it needs CAP_NET_RAW (or promisc=off)";
+            Error::new("set promiscuous", device.name.as_str(), cause, ErrorKind::Permission)
+        }
+        _ => Error::os("set promiscuous", device.name.as_str(), &e),
+    })
 }
 
 /// Waits until devices that set up their queues anew for a program are back.
@@ -234,12 +303,22 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
     let drivers: Vec<_> = devices.iter().map(|d| d.device.driver.as_str()).collect();
     tell("driver", drivers.join(", "));
     let skb = plan.flags & flag::BY_CPU != 0;
-    tell("xdp_mode", if skb { AttachedMode::Skb } else { AttachedMode::Native }.to_string());
-    tell("sources", format!("{} {}", plan.sources, if skb { "CPUs" } else { "receive queues" }));
+    tell(
+        "xdp_mode",
+        if skb { AttachedMode::Skb } else { AttachedMode::Native }.to_string(),
+    );
+    tell(
+        "sources",
+        match (plan.sources, skb) {
+            (n, true) => format!("{n} CPUs"),
+            (1, false) => "1 receive queue".to_owned(),
+            (n, false) => format!("{n} receive queues"),
+        },
+    );
     let config = &devices[0].config;
-    let clock = match config.clock {
-        Clock::Poll => "once a poll loop, and after 16 packets",
-        Clock::Packet => "for each packet",
+    let clock = match plan.clock_every {
+        0 => "for each packet",
+        _ => "once a poll loop, and after 16 packets",
     };
     tell("arrival_time", clock.to_owned());
     if matches!(order.which, Which::Traffic | Which::Drop) {
@@ -250,8 +329,10 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
         tell("payload", payload.to_owned());
     }
     let refusals = match (refusals_told, order.which) {
-        (true, _) if devices.iter().all(|d| d.device.driver == "veth") => "counted (the veth's tx_dropped)",
-        (true, Which::Traffic | Which::Forward) => "counted (tracepoint xdp_devmap_xmit)",
+        (true, _) if devices.iter().all(|d| d.device.driver == "veth") => {
+            "counted (tx_dropped of the veth, tracepoint xdp_redirect_err)"
+        }
+        (true, Which::Traffic | Which::Forward) => "counted (tracepoints xdp_devmap_xmit, xdp_redirect_err)",
         (true, _) => "in the driver's own statistics only",
         (false, _) => "not counted: the kernel does not tell its types (BTF)",
     };
@@ -290,7 +371,14 @@ impl XdpDevice {
                     ("LANES_BY_CPU", cpus),
                     ("FLOW_PORTS", plan.flows),
                     ("FLOW_WINDOWS", plan.flows),
-                    ("WINDOWS", if spec.receive { plan.flows * plan.window_words } else { 1 }),
+                    (
+                        "WINDOWS",
+                        if spec.receive {
+                            plan.flows * plan.window_words
+                        } else {
+                            1
+                        },
+                    ),
                     ("SLIPS", if plan.slips > 1 { plan.flows * plan.slips } else { 1 }),
                     ("GAPS", (lanes * crate::abi::OCTAVES) as u32),
                 ]
@@ -333,9 +421,12 @@ impl XdpDevice {
         headers.extend([0, 0, 0, 0]);
         headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
         headers.resize(72, 0);
+        // Should a thread be moved to another core while it sends, that core's lane has nothing to send.
+        sending.lanes.iter().for_each(|lane| lane.done.store(1, Relaxed));
         for (number, core) in spec.cores.iter().enumerate() {
             let number = number as u32;
             let Some(lane) = sending.lanes.get(*core) else { continue };
+            lane.done.store(0, Relaxed);
             // Neighbours in memory belong to one lane, so that lanes don't take each other's cache lines.
             let first = |lane: u32| (u64::from(lane) * u64::from(flows) / lanes as u64) as u32;
             lane.first_flow.store(first(number), Relaxed);
@@ -421,12 +512,17 @@ pub(crate) fn check_transmit(site: &Site) -> Result<()> {
     }
     let cause = if device.driver == "veth" {
         "the other end of this veth takes no frames from XDP programs, as it has no poll loop for them: want an XDP \
-         program there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace"
+         program in the driver there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace"
     } else {
         "its driver does not send frames that XDP programs give it (ndo_xdp_xmit): want af_xdp or af_packet"
     };
     let name = device.name.as_str();
-    Err(Error::new("send from the kernel on", name, cause, ErrorKind::Unsupported))
+    Err(Error::new(
+        "send from the kernel on",
+        name,
+        cause,
+        ErrorKind::Unsupported,
+    ))
 }
 
 /// Loads the programs of `forward` on one device or two.

@@ -1,6 +1,7 @@
 //! Programs loaded for one run, and what they count.
 
-use crate::abi::{FlowPorts, Heard, Lane, Moments, OCTAVES, Octave, Plan, Refused, Row, Run, Source, flag, take};
+use crate::abi::{FlowPorts, Heard, Lane, Octave, Plan, Refused, Row, Run, Source, WideOctave, flag};
+use crate::counts::sent;
 use crate::load::{Loaded, Which};
 use crate::reasons::Names;
 use crate::sys::{self, Mapping};
@@ -46,7 +47,7 @@ pub(crate) struct Sending {
     pub(crate) cores: Vec<usize>,
     /// By CPU.
     pub(crate) lanes: Mapping<Lane>,
-    pub(crate) gaps: Mapping<Octave>,
+    pub(crate) gaps: Mapping<WideOctave>,
     pub(crate) ports: Mapping<FlowPorts>,
     /// Threads that are in the kernel now, by lane; 0: none.
     pub(crate) threads: Vec<AtomicI32>,
@@ -75,6 +76,8 @@ pub struct XdpPort {
     pub(crate) which: Which,
     pub(crate) reasons: Names,
     pub(crate) end_ns: AtomicU64,
+    /// What had been taken when the other end of a veth was looked at last.
+    pub(crate) looked_at: AtomicU64,
     /// Maps, and the programs at tracepoints; dropped last.
     pub(crate) loaded: Mutex<Loaded>,
 }
@@ -87,11 +90,16 @@ impl XdpPort {
 
     fn sending(&self) -> Result<&Sending> {
         self.sending.as_ref().ok_or_else(|| {
-            Error::new("send on", self.sites[0].name.as_str(), "the port was opened to listen", ErrorKind::Other)
+            Error::new(
+                "send on",
+                self.sites[0].name.as_str(),
+                "the port was opened to listen",
+                ErrorKind::Other,
+            )
         })
     }
 
-    fn lane(&self, lane: usize) -> Option<&Lane> {
+    pub(crate) fn lane(&self, lane: usize) -> Option<&Lane> {
         let sending = self.sending.as_ref()?;
         sending.lanes.get(*sending.cores.get(lane)?)
     }
@@ -132,24 +140,16 @@ impl XdpPort {
         }
     }
 
-    /// How frames go back on a veth, by what its other end is now: see `send_back` in `xdp/run.h`. Where that can't be
-    /// found out, by the way that always arrives.
-    pub(crate) fn choose_way_back(&self) {
-        if self.plan.flags & flag::VETH != 0 {
-            let program = mpps_netdev::veth_peer_has_program(self.sites[0].device.ifindex);
-            self.run[0].redirect.store(u64::from(!program.unwrap_or(false)), Relaxed);
-        }
-    }
-
     /// Packets that the device of port `port` has refused. The taps don't tell two devices apart.
     fn refused(&self, port: usize) -> u64 {
-        let site = self.sites.get(port);
-        if let Some((site, then)) = site.and_then(|site| Some((site, site.drops_then?))) {
-            let now = mpps_netdev::transmit_drops(site.device.ifindex);
-            return now.map_or(0, |now| now.saturating_sub(then));
-        }
         let taps = self.refused.iter().filter(|_| port == 0);
-        taps.map(|cpu| cpu.packets.load(Relaxed)).sum()
+        let told = taps.map(|cpu| cpu.packets.load(Relaxed)).sum();
+        let Some((site, then)) = self.sites.get(port).and_then(|site| Some((site, site.drops_then?))) else {
+            return told;
+        };
+        // What a veth had no room for it counts itself, and no tap is at that place.
+        let dropped = mpps_netdev::transmit_drops(site.device.ifindex);
+        told + dropped.map_or(0, |now| now.saturating_sub(then))
     }
 
     /// The programs' places of port `port`.
@@ -168,32 +168,6 @@ fn first_gap(state: u64, mean: u128) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     let unit = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
     (-(1.0 - unit).ln() * (mean >> 64) as f64) as u64
-}
-
-/// Packets that a lane has sent. The program moves them from one count to the other: seen in between, they would be
-/// missing, or there twice.
-fn sent(lane: &Lane) -> u64 {
-    let mut booked = lane.packets.load(Acquire);
-    for _ in 0..8 {
-        let pending = lane.pending.load(Acquire);
-        let now = lane.packets.load(Acquire);
-        if now == booked {
-            return booked + pending;
-        }
-        booked = now;
-    }
-    booked
-}
-
-fn moments(from: &Moments) -> KernelMoments {
-    let count = take(&from.count);
-    let (sum, complement, max) = (take(&from.sum), take(&from.min_complement), take(&from.max));
-    KernelMoments {
-        count,
-        sum,
-        min: if count == 0 { 0 } else { !complement },
-        max,
-    }
 }
 
 impl KernelPort for XdpPort {
@@ -287,7 +261,8 @@ impl KernelPort for XdpPort {
             lane.unit.store(schedule.unit, Relaxed);
             lane.in_unit.store(schedule.unit, Relaxed);
             lane.random.store(schedule.random.unwrap_or(0), Relaxed);
-            lane.schedule_end_ns.store(if known { times.end_ns } else { 0 }, Relaxed);
+            lane.schedule_end_ns
+                .store(if known { times.end_ns } else { 0 }, Relaxed);
             lane.done.store(u32::from(schedule.packets == 0), Relaxed);
         }
         self.set_end(times.end_ns);
@@ -310,7 +285,11 @@ impl KernelPort for XdpPort {
         thread.store(sys::thread_id(), Release);
         // A frame begins as it ends up, but for what changes from packet to packet.
         let mut frame = vec![0; self.plan.frame_len as usize];
-        let headers = self.lane(lane).map(|lane| lane.headers.each_ref()).into_iter().flatten();
+        let headers = self
+            .lane(lane)
+            .map(|lane| lane.headers.each_ref())
+            .into_iter()
+            .flatten();
         for (bytes, word) in frame.chunks_mut(8).zip(headers) {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
         }
@@ -365,113 +344,19 @@ impl KernelPort for XdpPort {
     }
 
     fn gaps(&self, lane: usize, bucket: &mut dyn FnMut(usize, u64)) -> KernelMoments {
-        let (Some(sending), Some(own)) = (&self.sending, self.lane(lane)) else {
-            return KernelMoments::default();
-        };
-        let octaves = sending.gaps.iter().skip(lane * OCTAVES).take(OCTAVES);
-        for (place, counter) in octaves.flat_map(|octave| &octave.bucket).enumerate() {
-            match counter.load(Relaxed) {
-                0 => {}
-                n => bucket(place, u64::from(n)),
-            }
-        }
-        // Those without a gap are not in the histogram: packets that left at one reading of the clock.
-        let back_to_back = own.packets.load(Relaxed).saturating_sub(own.bursts.load(Relaxed));
-        let mut all = moments(&own.gaps);
-        if back_to_back > 0 {
-            bucket(0, back_to_back);
-            all.count += back_to_back;
-            all.min = 0;
-        }
-        all
+        self.lane_gaps(lane, bucket)
     }
 
     fn source_totals(&self, source: usize) -> SourceTotals {
-        let Some(s) = self.sources.get(source) else {
-            return SourceTotals::default();
-        };
-        let test = s.test.load(Relaxed);
-        // What is counted is sent back or on; a forwarder tells itself what was not.
-        let tx = match self.which {
-            Which::Reflect => test,
-            _ => s.tx.load(Relaxed),
-        };
-        SourceTotals {
-            packets: test + s.others.load(Relaxed),
-            passed: s.passed.load(Relaxed),
-            polls: s.polls.load(Relaxed),
-            test,
-            tx,
-            bytes: s.bytes.load(Relaxed),
-            late: s.late.load(Relaxed),
-            distance_max: s.distance_max.load(Relaxed),
-            first_ns: s.first_ns.load(Relaxed),
-            last_ns: s.last_ns.load(Relaxed),
-        }
+        self.totals_of(source)
     }
 
     fn take_rows(&self, from: u64, to: u64, give: &mut dyn FnMut(u64, &KernelRow)) {
-        let ring = u64::from(self.plan.rows);
-        let writers = self.rows.len() / self.plan.rows as usize;
-        for number in from..to {
-            for writer in 0..writers {
-                let row = &self.rows[writer * ring as usize + (number % ring) as usize];
-                let latency = moments(&row.latency);
-                // A sender measures every packet that it counts.
-                let rx = match self.which {
-                    Which::Traffic => latency.count,
-                    _ => take(&row.rx),
-                };
-                let taken = KernelRow {
-                    // What a reflector takes it sends back.
-                    tx: match self.which {
-                        Which::Reflect => rx,
-                        _ => take(&row.tx),
-                    },
-                    missed: take(&row.missed),
-                    rx,
-                    duplicates: take(&row.duplicates),
-                    reordered: take(&row.reordered),
-                    distance_sum: take(&row.distance_sum),
-                    corrupt: take(&row.corrupt),
-                    foreign: take(&row.foreign),
-                    expected: take(&row.expected),
-                    latency,
-                    scheduled: moments(&row.scheduled),
-                };
-                if taken != KernelRow::default() {
-                    give(number, &taken);
-                }
-            }
-        }
+        self.rows_between(from, to, give);
     }
 
     fn take_histograms(&self, row: u64, give: &mut dyn FnMut(KernelLatency, usize, u64)) {
-        let Some(histograms) = &self.histograms else { return };
-        let period = (row / u64::from(self.plan.rows_per_period) % u64::from(self.plan.periods)) as usize;
-        let periods = self.plan.periods as usize;
-        let rings = histograms.len() / (periods * OCTAVES);
-        let sources = self.plan.sources as usize;
-        for ring in 0..rings {
-            let kind = if ring < sources {
-                KernelLatency::Actual
-            } else {
-                KernelLatency::Scheduled
-            };
-            // A device may have many queues, and few that packets come to.
-            if self.sources[ring % sources].test.load(Relaxed) == 0 {
-                continue;
-            }
-            let begin = (ring * periods + period) * OCTAVES;
-            let buckets = histograms[begin..begin + OCTAVES].iter().flat_map(|o| &o.bucket);
-            for (place, counter) in buckets.enumerate() {
-                let n = counter.load(Relaxed);
-                if n != 0 {
-                    counter.store(0, Relaxed);
-                    give(kind, place, u64::from(n));
-                }
-            }
-        }
+        self.histograms_of(row, give);
     }
 
     fn row_capacity(&self) -> u64 {
@@ -511,14 +396,24 @@ impl KernelPort for XdpPort {
 
     fn check(&self) -> Result<()> {
         self.choose_way_back();
+        self.check_other_end()?;
         for site in &self.sites {
             let name = site.device.name.as_str();
             let now = NetDev::by_name(name).ok().filter(|d| d.ifindex == site.device.ifindex);
             let Some(now) = now else {
-                return Err(Error::new("reach", name, "the interface has been removed", ErrorKind::Gone));
+                return Err(Error::new(
+                    "reach",
+                    name,
+                    "the interface has been removed",
+                    ErrorKind::Gone,
+                ));
             };
             if !now.up || !now.running {
-                let cause = if now.up { "the link has no carrier" } else { "the interface is down" };
+                let cause = if now.up {
+                    "the link has no carrier"
+                } else {
+                    "the interface is down"
+                };
                 return Err(Error::new("move packets on", name, cause, ErrorKind::LinkDown));
             }
         }

@@ -49,7 +49,7 @@ pub use handle::Ready;
 pub use mapping::Pages;
 pub use pool::{Pool, PoolRef};
 pub use program::{
-    Addresses, Attachment, AttachedMode, CounterReader, Counters, Filter, Match, Ports, Program, ProgramConfig,
+    Addresses, AttachedMode, Attachment, CounterReader, Counters, Filter, Match, Ports, Program, ProgramConfig,
     ProgramMode, Take, load_failure,
 };
 pub use rx::{Rx, RxHalf};

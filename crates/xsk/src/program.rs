@@ -275,11 +275,7 @@ impl Attachment {
     ///
     /// # Errors
     /// As [`Program::attach`].
-    pub fn new(
-        program: std::os::fd::BorrowedFd<'_>,
-        device: &Device,
-        mode: ProgramMode,
-    ) -> Result<Attachment, Error> {
+    pub fn new(program: std::os::fd::BorrowedFd<'_>, device: &Device, mode: ProgramMode) -> Result<Attachment, Error> {
         let (link, mode, why_not_native) = attach(program, device, mode)?;
         Ok(Attachment {
             link,

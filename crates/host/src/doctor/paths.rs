@@ -187,7 +187,7 @@ fn bpf_programs(machine: &Machine) -> Result<(), Verdict> {
 const TRACEPOINTS: [(&str, &str); 3] = [
     ("napi:napi_poll", "__traceiter_napi_poll"),
     ("xdp:xdp_devmap_xmit", "__traceiter_xdp_devmap_xmit"),
-    ("xdp:xdp_bulk_tx", "__traceiter_xdp_bulk_tx"),
+    ("xdp:xdp_redirect_err", "__traceiter_xdp_redirect_err"),
 ];
 
 fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
@@ -206,14 +206,13 @@ fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
         .filter(|(_, function)| absent(function))
         .map(|(name, _)| *name)
         .collect();
-    if version < (5, 9) {
-        return Verdict::not("XDP programs can't be attached by a link (Linux 5.9)", "");
+    if version < (5, 18) {
+        return Verdict::not(
+            "no live frames and no helpers for frames in several buffers (Linux 5.18)",
+            "",
+        );
     }
-    let sending = if version >= (5, 18) {
-        "live frames for sendrecv and send"
-    } else {
-        "without sendrecv and send (live frames: Linux 5.18)"
-    };
+    let sending = "live frames for sendrecv and send";
     let btf = if machine.exists("/sys/kernel/btf/vmlinux") {
         "BTF"
     } else {

@@ -175,7 +175,9 @@ impl Listener {
         };
         common.host.push(("port".to_owned(), self.spec.to_string()));
         if capabilities.layer == Layer::Ethernet {
-            let ip = self.ip.map_or_else(|| "any".to_owned(), |ip| ip.to_string());
+            let own = self.path.takes_own_addresses() && !self.addresses_with_room().is_empty();
+            let any = if own { "the interface's own" } else { "any" };
+            let ip = self.ip.map_or_else(|| any.to_owned(), |ip| ip.to_string());
             common.host.push(("takes_address".to_owned(), ip));
             let ports = self.ports.as_ref().map_or_else(|| "any".to_owned(), dashed);
             common.host.push(("takes_ports".to_owned(), ports));

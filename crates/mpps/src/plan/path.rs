@@ -64,6 +64,12 @@ impl PathConfig {
         NetDev::by_name(name).ok()
     }
 
+    /// Whether listeners take only what is for the interface's own addresses, where nothing else is asked for: an XDP
+    /// program leaves all other packets to the host.
+    pub(crate) fn takes_own_addresses(&self) -> bool {
+        matches!(self, Self::AfXdp(_) | Self::Xdp(_))
+    }
+
     /// Whether receiving and sending may be split between lanes.
     pub(crate) fn split_lanes(&self) -> bool {
         !matches!(self, Self::Loop(_))

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Payload of a frame of 64 bytes over IPv4.
 const DEFAULT_PAYLOAD: usize = 18;
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 /// The MAC address that packets on paths without a wire are sent to.
 const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -176,8 +178,13 @@ impl Draft {
             Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.vlan.is_some()),
             Layer::Payload => 0,
         };
+        // What the path can make at a time may be less than what the device can send.
+        let limited = self
+            .device
+            .as_ref()
+            .is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
         // A VLAN tag does not count towards the MTU.
-        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet {
+        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
             4
         } else {
             0
@@ -188,8 +195,13 @@ impl Draft {
                 Some(size) => ("--frame-size", size, size - self.payload_len + most),
                 None => ("--payload-size", self.payload_len, most),
             };
+            let what = if limited {
+                "what the path can send on"
+            } else {
+                "the MTU of"
+            };
             return Err(usage(format!(
-                "{option} {given}: above the MTU of {}: want {limit} at the most",
+                "{option} {given}: above {what} {}: want {limit} at the most",
                 args.port
             )));
         }

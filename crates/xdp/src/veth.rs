@@ -1,0 +1,52 @@
+//! What the other end of a veth means for frames that programs send into it.
+//!
+//! It takes them if it has a poll loop: with an XDP program, or with GRO. Without a program what XDP_TX gives it lies in
+//! its ring and nobody wakes the loop, while what is redirected arrives; with one, XDP_TX is the faster way.
+
+use crate::abi::flag;
+use crate::load::Which;
+use crate::port::XdpPort;
+use mpps_io::{Error, ErrorKind, Result};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl XdpPort {
+    fn is_veth(&self) -> bool {
+        self.plan.flags & flag::VETH != 0
+    }
+
+    /// How frames go back, by what the other end is now: see `send_back` in `xdp/run.h`. Where that can't be found out,
+    /// by the way that always arrives.
+    pub(crate) fn choose_way_back(&self) {
+        if self.is_veth() {
+            let program = mpps_netdev::veth_peer_has_program(self.sites[0].device.ifindex);
+            self.run[0]
+                .redirect
+                .store(u64::from(!program.unwrap_or(false)), Relaxed);
+        }
+    }
+
+    /// Whether what is sent back arrives; asked while packets come.
+    ///
+    /// # Errors
+    /// `LinkDown`: nothing does, as long as the other end takes nothing from programs.
+    pub(crate) fn check_other_end(&self) -> Result<()> {
+        if !self.is_veth() || !matches!(self.which, Which::Reflect | Which::Forward) {
+            return Ok(());
+        }
+        let taken = self.sources.iter().map(|source| source.test.load(Relaxed)).sum();
+        if self.looked_at.swap(taken, Relaxed) == taken {
+            return Ok(());
+        }
+        for site in &self.sites {
+            let features = mpps_netdev::xdp_features(site.device.ifindex);
+            if matches!(features, Ok(Some(features)) if !features.transmit) {
+                let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop for \
+                             them, so what is sent there is lost: want an XDP program in the driver there, or `ethtool -K IFACE gro \
+                             on` in its namespace";
+                let name = site.device.name.as_str();
+                return Err(Error::new("send back on", name, cause, ErrorKind::LinkDown));
+            }
+        }
+        Ok(())
+    }
+}
