@@ -60,6 +60,23 @@ fn assert_vanished(report: &Report) {
 }
 
 #[test]
+fn packets_for_an_end_that_takes_none_any_more_are_told_as_refused() {
+    let Some(net) = net_of(1) else { return };
+    net.on(Host::B, "ethtool -K eth1 gro off");
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let (sender, reflector) = under_way(&net, &here, &there, SENDRECV, "reflect xdp:eth1");
+    reflector.end(Signal::KILL);
+    wait_for_more("rows of lost packets", || silent(&here));
+    let sent = here.read(sender.end(Signal::INT));
+    sent.assert_accounted();
+    // Some hundred lie in the ring of the other end; all others were refused.
+    let (lost, refused) = (sent.count("lost"), sent.lanes("tx_failed"));
+    assert!(refused > 0 && refused <= lost, "{:#}", sent.json);
+    assert_eq!(sent.finished.code, Some(3), "{}", sent.said());
+    assert!(sent.said().contains("refused") && sent.said().contains("gro on"), "{}", sent.said());
+}
+
+#[test]
 fn a_side_that_is_killed_in_the_middle_leaves_no_program_and_the_other_one_reports() {
     let Some(net) = net_of(1) else { return };
     // The sender.

@@ -6,6 +6,7 @@
 use crate::abi::flag;
 use crate::load::Which;
 use crate::port::XdpPort;
+use mpps_io::kernel::KernelPort;
 use mpps_io::{Error, ErrorKind, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,16 +26,20 @@ impl XdpPort {
         }
     }
 
-    /// Whether what is sent back arrives; asked while packets come.
+    /// Whether what is sent arrives; asked while packets go.
     ///
     /// # Errors
     /// `LinkDown`: nothing does, as long as the other end takes nothing from programs.
     pub(crate) fn check_other_end(&self) -> Result<()> {
-        if !self.is_veth() || !matches!(self.which, Which::Reflect | Which::Forward) {
+        if !self.is_veth() {
             return Ok(());
         }
-        let taken = self.sources.iter().map(|source| source.test.load(Relaxed)).sum();
-        if self.looked_at.swap(taken, Relaxed) == taken {
+        let sent = match self.which {
+            Which::Traffic => (0..self.lanes()).map(|lane| self.lane_totals(lane).packets).sum(),
+            Which::Reflect | Which::Forward => self.sources.iter().map(|source| source.test.load(Relaxed)).sum(),
+            Which::Drop => return Ok(()),
+        };
+        if self.looked_at.swap(sent, Relaxed) == sent {
             return Ok(());
         }
         for site in &self.sites {
@@ -44,7 +49,7 @@ impl XdpPort {
                              them, so what is sent there is lost: want an XDP program in the driver there, or `ethtool -K IFACE gro \
                              on` in its namespace";
                 let name = site.device.name.as_str();
-                return Err(Error::new("send back on", name, cause, ErrorKind::LinkDown));
+                return Err(Error::new("send from the kernel on", name, cause, ErrorKind::LinkDown));
             }
         }
         Ok(())
