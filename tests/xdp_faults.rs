@@ -73,7 +73,11 @@ fn packets_for_an_end_that_takes_none_any_more_are_told_as_refused() {
     let (lost, refused) = (sent.count("lost"), sent.lanes("tx_failed"));
     assert!(refused > 0 && refused <= lost, "{:#}", sent.json);
     assert_eq!(sent.finished.code, Some(3), "{}", sent.said());
-    assert!(sent.said().contains("refused") && sent.said().contains("gro on"), "{}", sent.said());
+    assert!(
+        sent.said().contains("refused") && sent.said().contains("gro on"),
+        "{}",
+        sent.said()
+    );
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod reasons;
 mod spec;
 mod sys;
 mod veth;
+mod workload;
 
 pub use config::{Check, Clock, Config, Mode, check};
 pub use open::{XdpDevice, forward, open};

@@ -1,20 +1,20 @@
-//! Looks a device up, loads the programs of a workload, and attaches them.
+//! Looks a device up, loads programs, and attaches them.
 
 use crate::abi::{Plan, Run, flag};
 use crate::config::{Check, Config, Mode};
 use crate::encode::{self, Constant, Place, Sizes};
 use crate::error::{not_found, of};
 use crate::load::{Loaded, Wanted, Which};
-use crate::port::{Sending, Site, XdpPort};
-use crate::spec::{DropSpec, ForwardSpec, ReflectSpec, Series, TrafficSpec};
+use crate::port::{Site, XdpPort};
+use crate::spec::{ForwardSpec, Series};
 use crate::sys::Mapping;
-use crate::{forward as forwarding, reasons, sys};
+use crate::{forward as forwarding, reasons};
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU64};
 use std::time::{Duration, Instant};
 use xsk::{AttachedMode, Attachment, ProgramMode};
 
@@ -25,9 +25,7 @@ const MAX_LIVE_FRAME: usize = MAX_LINEAR_FRAME - 112;
 /// Programs of which there is one for frames in several buffers, too: by the same name and `_frags`.
 const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
 /// Frames that the kernel makes at a time where nothing is paced: more gain nothing, fewer cost.
-const BATCH: u32 = 64;
-/// For so long packets may wait for the others of their batch, s.
-const BATCH_S: f64 = 8e-6;
+pub(crate) const BATCH: u32 = 64;
 /// How long a link may take to come back after a program was attached: many drivers set their queues up anew.
 const CARRIER: Duration = Duration::from_secs(10);
 
@@ -350,156 +348,6 @@ impl XdpDevice {
     pub fn remarks(&self) -> &[String] {
         &[]
     }
-
-    /// Loads the programs of `sendrecv` or `send`.
-    ///
-    /// # Errors
-    /// When the kernel or the driver refuses.
-    pub fn traffic(self, spec: &TrafficSpec) -> Result<XdpPort> {
-        let config = self.config.clone();
-        let cpus = possible_cpus();
-        let lanes = spec.cores.len();
-        let order = Order {
-            which: Which::Traffic,
-            series: spec.series,
-            complete: &|plan, _| {
-                encode::traffic(plan, spec)?;
-                Ok(vec![("EXPONENTIAL", encode::exponential())])
-            },
-            entries: &|plan| {
-                vec![
-                    ("LANES_BY_CPU", cpus),
-                    ("FLOW_PORTS", plan.flows),
-                    ("FLOW_WINDOWS", plan.flows),
-                    (
-                        "WINDOWS",
-                        if spec.receive {
-                            plan.flows * plan.window_words
-                        } else {
-                            1
-                        },
-                    ),
-                    ("SLIPS", if plan.slips > 1 { plan.flows * plan.slips } else { 1 }),
-                    ("GAPS", (lanes * crate::abi::OCTAVES) as u32),
-                ]
-            },
-            programs: &["receive"],
-            lanes,
-            kinds: match (spec.receive, spec.rate_pps) {
-                (false, _) => 0,
-                (true, None) => 1,
-                (true, Some(_)) => 2,
-            },
-            answers: true,
-        };
-        let mut port = load(vec![self], &order)?;
-        let rate = spec.rate_pps.map(|pps| pps / lanes.max(1) as f64);
-        let batch = config.batch.unwrap_or_else(|| batch_of(rate));
-        let plan = &port.plan;
-        let (flows, first_writer) = (plan.flows, plan.sources);
-        let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        sys::make_interruptible();
-        let sending = Sending {
-            send: loaded.xdp("send")?,
-            inject: loaded.xdp("inject")?,
-            cores: spec.cores.clone(),
-            lanes: loaded.map("LANES_BY_CPU", cpus)?,
-            gaps: loaded.map("GAPS", (lanes * crate::abi::OCTAVES) as u32)?,
-            ports: loaded.map("FLOW_PORTS", flows)?,
-            threads: (0..lanes).map(|_| AtomicI32::new(0)).collect(),
-            batch,
-        };
-        for flow in 0..flows {
-            let ports = &sending.ports[flow as usize];
-            let source = spec.flows.src_first.wrapping_add((flow % spec.flows.src_count) as u16);
-            let destination = spec.flows.dst_first.wrapping_add((flow / spec.flows.src_count) as u16);
-            ports.source.store(source.swap_bytes(), Relaxed);
-            ports.destination.store(destination.swap_bytes(), Relaxed);
-        }
-        // With the UDP header: its ports and checksum are each packet's own.
-        let mut headers = spec.headers.clone();
-        headers.extend([0, 0, 0, 0]);
-        headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
-        headers.resize(72, 0);
-        // Should a thread be moved to another core while it sends, that core's lane has nothing to send.
-        sending.lanes.iter().for_each(|lane| lane.done.store(1, Relaxed));
-        for (number, core) in spec.cores.iter().enumerate() {
-            let number = number as u32;
-            let Some(lane) = sending.lanes.get(*core) else { continue };
-            lane.done.store(0, Relaxed);
-            // Neighbours in memory belong to one lane, so that lanes don't take each other's cache lines.
-            let first = |lane: u32| (u64::from(lane) * u64::from(flows) / lanes as u64) as u32;
-            lane.first_flow.store(first(number), Relaxed);
-            lane.flow_step.store(1, Relaxed);
-            lane.flows.store(first(number + 1) - first(number), Relaxed);
-            lane.number.store(number, Relaxed);
-            lane.writer.store(first_writer + number, Relaxed);
-            for (word, bytes) in lane.headers.iter().zip(headers.as_chunks::<8>().0) {
-                word.store(u64::from_ne_bytes(*bytes), Relaxed);
-            }
-        }
-        port.facts.push(Fact {
-            name: "batch",
-            value: batch.to_string(),
-        });
-        port.sending = Some(sending);
-        check_transmit(&port.sites[0])?;
-        Ok(port)
-    }
-
-    /// Loads the program of `reflect`.
-    ///
-    /// # Errors
-    /// As [`XdpDevice::traffic`].
-    pub fn reflect(self, spec: &ReflectSpec) -> Result<XdpPort> {
-        let order = Order {
-            which: Which::Reflect,
-            series: spec.series,
-            complete: &|plan, _| encode::taken(plan, &spec.taken),
-            entries: &|_| Vec::new(),
-            programs: &["reflect"],
-            lanes: 0,
-            kinds: 0,
-            answers: false,
-        };
-        load(vec![self], &order)
-    }
-
-    /// Loads the program of `drop`.
-    ///
-    /// # Errors
-    /// As [`XdpDevice::traffic`].
-    pub fn drop(self, spec: &DropSpec) -> Result<XdpPort> {
-        let order = Order {
-            which: Which::Drop,
-            series: spec.series,
-            complete: &|plan, _| {
-                encode::dropping(plan, spec);
-                encode::taken(plan, &spec.taken)
-            },
-            entries: &|plan| {
-                vec![
-                    ("TABLE", plan.table),
-                    ("FLOWS", plan.max_flows),
-                    ("WINDOWS", plan.max_flows * plan.window_words),
-                ]
-            },
-            programs: &["drop"],
-            lanes: 0,
-            kinds: u32::from(spec.verify),
-            answers: false,
-        };
-        let mut port = load(vec![self], &order)?;
-        let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        port.flows = Some(loaded.map("FLOW_COUNT", 1)?);
-        Ok(port)
-    }
-}
-
-/// Frames that are made at a time: few where packets leave one by one, so that none waits long for the others.
-fn batch_of(lane_pps: Option<f64>) -> u32 {
-    let Some(pps) = lane_pps else { return BATCH };
-    ((pps * BATCH_S) as u32).next_power_of_two().clamp(4, BATCH)
 }
 
 /// Whether frames from XDP programs may be sent out of the device; where the kernel does not tell (before Linux 6.3), the

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * A lane that sends: its schedule, what it has sent, and what it shares with those who receive.
+ */
+#ifndef XDP_LANE_H
+#define XDP_LANE_H
+
+#include "test.h"
+
+enum { BULK = 16 };
+
+struct lane {
+	/* By the process, before the run. Time of the next departure, and between units: ns and 2^-64 ns. */
+	u64 due_ns;
+	u64 due_fraction;
+	u64 step_ns;
+	u64 step_fraction;
+	/* Packets still to come. */
+	u64 remaining;
+	u32 unit;
+	u32 in_unit;
+	/* State of the generator of gaps, and the end of the schedule; 0: it has none. */
+	u64 random;
+	u64 schedule_end_ns;
+	u32 first_flow;
+	u32 flow_step;
+	u32 flows;
+	/* Number of the lane, and of it as a writer of rows. */
+	u32 number;
+	u32 writer;
+	u32 unused[11];
+
+	/* Ethernet, IP and UDP header. */
+	u64 headers[9];
+	u64 room[7];
+
+	/* By the program. */
+	u64 now_ns;
+	u32 left;
+	u32 cursor;
+	u64 seq;
+	u64 row_end;
+	u32 row_key;
+	u32 done;
+	/* Packets sent since the clock was read, which are in no other count yet. */
+	u64 pending;
+	u64 packets;
+	u64 bursts;
+	u64 waits;
+	u64 last_ns;
+	/* Departures with a gap before them; all others left with the one before. */
+	struct moments gaps;
+	u64 more_room[2];
+
+	/* Receivers read this: no sequence number from here on was sent. */
+	u64 limit;
+	u64 apart[7];
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct lane) == 448, "crates/xdp/src/abi.rs");
+typedef struct lane lane_t;
+
+/* By CPU. */
+SHARED_ARRAY(LANES_BY_CPU, lane_t);
+/* Source port, and destination port, of each flow. */
+struct flow_ports {
+	be16 source;
+	be16 destination;
+	u32 unused;
+};
+typedef struct flow_ports flow_ports_t;
+SHARED_ARRAY(FLOW_PORTS, flow_ports_t);
+/* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than scheduled the packet left, ns. */
+SHARED_ARRAY(SLIPS, u64);
+SHARED_ARRAY(FLOW_WINDOWS, flow_window_t);
+/* By lane, then by octave. Over the whole run, which 32 bits have no room for. */
+struct wide_octave {
+	u64 bucket[OCTAVE];
+};
+typedef struct wide_octave wide_octave_t;
+SHARED_ARRAY(GAPS, wide_octave_t);
+
+#endif

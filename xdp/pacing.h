@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Departures: when the next packet is due, and what becomes of those that can't leave any more.
+ */
+#ifndef XDP_PACING_H
+#define XDP_PACING_H
+
+#include "lane.h"
+
+/* -ln(1 - i / 1024) in units of 2^-24. */
+const volatile u32 EXPONENTIAL[1024] = {};
+
+/* A draw from the exponential distribution of mean 1, in units of 2^-24. */
+INLINE u64 draw(struct lane *lane)
+{
+	u64 drawn = 0;
+
+	/* The last of 1024 steps has no end: what lies in it is a step's begin and another draw, for the distribution
+	 * has no memory. Eight in a row are one in 2^80. */
+	for (int i = 0; i < 8; i++) {
+		u64 z = lane->random += 0x9e3779b97f4a7c15ULL;
+		u32 step, within;
+
+		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+		z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+		z ^= z >> 31;
+		step = z & 1023;
+		within = (z >> 32) & 0xffff;
+		if (step < 1023) {
+			u64 low = EXPONENTIAL[step], high = EXPONENTIAL[(step + 1) & 1023];
+
+			return drawn + low + ((high - low) * within >> 16);
+		}
+		drawn += EXPONENTIAL[1023];
+	}
+	return drawn;
+}
+
+/* Moves the schedule on by one unit. */
+INLINE void next_unit(struct lane *lane)
+{
+	u64 fraction;
+
+	if (PLAN.flags & RANDOM) {
+		/* What is left of the packets over what is left of the time: their number comes out exact. */
+		u64 end = lane->schedule_end_ns, due = lane->due_ns, mean, drawn = draw(lane), gap;
+
+		if (end && lane->remaining) {
+			u64 left = end - due;
+
+			/* Beyond 39 hours no fraction has room, nor is it missed. */
+			mean = left >> 47 ? left / lane->remaining << 16 : (left << 16) / lane->remaining;
+		} else {
+			mean = lane->step_ns << 16 | lane->step_fraction >> 48;
+		}
+		gap = mean >> 32 ? (mean >> 14) * drawn >> 10 : mean * drawn >> 24;
+		fraction = lane->due_fraction + (gap << 48);
+		lane->due_ns = due + (gap >> 16) + (fraction < lane->due_fraction);
+		lane->due_fraction = fraction;
+		if (end && lane->due_ns >= end)
+			lane->due_ns = end - 1;
+		return;
+	}
+	fraction = lane->due_fraction + lane->step_fraction;
+	lane->due_ns += lane->step_ns + (fraction < lane->due_fraction);
+	lane->due_fraction = fraction;
+}
+
+/* Takes the next departure off the schedule. */
+INLINE void depart(struct lane *lane)
+{
+	if (!--lane->remaining)
+		lane->done = 1;
+	if (!--lane->in_unit) {
+		lane->in_unit = lane->unit;
+		next_unit(lane);
+	}
+}
+
+/* Books what left since the clock was read. */
+INLINE void book_sent(struct lane *lane)
+{
+	u32 key = lane->row_key;
+	struct row *row = bpf_map_lookup_elem(&ROWS, &key);
+
+	if (row)
+		row->tx += lane->pending;
+	lane->packets += lane->pending;
+	lane->pending = 0;
+}
+
+/* Reads the clock. 0: nothing may be sent now. */
+INLINE int tick(struct lane *lane)
+{
+	u64 now = bpf_ktime_get_ns(), end, start;
+	struct run *run = run_of();
+
+	if (!run)
+		return 0;
+	end = run->end_ns;
+	start = run->start_ns;
+	if (lane->pending)
+		book_sent(lane);
+	lane->now_ns = now;
+	lane->left = 0;
+	if (!start || now < start) {
+		lane->waits++;
+		return 0;
+	}
+	/* What was due before the end may still leave while it can be caught up. */
+	if (now >= end && !(PLAN.flags & PACED && lane->due_ns < end && now - end < PLAN.catch_up_ns)) {
+		lane->done = 1;
+		return 0;
+	}
+	if (now >= lane->row_end) {
+		u32 row = row_number(run, now);
+
+		lane->row_end = start + (u64)(row + 1) * PLAN.interval_ns;
+		lane->row_key = row_key(lane->writer, row);
+	}
+	lane->left = BULK;
+	/* Before the packets leave: whoever receives one finds its number below this. */
+	lane->limit = lane->seq + BULK + 1;
+	return 1;
+}
+
+/* Gives up departures that are overdue by too much, some at a time. */
+INLINE void give_up(struct lane *lane)
+{
+	u32 key = lane->row_key;
+	struct row *row = bpf_map_lookup_elem(&ROWS, &key);
+
+	if (!row)
+		return;
+	/* What is sent next is stamped with a new reading of the clock. */
+	lane->left = 0;
+	for (int i = 0; i < 32; i++) {
+		if (lane->done || lane->now_ns <= lane->due_ns || lane->now_ns - lane->due_ns <= PLAN.catch_up_ns)
+			return;
+		row->missed++;
+		depart(lane);
+	}
+}
+
+/* Notes how much later than scheduled a packet leaves, for when it comes back. */
+INLINE void note_slip(u32 flow, u64 seq, u64 slip)
+{
+	u32 key = ((u32)seq & (PLAN.slips - 1)) * PLAN.flows + flow;
+	u64 *entry = bpf_map_lookup_elem(&SLIPS, &key);
+
+	if (slip > 0xfffffffe)
+		slip = 0xfffffffe;
+	if (entry)
+		*entry = seq << 32 | slip;
+}
+
+#endif
