@@ -58,8 +58,16 @@ pub struct Config {
 pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let device = spec.interface()?;
     let mut options = spec.take_options();
-    // There is an offload mode, too, for programs on the device itself: those have no clock, no live frames, and no
-    // maps that a process could have in its memory.
+    if let Some((_, mode)) = spec
+        .options
+        .iter()
+        .find(|(key, value)| key == "mode" && value == "offload")
+    {
+        return Err(SpecError(format!(
+            "port '{spec}': mode={mode}: programs on the device itself have no clock, no live frames, and no maps that a \
+             process could have in its memory: want auto, native or skb"
+        )));
+    }
     let mode = options.get("mode", "auto, native or skb", |v| match v {
         "auto" => Some(Mode::Auto),
         "native" => Some(Mode::Native),
@@ -116,7 +124,13 @@ mod tests {
     #[test]
     fn refusals_name_the_option_the_value_and_what_would_be_right() {
         for (text, parts) in [
-            ("xdp:eth1,mode=offload", ["mode=offload", "auto, native or skb"]),
+            (
+                "xdp:eth1,mode=offload",
+                [
+                    "mode=offload: programs on the device itself have no clock",
+                    "want auto, native or skb",
+                ],
+            ),
             ("xdp:eth1,clock=tsc", ["clock=tsc", "poll or packet"]),
             ("xdp:eth1,check=none", ["check=none", "all or headers"]),
             ("xdp:eth1,batch=257", ["batch=257", "256"]),

@@ -222,7 +222,9 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
     run[0].end_ns.store(u64::MAX, Relaxed);
     let mut sites = Vec::new();
     for (device, program) in devices.iter().zip(order.programs) {
-        let frags = device.device.mtu + 14 > MAX_LINEAR_FRAME && FRAGS.contains(program);
+        // A map of devices is for programs of one kind.
+        let large = devices.iter().any(|d| d.device.mtu + 14 > MAX_LINEAR_FRAME);
+        let frags = large && FRAGS.contains(program);
         let program = if frags {
             loaded.xdp(&format!("{program}_frags"))?
         } else {
@@ -319,7 +321,7 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
         _ => "once a poll loop, and after 16 packets",
     };
     tell("arrival_time", clock.to_owned());
-    if matches!(order.which, Which::Traffic | Which::Drop) {
+    if order.which == Which::Drop || plan.flags & flag::RECEIVE != 0 {
         let payload = match config.check {
             Check::All => "checked in the kernel",
             Check::Headers => "unchecked (check=headers)",

@@ -157,10 +157,11 @@ fn cores(run: &Run, lanes: usize) -> Result<Cores> {
     Ok(Cores(distinct))
 }
 
-fn series(common: &Common, settle: bool) -> Series {
+/// Rows stay open for the settle time whether anything comes back or not: the engine closes them after it.
+fn series(common: &Common) -> Series {
     Series {
         interval_ns: common.interval.as_nanos() as u64,
-        settle_ns: if settle { common.settle.as_nanos() as u64 } else { 0 },
+        settle_ns: common.settle.as_nanos() as u64,
     }
 }
 
@@ -190,7 +191,7 @@ pub(crate) fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
     let ports = plan.flows.src_ports();
     let (src_first, dst_first) = plan.flows.ports(0);
     Ok(TrafficSpec {
-        series: series(&plan.common, plan.receive),
+        series: series(&plan.common),
         headers: template.headers().to_vec(),
         sum: template.constant_sum(),
         src: plan.src,
@@ -221,7 +222,7 @@ pub(crate) fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
 /// The program of `reflect`.
 pub(crate) fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
     ReflectSpec {
-        series: series(&plan.common, false),
+        series: series(&plan.common),
         taken,
     }
 }
@@ -229,7 +230,7 @@ pub(crate) fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
 /// The program of `drop`.
 pub(crate) fn drop_spec(plan: &DropPlan, taken: Taken) -> DropSpec {
     DropSpec {
-        series: series(&plan.common, false),
+        series: series(&plan.common),
         taken,
         verify: plan.verify,
         seed: plan.common.seed,
@@ -252,7 +253,7 @@ pub(crate) fn forward_spec(plan: &ForwardPlan, takes: Vec<ForwardTake>) -> Forwa
         },
     });
     ForwardSpec {
-        series: series(&plan.common, false),
+        series: series(&plan.common),
         ports: ports.collect(),
     }
 }

@@ -175,13 +175,9 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
     assert_eq!(spec.series, series);
     // The MAC address is known: nobody is asked.
     assert_eq!(spec.answer.next_hop, None);
-    assert_eq!(
-        traffic_spec(&traffic_plan(&line.replace("sendrecv", "send"), false))
-            .unwrap()
-            .series
-            .settle_ns,
-        0
-    );
+    // The engine closes rows after the settle time, whether anything comes back or not.
+    let send = traffic_spec(&traffic_plan(&line.replace("sendrecv", "send"), false)).unwrap();
+    assert_eq!(send.series, series);
 }
 
 #[test]
