@@ -6,30 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Net, Report, Scratch, missing, net_of, program, run_command, skip, wait_until};
+use mpps_tests::{
+    Background, Net, Report, Scratch, missing, net_of, program, returning, run_command, silent, skip, wait_for_more,
+    wait_until,
+};
 use rustix::process::Signal;
 
 const SENDRECV: &str = "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 200ms \
                         --interval 20ms";
-
-/// Rows so far in which packets came back.
-fn returning(scratch: &Scratch) -> usize {
-    let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
-    let came_back = |row: &&str| row.split(',').nth(2).is_some_and(|rx| rx != "0");
-    text.lines().skip(1).filter(came_back).count()
-}
-
-/// Rows in which every packet sent was lost.
-fn silent(scratch: &Scratch) -> usize {
-    let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
-    let lost = |row: &&str| row.split(',').nth(3).is_some_and(|ratio| ratio == "1.000000000");
-    text.lines().skip(1).filter(lost).count()
-}
-
-fn wait_for_more(what: &str, count: impl Fn() -> usize) {
-    let before = count();
-    wait_until(what, || count() >= before + 3);
-}
 
 /// A run that is under way, with a reflector.
 fn under_way(net: &Net, scratch: &Scratch, sendrecv: &str, reflect: &str) -> (Background, Background) {

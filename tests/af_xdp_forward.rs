@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, End, Frames, Net, Passed, Report, Scratch, Way, exchange, missing, net_of, run_command, wait_until,
+    Background, Frames, NOBODY, Net, Passed, Report, STRANGER, Scratch, Way, exchange, mac_of, macs, missing, net_of,
+    run_command, wait_until, way,
 };
 use pcap_file::pcapng::{Block, PcapNgReader};
 use rustix::process::Signal;
@@ -43,38 +44,6 @@ fn start(net: &Net, scratch: &Scratch, words: &str) -> Background {
     let listener = Background::start(scratch.results(net.b(&format!("{words} --quiet"))));
     wait_until("a row of the listener", || scratch.rows_so_far() > 0);
     listener
-}
-
-fn mac_of(net: &Net, host: Host, device: &str) -> [u8; 6] {
-    let text = net.on(host, &format!("cat /sys/class/net/{device}/address")).stdout;
-    let bytes: Vec<u8> = text
-        .trim()
-        .split(':')
-        .map(|b| u8::from_str_radix(b, 16).expect("hex"))
-        .collect();
-    bytes.try_into().expect("six bytes")
-}
-
-const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 8];
-const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 7];
-
-fn macs(destination: [u8; 6], source: [u8; 6]) -> [u8; 12] {
-    let mut both = [0; 12];
-    both[..6].copy_from_slice(&destination);
-    both[6..].copy_from_slice(&source);
-    both
-}
-
-/// From queue `queue` of one device to the same queue of another, unchanged.
-fn way(from: &'static str, to: &'static str, queue: u32) -> Way {
-    let end = |device| End { device, queue };
-    let sent = macs(NOBODY, STRANGER);
-    Way {
-        from: end(from),
-        to: Some(end(to)),
-        sent,
-        arrives: sent,
-    }
 }
 
 /// Both ways between eth1 and eth2, on so many queues.

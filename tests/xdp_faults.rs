@@ -9,32 +9,13 @@ use std::process::Command;
 use mpps_host::lab::Host;
 use mpps_tests::{
     Background, Net, Report, Scratch, all_back, assert_refused, inside, listen, missing, net_of, program, programs_of,
-    run_command, still_loaded, wait_until,
+    returning, run_command, silent, still_loaded, wait_for_more, wait_until,
 };
 use rustix::process::Signal;
 
 const PACED: &str = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --interval 20ms";
 const SENDRECV: &str = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --interval 20ms \
                         --settle 200ms";
-
-/// Rows so far in which packets came back.
-fn returning(scratch: &Scratch) -> usize {
-    let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
-    let came_back = |row: &&str| row.split(',').nth(2).is_some_and(|rx| rx != "0");
-    text.lines().skip(1).filter(came_back).count()
-}
-
-/// Rows in which every packet sent was lost.
-fn silent(scratch: &Scratch) -> usize {
-    let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
-    let lost = |row: &&str| row.split(',').nth(3).is_some_and(|ratio| ratio == "1.000000000");
-    text.lines().skip(1).filter(lost).count()
-}
-
-fn wait_for_more(what: &str, count: impl Fn() -> usize) {
-    let before = count();
-    wait_until(what, || count() >= before + 3);
-}
 
 /// A run that is under way, with a reflector whose results go to `there`.
 fn under_way(net: &Net, here: &Scratch, there: &Scratch, sendrecv: &str, reflect: &str) -> (Background, Background) {

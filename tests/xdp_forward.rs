@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, End, Net, Passed, Report, Scratch, Way, all_back, all_there, assert_refused, exchange, listen, missing,
-    net_of, programs_of, still_loaded, wait_until,
+    Background, NOBODY, Net, Passed, Report, STRANGER, Scratch, Way, all_back, all_there, assert_refused, exchange,
+    listen, mac_of, macs, missing, net_of, programs_of, still_loaded, wait_until, way,
 };
 use rustix::process::Signal;
 
@@ -16,9 +16,6 @@ const SOME: u64 = 10_000;
 const WINDOW: u64 = 192;
 /// How long frames are sent at the most.
 const LIMIT: Duration = Duration::from_secs(20);
-
-const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 8];
-const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 7];
 
 /// Two hosts with two links between them, eth1 and eth2, and no chatter of their own on either.
 fn bare_links() -> Option<Net> {
@@ -45,31 +42,6 @@ fn two_links() -> Option<Net> {
         net.on(host, "ethtool -K eth2 gro on");
     }
     Some(net)
-}
-
-fn mac_of(net: &Net, host: Host, device: &str) -> [u8; 6] {
-    let text = net.on(host, &format!("cat /sys/class/net/{device}/address")).stdout;
-    let bytes = text.trim().split(':').map(|b| u8::from_str_radix(b, 16).expect("hex"));
-    bytes.collect::<Vec<u8>>().try_into().expect("six bytes")
-}
-
-fn macs(destination: [u8; 6], source: [u8; 6]) -> [u8; 12] {
-    let mut both = [0; 12];
-    both[..6].copy_from_slice(&destination);
-    both[6..].copy_from_slice(&source);
-    both
-}
-
-/// From queue `queue` of one device to the same queue of another, unchanged.
-fn way(from: &'static str, to: &'static str, queue: u32) -> Way {
-    let end = |device| End { device, queue };
-    let sent = macs(NOBODY, STRANGER);
-    Way {
-        from: end(from),
-        to: Some(end(to)),
-        sent,
-        arrives: sent,
-    }
 }
 
 fn both_ways() -> Vec<Way> {

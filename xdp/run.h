@@ -111,7 +111,7 @@ struct plan {
 	u64 back[5];
 	/* The CPU of each lane. */
 	u32 lane_cpu[LANES];
-	/* `drop`: flows a source, and places in its table (a power of two). */
+	/* `drop`: flows at the most, and places in their table (a power of two). */
 	u32 max_flows;
 	u32 table;
 };

@@ -6,20 +6,26 @@
 
 #![forbid(unsafe_code)]
 
+mod bystanders;
 mod ends;
 mod exchange;
 mod hosts;
+mod links;
 mod middlebox;
 mod process;
 mod programs;
+mod progress;
 mod report;
 
+pub use bystanders::{ECHO, TALK};
 pub use ends::{all_back, all_there, assert_refused, listen, one_way, round_trips};
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
+pub use links::{NOBODY, STRANGER, mac_of, macs, way};
 pub use middlebox::{Middlebox, Treated};
 pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};
+pub use progress::{returning, silent, wait_for_more};
 pub use report::{Report, Row, Scratch};
 
 use std::path::PathBuf;

@@ -102,7 +102,7 @@ pub struct DropSpec {
     pub verify: bool,
     /// Seed of the data.
     pub seed: u64,
-    /// Flows to keep sequence windows for, a source.
+    /// Flows to keep sequence windows for.
     pub max_flows: u32,
 }
 
