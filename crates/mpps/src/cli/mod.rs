@@ -18,7 +18,7 @@ use std::time::Duration;
 use values::{Cores, Destination};
 
 const PORT_HELP: &str = "Port to use, PATH:DEVICE[,key=value…]: udp:10.99.0.1, udp:10.99.0.1:9000,gro=on, \
-af_packet:eth1,ring=8192, af_xdp:eth1,mode=skb, xdp:eth1,batch=64, loop:delay=1ms,loss=0.001, null:";
+af_packet:eth1,ring=8192, af_xdp:eth1,mode=skb, xdp:eth1,batch=64, dpdk:net_memif0,role=client, loop:delay=1ms,loss=0.001, null:";
 
 /// Generates, reflects and measures packets, with numbers that can be trusted.
 #[derive(Parser, Debug)]
@@ -74,6 +74,13 @@ pub(crate) struct Run {
     /// Never sleep, even when idle: for cores that are ours alone; not on xdp
     #[arg(long)]
     pub(crate) busy_poll: bool,
+    /// Arguments for DPDK's environment abstraction layer, as one word: "--no-huge -m 512" (dpdk)
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub(crate) eal: Option<String>,
+    /// Flow rule in testpmd's words, in force for the run: "ingress pattern eth / ipv4 / udp / end actions queue index 0
+    /// / end"; may be given more than once
+    #[arg(long, value_name = "RULE")]
+    pub(crate) flow: Vec<String>,
     /// Seed of the payload data (both ends must agree) and of random gaps
     #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
     pub(crate) seed: u64,

@@ -1,5 +1,6 @@
 //! `capture`.
 
+use super::dpdk;
 use super::listen::{announce, null_port};
 use super::output::{Output, remark};
 use crate::cli::Capture;
@@ -33,6 +34,15 @@ pub(crate) fn run(args: Capture) -> Result<ExitCode> {
             let port = mpps_af_xdp::open(config, &draft.roles, &draft.taken()).map_err(unopened(spec))?;
             remark(port.remarks());
             on(&port, &draft)
+        }
+        PathConfig::Dpdk(config) => {
+            dpdk::start([(&draft.path, spec, queues)], &draft.args.run)?;
+            let need = dpdk::Need {
+                roles: &draft.roles,
+                promisc: true,
+                link: false,
+            };
+            on(&dpdk::open(config, spec, &draft.args.run, &draft.rules, need)?, &draft)
         }
         PathConfig::Null(config) => on(&null_port(config, queues, draft.args.run.seed), &draft),
         PathConfig::Loop(config) => on(

@@ -5,12 +5,13 @@
 
 use super::listen::null_port;
 use super::output::{Output, remark};
-use super::xdp;
+use super::{dpdk, xdp};
 use crate::cli::{Forward, Run};
 use crate::fail::{Result, unopened, usage};
 use crate::plan::forward::{Draft, DraftPort};
 use crate::plan::path::PathConfig;
 use mpps_af_packet::AfPacketPort;
+use mpps_dpdk::DpdkPort;
 use mpps_engine::{ForwardPlan, RunError, run_forward, run_forward_alike, run_forward_pair};
 use mpps_io::loopback::{LoopConfig, LoopPort, Now};
 use mpps_io::{Capabilities, Port};
@@ -30,6 +31,11 @@ pub(crate) fn run(args: Forward) -> Result<ExitCode> {
     if in_kernel.len() == draft.ports.len() {
         return xdp::forward(&in_kernel, &draft);
     }
+    let ports = draft.ports.iter();
+    dpdk::start(
+        ports.map(|port| (&port.path, &port.spec, port.roles.len())),
+        &draft.args.run,
+    )?;
     let [a, b] = match &draft.ports[..] {
         [a, b] => [a, b],
         ports => return with_port(&ports[0], &draft, Only(&draft)),
@@ -45,6 +51,9 @@ pub(crate) fn run(args: Forward) -> Result<ExitCode> {
             remark(first.remarks());
             remark(second.remarks());
             alike(&draft, &first, &second)
+        }
+        (PathConfig::Dpdk(first), PathConfig::Dpdk(second)) => {
+            alike(&draft, &dpdk_port(first, a, &draft)?, &dpdk_port(second, b, &draft)?)
         }
         (PathConfig::Null(first), PathConfig::Null(second)) => alike(
             &draft,
@@ -76,6 +85,7 @@ fn with_port<U: Use>(port: &DraftPort, draft: &Draft, user: U) -> Result<ExitCod
             remark(opened.remarks());
             user.on(&opened)
         }
+        PathConfig::Dpdk(config) => user.on(&dpdk_port(config, port, draft)?),
         PathConfig::Null(config) => user.on(&null_port(config, port.roles.len(), draft.args.run.seed)),
         PathConfig::Loop(config) => user.on(&loop_port(config, port)),
     }
@@ -86,6 +96,15 @@ fn af_packet(port: &DraftPort) -> Result<AfPacketPort> {
         return Err(usage(format!("port '{}': want af_packet", port.spec)));
     };
     AfPacketPort::open(config, &port.roles, None).map_err(unopened(&port.spec))
+}
+
+fn dpdk_port(config: &mpps_dpdk::Config, port: &DraftPort, draft: &Draft) -> Result<DpdkPort> {
+    let need = dpdk::Need {
+        roles: &port.roles,
+        promisc: true,
+        link: false,
+    };
+    dpdk::open(config, &port.spec, &draft.args.run, &draft.rules, need)
 }
 
 /// A loop whose far end sends everything back as it is.

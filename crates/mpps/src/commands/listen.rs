@@ -1,7 +1,7 @@
 //! `drop` and `reflect`.
 
 use super::output::{Output, remark};
-use super::xdp;
+use super::{dpdk, xdp};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, unopened, usage};
 use crate::plan::listen::Listener;
@@ -15,7 +15,7 @@ use mpps_io::{Capabilities, Layer, Port};
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::signal;
-use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
+use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Stamp, Template, TemplateSpec};
 use std::process::ExitCode;
 
 /// Payload of the packets that the null path produces: frames of 64 bytes.
@@ -94,6 +94,19 @@ fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<
             remark(port.remarks());
             on(&port, run, workload)
         }
+        PathConfig::Dpdk(config) => {
+            dpdk::start([(&listener.path, &listener.spec, queues)], run)?;
+            let need = dpdk::Need {
+                roles: &listener.roles,
+                promisc: false,
+                link: false,
+            };
+            on(
+                &dpdk::open(config, &listener.spec, run, &listener.rules, need)?,
+                run,
+                workload,
+            )
+        }
         PathConfig::Null(config) => on(&null_port(config, queues, run.seed), run, workload),
         PathConfig::Loop(config) => {
             let port = LoopPort::new(
@@ -125,10 +138,22 @@ pub(super) fn null_port(config: &NullConfig, queues: usize, seed: u64) -> NullPo
     NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], source)
 }
 
+/// A test packet for ports whose buffers come back as they are.
+pub(super) fn test_packet() -> Vec<u8> {
+    let template = frame_template(1);
+    let mut frame = vec![0; template.frame_len()];
+    template.write(&mut frame, 10_000, 9000, Stamp { seq: 0, time_ns: 0 });
+    frame
+}
+
 fn template(layer: Layer, seed: u64) -> SourceTemplate {
     if layer == Layer::Payload {
         return SourceTemplate::Payload(PayloadTemplate::new(NULL_PAYLOAD, seed).expect("18 bytes hold a stamp"));
     }
+    SourceTemplate::Frame(Box::new(frame_template(seed)))
+}
+
+fn frame_template(seed: u64) -> Template {
     let spec = TemplateSpec {
         src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
         dst_mac: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -141,9 +166,7 @@ fn template(layer: Layer, seed: u64) -> SourceTemplate {
         seed,
         checksum: ChecksumMode::Software,
     };
-    SourceTemplate::Frame(Box::new(
-        Template::new(&spec).expect("constant addresses of one family"),
-    ))
+    Template::new(&spec).expect("constant addresses of one family")
 }
 
 fn on<P: Port, W: Workload>(port: &P, run: &Run, workload: &W) -> Result<ExitCode> {

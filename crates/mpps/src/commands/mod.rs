@@ -3,6 +3,7 @@
 mod capture;
 mod demo;
 mod doctor;
+mod dpdk;
 mod forward;
 mod lab;
 mod listen;

@@ -1,7 +1,7 @@
 //! `sendrecv` and `send`.
 
 use super::output::{Output, remark};
-use super::xdp;
+use super::{dpdk, xdp};
 use crate::cli::Traffic;
 use crate::fail::{Result, unopened};
 use crate::plan::path::PathConfig;
@@ -51,6 +51,16 @@ pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
             on(&port, draft)
         }
         PathConfig::Xdp(config) => xdp::traffic(config, draft),
+        PathConfig::Dpdk(config) => {
+            let (spec, run) = (&draft.args.port, &draft.args.run);
+            dpdk::start([(&draft.path, spec, queues)], run)?;
+            let need = dpdk::Need {
+                roles: &draft.roles,
+                promisc: false,
+                link: true,
+            };
+            on(&dpdk::open(config, spec, run, &draft.rules, need)?, draft)
+        }
         PathConfig::Null(config) => on(
             &NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], NoSource),
             draft,

@@ -1,5 +1,6 @@
 //! The plan of `capture`.
 
+use super::dpdk::Rules;
 use super::lanes;
 use super::path::PathConfig;
 use super::traffic::dashed;
@@ -22,6 +23,7 @@ pub(crate) struct Draft {
     pub(crate) path: PathConfig,
     pub(crate) roles: Vec<Roles>,
     filter: CaptureFilter,
+    pub(crate) rules: Rules,
 }
 
 impl Draft {
@@ -73,7 +75,9 @@ impl Draft {
             ));
         }
         let roles = lanes::listening(&args.run, false);
+        let rules = Rules::of(&args.run)?;
         Ok(Self {
+            rules,
             args,
             path,
             roles,

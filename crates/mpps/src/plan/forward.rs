@@ -1,5 +1,6 @@
 //! The plan of `forward`.
 
+use super::dpdk::Rules;
 use super::path::PathConfig;
 use super::traffic::dashed;
 use super::{lanes, xdp};
@@ -24,6 +25,7 @@ pub(crate) struct Draft {
     pub(crate) ports: Vec<DraftPort>,
     mode: Mode,
     take: Take,
+    pub(crate) rules: Rules,
 }
 
 /// A port of a draft.
@@ -54,7 +56,9 @@ impl Draft {
         let ports = ports
             .map(|(i, spec)| DraftPort::new(spec, i, &args))
             .collect::<Result<_>>()?;
+        let rules = Rules::of(&args.run)?;
         Ok(Self {
+            rules,
             args,
             ports,
             mode,

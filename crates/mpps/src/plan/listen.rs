@@ -1,5 +1,6 @@
 //! The plans of `drop` and `reflect`.
 
+use super::dpdk::Rules;
 use super::path::PathConfig;
 use super::traffic::{dashed, one_lane_a_flow};
 use super::{first_ephemeral_port, lanes, open_udp_ports, xdp};
@@ -24,6 +25,7 @@ pub(crate) struct Listener {
     ports: Option<RangeInclusive<u16>>,
     excluded: Vec<u16>,
     device: Option<NetDev>,
+    pub(crate) rules: Rules,
 }
 
 impl Listener {
@@ -84,6 +86,7 @@ impl Listener {
             ports,
             excluded,
             device,
+            rules: Rules::of(run)?,
         })
     }
 

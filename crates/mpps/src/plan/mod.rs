@@ -1,6 +1,7 @@
 //! From raw arguments to a validated plan: every contradiction is found here, before anything is opened.
 
 pub(crate) mod capture;
+pub(crate) mod dpdk;
 pub(crate) mod forward;
 pub(crate) mod lanes;
 pub(crate) mod listen;

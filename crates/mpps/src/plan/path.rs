@@ -5,7 +5,7 @@ use mpps_io::{Layer, PortSpec, loopback, null};
 use mpps_netdev::NetDev;
 
 /// The paths of this build, for messages and `doctor`.
-pub(crate) const PATHS: [&str; 6] = ["udp", "af_packet", "af_xdp", "xdp", "null", "loop"];
+pub(crate) const PATHS: [&str; 7] = ["udp", "af_packet", "af_xdp", "xdp", "dpdk", "null", "loop"];
 
 /// A port's path with its options, checked; nothing is open.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub(crate) enum PathConfig {
     AfPacket(mpps_af_packet::Config),
     AfXdp(mpps_af_xdp::Config),
     Xdp(mpps_xdp::Config),
+    Dpdk(mpps_dpdk::Config),
     Null(null::NullConfig),
     Loop(loopback::LoopConfig),
 }
@@ -26,9 +27,10 @@ impl PathConfig {
             "af_packet" => Self::AfPacket(mpps_af_packet::check(spec)?),
             "af_xdp" => Self::AfXdp(mpps_af_xdp::check(spec)?),
             "xdp" => Self::Xdp(mpps_xdp::check(spec)?),
+            "dpdk" => Self::Dpdk(mpps_dpdk::check(spec)?),
             "null" => Self::Null(null::check(spec)?),
             "loop" => Self::Loop(loopback::check(spec)?),
-            planned @ ("io_uring" | "dpdk") => {
+            planned @ "io_uring" => {
                 let have = PATHS.join(", ");
                 return Err(usage(format!(
                     "port '{spec}': path '{planned}' is planned, not in this version: want one of {have}"
@@ -47,7 +49,7 @@ impl PathConfig {
     pub(crate) fn layer(&self) -> Layer {
         match self {
             Self::Udp(_) => Layer::Payload,
-            Self::AfPacket(_) | Self::AfXdp(_) | Self::Xdp(_) => Layer::Ethernet,
+            Self::AfPacket(_) | Self::AfXdp(_) | Self::Xdp(_) | Self::Dpdk(_) => Layer::Ethernet,
             Self::Null(config) => config.layer,
             Self::Loop(config) => config.buffers.layer,
         }
@@ -59,7 +61,7 @@ impl PathConfig {
             Self::AfPacket(config) => &config.device,
             Self::AfXdp(config) => &config.device,
             Self::Xdp(config) => &config.device,
-            Self::Udp(_) | Self::Null(_) | Self::Loop(_) => return None,
+            Self::Udp(_) | Self::Dpdk(_) | Self::Null(_) | Self::Loop(_) => return None,
         };
         NetDev::by_name(name).ok()
     }
@@ -68,6 +70,15 @@ impl PathConfig {
     /// program leaves all other packets to the host.
     pub(crate) fn takes_own_addresses(&self) -> bool {
         matches!(self, Self::AfXdp(_) | Self::Xdp(_))
+    }
+
+    /// Whether there is no other end: nobody whose address could be asked for.
+    pub(crate) fn nobody_answers(&self) -> bool {
+        match self {
+            Self::Null(_) | Self::Loop(_) => true,
+            Self::Dpdk(config) => config.driver() == "net_null",
+            _ => false,
+        }
     }
 
     /// Whether receiving and sending may be split between lanes.

@@ -1,5 +1,6 @@
 //! The plan of `sendrecv` and `send`.
 
+use super::dpdk::Rules;
 use super::path::PathConfig;
 use super::{family, lanes, xdp};
 use crate::cli::Traffic;
@@ -34,6 +35,7 @@ pub(crate) struct Draft {
     pub(crate) payload_len: usize,
     pub(crate) frame_size: usize,
     pub(crate) receive: bool,
+    pub(crate) rules: Rules,
     warnings: Vec<String>,
     device: Option<NetDev>,
 }
@@ -42,6 +44,7 @@ impl Draft {
     /// Checks the arguments of `sendrecv` (`receive`) or `send`.
     pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
         let path = PathConfig::of(&args.port)?;
+        let rules = Rules::of(&args.run)?;
         let (src, dest) = addresses(&args, &path)?;
         if src.is_ipv4() != dest.ip.is_ipv4() {
             return Err(usage(format!(
@@ -92,6 +95,7 @@ impl Draft {
             payload_len,
             frame_size,
             receive,
+            rules,
             warnings,
             device,
         })
@@ -139,6 +143,16 @@ impl Draft {
         }
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
         let Some(device) = &self.device else {
+            // No address of a DPDK port is the host's: mpps answers for its own and asks for the peer's.
+            if matches!(self.path, PathConfig::Dpdk(_)) && !self.path.nobody_answers() {
+                return Ok(Some(Link {
+                    mac,
+                    vlan: self.args.vlan,
+                    answer_for: vec![self.src],
+                    dest_mac: self.args.dest_mac,
+                    next_hop: Some(self.args.gateway.unwrap_or(self.dest.ip)),
+                }));
+            }
             let dest_mac = Some(self.args.dest_mac.unwrap_or(NOBODY));
             return Ok(Some(Link {
                 mac,
@@ -280,7 +294,7 @@ pub(crate) fn dashed(ports: &std::ops::RangeInclusive<u16>) -> String {
 }
 
 fn addresses(args: &Traffic, path: &PathConfig) -> Result<(IpAddr, Destination)> {
-    let pathless = matches!(path, PathConfig::Null(_) | PathConfig::Loop(_));
+    let pathless = path.nobody_answers();
     let dest = match &args.dest {
         Some(dest) => dest.clone(),
         None if pathless => Destination {
@@ -333,7 +347,7 @@ fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
 /// Options of Ethernet headers mean nothing where the kernel writes the headers.
 fn payload_path_options(args: &Traffic, path: &PathConfig) -> Result<()> {
     if path.layer() == Layer::Ethernet {
-        if args.gateway.is_some() && matches!(path, PathConfig::Null(_) | PathConfig::Loop(_)) {
+        if args.gateway.is_some() && path.nobody_answers() {
             return Err(usage(format!(
                 "--gateway: nobody is asked on {}: want it left out",
                 args.port

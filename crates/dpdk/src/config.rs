@@ -1,0 +1,270 @@
+//! The options of a `dpdk` port, parsed before anything is opened.
+//!
+//! What DPDK calls devargs is written as the port itself: `dpdk:net_memif0,role=client`. Options that mpps knows
+//! ([`OWN`]) are its own; all others go to the driver as they are.
+
+use mpps_io::{PortSpec, SpecError};
+use std::time::Duration;
+
+/// The options that mpps takes; the driver gets the others.
+pub const OWN: [&str; 8] = ["rxd", "txd", "mbufs", "mtu", "rss", "csum", "promisc", "link_wait"];
+
+/// How long senders wait for the link, if not said otherwise.
+pub const LINK_WAIT: Duration = Duration::from_secs(10);
+
+/// Which device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A virtual device by the name of its driver and a number: `net_memif0`.
+    Vdev(String),
+    /// A PCI device by its address, in full: `0000:03:00.0`.
+    Pci(String),
+    /// Whichever device has this MAC address: on buses without addresses of their own (VMBus).
+    Mac([u8; 6]),
+}
+
+/// Which fields of a packet the device hashes to choose the receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rss {
+    /// Addresses and UDP ports, or what the device offers of it; nothing where it offers nothing.
+    Auto,
+    /// Addresses and UDP ports, or refuse to open.
+    Udp,
+    /// Addresses only, or refuse to open.
+    Ip,
+    /// No RSS: the device's own choice of queue.
+    Off,
+}
+
+/// Who computes checksums of generated packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// The device where it is hardware that offers it, else mpps.
+    Auto,
+    /// mpps.
+    Software,
+    /// The device, or refuse to open.
+    Device,
+}
+
+/// A parsed `dpdk:DEVARGS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// As the user wrote it.
+    pub name: String,
+    /// The device.
+    pub device: Device,
+    /// Options for the driver, in the order written.
+    pub driver_args: Vec<(String, String)>,
+    /// `rxd=`: descriptors of a receive ring; `None`: what the driver prefers, else 1024.
+    pub rx_ring: Option<u16>,
+    /// `txd=`: descriptors of a transmit ring; `None`: what the driver prefers, else 1024.
+    pub tx_ring: Option<u16>,
+    /// `mbufs=`: packet buffers a lane; `None`: from rings and bursts.
+    pub mbufs: Option<u32>,
+    /// `mtu=`; `None`: the device's own.
+    pub mtu: Option<u16>,
+    /// `rss=`.
+    pub rss: Rss,
+    /// `csum=`.
+    pub checksum: Checksum,
+    /// `promisc=`; `None`: as the workload needs.
+    pub promisc: Option<bool>,
+    /// `link_wait=`: how long senders wait for the link, s.
+    pub link_wait: Duration,
+}
+
+impl Config {
+    /// The driver's name: `net_memif` of `net_memif0`; empty where only the device itself knows.
+    pub fn driver(&self) -> &str {
+        match &self.device {
+            Device::Vdev(name) => name.trim_end_matches(|c: char| c.is_ascii_digit()),
+            Device::Pci(_) | Device::Mac(_) => "",
+        }
+    }
+
+    /// The device with its options, as DPDK wants them.
+    pub fn devargs(&self) -> String {
+        let mut text = match &self.device {
+            Device::Vdev(name) => name.clone(),
+            Device::Pci(address) => address.clone(),
+            Device::Mac(_) => String::new(),
+        };
+        for (key, value) in &self.driver_args {
+            text += &format!(",{key}={value}");
+        }
+        text
+    }
+
+    /// The kernel's interface under the device, where there is one: `iface=` of `net_af_packet` and `net_af_xdp`.
+    pub fn interface(&self) -> Option<&str> {
+        let under = matches!(self.driver(), "net_af_packet" | "net_af_xdp");
+        let found = self.driver_args.iter().find(|(key, _)| under && key == "iface");
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Parses the specification; opens nothing.
+///
+/// # Errors
+/// When the device is none that DPDK could have, or an option's value is wrong.
+pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
+    let device = device(spec)?;
+    let mut options = spec.take_options();
+    let rx_ring = options.number("rxd", 32..=32_768)?.map(|n| n as u16);
+    let tx_ring = options.number("txd", 32..=32_768)?.map(|n| n as u16);
+    let mbufs = options.number("mbufs", 1_024..=16_777_216)?.map(|n| n as u32);
+    let mtu = options.number("mtu", 68..=65_000)?.map(|n| n as u16);
+    let rss = options.get("rss", "auto, udp, ip or off", |v| match v {
+        "auto" => Some(Rss::Auto),
+        "udp" => Some(Rss::Udp),
+        "ip" => Some(Rss::Ip),
+        "off" => Some(Rss::Off),
+        _ => None,
+    })?;
+    let checksum = options.get("csum", "auto, software or device", |v| match v {
+        "auto" => Some(Checksum::Auto),
+        "software" => Some(Checksum::Software),
+        "device" => Some(Checksum::Device),
+        _ => None,
+    })?;
+    let promisc = options.switch("promisc")?;
+    let link_wait = options.number("link_wait", 0..=3_600)?;
+    let driver_args: Vec<_> = spec
+        .options
+        .iter()
+        .filter(|(key, _)| !OWN.contains(&key.as_str()) && !(key == "mac" && matches!(device, Device::Mac(_))))
+        .cloned()
+        .collect();
+    if let (Device::Mac(_), Some((key, _))) = (&device, driver_args.first()) {
+        return Err(SpecError(format!(
+            "port '{spec}': option '{key}': a device found by its MAC address takes {}",
+            OWN.join(", ")
+        )));
+    }
+    Ok(Config {
+        name: spec.to_string(),
+        device,
+        driver_args,
+        rx_ring,
+        tx_ring,
+        mbufs,
+        mtu,
+        rss: rss.unwrap_or(Rss::Auto),
+        checksum: checksum.unwrap_or(Checksum::Auto),
+        promisc,
+        link_wait: link_wait.map_or(LINK_WAIT, Duration::from_secs),
+    })
+}
+
+fn device(spec: &PortSpec) -> Result<Device, SpecError> {
+    let text = spec.device.as_str();
+    if text.is_empty()
+        && let Some((_, mac)) = spec.options.iter().find(|(key, _)| key == "mac")
+    {
+        let found = mac_address(mac);
+        return found.map(Device::Mac).ok_or_else(|| {
+            SpecError(format!(
+                "port '{spec}': mac={mac}: want six pairs of hexadecimal digits, 02:00:00:00:00:01"
+            ))
+        });
+    }
+    if let Some(address) = pci_address(text) {
+        return Ok(Device::Pci(address));
+    }
+    let vdev = text.strip_prefix("net_").or_else(|| text.strip_prefix("eth_"));
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if vdev.is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain)) && text.len() < 64 {
+        return Ok(Device::Vdev(text.to_owned()));
+    }
+    Err(SpecError(format!(
+        "port '{spec}': device '{text}': want a virtual device (net_memif0, net_af_packet0,iface=eth1), a PCI address \
+         (0000:03:00.0) or mac=MAC"
+    )))
+}
+
+/// `03:00.0` or `0000:03:00.0`, completed and in small letters.
+fn pci_address(text: &str) -> Option<String> {
+    let (head, function) = text.rsplit_once('.')?;
+    let parts: Vec<&str> = head.split(':').collect();
+    let (domain, bus, device) = match parts[..] {
+        [bus, device] => ("0000", bus, device),
+        [domain, bus, device] => (domain, bus, device),
+        _ => return None,
+    };
+    let hex = |part: &str, digits: std::ops::RangeInclusive<usize>| {
+        digits.contains(&part.len()) && part.chars().all(|c| c.is_ascii_hexdigit())
+    };
+    let whole = hex(domain, 4..=8)
+        && hex(bus, 2..=2)
+        && hex(device, 2..=2)
+        && matches!(function, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7");
+    whole.then(|| format!("{domain}:{bus}:{device}.{function}").to_ascii_lowercase())
+}
+
+fn mac_address(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, SpecError> {
+        check(&text.parse()?)
+    }
+
+    #[test]
+    fn devices_are_told_apart_and_the_drivers_options_kept_in_order() {
+        let memif = parse("dpdk:net_memif0,role=client,rxd=512,socket=/tmp/s").expect("valid");
+        assert_eq!(memif.device, Device::Vdev("net_memif0".into()));
+        assert_eq!((memif.driver(), memif.rx_ring), ("net_memif", Some(512)));
+        assert_eq!(memif.devargs(), "net_memif0,role=client,socket=/tmp/s");
+        let pci = parse("dpdk:03:00.1").expect("valid");
+        assert_eq!(pci.device, Device::Pci("0000:03:00.1".into()));
+        let long = parse("dpdk:0000:AF:00.0,mprq_en=1").expect("valid");
+        assert_eq!(long.devargs(), "0000:af:00.0,mprq_en=1");
+        let mac = parse("dpdk:mac=02:00:00:00:00:0a,csum=software").expect("valid");
+        assert_eq!(
+            (mac.device, mac.checksum),
+            (Device::Mac([2, 0, 0, 0, 0, 10]), Checksum::Software)
+        );
+    }
+
+    #[test]
+    fn a_mac_option_of_a_virtual_device_is_its_drivers() {
+        let tap = parse("dpdk:net_tap0,iface=tap0,mac=fixed").expect("valid");
+        assert_eq!(tap.devargs(), "net_tap0,iface=tap0,mac=fixed");
+        assert_eq!(tap.interface(), None);
+        let packet = parse("dpdk:net_af_packet0,iface=eth1").expect("valid");
+        assert_eq!(packet.interface(), Some("eth1"));
+    }
+
+    #[test]
+    fn refusals_name_the_option_the_value_and_what_would_be_right() {
+        for (text, parts) in [
+            ("dpdk:", ["device ''", "net_memif0"]),
+            ("dpdk:eth1", ["device 'eth1'", "PCI address"]),
+            ("dpdk:net_", ["device 'net_'", "mac=MAC"]),
+            ("dpdk:mac=02:00", ["mac=02:00", "six pairs"]),
+            ("dpdk:mac=02:00:00:00:00:01,iface=x", ["'iface'", "rxd"]),
+            ("dpdk:net_null0,rxd=1", ["rxd=1", "from 32 to 32768"]),
+            ("dpdk:net_null0,rss=on", ["rss=on", "auto, udp, ip or off"]),
+            ("dpdk:net_null0,csum=hw", ["csum=hw", "software"]),
+            ("dpdk:net_null0,link_wait=x", ["link_wait=x", "3600"]),
+            ("dpdk:0000:03:00.9", ["device '0000:03:00.9'", "PCI address"]),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(
+                parts.iter().all(|p| error.contains(p)) && !error.contains('\n'),
+                "{text}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What is peculiar to ports of the `dpdk` path: DPDK is started once, for all ports of the run, before any is opened.
+
+use super::output::remark;
+use crate::cli::Run;
+use crate::fail::{Result, unopened};
+use crate::plan::dpdk::{Rules, core_list, eal_args};
+use crate::plan::path::PathConfig;
+use mpps_dpdk::{Config, DpdkPort, Open};
+use mpps_io::{PortSpec, Roles};
+use mpps_sys::signal::interruptions;
+
+/// What the workload needs of a port.
+#[derive(Clone, Copy)]
+pub(super) struct Need<'a> {
+    pub(super) roles: &'a [Roles],
+    /// Frames for other MAC addresses too, unless the port says otherwise.
+    pub(super) promisc: bool,
+    /// The port is of no use before its link is up.
+    pub(super) link: bool,
+}
+
+/// Starts DPDK for the ports of a run that are its own; without any it stays asleep.
+pub(super) fn start<'p>(
+    ports: impl IntoIterator<Item = (&'p PathConfig, &'p PortSpec, usize)>,
+    run: &Run,
+) -> Result<()> {
+    let ports: Vec<_> = ports.into_iter().collect();
+    let lanes = ports.iter().map(|(_, _, lanes)| lanes).sum();
+    let found: Vec<_> = ports
+        .iter()
+        .filter_map(|(path, spec, _)| match path {
+            PathConfig::Dpdk(config) => Some((config, *spec)),
+            _ => None,
+        })
+        .collect();
+    let Some((_, spec)) = found.first() else {
+        return Ok(());
+    };
+    let configs: Vec<_> = found.iter().map(|(config, _)| *config).collect();
+    mpps_dpdk::start(&configs, &eal_args(run)?, lanes).map_err(unopened(spec))
+}
+
+/// Opens a port; [`start`] comes first.
+pub(super) fn open(config: &Config, spec: &PortSpec, run: &Run, rules: &Rules, need: Need<'_>) -> Result<DpdkPort> {
+    let prefill = (config.driver() == "net_null").then(super::listen::test_packet);
+    let options = Open {
+        roles: need.roles,
+        cores: &core_list(run, need.roles.len()),
+        promisc: need.promisc,
+        wait_for_link: need.link,
+        prefill: prefill.as_deref(),
+        rules: rules.as_slice(),
+        interrupted: &|| interruptions() > 0,
+    };
+    let port = mpps_dpdk::open(config, &options).map_err(unopened(spec))?;
+    remark(port.remarks());
+    Ok(port)
+}
