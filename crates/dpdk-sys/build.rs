@@ -1,5 +1,93 @@
 //! Builds the shim where `pkg-config` finds libdpdk; elsewhere the crate is empty, and so is the path over it.
+//! `MPPS_NO_DPDK=1` leaves it out on a host that has it.
+
+use std::path::Path;
+
+/// The libraries that the shim calls. Drivers are plugins, which the EAL loads by itself.
+const LIBRARIES: [&str; 8] = [
+    "rte_ethdev",
+    "rte_mbuf",
+    "rte_mempool",
+    "rte_net",
+    "rte_ring",
+    "rte_kvargs",
+    "rte_telemetry",
+    "rte_eal",
+];
+
+/// The oldest long-term release whose interface the shim knows.
+const OLDEST: &str = "21.11";
+
+const SOURCES: [&str; 5] = ["burst.c", "eal.c", "flow.c", "port.c", "stats.c"];
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(dpdk)");
+    println!("cargo::rerun-if-env-changed=MPPS_NO_DPDK");
+    println!("cargo::rerun-if-changed=shim");
+    if std::env::var("MPPS_NO_DPDK").is_ok_and(|value| !value.is_empty() && value != "0") {
+        return;
+    }
+    let found = pkg_config::Config::new()
+        .cargo_metadata(false)
+        .atleast_version(OLDEST)
+        .probe("libdpdk");
+    let library = match found {
+        Ok(library) => library,
+        Err(error) => {
+            watch_for_package();
+            let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+            println!("cargo::warning=built without the dpdk path: libdpdk {OLDEST} or later not found ({why})");
+            return;
+        }
+    };
+    // When the package goes or changes, this is to be found out again.
+    for dir in library.include_paths.iter().filter(|dir| dir.join("rte_build_config.h").exists()) {
+        println!("cargo::rerun-if-changed={}", dir.join("rte_build_config.h").display());
+    }
+    let mut build = cc::Build::new();
+    for source in SOURCES {
+        build.file(Path::new("shim").join(source));
+    }
+    build
+        .includes(&library.include_paths)
+        .flag("-include")
+        .flag("rte_config.h")
+        .define("ALLOW_EXPERIMENTAL_API", None)
+        .opt_level(3)
+        .warnings(true)
+        .flag_if_supported("-Wno-deprecated-declarations")
+        // The inlined parts of DPDK want the instructions that it was built with.
+        .flag(march().as_deref().unwrap_or("-march=native"));
+    build.compile("mpps_dpdk_shim");
+    for path in &library.link_paths {
+        println!("cargo::rustc-link-search=native={}", path.display());
+    }
+    for name in LIBRARIES {
+        println!("cargo::rustc-link-lib=dylib={name}");
+    }
+    println!("cargo::rustc-cfg=dpdk");
+    println!("cargo::rustc-env=DPDK_VERSION={}", library.version);
+    println!("cargo::metadata=present=1");
+}
+
+/// The `-march` that DPDK's own package asks for.
+fn march() -> Option<String> {
+    let out = std::process::Command::new("pkg-config").args(["--cflags", "libdpdk"]).output().ok()?;
+    let text = String::from_utf8(out.stdout).ok()?;
+    text.split_whitespace().find(|word| word.starts_with("-march=")).map(str::to_owned)
+}
+
+/// A package that is installed later is to be noticed.
+fn watch_for_package() {
+    let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    for dir in [
+        format!("/usr/lib/{arch}-linux-gnu/pkgconfig"),
+        "/usr/lib64/pkgconfig".to_owned(),
+        "/usr/lib/pkgconfig".to_owned(),
+        "/usr/local/lib/pkgconfig".to_owned(),
+    ] {
+        if Path::new(&dir).exists() {
+            println!("cargo::rerun-if-changed={dir}");
+        }
+    }
 }

@@ -1,6 +1,15 @@
 //! The `dpdk` path: every poll-mode driver of DPDK behind the traits of `mpps-io`.
 //!
 //! Built against libdpdk where `pkg-config` finds it; elsewhere the types are the same, and opening says what is missing.
+//!
+//! - **A frame is an mbuf pointer**, eight bytes: a burst is the array that DPDK's own calls take, so nothing is copied
+//!   between the two. Address and length are read from the mbuf where they are needed.
+//! - **A mempool a lane**, which its receive queue fills from and its sending half takes from. Pools live until every
+//!   port of the process is closed, because a frame may lie in the ring of another port than it came in by.
+//! - **DPDK is started once a process** ([`start`]), for all ports of a run, in memory of its own: no files, no shared
+//!   configuration, no telemetry, so any number of processes run at once and nothing is left behind.
+//! - **Lanes are ordinary threads** that register with the EAL, so that the mempools' caches are theirs; where they run
+//!   is the engine's to say.
 
 mod config;
 mod eal_args;
@@ -8,12 +17,46 @@ mod options;
 
 #[cfg(not(dpdk))]
 mod absent;
+#[cfg(dpdk)]
+mod counters;
+#[cfg(dpdk)]
+mod eal;
+#[cfg(dpdk)]
+mod flow;
+#[cfg(dpdk)]
+mod frame;
+#[cfg(dpdk)]
+mod link;
+#[cfg(dpdk)]
+mod memory;
+#[cfg(dpdk)]
+mod open;
+#[cfg(dpdk)]
+mod pool;
+#[cfg(dpdk)]
+mod port;
+#[cfg(dpdk)]
+mod queue;
+#[cfg(dpdk)]
+mod tap;
+
 #[cfg(not(dpdk))]
 pub use absent::{DpdkFrame, DpdkPool, DpdkPort, DpdkQueue, open, start};
-
 pub use config::{Checksum, Config, Device, LINK_WAIT, OWN, Rss, check};
+#[cfg(dpdk)]
+pub use eal::start;
 pub use eal_args::{EalArgs, check_eal};
+#[cfg(dpdk)]
+pub use frame::DpdkFrame;
+#[cfg(dpdk)]
+pub use open::open;
 pub use options::Open;
+#[cfg(dpdk)]
+pub use pool::DpdkPool;
+#[cfg(dpdk)]
+pub use port::DpdkPort;
+#[cfg(dpdk)]
+pub use queue::DpdkQueue;
 
 /// Version of the DPDK that this build was made with (`22.11.4`); `None`: built without.
 pub const VERSION: Option<&str> = dpdk_sys::VERSION;

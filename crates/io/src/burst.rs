@@ -56,6 +56,13 @@ impl<F> Burst<F> {
         self.frames.try_push(frame).map_err(|e| e.element())
     }
 
+    /// Appends frames up to the limit; those beyond it are dropped.
+    #[inline]
+    pub fn fill(&mut self, frames: impl IntoIterator<Item = F>) {
+        let room = self.room();
+        self.frames.extend(frames.into_iter().take(room));
+    }
+
     /// Removes and yields the first `n` frames (all of them when fewer are held); the rest move to the front.
     #[inline]
     pub fn drain(&mut self, n: usize) -> impl Iterator<Item = F> + '_ {

@@ -1,0 +1,141 @@
+/* The shim's interface: what Rust calls (src/ffi.rs mirrors it). One call a burst on the packet path; structures of
+ * our own off it, so that DPDK's may change from release to release. Failures are negative errno values. */
+#ifndef MPPS_DPDK_H
+#define MPPS_DPDK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rte_mbuf;
+struct rte_mempool;
+
+/* Offsets that Rust relies on; checked against struct rte_mbuf in burst.c and against RteMbuf in src/mbuf.rs. */
+enum {
+	MPPS_MBUF_BUF_ADDR = 0,
+	MPPS_MBUF_DATA_OFF = 16,
+	MPPS_MBUF_REFCNT = 18,
+	MPPS_MBUF_NB_SEGS = 20,
+	MPPS_MBUF_PORT = 22,
+	MPPS_MBUF_OL_FLAGS = 24,
+	MPPS_MBUF_PKT_LEN = 36,
+	MPPS_MBUF_DATA_LEN = 40,
+	MPPS_MBUF_BUF_LEN = 54,
+	MPPS_MBUF_POOL = 56,
+	MPPS_MBUF_SIZE = 128,
+};
+
+/* ---- burst.c: the packet path */
+uint16_t mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+uint16_t mpps_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+uint16_t mpps_tx_burst_offload(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
+uint16_t mpps_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
+void mpps_free_bulk(struct rte_mbuf **mbufs, uint16_t n);
+void mpps_free(struct rte_mbuf *mbuf);
+
+/* ---- eal.c: the environment */
+int mpps_eal_init(int argc, char **argv, int keep_log);
+int mpps_eal_cleanup(void);
+size_t mpps_log_take(char *text, size_t size);
+int mpps_probe(const char *devargs);
+int mpps_unplug(const char *name);
+int mpps_thread_register(void);
+void mpps_thread_unregister(void);
+struct rte_mempool *mpps_pool_create(const char *name, uint32_t mbufs, uint16_t data_room, int socket, int *error);
+void mpps_pool_fill(struct rte_mempool *pool, const uint8_t *bytes, uint16_t len);
+uint32_t mpps_pool_in_use(struct rte_mempool *pool);
+void mpps_pool_free(struct rte_mempool *pool);
+
+/* ---- port.c: devices */
+struct mpps_port_info {
+	char driver[64];
+	uint8_t mac[6];
+	uint8_t tx_checksum;	/* offers IPv4 and UDP checksums on transmit */
+	uint8_t fast_free;	/* offers RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE */
+	uint8_t rx_checksum;	/* verifies UDP checksums */
+	uint16_t mtu;		/* bytes */
+	uint16_t max_rx_queues, max_tx_queues;
+	uint16_t rx_ring, tx_ring;	/* descriptors, as the driver prefers; 0: no preference */
+	int32_t socket;		/* NUMA node, -1: not known */
+	uint64_t rss;		/* RTE_ETH_RSS_*: what can be hashed */
+};
+
+struct mpps_port_conf {
+	uint16_t rx_queues, tx_queues;
+	uint16_t rx_ring, tx_ring;	/* descriptors */
+	uint16_t mtu;		/* bytes; 0: leave */
+	uint8_t rss;		/* 0: none; 1: addresses; 2: addresses and ports, as far as offered */
+	uint8_t tx_checksum, fast_free, rx_checksum;
+	uint8_t promisc;
+};
+
+/* What came of it. */
+struct mpps_port_state {
+	uint16_t rx_ring, tx_ring;
+	uint16_t mtu;
+	uint8_t promisc, allmulticast;	/* are on */
+	uint64_t rss;		/* what is hashed */
+	const char *step;	/* on failure: which call it was */
+};
+
+int mpps_port_by_name(const char *name, uint16_t *port);
+int mpps_port_by_mac(const uint8_t *mac, uint16_t *port);
+int mpps_port_macs(char *text, size_t size);
+int mpps_port_info(uint16_t port, struct mpps_port_info *info);
+int mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mempool **rx_pools, int socket,
+		    struct mpps_port_state *state);
+void mpps_port_stop(uint16_t port);
+void mpps_port_close(uint16_t port);
+/* 1: up, 0: down; speed in Mbit/s, 0: not known. */
+int mpps_link(uint16_t port, uint32_t *mbps);
+
+/* ---- stats.c */
+struct mpps_port_stats {
+	uint64_t ipackets, opackets, imissed, ierrors, oerrors, rx_nombuf;
+};
+struct mpps_xstat {
+	char name[64];
+	uint64_t value;
+};
+int mpps_port_stats(uint16_t port, struct mpps_port_stats *stats);
+int mpps_port_xstats(uint16_t port, struct mpps_xstat *out, unsigned int max);
+
+/* ---- flow.c: headers are as on the wire, in the first bytes of the arrays. */
+enum { MPPS_FLOW_ETH, MPPS_FLOW_VLAN, MPPS_FLOW_IPV4, MPPS_FLOW_IPV6, MPPS_FLOW_UDP, MPPS_FLOW_TCP };
+enum { MPPS_FLOW_QUEUE, MPPS_FLOW_RSS, MPPS_FLOW_DROP, MPPS_FLOW_MARK, MPPS_FLOW_COUNT, MPPS_FLOW_PASSTHRU };
+enum { MPPS_FLOW_ITEMS = 8, MPPS_FLOW_ACTIONS = 8, MPPS_FLOW_QUEUES = 128, MPPS_FLOW_BYTES = 40 };
+
+struct mpps_flow_item {
+	uint32_t kind;
+	uint8_t any;		/* no field is compared */
+	uint8_t range;		/* last is given */
+	uint8_t spec[MPPS_FLOW_BYTES], last[MPPS_FLOW_BYTES], mask[MPPS_FLOW_BYTES];
+};
+struct mpps_flow_action {
+	uint32_t kind;
+	uint32_t value;
+};
+struct mpps_flow_rule {
+	uint32_t group, priority;
+	uint8_t ingress, egress, transfer;
+	uint8_t items, actions;
+	uint16_t rss_queues;
+	uint64_t rss_types;
+	struct mpps_flow_item item[MPPS_FLOW_ITEMS];
+	struct mpps_flow_action action[MPPS_FLOW_ACTIONS];
+	uint16_t rss_queue[MPPS_FLOW_QUEUES];
+};
+int mpps_flow_validate(uint16_t port, const struct mpps_flow_rule *rule, char *why, size_t size);
+void *mpps_flow_create(uint16_t port, const struct mpps_flow_rule *rule, int *error, char *why, size_t size);
+int mpps_flow_count(uint16_t port, void *flow, uint64_t *packets);
+int mpps_flow_destroy(uint16_t port, void *flow);
+
+/* src/ffi.rs has the same numbers. */
+_Static_assert(sizeof(struct mpps_port_info) == 96, "mpps_port_info");
+_Static_assert(sizeof(struct mpps_port_conf) == 16, "mpps_port_conf");
+_Static_assert(sizeof(struct mpps_port_state) == 24, "mpps_port_state");
+_Static_assert(sizeof(struct mpps_port_stats) == 48, "mpps_port_stats");
+_Static_assert(sizeof(struct mpps_xstat) == 72, "mpps_xstat");
+_Static_assert(sizeof(struct mpps_flow_item) == 128, "mpps_flow_item");
+_Static_assert(sizeof(struct mpps_flow_rule) == 24 + 8 * 128 + 8 * 8 + 256, "mpps_flow_rule");
+
+#endif

@@ -1,0 +1,238 @@
+//! DPDK's environment: started once a process, ended when the last port is closed.
+
+use crate::memory;
+use crate::{Config, Device, EalArgs};
+use dpdk_sys as sys;
+use mpps_io::{Error, ErrorKind, Result};
+use std::ffi::{CString, c_char, c_int};
+use std::sync::{Mutex, MutexGuard};
+
+/// What the process has of DPDK.
+#[derive(Default)]
+struct State {
+    running: bool,
+    ended: bool,
+    ports: usize,
+    /// Packet memory of all ports, as addresses; freed when the last port has closed: a frame may lie in the ring of
+    /// another port than it came in by.
+    pools: Vec<usize>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    running: false,
+    ended: false,
+    ports: 0,
+    pools: Vec::new(),
+});
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Starts DPDK for the ports of a run, `lanes` over all of them. A second call does nothing.
+///
+/// # Errors
+/// When the EAL refuses: with what it logged. When it has been ended: DPDK can't be started twice in a process.
+pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
+    let mut state = state();
+    if state.running {
+        return Ok(());
+    }
+    if state.ended {
+        let cause = "it was ended, and DPDK can't be started twice in one process";
+        return Err(Error::new("start", "DPDK", cause, ErrorKind::Other));
+    }
+    let words = arguments(configs, eal, lanes, memory::free_hugepages());
+    let keep_log = !eal.has("--log-level");
+    let owned: Vec<CString> = words.iter().map(|word| c_string(word)).collect();
+    let mut argv: Vec<*mut c_char> = owned.iter().map(|word| word.as_ptr().cast_mut()).collect();
+    argv.push(std::ptr::null_mut());
+    // SAFETY: `argv` holds `argc` strings that end with a zero, and a null behind them. EAL permutes the array but does
+    // not write to the strings; it keeps copies of what it needs, and both live until the call returns.
+    let result = unsafe { sys::mpps_eal_init(owned.len() as c_int, argv.as_mut_ptr(), c_int::from(keep_log)) };
+    if result < 0 {
+        state.ended = true;
+        let shown = words[1..].join(" ");
+        return Err(Error::new("start DPDK with", format!("'{shown}'"), cause_of(result), ErrorKind::Other));
+    }
+    state.running = true;
+    Ok(())
+}
+
+/// The command line of the EAL.
+fn arguments(configs: &[&Config], eal: &EalArgs, lanes: usize, free_hugepages: usize) -> Vec<String> {
+    let mut words = vec!["mpps".to_owned()];
+    // The main thread keeps every core it may run on: lanes are threads of our own, pinned by the engine.
+    let cores: Vec<String> = allowed_cores().iter().map(usize::to_string).collect();
+    words.push(format!("--lcores=0@({})", cores.join(",")));
+    let mut ours = |option: &str, value: Option<String>| {
+        if !eal.has(option) {
+            words.push(option.to_owned());
+            words.extend(value);
+        }
+    };
+    // Who names files wants them.
+    if !eal.has("--file-prefix") && !eal.has("--huge-dir") && !eal.has("--legacy-mem") {
+        ours("--in-memory", None);
+    }
+    ours("--no-telemetry", None);
+    let needed = memory::needed(configs, lanes);
+    let memory_given = eal.has("-m") || eal.has("--socket-mem") || eal.has("--socket-limit");
+    if eal.has("--no-huge") || (free_hugepages < needed && !memory_given) {
+        ours("--no-huge", None);
+        if !memory_given {
+            ours("-m", Some((needed >> 20).max(1).to_string()));
+        }
+    }
+    if configs.iter().any(|config| memory::wants_bus(config)) {
+        for config in configs {
+            if let Device::Pci(_) = config.device {
+                words.extend(["-a".to_owned(), config.devargs()]);
+            }
+        }
+    } else {
+        ours("--no-pci", None);
+        // Virtual devices know no physical addresses.
+        ours("--iova-mode", None);
+        if words.last().is_some_and(|word| word == "--iova-mode") {
+            words.push("va".to_owned());
+        }
+    }
+    words.extend(eal.words.iter().cloned());
+    words
+}
+
+fn allowed_cores() -> Vec<usize> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
+        return vec![0];
+    };
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
+}
+
+/// A port has been opened.
+pub(crate) fn port_opened() {
+    state().ports += 1;
+}
+
+/// Keeps packet memory until the last port has closed.
+pub(crate) fn keep_pool(pool: *mut sys::RteMempool) {
+    state().pools.push(pool as usize);
+}
+
+/// A port has been closed, or could not be opened after all: with the last one DPDK ends.
+pub(crate) fn port_closed(was_open: bool) {
+    let mut state = state();
+    state.ports -= usize::from(was_open);
+    if state.ports > 0 || !state.running {
+        return;
+    }
+    for pool in state.pools.drain(..) {
+        // SAFETY: made by `mpps_pool_create`, kept once, freed once; no port is open, so no ring holds its buffers, and
+        // frames borrow a port's pool, so none is left either.
+        unsafe { sys::mpps_pool_free(pool as *mut sys::RteMempool) };
+    }
+    state.running = false;
+    state.ended = true;
+    // SAFETY: the EAL runs, and nothing of it is in use any more.
+    unsafe { sys::mpps_eal_cleanup() };
+}
+
+/// What a negative errno means, with what DPDK logged of it.
+pub(crate) fn cause_of(result: c_int) -> String {
+    let plain = std::io::Error::from_raw_os_error(-result).to_string();
+    match logged() {
+        Some(log) => format!("{log} ({plain})"),
+        None => plain,
+    }
+}
+
+/// The lines that DPDK logged last, in one; `None` where it logged nothing.
+pub(crate) fn logged() -> Option<String> {
+    let mut text = vec![0u8; 8192];
+    // SAFETY: at most `text.len()` bytes are written.
+    let n = unsafe { sys::mpps_log_take(text.as_mut_ptr().cast(), text.len()) };
+    text.truncate(n);
+    last_lines(&String::from_utf8_lossy(&text))
+}
+
+/// The last lines of a log that tell of something, joined: a line of its own is what the user gets to see.
+fn last_lines(log: &str) -> Option<String> {
+    const MOST: usize = 3;
+    // Every start says these, and they explain nothing.
+    const IDLE: [&str; 8] = [
+        "Detected CPU lcores",
+        "Detected NUMA nodes",
+        "Detected static linkage",
+        "Detected shared linkage",
+        "Selected IOVA mode",
+        "VFIO support initialized",
+        "Multi-process socket",
+        "Static memory layout is selected",
+    ];
+    let told = |line: &&str| !line.is_empty() && !IDLE.iter().any(|idle| line.contains(idle));
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(told).collect();
+    let last = &lines[lines.len().saturating_sub(MOST)..];
+    (!last.is_empty()).then(|| last.join("; "))
+}
+
+/// A string for C. A zero inside would end it early: no argument that comes from a command line has one.
+pub(crate) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        crate::check(&text.parse().expect("a port")).expect("valid")
+    }
+
+    #[test]
+    fn virtual_devices_leave_the_buses_alone_and_nothing_on_disk() {
+        let null = config("dpdk:net_null0");
+        let words = arguments(&[&null], &EalArgs::default(), 1, usize::MAX);
+        for word in ["--in-memory", "--no-telemetry", "--no-pci"] {
+            assert!(words.iter().any(|w| w == word), "{word} in {words:?}");
+        }
+        assert!(!words.iter().any(|w| w == "--no-huge"), "{words:?}");
+    }
+
+    #[test]
+    fn without_hugepages_ordinary_memory_is_sized_for_the_run() {
+        let null = config("dpdk:net_null0");
+        let words = arguments(&[&null], &EalArgs::default(), 2, 0);
+        let at = words.iter().position(|w| w == "-m").expect("-m");
+        let mib: usize = words[at + 1].parse().expect("MiB");
+        assert!(mib << 20 >= memory::needed(&[&null], 2) - (1 << 20), "{words:?}");
+        assert!(words.iter().any(|w| w == "--no-huge"), "{words:?}");
+    }
+
+    #[test]
+    fn what_the_user_says_replaces_what_mpps_would_say() {
+        let null = config("dpdk:net_null0");
+        let eal = crate::check_eal("--no-huge -m 77 --iova-mode=pa").expect("valid");
+        let words = arguments(&[&null], &eal, 1, 0);
+        assert_eq!(words.iter().filter(|w| *w == "-m").count(), 1, "{words:?}");
+        assert_eq!(words.iter().filter(|w| w.starts_with("--iova-mode")).count(), 1, "{words:?}");
+        let files = crate::check_eal("--file-prefix=x").expect("valid");
+        let words = arguments(&[&null], &files, 1, usize::MAX);
+        assert!(!words.iter().any(|w| w == "--in-memory"), "{words:?}");
+    }
+
+    #[test]
+    fn pci_devices_are_the_only_ones_taken_from_the_bus() {
+        let nic = config("dpdk:03:00.0,mprq_en=1");
+        let words = arguments(&[&nic], &EalArgs::default(), 1, usize::MAX);
+        let at = words.iter().position(|w| w == "-a").expect("-a");
+        assert_eq!(words[at + 1], "0000:03:00.0,mprq_en=1");
+        assert!(!words.iter().any(|w| w == "--no-pci"), "{words:?}");
+    }
+
+    #[test]
+    fn a_log_is_told_by_its_last_lines() {
+        assert_eq!(last_lines("EAL: Detected CPU lcores: 2\nEAL: Detected NUMA nodes: 1\n"), None);
+        let log = "a\n\nb\nc\nd\n";
+        assert_eq!(last_lines(log).as_deref(), Some("b; c; d"));
+    }
+}

@@ -1,0 +1,109 @@
+//! A frame of the `dpdk` path: one mbuf.
+
+use crate::DpdkPool;
+use dpdk_sys::{self as sys, RX_L4_GOOD, RX_L4_MASK, RX_L4_PARTIAL, RteMbuf};
+use mpps_io::{Frame, RxChecksum};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// One packet: an mbuf that is ours alone. As large as a pointer, so that an array of frames is what DPDK's calls take.
+#[repr(transparent)]
+pub struct DpdkFrame<'p> {
+    mbuf: NonNull<RteMbuf>,
+    _pool: PhantomData<&'p DpdkPool>,
+}
+
+const _: () = assert!(size_of::<DpdkFrame<'_>>() == size_of::<*mut RteMbuf>());
+
+impl DpdkFrame<'_> {
+    /// A frame over an mbuf.
+    ///
+    /// # Safety
+    /// `mbuf` must have been allocated from or received into a mempool that lives for `'p`, and nobody else may hold it.
+    #[inline]
+    pub(crate) unsafe fn of(mbuf: NonNull<RteMbuf>) -> Self {
+        Self {
+            mbuf,
+            _pool: PhantomData,
+        }
+    }
+
+    #[inline]
+    fn head(&self) -> &RteMbuf {
+        // SAFETY: the mbuf is valid for 'p and ours alone (contract of `of`).
+        unsafe { self.mbuf.as_ref() }
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut RteMbuf {
+        // SAFETY: as in `head`; `&mut self` makes the borrow exclusive.
+        unsafe { self.mbuf.as_mut() }
+    }
+
+    /// Leaves the UDP checksum of this frame to the device.
+    #[inline]
+    pub(crate) fn leave_checksum(&mut self) {
+        self.head_mut().ol_flags = sys::TX_UDP_CHECKSUM;
+    }
+}
+
+impl Drop for DpdkFrame<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the mbuf is ours alone and is not used after; its pool lives for 'p.
+        unsafe { sys::mpps_free(self.mbuf.as_ptr()) };
+    }
+}
+
+impl Frame for DpdkFrame<'_> {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        let head = self.head();
+        // SAFETY: `data_len` bytes from `data_off` on lie in the buffer (DPDK's invariant for an mbuf; `set_len` keeps
+        // it), which is ours while the frame lives. Mempool memory is initialised: mappings come zeroed.
+        unsafe {
+            let data = head.buf_addr.add(usize::from(head.data_off));
+            std::slice::from_raw_parts(data, usize::from(head.data_len))
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let head = self.head();
+        // SAFETY: as in `bytes`; `&mut self` makes the borrow exclusive.
+        unsafe {
+            let data = head.buf_addr.add(usize::from(head.data_off));
+            std::slice::from_raw_parts_mut(data, usize::from(head.data_len))
+        }
+    }
+
+    #[inline]
+    fn capacity(&self) -> usize {
+        let head = self.head();
+        usize::from(head.buf_len.saturating_sub(head.data_off))
+    }
+
+    #[inline]
+    fn set_len(&mut self, len: usize) {
+        let len = len.min(self.capacity()) as u16;
+        let head = self.head_mut();
+        head.data_len = len;
+        head.pkt_len = u32::from(len);
+    }
+
+    #[inline]
+    fn rx_checksum(&self) -> RxChecksum {
+        match self.head().ol_flags & RX_L4_MASK {
+            RX_L4_GOOD => RxChecksum::Good,
+            RX_L4_PARTIAL => RxChecksum::Partial,
+            // Bad may be the device's misreading, and is found by software anyway.
+            _ => RxChecksum::Unverified,
+        }
+    }
+
+    #[inline]
+    fn wire_len(&self) -> usize {
+        // Several segments that did not fit into one: the frame shows the first.
+        self.head().pkt_len as usize
+    }
+}

@@ -1,0 +1,86 @@
+//! The link: waited for before a sender starts, watched while there is nothing to do.
+
+use dpdk_sys as sys;
+use mpps_io::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at the link, while a lane has nothing else to do.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// The link of a port, as its lanes last saw it.
+pub(crate) struct Link {
+    port: u16,
+    name: Arc<str>,
+    opened: Instant,
+    /// A link that was never up is not lost: the other end has yet to come.
+    seen_up: AtomicBool,
+    /// When it was looked at, ns since `opened`.
+    looked_ns: AtomicU64,
+    down: AtomicBool,
+}
+
+impl Link {
+    pub(crate) fn new(port: u16, name: Arc<str>) -> Self {
+        Self {
+            port,
+            name,
+            opened: Instant::now(),
+            seen_up: AtomicBool::new(false),
+            looked_ns: AtomicU64::new(0),
+            down: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it is up, and its speed in bit/s where the device tells.
+    pub(crate) fn look(&self) -> (bool, Option<u64>) {
+        let mut mbps = 0;
+        // SAFETY: the port is open while its link is looked at.
+        let up = unsafe { sys::mpps_link(self.port, &mut mbps) } == 1;
+        if up {
+            self.seen_up.store(true, Ordering::Relaxed);
+        }
+        self.down.store(!up, Ordering::Relaxed);
+        (up, (mbps > 0).then_some(u64::from(mbps) * 1_000_000))
+    }
+
+    /// For a lane that has nothing to do or can't send: an error when the link was up and is down.
+    #[cold]
+    pub(crate) fn check(&self) -> Result<()> {
+        let now = self.opened.elapsed();
+        let then = Duration::from_nanos(self.looked_ns.load(Ordering::Relaxed));
+        if now.saturating_sub(then) >= LOOK_EVERY {
+            self.looked_ns.store(now.as_nanos() as u64, Ordering::Relaxed);
+            self.look();
+        }
+        if self.down.load(Ordering::Relaxed) && self.seen_up.load(Ordering::Relaxed) {
+            let cause = "its link is down: has the other end gone?";
+            return Err(Error::new("use", self.name.clone(), cause, ErrorKind::LinkDown));
+        }
+        Ok(())
+    }
+
+    /// Waits until the link is up.
+    ///
+    /// # Errors
+    /// When it is not within `limit`, or nobody wants to know any more.
+    pub(crate) fn wait(&self, limit: Duration, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let begun = Instant::now();
+        while !self.look().0 {
+            if interrupted() {
+                let cause = "interrupted while its link was down";
+                return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));
+            }
+            if begun.elapsed() >= limit {
+                let cause = format!(
+                    "its link is still down after {} s: is the other end there? (link_wait=SECONDS waits longer)",
+                    limit.as_secs()
+                );
+                return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}

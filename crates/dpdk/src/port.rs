@@ -1,0 +1,158 @@
+//! A device opened through a poll-mode driver.
+
+use crate::counters::{self, LaneCounts};
+use crate::eal;
+use crate::flow::Flows;
+use crate::link::Link;
+use crate::pool::DpdkPool;
+use crate::queue::{DpdkQueue, scratch};
+use crate::{Config, Device};
+use dpdk_sys as sys;
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What one lane has of the port.
+pub(crate) struct Lane {
+    pub(crate) counts: LaneCounts,
+    pub(crate) rx: Option<u16>,
+    pub(crate) mempool: NonNull<sys::RteMempool>,
+    pub(crate) taken: AtomicBool,
+}
+
+/// A device opened through a poll-mode driver, started; stopped and closed when dropped.
+pub struct DpdkPort {
+    pub(crate) id: u16,
+    pub(crate) name: Arc<str>,
+    pub(crate) config: Config,
+    pub(crate) driver: String,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) link: Link,
+    pub(crate) flows: Flows,
+    pub(crate) facts: Vec<Fact>,
+    pub(crate) remarks: Vec<String>,
+}
+
+// SAFETY: the mempools are reached by one lane each (`taken`), their own operations are thread-safe, and all other state
+// is either constant or atomic. DPDK's control calls (statistics, link) may be made by any thread.
+unsafe impl Sync for DpdkPort {}
+
+impl DpdkPort {
+    /// What is to be told of the port before the run.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    fn lane(&self, queue: usize) -> Result<&Lane> {
+        self.lanes.get(queue).ok_or_else(|| {
+            let cause = format!("there are {} queues", self.lanes.len());
+            Error::new("open", format!("{} queue {queue}", self.name), cause, ErrorKind::NotFound)
+        })
+    }
+
+    /// How what was received is spread over the receiving queues, percent: `48.9 51.1`; `None` with one or before any.
+    fn spread(&self) -> Option<String> {
+        let received: Vec<u64> = self
+            .lanes
+            .iter()
+            .filter(|lane| lane.rx.is_some())
+            .map(|lane| lane.counts.rx.load(Ordering::Relaxed))
+            .collect();
+        let all: u64 = received.iter().sum();
+        if received.len() < 2 || all == 0 {
+            return None;
+        }
+        let share = received.iter().map(|&n| format!("{:.1}", n as f64 * 100.0 / all as f64));
+        Some(share.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl Port for DpdkPort {
+    type Pool = DpdkPool;
+    type Queue<'p> = DpdkQueue<'p>;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn queues(&self) -> usize {
+        self.lanes.len()
+    }
+
+    fn pool(&self, queue: usize) -> Result<DpdkPool> {
+        let lane = self.lane(queue)?;
+        // SAFETY: mempools are freed when the last port has closed, and this one is open.
+        unsafe { DpdkPool::new(lane.mempool, &self.name) }
+    }
+
+    fn queue<'p>(&'p self, queue: usize, pool: &'p DpdkPool) -> Result<DpdkQueue<'p>> {
+        let lane = self.lane(queue)?;
+        if lane.taken.swap(true, Ordering::Acquire) {
+            let object = format!("{} queue {queue}", self.name);
+            return Err(Error::new("open", object, "it is in use", ErrorKind::InUse));
+        }
+        Ok(DpdkQueue {
+            port: self.id,
+            rx: lane.rx,
+            tx: queue as u16,
+            device_checksum: self.capabilities.tx_checksum,
+            pool,
+            counts: &lane.counts,
+            link: &self.link,
+            taken: &lane.taken,
+            mbufs: scratch(),
+        })
+    }
+
+    fn shares_pools_with(&self, _other: &Self) -> bool {
+        true
+    }
+
+    fn counters(&self, queue: usize) -> QueueCounters {
+        // The device's own know no lanes: they are told once.
+        let mut counters = match queue {
+            0 => counters::of_device(self.id, &self.driver),
+            _ => QueueCounters::default(),
+        };
+        if let Some(lane) = self.lanes.get(queue) {
+            counters.tx_failed += lane.counts.refused.load(Ordering::Relaxed);
+        }
+        if queue == 0 {
+            counters.other.extend(self.flows.counters());
+        }
+        counters
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        let mut facts = self.facts.clone();
+        facts.extend(self.spread().map(|value| Fact {
+            name: "rx_spread_percent",
+            value,
+        }));
+        facts
+    }
+}
+
+impl Drop for DpdkPort {
+    fn drop(&mut self) {
+        self.flows.remove();
+        // SAFETY: the port is open, and no lane uses it: queues borrow it.
+        unsafe {
+            sys::mpps_port_stop(self.id);
+            sys::mpps_port_close(self.id);
+        }
+        unplug(&self.config);
+        eal::port_closed(true);
+    }
+}
+
+/// Removes a virtual device, so that its name and what it holds (a socket, an interface) are free again.
+pub(crate) fn unplug(config: &Config) {
+    if let Device::Vdev(name) = &config.device {
+        let name = eal::c_string(name);
+        // SAFETY: a string that ends with a zero; the device's port is closed.
+        unsafe { sys::mpps_unplug(name.as_ptr()) };
+    }
+}
