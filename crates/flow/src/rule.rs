@@ -129,3 +129,17 @@ pub enum Action {
     /// `passthru`.
     Passthru,
 }
+
+impl Rule {
+    /// The queues that its actions name, in order.
+    pub fn queues(&self) -> impl Iterator<Item = u16> + '_ {
+        self.actions
+            .iter()
+            .flat_map(|action| match action {
+                Action::Queue(index) => std::slice::from_ref(index),
+                Action::Rss(queues) => queues,
+                _ => &[],
+            })
+            .copied()
+    }
+}

@@ -1,9 +1,13 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
 mod netlink;
+mod ntuple;
+mod ntuple_spec;
 mod promiscuous;
 mod xdp_features;
 
+pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
+pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
 pub use promiscuous::Promiscuous;
 pub use xdp_features::{XdpFeatures, xdp_features};
 

@@ -1,0 +1,160 @@
+//! Flow rules of a run (`--flow`): read and checked against each port before anything is opened. A port of the `dpdk`
+//! path applies them itself; on the kernel's paths they become ntuple filters of the NIC for as long as the run lasts.
+
+use super::ntuple::filter_of;
+use super::path::PathConfig;
+use crate::cli::Run;
+use crate::fail::{Result, failed, usage};
+use mpps_flow::Rule;
+use mpps_io::{PortSpec, Roles};
+use mpps_netdev::{self as netdev, NetDev, NtupleFilter};
+use std::ops::Range;
+
+/// Flow rules of a run, checked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules(Vec<Rule>);
+
+impl Rules {
+    /// Reads `--flow`, for a run on these ports with these lanes. Opens nothing and changes nothing.
+    pub(crate) fn of<'p>(
+        run: &Run,
+        ports: impl IntoIterator<Item = (&'p PortSpec, &'p PathConfig, &'p [Roles])>,
+    ) -> Result<Self> {
+        let rules = run.flow.iter().map(|text| {
+            text.parse()
+                .map_err(|e| usage(format!("--flow '{}': {e}", on_one_line(text))))
+        });
+        let rules = rules.collect::<Result<Vec<Rule>>>()?;
+        if rules.is_empty() {
+            return Ok(Self::default());
+        }
+        for (spec, path, roles) in ports {
+            let room = Room::of(path, roles);
+            for rule in &rules {
+                check(rule, path, &room).map_err(|e| usage(format!("--flow '{rule}': port '{spec}': {e}")))?;
+            }
+        }
+        Ok(Self(rules))
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Rule] {
+        &self.0
+    }
+
+    /// What the report says of the rules in force.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = (String, String)> {
+        let rules = self.0.iter().enumerate();
+        rules.map(|(i, rule)| (format!("flow_rule_{i}"), rule.to_string()))
+    }
+
+    /// Puts the rules in force on a port of the kernel's paths, until what is returned is dropped. Nothing on others.
+    pub(crate) fn apply(&self, path: &PathConfig) -> Result<Vec<NtupleFilter>> {
+        // One that is not there is told by whoever opens it.
+        let Some(device) = path.interface() else {
+            return Ok(Vec::new());
+        };
+        let rules = self.0.iter();
+        let filters = rules.map(|rule| insert(rule, &device).map_err(|e| failed(format!("--flow '{rule}': {e}"))));
+        filters.collect()
+    }
+}
+
+/// The queues of a port that rules may name.
+struct Room {
+    queues: Range<u64>,
+    who: &'static str,
+}
+
+impl Room {
+    fn of(path: &PathConfig, roles: &[Roles]) -> Self {
+        let Some(device) = path.interface() else {
+            // Queues of a DPDK port are those of the lanes that receive, in their order.
+            let receiving = roles.iter().filter(|role| role.rx).count() as u64;
+            return Self {
+                queues: 0..receiving,
+                who: "this run's lanes receive from",
+            };
+        };
+        let rings = netdev::receive_rings(&device.name).unwrap_or(device.queues as u64);
+        match path {
+            PathConfig::AfXdp(config) => {
+                let first = u64::from(config.first);
+                Self {
+                    queues: first..config.queues.map_or(rings, |n| first + u64::from(n)),
+                    who: "the port opens",
+                }
+            }
+            _ => Self {
+                queues: 0..rings,
+                who: "the device has",
+            },
+        }
+    }
+
+    fn check(&self, queue: u16) -> std::result::Result<(), String> {
+        if self.queues.contains(&u64::from(queue)) {
+            return Ok(());
+        }
+        let (first, end, who) = (self.queues.start, self.queues.end, self.who);
+        Err(match end.saturating_sub(first) {
+            0 => format!("queue {queue}: {who} none: want a rule that names no queue"),
+            1 => format!("queue {queue}: {who} queue {first} alone: want {first}"),
+            _ => format!("queue {queue}: {who} queues {first} to {}: want one of them", end - 1),
+        })
+    }
+}
+
+fn check(rule: &Rule, path: &PathConfig, room: &Room) -> std::result::Result<(), String> {
+    let instead = match path {
+        PathConfig::Udp(_) => {
+            return Err("on udp the kernel chooses the socket of a packet: want af_packet, af_xdp, xdp or dpdk".into());
+        }
+        PathConfig::Null(_) | PathConfig::Loop(_) => {
+            return Err("no device stands behind it: want af_packet, af_xdp, xdp or dpdk".into());
+        }
+        PathConfig::Dpdk(_) => return rule.queues().try_for_each(|queue| room.check(queue)),
+        PathConfig::AfPacket(_) => "",
+        PathConfig::AfXdp(_) | PathConfig::Xdp(_) => {
+            ", and the XDP program is made from the command's options, not from rules"
+        }
+    };
+    filter_of(rule)?;
+    let Some(device) = path.interface() else {
+        return Ok(());
+    };
+    netdev::check_ntuple(&device.name).map_err(|e| {
+        format!(
+            "{} has no ntuple filters: {e}{instead}: want a NIC that has them, a dpdk port, or, where a command has \
+             them, --ip and --port",
+            named(&device)
+        )
+    })?;
+    rule.queues().try_for_each(|queue| room.check(queue))
+}
+
+/// A device with its driver.
+fn named(device: &NetDev) -> String {
+    match device.driver.as_str() {
+        "" => format!("{} (no driver named)", device.name),
+        driver => format!("{} (driver {driver})", device.name),
+    }
+}
+
+fn insert(rule: &Rule, device: &NetDev) -> std::result::Result<NtupleFilter, String> {
+    let filter = filter_of(rule)?;
+    NtupleFilter::insert(&device.name, device.ifindex, &filter).map_err(|e| {
+        let name = &device.name;
+        let want = match netdev::ntuple_on(name) {
+            _ if e.kind() == std::io::ErrorKind::PermissionDenied => "root, or CAP_NET_ADMIN".to_owned(),
+            Some(false) => format!("'ethtool -K {name} ntuple on' before, for they are off"),
+            _ => "fields and actions that the driver has".to_owned(),
+        };
+        format!("{} refuses this ntuple filter: {e}: want {want}", named(device))
+    })
+}
+
+/// What the user wrote, without line breaks and other control characters.
+fn on_one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(plain).collect()
+}
