@@ -40,7 +40,10 @@ fn ports_that_name_no_path_device_or_option_are_refused() {
     assert_table(
         "sendrecv",
         &[
-            ("tcp:10.0.0.1", &["tcp", "udp, af_packet, af_xdp, xdp, null, loop"]),
+            (
+                "tcp:10.0.0.1",
+                &["tcp", "udp, af_packet, af_xdp, xdp, dpdk, null, loop"],
+            ),
             ("loop", &["loop", "PATH:DEVICE"]),
             ("loop:eth1", &["eth1", "loop:"]),
             ("loop:lose=1", &["lose", "loss"]),
@@ -203,6 +206,14 @@ fn options_that_mean_nothing_where_the_kernel_runs_the_workload_are_refused() {
         (
             "forward xdp:none0 xdp:none1 --split-directions",
             &["--split-directions", "left out"][..],
+        ),
+        (
+            "forward xdp:none0 xdp:none1 --drain 1ms",
+            &["--drain 1ms", "xdp:none0", "left out"],
+        ),
+        (
+            "forward xdp:none0 xdp:none1 xdp:none2",
+            &["xdp:none2", "two ports at the most"],
         ),
         (
             "forward xdp:none0 af_xdp:none1",

@@ -87,7 +87,7 @@ pub(crate) fn run<Q: Queue>(
                 lane.idle.worked();
                 let at = lane.clock.now_ns();
                 let counts = store(burst.as_slice(), plan, quota, &mut ring, at);
-                burst.clear();
+                queue.discard(&mut burst);
                 // What comes next is received after `now`.
                 ring.publish(now);
                 let taken = counts.stored + counts.ring_full;

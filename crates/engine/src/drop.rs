@@ -292,7 +292,7 @@ pub(crate) fn run<Q: Queue>(
                             &mut recorder,
                         );
                     }
-                    incoming.clear();
+                    queue.discard(&mut incoming);
                     lane.idle.worked();
                 } else if let Err(error) =
                     lane.idle

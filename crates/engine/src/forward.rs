@@ -1,16 +1,17 @@
 //! The loop of a lane that takes frames from one port to another, or sends them back out of the one they came in by.
 //!
-//! A lane that owns a queue of each port serves both directions in turn; with the directions split it serves one. A
+//! A lane that owns a queue of each port of a pair serves both directions in turn; with the directions split it serves one. A
 //! direction is a [`Way`]; what differs between ports whose queues share packet memory and ports whose queues do not
 //! is its [`Step`]: a frame is moved or copied, which is decided at compile time.
 
+mod held;
 mod job;
 mod way;
 
-pub use job::{run_forward, run_forward_alike, run_forward_pair};
+pub use job::{run_forward, run_forward_pair};
 
 use crate::outcome::{LaneOutcome, PortCounts};
-use crate::plan::ForwardPort;
+use crate::plan::{ForwardPort, ForwardSeat};
 use crate::traffic::Lane;
 use mpps_io::{Error, Queue, Result, Wait};
 use mpps_stats::Recorder;
@@ -30,16 +31,27 @@ const ALTERNATE: Duration = Duration::from_micros(100);
 
 /// The queues of a lane, and the ways between them.
 trait Ways {
-    /// Takes what has come on every way; true when anything has.
+    /// Takes what has come on every way; true when anything has, or what was held has gone.
     fn turn(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) -> bool;
+    /// When what is held must go, ns; `u64::MAX` when nothing is.
+    fn due_ns(&self) -> u64;
+    /// Sends what is held.
+    fn release(&mut self, lane: &Lane<'_>, recorder: &mut Recorder<'_>);
     /// Sleeps until something may have come.
     fn sleep(&mut self, timeout: Duration) -> Result<()>;
-    /// Pushes out what the paths hold back, and tells what was counted, by port.
+    /// Pushes out what the paths hold back, and tells what was counted: at the lane's port, or at the pair's two.
     fn finish(&mut self) -> Vec<PortCounts>;
 }
 
 /// Runs the lane until the end of the run.
-fn run(mut lane: Lane<'_>, mut ways: impl Ways, mut recorder: Recorder<'_>) -> LaneOutcome {
+/// `at` has the places of the ports that `ways` serves among all `ports` of the run.
+fn run(
+    mut lane: Lane<'_>,
+    mut ways: impl Ways,
+    mut recorder: Recorder<'_>,
+    at: ForwardSeat,
+    ports: usize,
+) -> LaneOutcome {
     let preempted = mpps_sys::sched::preemptions();
     loop {
         let now = lane.clock.now_ns();
@@ -47,24 +59,34 @@ fn run(mut lane: Lane<'_>, mut ways: impl Ways, mut recorder: Recorder<'_>) -> L
         let end_ns = lane.control.end_ns();
         if ways.turn(&lane, now, &mut recorder) {
             lane.idle.worked();
-        } else if let Err(error) = lane
-            .idle
-            .rest_with(now, end_ns, lane.counters, |timeout| ways.sleep(timeout))
-        {
-            lane.trouble(&error);
+        } else {
+            let next = end_ns.min(ways.due_ns());
+            let rested = lane
+                .idle
+                .rest_with(now, next, lane.counters, |timeout| ways.sleep(timeout));
+            if let Err(error) = rested {
+                lane.trouble(&error);
+            }
+        }
+        let ending = now >= end_ns;
+        if ending {
+            ways.release(&lane, &mut recorder);
         }
         recorder.flush();
         recorder.advance(now);
-        if now >= end_ns {
+        if ending {
             break;
         }
     }
-    let ports = ways.finish();
+    let mut places = vec![PortCounts::default(); ports];
+    for (place, counts) in [at.first].into_iter().chain(at.second).zip(ways.finish()) {
+        places[place] = counts;
+    }
     lane.counters.phase.set(2);
     recorder.end();
     LaneOutcome {
-        reasons: ports.iter().flat_map(|port| port.reasons.iter().copied()).collect(),
-        ports,
+        reasons: places.iter().flat_map(|port| port.reasons.iter().copied()).collect(),
+        ports: places,
         preempted: mpps_sys::sched::preemptions() - preempted,
         ..LaneOutcome::default()
     }
@@ -77,10 +99,10 @@ struct Alone<'l, 'r, Q: Queue> {
 }
 
 impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
-    fn new(queue: &'l mut Q, port: &'r ForwardPort, max_frame: usize, burst: usize) -> Self {
+    fn new(queue: &'l mut Q, port: &'r ForwardPort, max_frame: usize, burst: usize, drain: Duration) -> Self {
         Self {
             queue,
-            way: Way::new(port, port, max_frame, burst),
+            way: Way::new(port, port, max_frame, burst, drain),
         }
     }
 }
@@ -88,11 +110,16 @@ impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
 impl<Q: Queue> Ways for Alone<'_, '_, Q> {
     #[inline]
     fn turn(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
-        let moved = self.way.receive(lane, self.queue, now_ns, recorder);
-        if moved {
-            self.way.send(lane, self.queue, now_ns, recorder);
-        }
-        moved
+        let came = self.way.receive(lane, self.queue, now_ns, recorder);
+        self.way.pass_on(came, lane, self.queue, now_ns, recorder)
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.way.due_ns()
+    }
+
+    fn release(&mut self, lane: &Lane<'_>, recorder: &mut Recorder<'_>) {
+        self.way.release(lane, self.queue, recorder);
     }
 
     fn sleep(&mut self, timeout: Duration) -> Result<()> {
@@ -113,7 +140,7 @@ struct Pair<'l, 'r, A: Queue, B: Queue, S> {
     b: &'l mut B,
     there: Option<Way<'r, A::Frame, B, S>>,
     back: Option<Way<'r, B::Frame, A, S>>,
-    /// Turns that moved something since the lane last slept, and when that was.
+    /// Turns in which something came since the lane last slept, and when that was.
     turns: u32,
     awake: Instant,
     /// Which queue is waited for next, where both can't be.
@@ -126,21 +153,34 @@ where
 {
     #[inline]
     fn turn(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
-        let mut moved = false;
-        if let Some(way) = &mut self.there
-            && way.receive(lane, self.a, now_ns, recorder)
-        {
-            way.send(lane, self.b, now_ns, recorder);
-            moved = true;
+        let (mut came, mut moved) = (false, false);
+        if let Some(way) = &mut self.there {
+            let any = way.receive(lane, self.a, now_ns, recorder);
+            came |= any;
+            moved |= way.pass_on(any, lane, self.b, now_ns, recorder);
         }
-        if let Some(way) = &mut self.back
-            && way.receive(lane, self.b, now_ns, recorder)
-        {
-            way.send(lane, self.a, now_ns, recorder);
-            moved = true;
+        if let Some(way) = &mut self.back {
+            let any = way.receive(lane, self.b, now_ns, recorder);
+            came |= any;
+            moved |= way.pass_on(any, lane, self.a, now_ns, recorder);
         }
-        self.turns = self.turns.saturating_add(u32::from(moved));
+        self.turns = self.turns.saturating_add(u32::from(came));
         moved
+    }
+
+    fn due_ns(&self) -> u64 {
+        let there = self.there.as_ref().map_or(u64::MAX, Way::due_ns);
+        let back = self.back.as_ref().map_or(u64::MAX, Way::due_ns);
+        there.min(back)
+    }
+
+    fn release(&mut self, lane: &Lane<'_>, recorder: &mut Recorder<'_>) {
+        if let Some(way) = &mut self.there {
+            way.release(lane, self.b, recorder);
+        }
+        if let Some(way) = &mut self.back {
+            way.release(lane, self.a, recorder);
+        }
     }
 
     fn sleep(&mut self, timeout: Duration) -> Result<()> {

@@ -1,7 +1,7 @@
-//! What a run works on: its workload, together with the one port or the two whose queues the lanes own.
+//! What a run works on: its workload, together with the port or ports whose queues the lanes own.
 //!
 //! The common part of a run ([`crate::run`]) knows neither how many ports there are nor what a lane does with its
-//! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding between two has its own.
+//! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
 
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
@@ -33,7 +33,11 @@ pub(crate) trait Job: Sync {
     fn pools(&self, lane: usize) -> Result<Self::Pools>;
     /// Takes the queues of lane `lane` into use.
     fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>>;
-    /// Counters of the lane's queues: one entry a port.
+    /// Lane `lane`'s number among those that serve the same ports: that of its queues.
+    fn queue_number(&self, lane: usize) -> usize {
+        lane
+    }
+    /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
     fn counters(&self, lane: usize) -> Vec<QueueCounters>;
     /// The path or paths, for the report.
     fn path(&self) -> String;

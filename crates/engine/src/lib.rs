@@ -15,6 +15,7 @@ mod flows;
 mod forward;
 mod generate;
 mod idle;
+mod loop_clock;
 mod job;
 mod kernel;
 mod live;
@@ -35,9 +36,11 @@ mod work;
 
 pub use control::Control;
 pub use flows::FlowSet;
-pub use forward::{run_forward, run_forward_alike, run_forward_pair};
+pub use forward::{run_forward, run_forward_pair};
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 pub use pacing::Pacing;
-pub use plan::{CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, Link, ReflectPlan, TrafficPlan};
+pub use plan::{
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, LanePlan, Link, ReflectPlan, TrafficPlan,
+};
 pub use rate::Rate;
 pub use run::{RunError, run_capture, run_drop, run_reflect, run_traffic};

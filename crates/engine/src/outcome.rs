@@ -10,7 +10,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) gaps: Option<(Histogram, Moments)>,
     /// Counts by reason.
     pub(crate) reasons: Vec<(&'static str, u64)>,
-    /// Forwarding: what came in and went out at each port.
+    /// Forwarding: what came in and went out at each port of the run, by its place; nothing at those that the lane does not
+    /// serve.
     pub(crate) ports: Vec<PortCounts>,
     /// Sent by the kernel: what it counted for this lane.
     pub(crate) sent: Option<LaneTotals>,

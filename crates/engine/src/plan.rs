@@ -22,7 +22,7 @@ pub struct LanePlan {
 /// What every run has.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// The lanes; lane `i` drives queue `i` of the port.
+    /// The lanes; lane `i` drives queue `i` of the port (forwarding between more than two: see [`ForwardPlan::seat`]).
     pub lanes: Vec<LanePlan>,
     /// Length of the sending (or receiving) phase; `None`: until interrupted.
     pub duration: Option<Duration>,
@@ -110,22 +110,59 @@ pub struct DropPlan {
 }
 
 /// `forward`.
+///
+/// Ports form pairs in their order, the first with the second, the third with the fourth; frames go between the two of a
+/// pair. An odd last port sends back what comes in by it. A lane serves one pair (or the odd port): the first pair's lanes
+/// come first, and each has as many as any other, with the directions split twice as many as the odd port.
 #[derive(Clone, Debug)]
 pub struct ForwardPlan {
     /// What every run has. A lane receives on one port and sends on another, whichever they are.
     pub common: Common,
-    /// One port, or two that frames go between.
+    /// One port or more.
     pub ports: Vec<ForwardPort>,
-    /// Lanes with an even number serve the way from the first port to the second, the others the way back; else each
-    /// lane serves both.
+    /// Of the lanes of a pair those with an even number serve the way from its first port to its second, the others the
+    /// way back; else each lane serves both.
     pub split_directions: bool,
+    /// How long a frame may be held until a burst is full; zero: nothing is held.
+    pub drain: Duration,
+}
+
+/// What a lane of `forward` serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardSeat {
+    /// The place of its port, or of the first of its pair.
+    pub first: usize,
+    /// The place of the pair's second port; `None`: an odd port, which sends back what comes in.
+    pub second: Option<usize>,
+    /// The lane's number among those that serve the same: its queue of each port.
+    pub index: usize,
 }
 
 impl ForwardPlan {
-    /// Whether lane `lane` serves the way from the first port to the second, and the way back.
+    /// What lane `lane` serves.
+    pub fn seat(&self, lane: usize) -> ForwardSeat {
+        let (pairs, odd) = (self.ports.len() / 2, self.ports.len() % 2);
+        let ways = if self.split_directions { 2 } else { 1 };
+        let of_a_pair = ways * (self.common.lanes.len() / (pairs * ways + odd).max(1)).max(1);
+        match lane / of_a_pair {
+            pair if pair < pairs => ForwardSeat {
+                first: 2 * pair,
+                second: Some(2 * pair + 1),
+                index: lane % of_a_pair,
+            },
+            _ => ForwardSeat {
+                first: 2 * pairs,
+                second: None,
+                index: lane - pairs * of_a_pair,
+            },
+        }
+    }
+
+    /// Whether lane `lane` serves the way from its pair's first port to the second, and the way back.
     pub fn directions(&self, lane: usize) -> [bool; 2] {
+        let even = self.seat(lane).index.is_multiple_of(2);
         match self.split_directions {
-            true => [lane.is_multiple_of(2), !lane.is_multiple_of(2)],
+            true => [even, !even],
             false => [true, true],
         }
     }

@@ -1,5 +1,6 @@
 //! The loop of a lane that turns packets round and sends them back.
 
+use crate::loop_clock::LoopClock;
 use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
@@ -36,10 +37,16 @@ pub(crate) fn run<Q: Queue>(
     let mut burst = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
     let mut turned = Burst::new(lane.burst);
+    let mut time = LoopClock::default();
     loop {
-        let now = lane.clock.now_ns();
-        lane.idle.look(now);
+        let (now, fresh) = time.now(&lane.clock);
+        if fresh {
+            recorder.flush();
+            recorder.advance(now);
+            lane.idle.look(now);
+        }
         let end_ns = lane.control.end_ns();
+        let mut moved = false;
         match queue.receive(&mut burst) {
             Ok(0) => {
                 lane.count_rx(0, now);
@@ -53,6 +60,7 @@ pub(crate) fn run<Q: Queue>(
             Ok(frames) => {
                 lane.count_rx(frames, now);
                 lane.idle.worked();
+                moved = true;
                 if layer == Layer::Ethernet {
                     turn(&lane, &mut burst, &mut answers, &mut turned, filter, &mut counts);
                 }
@@ -63,8 +71,7 @@ pub(crate) fn run<Q: Queue>(
             }
             Err(error) => lane.trouble(&error),
         }
-        recorder.flush();
-        recorder.advance(now);
+        time.moved(moved);
         if now >= end_ns {
             break;
         }

@@ -320,6 +320,7 @@ pub(crate) fn run_job<J: Job>(
             outcomes,
             counters: &counters,
             path,
+            queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
             start_ns,
             end_ns,
             interrupted: was_interrupted,

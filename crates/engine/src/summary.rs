@@ -20,6 +20,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) counters: &'r [LaneCounters],
     /// By lane, then by port.
     pub(crate) path: Vec<Vec<QueueCounters>>,
+    /// By lane: the number of its queues.
+    pub(crate) queues: Vec<usize>,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) interrupted: bool,
@@ -190,7 +192,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
         }
         let mut line = LaneSummary {
             lane: i,
-            queue: i,
+            queue: m.queues[i],
             core: plan.core,
             rx_role: plan.rx,
             tx_role: plan.tx,

@@ -107,7 +107,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                                 &mut recorder,
                             );
                         }
-                        incoming.clear();
+                        queue.discard(&mut incoming);
                     }
                 }
                 Err(error) => lane.trouble(&error),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, run_forward, run_forward_alike, run_forward_pair};
+use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, run_forward, run_forward_pair};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Port, Queue, QueueCounters, Result, Wait};
@@ -47,8 +47,12 @@ fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
             host: Vec::new(),
             warnings: Vec::new(),
         },
-        ports: ["a", "b"][..ports].iter().map(|name| port(name)).collect(),
+        ports: ["a", "b", "c", "d", "e"][..ports]
+            .iter()
+            .map(|name| port(name))
+            .collect(),
         split_directions,
+        drain: Duration::ZERO,
     }
 }
 
@@ -88,9 +92,8 @@ fn port(s: &Summary, place: usize) -> (u64, u64, Vec<(&str, u64)>) {
 
 #[test]
 fn every_frame_goes_from_each_port_to_the_other_moved_or_copied() {
-    let moved = run_forward_alike(
-        &null(1, 1000, &[60]),
-        &null(1, 300, &[1514]),
+    let moved = run_forward(
+        &[null(1, 1000, &[60]), null(1, 300, &[1514])],
         &plan(2, 1, false),
         &mut sinks(),
         &|| 0,
@@ -137,7 +140,7 @@ fn what_goes_into_a_loop_comes_back_through_two_copies() {
 #[test]
 fn each_of_split_directions_has_lanes_of_its_own() {
     let ends = [null(4, 100, &[60]), null(4, 7, &[60])];
-    let summary = run_forward_alike(&ends[0], &ends[1], &plan(2, 4, true), &mut sinks(), &|| 0).expect("a run");
+    let summary = run_forward(&ends, &plan(2, 4, true), &mut sinks(), &|| 0).expect("a run");
     // Lanes 0 and 2 receive on the first port, 1 and 3 on the second.
     assert_eq!(port(&summary, 0), (200, 14, vec![]));
     assert_eq!(port(&summary, 1), (14, 200, vec![]));
@@ -157,11 +160,11 @@ fn frames_that_can_not_go_are_counted_where_they_ended() {
         NullPort::new(config, 1, [2, 0, 0, 0, 0, 1], move |_: usize| Frames { left, lengths })
     };
     for copied in [false, true] {
-        let (a, b) = (end(NullConfig::default(), 400), end(small.clone(), 0));
+        let ends = [end(NullConfig::default(), 400), end(small.clone(), 0)];
         let plan = plan(2, 1, false);
         let summary = match copied {
-            false => run_forward_alike(&a, &b, &plan, &mut sinks(), &|| 0),
-            true => run_forward_pair(&a, &b, &plan, &mut sinks(), &|| 0),
+            false => run_forward(&ends, &plan, &mut sinks(), &|| 0),
+            true => run_forward_pair(&ends[0], &ends[1], &plan, &mut sinks(), &|| 0),
         }
         .expect("a run");
         assert_eq!(port(&summary, 0), (400, 0, vec![("short", 100)]));
@@ -170,9 +173,94 @@ fn frames_that_can_not_go_are_counted_where_they_ended() {
     }
     let mut none = plan(1, 1, false);
     none.ports[0].take = TakeFilter::Udp { ip: None, ports: None };
-    let summary = run_forward(&null(1, 50, &[60]), &none, &mut sinks(), &|| 0).expect("a run");
+    let summary = run_forward(&[null(1, 50, &[60])], &none, &mut sinks(), &|| 0).expect("a run");
     assert_eq!(port(&summary, 0), (0, 0, vec![("not_taken", 50)]));
     assert_eq!(summary.rx, 0);
+}
+
+#[test]
+fn ports_form_pairs_in_their_order_and_an_odd_one_sends_back() {
+    let counts = [100, 20, 3, 4, 50];
+    for ports in 1..=5 {
+        let ends: Vec<_> = counts[..ports].iter().map(|&n| null(1, n, &[60])).collect();
+        let lanes = ports.div_ceil(2);
+        let summary = run_forward(&ends, &plan(ports, lanes, false), &mut sinks(), &|| 0).expect("a run");
+        assert_eq!(summary.ports.len(), ports);
+        for place in 0..ports {
+            let other = if place ^ 1 < ports { place ^ 1 } else { place };
+            let want = (counts[place], counts[other], vec![]);
+            assert_eq!(port(&summary, place), want, "port {place} of {ports}");
+        }
+        let all: u64 = counts[..ports].iter().sum();
+        assert_eq!((summary.rx, summary.tx, summary.lost), (all, all, 0));
+        // Each lane serves one pair, by its first queue.
+        let by_lane: Vec<_> = summary.lanes.iter().map(|l| (l.rx_packets, l.queue)).collect();
+        let want: Vec<_> = counts[..ports].chunks(2).map(|pair| (pair.iter().sum(), 0)).collect();
+        assert_eq!(by_lane, want);
+    }
+}
+
+#[test]
+fn each_pair_has_lanes_of_its_own_and_what_it_drops_is_told_at_its_ports() {
+    // Two lanes a direction: lanes 0 to 3 serve the first pair, 4 to 7 the second, 8 and 9 the odd port.
+    let ends: Vec<_> = [(4, 1), (4, 10), (4, 100), (4, 1000), (2, 7)]
+        .into_iter()
+        .map(|(queues, frames)| null(queues, frames, if frames == 100 { &[13, 60] } else { &[60] }))
+        .collect();
+    let summary = run_forward(&ends, &plan(5, 10, true), &mut sinks(), &|| 0).expect("a run");
+    let lanes: Vec<_> = summary.lanes.iter().map(|l| (l.queue, l.rx_packets)).collect();
+    let pair = |there, back| [(0, there), (1, back), (2, there), (3, back)];
+    let want = [&pair(1, 10)[..], &pair(100, 1000), &[(0, 7), (1, 7)]].concat();
+    assert_eq!(lanes, want);
+    assert_eq!(port(&summary, 0), (2, 20, vec![]));
+    assert_eq!(port(&summary, 1), (20, 2, vec![]));
+    assert_eq!(port(&summary, 2), (200, 2000, vec![("short", 100)]));
+    assert_eq!(port(&summary, 3), (2000, 100, vec![]));
+    assert_eq!(port(&summary, 4), (14, 14, vec![]));
+    assert_eq!((summary.rx, summary.tx, summary.lost), (2236, 2136, 100));
+}
+
+/// Rows in which as many frames left as came.
+struct Even;
+
+impl Sink for Even {
+    fn row(&mut self, row: &Row) {
+        assert_eq!((row.tx, row.lost), (row.rx, 0), "row {}", row.index);
+    }
+}
+
+/// A frame a call.
+struct Single(Frames);
+
+impl Source for Single {
+    fn begin(&mut self, _room: usize) -> usize {
+        1
+    }
+
+    fn fill(&mut self, frame: &mut [u8]) -> usize {
+        self.0.fill(frame)
+    }
+}
+
+#[test]
+fn with_a_drain_time_all_is_sent_by_the_end_and_booked_to_the_row_it_came_in() {
+    for drain in [Duration::from_micros(100), Duration::from_millis(10)] {
+        let single = |left| {
+            let frames = move |_: usize| Single(Frames { left, lengths: &[60] });
+            NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], frames)
+        };
+        let mut plan = plan(3, 2, false);
+        plan.drain = drain;
+        plan.common.interval = Duration::from_millis(1);
+        // More than can come, so that frames are held at the end.
+        let ends = [single(500), single(u64::MAX), single(u64::MAX)];
+        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(Even)];
+        let summary = run_forward(&ends, &plan, &mut sinks, &|| 0).expect("a run");
+        assert!(summary.rx > 0);
+        assert_eq!((summary.tx, summary.lost), (summary.rx, 0), "{drain:?}");
+        let [(a, to_a, _), (b, to_b, _), (c, to_c, _)] = [0, 1, 2].map(|place| port(&summary, place));
+        assert_eq!((to_a, to_b, to_c), (b, a, c), "{drain:?}");
+    }
 }
 
 /// A null device that refuses to send: because it is full, down, or gone.
@@ -273,5 +361,23 @@ fn a_port_that_does_not_send_costs_the_frames_for_it_by_reason() {
         if !ended {
             assert_eq!((came, back), (64, 20), "{kind:?}");
         }
+    }
+}
+
+#[test]
+fn pairs_of_ports_that_share_no_packet_memory_copy_and_count_each_for_itself() {
+    let end = |left| Refusing {
+        null: null(1, left, &[60]),
+        kind: None,
+        asked: AtomicU64::new(0),
+    };
+    let ends = [end(32), end(20), end(5)];
+    let summary = run_forward(&ends, &plan(3, 2, false), &mut sinks(), &|| 0).expect("a run");
+    let came = [0, 1, 2].map(|place| port(&summary, place).0);
+    assert!(came[0] > 0 && came[2] > 0, "{came:?}");
+    for (place, from) in [(0, 1), (1, 0), (2, 2)] {
+        let (_, sent, reasons) = port(&summary, place);
+        let want: Vec<_> = [("tx_full", came[from])].into_iter().filter(|(_, n)| *n > 0).collect();
+        assert_eq!((sent, reasons), (0, want), "port {place}");
     }
 }

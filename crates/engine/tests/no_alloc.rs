@@ -14,7 +14,7 @@ use std::time::Duration;
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
     CapturePlan, Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, Pacing, Rate, ReflectPlan,
-    TrafficPlan, run_capture, run_drop, run_forward, run_forward_alike, run_forward_pair, run_reflect, run_traffic,
+    TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -390,6 +390,7 @@ fn forwarding(ports: usize, milliseconds: u64, take: TakeFilter) -> ForwardPlan 
         common: common(1, milliseconds),
         ports: vec![port; ports],
         split_directions: false,
+        drain: Duration::ZERO,
     }
 }
 
@@ -398,11 +399,17 @@ fn lanes_that_forward_allocate_nothing_for_a_frame_moved_copied_or_left() {
     let null = || Watched(NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], sources));
     assert_no_growth("forward, one port", |ms| {
         let plan = forwarding(1, ms, TakeFilter::All);
-        run_forward(&null(), &plan, &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null()], &plan, &mut sinks(), &|| 0).expect("a run")
     });
     assert_no_growth("forward, moved", |ms| {
         let plan = forwarding(2, ms, TakeFilter::Foreign(Box::new([[192, 0, 2, 1].into()])));
-        run_forward_alike(&null(), &null(), &plan, &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null(), null()], &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("forward, held", |ms| {
+        let mut plan = forwarding(3, ms, TakeFilter::All);
+        plan.common.lanes = common(2, ms).lanes;
+        plan.drain = Duration::from_millis(1);
+        run_forward(&[null(), null(), null()], &plan, &mut sinks(), &|| 0).expect("a run")
     });
     assert_no_growth("forward, copied", |ms| {
         let plan = forwarding(2, ms, TakeFilter::All);
@@ -413,6 +420,6 @@ fn lanes_that_forward_allocate_nothing_for_a_frame_moved_copied_or_left() {
             ip: None,
             ports: Some(1..=1),
         };
-        run_forward(&null(), &forwarding(1, ms, none), &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null()], &forwarding(1, ms, none), &mut sinks(), &|| 0).expect("a run")
     });
 }

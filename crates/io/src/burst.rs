@@ -56,11 +56,10 @@ impl<F> Burst<F> {
         self.frames.try_push(frame).map_err(|e| e.element())
     }
 
-    /// Appends frames up to the limit; those beyond it are dropped.
+    /// The array itself, for paths whose calls fill and empty it in place. Whoever appends keeps to [`Burst::room`].
     #[inline]
-    pub fn fill(&mut self, frames: impl IntoIterator<Item = F>) {
-        let room = self.room();
-        self.frames.extend(frames.into_iter().take(room));
+    pub fn array_mut(&mut self) -> &mut ArrayVec<F, MAX_BURST> {
+        &mut self.frames
     }
 
     /// Removes and yields the first `n` frames (all of them when fewer are held); the rest move to the front.

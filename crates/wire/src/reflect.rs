@@ -8,7 +8,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::RangeInclusive;
 
 use crate::bytes::{chunk, swap_neighbours};
-use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, parse_udp, udp_checksum_open};
+use crate::packet::{parse_any, parse_plain};
+use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, udp_checksum_open};
 
 /// Which packets are turned round. The default takes any UDP packet sent to one station.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl From<Reject> for Left {
 
 impl ReflectFilter {
     /// Checks a parsed packet.
-    #[inline]
+    #[inline(always)]
     fn check(&self, frame: &[u8], p: &UdpPacket) -> Result<(), Left> {
         let (dst_mac, src_mac) = (eth::destination(frame), eth::source(frame));
         let (dst_is_group, src_is_host) = addresses(frame, p);
@@ -175,8 +176,31 @@ fn turn(
     filter: &ReflectFilter,
     complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
 ) -> Result<(), Left> {
-    let p = parse_udp(frame)?;
-    filter.check(frame, &p)?;
+    // Twice the same, once with constant offsets: that one is inlined.
+    match parse_plain(frame) {
+        Some(p) => turn_parsed(frame, &p, filter, complete_checksum),
+        None => turn_any(frame, filter, complete_checksum),
+    }
+}
+
+#[inline(never)]
+fn turn_any(
+    frame: &mut [u8],
+    filter: &ReflectFilter,
+    complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
+) -> Result<(), Left> {
+    let p = parse_any(frame)?;
+    turn_parsed(frame, &p, filter, complete_checksum)
+}
+
+#[inline(always)]
+fn turn_parsed(
+    frame: &mut [u8],
+    p: &UdpPacket,
+    filter: &ReflectFilter,
+    complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
+) -> Result<(), Left> {
+    filter.check(frame, p)?;
     let l3 = usize::from(p.l3);
     // The parser has seen all of these bytes, so each swap takes place.
     swap_neighbours::<6>(frame, 0);
@@ -187,8 +211,13 @@ fn turn(
     }
     swap_neighbours::<2>(frame, usize::from(p.l4));
     // Turning changed the places of what is summed, not the sum.
-    if complete_checksum(frame, &p) {
-        complete_udp_checksum(frame, &p);
+    if complete_checksum(frame, p) {
+        complete(frame, p);
     }
     Ok(())
+}
+
+#[cold]
+fn complete(frame: &mut [u8], p: &UdpPacket) {
+    complete_udp_checksum(frame, p);
 }

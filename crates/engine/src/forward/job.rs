@@ -1,10 +1,11 @@
-//! Forwarding as a run's [`Job`]: on one port, between two that share packet memory, between two that do not.
+//! Forwarding as a run's [`Job`]: on any number of ports of one path, whether the two of a pair share packet memory or not,
+//! and between two ports of different paths.
 
 use super::way::{CopyOver, Move, Step, Way};
 use super::{Alone, Pair, run};
 use crate::job::{Job, told};
 use crate::outcome::LaneOutcome;
-use crate::plan::ForwardPlan;
+use crate::plan::{ForwardPlan, ForwardSeat};
 use crate::run::{RunError, run_job};
 use crate::traffic::Lane;
 use mpps_io::{Port, Queue, QueueCounters, Result};
@@ -12,39 +13,23 @@ use mpps_stats::{Recorder, Sink, Summary, Workload};
 use mpps_wire::MacAddr;
 use std::time::Instant;
 
-/// Runs `forward` on one port: what comes in goes back out. As [`crate::run_traffic`].
+/// Runs `forward` on ports of one path: between the two of each pair, and back out of an odd last one
+/// ([`ForwardPlan::ports`]). Frames of a pair move without a copy where its ports share packet memory
+/// ([`Port::shares_pools_with`]), else they are copied once. `ports` has a port for each of the plan's, in its order, with a
+/// queue for each lane that serves it. As [`crate::run_traffic`].
 ///
 /// # Errors
 /// As [`crate::run_traffic`].
 pub fn run_forward<P: Port>(
-    port: &P,
+    ports: &[P],
     plan: &ForwardPlan,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> std::result::Result<Summary, RunError> {
-    start(&OnePort { port, plan }, plan, sinks, interruptions)
+    start(&Alike { ports, plan }, plan, sinks, interruptions)
 }
 
-/// Runs `forward` between two ports of one path: frames move without a copy where the ports share packet memory
-/// ([`Port::shares_pools_with`]), else they are copied once. As [`crate::run_traffic`].
-///
-/// # Errors
-/// As [`crate::run_traffic`].
-pub fn run_forward_alike<P: Port>(
-    a: &P,
-    b: &P,
-    plan: &ForwardPlan,
-    sinks: &mut [Box<dyn Sink>],
-    interruptions: &dyn Fn() -> u32,
-) -> std::result::Result<Summary, RunError> {
-    if a.shares_pools_with(b) {
-        start(&OnePool { a, b, plan }, plan, sinks, interruptions)
-    } else {
-        run_forward_pair(a, b, plan, sinks, interruptions)
-    }
-}
-
-/// Runs `forward` between any two ports: frames are copied once. As [`crate::run_traffic`].
+/// Runs `forward` between two ports of any paths: frames are copied once. As [`crate::run_traffic`].
 ///
 /// # Errors
 /// As [`crate::run_traffic`].
@@ -55,7 +40,7 @@ pub fn run_forward_pair<A: Port, B: Port>(
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> std::result::Result<Summary, RunError> {
-    start(&TwoPools { a, b, plan }, plan, sinks, interruptions)
+    start(&Unlike { a, b, plan }, plan, sinks, interruptions)
 }
 
 fn start<J: Job>(
@@ -67,122 +52,121 @@ fn start<J: Job>(
     run_job(job, &plan.common, Workload::Forward, 0, false, sinks, interruptions)
 }
 
-struct OnePort<'r, P> {
-    port: &'r P,
+/// Any number of ports of one path.
+struct Alike<'r, P> {
+    ports: &'r [P],
     plan: &'r ForwardPlan,
 }
 
-impl<P: Port> Job for OnePort<'_, P> {
-    type Pools = P::Pool;
+/// Packet memory of a lane.
+enum Pools<P> {
+    /// For its one queue, or for both.
+    One(P),
+    /// For each of two queues.
+    Two(P, P),
+}
+
+/// Queues of a lane. It looks at which it is once, before its loop.
+enum Queues<Q> {
+    /// Of an odd port.
+    Alone(Q),
+    /// Of a pair, over one pool.
+    Shared(Q, Q),
+    /// Of a pair, each over a pool of its own.
+    Apart(Q, Q),
+}
+
+impl<P: Port> Job for Alike<'_, P> {
+    type Pools = Pools<P::Pool>;
     type Queues<'p>
-        = P::Queue<'p>
+        = Queues<P::Queue<'p>>
     where
         Self: 'p;
 
-    fn pools(&self, lane: usize) -> Result<P::Pool> {
-        self.port.pool(lane)
+    fn pools(&self, lane: usize) -> Result<Self::Pools> {
+        let ForwardSeat { first, second, index } = self.plan.seat(lane);
+        let pool = self.ports[first].pool(index)?;
+        Ok(match second.map(|place| &self.ports[place]) {
+            Some(second) if !self.ports[first].shares_pools_with(second) => Pools::Two(pool, second.pool(index)?),
+            _ => Pools::One(pool),
+        })
     }
 
-    fn queues<'p>(&'p self, lane: usize, pool: &'p P::Pool) -> Result<P::Queue<'p>> {
-        self.port.queue(lane, pool)
+    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
+        let ForwardSeat { first, second, index } = self.plan.seat(lane);
+        let (Pools::One(pool) | Pools::Two(pool, _)) = pools;
+        let queue = self.ports[first].queue(index, pool)?;
+        Ok(match (second.map(|place| &self.ports[place]), pools) {
+            (None, _) => Queues::Alone(queue),
+            (Some(second), Pools::One(pool)) => Queues::Shared(queue, second.queue(index, pool)?),
+            (Some(second), Pools::Two(_, pool)) => Queues::Apart(queue, second.queue(index, pool)?),
+        })
+    }
+
+    fn queue_number(&self, lane: usize) -> usize {
+        self.plan.seat(lane).index
     }
 
     fn counters(&self, lane: usize) -> Vec<QueueCounters> {
-        vec![self.port.counters(lane)]
+        let ForwardSeat { first, second, index } = self.plan.seat(lane);
+        let mut counters = vec![QueueCounters::default(); self.ports.len()];
+        for place in [first].into_iter().chain(second) {
+            counters[place] = self.ports[place].counters(index);
+        }
+        counters
     }
 
     fn path(&self) -> String {
-        self.port.capabilities().path.to_owned()
+        in_one(self.ports.iter().map(|port| port.capabilities().path.to_owned()))
     }
 
     fn port_facts(&self) -> Vec<(String, String)> {
-        told(self.port.facts())
+        join(&self.ports.iter().map(|port| told(port.facts())).collect::<Vec<_>>())
     }
 
     fn port_names(&self) -> Vec<String> {
         names(self.plan)
     }
 
-    fn lane(
-        &self,
-        _index: usize,
-        lane: Lane<'_>,
-        queue: &mut P::Queue<'_>,
-        recorder: Recorder<'_>,
-        _start_ns: u64,
-        _dest_mac: Option<MacAddr>,
-    ) -> LaneOutcome {
-        let (max_frame, burst) = (self.port.capabilities().max_frame, lane.burst);
-        run(lane, Alone::new(queue, &self.plan.ports[0], max_frame, burst), recorder)
-    }
-}
-
-/// What both kinds of two ports have in common.
-macro_rules! two_ports {
-    () => {
-        fn counters(&self, lane: usize) -> Vec<QueueCounters> {
-            vec![self.a.counters(lane), self.b.counters(lane)]
-        }
-
-        fn path(&self) -> String {
-            both(self.a.capabilities().path, self.b.capabilities().path)
-        }
-
-        fn port_facts(&self) -> Vec<(String, String)> {
-            join(told(self.a.facts()), told(self.b.facts()))
-        }
-
-        fn port_names(&self) -> Vec<String> {
-            names(self.plan)
-        }
-    };
-}
-
-struct OnePool<'r, P> {
-    a: &'r P,
-    b: &'r P,
-    plan: &'r ForwardPlan,
-}
-
-impl<P: Port> Job for OnePool<'_, P> {
-    type Pools = P::Pool;
-    type Queues<'p>
-        = (P::Queue<'p>, P::Queue<'p>)
-    where
-        Self: 'p;
-
-    fn pools(&self, lane: usize) -> Result<P::Pool> {
-        self.a.pool(lane)
-    }
-
-    fn queues<'p>(&'p self, lane: usize, pool: &'p P::Pool) -> Result<Self::Queues<'p>> {
-        Ok((self.a.queue(lane, pool)?, self.b.queue(lane, pool)?))
-    }
-
-    two_ports!();
-
     fn lane<'p>(
         &self,
         index: usize,
         lane: Lane<'_>,
-        (a, b): &mut (P::Queue<'p>, P::Queue<'p>),
+        queues: &mut Queues<P::Queue<'p>>,
         recorder: Recorder<'_>,
         _start_ns: u64,
         _dest_mac: Option<MacAddr>,
     ) -> LaneOutcome {
-        let max_frames = [self.a.capabilities().max_frame, self.b.capabilities().max_frame];
-        let pair = pair::<_, _, Move>(a, b, self.plan, index, max_frames, lane.burst);
-        run(lane, pair, recorder)
+        let (plan, burst) = (self.plan, lane.burst);
+        let seat = plan.seat(index);
+        let max_frame = |place: usize| self.ports[place].capabilities().max_frame;
+        let max_frames = [max_frame(seat.first), max_frame(seat.second.unwrap_or(seat.first))];
+        let ports = plan.ports.len();
+        match queues {
+            Queues::Alone(queue) => {
+                let alone = Alone::new(queue, &plan.ports[seat.first], max_frames[0], burst, plan.drain);
+                run(lane, alone, recorder, seat, ports)
+            }
+            Queues::Shared(a, b) => {
+                let pair = pair::<_, _, Move>(a, b, plan, index, max_frames, burst);
+                run(lane, pair, recorder, seat, ports)
+            }
+            Queues::Apart(a, b) => {
+                let pair = pair::<_, _, CopyOver>(a, b, plan, index, max_frames, burst);
+                run(lane, pair, recorder, seat, ports)
+            }
+        }
     }
 }
 
-struct TwoPools<'r, A, B> {
+/// Two ports of whatever paths.
+struct Unlike<'r, A, B> {
     a: &'r A,
     b: &'r B,
     plan: &'r ForwardPlan,
 }
 
-impl<A: Port, B: Port> Job for TwoPools<'_, A, B> {
+impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
     type Pools = (A::Pool, B::Pool);
     type Queues<'p>
         = (A::Queue<'p>, B::Queue<'p>)
@@ -197,7 +181,21 @@ impl<A: Port, B: Port> Job for TwoPools<'_, A, B> {
         Ok((self.a.queue(lane, &pools.0)?, self.b.queue(lane, &pools.1)?))
     }
 
-    two_ports!();
+    fn counters(&self, lane: usize) -> Vec<QueueCounters> {
+        vec![self.a.counters(lane), self.b.counters(lane)]
+    }
+
+    fn path(&self) -> String {
+        in_one([self.a.capabilities().path, self.b.capabilities().path].map(str::to_owned))
+    }
+
+    fn port_facts(&self) -> Vec<(String, String)> {
+        join(&[told(self.a.facts()), told(self.b.facts())])
+    }
+
+    fn port_names(&self) -> Vec<String> {
+        names(self.plan)
+    }
 
     fn lane(
         &self,
@@ -210,7 +208,7 @@ impl<A: Port, B: Port> Job for TwoPools<'_, A, B> {
     ) -> LaneOutcome {
         let max_frames = [self.a.capabilities().max_frame, self.b.capabilities().max_frame];
         let pair = pair::<_, _, CopyOver>(a, b, self.plan, index, max_frames, lane.burst);
-        run(lane, pair, recorder)
+        run(lane, pair, recorder, self.plan.seat(index), 2)
     }
 }
 
@@ -226,13 +224,14 @@ fn pair<'l, 'r, A: Queue, B: Queue, S>(
 where
     S: Step<A::Frame, B> + Step<B::Frame, A>,
 {
-    let [first, second] = [&plan.ports[0], &plan.ports[1]];
+    let seat = plan.seat(lane);
+    let [first, second] = [seat.first, seat.second.unwrap_or(seat.first)].map(|place| &plan.ports[place]);
     let [there, back] = plan.directions(lane);
     Pair {
         a,
         b,
-        there: there.then(|| Way::new(first, second, max_frames[1], burst)),
-        back: back.then(|| Way::new(second, first, max_frames[0], burst)),
+        there: there.then(|| Way::new(first, second, max_frames[1], burst, plan.drain)),
+        back: back.then(|| Way::new(second, first, max_frames[0], burst, plan.drain)),
         turns: 0,
         awake: Instant::now(),
         wait_for_b: false,
@@ -243,22 +242,28 @@ fn names(plan: &ForwardPlan) -> Vec<String> {
     plan.ports.iter().map(|port| port.name.clone()).collect()
 }
 
-/// One word where both ports have the same.
-fn both(a: &str, b: &str) -> String {
-    if a == b { a.to_owned() } else { format!("{a}, {b}") }
+/// What ports say: once where they agree, else the one's behind the other's.
+fn in_one(said: impl IntoIterator<Item = String>) -> String {
+    let mut said: Vec<String> = said.into_iter().collect();
+    if said.windows(2).all(|two| two[0] == two[1]) {
+        said.truncate(1);
+    }
+    said.join(", ")
 }
 
-/// The facts of two ports: once where they agree, else first the one's, then the other's.
-fn join(a: Vec<(String, String)>, b: Vec<(String, String)>) -> Vec<(String, String)> {
+/// The facts of all ports: once where they agree, else in the order of the ports, `-` for one that has none.
+fn join(ports: &[Vec<(String, String)>]) -> Vec<(String, String)> {
     let of = |facts: &[(String, String)], name: &str| {
         let found = facts.iter().find(|(n, _)| n == name);
         found.map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
     };
-    let only_b = b.iter().filter(|(name, _)| a.iter().all(|(n, _)| n != name));
-    a.iter()
-        .chain(only_b)
-        .map(|(name, _)| (name.clone(), both(&of(&a, name), &of(&b, name))))
-        .collect()
+    let mut joined: Vec<(String, String)> = Vec::new();
+    for (name, _) in ports.iter().flatten() {
+        if joined.iter().all(|(n, _)| n != name) {
+            joined.push((name.clone(), in_one(ports.iter().map(|facts| of(facts, name)))));
+        }
+    }
+    joined
 }
 
 #[cfg(test)]
@@ -266,17 +271,18 @@ mod tests {
     use super::join;
 
     #[test]
-    fn facts_of_two_ports_are_told_once_where_they_agree() {
+    fn facts_of_several_ports_are_told_once_where_they_agree() {
         let facts = |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let joined = join(
+        let joined = join(&[
             facts(&[("interface", "a"), ("driver", "veth"), ("ring", "8")]),
             facts(&[("interface", "b"), ("driver", "veth"), ("frames", "9")]),
-        );
+            facts(&[("interface", "c"), ("driver", "veth"), ("frames", "9"), ("ring", "8")]),
+        ]);
         let want: Vec<(String, String)> = facts(&[
-            ("interface", "a, b"),
+            ("interface", "a, b, c"),
             ("driver", "veth"),
-            ("ring", "8, -"),
-            ("frames", "-, 9"),
+            ("ring", "8, -, 8"),
+            ("frames", "-, 9, 9"),
         ]);
         assert_eq!(joined, want);
     }

@@ -1,5 +1,9 @@
 //! One direction: from the queue that frames come in by to the queue that they leave by.
+//!
+//! What has come is sent at once. With a drain time it is held until a burst is full or the oldest frame has waited for so
+//! long, which has functions of its own: without one, that costs one comparison a burst.
 
+use super::held::Held;
 use crate::outcome::PortCounts;
 use crate::plan::ForwardPort;
 use crate::traffic::Lane;
@@ -27,6 +31,12 @@ impl<F: Frame, Q: Queue<Frame = F>> Step<F, Q> for Move {
     fn pass(received: &mut Burst<F>, _to: &mut Q, out: &mut Burst<F>) -> Result<usize> {
         if out.is_empty() {
             out.swap(received);
+        } else {
+            let room = out.room();
+            for frame in received.drain(room) {
+                // There is room: the loop's bound says so.
+                let _ = out.push(frame);
+            }
         }
         Ok(0)
     }
@@ -113,19 +123,28 @@ pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     max_frame: usize,
     received: Burst<F>,
     out: Burst<Q::Frame>,
+    held: Held,
     pub(super) counts: WayCounts,
     step: PhantomData<S>,
 }
 
 impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     /// `max_frame` is that of the port `to`.
-    pub(super) fn new(from: &'r ForwardPort, to: &'r ForwardPort, max_frame: usize, burst: usize) -> Self {
+    pub(super) fn new(
+        from: &'r ForwardPort,
+        to: &'r ForwardPort,
+        max_frame: usize,
+        burst: usize,
+        drain: Duration,
+    ) -> Self {
+        let out = Burst::new(burst);
         Self {
             take: &from.take,
             rewrite: to.rewrite,
             max_frame,
             received: Burst::new(burst),
-            out: Burst::new(burst),
+            held: Held::new(out.limit(), drain.as_nanos() as u64),
+            out,
             counts: WayCounts::default(),
             step: PhantomData,
         }
@@ -197,21 +216,94 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         });
     }
 
-    /// Sends the burst; waits for room a little, and gives up what the path still refuses then.
+    /// Takes what [`Way::receive`] made ready (`came`) on its way: sends it, or holds it for a while. True when anything came
+    /// or went.
     #[inline]
-    pub(super) fn send(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) {
+    pub(super) fn pass_on(
+        &mut self,
+        came: bool,
+        lane: &Lane<'_>,
+        to: &mut Q,
+        now_ns: u64,
+        recorder: &mut Recorder<'_>,
+    ) -> bool {
+        if self.held.holds() {
+            return self.hold(lane, to, now_ns, recorder) || came;
+        }
+        if came {
+            self.send::<false>(lane, to, now_ns, recorder);
+        }
+        came
+    }
+
+    /// When what is held must go, ns; `u64::MAX` when nothing is.
+    pub(super) fn due_ns(&self) -> u64 {
+        self.held.due_ns()
+    }
+
+    /// Sends what is held, however short it has been.
+    pub(super) fn release(&mut self, lane: &Lane<'_>, to: &mut Q, recorder: &mut Recorder<'_>) {
+        if !self.out.is_empty() {
+            self.send::<true>(lane, to, lane.clock.now_ns(), recorder);
+        }
+    }
+
+    /// Puts what has come behind what is held, and sends what makes a full burst or has waited for long enough; true when
+    /// anything was sent.
+    #[inline(never)]
+    fn hold(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
+        let mut sent = false;
+        while !self.received.is_empty() {
+            if let Err(error) = self.pass::<true>(to, now_ns) {
+                lane.trouble(&error);
+                self.counts.port_down += self.give_up();
+                return true;
+            }
+            if self.received.is_empty() && self.out.room() > 0 {
+                break;
+            }
+            // Full, or there is no buffer for more.
+            self.send::<true>(lane, to, now_ns, recorder);
+            sent = true;
+        }
+        if now_ns >= self.held.due_ns() {
+            self.send::<true>(lane, to, now_ns, recorder);
+            sent = true;
+        }
+        sent
+    }
+
+    /// Takes what was received to the outgoing burst, as much as goes now.
+    #[inline]
+    fn pass<const HELD: bool>(&mut self, to: &mut Q, now_ns: u64) -> Result<()> {
+        let before = self.out.len();
+        self.counts.too_long += S::pass(&mut self.received, to, &mut self.out)? as u64;
+        if HELD {
+            self.held.add(now_ns, self.out.len() - before);
+        }
+        Ok(())
+    }
+
+    /// Sends all that was received, or, where frames are `HELD`, what is in the outgoing burst (the first of what was
+    /// received, where that is empty); waits for room a little, and gives up what the path still refuses then.
+    #[inline]
+    fn send<const HELD: bool>(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) {
         let mut give_up_at = 0;
         loop {
-            let mut result = S::pass(&mut self.received, to, &mut self.out).map(|dropped| {
-                self.counts.too_long += dropped as u64;
-            });
+            let mut result = match HELD && !self.out.is_empty() {
+                true => Ok(()),
+                false => self.pass::<HELD>(to, now_ns),
+            };
             let offered = self.out.len();
             if offered > 0 && result.is_ok() {
                 result = to.transmit(&mut self.out).map(drop);
             }
             let taken = (offered - self.out.len()) as u64;
             if taken > 0 {
-                recorder.sent(now_ns, taken);
+                match HELD {
+                    true => self.held.take(taken, |at, n| recorder.sent(at, n)),
+                    false => recorder.sent(now_ns, taken),
+                }
                 self.counts.tx += taken;
                 lane.counters.tx_packets.add(taken);
                 lane.counters.tx_bursts.add(1);
@@ -222,7 +314,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
                 self.counts.port_down += self.give_up();
                 return;
             }
-            if self.out.is_empty() && self.received.is_empty() {
+            if self.out.is_empty() && (self.received.is_empty() || HELD && taken > 0) {
                 return;
             }
             if taken > 0 {
@@ -249,6 +341,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         let left = self.out.len() + self.received.len();
         self.out.clear();
         self.received.clear();
+        self.held.clear();
         left as u64
     }
 }
@@ -258,3 +351,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
 fn tag_len(frame: &[u8]) -> usize {
     if eth::vlan_id(frame).is_some() { eth::TAG_LEN } else { 0 }
 }
+
+#[cfg(test)]
+#[path = "way_tests.rs"]
+mod tests;

@@ -380,6 +380,7 @@ fn what_was_forwarded_is_told_by_port() {
         common: common(0, 100),
         ports: vec![named("a"), named("b")],
         split_directions: false,
+        drain: Duration::ZERO,
     };
     let (summary, _) = kept_rows(|sinks| run_forward_in_kernel(&port, &plan, sinks, &|| 0));
     assert_eq!((summary.rx, summary.tx, summary.lost), (5_000, 4_500, 500));

@@ -1,29 +1,39 @@
 //! The arguments of `forward`.
 
-use super::{PORT_HELP, Run, values};
+use super::{Run, values};
 use clap::Args;
 use mpps_io::PortSpec;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Most ports of a run.
+pub(crate) const MOST_PORTS: usize = 16;
+
+const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_packet:eth1, af_xdp:eth1,mode=skb, xdp:eth1, \
+dpdk:0000:03:00.0, null:. In this order they form pairs, the 1st with the 2nd, the 3rd with the 4th, and frames go from \
+each to the other; an odd last one sends back what comes in by it. More than two are all on one path";
 
 /// `forward`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Forward {
-    #[arg(value_name = "PORT", help = PORT_HELP)]
-    pub(crate) port: PortSpec,
-    /// Second port: frames go from each to the other [default: back out of the first]
-    #[arg(value_name = "PORT2")]
-    pub(crate) second: Option<PortSpec>,
+    #[arg(value_name = "PORT", help = PORTS_HELP, required = true)]
+    pub(crate) devices: Vec<PortSpec>,
     /// What is done to a frame: io (nothing), macswap (MAC addresses change places), 5tswap (MAC and IP addresses, UDP
-    /// or TCP ports), l2fwd (source: the sending port's own; destination: --dest-mac) [default: io between two ports,
-    /// macswap on one]
+    /// or TCP ports), l2fwd (source: the sending port's own; destination: --dest-mac) [default: io between the ports of
+    /// a pair, macswap on an odd port]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub(crate) mode: Option<Mode>,
-    /// Destination MAC address of what is sent, for both ports or MAC,MAC: out of the first, out of the second (l2fwd)
-    #[arg(long, value_name = "MAC[,MAC]", value_parser = macs)]
+    /// Destination MAC address of what is sent (l2fwd): one for all ports, or one for each: of what leaves by the first,
+    /// by the second …
+    #[arg(long, value_name = "MAC[,MAC…]", value_parser = macs)]
     pub(crate) dest_mac: Option<Macs>,
-    /// A lane for each direction: --lanes N are N a direction
+    /// Hold frames until --burst of them are there or the oldest has waited for this long, 0 to 10ms: fuller bursts for
+    /// a later arrival
+    #[arg(long, value_name = "TIME", value_parser = values::drain, default_value = "0", allow_hyphen_values = true)]
+    pub(crate) drain: Duration,
+    /// A lane for each direction of a pair: --lanes N are N a direction
     #[arg(long)]
     pub(crate) split_directions: bool,
     /// Which frames: foreign (all but those for this host's own addresses), udp (by --ip and --port), all
@@ -86,7 +96,7 @@ impl Take {
     }
 }
 
-/// One MAC address or two.
+/// MAC addresses: one for all ports, or one for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Macs(pub(crate) Vec<MacAddr>);
 
@@ -103,8 +113,10 @@ pub(crate) fn take(text: &str) -> Result<Take, String> {
 fn macs(text: &str) -> Result<Macs, String> {
     let macs: Vec<_> = text.split(',').map(values::mac).collect::<Result<_, _>>()?;
     match macs.len() {
-        1 | 2 => Ok(Macs(macs)),
-        n => Err(format!("{n} addresses: want one, or one for each of two ports")),
+        1..=MOST_PORTS => Ok(Macs(macs)),
+        n => Err(format!(
+            "{n} addresses: want one, or one for each port ({MOST_PORTS} at the most)"
+        )),
     }
 }
 
@@ -125,15 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn one_mac_address_or_two_are_read() {
-        assert_eq!(macs("02:00:00:00:00:01").unwrap().0.len(), 1);
-        assert_eq!(macs("02:00:00:00:00:01,02:00:00:00:00:02").unwrap().0.len(), 2);
-        for bad in [
-            "",
-            "02:00:00:00:00:01,",
-            "ff:ff:ff:ff:ff:ff",
-            "02:00:00:00:00:01,02:00:00:00:00:02,02:00:00:00:00:03",
-        ] {
+    fn mac_addresses_are_read_up_to_one_for_each_port() {
+        let list = |n: usize| vec!["02:00:00:00:00:01"; n].join(",");
+        for n in [1, 2, MOST_PORTS] {
+            assert_eq!(macs(&list(n)).unwrap().0.len(), n);
+        }
+        for bad in ["", "02:00:00:00:00:01,", "ff:ff:ff:ff:ff:ff", &list(MOST_PORTS + 1)] {
             assert!(macs(bad).is_err(), "{bad}");
         }
     }

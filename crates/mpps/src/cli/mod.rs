@@ -5,7 +5,7 @@ mod forward;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
-pub(crate) use forward::{Forward, Mode as ForwardMode, Take};
+pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 
 use clap::{Args, Parser, Subcommand};
 use mpps_engine::Pacing;
@@ -77,8 +77,8 @@ pub(crate) struct Run {
     /// Arguments for DPDK's environment abstraction layer, as one word: "--no-huge -m 512" (dpdk)
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub(crate) eal: Option<String>,
-    /// Flow rule in testpmd's words, in force for the run: "ingress pattern eth / ipv4 / udp / end actions queue index 0
-    /// / end"; may be given more than once
+    /// Flow rule in testpmd's words, in force for the run on each of its ports: "ingress pattern eth / ipv4 / udp / end
+    /// actions queue index 0 / end"; may be given more than once (dpdk; ntuple filters on af_packet, af_xdp, xdp)
     #[arg(long, value_name = "RULE")]
     pub(crate) flow: Vec<String>,
     /// Seed of the payload data (both ends must agree) and of random gaps

@@ -81,6 +81,18 @@ pub(crate) fn settle(text: &str) -> Parsed<Duration> {
     )
 }
 
+/// How long forwarded frames are held.
+pub(crate) fn drain(text: &str) -> Parsed<Duration> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    time_within(
+        text,
+        0..=10_000_000,
+        "a time from 0 to 10ms with its unit (us, ms), such as 100us",
+    )
+}
+
 /// The catch-up limit.
 pub(crate) fn catch_up(text: &str) -> Parsed<Duration> {
     time_within(

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 pub(crate) fn run(args: Capture) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
     signal::catch_interrupts();
+    let _filters = draft.rules.apply(&draft.path)?;
     let (queues, spec) = (draft.roles.len(), &draft.args.port);
     match &draft.path {
         // Refused by the plan: a payload is no frame.

@@ -12,6 +12,7 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     let report = examine(&Options {
         interfaces: args.interfaces.clone(),
         built_paths,
+        dpdk: mpps_dpdk::VERSION.map(str::to_owned),
     });
     let mut out = std::io::stdout();
     if args.json {

@@ -3,7 +3,8 @@
 use super::output::remark;
 use crate::cli::Run;
 use crate::fail::{Result, unopened};
-use crate::plan::dpdk::{Rules, core_list, eal_args};
+use crate::plan::dpdk::{core_list, eal_args};
+use crate::plan::flow::Rules;
 use crate::plan::path::PathConfig;
 use mpps_dpdk::{Config, DpdkPort, Open};
 use mpps_io::{PortSpec, Roles};
@@ -40,12 +41,24 @@ pub(super) fn start<'p>(
     mpps_dpdk::start(&configs, &eal_args(run)?, lanes).map_err(unopened(spec))
 }
 
-/// Opens a port; [`start`] comes first.
+/// Opens a port that is used by all lanes; [`start`] comes first.
 pub(super) fn open(config: &Config, spec: &PortSpec, run: &Run, rules: &Rules, need: Need<'_>) -> Result<DpdkPort> {
+    open_for(config, spec, run, rules, need, 0)
+}
+
+/// Opens a port that is used by the lanes from `first_lane` on; [`start`] comes first.
+pub(super) fn open_for(
+    config: &Config,
+    spec: &PortSpec,
+    run: &Run,
+    rules: &Rules,
+    need: Need<'_>,
+    first_lane: usize,
+) -> Result<DpdkPort> {
     let prefill = (config.driver() == "net_null").then(super::listen::test_packet);
     let options = Open {
         roles: need.roles,
-        cores: &core_list(run, need.roles.len()),
+        cores: &core_list(run, first_lane + need.roles.len())[first_lane..],
         promisc: need.promisc,
         wait_for_link: need.link,
         prefill: prefill.as_deref(),

@@ -1,19 +1,21 @@
 //! `forward`.
 //!
-//! Two ports of one path may share packet memory and have an arm of their own; ports of two paths never do, and any
-//! path goes with any other through [`with_port`].
+//! Ports of one path, however many, have an arm for it, as two of them may share packet memory; two ports of two paths
+//! never do, and any path goes with any other through [`with_port`].
 
 use super::listen::null_port;
 use super::output::{Output, remark};
 use super::{dpdk, xdp};
 use crate::cli::{Forward, Run};
-use crate::fail::{Result, unopened, usage};
+use crate::fail::{Failure, Result, unopened, usage};
 use crate::plan::forward::{Draft, DraftPort};
 use crate::plan::path::PathConfig;
 use mpps_af_packet::AfPacketPort;
+use mpps_af_xdp::AfXdpPort;
 use mpps_dpdk::DpdkPort;
-use mpps_engine::{ForwardPlan, RunError, run_forward, run_forward_alike, run_forward_pair};
-use mpps_io::loopback::{LoopConfig, LoopPort, Now};
+use mpps_engine::{ForwardPlan, RunError, run_forward, run_forward_pair};
+use mpps_io::loopback::{LoopPort, Now};
+use mpps_io::null::{NullPort, Sources};
 use mpps_io::{Capabilities, Port};
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
@@ -23,6 +25,8 @@ use std::process::ExitCode;
 pub(crate) fn run(args: Forward) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
     signal::catch_interrupts();
+    let applied = |port: &DraftPort| draft.rules.apply(&port.path);
+    let _filters = draft.ports.iter().map(applied).collect::<Result<Vec<_>>>()?;
     let in_kernel = draft.ports.iter().filter_map(|port| match &port.path {
         PathConfig::Xdp(config) => Some(config),
         _ => None,
@@ -36,35 +40,32 @@ pub(crate) fn run(args: Forward) -> Result<ExitCode> {
         ports.map(|port| (&port.path, &port.spec, port.roles.len())),
         &draft.args.run,
     )?;
-    let [a, b] = match &draft.ports[..] {
-        [a, b] => [a, b],
-        ports => return with_port(&ports[0], &draft, Only(&draft)),
-    };
-    let seed = draft.args.run.seed;
-    match (&a.path, &b.path) {
-        (PathConfig::AfPacket(_), PathConfig::AfPacket(_)) => alike(&draft, &af_packet(a)?, &af_packet(b)?),
-        (PathConfig::AfXdp(first), PathConfig::AfXdp(second)) => {
-            let taken = draft.taken();
-            let opened = mpps_af_xdp::open_pair((first, &a.roles, &taken), (second, &b.roles, &taken));
-            // Which of the two it is, the error itself says.
-            let (first, second) = opened.map_err(unopened(&a.spec))?;
-            remark(first.remarks());
-            remark(second.remarks());
-            alike(&draft, &first, &second)
-        }
-        (PathConfig::Dpdk(first), PathConfig::Dpdk(second)) => {
-            alike(&draft, &dpdk_port(first, a, &draft)?, &dpdk_port(second, b, &draft)?)
-        }
-        (PathConfig::Null(first), PathConfig::Null(second)) => alike(
-            &draft,
-            &null_port(first, a.roles.len(), seed),
-            &null_port(second, b.roles.len(), seed),
-        ),
-        (PathConfig::Loop(first), PathConfig::Loop(second)) => {
-            alike(&draft, &loop_port(first, a), &loop_port(second, b))
-        }
-        _ => with_port(a, &draft, First(&draft)),
+    let path = |port: &DraftPort| std::mem::discriminant(&port.path);
+    if let [a, b] = &draft.ports[..]
+        && path(a) != path(b)
+    {
+        return with_port(a, &draft, First(&draft));
     }
+    let first = &draft.ports[0];
+    match &first.path {
+        PathConfig::Udp(_) | PathConfig::Xdp(_) => Err(no_such(first)),
+        PathConfig::AfPacket(_) => alike(&draft, &each(&draft, af_packet)?),
+        PathConfig::AfXdp(_) => alike(&draft, &af_xdp(&draft)?),
+        PathConfig::Dpdk(_) => alike(&draft, &each(&draft, |port| dpdk_port(port, &draft))?),
+        PathConfig::Null(_) => alike(&draft, &each(&draft, |port| null(port, &draft))?),
+        PathConfig::Loop(_) => alike(&draft, &each(&draft, loop_port)?),
+    }
+}
+
+/// Opens all ports, one by one.
+fn each<'d, P>(draft: &'d Draft, open: impl Fn(&'d DraftPort) -> Result<P>) -> Result<Vec<P>> {
+    draft.ports.iter().map(open).collect()
+}
+
+/// A port that can't be here: the plan has refused payloads, which are no frames, and ports of the xdp path beside others,
+/// as the kernel forwards to such a port from its like only.
+fn no_such(port: &DraftPort) -> Failure {
+    usage(format!("port '{}': want ports of one Ethernet path", port.spec))
 }
 
 /// What is to be done with an open port of whatever path.
@@ -75,55 +76,83 @@ trait Use {
 /// Opens a port for whoever wants to use it.
 fn with_port<U: Use>(port: &DraftPort, draft: &Draft, user: U) -> Result<ExitCode> {
     match &port.path {
-        // Refused by the plan: a payload is no frame.
-        PathConfig::Udp(_) => Err(usage(format!("port '{}': want an Ethernet path", port.spec))),
-        // Refused by the plan: the kernel forwards to such a port from its like only.
-        PathConfig::Xdp(_) => Err(usage(format!("port '{}': want both ports on xdp", port.spec))),
+        PathConfig::Udp(_) | PathConfig::Xdp(_) => Err(no_such(port)),
         PathConfig::AfPacket(_) => user.on(&af_packet(port)?),
-        PathConfig::AfXdp(config) => {
-            let opened = mpps_af_xdp::open(config, &port.roles, &draft.taken()).map_err(unopened(&port.spec))?;
-            remark(opened.remarks());
-            user.on(&opened)
-        }
-        PathConfig::Dpdk(config) => user.on(&dpdk_port(config, port, draft)?),
-        PathConfig::Null(config) => user.on(&null_port(config, port.roles.len(), draft.args.run.seed)),
-        PathConfig::Loop(config) => user.on(&loop_port(config, port)),
+        PathConfig::AfXdp(_) => user.on(&af_xdp_alone(port, draft)?),
+        PathConfig::Dpdk(_) => user.on(&dpdk_port(port, draft)?),
+        PathConfig::Null(_) => user.on(&null(port, draft)?),
+        PathConfig::Loop(_) => user.on(&loop_port(port)?),
     }
 }
 
 fn af_packet(port: &DraftPort) -> Result<AfPacketPort> {
     let PathConfig::AfPacket(config) = &port.path else {
-        return Err(usage(format!("port '{}': want af_packet", port.spec)));
+        return Err(no_such(port));
     };
     AfPacketPort::open(config, &port.roles, None).map_err(unopened(&port.spec))
 }
 
-fn dpdk_port(config: &mpps_dpdk::Config, port: &DraftPort, draft: &Draft) -> Result<DpdkPort> {
+/// All ports: the two of a pair share packet memory.
+fn af_xdp(draft: &Draft) -> Result<Vec<AfXdpPort>> {
+    let taken = draft.taken();
+    let mut opened = Vec::new();
+    for ports in draft.ports.chunks(2) {
+        let [a, b] = ports else {
+            opened.push(af_xdp_alone(&ports[0], draft)?);
+            continue;
+        };
+        let (PathConfig::AfXdp(first), PathConfig::AfXdp(second)) = (&a.path, &b.path) else {
+            return Err(no_such(b));
+        };
+        let pair = mpps_af_xdp::open_pair((first, &a.roles, &taken), (second, &b.roles, &taken));
+        // Which of the two it is, the error itself says.
+        let pair: [AfXdpPort; 2] = pair.map_err(unopened(&a.spec))?.into();
+        pair.iter().for_each(|port| remark(port.remarks()));
+        opened.extend(pair);
+    }
+    Ok(opened)
+}
+
+fn af_xdp_alone(port: &DraftPort, draft: &Draft) -> Result<AfXdpPort> {
+    let PathConfig::AfXdp(config) = &port.path else {
+        return Err(no_such(port));
+    };
+    let opened = mpps_af_xdp::open(config, &port.roles, &draft.taken()).map_err(unopened(&port.spec))?;
+    remark(opened.remarks());
+    Ok(opened)
+}
+
+fn dpdk_port(port: &DraftPort, draft: &Draft) -> Result<DpdkPort> {
+    let PathConfig::Dpdk(config) = &port.path else {
+        return Err(no_such(port));
+    };
     let need = dpdk::Need {
         roles: &port.roles,
         promisc: true,
         link: false,
     };
-    dpdk::open(config, &port.spec, &draft.args.run, &draft.rules, need)
+    let run = &draft.args.run;
+    dpdk::open_for(config, &port.spec, run, &draft.rules, need, port.first_lane)
+}
+
+fn null<'d>(port: &'d DraftPort, draft: &Draft) -> Result<NullPort<impl Sources + use<'d>>> {
+    let PathConfig::Null(config) = &port.path else {
+        return Err(no_such(port));
+    };
+    Ok(null_port(config, port.roles.len(), draft.args.run.seed))
 }
 
 /// A loop whose far end sends everything back as it is.
-fn loop_port(
-    config: &LoopConfig,
-    port: &DraftPort,
-) -> LoopPort<impl Now + use<>, impl Fn(&mut [u8]) -> bool + Sync + use<>> {
-    LoopPort::new(config.clone(), port.roles.len(), monotonic_ns, |_: &mut [u8]| true)
-}
-
-/// The one port there is.
-struct Only<'d>(&'d Draft);
-
-impl Use for Only<'_> {
-    fn on<P: Port>(self, port: &P) -> Result<ExitCode> {
-        execute(self.0, &[port.capabilities()], |plan, sinks| {
-            run_forward(port, plan, sinks, &interruptions)
-        })
-    }
+fn loop_port(port: &DraftPort) -> Result<LoopPort<impl Now + use<>, impl Fn(&mut [u8]) -> bool + Sync + use<>>> {
+    let PathConfig::Loop(config) = &port.path else {
+        return Err(no_such(port));
+    };
+    Ok(LoopPort::new(
+        config.clone(),
+        port.roles.len(),
+        monotonic_ns,
+        |_: &mut [u8]| true,
+    ))
 }
 
 /// The first of two: the second is still to be opened.
@@ -148,10 +177,11 @@ impl<A: Port> Use for Second<'_, A> {
     }
 }
 
-/// Two ports of one path.
-fn alike<P: Port>(draft: &Draft, a: &P, b: &P) -> Result<ExitCode> {
-    execute(draft, &[a.capabilities(), b.capabilities()], |plan, sinks| {
-        run_forward_alike(a, b, plan, sinks, &interruptions)
+/// Ports of one path.
+fn alike<P: Port>(draft: &Draft, ports: &[P]) -> Result<ExitCode> {
+    let capabilities: Vec<_> = ports.iter().map(P::capabilities).collect();
+    execute(draft, &capabilities, |plan, sinks| {
+        run_forward(ports, plan, sinks, &interruptions)
     })
 }
 
@@ -159,7 +189,11 @@ fn alike<P: Port>(draft: &Draft, a: &P, b: &P) -> Result<ExitCode> {
 pub(super) fn announce(run: &Run, plan: &ForwardPlan) {
     if !run.quiet {
         let names: Vec<_> = plan.ports.iter().map(|port| port.name.as_str()).collect();
-        eprintln!("mpps: forward is ready on {}", names.join(" and "));
+        let (last, others) = names.split_last().unwrap_or((&"", &[]));
+        match others {
+            [] => eprintln!("mpps: forward is ready on {last}"),
+            others => eprintln!("mpps: forward is ready on {} and {last}", others.join(", ")),
+        }
     }
 }
 

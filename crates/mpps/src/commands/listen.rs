@@ -71,6 +71,7 @@ pub(crate) fn reflect(args: Reflect) -> Result<ExitCode> {
 
 fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<ExitCode> {
     signal::catch_interrupts();
+    let _filters = listener.rules.apply(&listener.path)?;
     let queues = listener.roles.len();
     match &listener.path {
         // These packets never come to user space: both workloads turn off before they get here.

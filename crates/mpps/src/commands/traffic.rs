@@ -25,6 +25,7 @@ pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
 /// Opens the port and the files, and runs.
 pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
     signal::catch_interrupts();
+    let _filters = draft.rules.apply(&draft.path)?;
     let queues = draft.roles.len();
     match &draft.path {
         PathConfig::Udp(config) => {

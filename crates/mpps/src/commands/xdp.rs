@@ -48,6 +48,7 @@ pub(super) fn traffic(config: &Config, draft: &Draft) -> Result<(Summary, Output
 /// `reflect`.
 pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> Result<ExitCode> {
     signal::catch_interrupts();
+    let _filters = listener.rules.apply(&listener.path)?;
     let device = open(config, &args.port)?;
     let mut output = Output::open(&args.run)?;
     let plan = listener.reflect_plan(args, device.capabilities())?;
@@ -61,6 +62,7 @@ pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> R
 /// `drop`.
 pub(super) fn drop(config: &Config, args: &Drop, listener: &Listener) -> Result<ExitCode> {
     signal::catch_interrupts();
+    let _filters = listener.rules.apply(&listener.path)?;
     let device = open(config, &args.port)?;
     let mut output = Output::open(&args.run)?;
     let plan = listener.drop_plan(args, device.capabilities())?;

@@ -1,6 +1,6 @@
 //! The plan of `capture`.
 
-use super::dpdk::Rules;
+use super::flow::Rules;
 use super::lanes;
 use super::path::PathConfig;
 use super::traffic::dashed;
@@ -75,7 +75,7 @@ impl Draft {
             ));
         }
         let roles = lanes::listening(&args.run, false);
-        let rules = Rules::of(&args.run)?;
+        let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
         Ok(Self {
             rules,
             args,
@@ -142,6 +142,7 @@ impl Draft {
         ] {
             common.host.push((name.to_owned(), value));
         }
+        common.host.extend(self.rules.facts());
         let (producers, consumers): (Vec<_>, Vec<_>) = self
             .roles
             .iter()

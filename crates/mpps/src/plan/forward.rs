@@ -1,10 +1,10 @@
 //! The plan of `forward`.
 
-use super::dpdk::Rules;
+use super::flow::Rules;
 use super::path::PathConfig;
 use super::traffic::dashed;
 use super::{lanes, xdp};
-use crate::cli::{Forward, ForwardMode as Mode, Take};
+use crate::cli::{Forward, ForwardMode as Mode, MOST_PORTS, Take};
 use crate::fail::{Result, usage};
 use mpps_af_packet::Checksum;
 use mpps_af_xdp::Taken;
@@ -21,9 +21,8 @@ const UDP: u8 = 17;
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) args: Forward,
-    /// One, or two.
+    /// In pairs: see [`ForwardPlan::ports`].
     pub(crate) ports: Vec<DraftPort>,
-    mode: Mode,
     take: Take,
     pub(crate) rules: Rules,
 }
@@ -33,42 +32,34 @@ pub(crate) struct Draft {
 pub(crate) struct DraftPort {
     pub(crate) spec: PortSpec,
     pub(crate) path: PathConfig,
-    /// One entry a lane.
+    /// One entry a lane of its pair, or of its own.
     pub(crate) roles: Vec<Roles>,
+    /// The first of these lanes among all.
+    pub(crate) first_lane: usize,
 }
 
 impl Draft {
     pub(crate) fn new(args: Forward) -> Result<Self> {
-        let specs: Vec<_> = std::iter::once(&args.port).chain(&args.second).cloned().collect();
-        if let [a, b] = &specs[..]
-            && a.path == b.path
-            && a.device == b.device
-            && !a.device.is_empty()
-        {
-            return Err(usage(format!(
-                "port '{b}': it is the first port, too: want another, or none to send back out of '{a}'"
-            )));
-        }
+        check_ports(&args.devices)?;
         xdp::check_forward(&args)?;
-        let mode = check_mode(&args, specs.len())?;
+        check_mode(&args)?;
+        check_lanes(&args)?;
         let take = check_take(&args)?;
-        let ports = specs.into_iter().enumerate();
-        let ports = ports
-            .map(|(i, spec)| DraftPort::new(spec, i, &args))
-            .collect::<Result<_>>()?;
-        let rules = Rules::of(&args.run)?;
+        let ports = (0..args.devices.len()).map(|place| DraftPort::new(place, &args));
+        let ports: Vec<_> = ports.collect::<Result<_>>()?;
+        let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.spec, &p.path, &p.roles[..])))?;
         Ok(Self {
             rules,
             args,
             ports,
-            mode,
             take,
         })
     }
 
     pub(crate) fn plan(&self, capabilities: &[&Capabilities]) -> Result<ForwardPlan> {
         // What a lane does with each port is in the ports' roles.
-        let lanes = vec![Roles { rx: true, tx: true }; self.ports[0].roles.len()];
+        let lanes = self.ports.iter().step_by(2).map(|port| port.roles.len()).sum();
+        let lanes = vec![Roles { rx: true, tx: true }; lanes];
         let burst = capabilities.iter().map(|c| c.preferred_burst).max().unwrap_or(1);
         let mut common = if xdp::is_xdp(&self.ports[0].path) {
             xdp::common(&self.args.run, &[], None)?
@@ -78,11 +69,15 @@ impl Draft {
         let names: Vec<_> = self.ports.iter().map(|port| port.spec.to_string()).collect();
         let mut tell = |name: &str, value: String| common.host.push((name.to_owned(), value));
         tell("port", names.join(", "));
-        tell("forward_mode", self.mode.name().to_owned());
+        tell("forward_mode", self.modes());
         tell("takes", self.takes());
         if self.args.split_directions {
             tell("directions", "a lane each".to_owned());
         }
+        if !self.args.drain.is_zero() {
+            tell("drain_us", format!("{}", self.args.drain.as_secs_f64() * 1e6));
+        }
+        common.host.extend(self.rules.facts());
         let ports = names.into_iter().zip(capabilities).enumerate();
         let ports = ports.map(|(i, (name, capabilities))| ForwardPort {
             name,
@@ -93,7 +88,18 @@ impl Draft {
             ports: ports.collect(),
             common,
             split_directions: self.args.split_directions,
+            drain: self.args.drain,
         })
+    }
+
+    /// What is done to frames, as the user would ask for it.
+    fn modes(&self) -> String {
+        let last = self.ports.len() - 1;
+        let (first, last) = (mode_of(&self.args, 0), mode_of(&self.args, last));
+        match first == last {
+            true => first.name().to_owned(),
+            false => format!("{}; {} on the last port", first.name(), last.name()),
+        }
     }
 
     /// What is taken, as the user would ask for it.
@@ -165,7 +171,7 @@ impl Draft {
 
     /// What is done to frames that leave by port `port`.
     fn rewrite(&self, port: usize, capabilities: &Capabilities) -> Rewrite {
-        match self.mode {
+        match mode_of(&self.args, port) {
             Mode::Io => Rewrite::Io,
             Mode::MacSwap => Rewrite::MacSwap,
             Mode::FiveTupleSwap => Rewrite::FiveTupleSwap,
@@ -187,15 +193,17 @@ impl Draft {
 }
 
 impl DraftPort {
-    /// The port number `place`, 0 or 1.
-    fn new(spec: PortSpec, place: usize, args: &Forward) -> Result<Self> {
+    /// The port at this place among all.
+    fn new(place: usize, args: &Forward) -> Result<Self> {
+        let spec = args.devices[place].clone();
+        let split = args.split_directions && paired(args, place);
         let mut path = PathConfig::of(&spec)?;
         if path.layer() == Layer::Payload {
             return Err(usage(format!(
                 "port '{spec}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1"
             )));
         }
-        if args.split_directions && !path.split_lanes() {
+        if split && !path.split_lanes() {
             return Err(usage(format!(
                 "--split-directions: each queue of '{spec}' is a loop of its own: want it left out"
             )));
@@ -216,12 +224,19 @@ impl DraftPort {
         }
         let lanes = args.run.lanes.unwrap_or(1);
         let (receives, sends) = (Roles { rx: true, tx: false }, Roles { rx: false, tx: true });
-        let roles = match (args.split_directions, place) {
+        let roles = match (split, place % 2) {
             (false, _) => vec![Roles { rx: true, tx: true }; lanes],
             (true, 0) => [receives, sends].repeat(lanes),
             (true, _) => [sends, receives].repeat(lanes),
         };
-        Ok(Self { spec, path, roles })
+        // All that come before are pairs.
+        let first_lane = place / 2 * lanes * ways(args);
+        Ok(Self {
+            spec,
+            path,
+            roles,
+            first_lane,
+        })
     }
 
     /// The host's own addresses, which `--take foreign` leaves to it.
@@ -233,22 +248,93 @@ impl DraftPort {
     }
 }
 
-fn check_mode(args: &Forward, ports: usize) -> Result<Mode> {
-    let mode = args.mode.unwrap_or(if ports == 1 { Mode::MacSwap } else { Mode::Io });
-    match (&args.dest_mac, mode) {
-        (None, Mode::L2Forward) => {
+/// Whether the port at this place has another that frames go to.
+fn paired(args: &Forward, place: usize) -> bool {
+    place ^ 1 < args.devices.len()
+}
+
+/// Lanes of a pair for each that `--lanes` asks for.
+fn ways(args: &Forward) -> usize {
+    if args.split_directions { 2 } else { 1 }
+}
+
+/// What is done to frames that leave by the port at this place.
+fn mode_of(args: &Forward, place: usize) -> Mode {
+    let default = if paired(args, place) { Mode::Io } else { Mode::MacSwap };
+    args.mode.unwrap_or(default)
+}
+
+fn check_ports(specs: &[PortSpec]) -> Result<()> {
+    if specs.len() > MOST_PORTS {
+        return Err(usage(format!(
+            "port '{}': it is the {}th: want {MOST_PORTS} ports at the most",
+            specs[MOST_PORTS],
+            MOST_PORTS + 1
+        )));
+    }
+    let alike = |a: &PortSpec, b: &PortSpec| a.path == b.path && a.device == b.device && !a.device.is_empty();
+    for (place, spec) in specs.iter().enumerate() {
+        let Some(earlier) = specs[..place].iter().position(|other| alike(other, spec)) else {
+            continue;
+        };
+        return Err(usage(match specs.len() {
+            2 => format!(
+                "port '{spec}': it is the first port, too: want another, or none to send back out of '{}'",
+                specs[0]
+            ),
+            _ => format!(
+                "port '{spec}': it is port {} and port {}: want each port once",
+                earlier + 1,
+                place + 1
+            ),
+        }));
+    }
+    let first = &specs[0];
+    match specs.iter().find(|spec| spec.path != first.path) {
+        Some(other) if specs.len() > 2 => Err(usage(format!(
+            "port '{other}': of more than two ports all are on one path: want it on {} as '{first}' is, or two ports",
+            first.path
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Most lanes of a run: more threads than that are a mistake.
+const MOST_LANES: usize = 256;
+
+fn check_lanes(args: &Forward) -> Result<()> {
+    let (lanes, ports) = (args.run.lanes.unwrap_or(1), args.devices.len());
+    let each = ports / 2 * ways(args) + ports % 2;
+    if lanes * each > MOST_LANES {
+        return Err(usage(format!(
+            "--lanes {lanes}: on {ports} ports these are {} lanes: want {} at the most",
+            lanes * each,
+            MOST_LANES / each
+        )));
+    }
+    Ok(())
+}
+
+fn check_mode(args: &Forward) -> Result<()> {
+    let (mode, ports) = (mode_of(args, 0), args.devices.len());
+    match &args.dest_mac {
+        None if mode == Mode::L2Forward => {
             return Err(usage(
-                "--mode l2fwd: want --dest-mac MAC[,MAC], the MAC address that each port sends to",
+                "--mode l2fwd: want --dest-mac MAC[,MAC…], the MAC address that each port sends to",
             ));
         }
-        (Some(macs), Mode::L2Forward) if macs.0.len() > ports => {
-            return Err(usage("--dest-mac: two addresses for one port: want one"));
-        }
-        (Some(_), mode) if mode != Mode::L2Forward => {
+        Some(_) if mode != Mode::L2Forward => {
             return Err(usage(format!(
                 "--dest-mac: mode {} sets no MAC address: want --mode l2fwd",
                 mode.name()
             )));
+        }
+        Some(macs) if macs.0.len() != 1 && macs.0.len() != ports => {
+            let what = match ports {
+                1 => "one port: want one".to_owned(),
+                _ => format!("{ports} ports: want one for all, or {ports}"),
+            };
+            return Err(usage(format!("--dest-mac: {} addresses for {what}", macs.0.len())));
         }
         _ => {}
     }
@@ -257,7 +343,7 @@ fn check_mode(args: &Forward, ports: usize) -> Result<Mode> {
             "--split-directions: one port has one direction: want two ports, or --lanes N",
         ));
     }
-    Ok(mode)
+    Ok(())
 }
 
 fn check_take(args: &Forward) -> Result<Take> {
@@ -275,3 +361,7 @@ fn check_take(args: &Forward) -> Result<Take> {
         Some(take) => Ok(take),
     }
 }
+
+#[cfg(test)]
+#[path = "forward_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 //! The plans of `drop` and `reflect`.
 
-use super::dpdk::Rules;
+use super::flow::Rules;
 use super::path::PathConfig;
 use super::traffic::{dashed, one_lane_a_flow};
 use super::{first_ephemeral_port, lanes, open_udp_ports, xdp};
@@ -70,6 +70,7 @@ impl Listener {
         } else {
             lanes::listening(run, answers)
         };
+        let rules = Rules::of(run, [(spec, &path, &roles[..])])?;
         let device = path.interface();
         // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those
         // open now, and those from which they will ask others (DNS, NTP, QUIC).
@@ -86,7 +87,7 @@ impl Listener {
             ports,
             excluded,
             device,
-            rules: Rules::of(run)?,
+            rules,
         })
     }
 
@@ -189,6 +190,7 @@ impl Listener {
                 common.host.push(("left_to_host_ports".to_owned(), list.join(" ")));
             }
         }
+        common.host.extend(self.rules.facts());
         Ok(common)
     }
 

@@ -2,10 +2,12 @@
 
 pub(crate) mod capture;
 pub(crate) mod dpdk;
+pub(crate) mod flow;
 pub(crate) mod forward;
 pub(crate) mod lanes;
 pub(crate) mod listen;
 pub(crate) mod neighbor;
+mod ntuple;
 pub(crate) mod path;
 pub(crate) mod traffic;
 pub(crate) mod xdp;

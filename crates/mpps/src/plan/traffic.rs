@@ -1,6 +1,6 @@
 //! The plan of `sendrecv` and `send`.
 
-use super::dpdk::Rules;
+use super::flow::Rules;
 use super::path::PathConfig;
 use super::{family, lanes, xdp};
 use crate::cli::Traffic;
@@ -44,7 +44,6 @@ impl Draft {
     /// Checks the arguments of `sendrecv` (`receive`) or `send`.
     pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
         let path = PathConfig::of(&args.port)?;
-        let rules = Rules::of(&args.run)?;
         let (src, dest) = addresses(&args, &path)?;
         if src.is_ipv4() != dest.ip.is_ipv4() {
             return Err(usage(format!(
@@ -62,6 +61,7 @@ impl Draft {
             lanes::traffic(&args.run, args.tx_lanes, args.rx_lanes, receive, path.split_lanes())?
         };
         payload_path_options(&args, &path)?;
+        let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
         let device = path.interface();
         // A share of the link is checked once the port is open and tells its speed.
         if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
@@ -229,6 +229,7 @@ impl Draft {
         common.warnings.extend(self.warnings.iter().cloned());
         let link = self.link(capabilities)?;
         common.host.extend(self.facts(link.as_ref()));
+        common.host.extend(self.rules.facts());
         let rate = args
             .rate
             .as_ref()

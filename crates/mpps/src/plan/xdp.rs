@@ -63,22 +63,22 @@ pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
     check_run(run, port)
 }
 
-/// Refuses ports that frames can't go between, and what a forwarder can't do.
+/// Refuses ports that frames can't go between, and what a forwarder can't do. Of more than two, all are on one path.
 pub(super) fn check_forward(args: &Forward) -> Result<()> {
-    let Some(second) = &args.second else {
-        return check_forward_run(args, &args.port);
-    };
-    let (first, xdp) = (&args.port, |spec: &PortSpec| spec.path == "xdp");
-    match (xdp(first), xdp(second)) {
-        (false, false) => Ok(()),
-        (true, true) => check_forward_run(args, first),
-        (a, _) => {
-            let (other, inside) = if a { (second, first) } else { (first, second) };
+    let xdp = |spec: &PortSpec| spec.path == "xdp";
+    match &args.devices[..] {
+        [first, second] if xdp(first) != xdp(second) => {
+            let (other, inside) = if xdp(first) { (second, first) } else { (first, second) };
             Err(usage(format!(
                 "port '{other}': the kernel's way from '{inside}' (a devmap) leads to another XDP device only: want xdp:{} too, or both ports on af_xdp",
                 other.device
             )))
         }
+        [_, _, third, ..] if xdp(third) => Err(usage(format!(
+            "port '{third}': the kernel's programs forward on one device or between two: want two ports at the most, or all on af_xdp"
+        ))),
+        [first, ..] => check_forward_run(args, first),
+        [] => Ok(()),
     }
 }
 
@@ -89,6 +89,12 @@ fn check_forward_run(args: &Forward, port: &PortSpec) -> Result<()> {
     if args.split_directions {
         return Err(usage(format!(
             "--split-directions: on '{port}' no lane moves frames, a program of each device does: want it left out"
+        )));
+    }
+    if !args.drain.is_zero() {
+        return Err(usage(format!(
+            "--drain {:?}: on '{port}' the driver sends at the end of each of the kernel's polls: want it left out",
+            args.drain
         )));
     }
     check_served(&args.run, port)
