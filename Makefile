@@ -34,6 +34,7 @@ test: ## every test; those that need root or a tool that is missing say SKIPPED 
 	@export MPPS_BIN="$(CURDIR)/$(PROGRAM)"; failed=0; \
 	$(CARGO) test --workspace --doc $(ARGS) || failed=1; \
 	scripts/miri.sh || failed=1; \
+	scripts/no-dpdk.sh || failed=1; \
 	$(CARGO) build -p xsk --examples || failed=1; \
 	$(CARGO) test --workspace --lib --bins --tests --no-fail-fast $(ARGS) -- --show-output || failed=1; \
 	exit $$failed

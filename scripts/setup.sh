@@ -4,17 +4,20 @@
 #   scripts/setup.sh build|demo|test|bench|fuzz...      (nothing given: test)
 #
 # Fails only when the program can't be built. Whatever else can't be had is named, with the one line that installs
-# it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets.
-# MPPS_NO_INSTALL=1 only checks and names.
+# it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets, the build leaves the
+# dpdk path out.
+# MPPS_NO_INSTALL=1 only checks and names; MPPS_NO_DPDK=1 builds without DPDK, so that it is not asked for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # An ordinary user's PATH lacks the administrator's directories, and a fresh rustup is not in anybody's.
 PATH="${HOME:-/root}/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
-# task | tool or file whose presence is checked | packages that bring it (Debian, Ubuntu)
+# task | tool, file or pkg:MODULE (of pkg-config) whose presence is checked | packages that bring it (Debian, Ubuntu)
+# libdpdk-dev depends on DPDK's drivers, too, each a package of its own.
 TOOLS='
 build | cc           | gcc libc6-dev
+dpdk  | pkg:libdpdk  | libdpdk-dev pkg-config
 demo  | ip           | iproute2
 test  | ethtool      | ethtool
 test  | tcpdump      | tcpdump
@@ -34,13 +37,15 @@ bench | /usr/include/bpf/libbpf.h | libbpf-dev
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# The tasks that a task includes.
+# The tasks that a task includes. `dpdk` is what a build is better with, and can do without.
 includes() {
+    local build=build
+    case "${MPPS_NO_DPDK:-0}" in 0) build='build dpdk' ;; esac
     case "$1" in
-        build) echo build ;;
-        demo) echo build demo ;;
-        test) echo build demo test ;;
-        bench) echo build demo test bench ;;
+        build) echo "$build" ;;
+        demo) echo "$build demo" ;;
+        test) echo "$build demo test" ;;
+        bench) echo "$build demo test bench" ;;
         fuzz) echo build fuzz ;;
         *) say "unknown task '$1': must be build, demo, test, bench or fuzz" && exit 2 ;;
     esac
@@ -51,6 +56,14 @@ version_at_least() {
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
+# present TOOL|FILE|pkg:MODULE
+present() {
+    case "$1" in
+        pkg:*) command -v pkg-config >/dev/null 2>&1 && pkg-config --exists "${1#pkg:}" ;;
+        *) command -v "$1" >/dev/null 2>&1 || [ -e "$1" ] ;;
+    esac
+}
+
 # Packages of the missing tools of the wanted tasks, one tool a line: "task|tool|packages".
 missing() {
     local task tool packages
@@ -58,7 +71,8 @@ missing() {
         task=${task// /} tool=${tool// /}
         [ -n "$task" ] || continue
         case " $wanted " in *" $task "*) ;; *) continue ;; esac
-        command -v "$tool" >/dev/null 2>&1 || [ -e "$tool" ] || echo "$task|$tool|$(echo $packages)"
+        # shellcheck disable=SC2086,SC2116 # words are packages; echo takes the spaces off
+        present "$tool" || echo "$task|${tool#pkg:}|$(echo $packages)"
     done <<<"$TOOLS"
 }
 
@@ -100,7 +114,17 @@ if [ -n "$left" ]; then
     say "not installed: $(cut -d'|' -f2 <<<"$left" | tr '\n' ' ')"
     say "this installs it: ${sudo}apt-get install -y $(cut -d'|' -f3 <<<"$left" | tr '\n' ' ')"
     ! grep -q '^build|' <<<"$left" || fatal=1
+    ! grep -q '^dpdk|' <<<"$left" || say "until libdpdk is installed, mpps is built without the dpdk path"
 fi
+dpdk_wanted=$(sed -n 's/^const OLDEST: .*"\(.*\)";/\1/p' crates/dpdk-sys/build.rs)
+case "$wanted" in
+    *' dpdk '*)
+        if present pkg:libdpdk && ! pkg-config --atleast-version="$dpdk_wanted" libdpdk; then
+            say "libdpdk $(pkg-config --modversion libdpdk) is too old ($dpdk_wanted or later is needed):" \
+                "mpps is built without the dpdk path"
+        fi
+        ;;
+esac
 
 rust_wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 rust_line="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal"

@@ -128,6 +128,15 @@ impl Machine {
         }
     }
 
+    /// Whether a tool is installed; on a sample machine: whether there is `tool/NAME`.
+    pub(super) fn has_tool(&self, name: &str) -> bool {
+        if self.live {
+            tool::find(name).is_some()
+        } else {
+            self.exists(&format!("tool/{name}"))
+        }
+    }
+
     /// What the interface's driver can do with XDP; `None` where the kernel does not tell (before Linux 6.3).
     pub(super) fn xdp_features(&self, interface: &str) -> Option<XdpFeatures> {
         if !self.live {

@@ -66,7 +66,7 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
 fn hugepages(machine: &Machine, report: &mut Report) {
     const DIR: &str = "/sys/kernel/mm/hugepages";
     let mut area = report.area("hugepages");
-    let why = "dpdk and large AF_XDP areas need them; they spare the TLB";
+    let why = "dpdk is faster in them, and af_xdp with pages=huge needs them; they spare the TLB";
     let sizes = machine.list(DIR);
     if sizes.is_empty() {
         area.add(Status::Info, "sizes", "none: not in this kernel", why, "");
@@ -102,18 +102,16 @@ fn hugepages(machine: &Machine, report: &mut Report) {
         let dir = words.next()?;
         (words.next()? == "hugetlbfs").then(|| dir.to_owned())
     });
-    match mount {
-        Some(dir) => area.add(Status::Ok, "mount", dir, "dpdk maps them through this file system", ""),
-        None => {
-            let status = if any { Status::Warn } else { Status::Info };
-            let command = "mkdir -p /dev/hugepages && mount -t hugetlbfs nodev /dev/hugepages";
-            area.add(
-                status,
-                "mount",
-                "none",
-                "dpdk maps them through this file system",
-                command,
-            );
-        }
-    }
+    let why = "mpps maps them without it; other DPDK programs map them through this file system";
+    let command = match mount {
+        None if any => "mkdir -p /dev/hugepages && mount -t hugetlbfs nodev /dev/hugepages",
+        _ => "",
+    };
+    area.add(
+        Status::Info,
+        "mount",
+        mount.unwrap_or_else(|| "none".into()),
+        why,
+        command,
+    );
 }

@@ -7,15 +7,21 @@
 //! Reading and judging are apart: a [`machine::Machine`] reads files, tools and probes under a root directory, which
 //! in the tests is a tree of samples; [`parse`] and [`ethtool`] turn text into values.
 
+mod bind;
 mod cpu;
+mod dpdk;
+#[cfg(test)]
+mod dpdk_tests;
 mod ethtool;
 mod finding;
+mod kernel;
 mod machine;
 mod memory;
 mod net;
 mod nic;
 mod parse;
 mod paths;
+mod pci;
 #[cfg(test)]
 mod tests;
 mod xdp;
@@ -31,6 +37,8 @@ pub struct Options {
     /// Paths that this build of mpps has, by name (`udp`, `af_packet`, …): others are described as what the host
     /// could do.
     pub built_paths: Vec<String>,
+    /// Version of the DPDK that this build was made with (`22.11.4`); `None`: without.
+    pub dpdk: Option<String>,
 }
 
 impl Default for Options {
@@ -38,6 +46,7 @@ impl Default for Options {
         Self {
             interfaces: Vec::new(),
             built_paths: vec!["udp".into(), "af_packet".into()],
+            dpdk: None,
         }
     }
 }
@@ -50,10 +59,13 @@ pub fn examine(options: &Options) -> Report {
 
 fn examine_machine(machine: &Machine, options: &Options) -> Report {
     let mut report = Report::default();
-    paths::examine(machine, &options.built_paths, &mut report);
+    let facts = dpdk::Facts::of(machine, options.dpdk.as_deref());
+    paths::examine(machine, &options.built_paths, &facts, &mut report);
     cpu::examine(machine, &mut report);
     memory::examine(machine, &mut report);
     net::examine(machine, &mut report);
-    nic::examine(machine, &options.interfaces, &mut report);
+    dpdk::examine(&facts, &mut report);
+    nic::examine(machine, &options.interfaces, &facts, &mut report);
+    bind::detached(&facts, &options.interfaces, &mut report);
     report
 }

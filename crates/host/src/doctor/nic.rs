@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::bind;
+use super::dpdk::Facts;
 use super::ethtool::{self, Limits};
 use super::finding::{Area, Report, Status};
 use super::machine::{Machine, NoOutput};
@@ -17,7 +19,7 @@ const OFFLOADS: [(&str, &str); 6] = [
     ("rx-vlan-offload", "VLAN stripping"),
 ];
 
-pub(super) fn examine(machine: &Machine, wanted: &[String], report: &mut Report) {
+pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, report: &mut Report) {
     let present = machine.list("/sys/class/net");
     let interfaces: Vec<String> = match wanted {
         [] => present
@@ -34,9 +36,14 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], report: &mut Report)
             .add(Status::Info, "interfaces", "none but loopback", why, "mpps lab up");
     }
     for name in interfaces {
+        // One without an interface, named by its address, has an area of its own.
+        if bind::is_detached(facts, &name) {
+            continue;
+        }
         let mut area = report.area(format!("nic {name}"));
         if present.contains(&name) {
             interface(machine, &name, !wanted.is_empty(), &mut area);
+            bind::interface(facts, &name, &mut area);
         } else {
             let known = if present.is_empty() {
                 "none".into()

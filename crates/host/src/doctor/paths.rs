@@ -1,7 +1,8 @@
 //! Which packet paths work here, and why not.
 
+use super::dpdk;
 use super::finding::{Area, Report, Status};
-use super::machine::{Machine, NoOutput, Probe};
+use super::machine::{Machine, Probe};
 use super::parse;
 use crate::tool;
 
@@ -36,7 +37,7 @@ impl Verdict {
     }
 }
 
-pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) {
+pub(super) fn examine(machine: &Machine, built: &[String], facts: &dpdk::Facts<'_>, report: &mut Report) {
     let release = machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = parse::kernel_version(&release).unwrap_or((0, 0));
     let mut area = report.area("paths");
@@ -53,11 +54,11 @@ pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) 
         ("af_packet", af_packet(machine)),
         ("af_xdp", af_xdp(machine, version)),
         ("xdp", xdp(machine, version)),
-        ("dpdk", dpdk(machine)),
     ];
     for (name, verdict) in paths {
         add(&mut area, name, built.iter().any(|b| b == name), verdict);
     }
+    dpdk::path(facts, &mut area);
 }
 
 fn add(area: &mut Area<'_>, name: &str, built: bool, verdict: Verdict) {
@@ -235,16 +236,4 @@ fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
         "BPF programs can be loaded, native and skb (not offloaded: such programs have no shared maps, clock or live \
          frames); {sending}, {btf}, {traced}, {tcx}, {jit}"
     ))
-}
-
-fn dpdk(machine: &Machine) -> Verdict {
-    const INSTALL: &str = "apt-get install libdpdk-dev";
-    match machine.run(&["pkg-config", "--modversion", "libdpdk"]) {
-        Ok(version) => Verdict::works(format!("libdpdk {}", version.trim())),
-        Err(NoOutput::Missing) => Verdict::not(
-            "pkg-config is not installed, so libdpdk can't be found",
-            "apt-get install pkg-config libdpdk-dev",
-        ),
-        Err(NoOutput::Failed) => Verdict::not("libdpdk is not installed", INSTALL),
-    }
 }
