@@ -46,6 +46,12 @@ mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n
 }
 
 uint16_t
+mpps_rx_burst_plain(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+	return rte_eth_rx_burst(port, queue, mbufs, n);
+}
+
+uint16_t
 mpps_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
 {
 	return rte_eth_tx_burst(port, queue, mbufs, n);

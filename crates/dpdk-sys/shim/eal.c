@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_dev.h>
 #include <rte_eal.h>
@@ -12,7 +13,6 @@
 #include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
-#include <rte_version.h>
 
 #include "mpps_dpdk.h"
 
@@ -62,7 +62,11 @@ mpps_eal_init(int argc, char **argv, int keep_log)
 			rte_openlog_stream(stream);
 		}
 	}
-	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+	if (rte_eal_init(argc, argv) < 0)
+		return -rte_errno;
+	/* Without shared configuration nothing is ever put there. Where something is, it stays. */
+	(void)rmdir(rte_eal_get_runtime_dir());
+	return 0;
 }
 
 int

@@ -195,6 +195,8 @@ const _: () = {
 unsafe extern "C" {
     /// `rte_eth_rx_burst`; packets of several segments are made one where they fit.
     pub fn mpps_rx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
+    /// `rte_eth_rx_burst` of drivers that give no packets of several segments.
+    pub fn mpps_rx_burst_plain(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_eth_tx_burst`.
     pub fn mpps_tx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// As `mpps_tx_burst`, with checksums left to the device; adds to `refused` what it will never take (taken, freed).

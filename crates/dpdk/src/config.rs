@@ -96,6 +96,12 @@ impl Config {
         text
     }
 
+    /// Whether it is the end of a memif that connects to the other (`role=`, a client where it is not given).
+    pub fn is_memif_client(&self) -> bool {
+        let role = self.driver_args.iter().find(|(key, _)| key == "role");
+        self.driver() == "net_memif" && role.is_none_or(|(_, role)| role != "server" && role != "master")
+    }
+
     /// The kernel's interface under the device, where there is one: `iface=` of `net_af_packet` and `net_af_xdp`.
     pub fn interface(&self) -> Option<&str> {
         let under = matches!(self.driver(), "net_af_packet" | "net_af_xdp");

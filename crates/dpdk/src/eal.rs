@@ -71,18 +71,20 @@ fn arguments(configs: &[&Config], eal: &EalArgs, lanes: usize, free_hugepages: u
             words.extend(value);
         }
     };
-    // Who names files wants them.
-    if !eal.has("--file-prefix") && !eal.has("--huge-dir") && !eal.has("--legacy-mem") {
-        ours("--in-memory", None);
-    }
     ours("--no-telemetry", None);
     let needed = memory::needed(configs, lanes);
     let memory_given = eal.has("-m") || eal.has("--socket-mem") || eal.has("--socket-limit");
+    let files = ["--file-prefix", "--huge-dir", "--legacy-mem", "--huge-unlink"];
     if eal.has("--no-huge") || (free_hugepages < needed && !memory_given) {
+        // `--in-memory` is for huge pages: with ordinary ones the configuration is all that could be shared.
         ours("--no-huge", None);
+        ours("--no-shconf", None);
         if !memory_given {
             ours("-m", Some((needed >> 20).max(1).to_string()));
         }
+    } else if !files.iter().any(|option| eal.has(option)) {
+        // Who names files wants them.
+        ours("--in-memory", None);
     }
     if configs.iter().any(|config| memory::wants_bus(config)) {
         for config in configs {
@@ -205,7 +207,8 @@ mod tests {
         let at = words.iter().position(|w| w == "-m").expect("-m");
         let mib: usize = words[at + 1].parse().expect("MiB");
         assert!(mib << 20 >= memory::needed(&[&null], 2) - (1 << 20), "{words:?}");
-        assert!(words.iter().any(|w| w == "--no-huge"), "{words:?}");
+        assert!(words.iter().any(|w| w == "--no-huge") && words.iter().any(|w| w == "--no-shconf"), "{words:?}");
+        assert!(!words.iter().any(|w| w == "--in-memory"), "{words:?}");
     }
 
     #[test]

@@ -6,7 +6,11 @@ use mpps_io::{Frame, RxChecksum};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// One packet: an mbuf that is ours alone. As large as a pointer, so that an array of frames is what DPDK's calls take.
+/// One packet: an mbuf that is ours alone. As large as a pointer, so that an array of frames is what DPDK's calls take,
+/// and fill.
+///
+/// Made by [`crate::DpdkQueue`] alone, which writes the pointers: the mbuf is valid for `'p` (its mempool lives until every
+/// port is closed), and nobody else has it.
 #[repr(transparent)]
 pub struct DpdkFrame<'p> {
     mbuf: NonNull<RteMbuf>,
@@ -16,21 +20,9 @@ pub struct DpdkFrame<'p> {
 const _: () = assert!(size_of::<DpdkFrame<'_>>() == size_of::<*mut RteMbuf>());
 
 impl DpdkFrame<'_> {
-    /// A frame over an mbuf.
-    ///
-    /// # Safety
-    /// `mbuf` must have been allocated from or received into a mempool that lives for `'p`, and nobody else may hold it.
-    #[inline]
-    pub(crate) unsafe fn of(mbuf: NonNull<RteMbuf>) -> Self {
-        Self {
-            mbuf,
-            _pool: PhantomData,
-        }
-    }
-
     #[inline]
     fn head(&self) -> &RteMbuf {
-        // SAFETY: the mbuf is valid for 'p and ours alone (contract of `of`).
+        // SAFETY: the mbuf is valid for 'p and ours alone (the queue's promise).
         unsafe { self.mbuf.as_ref() }
     }
 

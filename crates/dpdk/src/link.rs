@@ -61,11 +61,11 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until the link is up.
+    /// Waits until the link is up; `more` is a further question to ask where it does not come.
     ///
     /// # Errors
     /// When it is not within `limit`, or nobody wants to know any more.
-    pub(crate) fn wait(&self, limit: Duration, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    pub(crate) fn wait(&self, limit: Duration, more: &str, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let begun = Instant::now();
         while !self.look().0 {
             if interrupted() {
@@ -74,7 +74,7 @@ impl Link {
             }
             if begun.elapsed() >= limit {
                 let cause = format!(
-                    "its link is still down after {} s: is the other end there? (link_wait=SECONDS waits longer)",
+                    "its link is still down after {} s: is the other end there?{more} (link_wait=SECONDS waits longer)",
                     limit.as_secs()
                 );
                 return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));

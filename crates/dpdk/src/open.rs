@@ -15,9 +15,13 @@ use std::mem::zeroed;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// Frames a burst where nothing else is said: what DPDK's own programs take.
 const BURST: usize = 32;
+
+/// Drivers that copy each packet into one buffer, or don't take it.
+const ONE_SEGMENT: [&str; 3] = ["net_null", "net_af_packet", "net_af_xdp"];
 
 /// Opens a port, with one queue pair a lane. [`crate::start`] comes first.
 ///
@@ -108,16 +112,31 @@ impl Half<'_> {
             lanes.iter().filter(|lane| lane.rx.is_some()).map(|lane| lane.mempool.as_ptr()).collect();
         // SAFETY: as above.
         let mut state: sys::PortState = unsafe { zeroed() };
-        // SAFETY: one pool for each receive queue; they live until every port is closed.
-        let result = unsafe { sys::mpps_port_start(port, &conf, rx_pools.as_ptr(), info.socket, &mut state) };
-        if result < 0 {
-            return Err(self.error(step(&state), eal::cause_of(result), ErrorKind::Other));
+        let begun = Instant::now();
+        loop {
+            // SAFETY: one pool for each receive queue; they live until every port is closed.
+            let result = unsafe { sys::mpps_port_start(port, &conf, rx_pools.as_ptr(), info.socket, &mut state) };
+            if result >= 0 {
+                break;
+            }
+            // A client can't start before its server is there.
+            let waits = config.is_memif_client() && step(&state) == "rte_eth_dev_start";
+            if waits && begun.elapsed() < config.link_wait && !(options.interrupted)() {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            let why = if waits { "its server is not there: " } else { "" };
+            return Err(self.error(step(&state), format!("{why}{}", eal::cause_of(result)), ErrorKind::Other));
         }
         self.started = true;
         let name: Arc<str> = config.name.as_str().into();
         let link = Link::new(port, name.clone());
         if options.wait_for_link {
-            link.wait(config.link_wait, options.interrupted)?;
+            let lanes = match config.driver() {
+                "net_memif" => " and does it have as many lanes?",
+                _ => "",
+            };
+            link.wait(config.link_wait, lanes, options.interrupted)?;
         }
         let flows = Flows::make(port, &name, &driver, options.rules)?;
         let (up, link_bps) = link.look();
@@ -146,6 +165,7 @@ impl Half<'_> {
             capabilities,
             lanes,
             link,
+            one_segment: ONE_SEGMENT.contains(&config.driver()),
             flows,
             facts,
             remarks,

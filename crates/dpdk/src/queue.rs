@@ -5,8 +5,7 @@ use crate::frame::DpdkFrame;
 use crate::link::Link;
 use crate::pool::DpdkPool;
 use dpdk_sys::{self as sys, RteMbuf};
-use mpps_io::{Burst, MAX_BURST, Queue, Result, Wait};
-use std::ptr::{NonNull, null_mut};
+use mpps_io::{Burst, Queue, Result, Wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -25,20 +24,43 @@ pub struct DpdkQueue<'p> {
     pub(crate) counts: &'p LaneCounts,
     pub(crate) link: &'p Link,
     pub(crate) taken: &'p AtomicBool,
-    pub(crate) mbufs: Box<[*mut RteMbuf; MAX_BURST]>,
+    /// Which of the shim's calls receives: drivers that never chain segments are spared the look for them.
+    pub(crate) receive: unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16) -> u16,
 }
 
-impl<'p> DpdkQueue<'p> {
-    /// Moves the first `n` mbufs of the scratch array into the burst.
-    ///
-    /// # Safety
-    /// They must be valid and nobody else's.
-    #[inline]
-    unsafe fn hand_over(&self, n: usize, burst: &mut Burst<DpdkFrame<'p>>) {
-        burst.fill(self.mbufs[..n].iter().map(|&mbuf| {
-            // SAFETY: the contract of this function; DPDK never hands out null.
-            unsafe { DpdkFrame::of(NonNull::new_unchecked(mbuf)) }
-        }));
+/// The free end of a burst, as DPDK's calls take it, and how many frames fit there.
+#[inline]
+fn free_end(burst: &mut Burst<DpdkFrame<'_>>) -> (*mut *mut RteMbuf, usize) {
+    let (len, room) = (burst.len(), burst.room());
+    // SAFETY: `room` frames lie behind the `len` that there are, within the array. A frame is a pointer to its mbuf and
+    // nothing more (`repr(transparent)`).
+    (unsafe { burst.array_mut().as_mut_ptr().add(len) }.cast(), room)
+}
+
+/// Takes `n` frames into the burst that were written to its free end.
+///
+/// # Safety
+/// The first `n` pointers there must be mbufs that are nobody else's, of pools that live as long as the frames.
+#[inline]
+unsafe fn grow(burst: &mut Burst<DpdkFrame<'_>>, n: usize) {
+    let len = burst.len();
+    // SAFETY: the contract of this function; the caller offered no more than the room there was.
+    unsafe { burst.array_mut().set_len(len + n) };
+}
+
+/// Forgets the first `n` frames of a burst: they are somebody else's now, and not to be freed by us.
+#[inline]
+fn forget(burst: &mut Burst<DpdkFrame<'_>>, n: usize) {
+    let frames = burst.array_mut();
+    let left = frames.len().saturating_sub(n);
+    // SAFETY: the frames behind the first `n` move to the front, within the array; those that were there are not
+    // dropped. With none left nothing moves.
+    unsafe {
+        frames.set_len(left);
+        if left > 0 {
+            let first = frames.as_mut_ptr();
+            std::ptr::copy(first.add(n), first, left);
+        }
     }
 }
 
@@ -48,13 +70,12 @@ impl<'p> Queue for DpdkQueue<'p> {
     #[inline]
     fn receive(&mut self, burst: &mut Burst<DpdkFrame<'p>>) -> Result<usize> {
         let Some(queue) = self.rx else { return Ok(0) };
-        let room = burst.room().min(MAX_BURST) as u16;
-        // SAFETY: the port is started, the queue is this lane's alone (`taken`), and the array holds `room` pointers.
-        let n = unsafe { sys::mpps_rx_burst(self.port, queue, self.mbufs.as_mut_ptr(), room) };
-        let n = usize::from(n);
+        let (end, room) = free_end(burst);
+        // SAFETY: the port is started, the queue is this lane's alone (`taken`), and `room` pointers fit at `end`.
+        let n = usize::from(unsafe { (self.receive)(self.port, queue, end, room as u16) });
         if n > 0 {
             // SAFETY: the driver has just given these mbufs to us; they are of pools that outlive the port.
-            unsafe { self.hand_over(n, burst) };
+            unsafe { grow(burst, n) };
             LaneCounts::add(&self.counts.rx, n as u64);
         }
         Ok(n)
@@ -62,13 +83,12 @@ impl<'p> Queue for DpdkQueue<'p> {
 
     #[inline]
     fn allocate(&mut self, burst: &mut Burst<DpdkFrame<'p>>, n: usize) -> Result<usize> {
-        let n = n.min(burst.room()).min(MAX_BURST) as u16;
-        // SAFETY: the pool lives for 'p, this thread is registered for it, and the array holds `n` pointers.
-        let n = unsafe { sys::mpps_alloc_bulk(self.pool.mempool(), self.mbufs.as_mut_ptr(), n) };
-        let n = usize::from(n);
+        let (end, room) = free_end(burst);
+        // SAFETY: the pool lives for 'p, this thread is registered for it, and `room` pointers fit at `end`.
+        let n = usize::from(unsafe { sys::mpps_alloc_bulk(self.pool.mempool(), end, n.min(room) as u16) });
         let before = burst.len();
         // SAFETY: just allocated, from a pool that lives for 'p.
-        unsafe { self.hand_over(n, burst) };
+        unsafe { grow(burst, n) };
         if self.device_checksum {
             burst.as_mut_slice()[before..].iter_mut().for_each(DpdkFrame::leave_checksum);
         }
@@ -81,8 +101,7 @@ impl<'p> Queue for DpdkQueue<'p> {
         if offered == 0 {
             return Ok(0);
         }
-        // A frame is a pointer to its mbuf and nothing more (`repr(transparent)`).
-        let mbufs = burst.as_mut_slice().as_mut_ptr().cast::<*mut RteMbuf>();
+        let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
         let taken = if self.device_checksum {
             let mut refused = 0;
             // SAFETY: `offered` mbufs of our own; those that are taken are forgotten below. The queue is this lane's.
@@ -96,18 +115,17 @@ impl<'p> Queue for DpdkQueue<'p> {
         if taken == 0 {
             self.link.check()?;
         }
-        // They are the driver's now: not to be freed by us.
-        burst.drain(usize::from(taken)).for_each(std::mem::forget);
+        forget(burst, usize::from(taken));
         Ok(usize::from(taken))
     }
 
     #[inline]
     fn discard(&mut self, burst: &mut Burst<DpdkFrame<'p>>) {
         let n = burst.len();
-        let mbufs = burst.as_mut_slice().as_mut_ptr().cast::<*mut RteMbuf>();
+        let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
         // SAFETY: `n` mbufs of our own, forgotten below.
         unsafe { sys::mpps_free_bulk(mbufs, n as u16) };
-        burst.drain(n).for_each(std::mem::forget);
+        forget(burst, n);
     }
 
     fn wait(&mut self, _what: Wait, timeout: Duration) -> Result<()> {
@@ -121,9 +139,4 @@ impl Drop for DpdkQueue<'_> {
     fn drop(&mut self) {
         self.taken.store(false, Ordering::Release);
     }
-}
-
-/// The scratch array of a queue.
-pub(crate) fn scratch() -> Box<[*mut RteMbuf; MAX_BURST]> {
-    Box::new([null_mut(); MAX_BURST])
 }

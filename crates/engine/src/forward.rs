@@ -10,6 +10,7 @@ mod way;
 
 pub use job::{run_forward, run_forward_pair};
 
+use crate::loop_clock::LoopClock;
 use crate::outcome::{LaneOutcome, PortCounts};
 use crate::plan::{ForwardPort, ForwardSeat};
 use crate::traffic::Lane;
@@ -53,11 +54,18 @@ fn run(
     ports: usize,
 ) -> LaneOutcome {
     let preempted = mpps_sys::sched::preemptions();
+    let mut time = LoopClock::default();
     loop {
-        let now = lane.clock.now_ns();
-        lane.idle.look(now);
+        let (now, fresh) = time.now(&lane.clock);
+        if fresh {
+            recorder.flush();
+            recorder.advance(now);
+            lane.idle.look(now);
+        }
         let end_ns = lane.control.end_ns();
-        if ways.turn(&lane, now, &mut recorder) {
+        let moved = ways.turn(&lane, now, &mut recorder);
+        time.moved(moved);
+        if moved {
             lane.idle.worked();
         } else {
             let next = end_ns.min(ways.due_ns());
@@ -71,10 +79,6 @@ fn run(
         let ending = now >= end_ns;
         if ending {
             ways.release(&lane, &mut recorder);
-        }
-        recorder.flush();
-        recorder.advance(now);
-        if ending {
             break;
         }
     }

@@ -32,6 +32,21 @@ pub(crate) fn swap_neighbours<const N: usize>(bytes: &mut [u8], at: usize) -> bo
     true
 }
 
+/// Exchanges the two MAC addresses at the start of a frame; nothing where it is shorter than both. As two words rather
+/// than four pieces: forwarders do this to every packet.
+#[inline(always)]
+pub(crate) fn swap_macs(frame: &mut [u8]) {
+    let Some(both) = frame.first_chunk_mut::<12>() else { return };
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *both;
+    let (low, high) = (
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        u64::from(u32::from_le_bytes([i, j, k, l])),
+    );
+    let (first, second) = both.split_at_mut(8);
+    first.copy_from_slice(&(low >> 48 | high << 16 | low << 48).to_le_bytes());
+    second.copy_from_slice(&((low >> 16) as u32).to_le_bytes());
+}
+
 /// Up to seven bytes as the low bytes of a little-endian word. A chain of fixed widths: a copy of variable length
 /// would be a call to `memcpy`.
 #[inline(always)]
@@ -76,5 +91,21 @@ pub(crate) fn write_tail_word(word: u64, tail: &mut [u8]) {
     }
     if let Some(one) = rest.first_mut() {
         *one = word as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swapping_mac_addresses_exchanges_six_bytes_with_six_and_leaves_the_rest() {
+        for len in 0..20usize {
+            let mut frame: Vec<u8> = (0..len as u8).collect();
+            let mut expected = frame.clone();
+            swap_neighbours::<6>(&mut expected, 0);
+            swap_macs(&mut frame);
+            assert_eq!(frame, expected, "{len}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! A forwarder is no judge: what is wrong stays wrong, so that the far end sees what the near end sent. Swapping
 //! addresses or ports leaves a one's complement sum as it was (as in [`crate::reflect`]); a MAC address is in none.
 
-use crate::bytes::{be16, chunk, chunk_mut, swap_neighbours};
+use crate::bytes::{be16, chunk, chunk_mut, swap_macs, swap_neighbours};
 use crate::checksum::Sum;
 use crate::headers::{self, Headers};
 use crate::ipv4::PROTOCOL_UDP;
@@ -51,9 +51,9 @@ impl Rewrite {
         }
         match self {
             Self::Io => {}
-            Self::MacSwap => _ = swap_neighbours::<6>(frame, 0),
+            Self::MacSwap => swap_macs(frame),
             Self::FiveTupleSwap => {
-                swap_neighbours::<6>(frame, 0);
+                swap_macs(frame);
                 swap_addresses_and_ports(frame);
             }
             Self::L2Forward { source, destination } => {
@@ -64,6 +64,17 @@ impl Rewrite {
             }
         }
         Ok(())
+    }
+
+    /// Rewrites many, each as [`Rewrite::apply`] does; a frame shorter than an Ethernet header stays as it is. What is to
+    /// be done is found out once.
+    #[inline]
+    pub fn apply_to_all<'f>(&self, frames: impl Iterator<Item = &'f mut [u8]>) {
+        match self {
+            Self::Io => {}
+            Self::MacSwap => frames.for_each(swap_macs),
+            _ => frames.for_each(|frame| _ = self.apply(frame)),
+        }
     }
 }
 
@@ -166,6 +177,15 @@ pub enum TakeFilter {
 }
 
 impl TakeFilter {
+    /// Whether every frame is taken, whatever it is.
+    pub fn takes_all(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Foreign(own) => own.is_empty(),
+            Self::Udp { .. } => false,
+        }
+    }
+
     /// Whether a frame is to be taken. Never panics, whatever the bytes.
     #[inline]
     pub fn takes(&self, frame: &[u8]) -> bool {

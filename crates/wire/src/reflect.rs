@@ -7,7 +7,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::RangeInclusive;
 
-use crate::bytes::{chunk, swap_neighbours};
+use crate::bytes::{chunk, swap_macs, swap_neighbours};
 use crate::packet::{parse_any, parse_plain};
 use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, udp_checksum_open};
 
@@ -203,7 +203,7 @@ fn turn_parsed(
     filter.check(frame, p)?;
     let l3 = usize::from(p.l3);
     // The parser has seen all of these bytes, so each swap takes place.
-    swap_neighbours::<6>(frame, 0);
+    swap_macs(frame);
     if p.v6 {
         swap_neighbours::<16>(frame, l3 + 8);
     } else {

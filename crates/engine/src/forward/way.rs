@@ -118,6 +118,7 @@ fn nonzero<const N: usize>(reasons: [(&'static str, u64); N]) -> Vec<(&'static s
 /// One direction of one lane.
 pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     take: &'r TakeFilter,
+    takes_all: bool,
     rewrite: Rewrite,
     /// Largest frame that the second port carries, bytes; a VLAN tag may come on top.
     max_frame: usize,
@@ -140,6 +141,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         let out = Burst::new(burst);
         Self {
             take: &from.take,
+            takes_all: from.take.takes_all(),
             rewrite: to.rewrite,
             max_frame,
             received: Burst::new(burst),
@@ -182,6 +184,32 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     /// Rewrites what is to be sent, and drops what is not.
     #[inline]
     fn prepare(&mut self) {
+        if let Some(bytes) = self.plain() {
+            let frames = self.received.as_mut_slice();
+            self.counts.rx += frames.len() as u64;
+            self.counts.rx_bytes += bytes;
+            self.rewrite.apply_to_all(frames.iter_mut().map(Frame::bytes_mut));
+        } else {
+            self.sort_out();
+        }
+    }
+
+    /// Bytes of the burst, if every frame of it is taken, whole, and goes on as it is but for the rewriting: what nearly
+    /// every burst is, and found out in one pass without a branch a frame.
+    #[inline]
+    fn plain(&self) -> Option<u64> {
+        let (mut bytes, mut odd) = (0, !self.takes_all);
+        for frame in self.received.as_slice() {
+            let len = frame.bytes().len();
+            bytes += len as u64;
+            odd |= (frame.wire_len() != len) | (len < eth::HEADER_LEN) | (len > self.max_frame) | unfinished(frame);
+        }
+        (!odd).then_some(bytes)
+    }
+
+    /// As [`Way::prepare`], frame by frame.
+    #[inline(never)]
+    fn sort_out(&mut self) {
         let (take, rewrite, max_frame, counts) = (self.take, self.rewrite, self.max_frame, &mut self.counts);
         self.received.retain(|frame| {
             let len = frame.bytes().len();
@@ -344,6 +372,12 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         self.held.clear();
         left as u64
     }
+}
+
+/// Whether its checksum may be one that the next device would not know to be unfinished.
+#[inline]
+fn unfinished<F: Frame>(frame: &F) -> bool {
+    matches!(frame.rx_checksum(), RxChecksum::Partial | RxChecksum::Unmarked)
 }
 
 /// Bytes by which a frame may pass the largest one for its VLAN tag.
