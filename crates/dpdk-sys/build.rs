@@ -18,7 +18,7 @@ const LIBRARIES: [&str; 8] = [
 /// The oldest long-term release whose interface the shim knows.
 const OLDEST: &str = "21.11";
 
-const SOURCES: [&str; 5] = ["burst.c", "eal.c", "flow.c", "port.c", "stats.c"];
+const SOURCES: [&str; 6] = ["burst.c", "eal.c", "flow.c", "guard.c", "port.c", "stats.c"];
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(dpdk)");

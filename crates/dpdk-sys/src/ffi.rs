@@ -197,11 +197,17 @@ unsafe extern "C" {
     pub fn mpps_rx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_eth_rx_burst` of drivers that give no packets of several segments.
     pub fn mpps_rx_burst_plain(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
-    /// `rte_eth_tx_burst`.
-    pub fn mpps_tx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
+    /// `rte_eth_tx_burst`; `refused` stays as it is.
+    pub fn mpps_tx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
+    /// Prepares for the two below: once a process.
+    pub fn mpps_guard_install() -> c_int;
+    /// As `mpps_rx_burst`; 0 where the other end has taken the rings away meanwhile.
+    pub fn mpps_rx_burst_guarded(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
+    /// As `mpps_tx_burst`; where the other end has taken the rings away, all are taken, and added to `refused`.
+    pub fn mpps_tx_burst_guarded(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// As `mpps_tx_burst`, with checksums left to the device; adds to `refused` what it will never take (taken, freed).
     pub fn mpps_tx_burst_offload(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
-    /// `rte_pktmbuf_alloc_bulk`, or fewer.
+    /// Takes `n` buffers, or fewer; their lengths are whatever was there.
     pub fn mpps_alloc_bulk(pool: *mut RteMempool, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_pktmbuf_free_bulk`.
     pub fn mpps_free_bulk(mbufs: *mut *mut RteMbuf, n: u16);

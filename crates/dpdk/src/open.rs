@@ -8,6 +8,7 @@ use crate::link::Link;
 use crate::memory;
 use crate::options::Open;
 use crate::port::{DpdkPort, Lane, unplug};
+use crate::queue::Calls;
 use dpdk_sys as sys;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result, Roles};
 use std::ffi::{CStr, c_char, c_int};
@@ -19,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Frames a burst where nothing else is said: what DPDK's own programs take.
 const BURST: usize = 32;
-
-/// Drivers that copy each packet into one buffer, or don't take it.
-const ONE_SEGMENT: [&str; 3] = ["net_null", "net_af_packet", "net_af_xdp"];
 
 /// Opens a port, with one queue pair a lane. [`crate::start`] comes first.
 ///
@@ -153,6 +151,7 @@ impl Half<'_> {
             preferred_burst: BURST,
         };
         let facts = facts(config, &driver, &info, &conf, &state, up, &lanes);
+        let calls = Calls::of(&driver, conf.tx_checksum != 0);
         let mut remarks = Vec::new();
         if queues.receiving > 1 && state.rss == 0 && hardware && config.rss != Rss::Off {
             remarks.push(format!("{name}: {driver} offers no RSS over addresses or ports: one queue may get everything"));
@@ -165,7 +164,7 @@ impl Half<'_> {
             capabilities,
             lanes,
             link,
-            one_segment: ONE_SEGMENT.contains(&config.driver()),
+            calls,
             flows,
             facts,
             remarks,

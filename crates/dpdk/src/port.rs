@@ -5,7 +5,7 @@ use crate::eal;
 use crate::flow::Flows;
 use crate::link::Link;
 use crate::pool::DpdkPool;
-use crate::queue::DpdkQueue;
+use crate::queue::{Calls, DpdkQueue};
 use crate::{Config, Device};
 use dpdk_sys as sys;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
@@ -30,8 +30,7 @@ pub struct DpdkPort {
     pub(crate) capabilities: Capabilities,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) link: Link,
-    /// The driver never gives packets of several segments.
-    pub(crate) one_segment: bool,
+    pub(crate) calls: Calls,
     pub(crate) flows: Flows,
     pub(crate) facts: Vec<Fact>,
     pub(crate) remarks: Vec<String>,
@@ -104,7 +103,7 @@ impl Port for DpdkPort {
             counts: &lane.counts,
             link: &self.link,
             taken: &lane.taken,
-            receive: if self.one_segment { sys::mpps_rx_burst_plain } else { sys::mpps_rx_burst },
+            calls: self.calls,
         })
     }
 

@@ -12,6 +12,40 @@ use std::time::Duration;
 /// Longest sleep of a lane that waits: poll-mode drivers wake nobody.
 const NAP: Duration = Duration::from_micros(20);
 
+type Receive = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16) -> u16;
+type Transmit = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16, *mut u64) -> u16;
+
+/// Which of the shim's calls move bursts; chosen once.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls {
+    receive: Receive,
+    transmit: Transmit,
+}
+
+/// Drivers that copy each packet into one buffer, or don't take it: they are spared the look for further segments.
+const ONE_SEGMENT: [&str; 3] = ["net_null", "net_af_packet", "net_af_xdp"];
+
+impl Calls {
+    /// The calls for a driver, and who computes checksums.
+    pub(crate) fn of(driver: &str, device_checksum: bool) -> Self {
+        let receive: Receive = match driver {
+            "net_memif" => sys::mpps_rx_burst_guarded,
+            _ if ONE_SEGMENT.contains(&driver) => sys::mpps_rx_burst_plain,
+            _ => sys::mpps_rx_burst,
+        };
+        let transmit: Transmit = match driver {
+            "net_memif" => sys::mpps_tx_burst_guarded,
+            _ if device_checksum => sys::mpps_tx_burst_offload,
+            _ => sys::mpps_tx_burst,
+        };
+        if driver == "net_memif" {
+            // SAFETY: a signal handler that changes nothing but where a guarded burst goes on.
+            unsafe { sys::mpps_guard_install() };
+        }
+        Self { receive, transmit }
+    }
+}
+
 /// One receive and transmit queue pair.
 pub struct DpdkQueue<'p> {
     pub(crate) port: u16,
@@ -24,8 +58,7 @@ pub struct DpdkQueue<'p> {
     pub(crate) counts: &'p LaneCounts,
     pub(crate) link: &'p Link,
     pub(crate) taken: &'p AtomicBool,
-    /// Which of the shim's calls receives: drivers that never chain segments are spared the look for them.
-    pub(crate) receive: unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16) -> u16,
+    pub(crate) calls: Calls,
 }
 
 /// The free end of a burst, as DPDK's calls take it, and how many frames fit there.
@@ -72,7 +105,7 @@ impl<'p> Queue for DpdkQueue<'p> {
         let Some(queue) = self.rx else { return Ok(0) };
         let (end, room) = free_end(burst);
         // SAFETY: the port is started, the queue is this lane's alone (`taken`), and `room` pointers fit at `end`.
-        let n = usize::from(unsafe { (self.receive)(self.port, queue, end, room as u16) });
+        let n = usize::from(unsafe { (self.calls.receive)(self.port, queue, end, room as u16) });
         if n > 0 {
             // SAFETY: the driver has just given these mbufs to us; they are of pools that outlive the port.
             unsafe { grow(burst, n) };
@@ -102,16 +135,12 @@ impl<'p> Queue for DpdkQueue<'p> {
             return Ok(0);
         }
         let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
-        let taken = if self.device_checksum {
-            let mut refused = 0;
-            // SAFETY: `offered` mbufs of our own; those that are taken are forgotten below. The queue is this lane's.
-            let taken = unsafe { sys::mpps_tx_burst_offload(self.port, self.tx, mbufs, offered, &mut refused) };
+        let mut refused = 0;
+        // SAFETY: `offered` mbufs of our own; those that are taken are forgotten below. The queue is this lane's.
+        let taken = unsafe { (self.calls.transmit)(self.port, self.tx, mbufs, offered, &mut refused) };
+        if refused > 0 {
             LaneCounts::add(&self.counts.refused, refused);
-            taken
-        } else {
-            // SAFETY: as above.
-            unsafe { sys::mpps_tx_burst(self.port, self.tx, mbufs, offered) }
-        };
+        }
         if taken == 0 {
             self.link.check()?;
         }

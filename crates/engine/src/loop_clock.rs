@@ -40,3 +40,41 @@ impl LoopClock {
         self.loops = if moved { self.loops + 1 } else { 0 };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_sys::clock::ClockSource;
+
+    #[test]
+    fn the_time_is_read_after_a_loop_that_moved_nothing_and_in_every_fourth_at_least() {
+        let clock = ClockSource::new().clock();
+        let mut time = LoopClock::default();
+        let mut unread = 0;
+        for turn in 0..10_000 {
+            let (_, fresh) = time.now(&clock);
+            unread = if fresh { 0 } else { unread + 1 };
+            assert!(unread < LOOPS, "{unread} loops without a reading");
+            // Every hundredth moves nothing: the next reads the time.
+            let moved = turn % 100 != 0;
+            time.moved(moved);
+            if !moved {
+                assert!(time.now(&clock).1, "not read after an idle loop");
+                time.moved(true);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reading_never_goes_back() {
+        let clock = ClockSource::new().clock();
+        let mut time = LoopClock::default();
+        let mut last = 0;
+        for _ in 0..10_000 {
+            let (now, _) = time.now(&clock);
+            assert!(now >= last);
+            last = now;
+            time.moved(true);
+        }
+    }
+}

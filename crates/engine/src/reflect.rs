@@ -5,7 +5,7 @@ use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
 use mpps_stats::Recorder;
-use mpps_wire::{Left, ReflectFilter, reflect_closing_in_place, reflect_in_place};
+use mpps_wire::{Left, ReflectFilter, Reflector, reflect_closing_in_place};
 use std::time::Duration;
 
 /// How long the path may refuse everything before the burst is given up.
@@ -34,6 +34,7 @@ pub(crate) fn run<Q: Queue>(
         service: 0,
         not_sent: 0,
     };
+    let mut reflector = Reflector::new(filter);
     let mut burst = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
     let mut turned = Burst::new(lane.burst);
@@ -62,7 +63,14 @@ pub(crate) fn run<Q: Queue>(
                 lane.idle.worked();
                 moved = true;
                 if layer == Layer::Ethernet {
-                    turn(&lane, &mut burst, &mut answers, &mut turned, filter, &mut counts);
+                    turn(
+                        &lane,
+                        &mut burst,
+                        &mut answers,
+                        &mut turned,
+                        (filter, &mut reflector),
+                        &mut counts,
+                    );
                 }
                 recorder.arrived_n(now, burst.len() as u64);
                 lane.counters.rx_test.add(burst.len() as u64);
@@ -100,14 +108,14 @@ fn turn<F: Frame>(
     burst: &mut Burst<F>,
     answers: &mut Burst<F>,
     turned: &mut Burst<F>,
-    filter: &ReflectFilter,
+    (filter, reflector): (&ReflectFilter, &mut Reflector<'_>),
     counts: &mut Counts,
 ) {
     let mut left_any = false;
     for (frame, mark) in burst.as_mut_slice().iter_mut().zip(&mut counts.marks) {
         let turned = match frame.rx_checksum() {
             RxChecksum::Unmarked => reflect_closing_in_place(frame.bytes_mut(), filter),
-            known => reflect_in_place(frame.bytes_mut(), filter, known == RxChecksum::Partial),
+            known => reflector.turn(frame.bytes_mut(), known == RxChecksum::Partial),
         };
         *mark = turned.err();
         left_any |= mark.is_some();

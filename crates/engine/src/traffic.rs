@@ -4,6 +4,7 @@ use crate::codec::Codec;
 use crate::control::Control;
 use crate::generate::Generator;
 use crate::idle::Idle;
+use crate::loop_clock::LoopClock;
 use crate::neighbor::Neighbor;
 use crate::outcome::LaneOutcome;
 use crate::receive::Receiver;
@@ -81,9 +82,15 @@ pub(crate) fn run<Q: Queue, C: Codec>(
     let mut incoming = Burst::new(lane.burst);
     let mut pending = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
+    let mut time = LoopClock::default();
     loop {
-        let now = lane.clock.now_ns();
-        lane.idle.look(now);
+        // What is measured is measured by readings of its own.
+        let (now, fresh) = time.now(&lane.clock);
+        if fresh {
+            recorder.flush();
+            recorder.advance(now);
+            lane.idle.look(now);
+        }
         let end_ns = lane.control.end_ns();
         let mut busy = false;
         if let Some(receiver) = &mut receiver {
@@ -128,7 +135,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 codec,
                 &mut pending,
                 &lane.clock,
-                end_ns,
+                (now, end_ns),
                 &mut recorder,
                 lane.counters,
             ) {
@@ -138,8 +145,6 @@ pub(crate) fn run<Q: Queue, C: Codec>(
             blocked = generator.blocked;
             next = if blocked { u64::MAX } else { generator.next_due() };
         }
-        recorder.flush();
-        recorder.advance(now);
         let sending = generator.as_ref().is_some_and(|g| !g.done());
         if !sending {
             if lane.counters.phase.get() == 0 {
@@ -158,6 +163,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 break;
             }
         }
+        time.moved(busy);
         if busy {
             lane.idle.worked();
             continue;

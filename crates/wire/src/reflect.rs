@@ -217,6 +217,7 @@ fn turn_parsed(
     Ok(())
 }
 
+/// Apart, so that what is usual stays short.
 #[cold]
 fn complete(frame: &mut [u8], p: &UdpPacket) {
     complete_udp_checksum(frame, p);

@@ -45,6 +45,39 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Whatever came before, and whatever bytes or length are changed of a packet that was turned before.
+    #[test]
+    fn a_reflector_with_a_memory_does_to_each_frame_what_one_without_does(
+        payload in prop::collection::vec(any::<u8>(), 0..60),
+        changes in prop::collection::vec((0usize..60, any::<u8>(), 0usize..8, any::<bool>()), 1..40),
+        which in 0usize..3,
+    ) {
+        let filter = match which {
+            0 => ReflectFilter::default(),
+            1 => ReflectFilter { ports: Some(DST_PORT..=DST_PORT), ..ReflectFilter::default() },
+            _ => ReflectFilter { excluded_ports: vec![SRC_PORT, SRC_PORT + 1].into(), ..ReflectFilter::default() },
+        };
+        let mut reflector = Reflector::new(&filter);
+        for (at, byte, cut, partial) in changes {
+            for (_, frame) in all_udp(&payload) {
+                let mut changed = frame.clone();
+                changed.truncate(frame.len() - cut);
+                if let Some(place) = changed.get_mut(at) {
+                    *place = byte;
+                }
+                // Right once more before the next change, so that there is something to remember.
+                for mut mine in [changed, frame] {
+                    let mut want = mine.clone();
+                    let result = reflect_in_place(&mut want, &filter, partial);
+                    prop_assert_eq!(reflector.turn(&mut mine, partial), result);
+                    prop_assert_eq!(&mine, &want);
+                }
+            }
+        }
+    }
+}
+
 fn left(frame: &[u8], filter: &ReflectFilter) -> Left {
     let mut copy = frame.to_vec();
     let reason = reflect_in_place(&mut copy, filter, true).unwrap_err();
