@@ -41,7 +41,11 @@ fn main() {
         }
     };
     // When the package goes or changes, this is to be found out again.
-    for dir in library.include_paths.iter().filter(|dir| dir.join("rte_build_config.h").exists()) {
+    for dir in library
+        .include_paths
+        .iter()
+        .filter(|dir| dir.join("rte_build_config.h").exists())
+    {
         println!("cargo::rerun-if-changed={}", dir.join("rte_build_config.h").display());
     }
     let mut build = cc::Build::new();
@@ -72,9 +76,14 @@ fn main() {
 
 /// The `-march` that DPDK's own package asks for.
 fn march() -> Option<String> {
-    let out = std::process::Command::new("pkg-config").args(["--cflags", "libdpdk"]).output().ok()?;
+    let out = std::process::Command::new("pkg-config")
+        .args(["--cflags", "libdpdk"])
+        .output()
+        .ok()?;
     let text = String::from_utf8(out.stdout).ok()?;
-    text.split_whitespace().find(|word| word.starts_with("-march=")).map(str::to_owned)
+    text.split_whitespace()
+        .find(|word| word.starts_with("-march="))
+        .map(str::to_owned)
 }
 
 /// A package that is installed later is to be noticed.

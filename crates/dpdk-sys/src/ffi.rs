@@ -229,7 +229,13 @@ unsafe extern "C" {
     /// `rte_thread_unregister`.
     pub fn mpps_thread_unregister();
     /// `rte_pktmbuf_pool_create`; null on failure, with the reason in `error`.
-    pub fn mpps_pool_create(name: *const c_char, mbufs: u32, data_room: u16, socket: c_int, error: *mut c_int) -> *mut RteMempool;
+    pub fn mpps_pool_create(
+        name: *const c_char,
+        mbufs: u32,
+        data_room: u16,
+        socket: c_int,
+        error: *mut c_int,
+    ) -> *mut RteMempool;
     /// Writes the same packet into every buffer.
     pub fn mpps_pool_fill(pool: *mut RteMempool, bytes: *const u8, len: u16);
     /// Buffers that are not in the pool.
@@ -268,7 +274,13 @@ unsafe extern "C" {
     /// `rte_flow_validate`; the driver's reason goes to `why`, ended by a zero.
     pub fn mpps_flow_validate(port: u16, rule: *const FlowRule, why: *mut c_char, size: usize) -> c_int;
     /// `rte_flow_create`; null on failure.
-    pub fn mpps_flow_create(port: u16, rule: *const FlowRule, error: *mut c_int, why: *mut c_char, size: usize) -> *mut c_void;
+    pub fn mpps_flow_create(
+        port: u16,
+        rule: *const FlowRule,
+        error: *mut c_int,
+        why: *mut c_char,
+        size: usize,
+    ) -> *mut c_void;
     /// `rte_flow_query` of a count action.
     pub fn mpps_flow_count(port: u16, flow: *mut c_void, packets: *mut u64) -> c_int;
     /// `rte_flow_destroy`.

@@ -72,8 +72,15 @@ fn troubles(port: u16) -> Vec<(&'static str, u64)> {
 /// The name under which an extended statistic is told; `None` for those that tell of no trouble, or that the basic
 /// statistics have already.
 fn told(name: &str) -> Option<&'static str> {
-    const TROUBLE: [&str; 9] = ["err", "drop", "miss", "discard", "nombuf", "no_buf", "full", "overflow", "bad"];
-    const BASIC: [&str; 4] = ["rx_missed_errors", "rx_errors", "tx_errors", "rx_mbuf_allocation_errors"];
+    const TROUBLE: [&str; 9] = [
+        "err", "drop", "miss", "discard", "nombuf", "no_buf", "full", "overflow", "bad",
+    ];
+    const BASIC: [&str; 4] = [
+        "rx_missed_errors",
+        "rx_errors",
+        "tx_errors",
+        "rx_mbuf_allocation_errors",
+    ];
     let trouble = TROUBLE.iter().any(|word| name.contains(word)) && !BASIC.contains(&name);
     trouble.then(|| interned(name))
 }
@@ -90,7 +97,9 @@ fn interned(name: &str) -> &'static str {
 /// The text of an array that ends with a zero.
 pub(crate) fn text(bytes: &[c_char]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|&c| c as u8).collect();
-    CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    CStr::from_bytes_until_nul(&bytes)
+        .map(|text| text.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

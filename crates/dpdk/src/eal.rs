@@ -53,7 +53,12 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
     if result < 0 {
         state.ended = true;
         let shown = words[1..].join(" ");
-        return Err(Error::new("start DPDK with", format!("'{shown}'"), cause_of(result), ErrorKind::Other));
+        return Err(Error::new(
+            "start DPDK with",
+            format!("'{shown}'"),
+            cause_of(result),
+            ErrorKind::Other,
+        ));
     }
     state.running = true;
     Ok(())
@@ -108,7 +113,9 @@ fn allowed_cores() -> Vec<usize> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else {
         return vec![0];
     };
-    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|&core| set.is_set(core))
+        .collect()
 }
 
 /// A port has been opened.
@@ -207,7 +214,10 @@ mod tests {
         let at = words.iter().position(|w| w == "-m").expect("-m");
         let mib: usize = words[at + 1].parse().expect("MiB");
         assert!(mib << 20 >= memory::needed(&[&null], 2) - (1 << 20), "{words:?}");
-        assert!(words.iter().any(|w| w == "--no-huge") && words.iter().any(|w| w == "--no-shconf"), "{words:?}");
+        assert!(
+            words.iter().any(|w| w == "--no-huge") && words.iter().any(|w| w == "--no-shconf"),
+            "{words:?}"
+        );
         assert!(!words.iter().any(|w| w == "--in-memory"), "{words:?}");
     }
 
@@ -217,7 +227,11 @@ mod tests {
         let eal = crate::check_eal("--no-huge -m 77 --iova-mode=pa").expect("valid");
         let words = arguments(&[&null], &eal, 1, 0);
         assert_eq!(words.iter().filter(|w| *w == "-m").count(), 1, "{words:?}");
-        assert_eq!(words.iter().filter(|w| w.starts_with("--iova-mode")).count(), 1, "{words:?}");
+        assert_eq!(
+            words.iter().filter(|w| w.starts_with("--iova-mode")).count(),
+            1,
+            "{words:?}"
+        );
         let files = crate::check_eal("--file-prefix=x").expect("valid");
         let words = arguments(&[&null], &files, 1, usize::MAX);
         assert!(!words.iter().any(|w| w == "--in-memory"), "{words:?}");
@@ -234,7 +248,10 @@ mod tests {
 
     #[test]
     fn a_log_is_told_by_its_last_lines() {
-        assert_eq!(last_lines("EAL: Detected CPU lcores: 2\nEAL: Detected NUMA nodes: 1\n"), None);
+        assert_eq!(
+            last_lines("EAL: Detected CPU lcores: 2\nEAL: Detected NUMA nodes: 1\n"),
+            None
+        );
         let log = "a\n\nb\nc\nd\n";
         assert_eq!(last_lines(log).as_deref(), Some("b; c; d"));
     }

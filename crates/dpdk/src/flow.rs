@@ -154,14 +154,20 @@ fn encode(rule: &Rule) -> std::result::Result<FlowRule, String> {
         return Err(format!("{} headers: want {FLOW_ITEMS} at the most", rule.pattern.len()));
     }
     if rule.actions.len() > FLOW_ACTIONS {
-        return Err(format!("{} actions: want {FLOW_ACTIONS} at the most", rule.actions.len()));
+        return Err(format!(
+            "{} actions: want {FLOW_ACTIONS} at the most",
+            rule.actions.len()
+        ));
     }
     for (to, item) in out.item.iter_mut().zip(&rule.pattern) {
         *to = encode_item(item);
     }
     for (to, action) in out.action.iter_mut().zip(&rule.actions) {
         *to = match action {
-            Action::Queue(queue) => FlowAction { kind: 0, value: u32::from(*queue) },
+            Action::Queue(queue) => FlowAction {
+                kind: 0,
+                value: u32::from(*queue),
+            },
             Action::Rss(queues) if queues.len() > FLOW_QUEUES => {
                 return Err(format!("{} queues: want {FLOW_QUEUES} at the most", queues.len()));
             }
@@ -198,7 +204,12 @@ impl Header {
         Self { item }
     }
 
-    fn field<const N: usize, T: Copy + PartialEq>(mut self, at: usize, field: Option<Masked<T>>, bytes: impl Fn(T) -> [u8; N]) -> Self {
+    fn field<const N: usize, T: Copy + PartialEq>(
+        mut self,
+        at: usize,
+        field: Option<Masked<T>>,
+        bytes: impl Fn(T) -> [u8; N],
+    ) -> Self {
         if let Some(field) = field {
             self.item.any = 0;
             self.item.range |= u8::from(field.last != field.spec);
@@ -214,13 +225,17 @@ fn encode_item(item: &Item) -> FlowItem {
     let same = |bytes: [u8; 6]| bytes;
     let byte = |b: u8| [b];
     let header = match item {
-        Item::Eth(eth) => Header::new(0)
-            .field(0, eth.dst, same)
-            .field(6, eth.src, same)
-            .field(12, eth.ethertype, u16::to_be_bytes),
-        Item::Vlan(vlan) => Header::new(1)
-            .field(0, vlan.tci, u16::to_be_bytes)
-            .field(2, vlan.inner_type, u16::to_be_bytes),
+        Item::Eth(eth) => {
+            Header::new(0)
+                .field(0, eth.dst, same)
+                .field(6, eth.src, same)
+                .field(12, eth.ethertype, u16::to_be_bytes)
+        }
+        Item::Vlan(vlan) => {
+            Header::new(1)
+                .field(0, vlan.tci, u16::to_be_bytes)
+                .field(2, vlan.inner_type, u16::to_be_bytes)
+        }
         Item::Ipv4(ip) => Header::new(2)
             .field(1, ip.tos, byte)
             .field(8, ip.ttl, byte)
@@ -259,18 +274,31 @@ mod tests {
         }));
         assert_eq!((item.kind, item.any, item.range), (2, 0, 0));
         assert_eq!((item.spec[8], item.mask[8]), (64, 0xff));
-        assert_eq!((&item.spec[16..20], &item.mask[16..20]), (&[10, 0, 0, 1][..], &[255, 255, 255, 0][..]));
+        assert_eq!(
+            (&item.spec[16..20], &item.mask[16..20]),
+            (&[10, 0, 0, 1][..], &[255, 255, 255, 0][..])
+        );
         let item = encode_item(&Item::Udp(PortMatch {
-            dst: Some(Masked { spec: 9000, last: 9009, mask: 0xffff }),
+            dst: Some(Masked {
+                spec: 9000,
+                last: 9009,
+                mask: 0xffff,
+            }),
             src: None,
         }));
         assert_eq!((item.kind, item.range), (4, 1));
-        assert_eq!((&item.spec[..4], &item.last[2..4]), (&[0, 0, 0x23, 0x28][..], &[0x23, 0x31][..]));
+        assert_eq!(
+            (&item.spec[..4], &item.last[2..4]),
+            (&[0, 0, 0x23, 0x28][..], &[0x23, 0x31][..])
+        );
         let item = encode_item(&Item::Ipv6(Ipv6Match {
             tc: exact(0xb8, 0xff),
             ..Ipv6Match::default()
         }));
-        assert_eq!((&item.spec[..2], &item.mask[..2]), (&[0x0b, 0x80][..], &[0x0f, 0xf0][..]));
+        assert_eq!(
+            (&item.spec[..2], &item.mask[..2]),
+            (&[0x0b, 0x80][..], &[0x0f, 0xf0][..])
+        );
     }
 
     #[test]
@@ -281,7 +309,10 @@ mod tests {
     #[test]
     fn a_rule_with_more_queues_than_there_is_room_for_is_refused() {
         let rule = Rule {
-            attributes: Attributes { ingress: true, ..Attributes::default() },
+            attributes: Attributes {
+                ingress: true,
+                ..Attributes::default()
+            },
             pattern: Vec::new(),
             actions: vec![Action::Rss((0..129).collect())],
         };

@@ -18,6 +18,8 @@ mod options;
 #[cfg(not(dpdk))]
 mod absent;
 #[cfg(dpdk)]
+mod beneath;
+#[cfg(dpdk)]
 mod counters;
 #[cfg(dpdk)]
 mod eal;

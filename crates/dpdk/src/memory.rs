@@ -43,17 +43,28 @@ pub(crate) fn needed(configs: &[&Config], lanes: usize) -> usize {
 
 fn interface_mtu(config: &Config) -> Option<u16> {
     let name = config.interface()?;
-    std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()
+    std::fs::read_to_string(format!("/sys/class/net/{name}/mtu"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Bytes of free hugepages. Source: sysfs.
 pub(crate) fn free_hugepages() -> usize {
-    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages")
+        .into_iter()
+        .flatten()
+        .flatten();
     sizes
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             let kib: usize = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-            let free: usize = std::fs::read_to_string(entry.path().join("free_hugepages")).ok()?.trim().parse().ok()?;
+            let free: usize = std::fs::read_to_string(entry.path().join("free_hugepages"))
+                .ok()?
+                .trim()
+                .parse()
+                .ok()?;
             Some(free * kib << 10)
         })
         .sum()
@@ -61,7 +72,10 @@ pub(crate) fn free_hugepages() -> usize {
 
 /// NUMA node of a core; -1 (any) where it is not known. Source: sysfs.
 pub(crate) fn node_of_core(core: usize) -> i32 {
-    let entries = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}")).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut nodes = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok());
     nodes.next().unwrap_or(-1)
 }
@@ -83,7 +97,10 @@ mod tests {
     fn a_lanes_buffers_outnumber_what_rings_bursts_and_caches_can_hold() {
         for ring in [32, 1024, 4096, 32_768] {
             let n = mbufs(&config("dpdk:net_null0"), ring, ring);
-            assert!(n as usize >= 2 * usize::from(ring) + 4 * MAX_BURST + CACHED, "{ring}: {n}");
+            assert!(
+                n as usize >= 2 * usize::from(ring) + 4 * MAX_BURST + CACHED,
+                "{ring}: {n}"
+            );
             assert!((n + 1).is_power_of_two(), "{ring}: {n}");
         }
         assert_eq!(mbufs(&config("dpdk:net_null0,mbufs=5000"), 1024, 1024), 5000);
@@ -93,7 +110,10 @@ mod tests {
     fn a_buffer_holds_the_mtu_with_two_tags() {
         assert_eq!(room(1500), 2048);
         for mtu in [2026, 2027, 9000, 65_000] {
-            assert!(usize::from(room(mtu)) >= (usize::from(mtu) + L2_BYTES).min(65_000), "{mtu}");
+            assert!(
+                usize::from(room(mtu)) >= (usize::from(mtu) + L2_BYTES).min(65_000),
+                "{mtu}"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 //! Opening a device: found or made, given memory, set up, started.
 
+use crate::beneath::Beneath;
 use crate::config::{Checksum, Config, Device, Rss};
 use crate::counters::{self, LaneCounts};
 use crate::eal;
@@ -81,7 +82,8 @@ impl Half<'_> {
         let driver = counters::text(&info.driver);
         let queues = Queues::of(options.roles);
         self.check(&info, &queues, &driver)?;
-        let ring = |given: Option<u16>, preferred: u16| given.unwrap_or(if preferred == 0 { memory::RING } else { preferred });
+        let ring =
+            |given: Option<u16>, preferred: u16| given.unwrap_or(if preferred == 0 { memory::RING } else { preferred });
         let hardware = !matches!(config.device, Device::Vdev(_));
         let conf = sys::PortConf {
             rx_queues: queues.receiving,
@@ -106,8 +108,11 @@ impl Half<'_> {
             promisc: u8::from(config.promisc.unwrap_or(options.promisc)),
         };
         let lanes = self.lanes(port, &info, &conf, &queues, options)?;
-        let rx_pools: Vec<*mut sys::RteMempool> =
-            lanes.iter().filter(|lane| lane.rx.is_some()).map(|lane| lane.mempool.as_ptr()).collect();
+        let rx_pools: Vec<*mut sys::RteMempool> = lanes
+            .iter()
+            .filter(|lane| lane.rx.is_some())
+            .map(|lane| lane.mempool.as_ptr())
+            .collect();
         // SAFETY: as above.
         let mut state: sys::PortState = unsafe { zeroed() };
         let begun = Instant::now();
@@ -124,7 +129,11 @@ impl Half<'_> {
                 continue;
             }
             let why = if waits { "its server is not there: " } else { "" };
-            return Err(self.error(step(&state), format!("{why}{}", eal::cause_of(result)), ErrorKind::Other));
+            return Err(self.error(
+                step(&state),
+                format!("{why}{}", eal::cause_of(result)),
+                ErrorKind::Other,
+            ));
         }
         self.started = true;
         let name: Arc<str> = config.name.as_str().into();
@@ -154,7 +163,9 @@ impl Half<'_> {
         let calls = Calls::of(&driver, conf.tx_checksum != 0);
         let mut remarks = Vec::new();
         if queues.receiving > 1 && state.rss == 0 && hardware && config.rss != Rss::Off {
-            remarks.push(format!("{name}: {driver} offers no RSS over addresses or ports: one queue may get everything"));
+            remarks.push(format!(
+                "{name}: {driver} offers no RSS over addresses or ports: one queue may get everything"
+            ));
         }
         Ok(DpdkPort {
             id: port,
@@ -165,6 +176,7 @@ impl Half<'_> {
             lanes,
             link,
             calls,
+            beneath: Beneath::of(config),
             flows,
             facts,
             remarks,
@@ -204,7 +216,9 @@ impl Half<'_> {
                 // SAFETY: six bytes.
                 if unsafe { sys::mpps_port_by_mac(mac.as_ptr(), &mut port) } < 0 {
                     let cause = match macs() {
-                        there if there.is_empty() => "DPDK has found no device at all: `mpps doctor` says why".to_owned(),
+                        there if there.is_empty() => {
+                            "DPDK has found no device at all: `mpps doctor` says why".to_owned()
+                        }
                         there => format!("no device has this MAC address; there are: {there}"),
                     };
                     return Err(self.error("open", cause, ErrorKind::NotFound));
@@ -237,7 +251,9 @@ impl Half<'_> {
             ));
         }
         if self.config.checksum == Checksum::Device && info.tx_checksum == 0 {
-            return refuse(format!("csum=device: {driver} offers no UDP checksums: want csum=software"));
+            return refuse(format!(
+                "csum=device: {driver} offers no UDP checksums: want csum=software"
+            ));
         }
         let offered = info.rss;
         // RTE_ETH_RSS_IPV4 to RTE_ETH_RSS_IPV6_UDP_EX: zero where a driver has none of them.
@@ -346,8 +362,14 @@ fn hint(config: &Config, cause: String) -> String {
     let missing = |path: &str| !std::path::Path::new(path).exists();
     let hint = match config.driver() {
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",
-        "net_af_packet" | "net_af_xdp" if config.interface().is_none() => "want iface=NAME, such as net_af_packet0,iface=eth1",
-        "net_af_packet" | "net_af_xdp" if config.interface().is_some_and(|name| missing(&format!("/sys/class/net/{name}"))) => {
+        "net_af_packet" | "net_af_xdp" if config.interface().is_none() => {
+            "want iface=NAME, such as net_af_packet0,iface=eth1"
+        }
+        "net_af_packet" | "net_af_xdp"
+            if config
+                .interface()
+                .is_some_and(|name| missing(&format!("/sys/class/net/{name}"))) =>
+        {
             "there is no such interface"
         }
         _ if cause.contains("No such device") || cause.contains("Invalid argument") || cause.contains("no driver") => {
@@ -380,13 +402,23 @@ fn facts(
         ("tx_queues", conf.tx_queues.to_string()),
         ("rx_ring_descriptors", state.rx_ring.to_string()),
         ("tx_ring_descriptors", state.tx_ring.to_string()),
-        ("mbufs_a_lane", memory::mbufs(config, conf.rx_ring, conf.tx_ring).to_string()),
+        (
+            "mbufs_a_lane",
+            memory::mbufs(config, conf.rx_ring, conf.tx_ring).to_string(),
+        ),
         ("numa_node", info.socket.to_string()),
         ("checksums_by", by(conf.tx_checksum)),
         ("rx_checksums_by", by(conf.rx_checksum)),
         ("fast_free", on(conf.fast_free != 0)),
         ("promiscuous", on(state.promisc != 0)),
-        ("rss", if state.rss == 0 { "none".to_owned() } else { format!("{:#x}", state.rss) }),
+        (
+            "rss",
+            if state.rss == 0 {
+                "none".to_owned()
+            } else {
+                format!("{:#x}", state.rss)
+            },
+        ),
         ("lanes", lanes.len().to_string()),
     ];
     list.into_iter().map(|(name, value)| Fact { name, value }).collect()

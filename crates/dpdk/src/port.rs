@@ -1,5 +1,6 @@
 //! A device opened through a poll-mode driver.
 
+use crate::beneath::Beneath;
 use crate::counters::{self, LaneCounts};
 use crate::eal;
 use crate::flow::Flows;
@@ -31,6 +32,8 @@ pub struct DpdkPort {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) link: Link,
     pub(crate) calls: Calls,
+    /// The kernel's interface beneath.
+    pub(crate) beneath: Option<Beneath>,
     pub(crate) flows: Flows,
     pub(crate) facts: Vec<Fact>,
     pub(crate) remarks: Vec<String>,
@@ -49,7 +52,12 @@ impl DpdkPort {
     fn lane(&self, queue: usize) -> Result<&Lane> {
         self.lanes.get(queue).ok_or_else(|| {
             let cause = format!("there are {} queues", self.lanes.len());
-            Error::new("open", format!("{} queue {queue}", self.name), cause, ErrorKind::NotFound)
+            Error::new(
+                "open",
+                format!("{} queue {queue}", self.name),
+                cause,
+                ErrorKind::NotFound,
+            )
         })
     }
 
@@ -65,7 +73,9 @@ impl DpdkPort {
         if received.len() < 2 || all == 0 {
             return None;
         }
-        let share = received.iter().map(|&n| format!("{:.1}", n as f64 * 100.0 / all as f64));
+        let share = received
+            .iter()
+            .map(|&n| format!("{:.1}", n as f64 * 100.0 / all as f64));
         Some(share.collect::<Vec<_>>().join(" "))
     }
 }
@@ -122,6 +132,9 @@ impl Port for DpdkPort {
         }
         if queue == 0 {
             counters.other.extend(self.flows.counters());
+            if let Some(beneath) = self.beneath {
+                beneath.add(&mut counters);
+            }
         }
         counters
     }

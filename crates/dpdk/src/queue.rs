@@ -123,7 +123,9 @@ impl<'p> Queue for DpdkQueue<'p> {
         // SAFETY: just allocated, from a pool that lives for 'p.
         unsafe { grow(burst, n) };
         if self.device_checksum {
-            burst.as_mut_slice()[before..].iter_mut().for_each(DpdkFrame::leave_checksum);
+            burst.as_mut_slice()[before..]
+                .iter_mut()
+                .for_each(DpdkFrame::leave_checksum);
         }
         Ok(n)
     }

@@ -34,7 +34,9 @@ fn configured() -> Option<bool> {
 }
 
 fn has_flower(config: &str) -> bool {
-    config.lines().any(|line| matches!(line, "CONFIG_NET_CLS_FLOWER=y" | "CONFIG_NET_CLS_FLOWER=m"))
+    config
+        .lines()
+        .any(|line| matches!(line, "CONFIG_NET_CLS_FLOWER=y" | "CONFIG_NET_CLS_FLOWER=m"))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
                 };
                 lanes
             ],
-            duration: Some(Duration::from_millis(60)),
+            duration: Some(Duration::from_millis(200)),
             interval: Duration::from_millis(5),
             settle: Duration::ZERO,
             burst: 32,

@@ -191,12 +191,30 @@ impl NetDev {
     }
 }
 
+/// Packets that an interface dropped since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// Of those that came (`rx_dropped`).
+    pub received: u64,
+    /// Of those that it was to send (`tx_dropped`).
+    pub transmitted: u64,
+}
+
 /// Packets that an interface was to send and did not (`tx_dropped` of its statistics), since it was made.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] when there is none of this index.
+/// As [`drops`].
 pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
-    /// Place of the counter in `struct rtnl_link_stats64`.
+    drops(ifindex).map(|drops| drops.transmitted)
+}
+
+/// What an interface's statistics say of packets that it dropped.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] when there is none of this index.
+pub fn drops(ifindex: u32) -> io::Result<Drops> {
+    /// Places of the counters in `struct rtnl_link_stats64`.
+    const RX_DROPPED: usize = 6 * 8;
     const TX_DROPPED: usize = 7 * 8;
     let mut head = [0; IFINFOMSG];
     head[4..8].copy_from_slice(&ifindex.to_ne_bytes());
@@ -206,7 +224,13 @@ pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
         let stats = all
             .find(|(kind, _)| *kind == libc::IFLA_STATS64)
             .map(|(_, value)| value);
-        drops = stats.and_then(|stats| Some(u64::from_ne_bytes(*stats.get(TX_DROPPED..)?.first_chunk()?)));
+        drops = stats.and_then(|stats| {
+            let counter = |at: usize| Some(u64::from_ne_bytes(*stats.get(at..)?.first_chunk()?));
+            Some(Drops {
+                received: counter(RX_DROPPED)?,
+                transmitted: counter(TX_DROPPED)?,
+            })
+        });
     })?;
     drops.ok_or_else(|| io::ErrorKind::NotFound.into())
 }

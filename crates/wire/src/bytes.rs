@@ -36,7 +36,9 @@ pub(crate) fn swap_neighbours<const N: usize>(bytes: &mut [u8], at: usize) -> bo
 /// than four pieces: forwarders do this to every packet.
 #[inline(always)]
 pub(crate) fn swap_macs(frame: &mut [u8]) {
-    let Some(both) = frame.first_chunk_mut::<12>() else { return };
+    let Some(both) = frame.first_chunk_mut::<12>() else {
+        return;
+    };
     let [a, b, c, d, e, f, g, h, i, j, k, l] = *both;
     let (low, high) = (
         u64::from_le_bytes([a, b, c, d, e, f, g, h]),

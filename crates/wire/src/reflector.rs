@@ -107,5 +107,7 @@ impl<'f> Reflector<'f> {
 fn differs(a: &[u8; HEADERS], b: &[u8; HEADERS]) -> u64 {
     let word = |bytes: &[u8; HEADERS], at: usize| chunk::<8>(bytes, at).map_or(0, |word| u64::from_le_bytes(*word));
     // The last word overlaps the one before.
-    [0, 8, 16, 24, HEADERS - 8].iter().fold(0, |any, &at| any | (word(a, at) ^ word(b, at)))
+    [0, 8, 16, 24, HEADERS - 8]
+        .iter()
+        .fold(0, |any, &at| any | (word(a, at) ^ word(b, at)))
 }
