@@ -1,9 +1,13 @@
 /* The environment: starting and ending DPDK, what it logs, packet memory. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <rte_dev.h>
@@ -52,9 +56,98 @@ mpps_log_take(char *text, size_t size)
 	return n;
 }
 
+static int
+keep_print(int level, const char *format, va_list args)
+{
+	char line[512];
+	int n;
+
+	/* 0: a warning, the lowest of libbpf's and of libxdp's levels; above are information and debugging. */
+	if (level > 0)
+		return 0;
+	n = vsnprintf(line, sizeof(line), format, args);
+	if (n > 0)
+		keep(NULL, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
+	return n;
+}
+
+/* net_af_xdp brings libraries that print by themselves. They are there if its plugin was loaded, and not linked to. */
+static void
+keep_prints_of(const char *library, const char *setter)
+{
+	void *handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+	void *symbol = handle != NULL ? dlsym(handle, setter) : NULL;
+	void *(*set)(int (*)(int, const char *, va_list));
+
+	if (symbol != NULL) {
+		memcpy(&set, &symbol, sizeof(set));
+		set(keep_print);
+	}
+}
+
+static FILE *
+tmpfile_in_memory(void)
+{
+	int fd = memfd_create("mpps", MFD_CLOEXEC);
+	FILE *file = fd >= 0 ? fdopen(fd, "w+") : NULL;
+
+	if (file == NULL && fd >= 0)
+		close(fd);
+	return file;
+}
+
+/* The EAL answers a wrong argument with some hundred lines of usage, whatever its log is set to. */
+struct silence {
+	int out, err;
+	FILE *text;
+};
+
+static void
+silence_begin(struct silence *s)
+{
+	fflush(NULL);
+	s->text = tmpfile_in_memory();
+	if (s->text == NULL)
+		return;
+	s->out = dup(STDOUT_FILENO);
+	s->err = dup(STDERR_FILENO);
+	if (s->out >= 0 && s->err >= 0) {
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+		if (null >= 0) {
+			dup2(null, STDOUT_FILENO);
+			close(null);
+		}
+		dup2(fileno(s->text), STDERR_FILENO);
+	}
+}
+
+/* What was said as an error is kept with the log. */
+static void
+silence_end(struct silence *s)
+{
+	char line[512];
+
+	if (s->text == NULL)
+		return;
+	fflush(NULL);
+	if (s->out >= 0 && s->err >= 0) {
+		dup2(s->out, STDOUT_FILENO);
+		dup2(s->err, STDERR_FILENO);
+	}
+	if (s->out >= 0)
+		close(s->out);
+	if (s->err >= 0)
+		close(s->err);
+	rewind(s->text);
+	while (fgets(line, sizeof(line), s->text) != NULL)
+		keep(NULL, line, strlen(line));
+	fclose(s->text);
+}
+
 int
 mpps_eal_init(int argc, char **argv, int keep_log)
 {
+	int result;
 	if (keep_log) {
 		FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = keep });
 		if (stream != NULL) {
@@ -62,8 +155,18 @@ mpps_eal_init(int argc, char **argv, int keep_log)
 			rte_openlog_stream(stream);
 		}
 	}
-	if (rte_eal_init(argc, argv) < 0)
-		return -rte_errno;
+	struct silence silence = { -1, -1, NULL };
+
+	if (keep_log)
+		silence_begin(&silence);
+	result = rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+	silence_end(&silence);
+	if (result < 0)
+		return result;
+	if (keep_log) {
+		keep_prints_of("libbpf.so.1", "libbpf_set_print");
+		keep_prints_of("libxdp.so.1", "libxdp_set_print");
+	}
 	/* Without shared configuration nothing is ever put there. Where something is, it stays. */
 	(void)rmdir(rte_eal_get_runtime_dir());
 	return 0;

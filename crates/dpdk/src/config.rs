@@ -136,12 +136,9 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     })?;
     let promisc = options.switch("promisc")?;
     let link_wait = options.number("link_wait", 0..=3_600)?;
-    let driver_args: Vec<_> = spec
-        .options
-        .iter()
-        .filter(|(key, _)| !OWN.contains(&key.as_str()) && !(key == "mac" && matches!(device, Device::Mac(_))))
-        .cloned()
-        .collect();
+    let by_mac = matches!(device, Device::Mac(_));
+    let ours = |key: &str| OWN.contains(&key) || (key == "mac" && by_mac);
+    let driver_args: Vec<_> = spec.options.iter().filter(|(key, _)| !ours(key)).cloned().collect();
     if let (Device::Mac(_), Some((key, _))) = (&device, driver_args.first()) {
         return Err(SpecError(format!(
             "port '{spec}': option '{key}': a device found by its MAC address takes {}",

@@ -89,7 +89,7 @@ fn told(name: &str) -> Option<&'static str> {
 fn interned(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<HashMap<String, &'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    *names
+    names
         .entry(name.to_owned())
         .or_insert_with(|| Box::leak(format!("xstat_{name}").into_boxed_str()))
 }

@@ -148,11 +148,18 @@ pub(crate) fn port_closed(was_open: bool) {
 
 /// What a negative errno means, with what DPDK logged of it.
 pub(crate) fn cause_of(result: c_int) -> String {
-    let plain = std::io::Error::from_raw_os_error(-result).to_string();
-    match logged() {
-        Some(log) => format!("{log} ({plain})"),
-        None => plain,
+    match (logged(), errno_text(result)) {
+        (Some(log), Some(plain)) => format!("{log} ({plain})"),
+        (Some(log), None) => log,
+        (None, plain) => plain.unwrap_or_else(|| "DPDK does not say why".to_owned()),
     }
+}
+
+/// The text of a negative errno; `None` for -1, with which drivers mean that something went wrong.
+pub(crate) fn errno_text(result: c_int) -> Option<String> {
+    let text = std::io::Error::from_raw_os_error(-result).to_string();
+    let plain = text.split(" (os error").next().unwrap_or(&text);
+    (result != -1).then(|| plain.to_lowercase())
 }
 
 /// The lines that DPDK logged last, in one; `None` where it logged nothing.
@@ -179,7 +186,9 @@ fn last_lines(log: &str) -> Option<String> {
         "Static memory layout is selected",
     ];
     let told = |line: &&str| !line.is_empty() && !IDLE.iter().any(|idle| line.contains(idle));
-    let lines: Vec<&str> = log.lines().map(str::trim).filter(told).collect();
+    let mut lines: Vec<&str> = log.lines().map(str::trim).filter(told).collect();
+    // What is tried again says the same again.
+    lines.dedup();
     let last = &lines[lines.len().saturating_sub(MOST)..];
     (!last.is_empty()).then(|| last.join("; "))
 }
@@ -252,6 +261,7 @@ mod tests {
             last_lines("EAL: Detected CPU lcores: 2\nEAL: Detected NUMA nodes: 1\n"),
             None
         );
+        assert_eq!(last_lines("a\nb\nb\nb\n").as_deref(), Some("a; b"));
         let log = "a\n\nb\nc\nd\n";
         assert_eq!(last_lines(log).as_deref(), Some("b; c; d"));
     }

@@ -107,7 +107,7 @@ fn refused(op: &'static str, rule: &Rule, name: &str, cause: String) -> Error {
 fn reason(driver: &str, result: c_int, why: &[c_char]) -> String {
     let said = crate::counters::text(why);
     let log = eal::logged();
-    let plain = std::io::Error::from_raw_os_error(-result).to_string();
+    let plain = eal::errno_text(result).unwrap_or_else(|| "refused".to_owned());
     let told = match (said.is_empty(), log) {
         (false, _) => format!("{driver} says: {said} ({plain})"),
         (true, Some(log)) => format!("{driver} says: {log} ({plain})"),

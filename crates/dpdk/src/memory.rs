@@ -65,7 +65,7 @@ pub(crate) fn free_hugepages() -> usize {
                 .trim()
                 .parse()
                 .ok()?;
-            Some(free * kib << 10)
+            Some((free * kib) << 10)
         })
         .sum()
 }

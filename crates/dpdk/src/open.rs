@@ -372,7 +372,14 @@ fn hint(config: &Config, cause: String) -> String {
         {
             "there is no such interface"
         }
-        _ if cause.contains("No such device") || cause.contains("Invalid argument") || cause.contains("no driver") => {
+        _ if cause.contains("failed to parse device") => {
+            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` lists the drivers)"
+        }
+        _ if cause.contains("no such device")
+            || cause.contains("No such device")
+            || cause.contains("nvalid argument")
+            || cause.contains("no driver") =>
+        {
             "is the driver installed, and its name and options right? (`mpps doctor` lists the drivers)"
         }
         _ => return cause,

@@ -1,11 +1,13 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
+mod drops;
 mod netlink;
 mod ntuple;
 mod ntuple_spec;
 mod promiscuous;
 mod xdp_features;
 
+pub use drops::{Drops, drops, transmit_drops};
 pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
 pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
 pub use promiscuous::Promiscuous;
@@ -189,50 +191,6 @@ impl NetDev {
             self.speed_bps = (mbps != 0 && mbps != 0xffff && mbps != u32::MAX).then_some(u64::from(mbps) * 1_000_000);
         }
     }
-}
-
-/// Packets that an interface dropped since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops {
-    /// Of those that came (`rx_dropped`).
-    pub received: u64,
-    /// Of those that it was to send (`tx_dropped`).
-    pub transmitted: u64,
-}
-
-/// Packets that an interface was to send and did not (`tx_dropped` of its statistics), since it was made.
-///
-/// # Errors
-/// As [`drops`].
-pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
-    drops(ifindex).map(|drops| drops.transmitted)
-}
-
-/// What an interface's statistics say of packets that it dropped.
-///
-/// # Errors
-/// [`io::ErrorKind::NotFound`] when there is none of this index.
-pub fn drops(ifindex: u32) -> io::Result<Drops> {
-    /// Places of the counters in `struct rtnl_link_stats64`.
-    const RX_DROPPED: usize = 6 * 8;
-    const TX_DROPPED: usize = 7 * 8;
-    let mut head = [0; IFINFOMSG];
-    head[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    let mut drops = None;
-    Request::new(libc::RTM_GETLINK, 0, &head).run(|_, body| {
-        let mut all = attributes(body, IFINFOMSG);
-        let stats = all
-            .find(|(kind, _)| *kind == libc::IFLA_STATS64)
-            .map(|(_, value)| value);
-        drops = stats.and_then(|stats| {
-            let counter = |at: usize| Some(u64::from_ne_bytes(*stats.get(at..)?.first_chunk()?));
-            Some(Drops {
-                received: counter(RX_DROPPED)?,
-                transmitted: counter(TX_DROPPED)?,
-            })
-        });
-    })?;
-    drops.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Whether the other end of a veth has an XDP program in the driver, wherever that end is; false where it is not told.
