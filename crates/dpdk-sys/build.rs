@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// The libraries that the shim calls. Drivers are plugins, which the EAL loads by itself.
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 9] = [
     "rte_ethdev",
     "rte_mbuf",
     "rte_mempool",
@@ -13,10 +13,12 @@ const LIBRARIES: [&str; 8] = [
     "rte_kvargs",
     "rte_telemetry",
     "rte_eal",
+    // Apart from the EAL since 23.11.
+    "rte_log",
 ];
 
 /// The oldest long-term release whose interface the shim knows.
-const OLDEST: &str = "21.11";
+const OLDEST: &str = "22.11";
 
 const SOURCES: [&str; 6] = ["burst.c", "eal.c", "flow.c", "guard.c", "port.c", "stats.c"];
 
@@ -66,7 +68,10 @@ fn main() {
     for path in &library.link_paths {
         println!("cargo::rustc-link-search=native={}", path.display());
     }
-    for name in LIBRARIES {
+    for name in LIBRARIES
+        .iter()
+        .filter(|name| library.libs.iter().any(|lib| lib == **name))
+    {
         println!("cargo::rustc-link-lib=dylib={name}");
     }
     println!("cargo::rustc-cfg=dpdk");

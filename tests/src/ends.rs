@@ -1,6 +1,8 @@
 //! Runs with two ends: a listener on host b and a sender on host a, both of whose results are kept, and what holds for
 //! a run in which nothing was lost.
 
+use std::process::Command;
+
 use rustix::process::Signal;
 
 use crate::{Background, Net, Report, Scratch, run_command, wait_until};
@@ -10,25 +12,45 @@ const SHORT: &str = "--duration 100ms --settle 200ms --catch-up 1s --quiet";
 
 /// Starts a listener on host b with its results in `scratch`, and waits until it runs.
 pub fn listen(net: &Net, scratch: &Scratch, words: &str) -> Background {
-    let listener = Background::start(scratch.results(net.b(&format!("{words} --interval 20ms --quiet"))));
-    wait_until("a row of the listener", || scratch.rows_so_far() > 0);
+    listen_by(scratch, net.b(words))
+}
+
+/// The same for a listener that runs anywhere.
+///
+/// # Panics
+/// When it ends instead, or takes too long.
+pub fn listen_by(scratch: &Scratch, mut command: Command) -> Background {
+    command.args(["--interval", "20ms", "--quiet"]);
+    let mut listener = Background::start(scratch.results(command));
+    let mut running = true;
+    wait_until("a row of the listener", || {
+        running = listener.running();
+        scratch.rows_so_far() > 0 || !running
+    });
+    assert!(running, "the listener has ended: {}", listener.stderr());
     listener
+}
+
+/// Runs each sender for a moment, one after the other, for one listener, wherever they run; all reports, each added up.
+pub fn round_trips_by(reflect: Command, sendrecv: impl IntoIterator<Item = Command>) -> (Vec<Report>, Report) {
+    let there = Scratch::new();
+    let reflector = listen_by(&there, reflect);
+    let measured = |mut command: Command| {
+        command.args(SHORT.split_whitespace());
+        let report = Scratch::new().measure(command);
+        report.assert_accounted();
+        report
+    };
+    let sent = sendrecv.into_iter().map(measured).collect();
+    let reflected = there.read(reflector.end(Signal::INT));
+    reflected.assert_rows_add_up();
+    (sent, reflected)
 }
 
 /// Runs each `sendrecv` for a moment on host a, one after the other, for one `reflect` on host b; all reports, each added
 /// up.
 pub fn round_trips(net: &Net, reflect: &str, sendrecv: &[&str]) -> (Vec<Report>, Report) {
-    let there = Scratch::new();
-    let reflector = listen(net, &there, reflect);
-    let measured = |words: &&str| {
-        let report = Scratch::new().measure(net.a(&format!("{words} {SHORT}")));
-        report.assert_accounted();
-        report
-    };
-    let sent = sendrecv.iter().map(measured).collect();
-    let reflected = there.read(reflector.end(Signal::INT));
-    reflected.assert_rows_add_up();
-    (sent, reflected)
+    round_trips_by(net.b(reflect), sendrecv.iter().map(|words| net.a(words)))
 }
 
 /// The same, and every packet came back, once and whole, and the other end says so, too.
@@ -36,10 +58,19 @@ pub fn round_trips(net: &Net, reflect: &str, sendrecv: &[&str]) -> (Vec<Report>,
 /// # Panics
 /// When one did not.
 pub fn all_back(net: &Net, reflect: &str, sendrecv: &[&str]) -> (Vec<Report>, Report) {
-    let (sent, reflected) = round_trips(net, reflect, sendrecv);
+    all_back_by(net.b(reflect), sendrecv.iter().map(|words| net.a(words)).collect())
+}
+
+/// The same for ends that run anywhere.
+///
+/// # Panics
+/// When one did not.
+pub fn all_back_by(reflect: Command, sendrecv: Vec<Command>) -> (Vec<Report>, Report) {
+    let names = format!("{sendrecv:?} / {reflect:?}");
+    let (sent, reflected) = round_trips_by(reflect, sendrecv);
     let mut all = 0;
-    for (report, words) in sent.iter().zip(sendrecv) {
-        let context = format!("{words} / {reflect}: {:#} {:#}", report.json, reflected.json);
+    for report in &sent {
+        let context = format!("{names}: {:#} {:#}", report.json, reflected.json);
         let tx = report.count("tx_packets");
         assert!(tx > 0, "{context}");
         assert_eq!(report.count("rx_packets"), tx, "{context}");
@@ -49,16 +80,22 @@ pub fn all_back(net: &Net, reflect: &str, sendrecv: &[&str]) -> (Vec<Report>, Re
         all += tx;
     }
     for count in ["rx_packets", "tx_packets"] {
-        assert_eq!(reflected.count(count), all, "{count}: {reflect}: {:#}", reflected.json);
+        assert_eq!(reflected.count(count), all, "{count}: {names}: {:#}", reflected.json);
     }
     (sent, reflected)
 }
 
 /// Runs `send` for a moment on host a, for `drop` on host b; both reports, each added up.
 pub fn one_way(net: &Net, drop: &str, send: &str) -> (Report, Report) {
+    one_way_by(net.b(drop), net.a(send))
+}
+
+/// The same for ends that run anywhere.
+pub fn one_way_by(drop: Command, mut send: Command) -> (Report, Report) {
     let (here, there) = (Scratch::new(), Scratch::new());
-    let receiver = listen(net, &there, drop);
-    let sent = here.measure(net.a(&format!("{send} {SHORT}")));
+    let receiver = listen_by(&there, drop);
+    send.args(SHORT.split_whitespace());
+    let sent = here.measure(send);
     // The last packets have left by now: two rows later they are counted.
     let rows = there.rows_so_far();
     wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
@@ -73,8 +110,17 @@ pub fn one_way(net: &Net, drop: &str, send: &str) -> (Report, Report) {
 /// # Panics
 /// When one did not.
 pub fn all_there(net: &Net, drop: &str, send: &str) -> (Report, Report) {
-    let (sent, received) = one_way(net, drop, send);
-    let context = format!("{send} / {drop}: {:#} {:#}", sent.json, received.json);
+    all_there_by(net.b(drop), net.a(send))
+}
+
+/// The same for ends that run anywhere.
+///
+/// # Panics
+/// When one did not.
+pub fn all_there_by(drop: Command, send: Command) -> (Report, Report) {
+    let names = format!("{send:?} / {drop:?}");
+    let (sent, received) = one_way_by(drop, send);
+    let context = format!("{names}: {:#} {:#}", sent.json, received.json);
     let tx = sent.count("tx_packets");
     assert!(tx > 0, "{context}");
     assert_eq!(received.count("tx_packets"), tx, "expected: {context}");
@@ -88,7 +134,7 @@ pub fn all_there(net: &Net, drop: &str, send: &str) -> (Report, Report) {
 ///
 /// # Panics
 /// When it ends otherwise.
-pub fn assert_refused(command: std::process::Command, code: i32, parts: &[&str]) {
+pub fn assert_refused(command: Command, code: i32, parts: &[&str]) {
     let name = format!("{command:?}");
     let finished = run_command(command);
     let context = format!("{name}: {:?} {}", finished.code, finished.stderr);

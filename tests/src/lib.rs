@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bystanders;
+mod dpdk;
 mod ends;
 mod exchange;
 mod hosts;
@@ -16,9 +17,14 @@ mod process;
 mod programs;
 mod progress;
 mod report;
+mod testpmd;
 
 pub use bystanders::{ECHO, TALK};
-pub use ends::{all_back, all_there, assert_refused, listen, one_way, round_trips};
+pub use dpdk::{Bridge, Memif, no_dpdk};
+pub use ends::{
+    all_back, all_back_by, all_there, all_there_by, assert_refused, listen, listen_by, one_way, one_way_by,
+    round_trips, round_trips_by,
+};
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
 pub use links::{NOBODY, STRANGER, mac_of, macs, way};
@@ -27,6 +33,7 @@ pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};
 pub use progress::{returning, silent, wait_for_more};
 pub use report::{Report, Row, Scratch};
+pub use testpmd::{TESTPMD, Testpmd};
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -19,7 +19,6 @@ mod error;
 mod frame;
 mod gather;
 mod layout;
-mod mailbox;
 mod open;
 mod port;
 mod queue;

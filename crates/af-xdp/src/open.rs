@@ -4,9 +4,9 @@
 use crate::config::{Config, Mode, Pages};
 use crate::error::{not_found, of};
 use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
-use crate::mailbox::Mailbox;
 use crate::port::{AfXdpPort, Parts};
 use crate::take::{Take, Taken, own, without};
+use mpps_io::Mailbox;
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::sync::atomic::AtomicU64;

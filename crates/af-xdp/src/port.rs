@@ -3,8 +3,8 @@
 use crate::config::Config;
 use crate::error::of;
 use crate::layout::{Depth, Shares};
-use crate::mailbox::Mailbox;
 use crate::queue::AfXdpQueue;
+use mpps_io::Mailbox;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::os::fd::BorrowedFd;

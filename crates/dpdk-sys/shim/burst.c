@@ -51,6 +51,20 @@ mpps_rx_burst_plain(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint
 	return rte_eth_rx_burst(port, queue, mbufs, n);
 }
 
+/* Bits 61 and 62 say how a buffer is held; the one above says nothing to DPDK. */
+#define UNMARKED (1ULL << 63)
+_Static_assert((RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL) == 3ULL << 61, "the flag for unmarked checksums is taken");
+
+uint16_t
+mpps_rx_burst_unmarked(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, n);
+
+	for (uint16_t i = 0; i < got; i++)
+		mbufs[i]->ol_flags |= UNMARKED;
+	return got;
+}
+
 uint16_t
 mpps_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused)
 {
@@ -73,6 +87,7 @@ describe(struct rte_mbuf *m)
 		at += 4;
 		type = (uint16_t)(bytes[at] << 8 | bytes[at + 1]);
 	}
+	m->tx_offload = 0;
 	m->l2_len = at + 2;
 	/* What mpps generates has neither options nor extension headers. Questions and answers are no UDP. */
 	if (type == RTE_ETHER_TYPE_IPV4 && bytes[at + 2 + 9] == IPPROTO_UDP) {

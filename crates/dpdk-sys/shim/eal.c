@@ -20,6 +20,13 @@
 
 #include "mpps_dpdk.h"
 
+/* What rte_errno says; something, where it says nothing. */
+static int
+failure(void)
+{
+	return rte_errno != 0 ? -rte_errno : -EINVAL;
+}
+
 /* What DPDK logs is kept, not printed: it is told with the error that it explains. */
 static struct {
 	pthread_mutex_t lock;
@@ -159,7 +166,7 @@ mpps_eal_init(int argc, char **argv, int keep_log)
 
 	if (keep_log)
 		silence_begin(&silence);
-	result = rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+	result = rte_eal_init(argc, argv) < 0 ? failure() : 0;
 	silence_end(&silence);
 	if (result < 0)
 		return result;
@@ -196,7 +203,7 @@ mpps_thread_register(void)
 	/* The main thread of a program that opened the port itself has its lcore id already. */
 	if (rte_lcore_id() != LCORE_ID_ANY)
 		return 0;
-	return rte_thread_register() < 0 ? -rte_errno : 1;
+	return rte_thread_register() < 0 ? failure() : 1;
 }
 
 void
@@ -218,7 +225,7 @@ mpps_pool_create(const char *name, uint32_t mbufs, uint16_t data_room, int socke
 	if (pool == NULL && socket != SOCKET_ID_ANY)
 		pool = rte_pktmbuf_pool_create(name, mbufs, cache, 0, (uint16_t)(data_room + RTE_PKTMBUF_HEADROOM),
 					       SOCKET_ID_ANY);
-	*error = pool == NULL ? -rte_errno : 0;
+	*error = pool == NULL ? failure() : 0;
 	return pool;
 }
 
@@ -243,12 +250,6 @@ mpps_pool_fill(struct rte_mempool *pool, const uint8_t *bytes, uint16_t len)
 {
 	struct content content = { bytes, len };
 	rte_mempool_obj_iter(pool, fill, &content);
-}
-
-uint32_t
-mpps_pool_in_use(struct rte_mempool *pool)
-{
-	return rte_mempool_in_use_count(pool);
 }
 
 void

@@ -83,7 +83,6 @@ encode(const struct mpps_flow_rule *rule, struct encoded *out)
 			*to = (struct rte_flow_action){ RTE_FLOW_ACTION_TYPE_QUEUE, &out->queue[i] };
 			break;
 		case MPPS_FLOW_RSS:
-			out->rss.types = rule->rss_types;
 			out->rss.queue_num = rule->rss_queues;
 			out->rss.queue = rule->rss_queue;
 			*to = (struct rte_flow_action){ RTE_FLOW_ACTION_TYPE_RSS, &out->rss };
@@ -138,7 +137,7 @@ mpps_flow_create(uint16_t port, const struct mpps_flow_rule *rule, int *failed, 
 	*failed = encode(rule, &encoded);
 	if (*failed == 0) {
 		flow = rte_flow_create(port, &encoded.attr, encoded.pattern, encoded.actions, &error);
-		*failed = flow == NULL ? -rte_errno : 0;
+		*failed = flow == NULL ? (rte_errno != 0 ? -rte_errno : -EINVAL) : 0;
 	}
 	tell(&error, why, size);
 	return flow;

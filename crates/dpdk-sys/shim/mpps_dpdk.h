@@ -27,6 +27,7 @@ enum {
 /* ---- burst.c: the packet path */
 uint16_t mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_rx_burst_plain(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+uint16_t mpps_rx_burst_unmarked(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
 uint16_t mpps_tx_burst_offload(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
 /* ---- guard.c: the same where the other end can take the rings away */
@@ -48,7 +49,6 @@ int mpps_thread_register(void);
 void mpps_thread_unregister(void);
 struct rte_mempool *mpps_pool_create(const char *name, uint32_t mbufs, uint16_t data_room, int socket, int *error);
 void mpps_pool_fill(struct rte_mempool *pool, const uint8_t *bytes, uint16_t len);
-uint32_t mpps_pool_in_use(struct rte_mempool *pool);
 void mpps_pool_free(struct rte_mempool *pool);
 
 /* ---- port.c: devices */
@@ -58,20 +58,22 @@ struct mpps_port_info {
 	uint8_t tx_checksum;	/* offers IPv4 and UDP checksums on transmit */
 	uint8_t fast_free;	/* offers RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE */
 	uint8_t rx_checksum;	/* verifies UDP checksums */
+	uint8_t rss;		/* can hash: 1: addresses; 2: addresses and UDP ports; 0: neither */
 	uint16_t mtu;		/* bytes */
 	uint16_t max_rx_queues, max_tx_queues;
 	uint16_t rx_ring, tx_ring;	/* descriptors, as the driver prefers; 0: no preference */
 	int32_t socket;		/* NUMA node, -1: not known */
-	uint64_t rss;		/* RTE_ETH_RSS_*: what can be hashed */
+	uint32_t interface;	/* index of the kernel's interface beneath, 0: none */
 };
 
 struct mpps_port_conf {
 	uint16_t rx_queues, tx_queues;
 	uint16_t rx_ring, tx_ring;	/* descriptors */
-	uint16_t mtu;		/* bytes; 0: leave */
+	uint16_t mtu;		/* bytes; set on the device where set_mtu says so */
 	uint8_t rss;		/* 0: none; 1: addresses; 2: addresses and ports, as far as offered */
 	uint8_t tx_checksum, fast_free, rx_checksum;
-	uint8_t promisc;
+	uint8_t set_mtu;
+	uint8_t promisc;	/* 1: on, 0: off, 2: leave it */
 };
 
 /* What came of it. */
@@ -89,6 +91,7 @@ int mpps_port_macs(char *text, size_t size);
 int mpps_port_info(uint16_t port, struct mpps_port_info *info);
 int mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mempool **rx_pools, int socket,
 		    struct mpps_port_state *state);
+void mpps_port_set_mtu(uint16_t port, uint16_t mtu);
 void mpps_port_stop(uint16_t port);
 void mpps_port_close(uint16_t port);
 /* 1: up, 0: down; speed in Mbit/s, 0: not known. */
@@ -125,7 +128,6 @@ struct mpps_flow_rule {
 	uint8_t ingress, egress, transfer;
 	uint8_t items, actions;
 	uint16_t rss_queues;
-	uint64_t rss_types;
 	struct mpps_flow_item item[MPPS_FLOW_ITEMS];
 	struct mpps_flow_action action[MPPS_FLOW_ACTIONS];
 	uint16_t rss_queue[MPPS_FLOW_QUEUES];
@@ -136,12 +138,12 @@ int mpps_flow_count(uint16_t port, void *flow, uint64_t *packets);
 int mpps_flow_destroy(uint16_t port, void *flow);
 
 /* src/ffi.rs has the same numbers. */
-_Static_assert(sizeof(struct mpps_port_info) == 96, "mpps_port_info");
+_Static_assert(sizeof(struct mpps_port_info) == 92, "mpps_port_info");
 _Static_assert(sizeof(struct mpps_port_conf) == 16, "mpps_port_conf");
 _Static_assert(sizeof(struct mpps_port_state) == 24, "mpps_port_state");
 _Static_assert(sizeof(struct mpps_port_stats) == 48, "mpps_port_stats");
 _Static_assert(sizeof(struct mpps_xstat) == 72, "mpps_xstat");
 _Static_assert(sizeof(struct mpps_flow_item) == 128, "mpps_flow_item");
-_Static_assert(sizeof(struct mpps_flow_rule) == 24 + 8 * 128 + 8 * 8 + 256, "mpps_flow_rule");
+_Static_assert(sizeof(struct mpps_flow_rule) == 16 + 8 * 128 + 8 * 8 + 256, "mpps_flow_rule");
 
 #endif

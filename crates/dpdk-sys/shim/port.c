@@ -89,7 +89,9 @@ mpps_port_info(uint16_t port, struct mpps_port_info *out)
 	out->rx_ring = info.default_rxportconf.ring_size;
 	out->tx_ring = info.default_txportconf.ring_size;
 	out->socket = rte_eth_dev_socket_id(port);
-	out->rss = info.flow_type_rss_offloads;
+	if ((info.flow_type_rss_offloads & RTE_ETH_RSS_IP) != 0)
+		out->rss = (info.flow_type_rss_offloads & (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP)) != 0 ? 2 : 1;
+	out->interface = info.if_index;
 	return 0;
 }
 
@@ -117,8 +119,8 @@ mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mem
 		eth.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE & info.tx_offload_capa;
 	if (conf->rx_checksum)
 		eth.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_UDP_CKSUM & info.rx_offload_capa;
-	if (conf->mtu != 0)
-		eth.rxmode.mtu = conf->mtu;
+	/* Left at 0, it would become 1500, whatever the device has. */
+	eth.rxmode.mtu = conf->mtu;
 	if (conf->rss != 0 && conf->rx_queues > 1) {
 		state->rss = (conf->rss == 1 ? RTE_ETH_RSS_IP : UDP_HASH) & info.flow_type_rss_offloads;
 		if (state->rss != 0) {
@@ -128,7 +130,7 @@ mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mem
 	}
 	STEP(rte_eth_dev_configure(port, conf->rx_queues, conf->tx_queues, &eth));
 	/* Drivers that do not look at the configuration have a call of its own for it. */
-	if (conf->mtu != 0) {
+	if (conf->set_mtu) {
 		error = rte_eth_dev_set_mtu(port, conf->mtu);
 		if (error != 0 && error != -ENOTSUP) {
 			state->step = "rte_eth_dev_set_mtu";
@@ -150,9 +152,9 @@ mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mem
 	}
 	STEP(rte_eth_dev_start(port));
 	/* Virtual devices have no filter to switch off. */
-	if (conf->promisc)
+	if (conf->promisc == 1)
 		(void)rte_eth_promiscuous_enable(port);
-	else
+	else if (conf->promisc == 0)
 		(void)rte_eth_promiscuous_disable(port);
 	/* Neighbour discovery asks a group that is made of our address. */
 	(void)rte_eth_allmulticast_enable(port);
@@ -163,6 +165,12 @@ mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mem
 	(void)rte_eth_stats_reset(port);
 	(void)rte_eth_xstats_reset(port);
 	return 0;
+}
+
+void
+mpps_port_set_mtu(uint16_t port, uint16_t mtu)
+{
+	(void)rte_eth_dev_set_mtu(port, mtu);
 }
 
 void

@@ -24,6 +24,8 @@ pub struct PortInfo {
     pub fast_free: u8,
     /// Verifies UDP checksums.
     pub rx_checksum: u8,
+    /// Can hash addresses (1), or addresses and UDP ports (2); 0: neither.
+    pub rss: u8,
     /// MTU, bytes.
     pub mtu: u16,
     /// Most receive queues.
@@ -36,8 +38,8 @@ pub struct PortInfo {
     pub tx_ring: u16,
     /// NUMA node; -1: not known.
     pub socket: i32,
-    /// What can be hashed, `RTE_ETH_RSS_*`.
-    pub rss: u64,
+    /// Index of the kernel's interface beneath; 0: none.
+    pub interface: u32,
 }
 
 /// `struct mpps_port_conf`: how a device is to be set up.
@@ -52,7 +54,7 @@ pub struct PortConf {
     pub rx_ring: u16,
     /// Descriptors of a transmit ring.
     pub tx_ring: u16,
-    /// MTU, bytes; 0: leave it.
+    /// MTU, bytes.
     pub mtu: u16,
     /// 0: no RSS; 1: over addresses; 2: over addresses and ports.
     pub rss: u8,
@@ -62,7 +64,9 @@ pub struct PortConf {
     pub fast_free: u8,
     /// The device verifies UDP checksums.
     pub rx_checksum: u8,
-    /// Frames for other MAC addresses, too.
+    /// `mtu` is to be set on the device; else it is what the device has.
+    pub set_mtu: u8,
+    /// Frames for other MAC addresses, too: 1, not: 0; 2 leaves it as it is.
     pub promisc: u8,
 }
 
@@ -171,8 +175,6 @@ pub struct FlowRule {
     pub actions: u8,
     /// Queues in use.
     pub rss_queues: u16,
-    /// `RTE_ETH_RSS_*` of an RSS action; 0: as the device likes.
-    pub rss_types: u64,
     /// Pattern.
     pub item: [FlowItem; FLOW_ITEMS],
     /// Actions.
@@ -183,13 +185,13 @@ pub struct FlowRule {
 
 const _: () = {
     assert!(offset_of!(PortInfo, mac) == 64 && offset_of!(PortInfo, mtu) == 74 && offset_of!(PortInfo, socket) == 84);
-    assert!(offset_of!(PortInfo, rss) == 88 && size_of::<PortInfo>() == 96);
+    assert!(offset_of!(PortInfo, interface) == 88 && size_of::<PortInfo>() == 92);
     assert!(offset_of!(PortConf, rss) == 10 && size_of::<PortConf>() == 16);
     assert!(offset_of!(PortState, rss) == 8 && offset_of!(PortState, step) == 16 && size_of::<PortState>() == 24);
     assert!(size_of::<PortStats>() == 48 && size_of::<Xstat>() == 72);
     assert!(offset_of!(FlowItem, spec) == 6 && size_of::<FlowItem>() == 128);
-    assert!(offset_of!(FlowRule, rss_queues) == 14 && offset_of!(FlowRule, item) == 24);
-    assert!(size_of::<FlowRule>() == 24 + 8 * 128 + 8 * 8 + 256);
+    assert!(offset_of!(FlowRule, rss_queues) == 14 && offset_of!(FlowRule, item) == 16);
+    assert!(size_of::<FlowRule>() == 16 + 8 * 128 + 8 * 8 + 256);
 };
 
 unsafe extern "C" {
@@ -197,6 +199,8 @@ unsafe extern "C" {
     pub fn mpps_rx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_eth_rx_burst` of drivers that give no packets of several segments.
     pub fn mpps_rx_burst_plain(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
+    /// As the last, with [`crate::RX_UNMARKED`] set on each: their checksums may be unfinished.
+    pub fn mpps_rx_burst_unmarked(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_eth_tx_burst`; `refused` stays as it is.
     pub fn mpps_tx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// Prepares for the two below: once a process.
@@ -238,8 +242,6 @@ unsafe extern "C" {
     ) -> *mut RteMempool;
     /// Writes the same packet into every buffer.
     pub fn mpps_pool_fill(pool: *mut RteMempool, bytes: *const u8, len: u16);
-    /// Buffers that are not in the pool.
-    pub fn mpps_pool_in_use(pool: *mut RteMempool) -> u32;
     /// `rte_mempool_free`.
     pub fn mpps_pool_free(pool: *mut RteMempool);
 
@@ -259,6 +261,8 @@ unsafe extern "C" {
         socket: c_int,
         state: *mut PortState,
     ) -> c_int;
+    /// `rte_eth_dev_set_mtu`.
+    pub fn mpps_port_set_mtu(port: u16, mtu: u16);
     /// `rte_eth_dev_stop`.
     pub fn mpps_port_stop(port: u16);
     /// `rte_eth_dev_close`.

@@ -14,4 +14,4 @@ mod mbuf;
 
 #[cfg(dpdk)]
 pub use ffi::*;
-pub use mbuf::{RX_L4_GOOD, RX_L4_MASK, RX_L4_PARTIAL, RteMbuf, TX_UDP_CHECKSUM};
+pub use mbuf::{RX_L4_GOOD, RX_L4_MASK, RX_L4_PARTIAL, RX_UNMARKED, RteMbuf, TX_UDP_CHECKSUM};

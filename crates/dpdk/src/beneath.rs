@@ -1,39 +1,91 @@
-//! The kernel's interface beneath a virtual device: what it drops, the driver does not see.
+//! The kernel's interface beneath a virtual device: what it drops, and that it vanishes, the driver does not tell.
 
 use crate::Config;
 use mpps_io::QueueCounters;
-use mpps_netdev::{NetDev, drops};
+use mpps_netdev::{NetDev, PacketSockets, Promiscuous, drops};
+use std::io;
 
-/// Which interface it is, and on which side of it the driver sits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Beneath {
-    /// The driver receives what the interface receives: `net_af_packet`, `net_af_xdp`.
-    Same(u32),
-    /// The driver is the wire of the interface: what it receives, the interface sends (`net_tap`).
-    Wire(u32),
+/// Which side of the interface the driver sits on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// It receives what the interface receives, by packet sockets of this process (`net_af_packet`).
+    Sockets,
+    /// It receives what the interface receives, by AF_XDP (`net_af_xdp`): the driver counts what found no room.
+    Xdp,
+    /// It is the wire: what it receives, the interface sends (`net_tap`).
+    Wire,
+}
+
+/// The interface, and how the driver has it.
+#[derive(Debug)]
+pub(crate) struct Beneath {
+    ifindex: u32,
+    /// Its name.
+    pub(crate) name: String,
+    side: Side,
+    sockets: Option<PacketSockets>,
+    /// Frames may come from a sender on this host that left their checksums to a device they never pass, and the driver
+    /// does not tell which.
+    pub(crate) unmarked: bool,
 }
 
 impl Beneath {
-    /// The interface of a port that is open.
-    pub(crate) fn of(config: &Config) -> Option<Self> {
-        let index = |name: &str| NetDev::by_name(name).ok().map(|device| device.ifindex);
-        match config.driver() {
-            "net_tap" => {
-                let given = config.driver_args.iter().find(|(key, _)| key == "iface");
-                // What the driver calls its first interface.
-                index(given.map_or("dtap0", |(_, name)| name.as_str())).map(Self::Wire)
-            }
-            _ => config.interface().and_then(index).map(Self::Same),
+    /// The interface of index `ifindex` beneath a port; `None` where there is none, or it is not the kernel's to use.
+    pub(crate) fn of(config: &Config, ifindex: u32) -> Option<Self> {
+        let side = match config.driver() {
+            "net_af_packet" => Side::Sockets,
+            "net_af_xdp" => Side::Xdp,
+            "net_tap" => Side::Wire,
+            _ => return None,
+        };
+        let device = NetDev::by_index(ifindex).ok()?;
+        Some(Self {
+            ifindex,
+            name: device.name,
+            side,
+            sockets: None,
+            unmarked: side != Side::Wire && device.is_virtual,
+        })
+    }
+
+    /// The driver has opened its sockets: finds them.
+    pub(crate) fn find_sockets(&mut self) {
+        if self.side == Side::Sockets {
+            self.sockets = PacketSockets::of_this_process(self.ifindex).ok();
         }
     }
 
-    /// Adds what the interface dropped.
-    pub(crate) fn add(self, counters: &mut QueueCounters) {
-        let (Self::Same(index) | Self::Wire(index)) = self;
-        let Ok(drops) = drops(index) else { return };
-        let (rx, tx) = match self {
-            Self::Same(_) => (drops.received, drops.transmitted),
-            Self::Wire(_) => (drops.transmitted, drops.received),
+    /// Has the interface receive frames for other MAC addresses, for as long as what is returned lives. `None`: it is
+    /// asked for everything that its peer sends anyway.
+    pub(crate) fn hold_promiscuous(&self) -> io::Result<Option<Promiscuous>> {
+        match self.side {
+            Side::Wire => Ok(None),
+            Side::Sockets | Side::Xdp => Promiscuous::hold(self.ifindex).map(Some),
+        }
+    }
+
+    /// Whether it has vanished.
+    pub(crate) fn gone(&self) -> bool {
+        const ENXIO: i32 = 6;
+        const ENODEV: i32 = 19;
+        drops(self.ifindex).is_err_and(|error| {
+            error.kind() == io::ErrorKind::NotFound || matches!(error.raw_os_error(), Some(ENXIO | ENODEV))
+        })
+    }
+
+    /// Adds what was dropped on the way to the driver or from it.
+    pub(crate) fn add(&self, counters: &mut QueueCounters) {
+        if let Some(sockets) = &self.sockets {
+            let dropped = sockets.drops();
+            counters.rx_dropped += dropped;
+            counters.other.push(("socket_drops", dropped));
+        }
+        let Ok(drops) = drops(self.ifindex) else { return };
+        let (rx, tx) = match self.side {
+            Side::Sockets => (drops.received, drops.transmitted),
+            // What found no room in the ring was dropped by the interface, too: the driver has counted it.
+            Side::Xdp => (drops.received.saturating_sub(counters.rx_dropped), drops.transmitted),
+            Side::Wire => (drops.transmitted, drops.received),
         };
         counters.rx_dropped += rx;
         counters.tx_failed += tx;

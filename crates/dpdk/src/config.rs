@@ -28,9 +28,9 @@ pub enum Device {
 pub enum Rss {
     /// Addresses and UDP ports, or what the device offers of it; nothing where it offers nothing.
     Auto,
-    /// Addresses and UDP ports, or refuse to open.
+    /// Addresses and UDP ports, or refuse to open with more than one receive queue.
     Udp,
-    /// Addresses only, or refuse to open.
+    /// Addresses only, or refuse to open with more than one receive queue.
     Ip,
     /// No RSS: the device's own choice of queue.
     Off,
@@ -102,6 +102,27 @@ impl Config {
         self.driver() == "net_memif" && role.is_none_or(|(_, role)| role != "server" && role != "master")
     }
 
+    /// Removes the socket of a memif server that was killed: nobody listens on it any more, and DPDK would refuse to. One
+    /// that somebody listens on stays.
+    #[cfg(dpdk)]
+    pub(crate) fn remove_stale_socket(&self) {
+        let value = |name: &str| {
+            let found = self.driver_args.iter().find(|(key, _)| key == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        let Some(path) = value("socket").filter(|path| path.starts_with('/')) else {
+            return;
+        };
+        if self.driver() != "net_memif" || self.is_memif_client() || value("socket-abstract") != Some("no") {
+            return;
+        }
+        // A socket of another type answers otherwise: only one without a listener refuses.
+        let answer = std::os::unix::net::UnixStream::connect(path);
+        if answer.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// The kernel's interface under the device, where there is one: `iface=` of `net_af_packet` and `net_af_xdp`.
     pub fn interface(&self) -> Option<&str> {
         let under = matches!(self.driver(), "net_af_packet" | "net_af_xdp");
@@ -119,6 +140,21 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let mut options = spec.take_options();
     let rx_ring = options.number("rxd", 32..=32_768)?.map(|n| n as u16);
     let tx_ring = options.number("txd", 32..=32_768)?.map(|n| n as u16);
+    // Drivers whose rings are made otherwise: the number would mean nothing.
+    let instead = match spec.device.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "net_memif" => "rsize=N, a power of two: 10 for 1024",
+        "net_af_packet" => "framecnt=N",
+        _ => "",
+    };
+    if let Some((key, value)) = spec
+        .options
+        .iter()
+        .find(|(key, _)| !instead.is_empty() && (key == "rxd" || key == "txd"))
+    {
+        return Err(SpecError(format!(
+            "port '{spec}': {key}={value}: this driver's rings have another option: want {instead}"
+        )));
+    }
     let mbufs = options.number("mbufs", 1_024..=16_777_216)?.map(|n| n as u32);
     let mtu = options.number("mtu", 68..=65_000)?.map(|n| n as u16);
     let rss = options.get("rss", "auto, udp, ip or off", |v| match v {
@@ -175,7 +211,7 @@ fn device(spec: &PortSpec) -> Result<Device, SpecError> {
     if let Some(address) = pci_address(text) {
         return Ok(Device::Pci(address));
     }
-    let vdev = text.strip_prefix("net_").or_else(|| text.strip_prefix("eth_"));
+    let vdev = text.strip_prefix("net_");
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if vdev.is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain)) && text.len() < 64 {
         return Ok(Device::Vdev(text.to_owned()));
@@ -225,10 +261,10 @@ mod tests {
 
     #[test]
     fn devices_are_told_apart_and_the_drivers_options_kept_in_order() {
-        let memif = parse("dpdk:net_memif0,role=client,rxd=512,socket=/tmp/s").expect("valid");
-        assert_eq!(memif.device, Device::Vdev("net_memif0".into()));
-        assert_eq!((memif.driver(), memif.rx_ring), ("net_memif", Some(512)));
-        assert_eq!(memif.devargs(), "net_memif0,role=client,socket=/tmp/s");
+        let memif = parse("dpdk:net_ring0,role=client,rxd=512,socket=/tmp/s").expect("valid");
+        assert_eq!(memif.device, Device::Vdev("net_ring0".into()));
+        assert_eq!((memif.driver(), memif.rx_ring), ("net_ring", Some(512)));
+        assert_eq!(memif.devargs(), "net_ring0,role=client,socket=/tmp/s");
         let pci = parse("dpdk:03:00.1").expect("valid");
         assert_eq!(pci.device, Device::Pci("0000:03:00.1".into()));
         let long = parse("dpdk:0000:AF:00.0,mprq_en=1").expect("valid");
@@ -258,6 +294,7 @@ mod tests {
             ("dpdk:mac=02:00", ["mac=02:00", "six pairs"]),
             ("dpdk:mac=02:00:00:00:00:01,iface=x", ["'iface'", "rxd"]),
             ("dpdk:net_null0,rxd=1", ["rxd=1", "from 32 to 32768"]),
+            ("dpdk:net_memif0,rxd=512", ["rxd=512", "rsize=N"]),
             ("dpdk:net_null0,rss=on", ["rss=on", "auto, udp, ip or off"]),
             ("dpdk:net_null0,csum=hw", ["csum=hw", "software"]),
             ("dpdk:net_null0,link_wait=x", ["link_wait=x", "3600"]),

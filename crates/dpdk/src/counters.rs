@@ -29,7 +29,7 @@ impl LaneCounts {
 const XSTATS: usize = 1024;
 
 /// Drivers that count a packet as an error each time they had no room for it, though it stays the sender's.
-const COUNTS_RETRIES: [&str; 2] = ["net_memif", "net_ring"];
+const COUNTS_RETRIES: [&str; 5] = ["net_memif", "net_ring", "net_tap", "net_af_xdp", "net_vhost"];
 
 /// The device's counters, told on the lane that they are told on once: they know no lanes.
 pub(crate) fn of_device(port: u16, driver: &str) -> QueueCounters {
@@ -43,14 +43,17 @@ pub(crate) fn of_device(port: u16, driver: &str) -> QueueCounters {
         rx_dropped: stats.imissed,
         tx_failed: if retries { 0 } else { stats.oerrors },
         other: vec![
-            ("dpdk_ipackets", stats.ipackets),
-            ("dpdk_opackets", stats.opackets),
             ("dpdk_imissed", stats.imissed),
             ("dpdk_ierrors", stats.ierrors),
             ("dpdk_oerrors", stats.oerrors),
             ("dpdk_rx_nombuf", stats.rx_nombuf),
         ],
     };
+    // A memif forgets what it counted with its peer.
+    if !driver.starts_with("net_memif") {
+        let packets = [("dpdk_ipackets", stats.ipackets), ("dpdk_opackets", stats.opackets)];
+        counters.other.extend(packets);
+    }
     counters.other.extend(troubles(port));
     counters
 }
@@ -72,8 +75,9 @@ fn troubles(port: u16) -> Vec<(&'static str, u64)> {
 /// The name under which an extended statistic is told; `None` for those that tell of no trouble, or that the basic
 /// statistics have already.
 fn told(name: &str) -> Option<&'static str> {
+    /// How words of such names begin: `rx_q0_errors`, `rx_phy_discard_packets`, `tx_dropped`.
     const TROUBLE: [&str; 9] = [
-        "err", "drop", "miss", "discard", "nombuf", "no_buf", "full", "overflow", "bad",
+        "err", "drop", "miss", "discard", "nombuf", "nobuf", "full", "overflow", "bad",
     ];
     const BASIC: [&str; 4] = [
         "rx_missed_errors",
@@ -81,17 +85,18 @@ fn told(name: &str) -> Option<&'static str> {
         "tx_errors",
         "rx_mbuf_allocation_errors",
     ];
-    let trouble = TROUBLE.iter().any(|word| name.contains(word)) && !BASIC.contains(&name);
-    trouble.then(|| interned(name))
+    let words = || name.split('_');
+    let trouble = words().any(|word| TROUBLE.iter().any(|trouble| word.starts_with(trouble))) && !BASIC.contains(&name);
+    trouble.then(|| interned(&format!("xstat_{name}")))
 }
 
-/// A name that lives for ever. A device has a few hundred statistics at most, and their names do not change.
-fn interned(name: &str) -> &'static str {
+/// A name that lives for ever. A device has a few hundred statistics at most, and names do not change.
+pub(crate) fn interned(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<HashMap<String, &'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     names
         .entry(name.to_owned())
-        .or_insert_with(|| Box::leak(format!("xstat_{name}").into_boxed_str()))
+        .or_insert_with(|| Box::leak(name.to_owned().into_boxed_str()))
 }
 
 /// The text of an array that ends with a zero.
@@ -111,6 +116,7 @@ mod tests {
         assert_eq!(told("rx_q0_errors"), Some("xstat_rx_q0_errors"));
         assert_eq!(told("rx_phy_discard_packets"), Some("xstat_rx_phy_discard_packets"));
         assert_eq!(told("rx_good_packets"), None);
+        assert_eq!((told("rx_interrupts"), told("tx_deferred_packets")), (None, None));
         assert_eq!(told("rx_missed_errors"), None);
         assert_eq!(told("a_drop").map(str::as_ptr), told("a_drop").map(str::as_ptr));
     }

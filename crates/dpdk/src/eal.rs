@@ -5,6 +5,7 @@ use crate::{Config, Device, EalArgs};
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
 use std::ffi::{CString, c_char, c_int};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// What the process has of DPDK.
@@ -25,6 +26,11 @@ static STATE: Mutex<State> = Mutex::new(State {
     pools: Vec::new(),
 });
 
+/// Longest transmit ring that a port of the run asks for. Apart from the state: it is read while that is locked.
+static LONGEST_TX_RING: AtomicU16 = AtomicU16::new(0);
+/// A driver was told to receive into memory that is not the buffers' own.
+static EXTERNAL_BUFFERS: AtomicBool = AtomicBool::new(false);
+
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -42,7 +48,31 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
         let cause = "it was ended, and DPDK can't be started twice in one process";
         return Err(Error::new("start", "DPDK", cause, ErrorKind::Other));
     }
+    let (pci, mac) = (
+        |d: &Device| matches!(d, Device::Pci(_)),
+        |d: &Device| matches!(d, Device::Mac(_)),
+    );
+    if configs.iter().any(|c| pci(&c.device)) && configs.iter().any(|c| mac(&c.device)) {
+        let cause = "one port is named by its PCI address and one by its MAC address: want both by one of them";
+        return Err(Error::new("start", "DPDK", cause, ErrorKind::NotFound));
+    }
+    let longest = configs.iter().filter_map(|c| c.tx_ring).max().unwrap_or(0);
+    LONGEST_TX_RING.store(longest, Ordering::Relaxed);
+    let external = |(key, value): &(String, String)| key == "mprq_en" && value != "0";
+    let any = configs.iter().any(|c| c.driver_args.iter().any(external));
+    EXTERNAL_BUFFERS.store(any, Ordering::Relaxed);
     let words = arguments(configs, eal, lanes, memory::free_hugepages());
+    let needed = memory::needed(configs, lanes);
+    if words.iter().any(|word| word == "--no-huge")
+        && let Some(available) = memory::available().filter(|available| needed > *available)
+    {
+        let cause = format!(
+            "its buffers take {} MiB, and {} MiB are available: want fewer (mbufs=N, rxd=N, txd=N) or fewer lanes",
+            needed >> 20,
+            available >> 20
+        );
+        return Err(Error::new("start", "DPDK", cause, ErrorKind::Other));
+    }
     let keep_log = !eal.has("--log-level");
     let owned: Vec<CString> = words.iter().map(|word| c_string(word)).collect();
     let mut argv: Vec<*mut c_char> = owned.iter().map(|word| word.as_ptr().cast_mut()).collect();
@@ -100,10 +130,7 @@ fn arguments(configs: &[&Config], eal: &EalArgs, lanes: usize, free_hugepages: u
     } else {
         ours("--no-pci", None);
         // Virtual devices know no physical addresses.
-        ours("--iova-mode", None);
-        if words.last().is_some_and(|word| word == "--iova-mode") {
-            words.push("va".to_owned());
-        }
+        ours("--iova-mode", Some("va".to_owned()));
     }
     words.extend(eal.words.iter().cloned());
     words
@@ -116,6 +143,16 @@ fn allowed_cores() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU)
         .filter(|&core| set.is_set(core))
         .collect()
+}
+
+/// Longest transmit ring that a port of the run asks for, descriptors; 0: none does.
+pub(crate) fn longest_tx_ring() -> u16 {
+    LONGEST_TX_RING.load(Ordering::Relaxed)
+}
+
+/// Whether a buffer may be one that must not be put back as it is: then no port frees fast.
+pub(crate) fn external_buffers() -> bool {
+    EXTERNAL_BUFFERS.load(Ordering::Relaxed)
 }
 
 /// A port has been opened.

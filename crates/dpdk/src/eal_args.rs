@@ -11,7 +11,11 @@ impl EalArgs {
     /// Whether option `name` (with its dashes) is among them, alone or as `name=value`.
     pub fn has(&self, name: &str) -> bool {
         let with_value = |word: &str| word.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
-        self.words.iter().any(|word| word == name || with_value(word))
+        // `-m512`: short options may have their value joined.
+        let joined = |word: &str| name.len() == 2 && !word.starts_with("--") && word.starts_with(name);
+        self.words
+            .iter()
+            .any(|word| word == name || with_value(word) || joined(word))
     }
 }
 
@@ -21,13 +25,16 @@ impl EalArgs {
 /// One line that says which word can't be passed on, and what to write instead.
 pub fn check_eal(text: &str) -> Result<EalArgs, String> {
     /// Options that would contradict what the port and `--cores` say.
-    const OURS: [(&str, &str); 7] = [
+    const OURS: [(&str, &str); 10] = [
         ("--vdev", "name the device as the port: dpdk:net_memif0,role=client"),
         ("-a", "name the device as the port: dpdk:0000:03:00.0"),
         ("--allow", "name the device as the port: dpdk:0000:03:00.0"),
         ("-l", "lanes are pinned by --cores"),
         ("-c", "lanes are pinned by --cores"),
         ("--lcores", "lanes are pinned by --cores"),
+        ("-h", "`dpdk-testpmd --help` tells them"),
+        ("--help", "`dpdk-testpmd --help` tells them"),
+        ("-v", "the report says which DPDK it is"),
         ("--proc-type", "each mpps is a primary process of its own"),
     ];
     let words: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
@@ -55,6 +62,7 @@ mod tests {
     fn words_are_passed_on_and_found_again() {
         let args = check_eal(" --no-huge -m 512  --file-prefix=x ").expect("valid");
         assert_eq!(args.words, ["--no-huge", "-m", "512", "--file-prefix=x"]);
+        assert!(check_eal("-m512").expect("valid").has("-m"));
         assert!(args.has("--no-huge") && args.has("--file-prefix") && !args.has("--file"));
     }
 

@@ -1,5 +1,6 @@
 //! Flow rules on a device: from a rule to the driver's rte_flow, checked, made, counted and removed.
 
+use crate::counters::interned;
 use crate::eal;
 use dpdk_sys::{self as sys, FLOW_ACTIONS, FLOW_BYTES, FLOW_ITEMS, FLOW_QUEUES, FlowAction, FlowItem, FlowRule};
 use mpps_flow::{Action, Item, Masked, Rule};
@@ -19,18 +20,6 @@ pub(crate) struct Flows {
 unsafe impl Send for Flows {}
 // SAFETY: as above.
 unsafe impl Sync for Flows {}
-
-/// Counters of the first rules that count; the names are told as they are.
-const COUNTERS: [&str; 8] = [
-    "flow_rule_0_packets",
-    "flow_rule_1_packets",
-    "flow_rule_2_packets",
-    "flow_rule_3_packets",
-    "flow_rule_4_packets",
-    "flow_rule_5_packets",
-    "flow_rule_6_packets",
-    "flow_rule_7_packets",
-];
 
 impl Flows {
     /// Checks all rules with the driver, then makes them.
@@ -75,13 +64,13 @@ impl Flows {
     /// Packets that the rules with `count` matched.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         let rules = self.lock();
-        let counting = rules.iter().zip(COUNTERS).filter(|((_, counts), _)| *counts);
+        let counting = rules.iter().enumerate().filter(|(_, (_, counts))| *counts);
         counting
-            .filter_map(|(&(flow, _), name)| {
+            .filter_map(|(place, &(flow, _))| {
                 let mut packets = 0;
                 // SAFETY: the handle is of this port and not yet destroyed: that is done under the same lock.
                 let result = unsafe { sys::mpps_flow_count(self.port, flow.as_ptr(), &mut packets) };
-                (result == 0).then_some((name, packets))
+                (result == 0).then(|| (interned(&format!("flow_rule_{place}_packets")), packets))
             })
             .collect()
     }
@@ -116,14 +105,10 @@ fn reason(driver: &str, result: c_int, why: &[c_char]) -> String {
     if driver == "net_tap" {
         return format!("{told}; {}", crate::tap::flower());
     }
-    if -result == libc_enosys() || told.contains("not implemented") {
+    if -result == rustix::io::Errno::NOSYS.raw_os_error() || told.contains("not implemented") {
         return format!("{driver} takes no flow rules at all ({plain}): want a device whose driver does");
     }
     told
-}
-
-const fn libc_enosys() -> c_int {
-    38
 }
 
 /// A rule as the shim takes it.
@@ -145,7 +130,6 @@ fn encode(rule: &Rule) -> std::result::Result<FlowRule, String> {
         items: rule.pattern.len() as u8,
         actions: rule.actions.len() as u8,
         rss_queues: 0,
-        rss_types: 0,
         item: [none; FLOW_ITEMS],
         action: [FlowAction::default(); FLOW_ACTIONS],
         rss_queue: [0; FLOW_QUEUES],
@@ -158,6 +142,15 @@ fn encode(rule: &Rule) -> std::result::Result<FlowRule, String> {
             "{} actions: want {FLOW_ACTIONS} at the most",
             rule.actions.len()
         ));
+    }
+    if rule
+        .actions
+        .iter()
+        .filter(|action| matches!(action, Action::Rss(_)))
+        .count()
+        > 1
+    {
+        return Err("rss is given twice: want it once".to_owned());
     }
     for (to, item) in out.item.iter_mut().zip(&rule.pattern) {
         *to = encode_item(item);

@@ -1,7 +1,7 @@
 //! A frame of the `dpdk` path: one mbuf.
 
 use crate::DpdkPool;
-use dpdk_sys::{self as sys, RX_L4_GOOD, RX_L4_MASK, RX_L4_PARTIAL, RteMbuf};
+use dpdk_sys::{self as sys, RX_L4_GOOD, RX_L4_MASK, RX_L4_PARTIAL, RX_UNMARKED, RteMbuf};
 use mpps_io::{Frame, RxChecksum};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -85,7 +85,8 @@ impl Frame for DpdkFrame<'_> {
 
     #[inline]
     fn rx_checksum(&self) -> RxChecksum {
-        match self.head().ol_flags & RX_L4_MASK {
+        match self.head().ol_flags & (RX_L4_MASK | RX_UNMARKED) {
+            RX_UNMARKED => RxChecksum::Unmarked,
             RX_L4_GOOD => RxChecksum::Good,
             RX_L4_PARTIAL => RxChecksum::Partial,
             // Bad may be the device's misreading, and is found by software anyway.

@@ -41,6 +41,8 @@ mod port;
 mod queue;
 #[cfg(dpdk)]
 mod tap;
+#[cfg(dpdk)]
+mod told;
 
 #[cfg(not(dpdk))]
 pub use absent::{DpdkFrame, DpdkPool, DpdkPort, DpdkQueue, open, start};

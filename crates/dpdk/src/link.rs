@@ -1,5 +1,6 @@
 //! The link: waited for before a sender starts, watched while there is nothing to do.
 
+use crate::beneath::Beneath;
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -8,29 +9,42 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks at the link, while a lane has nothing else to do.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Looks at the link to one at the interface beneath, which is a request to the kernel.
+const LOOKS: u64 = 100;
 
 /// The link of a port, as its lanes last saw it.
 pub(crate) struct Link {
     port: u16,
     name: Arc<str>,
+    beneath: Option<Beneath>,
     opened: Instant,
     /// A link that was never up is not lost: the other end has yet to come.
     seen_up: AtomicBool,
-    /// When it was looked at, ns since `opened`.
+    /// When it was looked at, ns since `opened`, and how often.
     looked_ns: AtomicU64,
+    looks: AtomicU64,
     down: AtomicBool,
+    gone: AtomicBool,
 }
 
 impl Link {
-    pub(crate) fn new(port: u16, name: Arc<str>) -> Self {
+    pub(crate) fn new(port: u16, name: Arc<str>, beneath: Option<Beneath>) -> Self {
         Self {
             port,
             name,
+            beneath,
             opened: Instant::now(),
             seen_up: AtomicBool::new(false),
             looked_ns: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
             down: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         }
+    }
+
+    /// The kernel's interface beneath the device.
+    pub(crate) fn beneath(&self) -> Option<&Beneath> {
+        self.beneath.as_ref()
     }
 
     /// Whether it is up, and its speed in bit/s where the device tells.
@@ -45,7 +59,8 @@ impl Link {
         (up, (mbps > 0).then_some(u64::from(mbps) * 1_000_000))
     }
 
-    /// For a lane that has nothing to do or can't send: an error when the link was up and is down.
+    /// For a lane that has nothing to do or can't send: an error when the link was up and is down, or when the interface
+    /// beneath has vanished.
     #[cold]
     pub(crate) fn check(&self) -> Result<()> {
         let now = self.opened.elapsed();
@@ -53,6 +68,19 @@ impl Link {
         if now.saturating_sub(then) >= LOOK_EVERY {
             self.looked_ns.store(now.as_nanos() as u64, Ordering::Relaxed);
             self.look();
+            let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+            if looks.is_multiple_of(LOOKS) && self.beneath.as_ref().is_some_and(Beneath::gone) {
+                self.gone.store(true, Ordering::Relaxed);
+            }
+        }
+        if self.gone.load(Ordering::Relaxed) {
+            let interface = self
+                .beneath
+                .as_ref()
+                .map(|beneath| beneath.name.as_str())
+                .unwrap_or_default();
+            let cause = format!("the interface {interface} has vanished");
+            return Err(Error::new("use", self.name.clone(), cause, ErrorKind::Gone));
         }
         if self.down.load(Ordering::Relaxed) && self.seen_up.load(Ordering::Relaxed) {
             let cause = "its link is down: has the other end gone?";
@@ -74,7 +102,7 @@ impl Link {
             }
             if begun.elapsed() >= limit {
                 let cause = format!(
-                    "its link is still down after {} s: is the other end there?{more} (link_wait=SECONDS waits longer)",
+                    "its link is still down after {} s: is the other end there{more}? (link_wait=SECONDS waits longer)",
                     limit.as_secs()
                 );
                 return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));

@@ -16,10 +16,11 @@ const OVERHEAD: usize = 128 + 64 + 128;
 /// What DPDK itself needs: rings, queues, devices. Measured: 20 to 40 MiB with one to four ports.
 const SLACK: usize = 96 << 20;
 
-/// Buffers of one lane: both rings full, the bursts that the lane holds, and the caches.
+/// Buffers of one lane: both rings full (the transmit ring may be the other port's), the bursts that the lane holds, and the caches.
 pub(crate) fn mbufs(config: &Config, rx_ring: u16, tx_ring: u16) -> u32 {
     config.mbufs.unwrap_or_else(|| {
-        let least = usize::from(rx_ring) + usize::from(tx_ring) + 4 * MAX_BURST + CACHED;
+        let least =
+            usize::from(rx_ring) + usize::from(tx_ring.max(crate::eal::longest_tx_ring())) + 4 * MAX_BURST + CACHED;
         // A mempool is cheapest at a power of two less one.
         (least.next_power_of_two() - 1) as u32
     })
@@ -41,13 +42,10 @@ pub(crate) fn needed(configs: &[&Config], lanes: usize) -> usize {
     each.max().unwrap_or(0) * lanes.max(1) + SLACK
 }
 
-fn interface_mtu(config: &Config) -> Option<u16> {
-    let name = config.interface()?;
-    std::fs::read_to_string(format!("/sys/class/net/{name}/mtu"))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+/// MTU of the kernel's interface beneath the device.
+pub(crate) fn interface_mtu(config: &Config) -> Option<u16> {
+    let device = mpps_netdev::NetDev::by_name(config.interface()?).ok()?;
+    u16::try_from(device.mtu).ok()
 }
 
 /// Bytes of free hugepages. Source: sysfs.
@@ -68,6 +66,14 @@ pub(crate) fn free_hugepages() -> usize {
             Some((free * kib) << 10)
         })
         .sum()
+}
+
+/// Bytes that a program may have without swapping; `None` where it is not told. Source: `/proc/meminfo`.
+pub(crate) fn available() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
 }
 
 /// NUMA node of a core; -1 (any) where it is not known. Source: sysfs.

@@ -10,8 +10,9 @@ use crate::memory;
 use crate::options::Open;
 use crate::port::{DpdkPort, Lane, unplug};
 use crate::queue::Calls;
+use crate::told;
 use dpdk_sys as sys;
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result, Roles};
+use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Result, Roles};
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::zeroed;
 use std::ptr::NonNull;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+/// Drivers that want as many receive as transmit queues.
+const PAIRED: [&str; 2] = ["net_tap", "net_af_xdp"];
 /// Frames a burst where nothing else is said: what DPDK's own programs take.
 const BURST: usize = 32;
 
@@ -80,17 +83,22 @@ impl Half<'_> {
             return Err(self.error("describe", eal::cause_of(result), ErrorKind::Other));
         }
         let driver = counters::text(&info.driver);
-        let queues = Queues::of(options.roles);
+        let queues = Queues::of(options.roles, PAIRED.contains(&driver.as_str()));
         self.check(&info, &queues, &driver)?;
         let ring =
             |given: Option<u16>, preferred: u16| given.unwrap_or(if preferred == 0 { memory::RING } else { preferred });
         let hardware = !matches!(config.device, Device::Vdev(_));
+        let beneath = Beneath::of(config, info.interface);
+        let mtu = config.mtu.or_else(|| memory::interface_mtu(config)).unwrap_or(info.mtu);
+        let mtu_before = memory::interface_mtu(config).filter(|_| config.mtu.is_some());
+        let promisc = config.promisc.unwrap_or(options.promisc);
         let conf = sys::PortConf {
             rx_queues: queues.receiving,
-            tx_queues: options.roles.len() as u16,
+            tx_queues: queues.sending,
             rx_ring: ring(config.rx_ring, info.rx_ring),
             tx_ring: ring(config.tx_ring, info.tx_ring),
-            mtu: config.mtu.unwrap_or(0),
+            mtu,
+            set_mtu: u8::from(config.mtu.is_some()),
             rss: match config.rss {
                 Rss::Off => 0,
                 Rss::Ip => 1,
@@ -102,10 +110,11 @@ impl Half<'_> {
                 // A virtual device does it in software, too, and further from the cache.
                 Checksum::Auto => hardware && info.tx_checksum != 0,
             }),
-            // All that a transmit queue gets comes from the pools of its own lane: one a direction.
-            fast_free: info.fast_free,
+            // What a transmit queue gets comes from one pool, has one owner, and lies in buffers of that pool.
+            fast_free: u8::from(info.fast_free != 0 && !eal::external_buffers()),
             rx_checksum: u8::from(hardware && info.rx_checksum != 0),
-            promisc: u8::from(config.promisc.unwrap_or(options.promisc)),
+            // The interface stays the kernel's: its mode is held by a socket, which ends with us.
+            promisc: if beneath.is_some() { 2 } else { u8::from(promisc) },
         };
         let lanes = self.lanes(port, &info, &conf, &queues, options)?;
         let rx_pools: Vec<*mut sys::RteMempool> = lanes
@@ -137,14 +146,27 @@ impl Half<'_> {
         }
         self.started = true;
         let name: Arc<str> = config.name.as_str().into();
-        let link = Link::new(port, name.clone());
+        let link = Link::new(
+            port,
+            name.clone(),
+            beneath.map(|mut beneath| {
+                beneath.find_sockets();
+                beneath
+            }),
+        );
         if options.wait_for_link {
             let lanes = match config.driver() {
-                "net_memif" => " and does it have as many lanes?",
+                "net_memif" => ", with as many lanes",
                 _ => "",
             };
             link.wait(config.link_wait, lanes, options.interrupted)?;
         }
+        let promiscuous = match link.beneath().filter(|_| promisc) {
+            Some(beneath) => beneath
+                .hold_promiscuous()
+                .map_err(|e| Error::os("set promiscuous mode on", name.clone(), &e))?,
+            None => None,
+        };
         let flows = Flows::make(port, &name, &driver, options.rules)?;
         let (up, link_bps) = link.look();
         let capabilities = Capabilities {
@@ -159,9 +181,15 @@ impl Half<'_> {
             link_bps,
             preferred_burst: BURST,
         };
-        let facts = facts(config, &driver, &info, &conf, &state, up, &lanes);
-        let calls = Calls::of(&driver, conf.tx_checksum != 0);
+        let facts = told::facts(config, &driver, &info, &conf, &state, (up, promisc), lanes.len());
+        let unmarked = link.beneath().is_some_and(|beneath| beneath.unmarked);
+        let calls = Calls::of(&driver, conf.tx_checksum != 0, unmarked);
         let mut remarks = Vec::new();
+        if queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
+            remarks.push(format!(
+                "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than once"
+            ));
+        }
         if queues.receiving > 1 && state.rss == 0 && hardware && config.rss != Rss::Off {
             remarks.push(format!(
                 "{name}: {driver} offers no RSS over addresses or ports: one queue may get everything"
@@ -176,7 +204,9 @@ impl Half<'_> {
             lanes,
             link,
             calls,
-            beneath: Beneath::of(config),
+            mailbox: Mailbox::default(),
+            mtu_before,
+            _promiscuous: promiscuous,
             flows,
             facts,
             remarks,
@@ -188,11 +218,12 @@ impl Half<'_> {
         let mut port = 0;
         match &self.config.device {
             Device::Vdev(name) => {
+                self.config.remove_stale_socket();
                 let devargs = eal::c_string(&self.config.devargs());
                 // SAFETY: the EAL runs (a port counts as open), and the string ends with a zero.
                 let result = unsafe { sys::mpps_probe(devargs.as_ptr()) };
                 if result < 0 {
-                    return Err(self.error("make", hint(self.config, eal::cause_of(result)), ErrorKind::Other));
+                    return Err(self.error("make", told::hint(self.config, eal::cause_of(result)), ErrorKind::Other));
                 }
                 self.plugged = true;
                 let name = eal::c_string(name);
@@ -230,24 +261,23 @@ impl Half<'_> {
 
     /// What the device must offer.
     fn check(&self, info: &sys::PortInfo, queues: &Queues, driver: &str) -> Result<()> {
-        let lanes = queues.lanes.len();
         let refuse = |cause: String| Err(self.error("open", cause, ErrorKind::NotFound));
         for (has, what, wanted) in [
             (info.max_rx_queues, "receive", usize::from(queues.receiving)),
-            (info.max_tx_queues, "transmit", lanes),
+            (info.max_tx_queues, "transmit", usize::from(queues.sending)),
         ] {
             if usize::from(has) < wanted {
                 return refuse(format!(
                     "{driver} has {has} {what} queue{} here, {wanted} lanes want one each: want --lanes {has}{}",
                     if has == 1 { "" } else { "s" },
-                    more_queues(self.config)
+                    told::more_queues(self.config)
                 ));
             }
         }
-        if driver == "net_tap" && usize::from(queues.receiving) != lanes {
+        if PAIRED.contains(&driver) && queues.receiving != queues.sending {
             return refuse(format!(
-                "net_tap wants as many receive queues as transmit queues, not {} and {lanes}: want --lanes N",
-                queues.receiving
+                "{driver} wants as many receive queues as transmit queues, not {} and {}: want --lanes N",
+                queues.receiving, queues.sending
             ));
         }
         if self.config.checksum == Checksum::Device && info.tx_checksum == 0 {
@@ -255,10 +285,14 @@ impl Half<'_> {
                 "csum=device: {driver} offers no UDP checksums: want csum=software"
             ));
         }
-        let offered = info.rss;
-        // RTE_ETH_RSS_IPV4 to RTE_ETH_RSS_IPV6_UDP_EX: zero where a driver has none of them.
-        if matches!(self.config.rss, Rss::Udp | Rss::Ip) && offered == 0 {
-            return refuse(format!("rss: {driver} offers none: want rss=off or auto"));
+        let wanted = match self.config.rss {
+            Rss::Udp => 2,
+            Rss::Ip => 1,
+            Rss::Auto | Rss::Off => 0,
+        };
+        if queues.receiving > 1 && info.rss < wanted {
+            let offers = ["no RSS", "RSS over addresses only"][usize::from(info.rss.min(1))];
+            return refuse(format!("rss: {driver} offers {offers}: want rss=auto or off"));
         }
         Ok(())
     }
@@ -273,9 +307,9 @@ impl Half<'_> {
         options: &Open<'_>,
     ) -> Result<Vec<Lane>> {
         let mbufs = memory::mbufs(self.config, conf.rx_ring, conf.tx_ring);
-        let room = memory::room(if conf.mtu == 0 { info.mtu } else { conf.mtu });
+        let room = memory::room(conf.mtu);
         let mut lanes = Vec::with_capacity(queues.lanes.len());
-        for (index, &rx) in queues.lanes.iter().enumerate() {
+        for (index, &(rx, tx)) in queues.lanes.iter().enumerate() {
             let core = options.cores.get(index).copied().flatten();
             let socket = core.map_or(info.socket, memory::node_of_core);
             let name = eal::c_string(&format!("mpps{port}_{index}"));
@@ -298,6 +332,7 @@ impl Half<'_> {
             lanes.push(Lane {
                 counts: LaneCounts::default(),
                 rx,
+                tx,
                 mempool,
                 taken: AtomicBool::new(false),
             });
@@ -306,26 +341,35 @@ impl Half<'_> {
     }
 }
 
-/// Which lane has which receive queue.
+/// Which lane has which receive queue, and which transmit queue.
 struct Queues {
-    lanes: Vec<Option<u16>>,
+    lanes: Vec<(Option<u16>, Option<u16>)>,
     receiving: u16,
+    sending: u16,
 }
 
 impl Queues {
-    /// Receiving lanes in order; where none receives, the first does: questions for our address come in there.
-    fn of(roles: &[Roles]) -> Self {
-        let none = !roles.iter().any(|role| role.rx);
-        let mut receiving = 0;
+    /// Receiving lanes in order, and sending lanes in order: the other end of a memif has queue 0 for certain, and a queue
+    /// that nobody reads would swallow packets. Where none receives, the first does: questions for our address come in
+    /// there. Where none sends, all may: they answer. `paired`: the driver wants as many of the one as of the other.
+    fn of(roles: &[Roles], paired: bool) -> Self {
+        let (deaf, mute) = (!roles.iter().any(|role| role.rx), !roles.iter().any(|role| role.tx));
+        let (mut receiving, mut sending) = (0, 0);
+        let next = |count: &mut u16| {
+            *count += 1;
+            *count - 1
+        };
         let lanes = roles.iter().enumerate().map(|(index, role)| {
-            let rx = role.rx || (none && index == 0);
-            rx.then(|| {
-                receiving += 1;
-                receiving - 1
-            })
+            let rx = (role.rx || (deaf && (index == 0 || paired))).then(|| next(&mut receiving));
+            let tx = (role.tx || mute).then(|| next(&mut sending));
+            (rx, tx)
         });
         let lanes = lanes.collect();
-        Self { lanes, receiving }
+        Self {
+            lanes,
+            receiving,
+            sending,
+        }
     }
 }
 
@@ -347,99 +391,20 @@ fn macs() -> String {
     counters::text(&bytes)
 }
 
-/// How a virtual device gets more queues.
-fn more_queues(config: &Config) -> &'static str {
-    match config.driver() {
-        "net_af_packet" => ", or qpairs=N in the port",
-        "net_af_xdp" => ", or queue_count=N in the port",
-        "net_virtio_user" => ", or queues=N in the port",
-        _ => "",
-    }
-}
-
-/// What most often is missing where a virtual device can't be made.
-fn hint(config: &Config, cause: String) -> String {
-    let missing = |path: &str| !std::path::Path::new(path).exists();
-    let hint = match config.driver() {
-        "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",
-        "net_af_packet" | "net_af_xdp" if config.interface().is_none() => {
-            "want iface=NAME, such as net_af_packet0,iface=eth1"
-        }
-        "net_af_packet" | "net_af_xdp"
-            if config
-                .interface()
-                .is_some_and(|name| missing(&format!("/sys/class/net/{name}"))) =>
-        {
-            "there is no such interface"
-        }
-        _ if cause.contains("failed to parse device") => {
-            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` lists the drivers)"
-        }
-        _ if cause.contains("no such device")
-            || cause.contains("No such device")
-            || cause.contains("nvalid argument")
-            || cause.contains("no driver") =>
-        {
-            "is the driver installed, and its name and options right? (`mpps doctor` lists the drivers)"
-        }
-        _ => return cause,
-    };
-    format!("{hint} ({cause})")
-}
-
-fn facts(
-    config: &Config,
-    driver: &str,
-    info: &sys::PortInfo,
-    conf: &sys::PortConf,
-    state: &sys::PortState,
-    up: bool,
-    lanes: &[Lane],
-) -> Vec<Fact> {
-    let on = |on: bool| if on { "on" } else { "off" }.to_owned();
-    let by = |device: u8| if device != 0 { "device" } else { "software" }.to_owned();
-    let mac: Vec<String> = info.mac.iter().map(|byte| format!("{byte:02x}")).collect();
-    let list = [
-        ("dpdk_version", crate::VERSION.unwrap_or_default().to_owned()),
-        ("driver", driver.to_owned()),
-        ("mac", mac.join(":")),
-        ("mtu_bytes", state.mtu.to_string()),
-        ("link", if up { "up" } else { "down at the start" }.to_owned()),
-        ("rx_queues", conf.rx_queues.to_string()),
-        ("tx_queues", conf.tx_queues.to_string()),
-        ("rx_ring_descriptors", state.rx_ring.to_string()),
-        ("tx_ring_descriptors", state.tx_ring.to_string()),
-        (
-            "mbufs_a_lane",
-            memory::mbufs(config, conf.rx_ring, conf.tx_ring).to_string(),
-        ),
-        ("numa_node", info.socket.to_string()),
-        ("checksums_by", by(conf.tx_checksum)),
-        ("rx_checksums_by", by(conf.rx_checksum)),
-        ("fast_free", on(conf.fast_free != 0)),
-        ("promiscuous", on(state.promisc != 0)),
-        (
-            "rss",
-            if state.rss == 0 {
-                "none".to_owned()
-            } else {
-                format!("{:#x}", state.rss)
-            },
-        ),
-        ("lanes", lanes.len().to_string()),
-    ];
-    list.into_iter().map(|(name, value)| Fact { name, value }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn receiving_lanes_have_queues_in_order_and_one_listens_where_none_receives() {
+    fn lanes_have_queues_in_order_one_listens_where_none_receives_and_all_answer_where_none_sends() {
         let (rx, tx) = (Roles { rx: true, tx: false }, Roles { rx: false, tx: true });
-        assert_eq!(Queues::of(&[tx, rx, rx]).lanes, [None, Some(0), Some(1)]);
-        let queues = Queues::of(&[tx, tx]);
-        assert_eq!((queues.lanes, queues.receiving), (vec![Some(0), None], 1));
+        let split = Queues::of(&[tx, rx, rx], false);
+        assert_eq!(split.lanes, [(None, Some(0)), (Some(0), None), (Some(1), None)]);
+        assert_eq!((split.receiving, split.sending), (2, 1));
+        let senders = Queues::of(&[tx, tx], false);
+        assert_eq!(senders.lanes, [(Some(0), Some(0)), (None, Some(1))]);
+        assert_eq!(Queues::of(&[tx, tx], true).receiving, 2);
+        let listeners = Queues::of(&[rx, rx], false);
+        assert_eq!(listeners.lanes, [(Some(0), Some(0)), (Some(1), Some(1))]);
     }
 }

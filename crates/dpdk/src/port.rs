@@ -1,6 +1,5 @@
 //! A device opened through a poll-mode driver.
 
-use crate::beneath::Beneath;
 use crate::counters::{self, LaneCounts};
 use crate::eal;
 use crate::flow::Flows;
@@ -9,7 +8,8 @@ use crate::pool::DpdkPool;
 use crate::queue::{Calls, DpdkQueue};
 use crate::{Config, Device};
 use dpdk_sys as sys;
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Mailbox, Port, QueueCounters, Result};
+use mpps_netdev::Promiscuous;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Lane {
     pub(crate) counts: LaneCounts,
     pub(crate) rx: Option<u16>,
+    pub(crate) tx: Option<u16>,
     pub(crate) mempool: NonNull<sys::RteMempool>,
     pub(crate) taken: AtomicBool,
 }
@@ -32,9 +33,12 @@ pub struct DpdkPort {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) link: Link,
     pub(crate) calls: Calls,
-    /// The kernel's interface beneath.
-    pub(crate) beneath: Option<Beneath>,
+    /// What lanes without a transmit queue leave for the first that has one.
+    pub(crate) mailbox: Mailbox,
     pub(crate) flows: Flows,
+    /// MTU of the interface beneath before it was set.
+    pub(crate) mtu_before: Option<u16>,
+    pub(crate) _promiscuous: Option<Promiscuous>,
     pub(crate) facts: Vec<Fact>,
     pub(crate) remarks: Vec<String>,
 }
@@ -107,7 +111,10 @@ impl Port for DpdkPort {
         Ok(DpdkQueue {
             port: self.id,
             rx: lane.rx,
-            tx: queue as u16,
+            tx: lane.tx,
+            mailbox: &self.mailbox,
+            carries: lane.tx == Some(0) && self.lanes.iter().any(|lane| lane.tx.is_none()),
+            idle: 0,
             device_checksum: self.capabilities.tx_checksum,
             pool,
             counts: &lane.counts,
@@ -132,7 +139,7 @@ impl Port for DpdkPort {
         }
         if queue == 0 {
             counters.other.extend(self.flows.counters());
-            if let Some(beneath) = self.beneath {
+            if let Some(beneath) = self.link.beneath() {
                 beneath.add(&mut counters);
             }
         }
@@ -155,6 +162,9 @@ impl Drop for DpdkPort {
         // SAFETY: the port is open, and no lane uses it: queues borrow it.
         unsafe {
             sys::mpps_port_stop(self.id);
+            if let Some(mtu) = self.mtu_before {
+                sys::mpps_port_set_mtu(self.id, mtu);
+            }
             sys::mpps_port_close(self.id);
         }
         unplug(&self.config);

@@ -5,7 +5,7 @@ use crate::frame::DpdkFrame;
 use crate::link::Link;
 use crate::pool::DpdkPool;
 use dpdk_sys::{self as sys, RteMbuf};
-use mpps_io::{Burst, Queue, Result, Wait};
+use mpps_io::{Burst, Frame, Mailbox, Queue, Result, Wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -26,10 +26,12 @@ pub(crate) struct Calls {
 const ONE_SEGMENT: [&str; 3] = ["net_null", "net_af_packet", "net_af_xdp"];
 
 impl Calls {
-    /// The calls for a driver, and who computes checksums.
-    pub(crate) fn of(driver: &str, device_checksum: bool) -> Self {
+    /// The calls for a driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it gives may have
+    /// unfinished ones.
+    pub(crate) fn of(driver: &str, device_checksum: bool, unmarked: bool) -> Self {
         let receive: Receive = match driver {
             "net_memif" => sys::mpps_rx_burst_guarded,
+            _ if unmarked => sys::mpps_rx_burst_unmarked,
             _ if ONE_SEGMENT.contains(&driver) => sys::mpps_rx_burst_plain,
             _ => sys::mpps_rx_burst,
         };
@@ -51,7 +53,13 @@ pub struct DpdkQueue<'p> {
     pub(crate) port: u16,
     /// `None`: this lane receives nothing.
     pub(crate) rx: Option<u16>,
-    pub(crate) tx: u16,
+    /// `None`: its answers go by the mailbox.
+    pub(crate) tx: Option<u16>,
+    pub(crate) mailbox: &'p Mailbox,
+    /// This lane sends what is in the mailbox.
+    pub(crate) carries: bool,
+    /// Calls that moved nothing since the link was looked at.
+    pub(crate) idle: u32,
     /// The device computes UDP checksums of what is allocated here.
     pub(crate) device_checksum: bool,
     pub(crate) pool: &'p DpdkPool,
@@ -97,6 +105,55 @@ fn forget(burst: &mut Burst<DpdkFrame<'_>>, n: usize) {
     }
 }
 
+/// Calls without packets to one look at the link, for lanes that never sleep.
+const LOOK_AFTER: u32 = 4_096;
+
+impl<'p> DpdkQueue<'p> {
+    /// A call that moved nothing.
+    #[inline]
+    fn nothing(&mut self) -> Result<()> {
+        self.idle += 1;
+        if self.idle < LOOK_AFTER {
+            return Ok(());
+        }
+        self.idle = 0;
+        self.link.check()
+    }
+
+    /// Leaves the frames to the lane that has a transmit queue; returns how many.
+    #[cold]
+    fn post(&mut self, burst: &mut Burst<DpdkFrame<'p>>) -> usize {
+        let frames = burst.len();
+        for frame in burst.as_slice() {
+            self.mailbox.post(frame.bytes());
+        }
+        burst.clear();
+        frames
+    }
+
+    /// Sends what other lanes have left. What the driver does not take is dropped, as an answer may be.
+    #[cold]
+    fn carry(&mut self, queue: u16) {
+        for letter in self.mailbox.take() {
+            let mut burst = Burst::new(1);
+            if !matches!(self.allocate(&mut burst, 1), Ok(1)) {
+                return;
+            }
+            let frame = &mut burst.as_mut_slice()[0];
+            frame.set_len(letter.len());
+            if frame.bytes().len() != letter.len() {
+                continue;
+            }
+            frame.bytes_mut().copy_from_slice(&letter);
+            let mut refused = 0;
+            let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
+            // SAFETY: one mbuf of our own, forgotten below if it is taken. The queue is this lane's.
+            let taken = unsafe { (self.calls.transmit)(self.port, queue, mbufs, 1, &mut refused) };
+            forget(&mut burst, usize::from(taken));
+        }
+    }
+}
+
 impl<'p> Queue for DpdkQueue<'p> {
     type Frame = DpdkFrame<'p>;
 
@@ -106,7 +163,9 @@ impl<'p> Queue for DpdkQueue<'p> {
         let (end, room) = free_end(burst);
         // SAFETY: the port is started, the queue is this lane's alone (`taken`), and `room` pointers fit at `end`.
         let n = usize::from(unsafe { (self.calls.receive)(self.port, queue, end, room as u16) });
-        if n > 0 {
+        if n == 0 {
+            self.nothing()?;
+        } else {
             // SAFETY: the driver has just given these mbufs to us; they are of pools that outlive the port.
             unsafe { grow(burst, n) };
             LaneCounts::add(&self.counts.rx, n as u64);
@@ -136,10 +195,16 @@ impl<'p> Queue for DpdkQueue<'p> {
         if offered == 0 {
             return Ok(0);
         }
+        let Some(queue) = self.tx else {
+            return Ok(self.post(burst));
+        };
+        if self.carries && self.mailbox.waiting() {
+            self.carry(queue);
+        }
         let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
         let mut refused = 0;
         // SAFETY: `offered` mbufs of our own; those that are taken are forgotten below. The queue is this lane's.
-        let taken = unsafe { (self.calls.transmit)(self.port, self.tx, mbufs, offered, &mut refused) };
+        let taken = unsafe { (self.calls.transmit)(self.port, queue, mbufs, offered, &mut refused) };
         if refused > 0 {
             LaneCounts::add(&self.counts.refused, refused);
         }
@@ -161,7 +226,15 @@ impl<'p> Queue for DpdkQueue<'p> {
 
     fn wait(&mut self, _what: Wait, timeout: Duration) -> Result<()> {
         self.link.check()?;
+        self.flush()?;
         std::thread::sleep(timeout.min(NAP));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if let Some(queue) = self.tx.filter(|_| self.carries && self.mailbox.waiting()) {
+            self.carry(queue);
+        }
         Ok(())
     }
 }

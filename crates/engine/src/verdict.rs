@@ -83,6 +83,10 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             ));
         }
     }
+    if sends && e.link_down && !e.device_gone && !reasons.iter().any(|reason| reason.contains("the link was down")) {
+        reasons
+            .push("the link was down for a part of the run: rates are means over a time that includes it".to_owned());
+    }
     let failed = sum(|l| l.tx_failed);
     if failed > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
         // As with what they could not take: loss to the sender, told by port or lane.

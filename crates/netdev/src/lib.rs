@@ -4,12 +4,14 @@ mod drops;
 mod netlink;
 mod ntuple;
 mod ntuple_spec;
+mod packet_sockets;
 mod promiscuous;
 mod xdp_features;
 
 pub use drops::{Drops, drops, transmit_drops};
 pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
 pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
+pub use packet_sockets::PacketSockets;
 pub use promiscuous::Promiscuous;
 pub use xdp_features::{XdpFeatures, xdp_features};
 
@@ -118,10 +120,23 @@ impl NetDev {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when there is none of this name.
     pub fn by_name(name: &str) -> io::Result<Self> {
+        let request = Request::new(libc::RTM_GETLINK, 0, &[0; IFINFOMSG]);
+        Self::asked(request.attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat()))
+    }
+
+    /// Looks an interface up by its index.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is none of this index.
+    pub fn by_index(ifindex: u32) -> io::Result<Self> {
+        let mut head = [0; IFINFOMSG];
+        head[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+        Self::asked(Request::new(libc::RTM_GETLINK, 0, &head))
+    }
+
+    fn asked(request: Request) -> io::Result<Self> {
         let mut found = None;
-        let asked = Request::new(libc::RTM_GETLINK, 0, &[0; IFINFOMSG])
-            .attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat())
-            .run(|_, body| found = Self::of_link(body));
+        let asked = request.run(|_, body| found = Self::of_link(body));
         let mut device = match (asked, found) {
             (Ok(()), Some(device)) => device,
             (Err(e), _)

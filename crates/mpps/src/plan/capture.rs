@@ -1,5 +1,6 @@
 //! The plan of `capture`.
 
+use super::dpdk::check_eal;
 use super::flow::Rules;
 use super::lanes;
 use super::path::PathConfig;
@@ -75,6 +76,7 @@ impl Draft {
             ));
         }
         let roles = lanes::listening(&args.run, false);
+        check_eal(&args.run, [&path])?;
         let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
         Ok(Self {
             rules,

@@ -1,5 +1,6 @@
 //! What the arguments say of the `dpdk` path.
 
+use super::path::PathConfig;
 use crate::cli::Run;
 use crate::fail::{Result, usage};
 use mpps_dpdk::EalArgs;
@@ -9,6 +10,17 @@ pub(crate) fn eal_args(run: &Run) -> Result<EalArgs> {
     match &run.eal {
         Some(text) => mpps_dpdk::check_eal(text).map_err(|e| usage(format!("--eal '{text}': {e}"))),
         None => Ok(EalArgs::default()),
+    }
+}
+
+/// Checks `--eal`, and that there is a port that it means something for.
+pub(crate) fn check_eal<'p>(run: &Run, paths: impl IntoIterator<Item = &'p PathConfig>) -> Result<()> {
+    eal_args(run)?;
+    match &run.eal {
+        Some(text) if !paths.into_iter().any(|path| matches!(path, PathConfig::Dpdk(_))) => Err(usage(format!(
+            "--eal '{text}': no port is one of dpdk: want it left out, or a port such as dpdk:net_memif0"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The plan of `forward`.
 
+use super::dpdk::check_eal;
 use super::flow::Rules;
 use super::path::PathConfig;
 use super::traffic::dashed;
@@ -47,6 +48,7 @@ impl Draft {
         let take = check_take(&args)?;
         let ports = (0..args.devices.len()).map(|place| DraftPort::new(place, &args));
         let ports: Vec<_> = ports.collect::<Result<_>>()?;
+        check_eal(&args.run, ports.iter().map(|p| &p.path))?;
         let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.spec, &p.path, &p.roles[..])))?;
         Ok(Self {
             rules,

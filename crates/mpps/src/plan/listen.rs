@@ -1,5 +1,6 @@
 //! The plans of `drop` and `reflect`.
 
+use super::dpdk::check_eal;
 use super::flow::Rules;
 use super::path::PathConfig;
 use super::traffic::{dashed, one_lane_a_flow};
@@ -70,6 +71,7 @@ impl Listener {
         } else {
             lanes::listening(run, answers)
         };
+        check_eal(run, [&path])?;
         let rules = Rules::of(run, [(spec, &path, &roles[..])])?;
         let device = path.interface();
         // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those

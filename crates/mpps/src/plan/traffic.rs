@@ -1,5 +1,6 @@
 //! The plan of `sendrecv` and `send`.
 
+use super::dpdk::check_eal;
 use super::flow::Rules;
 use super::path::PathConfig;
 use super::{family, lanes, xdp};
@@ -61,6 +62,7 @@ impl Draft {
             lanes::traffic(&args.run, args.tx_lanes, args.rx_lanes, receive, path.split_lanes())?
         };
         payload_path_options(&args, &path)?;
+        check_eal(&args.run, [&path])?;
         let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
         let device = path.interface();
         // A share of the link is checked once the port is open and tells its speed.

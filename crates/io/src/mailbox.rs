@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 /// Most answers that wait; more are dropped, as a full ring would.
 const ROOM: usize = 64;
 
-#[derive(Default)]
-pub(crate) struct Mailbox {
+/// Frames that one lane leaves for another to send.
+#[derive(Debug, Default)]
+pub struct Mailbox {
     waiting: AtomicBool,
     letters: Mutex<Vec<Box<[u8]>>>,
 }
@@ -18,12 +19,12 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// Whether there is something to be sent.
     #[inline]
-    pub(crate) fn waiting(&self) -> bool {
+    pub fn waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Leaves a frame to be sent.
-    pub(crate) fn post(&self, frame: &[u8]) {
+    pub fn post(&self, frame: &[u8]) {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         if letters.len() < ROOM {
             letters.push(frame.into());
@@ -32,7 +33,7 @@ impl Mailbox {
     }
 
     /// Takes all that waits.
-    pub(crate) fn take(&self) -> Vec<Box<[u8]>> {
+    pub fn take(&self) -> Vec<Box<[u8]>> {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.store(false, Ordering::Relaxed);
         std::mem::take(&mut letters)

@@ -1,0 +1,189 @@
+//! What can't be had on the dpdk path is refused in one line that says what would be right, and DPDK's own words, of which
+//! it has many, are nowhere but in that line.
+
+use std::process::Command;
+
+use mpps_tests::{Memif, Scratch, assert_refused, listen_by, missing, mpps, no_dpdk, program, run_command, skip};
+use rustix::process::Signal;
+
+/// Adds what is wrong with the refusal of these words to the list: one line that names every part, one of these exit
+/// codes, and nothing where results are expected.
+fn tell(wrong: &mut Vec<String>, words: &str, codes: &[i32], parts: &[&str]) {
+    // What stands behind `--eal` is one word.
+    let (words, eal) = words.split_once(" --eal ").unwrap_or((words, ""));
+    let mut command = mpps(words);
+    if !eal.is_empty() {
+        command.args(["--eal", eal]);
+    }
+    command.args(["--duration", "50ms", "--quiet", "--json", "-"]);
+    let finished = run_command(command);
+    let mut faults = Vec::new();
+    if !finished.code.is_some_and(|code| codes.contains(&code)) {
+        faults.push(format!("exit code {:?}", finished.code));
+    }
+    if finished.stderr.trim_end().lines().count() != 1 {
+        faults.push("not one line".to_owned());
+    }
+    if !finished.stdout.is_empty() {
+        faults.push(format!("{} lines of output", finished.stdout.lines().count()));
+    }
+    let untold = parts.iter().filter(|part| !finished.stderr.contains(**part));
+    faults.extend(untold.map(|part| format!("not told '{part}'")));
+    if !faults.is_empty() {
+        wrong.push(format!(
+            "{words}: {}: {}",
+            faults.join(", "),
+            finished.stderr.trim_end()
+        ));
+    }
+}
+
+#[test]
+fn wrong_words_are_refused_in_one_line_before_anything_is_opened() {
+    if no_dpdk() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (words, parts) in [
+        ("reflect dpdk:", &["device ''", "net_memif0"][..]),
+        ("reflect dpdk:eth1", &["device 'eth1'", "PCI address", "mac=MAC"]),
+        ("reflect dpdk:net_null0,rxd=31", &["rxd=31", "32 to 32768"]),
+        ("reflect dpdk:net_null0,mbufs=7", &["mbufs=7", "1024"]),
+        ("reflect dpdk:net_null0,rss=yes", &["rss=yes", "auto, udp, ip or off"]),
+        ("reflect dpdk:net_null0,csum=on", &["csum=on", "software"]),
+        ("reflect dpdk:net_null0,promisc=maybe", &["promisc=maybe", "on"]),
+        ("reflect dpdk:net_null0,link_wait=never", &["link_wait=never", "3600"]),
+        ("reflect dpdk:mac=02:00:00:00:00", &["mac=02:00:00:00:00", "six pairs"]),
+        ("reflect dpdk:net_null0,csum=device", &["csum=device", "software"]),
+        ("reflect dpdk:net_af_packet0,iface=lo,rss=udp", &["rss", "off or auto"]),
+        (
+            "reflect dpdk:net_null0 --eal --vdev=net_null1",
+            &["--eal", "--vdev", "as the port"],
+        ),
+        ("reflect dpdk:net_null0 --eal -l 0", &["--eal", "-l", "--cores"]),
+        ("reflect dpdk:net_null0 --eal nonsense", &["--eal", "nonsense"]),
+        ("reflect null: --eal --no-huge", &["--eal", "dpdk"]),
+        (
+            "reflect dpdk:net_af_packet0,iface=lo --lanes 2",
+            &["2 lanes", "--lanes 1", "qpairs"],
+        ),
+        ("forward dpdk:net_null0 dpdk:net_null0", &["net_null0", "first port"]),
+        ("reflect dpdk:0000:7f:1f.7", &["0000:7f:1f.7", "mpps doctor"]),
+        (
+            "reflect dpdk:mac=02:00:00:00:00:99",
+            &["02:00:00:00:00:99", "mpps doctor"],
+        ),
+        (
+            "send dpdk:net_memif0 --dest 10.99.0.2:9000 --dest-mac 02:00:00:00:00:02",
+            &["--src"],
+        ),
+    ] {
+        if words.contains("iface=lo") && !rustix::process::geteuid().is_root() {
+            skip("packet sockets need root");
+            continue;
+        }
+        tell(&mut wrong, words, &[2], parts);
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_a_driver_refuses_is_told_in_one_line_that_says_what_to_do() {
+    if no_dpdk() {
+        return;
+    }
+    let folder = Scratch::new();
+    let mut wrong = Vec::new();
+    let nowhere = folder.file("no/such/folder/memif").display().to_string();
+    for (words, parts) in [
+        ("reflect dpdk:net_foo0".to_owned(), &["net_foo0", "mpps doctor"][..]),
+        (
+            "reflect dpdk:net_null0,bogus=1".to_owned(),
+            &["net_null0,bogus=1", "options"],
+        ),
+        ("reflect dpdk:net_af_packet0".to_owned(), &["iface=NAME"]),
+        (
+            "reflect dpdk:net_af_packet0,iface=none9".to_owned(),
+            &["none9", "no such interface"],
+        ),
+        (
+            "reflect dpdk:net_af_xdp0,iface=none9".to_owned(),
+            &["none9", "no such interface"],
+        ),
+        (
+            "reflect dpdk:net_pcap0".to_owned(),
+            &["net_pcap0", "No rx or tx queues"],
+        ),
+        (
+            "drop dpdk:net_pcap0,rx_pcap=/no/such.pcap".to_owned(),
+            &["/no/such.pcap"],
+        ),
+        (
+            format!("reflect dpdk:net_memif0,role=server,socket={nowhere},socket-abstract=no"),
+            &[&nowhere],
+        ),
+        (
+            format!("send dpdk:net_memif0,link_wait=0,socket={nowhere} --src 10.99.0.1 --dest 10.99.0.2:9000"),
+            &[&nowhere, "server is not there"],
+        ),
+        (
+            format!(
+                "send dpdk:net_memif0,role=server,link_wait=0,socket={nowhere} --src 10.99.0.1 --dest 10.99.0.2:9000"
+            ),
+            &["link is still down", "link_wait"],
+        ),
+        ("reflect dpdk:net_null0 --eal --bogus".to_owned(), &["--bogus"]),
+        (
+            "reflect dpdk:net_null0,mbufs=100000 --eal --no-huge -m 64".to_owned(),
+            &["100000 buffers", "mbufs=N"],
+        ),
+        // Too little for anything.
+        ("reflect dpdk:net_null0 --eal --no-huge -m 1".to_owned(), &["net_null0"]),
+    ] {
+        tell(&mut wrong, &words, &[1, 2], parts);
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_socket_that_a_killed_server_has_left_is_named_with_what_to_do() {
+    if no_dpdk() {
+        return;
+    }
+    let (memif, there) = (Memif::new(), Scratch::new());
+    let words = format!("reflect {},socket-abstract=no", memif.server(0));
+    listen_by(&there, mpps(&words)).end(Signal::KILL);
+    assert_refused(
+        mpps(&format!("{words} --duration 50ms --quiet")),
+        1,
+        &[&memif.name(), "in use", "remove"],
+    );
+}
+
+#[test]
+fn without_the_privilege_that_a_device_needs_the_refusal_names_it() {
+    if no_dpdk() || missing("setpriv", "util-linux") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can give up privileges");
+    }
+    let mut wrong = Vec::new();
+    for (port, needed) in [
+        ("dpdk:net_af_packet0,iface=lo", "CAP_NET_RAW"),
+        ("dpdk:net_tap0,iface=tap9", "CAP_NET_ADMIN"),
+    ] {
+        let mut command = Command::new("setpriv");
+        let caps = "--bounding-set=-net_raw,-net_admin --inh-caps=-net_raw,-net_admin --";
+        command.args(caps.split(' ')).arg(program());
+        command.args(["reflect", port, "--duration", "50ms", "--quiet"]);
+        let finished = run_command(command);
+        let context = format!("{port}: {:?} {}", finished.code, finished.stderr);
+        assert_eq!(finished.code, Some(1), "{context}");
+        assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{context}");
+        if !finished.stderr.contains(needed) {
+            wrong.push(context);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,89 @@
+//! Devices of the dpdk path that a test makes for itself.
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::{Background, Net, Scratch, mpps, run_command, skip, wait_until};
+use mpps_host::lab::Host;
+
+/// True, and said, where the program was built without DPDK.
+///
+/// # Panics
+/// When DPDK is there and does not start.
+pub fn no_dpdk() -> bool {
+    static ABSENT: OnceLock<Option<String>> = OnceLock::new();
+    let absent = ABSENT.get_or_init(|| {
+        let finished = run_command(mpps("drop dpdk:net_null0 --eal=--no-huge --duration 1ms --quiet"));
+        let without = finished.stderr.contains("built without DPDK");
+        assert!(without || finished.code == Some(0), "{}", finished.stderr);
+        without.then(|| finished.stderr.trim().to_owned())
+    });
+    if let Some(why) = absent {
+        skip(why);
+    }
+    absent.is_some()
+}
+
+/// A memif that only this test knows the name of.
+pub struct Memif(Scratch);
+
+impl Default for Memif {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Memif {
+    /// A name nobody has.
+    pub fn new() -> Self {
+        Self(Scratch::new())
+    }
+
+    /// Driver number `number` as the end that is there first, by a name without a file.
+    pub fn server(&self, number: usize) -> String {
+        format!("dpdk:net_memif{number},role=server,socket={}", self.name())
+    }
+
+    /// The end that connects.
+    pub fn client(&self) -> String {
+        format!("dpdk:net_memif0,role=client,socket={}", self.name())
+    }
+
+    /// The name of its socket.
+    pub fn name(&self) -> String {
+        self.0.file("memif").display().to_string()
+    }
+}
+
+/// A bridge on host b of a lab, for interfaces that DPDK makes.
+pub struct Bridge<'n>(&'n Net);
+
+impl<'n> Bridge<'n> {
+    /// Makes it.
+    pub fn new(net: &'n Net) -> Self {
+        net.on(Host::B, "ip link add br0 type bridge forward_delay 0");
+        // No chatter of the host's own on it.
+        net.on(
+            Host::B,
+            "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1",
+        );
+        net.on(Host::B, "ip link set br0 up");
+        Self(net)
+    }
+
+    /// Starts what makes interface `name`, and joins that to the bridge, with another MAC address than DPDK gave it.
+    ///
+    /// # Panics
+    /// When the interface does not come.
+    pub fn join(&self, name: &str, mac: &str, command: Command) -> Background {
+        let mut started = Background::start(command);
+        wait_until("the interface of the tap", || {
+            let command = crate::inside(&self.0.lab, Host::B, &format!("ip link show {name}"));
+            run_command(command).code == Some(0) || !started.running()
+        });
+        assert!(started.running(), "{}", started.stderr());
+        self.0
+            .on(Host::B, &format!("ip link set {name} address {mac} master br0"));
+        started
+    }
+}

@@ -1,0 +1,101 @@
+//! DPDK's testpmd as the other end: spoken to at its prompt, its answers waited for.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::wait_until;
+
+/// Its command line in front of `--vdev`: no files, no sockets, no memory that others want; on no core of its own, as others
+/// may have that for themselves; each line told at once.
+pub const TESTPMD: &str = "stdbuf -oL dpdk-testpmd --lcores=(0,1)@(0,1) --no-huge -m 256 --iova-mode=va --no-shconf --no-telemetry \
+                           --no-pci";
+
+/// A running testpmd; ended when dropped.
+pub struct Testpmd {
+    child: Child,
+    stdin: ChildStdin,
+    heard: Arc<Mutex<String>>,
+}
+
+impl Testpmd {
+    /// Starts it in a mode and waits until it forwards. `command` ends with its EAL's arguments.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn start(mut command: Command, mode: &str) -> Self {
+        let words = "-- -i --no-flush-rx --disable-link-check --no-mlockall --total-num-mbufs=8192 --forward-mode";
+        command.args(words.split_whitespace()).arg(mode);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        let stdin = child.stdin.take().expect("piped");
+        let out = child.stdout.take().expect("piped");
+        let heard = Arc::new(Mutex::new(String::new()));
+        let told = Arc::clone(&heard);
+        thread::spawn(move || {
+            let mut reader = BufReader::new(out);
+            let mut line = Vec::new();
+            while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                told.lock().expect("no panic").push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        });
+        let mut testpmd = Self { child, stdin, heard };
+        testpmd.ask("start", "packet forwarding packets/burst");
+        testpmd
+    }
+
+    /// Says something at its prompt and gives what it said since, when that holds `answer`.
+    ///
+    /// # Panics
+    /// When it has ended, or does not answer.
+    pub fn ask(&mut self, words: &str, answer: &str) -> String {
+        let before = self.heard.lock().expect("no panic").len();
+        writeln!(self.stdin, "{words}").expect("testpmd reads");
+        let mut said = String::new();
+        let mut running = true;
+        wait_until(&format!("testpmd's answer to {words}"), || {
+            said = self.heard.lock().expect("no panic")[before..].to_owned();
+            running = self.child.try_wait().expect("a child of ours").is_none();
+            said.contains(answer) || !running
+        });
+        assert!(running, "testpmd has ended: {}", self.heard.lock().expect("no panic"));
+        said
+    }
+
+    /// Stops it forwarding; what it has received and sent since it started.
+    ///
+    /// # Panics
+    /// When it does not say.
+    pub fn stop(&mut self) -> (u64, u64) {
+        let said = self.ask("stop", "Done.");
+        let count = |name: &str| first_number(&said, name).unwrap_or_else(|| panic!("{name} in {said}"));
+        (count("RX-packets:"), count("TX-packets:"))
+    }
+
+    /// What its port has received and sent so far.
+    ///
+    /// # Panics
+    /// When it does not say.
+    pub fn counts(&mut self) -> (u64, u64) {
+        let said = self.ask("show port stats 0", "Tx-pps:");
+        let count = |name: &str| first_number(&said, name).unwrap_or_else(|| panic!("{name} in {said}"));
+        (count("RX-packets:"), count("TX-packets:"))
+    }
+}
+
+fn first_number(text: &str, name: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(name)?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
