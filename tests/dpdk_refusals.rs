@@ -146,18 +146,20 @@ fn what_a_driver_refuses_is_told_in_one_line_that_says_what_to_do() {
 }
 
 #[test]
-fn a_socket_that_a_killed_server_has_left_is_named_with_what_to_do() {
+fn a_socket_that_a_killed_server_has_left_is_in_nobodys_way_and_one_in_use_is_left_alone() {
     if no_dpdk() {
         return;
     }
     let (memif, there) = (Memif::new(), Scratch::new());
     let words = format!("reflect {},socket-abstract=no", memif.server(0));
     listen_by(&there, mpps(&words)).end(Signal::KILL);
+    let next = listen_by(&there, mpps(&words));
     assert_refused(
         mpps(&format!("{words} --duration 50ms --quiet")),
         1,
-        &[&memif.name(), "in use", "remove"],
+        &[&memif.name(), "another process listens there"],
     );
+    assert_eq!(next.end(Signal::INT).code, Some(0));
 }
 
 #[test]

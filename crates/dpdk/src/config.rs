@@ -28,9 +28,9 @@ pub enum Device {
 pub enum Rss {
     /// Addresses and UDP ports, or what the device offers of it; nothing where it offers nothing.
     Auto,
-    /// Addresses and UDP ports, or refuse to open with more than one receive queue.
+    /// Addresses and UDP ports, or refuse to open.
     Udp,
-    /// Addresses only, or refuse to open with more than one receive queue.
+    /// Addresses only, or refuse to open.
     Ip,
     /// No RSS: the device's own choice of queue.
     Off,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Time between two looks at the link, while a lane has nothing else to do.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Looks at the link to one at the interface beneath, which is a request to the kernel.
-const LOOKS: u64 = 100;
+const LOOKS: u64 = 20;
 
 /// The link of a port, as its lanes last saw it.
 pub(crate) struct Link {

@@ -290,9 +290,9 @@ impl Half<'_> {
             Rss::Ip => 1,
             Rss::Auto | Rss::Off => 0,
         };
-        if queues.receiving > 1 && info.rss < wanted {
+        if info.rss < wanted {
             let offers = ["no RSS", "RSS over addresses only"][usize::from(info.rss.min(1))];
-            return refuse(format!("rss: {driver} offers {offers}: want rss=auto or off"));
+            return refuse(format!("rss: {driver} offers {offers}: want rss=off or auto"));
         }
         Ok(())
     }

@@ -18,7 +18,8 @@ pub(crate) fn more_queues(config: &Config) -> &'static str {
 pub(crate) fn hint(config: &Config, cause: String) -> String {
     let missing = |path: &str| !std::path::Path::new(path).exists();
     let no_interface = |name: &str| missing(&format!("/sys/class/net/{name}"));
-    let root = rustix::process::geteuid().is_root();
+    // Numbers of `<linux/capability.h>`.
+    let (admin, raw, bpf) = (lacks(12), lacks(13), lacks(39));
     let hint = match config.driver() {
         _ if cause.contains("failed to parse device") => {
             "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` lists the drivers)"
@@ -28,11 +29,11 @@ pub(crate) fn hint(config: &Config, cause: String) -> String {
         }
         "net_af_packet" | "net_af_xdp" if config.interface().is_some_and(no_interface) => "there is no such interface",
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",
-        "net_af_packet" if !root => "it needs CAP_NET_RAW: run as root, or setcap cap_net_raw+ep the program",
-        "net_tap" | "net_virtio_user" if !root => {
+        "net_af_packet" if raw => "it needs CAP_NET_RAW: run as root, or setcap cap_net_raw+ep the program",
+        "net_tap" | "net_virtio_user" if admin => {
             "it needs CAP_NET_ADMIN: run as root, or setcap cap_net_admin+ep the program"
         }
-        "net_af_xdp" if !root => "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root",
+        "net_af_xdp" if admin || raw || bpf => "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root",
         "net_memif" if cause.contains("in use") => "another process listens there: want another socket=PATH",
         _ => "are the driver's options right, and is it installed? (`mpps doctor` lists the drivers)",
     };
@@ -81,4 +82,12 @@ pub(crate) fn facts(
         ("lanes", lanes.to_string()),
     ];
     list.into_iter().map(|(name, value)| Fact { name, value }).collect()
+}
+
+/// Whether this process lacks capability `number`. Source: `/proc/self/status`; false where that can't be read.
+fn lacks(number: u32) -> bool {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> number & 1 == 0)
 }
