@@ -95,6 +95,7 @@ class Context:
         self.cores = sorted(os.sched_getaffinity(0))
         self.section = None
         self.steady_runs = {}
+        self.l2fwd = None  # the C example that the section dpdk builds
         self._files = 0
 
     @property

@@ -21,11 +21,12 @@ def load(path):
         raise BenchError(f"read the summary of mpps: {error}") from error
 
 
-def send(ctx, label, args, duration, host=None, core=None, watch_memory=False):
-    """Runs `mpps ARGS` for `duration` s and returns its summary, with `peak_rss_kib` if memory was watched."""
+def send(ctx, label, args, duration, host=None, core=None, watch_memory=False, prepare=()):
+    """Runs `mpps ARGS` for `duration` s and returns its summary, with `peak_rss_kib` if memory was watched; `prepare`: words
+    before it, such as `testpmd.WITH_BPFFS`."""
     summary = ctx.file(".json")
     tail = ["--duration", seconds(duration), "--quiet", "--json", summary]
-    argv = ctx.command([ctx.mpps, *args, *tail], host, core)
+    argv = ctx.command([*prepare, ctx.mpps, *args, *tail], host, core)
     ctx.section.command(label, argv)
     proc = Proc(argv)
     status = proc.wait(duration + 40, watch_memory)
@@ -39,10 +40,10 @@ def send(ctx, label, args, duration, host=None, core=None, watch_memory=False):
 class Listener:
     """`mpps drop`, `mpps reflect` or `mpps forward` on a host of the lab."""
 
-    def __init__(self, ctx, label, args, host="b", core=None):
+    def __init__(self, ctx, label, args, host="b", core=None, prepare=()):
         self.summary = ctx.file(".json")
         # Not --quiet: that would hold back the line that says that the port is open.
-        argv = ctx.command([ctx.mpps, *args, "--plain", "--json", self.summary], host, core)
+        argv = ctx.command([*prepare, ctx.mpps, *args, "--plain", "--json", self.summary], host, core)
         ctx.section.command(label, argv)
         self.proc = Proc(argv)
         try:

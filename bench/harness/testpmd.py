@@ -1,5 +1,6 @@
 """dpdk-testpmd, driven through its prompt. Its rates are its own: packets between two `show port stats` over its clock."""
 
+import itertools
 import os
 import re
 import time
@@ -12,18 +13,25 @@ STATS = "show port stats all"
 WITH_BPFFS = ("sh", "-c", 'mount -t bpf bpf /sys/fs/bpf && exec "$@"', "sh")
 END = "####\n"
 MEMORY = {"hugepages": ("--in-memory", "-m", "512"), "no-huge": ("--no-huge", "-m", "512", "--no-shconf")}
+_started = itertools.count()
 
 
 class Testpmd:
-    """One testpmd with one port and one forwarding core; the main core only waits at the prompt."""
+    """One testpmd with one forwarding core; the main core only waits at the prompt.
+
+    `vdev`: the port, or a list of ports, which are paired; `memory`: a key of MEMORY, or arguments for the EAL.
+    """
 
     def __init__(self, ctx, label, mode, vdev, main, worker, host=None, memory="no-huge", port_args=()):
         ctx.need("dpdk-testpmd")
-        prepare = WITH_BPFFS if vdev.startswith("net_af_xdp") else ()
+        vdevs = [vdev] if isinstance(vdev, str) else vdev
+        self.ports = len(vdevs)
+        prepare = WITH_BPFFS if vdevs[0].startswith("net_af_xdp") else ()
+        memory = MEMORY.get(memory, memory) if isinstance(memory, str) else memory
         argv = ctx.command([
-            *prepare, "dpdk-testpmd", f"--lcores=0@{main},1@{worker}", *MEMORY[memory], "--no-pci", "--no-telemetry",
-            f"--file-prefix=bench{os.getpid()}{host or ''}", f"--vdev={vdev}", "--", "-i", f"--forward-mode={mode}",
-            "--total-num-mbufs=16384", *port_args], host)
+            *prepare, "dpdk-testpmd", f"--lcores=0@{main},1@{worker}", *memory, "--no-pci", "--no-telemetry",
+            f"--file-prefix=bench{os.getpid()}-{next(_started)}", *(f"--vdev={v}" for v in vdevs), "--", "-i",
+            f"--forward-mode={mode}", "--total-num-mbufs=16384", *port_args], host)
         ctx.section.command(label, argv)
         self.proc = Proc(argv, terminal=True)
         self.proc.wait_for("testpmd>", 30)
@@ -35,26 +43,39 @@ class Testpmd:
         self.proc.kill()
 
     def start(self):
-        self.proc.write("start")
-        self.proc.wait_for("packet forwarding - ports=1", 10)
-
-    def _stats(self):
         after = len(self.proc.output())
+        self.proc.write("start")
+        self.proc.wait_for(f"packet forwarding - ports={self.ports}", 10, after)
+
+    def stop(self):
+        """Ends forwarding and returns what testpmd then says of it."""
+        after = len(self.proc.output())
+        self.proc.write("stop")
+        self.proc.wait_for("Done.", 10, after)
+        return self.proc.output()[after:]
+
+    def stats(self):
+        """Of all ports together."""
+        after = at = len(self.proc.output())
         self.proc.write(STATS)
-        self.proc.wait_for("Tx-pps:", 10, after)
-        self.proc.wait_for(END, 10, self.proc.output().index("Tx-pps:", after))
-        return {name: int(value) for name, value in
-                re.findall(r"(\w+-(?:packets|pps)):\s+(\d+)", self.proc.output()[after:])}
+        for _ in range(self.ports):
+            self.proc.wait_for("Tx-pps:", 10, at)
+            at = self.proc.output().index("Tx-pps:", at) + 1
+            self.proc.wait_for(END, 10, at)
+        totals = dict.fromkeys(("Rx-pps", "Tx-pps", "RX-packets", "TX-packets"), 0)
+        for name, value in re.findall(r"(\w+-(?:packets|pps)):\s+(\d+)", self.proc.output()[after:]):
+            totals[name] += int(value)
+        return totals
 
     def rates(self, seconds):
-        """(received, sent) in pps over `seconds`."""
+        """(received, sent) in pps over `seconds`, of all ports together."""
         return self.rates_during(lambda: time.sleep(seconds))[:2]
 
     def rates_during(self, work):
         """(received, sent, what `work` returned), the rates in pps over the time that it took."""
-        self._stats()
+        self.stats()
         result = work()
-        stats = self._stats()
+        stats = self.stats()
         return stats["Rx-pps"], stats["Tx-pps"], result
 
     def quit(self):
