@@ -174,7 +174,7 @@ mpps_eal_init(int argc, char **argv, int keep_log)
 		keep_prints_of("libbpf.so.1", "libbpf_set_print");
 		keep_prints_of("libxdp.so.1", "libxdp_set_print");
 	}
-	/* Without shared configuration nothing is ever put there. Where something is, it stays. */
+	/* Ours by its name, unless the user gave one, and empty without shared configuration. What is not empty stays. */
 	(void)rmdir(rte_eal_get_runtime_dir());
 	return 0;
 }

@@ -107,6 +107,9 @@ fn arguments(configs: &[&Config], eal: &EalArgs, lanes: usize, free_hugepages: u
         }
     };
     ours("--no-telemetry", None);
+    // The EAL makes a directory for files that it then does not need; removing one of a common name would take it from
+    // under another program that is just starting.
+    ours("--file-prefix", Some(format!("mpps{}", std::process::id())));
     let needed = memory::needed(configs, lanes);
     let memory_given = eal.has("-m") || eal.has("--socket-mem") || eal.has("--socket-limit");
     let files = ["--file-prefix", "--huge-dir", "--legacy-mem", "--huge-unlink"];
@@ -212,7 +215,8 @@ pub(crate) fn logged() -> Option<String> {
 fn last_lines(log: &str) -> Option<String> {
     const MOST: usize = 3;
     // Every start says these, and they explain nothing.
-    const IDLE: [&str; 8] = [
+    const IDLE: [&str; 9] = [
+        "register mp action callback",
         "Detected CPU lcores",
         "Detected NUMA nodes",
         "Detected static linkage",

@@ -83,8 +83,8 @@ impl Link {
             return Err(Error::new("use", self.name.clone(), cause, ErrorKind::Gone));
         }
         if self.down.load(Ordering::Relaxed) && self.seen_up.load(Ordering::Relaxed) {
-            let cause = "its link is down: has the other end gone?";
-            return Err(Error::new("use", self.name.clone(), cause, ErrorKind::LinkDown));
+            let cause = "its link is down (has the other end gone?)";
+            return Err(Error::new("run on", self.name.clone(), cause, ErrorKind::LinkDown));
         }
         Ok(())
     }

@@ -137,7 +137,11 @@ impl Half<'_> {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
             }
-            let why = if waits { "its server is not there: " } else { "" };
+            let why = match (waits, (options.interrupted)()) {
+                (true, true) => "interrupted while its server was not there: ",
+                (true, false) => "its server is not there: is it started? (link_wait=SECONDS waits longer): ",
+                _ => "",
+            };
             return Err(self.error(
                 step(&state),
                 format!("{why}{}", eal::cause_of(result)),

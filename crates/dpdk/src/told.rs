@@ -22,7 +22,7 @@ pub(crate) fn hint(config: &Config, cause: String) -> String {
     let (admin, raw, bpf) = (lacks(12), lacks(13), lacks(39));
     let hint = match config.driver() {
         _ if cause.contains("failed to parse device") => {
-            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` lists the drivers)"
+            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` says where the drivers are)"
         }
         "net_af_packet" | "net_af_xdp" if config.interface().is_none() => {
             "want iface=NAME, such as net_af_packet0,iface=eth1"
@@ -35,7 +35,7 @@ pub(crate) fn hint(config: &Config, cause: String) -> String {
         }
         "net_af_xdp" if admin || raw || bpf => "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root",
         "net_memif" if cause.contains("in use") => "another process listens there: want another socket=PATH",
-        _ => "are the driver's options right, and is it installed? (`mpps doctor` lists the drivers)",
+        _ => "are the driver's options right, and is it installed? (`mpps doctor` says where the drivers are)",
     };
     format!("{hint} ({cause})")
 }
