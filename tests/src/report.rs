@@ -260,7 +260,12 @@ impl Report {
                 "a gap between {pair:?}"
             );
         }
-        assert_eq!(self.logged, self.count("/latency_ns/count"), "histogram log");
+        assert_eq!(
+            self.logged,
+            self.count("/latency_ns/count"),
+            "histogram log: {:#}",
+            self.json
+        );
         let valid = self.json["valid"].as_bool().expect("a verdict");
         assert_eq!(
             self.json["invalid_reasons"].as_array().expect("a list").is_empty(),
