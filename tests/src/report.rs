@@ -260,12 +260,13 @@ impl Report {
                 "a gap between {pair:?}"
             );
         }
-        assert_eq!(
-            self.logged,
-            self.count("/latency_ns/count"),
-            "histogram log: {:#}",
-            self.json
-        );
+        // A collector that was kept from its rows (deleting a device holds it up) keeps counts exact, not the moments of the
+        // rows that it stepped over; it says so.
+        let measured = self.count("/latency_ns/count");
+        match self.said().contains("the collector was kept from running") {
+            true => assert!(self.logged >= measured, "{} {measured}: {:#}", self.logged, self.json),
+            false => assert_eq!(self.logged, measured, "histogram log: {:#}", self.json),
+        }
         let valid = self.json["valid"].as_bool().expect("a verdict");
         assert_eq!(
             self.json["invalid_reasons"].as_array().expect("a list").is_empty(),
