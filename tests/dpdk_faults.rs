@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Bridge, Memif, Report, Scratch, inside, listen_by, missing, mpps, net_of, no_dpdk, program, returning,
-    run_command, silent, skip, wait_for_more, wait_until,
+    Background, Bridge, Finished, Memif, Report, Scratch, inside, listen_by, missing, mpps, net_of, no_dpdk, program,
+    returning, run_command, silent, skip, wait_for_more, wait_until,
 };
 use rustix::process::Signal;
 
@@ -33,6 +33,16 @@ fn assert_told_of_the_link(report: &Report) {
     report.assert_rows_add_up();
     assert!(report.count("rx_packets") > 0, "{:#}", report.json);
     assert!(report.said().contains("link is down"), "{}", report.said());
+}
+
+/// It has ended by itself or as it was told, not by a signal or a panic.
+fn assert_ended_well(finished: &Finished) {
+    assert!(
+        matches!(finished.code, Some(0 | 1 | 3)),
+        "{:?}: {}",
+        finished.code,
+        finished.stderr
+    );
 }
 
 #[test]
@@ -154,18 +164,9 @@ fn assert_told_of_a_vanished_interface(driver: &str) {
         !sender.running() && !reflector.running()
     });
     let mut silent = Vec::new();
-    for (scratch, mut run) in [(&here, sender), (&there, reflector)] {
-        let finished = if run.running() {
-            run.end(Signal::INT)
-        } else {
-            run.finish()
-        };
-        assert!(
-            matches!(finished.code, Some(0 | 1 | 3)),
-            "{:?}: {}",
-            finished.code,
-            finished.stderr
-        );
+    for (scratch, run) in [(&here, sender), (&there, reflector)] {
+        let finished = run.finish();
+        assert_ended_well(&finished);
         let report = scratch.read(finished);
         report.assert_rows_add_up();
         assert!(report.count("rx_packets") > 0, "{:#}", report.json);
@@ -218,12 +219,7 @@ fn a_tap_that_is_deleted_or_whose_peer_is_killed_leaves_the_other_whole() {
         } else {
             sender.finish()
         };
-        assert!(
-            matches!(finished.code, Some(0 | 1 | 3)),
-            "{:?}: {}",
-            finished.code,
-            finished.stderr
-        );
+        assert_ended_well(&finished);
         let report = here.read(finished);
         report.assert_accounted();
         assert!(report.count("rx_packets") > 0, "{:#}", report.json);

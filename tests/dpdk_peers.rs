@@ -62,6 +62,16 @@ fn ended(listener: Background, scratch: &Scratch, sent: u64) -> Report {
     report
 }
 
+/// Neither host says a word of its own on the link.
+fn silence(net: &mpps_tests::Net) {
+    for host in [Host::A, Host::B] {
+        net.on(
+            host,
+            "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1",
+        );
+    }
+}
+
 #[test]
 fn testpmds_5tswap_brings_every_packet_back() {
     if absent() {
@@ -204,12 +214,7 @@ fn testpmds_rxonly_receives_what_mpps_says_it_sent() {
 
     // Over packet sockets, on a link where nobody else says a word.
     let Some(net) = net_of(1) else { return };
-    for host in [Host::A, Host::B] {
-        net.on(
-            host,
-            "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1",
-        );
-    }
+    silence(&net);
     let mut command = inside(&net.lab, Host::B, TESTPMD);
     command.arg("--vdev=net_af_packet0,iface=eth1,framecnt=2048");
     let mut testpmd = Testpmd::start(command, "rxonly");
@@ -227,12 +232,7 @@ fn testpmd_on_a_packet_socket_reflects_every_packet() {
         return;
     }
     let Some(net) = net_of(1) else { return };
-    for host in [Host::A, Host::B] {
-        net.on(
-            host,
-            "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1",
-        );
-    }
+    silence(&net);
     let mut command = inside(&net.lab, Host::B, TESTPMD);
     command.arg("--vdev=net_af_packet0,iface=eth1,framecnt=2048");
     let _testpmd = Testpmd::start(command, "5tswap");

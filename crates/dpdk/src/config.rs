@@ -83,6 +83,11 @@ impl Config {
         }
     }
 
+    /// Whether it is a virtual device: on no bus that is scanned, and no hardware.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.device, Device::Vdev(_))
+    }
+
     /// The device with its options, as DPDK wants them.
     pub fn devargs(&self) -> String {
         let mut text = match &self.device {

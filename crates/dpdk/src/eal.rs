@@ -61,8 +61,8 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
     let external = |(key, value): &(String, String)| key == "mprq_en" && value != "0";
     let any = configs.iter().any(|c| c.driver_args.iter().any(external));
     EXTERNAL_BUFFERS.store(any, Ordering::Relaxed);
-    let words = arguments(configs, eal, lanes, memory::free_hugepages());
     let needed = memory::needed(configs, lanes);
+    let words = arguments(configs, eal, needed, memory::free_hugepages());
     if words.iter().any(|word| word == "--no-huge")
         && let Some(available) = memory::available().filter(|available| needed > *available)
     {
@@ -94,8 +94,8 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The command line of the EAL.
-fn arguments(configs: &[&Config], eal: &EalArgs, lanes: usize, free_hugepages: usize) -> Vec<String> {
+/// The command line of the EAL for `needed` bytes of packet memory.
+fn arguments(configs: &[&Config], eal: &EalArgs, needed: usize, free_hugepages: usize) -> Vec<String> {
     let mut words = vec!["mpps".to_owned()];
     // The main thread keeps every core it may run on: lanes are threads of our own, pinned by the engine.
     let cores: Vec<String> = allowed_cores().iter().map(usize::to_string).collect();
@@ -110,7 +110,6 @@ fn arguments(configs: &[&Config], eal: &EalArgs, lanes: usize, free_hugepages: u
     // The EAL makes a directory for files that it then does not need; removing one of a common name would take it from
     // under another program that is just starting.
     ours("--file-prefix", Some(format!("mpps{}", std::process::id())));
-    let needed = memory::needed(configs, lanes);
     let memory_given = eal.has("-m") || eal.has("--socket-mem") || eal.has("--socket-limit");
     let files = ["--file-prefix", "--huge-dir", "--legacy-mem", "--huge-unlink"];
     if eal.has("--no-huge") || (free_hugepages < needed && !memory_given) {
@@ -124,7 +123,7 @@ fn arguments(configs: &[&Config], eal: &EalArgs, lanes: usize, free_hugepages: u
         // Who names files wants them.
         ours("--in-memory", None);
     }
-    if configs.iter().any(|config| memory::wants_bus(config)) {
+    if !configs.iter().all(|config| config.is_virtual()) {
         for config in configs {
             if let Device::Pci(_) = config.device {
                 words.extend(["-a".to_owned(), config.devargs()]);
@@ -169,9 +168,9 @@ pub(crate) fn keep_pool(pool: *mut sys::RteMempool) {
 }
 
 /// A port has been closed, or could not be opened after all: with the last one DPDK ends.
-pub(crate) fn port_closed(was_open: bool) {
+pub(crate) fn port_closed() {
     let mut state = state();
-    state.ports -= usize::from(was_open);
+    state.ports -= 1;
     if state.ports > 0 || !state.running {
         return;
     }
@@ -250,7 +249,7 @@ mod tests {
     #[test]
     fn virtual_devices_leave_the_buses_alone_and_nothing_on_disk() {
         let null = config("dpdk:net_null0");
-        let words = arguments(&[&null], &EalArgs::default(), 1, usize::MAX);
+        let words = arguments(&[&null], &EalArgs::default(), 1 << 20, usize::MAX);
         for word in ["--in-memory", "--no-telemetry", "--no-pci"] {
             assert!(words.iter().any(|w| w == word), "{word} in {words:?}");
         }
@@ -260,10 +259,11 @@ mod tests {
     #[test]
     fn without_hugepages_ordinary_memory_is_sized_for_the_run() {
         let null = config("dpdk:net_null0");
-        let words = arguments(&[&null], &EalArgs::default(), 2, 0);
+        let needed = memory::needed(&[&null], 2);
+        let words = arguments(&[&null], &EalArgs::default(), needed, 0);
         let at = words.iter().position(|w| w == "-m").expect("-m");
         let mib: usize = words[at + 1].parse().expect("MiB");
-        assert!(mib << 20 >= memory::needed(&[&null], 2) - (1 << 20), "{words:?}");
+        assert!(mib << 20 >= needed - (1 << 20), "{words:?}");
         assert!(
             words.iter().any(|w| w == "--no-huge") && words.iter().any(|w| w == "--no-shconf"),
             "{words:?}"
@@ -275,7 +275,7 @@ mod tests {
     fn what_the_user_says_replaces_what_mpps_would_say() {
         let null = config("dpdk:net_null0");
         let eal = crate::check_eal("--no-huge -m 77 --iova-mode=pa").expect("valid");
-        let words = arguments(&[&null], &eal, 1, 0);
+        let words = arguments(&[&null], &eal, 1 << 20, 0);
         assert_eq!(words.iter().filter(|w| *w == "-m").count(), 1, "{words:?}");
         assert_eq!(
             words.iter().filter(|w| w.starts_with("--iova-mode")).count(),
@@ -283,14 +283,14 @@ mod tests {
             "{words:?}"
         );
         let files = crate::check_eal("--file-prefix=x").expect("valid");
-        let words = arguments(&[&null], &files, 1, usize::MAX);
+        let words = arguments(&[&null], &files, 1 << 20, usize::MAX);
         assert!(!words.iter().any(|w| w == "--in-memory"), "{words:?}");
     }
 
     #[test]
     fn pci_devices_are_the_only_ones_taken_from_the_bus() {
         let nic = config("dpdk:03:00.0,mprq_en=1");
-        let words = arguments(&[&nic], &EalArgs::default(), 1, usize::MAX);
+        let words = arguments(&[&nic], &EalArgs::default(), 1 << 20, usize::MAX);
         let at = words.iter().position(|w| w == "-a").expect("-a");
         assert_eq!(words[at + 1], "0000:03:00.0,mprq_en=1");
         assert!(!words.iter().any(|w| w == "--no-pci"), "{words:?}");

@@ -1,6 +1,6 @@
 //! How much packet memory a run needs, and where it comes from.
 
-use crate::{Config, Device};
+use crate::Config;
 use mpps_io::MAX_BURST;
 
 /// Descriptors of a ring whose driver has no preference.
@@ -84,11 +84,6 @@ pub(crate) fn node_of_core(core: usize) -> i32 {
         .flatten();
     let mut nodes = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok());
     nodes.next().unwrap_or(-1)
-}
-
-/// Whether the run's devices lie on a bus that is scanned for.
-pub(crate) fn wants_bus(config: &Config) -> bool {
-    !matches!(config.device, Device::Vdev(_))
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Half<'_> {
         if self.plugged {
             unplug(self.config);
         }
-        eal::port_closed(true);
+        eal::port_closed();
     }
 
     fn error(&self, op: &'static str, cause: impl Into<Arc<str>>, kind: ErrorKind) -> Error {
@@ -87,7 +87,7 @@ impl Half<'_> {
         self.check(&info, &queues, &driver)?;
         let ring =
             |given: Option<u16>, preferred: u16| given.unwrap_or(if preferred == 0 { memory::RING } else { preferred });
-        let hardware = !matches!(config.device, Device::Vdev(_));
+        let hardware = !config.is_virtual();
         let beneath = Beneath::of(config, info.interface);
         let mtu = config.mtu.or_else(|| memory::interface_mtu(config)).unwrap_or(info.mtu);
         let mtu_before = memory::interface_mtu(config).filter(|_| config.mtu.is_some());

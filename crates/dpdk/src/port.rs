@@ -168,7 +168,7 @@ impl Drop for DpdkPort {
             sys::mpps_port_close(self.id);
         }
         unplug(&self.config);
-        eal::port_closed(true);
+        eal::port_closed();
     }
 }
 

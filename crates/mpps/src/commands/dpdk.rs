@@ -25,20 +25,16 @@ pub(super) fn start<'p>(
     ports: impl IntoIterator<Item = (&'p PathConfig, &'p PortSpec, usize)>,
     run: &Run,
 ) -> Result<()> {
-    let ports: Vec<_> = ports.into_iter().collect();
-    let lanes = ports.iter().map(|(_, _, lanes)| lanes).sum();
-    let found: Vec<_> = ports
-        .iter()
-        .filter_map(|(path, spec, _)| match path {
-            PathConfig::Dpdk(config) => Some((config, *spec)),
-            _ => None,
-        })
-        .collect();
-    let Some((_, spec)) = found.first() else {
-        return Ok(());
-    };
-    let configs: Vec<_> = found.iter().map(|(config, _)| *config).collect();
-    mpps_dpdk::start(&configs, &eal_args(run)?, lanes).map_err(unopened(spec))
+    let (mut configs, mut first, mut all_lanes) = (Vec::new(), None, 0);
+    for (path, spec, lanes) in ports {
+        if let PathConfig::Dpdk(config) = path {
+            configs.push(config);
+            first = first.or(Some(spec));
+            all_lanes += lanes;
+        }
+    }
+    let Some(spec) = first else { return Ok(()) };
+    mpps_dpdk::start(&configs, &eal_args(run)?, all_lanes).map_err(unopened(spec))
 }
 
 /// Opens a port that is used by all lanes; [`start`] comes first.
