@@ -1,6 +1,7 @@
 /* The packet path: one call a burst. */
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <string.h>
 
 #include "mpps_dpdk.h"
 
@@ -140,10 +141,31 @@ mpps_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
 	return n;
 }
 
+/* What rte_pktmbuf_prefree_seg would have to look at, in one word each: one owner and one segment; neither indirect nor
+ * external. */
+#define ONE_OWNER ((1ULL << 16) | (1ULL << 32))
+#define ONE_OWNER_MASK (0xffffULL << 16 | 0xffffULL << 32)
+#define OWNERS_AT MPPS_MBUF_DATA_OFF
+_Static_assert(MPPS_MBUF_REFCNT == OWNERS_AT + 2 && MPPS_MBUF_NB_SEGS == OWNERS_AT + 4, "refcnt and nb_segs have moved");
+
 void
-mpps_free_bulk(struct rte_mbuf **mbufs, uint16_t n)
+mpps_free_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
 {
-	rte_pktmbuf_free_bulk(mbufs, n);
+	uint64_t odd = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		const struct rte_mbuf *m = mbufs[i];
+		uint64_t owners;
+
+		memcpy(&owners, (const char *)m + OWNERS_AT, sizeof(owners));
+		odd |= (owners ^ ONE_OWNER) & ONE_OWNER_MASK;
+		odd |= m->ol_flags & (RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL);
+		odd |= (uintptr_t)m->pool ^ (uintptr_t)pool;
+	}
+	if (likely(odd == 0 && n > 0))
+		rte_mempool_put_bulk(pool, (void *const *)mbufs, n);
+	else
+		rte_pktmbuf_free_bulk(mbufs, n);
 }
 
 void

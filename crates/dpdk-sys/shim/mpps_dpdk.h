@@ -36,7 +36,7 @@ uint16_t mpps_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **
 uint16_t mpps_tx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
 
 uint16_t mpps_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
-void mpps_free_bulk(struct rte_mbuf **mbufs, uint16_t n);
+void mpps_free_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 void mpps_free(struct rte_mbuf *mbuf);
 
 /* ---- eal.c: the environment */

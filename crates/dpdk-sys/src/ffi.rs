@@ -213,8 +213,8 @@ unsafe extern "C" {
     pub fn mpps_tx_burst_offload(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// Takes `n` buffers, or fewer; their lengths are whatever was there.
     pub fn mpps_alloc_bulk(pool: *mut RteMempool, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
-    /// `rte_pktmbuf_free_bulk`.
-    pub fn mpps_free_bulk(mbufs: *mut *mut RteMbuf, n: u16);
+    /// `rte_pktmbuf_free_bulk`, at once where all are plain buffers of `pool`.
+    pub fn mpps_free_bulk(pool: *mut RteMempool, mbufs: *mut *mut RteMbuf, n: u16);
     /// `rte_pktmbuf_free`.
     pub fn mpps_free(mbuf: *mut RteMbuf);
 

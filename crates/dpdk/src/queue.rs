@@ -219,8 +219,8 @@ impl<'p> Queue for DpdkQueue<'p> {
     fn discard(&mut self, burst: &mut Burst<DpdkFrame<'p>>) {
         let n = burst.len();
         let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
-        // SAFETY: `n` mbufs of our own, forgotten below.
-        unsafe { sys::mpps_free_bulk(mbufs, n as u16) };
+        // SAFETY: `n` mbufs of our own, forgotten below; this thread is registered for the pool.
+        unsafe { sys::mpps_free_bulk(self.pool.mempool(), mbufs, n as u16) };
         forget(burst, n);
     }
 

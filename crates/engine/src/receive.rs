@@ -5,6 +5,7 @@ use crate::generate::SentSeq;
 use crate::slip::Slips;
 use mpps_io::Frame;
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
+use mpps_wire::Checker;
 
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 16 << 20;
@@ -22,6 +23,34 @@ pub(crate) struct Receiver<'r> {
     foreign: [u64; Foreign::ALL.len()],
     beyond_window: u64,
     service: u64,
+    /// Headers of packets that came back.
+    pub(crate) known: Checker,
+}
+
+/// Packets of a burst that came in one after the other as they were sent: one look at the windows for all.
+#[derive(Default)]
+struct InOrder {
+    flow: usize,
+    /// The sequence number that would follow.
+    next: u64,
+    packets: u64,
+}
+
+/// Packets of a burst that were sent in one, too: the latency is the same, and is booked once.
+#[derive(Default)]
+struct Together {
+    sent_ns: u64,
+    at: u64,
+    packets: u32,
+}
+
+impl Together {
+    /// Books them; returns how many were in time.
+    #[inline(always)]
+    fn book(&self, recorder: &mut Recorder<'_>) -> u64 {
+        let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, self.at, self.packets);
+        u64::from(self.packets) * u64::from(in_time)
+    }
 }
 
 impl<'r> Receiver<'r> {
@@ -36,6 +65,7 @@ impl<'r> Receiver<'r> {
             foreign: [0; Foreign::ALL.len()],
             beyond_window: 0,
             service: 0,
+            known: Checker::default(),
         }
     }
 
@@ -52,8 +82,9 @@ impl<'r> Receiver<'r> {
         // Read after the frames were received: whatever came back was published before it left.
         let sent = self.sent_seq.iter().map(|s| s.0.get_published()).max().unwrap_or(0);
         let (mut received, mut slow) = (0, 0);
+        let (mut order, mut together) = (InOrder::default(), Together::default());
         for frame in frames {
-            match codec.classify(frame) {
+            match codec.classify(frame, &mut self.known) {
                 Class::Test { flow, stamp } => {
                     let at = frame.rx_time_ns().unwrap_or(now_ns);
                     // One comparison for both ends: before the start wraps to a large number. Two lanes' readings of
@@ -64,27 +95,65 @@ impl<'r> Receiver<'r> {
                         self.foreign(Foreign::OtherRun, now_ns, recorder);
                         continue;
                     }
-                    let distance = match self.windows.record(flow as usize, stamp.seq) {
-                        Arrival::InOrder => 0,
-                        Arrival::Reordered(distance) => distance,
-                        Arrival::Duplicate => {
-                            recorder.event(stamp.time_ns, |t| t.duplicates += 1);
-                            continue;
-                        }
-                        Arrival::TooOld => {
-                            self.beyond_window += 1;
-                            continue;
+                    let flow_at = flow as usize;
+                    let distance = if order.packets > 0 && flow_at == order.flow && stamp.seq == order.next {
+                        order.next += 1;
+                        order.packets += 1;
+                        0
+                    } else {
+                        self.note(&order);
+                        order.packets = 0;
+                        if stamp.seq == self.windows.next(flow_at) {
+                            order = InOrder {
+                                flow: flow_at,
+                                next: stamp.seq + 1,
+                                packets: 1,
+                            };
+                            0
+                        } else {
+                            match self.windows.record(flow_at, stamp.seq) {
+                                Arrival::InOrder => 0,
+                                Arrival::Reordered(distance) => distance,
+                                Arrival::Duplicate => {
+                                    recorder.event(stamp.time_ns, |t| t.duplicates += 1);
+                                    continue;
+                                }
+                                Arrival::TooOld => {
+                                    self.beyond_window += 1;
+                                    continue;
+                                }
+                            }
                         }
                     };
                     let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
-                    received += u64::from(recorder.received(stamp.time_ns, at, slip, distance));
+                    if distance != 0 || slip.is_some() {
+                        received += u64::from(recorder.received(stamp.time_ns, at, slip, distance));
+                    } else if together.packets > 0 && together.sent_ns == stamp.time_ns && together.at == at {
+                        together.packets += 1;
+                    } else {
+                        received += together.book(recorder);
+                        together = Together {
+                            sent_ns: stamp.time_ns,
+                            at,
+                            packets: 1,
+                        };
+                    }
                 }
                 Class::Corrupt => recorder.event(now_ns, |t| t.corrupt += 1),
                 Class::Foreign(why) => self.foreign(why, now_ns, recorder),
                 Class::SlowPath => slow += 1,
             }
         }
+        self.note(&order);
+        received += together.book(recorder);
         (received, slow)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, order: &InOrder) {
+        if order.packets > 0 {
+            self.windows.record_next(order.flow, order.packets);
+        }
     }
 
     #[cold]

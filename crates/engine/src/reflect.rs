@@ -12,7 +12,7 @@ use std::time::Duration;
 const PATIENCE_NS: u64 = 10_000_000;
 
 struct Counts {
-    /// Why each frame of the burst at hand was left; `None`: it was turned.
+    /// Why each frame of the burst at hand was left; `None`: it was turned. All `None` between bursts.
     marks: [Option<Left>; MAX_BURST],
     left: [u64; Left::COUNT],
     service: u64,
@@ -111,17 +111,27 @@ fn turn<F: Frame>(
     (filter, reflector): (&ReflectFilter, &mut Reflector<'_>),
     counts: &mut Counts,
 ) {
-    let mut left_any = false;
-    for (frame, mark) in burst.as_mut_slice().iter_mut().zip(&mut counts.marks) {
-        let turned = match frame.rx_checksum() {
-            RxChecksum::Unmarked => reflect_closing_in_place(frame.bytes_mut(), filter),
-            known => reflector.turn(frame.bytes_mut(), known == RxChecksum::Partial),
-        };
-        *mark = turned.err();
-        left_any |= mark.is_some();
+    let frames = burst.as_mut_slice();
+    let (mut at, mut left_any) = (0, false);
+    loop {
+        let other = |frame: &mut F| !frame.is_plain() || !reflector.turn_known(frame.bytes_mut());
+        at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
+        let Some(frame) = frames.get_mut(at) else { break };
+        counts.marks[at] = turn_other(frame, filter, reflector).err();
+        left_any |= counts.marks[at].is_some();
+        at += 1;
     }
     if left_any {
         sort_out(lane, burst, answers, turned, counts);
+    }
+}
+
+/// A frame that is not like the one before.
+#[inline(never)]
+fn turn_other<F: Frame>(frame: &mut F, filter: &ReflectFilter, reflector: &mut Reflector<'_>) -> Result<(), Left> {
+    match frame.rx_checksum() {
+        RxChecksum::Unmarked => reflect_closing_in_place(frame.bytes_mut(), filter),
+        known => reflector.turn(frame.bytes_mut(), known == RxChecksum::Partial),
     }
 }
 
@@ -136,7 +146,7 @@ fn sort_out<F: Frame>(
 ) {
     let all = burst.len();
     for (i, mut frame) in burst.drain(all).enumerate() {
-        let Some(left) = counts.marks[i] else {
+        let Some(left) = counts.marks[i].take() else {
             let _ = turned.push(frame);
             continue;
         };

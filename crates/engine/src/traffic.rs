@@ -207,7 +207,10 @@ fn attend<Q: Queue, C: Codec>(
 ) {
     let all = incoming.len();
     for mut frame in incoming.drain(all) {
-        if !matches!(codec.classify(&frame), crate::codec::Class::SlowPath) {
+        if !matches!(
+            codec.classify(&frame, &mut receiver.known),
+            crate::codec::Class::SlowPath
+        ) {
             continue;
         }
         let attended = lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame));

@@ -60,6 +60,14 @@ pub trait Frame {
         self.bytes().len()
     }
 
+    /// Whether a forwarder may send a received frame on as it is: nothing of it is cut, and its checksum is not known to
+    /// be unfinished. False where that takes a closer look.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.wire_len() == self.bytes().len()
+            && !matches!(self.rx_checksum(), RxChecksum::Partial | RxChecksum::Unmarked)
+    }
+
     /// Payload paths: where the packet came from, where sending it back will go.
     fn peer(&self) -> Option<SocketAddr> {
         None

@@ -269,26 +269,36 @@ impl Recorder<'_> {
     /// when it counts as late.
     #[inline]
     pub fn received(&mut self, sent_ns: u64, received_ns: u64, slip_ns: Option<u64>, distance: u64) -> bool {
+        if !self.received_n(sent_ns, received_ns, 1) {
+            return false;
+        }
+        if distance != 0 {
+            self.reordered(distance);
+        }
+        if let Some(slip) = slip_ns {
+            let scheduled = received_ns.saturating_sub(sent_ns) + slip;
+            self.tally.scheduled.record(scheduled);
+            if let Some(slot) = self.period_slot() {
+                slot.scheduled.record(scheduled, 1);
+            }
+        }
+        true
+    }
+
+    /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order, whose schedule is not
+    /// known.
+    #[inline]
+    pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32) -> bool {
         let latency = received_ns.saturating_sub(sent_ns);
         let open = self.enter(sent_ns);
         self.dirty = true;
         if latency > self.series.timing.settle_ns || !open {
-            return self.late(open);
+            return self.late(open, n);
         }
-        self.tally.rx += 1;
-        if distance != 0 {
-            self.reordered(distance);
-        }
-        self.tally.latency.record(latency);
-        let scheduled = slip_ns.map(|slip| latency + slip);
-        if let Some(scheduled) = scheduled {
-            self.tally.scheduled.record(scheduled);
-        }
+        self.tally.rx += u64::from(n);
+        self.tally.latency.record_n(latency, u64::from(n));
         if let Some(slot) = self.period_slot() {
-            slot.latency.record(latency, 1);
-            if let Some(scheduled) = scheduled {
-                slot.scheduled.record(scheduled, 1);
-            }
+            slot.latency.record(latency, n);
         }
         true
     }
@@ -300,11 +310,11 @@ impl Recorder<'_> {
     }
 
     #[cold]
-    fn late(&mut self, open: bool) -> bool {
+    fn late(&mut self, open: bool, n: u32) -> bool {
         if open {
-            self.tally.late += 1;
+            self.tally.late += u64::from(n);
         } else {
-            self.series.late_after_close.add(1);
+            self.series.late_after_close.add(u64::from(n));
         }
         false
     }

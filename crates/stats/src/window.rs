@@ -77,7 +77,7 @@ impl SequenceWindows {
     ///
     /// # Panics
     /// When `flow` is not below [`SequenceWindows::flows`].
-    #[inline]
+    #[inline(always)]
     pub fn record(&mut self, flow: usize, seq: u64) -> Arrival {
         let next = self.next[flow];
         let base = flow * self.words as usize;
@@ -93,6 +93,36 @@ impl SequenceWindows {
             self.next[flow] = seq + 1;
             return Arrival::InOrder;
         }
+        self.record_other(flow, seq)
+    }
+
+    /// Notes the arrival of the next `n` sequence numbers of `flow`, from [`SequenceWindows::next`] on: what
+    /// [`SequenceWindows::record`] does with each, all of them in order.
+    ///
+    /// # Panics
+    /// As [`SequenceWindows::record`].
+    #[inline]
+    pub fn record_next(&mut self, flow: usize, n: u64) {
+        let base = flow * self.words as usize;
+        let (mut seq, end) = (self.next[flow], self.next[flow] + n);
+        while seq < end {
+            let first = seq % WORD_BITS;
+            let count = (WORD_BITS - first).min(end - seq);
+            let bits = u64::MAX >> (WORD_BITS - count) << first;
+            let word = &mut self.bits[base + ((seq / WORD_BITS) & (self.words - 1)) as usize];
+            *word = if first == 0 { bits } else { *word | bits };
+            seq += count;
+        }
+        self.next[flow] = end;
+    }
+
+    /// What is not the next of its flow.
+    #[inline(never)]
+    fn record_other(&mut self, flow: usize, seq: u64) -> Arrival {
+        let next = self.next[flow];
+        let base = flow * self.words as usize;
+        let word = base + ((seq / WORD_BITS) & (self.words - 1)) as usize;
+        let bit = 1u64 << (seq % WORD_BITS);
         if seq > next {
             self.advance(base, next, seq);
             self.bits[word] |= bit;
@@ -179,6 +209,27 @@ mod tests {
             prop_assert!(windows.span() >= MIN_WINDOW - WORD_BITS);
             if (span + 128).next_power_of_two() * flows as u64 <= (1 << 25) {
                 prop_assert!(windows.span() >= span);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_of_the_next_numbers_is_as_each_of_them(
+            start in 0u64..300, runs in proptest::collection::vec((0u64..300, 0u64..3), 1..50),
+        ) {
+            let (mut runwise, mut single) = (SequenceWindows::new(2, 0, 0), SequenceWindows::new(2, 0, 0));
+            runwise.record(1, start);
+            single.record(1, start);
+            for (n, skip) in runs {
+                runwise.record_next(1, n);
+                for _ in 0..n {
+                    prop_assert_eq!(single.record(1, single.next(1)), Arrival::InOrder);
+                }
+                let stray = single.next(1) + skip;
+                prop_assert_eq!(runwise.record(1, stray), single.record(1, stray));
+                prop_assert_eq!(runwise.next(1), single.next(1));
+                prop_assert_eq!(&runwise.bits, &single.bits);
             }
         }
     }

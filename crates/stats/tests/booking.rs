@@ -170,3 +170,37 @@ fn what_comes_for_a_closed_row_stays_in_the_totals() {
     assert_eq!((kept.0[3].tx, kept.0[3].rx), (5, 5));
     assert_eq!(kept.1, [(300 * MS, 100 * MS, vec![(1_000, 2)])]);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn packets_booked_together_are_those_booked_one_by_one(
+        bursts in proptest::collection::vec((0u64..3_000, prop_oneof![8 => 0u64..2_000, 1 => 0u64..250_000], 1u32..40), 1..200),
+    ) {
+        let timing = Timing { start_ns: 77 * MS, interval_ns: 1_000_000, settle_ns: 100 * MS };
+        let end = timing.start_ns + bursts.iter().map(|(gap, ..)| gap * 1_000).sum::<u64>() + 1;
+        let book = |together: bool| {
+            let mut in_time = 0;
+            let (totals, kept) = run(timing, end, |lane, poll| {
+                let mut recorder = lane.recorder();
+                let mut at = timing.start_ns;
+                for &(gap, latency, n) in &bursts {
+                    at += gap * 1_000;
+                    let received = at + latency * 1_000;
+                    if together {
+                        in_time += u64::from(n) * u64::from(recorder.received_n(at, received, n));
+                    } else {
+                        in_time += (0..n).filter(|_| recorder.received(at, received, None, 0)).count() as u64;
+                    }
+                    recorder.flush();
+                    recorder.advance(at);
+                    poll();
+                }
+                recorder.end();
+            });
+            let kept = std::mem::take(&mut *kept.0.lock().unwrap());
+            (in_time, format!("{totals:?} {kept:?}"))
+        };
+        prop_assert_eq!(book(true), book(false));
+    }
+}

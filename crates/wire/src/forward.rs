@@ -3,12 +3,12 @@
 //! A forwarder is no judge: what is wrong stays wrong, so that the far end sees what the near end sent. Swapping
 //! addresses or ports leaves a one's complement sum as it was (as in [`crate::reflect`]); a MAC address is in none.
 
-use crate::bytes::{be16, chunk, chunk_mut, swap_macs, swap_neighbours};
+use crate::bytes::{self, be16, chunk, chunk_mut, swap_neighbours};
 use crate::checksum::Sum;
 use crate::headers::{self, Headers};
 use crate::ipv4::PROTOCOL_UDP;
 use crate::udp::pseudo_header;
-use crate::{MacAddr, eth, ipv6};
+use crate::{MacAddr, eth, ipv4, ipv6};
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 
@@ -52,30 +52,57 @@ impl Rewrite {
         match self {
             Self::Io => {}
             Self::MacSwap => swap_macs(frame),
-            Self::FiveTupleSwap => {
-                swap_macs(frame);
-                swap_addresses_and_ports(frame);
-            }
-            Self::L2Forward { source, destination } => {
-                if let Some(both) = chunk_mut::<12>(frame, 0) {
-                    both[..6].copy_from_slice(&destination.0);
-                    both[6..].copy_from_slice(&source.0);
-                }
-            }
+            Self::FiveTupleSwap => swap_five_tuple(frame),
+            Self::L2Forward { source, destination } => set_macs(frame, *source, *destination),
         }
         Ok(())
     }
+}
 
-    /// Rewrites many, each as [`Rewrite::apply`] does; a frame shorter than an Ethernet header stays as it is. What is to
-    /// be done is found out once.
-    #[inline]
-    pub fn apply_to_all<'f>(&self, frames: impl Iterator<Item = &'f mut [u8]>) {
-        match self {
-            Self::Io => {}
-            Self::MacSwap => frames.for_each(swap_macs),
-            _ => frames.for_each(|frame| _ = self.apply(frame)),
-        }
+/// [`Rewrite::MacSwap`] for a frame that is known to hold an Ethernet header; a shorter one stays as it is.
+#[inline(always)]
+pub fn swap_macs(frame: &mut [u8]) {
+    bytes::swap_macs(frame);
+}
+
+/// [`Rewrite::L2Forward`] likewise.
+#[inline(always)]
+pub fn set_macs(frame: &mut [u8], source: MacAddr, destination: MacAddr) {
+    if let Some(both) = chunk_mut::<12>(frame, 0) {
+        both[..6].copy_from_slice(&destination.0);
+        both[6..].copy_from_slice(&source.0);
     }
+}
+
+/// [`Rewrite::FiveTupleSwap`] likewise.
+#[inline(always)]
+pub fn swap_five_tuple(frame: &mut [u8]) {
+    if !swap_plain(frame) {
+        swap_any(frame);
+    }
+}
+
+/// Untagged IPv4 without options that is no fragment, and UDP or TCP: every offset is constant. False, with nothing
+/// changed, for anything else.
+#[inline(always)]
+fn swap_plain(frame: &mut [u8]) -> bool {
+    let Some(head) = frame.first_chunk_mut::<38>() else {
+        return false;
+    };
+    let fragment = u16::from_be_bytes([head[20], head[21]]) & ipv4::FRAGMENT_BITS != 0;
+    if [head[12], head[13], head[14]] != [0x08, 0x00, 0x45] || fragment || !has_ports(head[23]) {
+        return false;
+    }
+    bytes::swap_macs(head);
+    swap_neighbours::<4>(head, 26);
+    swap_neighbours::<2>(head, 34);
+    true
+}
+
+#[inline(never)]
+fn swap_any(frame: &mut [u8]) {
+    swap_macs(frame);
+    swap_addresses_and_ports(frame);
 }
 
 #[inline]
@@ -257,4 +284,32 @@ fn is_udp(frame: &[u8], ip: Option<&IpAddr>, ports: Option<&RangeInclusive<u16>>
     let port = |at: usize, ports: &RangeInclusive<u16>| be16(frame, at).is_some_and(|port| ports.contains(&port));
     ip.is_none_or(|ip| source(frame, &found).as_ref() == Some(ip) || destination(frame, &found).as_ref() == Some(ip))
         && ports.is_none_or(|ports| port(l4, ports) || port(l4 + 2, ports))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn plain_frames_are_swapped_as_any_are(
+            mut frame in prop::collection::vec(any::<u8>(), 14..60), fragment in any::<u16>(), protocol in 0usize..3,
+            ihl in 0x44u8..0x47, odd in any::<bool>(),
+        ) {
+            // Mostly plain: arbitrary bytes hardly ever are.
+            let head = [(12, 0x08), (13, 0x00), (14, if odd { ihl } else { 0x45 }), (23, [17, 6, 1][protocol])];
+            let flags = if odd { fragment } else { fragment & 0x4000 }.to_be_bytes();
+            for (at, byte) in head.into_iter().chain([(20, flags[0]), (21, flags[1])]) {
+                if let Some(place) = frame.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            let (mut mine, mut any) = (frame.clone(), frame.clone());
+            swap_any(&mut any);
+            let plain = swap_plain(&mut mine);
+            prop_assert_eq!(&mine, if plain { &any } else { &frame });
+            prop_assert!(plain || odd || protocol == 2 || frame.len() < 38);
+        }
+    }
 }

@@ -16,6 +16,7 @@
 pub mod arp;
 pub mod capture;
 pub mod check;
+mod checker;
 pub mod checksum;
 pub mod data;
 pub mod eth;
@@ -40,6 +41,7 @@ mod headers;
 pub use arp::{build_arp_reply, build_arp_request};
 pub use capture::{CaptureFilter, CaptureProtocol};
 pub use check::{Checked, check_udp};
+pub use checker::{Checker, Known};
 pub use data::{fill_data, verify_data};
 pub use forward::{Rewrite, ShortFrame, TakeFilter, complete_checksum, complete_open_checksum};
 pub use icmp::answer_echo_in_place;

@@ -9,6 +9,7 @@ use crate::plan::ForwardPort;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
+use mpps_wire::forward::{set_macs, swap_five_tuple, swap_macs};
 use mpps_wire::{Rewrite, TakeFilter, complete_checksum, complete_open_checksum, eth};
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -181,37 +182,52 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Rewrites what is to be sent, and drops what is not.
+    /// Rewrites what is to be sent, and drops what is not. What is to be done is found out once a burst.
     #[inline]
     fn prepare(&mut self) {
-        if let Some(bytes) = self.plain() {
-            let frames = self.received.as_mut_slice();
-            self.counts.rx += frames.len() as u64;
-            self.counts.rx_bytes += bytes;
-            self.rewrite.apply_to_all(frames.iter_mut().map(Frame::bytes_mut));
-        } else {
-            self.sort_out();
+        let plain = match self.rewrite {
+            _ if !self.takes_all => 0,
+            Rewrite::Io => self.plain(|_| ()),
+            Rewrite::MacSwap => self.plain(swap_macs),
+            Rewrite::L2Forward { source, destination } => self.plain(|frame| set_macs(frame, source, destination)),
+            Rewrite::FiveTupleSwap => self.plain(swap_five_tuple),
+        };
+        if plain < self.received.len() {
+            self.sort_out(plain);
         }
     }
 
-    /// Bytes of the burst, if every frame of it is taken, whole, and goes on as it is but for the rewriting: what nearly
-    /// every burst is, and found out in one pass without a branch a frame.
-    #[inline]
-    fn plain(&self) -> Option<u64> {
-        let (mut bytes, mut odd) = (0, !self.takes_all);
-        for frame in self.received.as_slice() {
-            let len = frame.bytes().len();
+    /// Rewrites the frames up to the first that is not taken whole, and as it is but for the rewriting; returns how many
+    /// that are: nearly always all.
+    #[inline(always)]
+    fn plain(&mut self, rewrite: impl Fn(&mut [u8])) -> usize {
+        let (mut bytes, mut plain) = (0, 0);
+        for frame in self.received.as_mut_slice() {
+            let whole = frame.is_plain();
+            let content = frame.bytes_mut();
+            let len = content.len();
+            if !whole || len < eth::HEADER_LEN || len > self.max_frame {
+                break;
+            }
+            rewrite(content);
             bytes += len as u64;
-            odd |= (frame.wire_len() != len) | (len < eth::HEADER_LEN) | (len > self.max_frame) | unfinished(frame);
+            plain += 1;
         }
-        (!odd).then_some(bytes)
+        self.counts.rx += plain as u64;
+        self.counts.rx_bytes += bytes;
+        plain
     }
 
-    /// As [`Way::prepare`], frame by frame.
+    /// As [`Way::prepare`], frame by frame, but for the first `done`, which are.
     #[inline(never)]
-    fn sort_out(&mut self) {
+    fn sort_out(&mut self, done: usize) {
         let (take, rewrite, max_frame, counts) = (self.take, self.rewrite, self.max_frame, &mut self.counts);
+        let mut at = 0;
         self.received.retain(|frame| {
+            at += 1;
+            if at <= done {
+                return true;
+            }
             let len = frame.bytes().len();
             if !take.takes(frame.bytes()) {
                 counts.not_taken += 1;
@@ -372,12 +388,6 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         self.held.clear();
         left as u64
     }
-}
-
-/// Whether its checksum may be one that the next device would not know to be unfinished.
-#[inline]
-fn unfinished<F: Frame>(frame: &F) -> bool {
-    matches!(frame.rx_checksum(), RxChecksum::Partial | RxChecksum::Unmarked)
 }
 
 /// Bytes by which a frame may pass the largest one for its VLAN tag.

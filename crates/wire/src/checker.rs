@@ -1,0 +1,116 @@
+//! A checker with a memory of one header.
+//!
+//! As for the [`Reflector`](crate::Reflector), the packets of a test differ in ports, stamp and data only. A packet whose
+//! Ethernet and IPv4 headers are the 34 bytes of one that was examined before needs no parsing, no header checksum and
+//! no look at its addresses: what is left is its UDP part. Everything else goes the long way, [`check_udp`](crate::check_udp).
+
+use crate::bytes::{chunk, same_headers};
+use crate::checksum::Sum;
+use crate::udp::{self, pseudo_header};
+use crate::{STAMP_LEN, Stamp, UdpPacket, data::verify_data, eth, ipv4};
+
+/// Ethernet header and IPv4 header without options.
+const HEADERS: usize = eth::HEADER_LEN + ipv4::MIN_HEADER_LEN;
+const PAYLOAD: usize = HEADERS + udp::HEADER_LEN;
+/// The frame that rates are quoted for: without its FCS it has 60 bytes, 18 of them payload.
+const SMALLEST: usize = eth::MIN_FRAME_LEN;
+
+/// The UDP part of a packet whose headers were known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// UDP source port.
+    pub src_port: u16,
+    /// UDP destination port.
+    pub dst_port: u16,
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// The UDP checksum is right, or was not to be verified.
+    pub checksum_ok: bool,
+    /// The data behind the stamp is that of the seed and the stamp's number.
+    pub data_ok: bool,
+}
+
+/// Recognises packets with the headers of one that it was given.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    headers: [u8; HEADERS],
+    /// Length of a frame that holds the packet; `usize::MAX`: none is known.
+    least_len: usize,
+    /// UDP length, as it is read in little-endian order.
+    udp_len: u16,
+    /// Of the pseudo-header.
+    pseudo: Sum,
+}
+
+impl Default for Checker {
+    fn default() -> Self {
+        Self {
+            headers: [0; HEADERS],
+            least_len: usize::MAX,
+            udp_len: 0,
+            pseudo: Sum::ZERO,
+        }
+    }
+}
+
+impl Checker {
+    /// Examines a packet with the headers and the UDP length of the one remembered, as [`check_udp`](crate::check_udp)
+    /// does. `None`: it has others.
+    #[inline(always)]
+    pub fn check(&self, frame: &[u8], seed: u64, verify_checksum: bool) -> Option<Known> {
+        let headers = frame.first_chunk::<HEADERS>()?;
+        if same_headers(headers, &self.headers) && frame.len() >= self.least_len {
+            match frame.first_chunk::<SMALLEST>() {
+                // All offsets and lengths are constant.
+                Some(smallest) if self.udp_len == ((SMALLEST - HEADERS) as u16).to_be() => {
+                    return self.examine(&smallest[HEADERS..], seed, verify_checksum);
+                }
+                _ => return self.examine_any(frame, seed, verify_checksum),
+            }
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn examine_any(&self, frame: &[u8], seed: u64, verify_checksum: bool) -> Option<Known> {
+        let end = HEADERS + usize::from(u16::from_be(self.udp_len));
+        self.examine(frame.get(HEADERS..end)?, seed, verify_checksum)
+    }
+
+    /// `datagram` has the length that is remembered.
+    #[inline(always)]
+    fn examine(&self, datagram: &[u8], seed: u64, verify_checksum: bool) -> Option<Known> {
+        let header = u64::from_le_bytes(*datagram.first_chunk()?);
+        if (header >> 32) as u16 != self.udp_len {
+            return None;
+        }
+        let payload = &datagram[udp::HEADER_LEN..];
+        let stamp = Stamp::read(payload)?;
+        // A field of zeros says that there is no checksum (RFC 768).
+        let checksum_ok = !verify_checksum || header >> 48 == 0 || self.pseudo.bytes(datagram).is_valid();
+        Some(Known {
+            src_port: (header as u16).swap_bytes(),
+            dst_port: ((header >> 16) as u16).swap_bytes(),
+            stamp,
+            checksum_ok,
+            data_ok: verify_data(seed, stamp.seq, &payload[STAMP_LEN..]),
+        })
+    }
+
+    /// Remembers the headers of a frame and the length of its packet, where they are of the plain kind: untagged IPv4
+    /// without options, and with room for a stamp.
+    #[cold]
+    pub fn remember(&mut self, frame: &[u8], packet: &UdpPacket) {
+        let plain =
+            !packet.v6 && usize::from(packet.payload) == PAYLOAD && usize::from(packet.payload_len) >= STAMP_LEN;
+        let (Some(headers), Some(addresses), true) = (chunk(frame, 0), chunk(frame, HEADERS - 8), plain) else {
+            return;
+        };
+        let udp_len = packet.payload_len + udp::HEADER_LEN as u16;
+        let total_len = u16::from_be_bytes([frame[eth::HEADER_LEN + 2], frame[eth::HEADER_LEN + 3]]);
+        self.headers = *headers;
+        self.least_len = eth::HEADER_LEN + usize::from(total_len);
+        self.udp_len = udp_len.to_be();
+        self.pseudo = pseudo_header::<8>(addresses, ipv4::PROTOCOL_UDP, udp_len);
+    }
+}
