@@ -22,8 +22,9 @@ pub(crate) struct Calls {
     transmit: Transmit,
 }
 
-/// Drivers that copy each packet into one buffer, or don't take it: they are spared the look for further segments.
-const ONE_SEGMENT: [&str; 3] = ["net_null", "net_af_packet", "net_af_xdp"];
+/// Drivers that copy each packet into one buffer, don't take it, or hand over what a port of ours has sent: they are spared
+/// the look for further segments.
+const ONE_SEGMENT: [&str; 4] = ["net_null", "net_ring", "net_af_packet", "net_af_xdp"];
 
 impl Calls {
     /// The calls for a driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it gives may have

@@ -201,18 +201,21 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     /// that are: nearly always all.
     #[inline(always)]
     fn plain(&mut self, rewrite: impl Fn(&mut [u8])) -> usize {
-        let (mut bytes, mut plain) = (0, 0);
-        for frame in self.received.as_mut_slice() {
+        let (mut bytes, most) = (0, self.max_frame.wrapping_sub(eth::HEADER_LEN));
+        let frames = self.received.as_mut_slice();
+        let odd = |frame: &mut F| {
             let whole = frame.is_plain();
             let content = frame.bytes_mut();
             let len = content.len();
-            if !whole || len < eth::HEADER_LEN || len > self.max_frame {
-                break;
+            // What is shorter than a header wraps to a large number.
+            if !whole || len.wrapping_sub(eth::HEADER_LEN) > most {
+                return true;
             }
             rewrite(content);
             bytes += len as u64;
-            plain += 1;
-        }
+            false
+        };
+        let plain = frames.iter_mut().position(odd).unwrap_or(frames.len());
         self.counts.rx += plain as u64;
         self.counts.rx_bytes += bytes;
         plain
