@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -151,6 +152,20 @@ silence_end(struct silence *s)
 	fclose(s->text);
 }
 
+/* Drivers that want to hear of packets by a signal (net_tap: one for each) take a real-time signal to the process. Its
+ * first thread would get all of them, and a sleep that is broken off thousands of times a second ends late or never where
+ * a lane holds the core. The EAL's own threads were made before: theirs to take. Ours inherit this. */
+static void
+leave_signals_to_eal(void)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+		sigaddset(&signals, number);
+	(void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+}
+
 int
 mpps_eal_init(int argc, char **argv, int keep_log)
 {
@@ -174,6 +189,7 @@ mpps_eal_init(int argc, char **argv, int keep_log)
 		keep_prints_of("libbpf.so.1", "libbpf_set_print");
 		keep_prints_of("libxdp.so.1", "libxdp_set_print");
 	}
+	leave_signals_to_eal();
 	/* Ours by its name, unless the user gave one, and empty without shared configuration. What is not empty stays. */
 	(void)rmdir(rte_eal_get_runtime_dir());
 	return 0;

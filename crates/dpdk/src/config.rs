@@ -14,7 +14,7 @@ pub const LINK_WAIT: Duration = Duration::from_secs(10);
 
 /// Frames of each ring of a net_af_packet whose `framecnt=` is not given: 16 ms at 250 kpps. The driver's own 512 are 2 ms,
 /// and a core that is taken away for as long loses packets.
-pub const AF_PACKET_FRAMES: u32 = 4_096;
+const AF_PACKET_FRAMES: u32 = 4_096;
 
 /// Which device.
 #[derive(Clone, Debug, PartialEq, Eq)]
