@@ -12,6 +12,8 @@ NULL = "net_null0,size=60"  # 60 bytes in memory, 64 with FCS, as mpps's packets
 RING = "net_ring0"  # the PMD joins its one port's ends: what is sent comes back in
 SOURCE, TARGET = "10.99.0.11", "10.99.0.12"  # nobody's: on a lab's interface the kernel would answer for its own
 DEST_MAC = "02:00:00:00:00:00"  # what the C l2fwd writes for its first port
+# Its own reverse: what leaves addresses and ports as they are sends it back as `sendrecv` expects it.
+PALINDROME = ["--src", SOURCE, "--src-port-range", "9000-9000", "--dest", f"{SOURCE}:9000", "--dest-mac", DEST_MAC]
 WARM = 0.3  # s, out of the first bursts
 FREE = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 PAGES = 64  # of 2 MiB: enough for each peer
@@ -167,6 +169,11 @@ def mpps_round_trip(ctx, label, ports, args=(), duration=None, hosts=(None, None
                             duration or ctx.seconds, hosts[0], core_a, prepare=prepare)
         summary["reflector"] = other.stop()
     return summary
+
+
+def mpps_ring(ctx, label, args=(), duration=None):
+    """`sendrecv` on a ring that gives back what is sent to it."""
+    return mpps.send(ctx, label, ["sendrecv", f"dpdk:{RING}", *PALINDROME, *args, *lane(ctx.core_b)], duration or ctx.seconds)
 
 
 def mpps_one_way(ctx, label, verify, own_burst=False):

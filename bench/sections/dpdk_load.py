@@ -55,16 +55,19 @@ def memif(ctx):
     return (link.client, link.server), (None, None)
 
 
-# What → (its devices and hosts, what has to be there, words before mpps).
+# What → (its devices and hosts, what has to be there, words before mpps); None: it has one end.
 VDEVS = {
     "net_memif": (memif, no_device, ()),
     "net_af_packet": (wire("net_af_packet0,iface=eth1"), own_queue, ()),
     "net_af_xdp": (wire("net_af_xdp0,iface=eth1"), own_queue, testpmd.WITH_BPFFS),
     "net_tap": (wire(f"net_tap0,iface={TAP}"), taps, ()),
+    "net_ring": None,
 }
 
 
 def trip(ctx, what, label, args=(), duration=None):
+    if what == "net_ring":
+        return dpdk.mpps_ring(ctx, label, args, duration)
     devices, ready, prepare = VDEVS[what]
     with ready(ctx):
         ports, hosts = devices(ctx)
@@ -84,8 +87,8 @@ def no_loss(ctx, section):
         except BenchError as error:
             section.verdict(f"target no loss at half the maximum ({what} round trip): not measured ({error})")
     section.text("`sendrecv` ↔ `reflect`, a core each, both of mpps. net_af_packet, net_af_xdp and net_tap by the lab's veth, whose "
-                 "kernel part runs on the sender's core; the taps are joined to it by `tc` (u32, mirred). net_null and net_ring "
-                 "have no other end, so there is nothing to lose there.")
+                 "kernel part runs on the sender's core; the taps are joined to it by `tc` (u32, mirred). net_ring gives back "
+                 "what it is sent, so one program is both ends. net_null sinks packets: there is nothing to lose.")
 
 
 def shared_core(ctx, label, busy):

@@ -12,9 +12,6 @@ from harness.report import say
 from harness.stat import percent, rate
 
 LOADS = (50, 75, 100, 150, 200)  # % of what the reference forwards
-# Its own reverse: a forwarder that leaves addresses and ports as they are sends it back as `sendrecv` expects it.
-PALINDROME = ["--src", dpdk.SOURCE, "--src-port-range", "9000-9000", "--dest", f"{dpdk.SOURCE}:9000", "--dest-mac",
-              dpdk.DEST_MAC]
 OUT = "net_af_packet0,iface=eth1"
 L2FWD, OURS, MACSWAP, TESTPMD = "C l2fwd", "mpps forward l2fwd", "mpps forward macswap", "testpmd macswap"
 ALL = ["--take", "all"]
@@ -37,7 +34,7 @@ class Test:
         pace = ["--rate", f"{int(pps)}pps"] if pps else []
         if self.onward:
             return ["send", f"dpdk:{device}", *dpdk.flow(), "--dest-mac", dpdk.DEST_MAC, *dpdk.lane(self.ctx.core_a), *pace]
-        return ["sendrecv", f"dpdk:{device}", *PALINDROME, *dpdk.lane(self.ctx.core_a), "--settle", settle, *pace]
+        return ["sendrecv", f"dpdk:{device}", *dpdk.PALINDROME, *dpdk.lane(self.ctx.core_a), "--settle", settle, *pace]
 
     def label(self, name):
         return f"{name}, {self.kind}"

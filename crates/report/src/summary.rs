@@ -275,6 +275,7 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
         "lane",
         "empty polls",
         "waits",
+        "busy",
         "kernel drops",
         "refused",
         "not running",
@@ -298,6 +299,9 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
             l.lane.to_string(),
             count(l.rx_empty_polls),
             count(l.waits),
+            // How loaded a lane is that polls: the processor's time does not tell.
+            l.busy_ratio
+                .map_or_else(dash, |ratio| format!("{:.1} %", ratio * 100.0)),
             count(l.rx_dropped),
             count(l.tx_failed),
             l.run_delay_ns.map_or_else(dash, |ns| time(ns as f64)),
@@ -306,18 +310,7 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     table(&moved, "rrrrrrrr", out)?;
-    table(&cost, "rrrrrrr", out)?;
-    if !matches!(s.workload, Workload::SendRecv | Workload::Send) {
-        // How loaded a lane is that polls: the processor's time does not tell.
-        let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
-        let mut busy: Vec<_> = busy
-            .map(|(lane, ratio)| format!("lane {lane} {:.1} %", ratio * 100.0))
-            .collect();
-        if let Some(first) = busy.first_mut() {
-            first.insert_str(0, "busy: ");
-            fold(busy, "   ", "  ", out)?;
-        }
-    }
+    table(&cost, "rrrrrrrr", out)?;
     for l in &s.lanes {
         let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
         let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();

@@ -66,7 +66,7 @@ fn on<P: Port>(port: &P, draft: &Draft) -> Result<ExitCode> {
     let mut output = Output::open_beside(&args.run, Some(("-o", &args.output, notes.clone())))?;
     let writer = CaptureWriter::create(&args.output, draft.options(port.capabilities()), rings, notes)
         .map_err(|e| usage(format!("-o: {e}: want a file that can be written")))?;
-    announce(&args.run, port.capabilities(), "capture");
+    announce(&args.run, &args.port, "capture");
     // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
     let reader_gone = writer.reader_gone();
     let interruptions = || signal::interruptions() + u32::from(reader_gone.load(Ordering::Relaxed));

@@ -11,7 +11,7 @@ use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{run_drop, run_reflect};
 use mpps_io::loopback::LoopPort;
 use mpps_io::null::{NullConfig, NullPort};
-use mpps_io::{Capabilities, Layer, Port};
+use mpps_io::{Layer, Port, PortSpec};
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::signal;
@@ -31,7 +31,7 @@ struct DropRun<'a>(&'a Drop, &'a Listener);
 impl Workload for DropRun<'_> {
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.drop_plan(self.0, port.capabilities())?;
-        announce(&self.0.run, port.capabilities(), "drop");
+        announce(&self.0.run, &self.0.port, "drop");
         Ok(run_drop(port, &plan, sinks, &signal::interruptions)?)
     }
 }
@@ -41,15 +41,15 @@ struct ReflectRun<'a>(&'a Reflect, &'a Listener);
 impl Workload for ReflectRun<'_> {
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.reflect_plan(self.0, port.capabilities())?;
-        announce(&self.0.run, port.capabilities(), "reflect");
+        announce(&self.0.run, &self.0.port, "reflect");
         Ok(run_reflect(port, &plan, sinks, &signal::interruptions)?)
     }
 }
 
 /// Says that the port is open: whoever starts the sender may go on.
-pub(super) fn announce(run: &Run, capabilities: &Capabilities, what: &str) {
+pub(super) fn announce(run: &Run, port: &PortSpec, what: &str) {
     if !run.quiet {
-        eprintln!("mpps: {what} is ready on {}", capabilities.path);
+        eprintln!("mpps: {what} is ready on {port}");
     }
 }
 

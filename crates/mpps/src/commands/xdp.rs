@@ -12,7 +12,6 @@ use crate::plan::traffic::Draft;
 use crate::plan::xdp::{drop_spec, forward_spec, reflect_spec, traffic_spec};
 use mpps_engine::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 use mpps_io::PortSpec;
-use mpps_io::kernel::KernelPort;
 use mpps_stats::Summary;
 use mpps_sys::signal::{self, interruptions};
 use mpps_xdp::{Config, XdpDevice, XdpPort};
@@ -54,7 +53,7 @@ pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> R
     let plan = listener.reflect_plan(args, device.capabilities())?;
     let spec = reflect_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.reflect(&spec).map_err(unopened(&args.port))?);
-    announce(&args.run, port.capabilities(), "reflect");
+    announce(&args.run, &args.port, "reflect");
     let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
 }
@@ -68,7 +67,7 @@ pub(super) fn drop(config: &Config, args: &Drop, listener: &Listener) -> Result<
     let plan = listener.drop_plan(args, device.capabilities())?;
     let spec = drop_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.drop(&spec).map_err(unopened(&args.port))?);
-    announce(&args.run, port.capabilities(), "drop");
+    announce(&args.run, &args.port, "drop");
     let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
 }
