@@ -124,12 +124,6 @@ impl<'r> Generator<'r> {
         self.done
     }
 
-    /// When the last burst left, ns: the time that its stamps have.
-    #[inline]
-    pub(crate) fn sent_ns(&self) -> u64 {
-        self.last_departure_ns
-    }
-
     /// When the next departure is due, ns; 0: at once.
     #[inline]
     pub(crate) fn next_due(&self) -> u64 {

@@ -100,7 +100,6 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                     if frames > 0 {
                         busy = true;
                         let at = lane.clock.now_ns();
-                        time.note(at);
                         let (received, slow) = receiver.burst(incoming.as_slice(), codec, at, &mut recorder);
                         lane.counters.rx_test.add(received);
                         if slow > 0 {
@@ -140,12 +139,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 &mut recorder,
                 lane.counters,
             ) {
-                Ok(sent) => {
-                    if sent {
-                        time.note(generator.sent_ns());
-                    }
-                    busy |= sent;
-                }
+                Ok(sent) => busy |= sent,
                 Err(error) => lane.trouble(&error),
             }
             blocked = generator.blocked;

@@ -51,13 +51,14 @@ pub(crate) fn swap_macs(frame: &mut [u8]) {
         return;
     };
     let [a, b, c, d, e, f, g, h, i, j, k, l] = *both;
-    let (low, high) = (
+    // Bytes 0 to 7, and bytes 4 to 11: all of the second address is in the upper part of one word.
+    let (front, back) = (
         u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-        u64::from(u32::from_le_bytes([i, j, k, l])),
+        u64::from_le_bytes([e, f, g, h, i, j, k, l]),
     );
     let (first, second) = both.split_at_mut(8);
-    first.copy_from_slice(&(low >> 48 | high << 16 | low << 48).to_le_bytes());
-    second.copy_from_slice(&((low >> 16) as u32).to_le_bytes());
+    first.copy_from_slice(&(back >> 16 | front << 48).to_le_bytes());
+    second.copy_from_slice(&((front >> 16) as u32).to_le_bytes());
 }
 
 /// Up to seven bytes as the low bytes of a little-endian word. A chain of fixed widths: a copy of variable length
