@@ -1,5 +1,6 @@
 //! Builds the shim where `pkg-config` finds libdpdk; elsewhere the crate is empty, and so is the path over it.
-//! `MPPS_NO_DPDK=1` leaves it out on a host that has it.
+//! `MPPS_NO_DPDK=1` leaves it out on a host that has it. `MPPS_DPDK_PLUGINS=1` links no driver in: for packages, whose
+//! drivers are to come from the library that is installed.
 
 use std::path::{Path, PathBuf};
 
@@ -34,8 +35,9 @@ const SOURCES: [&str; 6] = ["burst.c", "eal.c", "flow.c", "guard.c", "port.c", "
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(dpdk)");
     println!("cargo::rerun-if-env-changed=MPPS_NO_DPDK");
+    println!("cargo::rerun-if-env-changed=MPPS_DPDK_PLUGINS");
     println!("cargo::rerun-if-changed=shim");
-    if std::env::var("MPPS_NO_DPDK").is_ok_and(|value| !value.is_empty() && value != "0") {
+    if set("MPPS_NO_DPDK") {
         return;
     }
     let found = pkg_config::Config::new()
@@ -83,10 +85,17 @@ fn main() {
     {
         println!("cargo::rustc-link-lib=dylib={name}");
     }
-    link_drivers(&library);
+    if !set("MPPS_DPDK_PLUGINS") {
+        link_drivers(&library);
+    }
     println!("cargo::rustc-cfg=dpdk");
     println!("cargo::rustc-env=DPDK_VERSION={}", library.version);
     println!("cargo::metadata=present=1");
+}
+
+/// Whether a variable of the environment asks for something.
+fn set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Links those of [`DRIVERS`] for which everything is there.

@@ -9,10 +9,26 @@ use std::time::Duration;
 /// The options that mpps takes; the driver gets the others.
 pub const OWN: [&str; 8] = ["rxd", "txd", "mbufs", "mtu", "rss", "csum", "promisc", "link_wait"];
 
+/// The options of net_memif. It ignores those that it does not know, and a misspelt `role=server` makes a client, which
+/// waits. The last two are of DPDK 23.07.
+const MEMIF: [&str; 11] = [
+    "role",
+    "id",
+    "bsize",
+    "rsize",
+    "socket",
+    "socket-abstract",
+    "mac",
+    "secret",
+    "zero-copy",
+    "owner-uid",
+    "owner-gid",
+];
+
 /// How long senders wait for the link, if not said otherwise.
 pub const LINK_WAIT: Duration = Duration::from_secs(10);
 
-/// Frames of each ring of a net_af_packet whose `framecnt=` is not given: 16 ms at 250 kpps. The driver's own 512 are 2 ms,
+/// Frames of each ring of a net_af_packet (2 KiB a frame) where its options don't shape the rings: 16 ms at 250 kpps. The driver's own 512 are 2 ms,
 /// and a core that is taken away for as long loses packets.
 const AF_PACKET_FRAMES: u32 = 4_096;
 
@@ -180,8 +196,17 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let link_wait = options.number("link_wait", 0..=3_600)?;
     let by_mac = matches!(device, Device::Mac(_));
     let ours = |key: &str| OWN.contains(&key) || (key == "mac" && by_mac);
+    if let Some((key, value)) = driver_args_of_memif(spec).find(|(key, _)| !MEMIF.contains(&key.as_str())) {
+        return Err(SpecError(format!(
+            "port '{spec}': {key}={value}: net_memif has no such option, and would not say so: want {}",
+            MEMIF.join(", ")
+        )));
+    }
     let mut driver_args: Vec<_> = spec.options.iter().filter(|(key, _)| !ours(key)).cloned().collect();
-    if driver(&device) == "net_af_packet" && driver_args.iter().all(|(key, _)| key != "framecnt") {
+    let shaped = driver_args
+        .iter()
+        .any(|(key, _)| ["framecnt", "framesz", "blocksz"].contains(&key.as_str()));
+    if driver(&device) == "net_af_packet" && !shaped {
         driver_args.push(("framecnt".to_owned(), AF_PACKET_FRAMES.to_string()));
     }
     if let (Device::Mac(_), Some((key, _))) = (&device, driver_args.first()) {
@@ -203,6 +228,14 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         promisc,
         link_wait: link_wait.map_or(LINK_WAIT, Duration::from_secs),
     })
+}
+
+/// The options that are not ours, of a net_memif; of another device none.
+fn driver_args_of_memif(spec: &PortSpec) -> impl Iterator<Item = &(String, String)> {
+    let memif = spec.device.trim_end_matches(|c: char| c.is_ascii_digit()) == "net_memif";
+    spec.options
+        .iter()
+        .filter(move |(key, _)| memif && !OWN.contains(&key.as_str()))
 }
 
 fn driver(device: &Device) -> &str {
@@ -300,8 +333,10 @@ mod tests {
         let packet = parse("dpdk:net_af_packet0,iface=eth1").expect("valid");
         assert_eq!(packet.interface(), Some("eth1"));
         assert_eq!(packet.devargs(), "net_af_packet0,iface=eth1,framecnt=4096");
-        let own = parse("dpdk:net_af_packet0,framecnt=64,iface=eth1").expect("valid");
-        assert_eq!(own.devargs(), "net_af_packet0,framecnt=64,iface=eth1");
+        for own in ["framecnt=64", "framesz=16384,blocksz=16384"] {
+            let packet = parse(&format!("dpdk:net_af_packet0,{own},iface=eth1")).expect("valid");
+            assert_eq!(packet.devargs(), format!("net_af_packet0,{own},iface=eth1"));
+        }
     }
 
     #[test]
@@ -314,6 +349,7 @@ mod tests {
             ("dpdk:mac=02:00:00:00:00:01,iface=x", ["'iface'", "rxd"]),
             ("dpdk:net_null0,rxd=1", ["rxd=1", "from 32 to 32768"]),
             ("dpdk:net_memif0,rxd=512", ["rxd=512", "rsize=N"]),
+            ("dpdk:net_memif0,rolle=server", ["rolle=server", "role, id"]),
             ("dpdk:net_null0,rss=on", ["rss=on", "auto, udp, ip or off"]),
             ("dpdk:net_null0,csum=hw", ["csum=hw", "software"]),
             ("dpdk:net_null0,link_wait=x", ["link_wait=x", "3600"]),

@@ -108,3 +108,35 @@ impl Frame for DpdkFrame<'_> {
         self.head().pkt_len as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_frame_is_whole_and_its_checksum_not_unfinished() {
+        // SAFETY: an mbuf is numbers and pointers, for all of which zero is a value.
+        let mut mbuf: RteMbuf = unsafe { std::mem::zeroed() };
+        let mut data = [0u8; 64];
+        mbuf.buf_addr = data.as_mut_ptr();
+        mbuf.buf_len = 64;
+        let mut plain = 0;
+        for flags in 0..8u64 {
+            for pkt_len in [60, 61] {
+                mbuf.ol_flags = (flags & 1) << 3 | (flags >> 1 & 1) << 8 | (flags >> 2) << 63 | 1 << 7;
+                (mbuf.pkt_len, mbuf.data_len) = (pkt_len, 60);
+                // Of no pool: it must not be dropped.
+                let frame = std::mem::ManuallyDrop::new(DpdkFrame {
+                    mbuf: NonNull::from(&mut mbuf),
+                    _pool: PhantomData,
+                });
+                let open = matches!(frame.rx_checksum(), RxChecksum::Partial | RxChecksum::Unmarked);
+                let whole = frame.wire_len() == frame.bytes().len();
+                assert!(!frame.is_plain() || whole && !open, "{flags:b} {pkt_len}");
+                plain += u32::from(frame.is_plain());
+            }
+        }
+        // Nothing said, and found good.
+        assert_eq!(plain, 2);
+    }
+}

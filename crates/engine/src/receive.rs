@@ -182,3 +182,7 @@ impl<'r> Receiver<'r> {
         reasons
     }
 }
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

@@ -60,8 +60,9 @@ pub trait Frame {
         self.bytes().len()
     }
 
-    /// Whether a forwarder may send a received frame on as it is: nothing of it is cut, and its checksum is not known to
-    /// be unfinished. False where that takes a closer look.
+    /// Whether a received frame may be sent on, by a forwarder or a reflector, without a look at these: nothing of it is
+    /// cut ([`Frame::wire_len`]), and its checksum is not known to be unfinished ([`Frame::rx_checksum`]). May be false for
+    /// a frame that a closer look finds all right.
     #[inline]
     fn is_plain(&self) -> bool {
         self.wire_len() == self.bytes().len()

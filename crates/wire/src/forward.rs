@@ -295,12 +295,13 @@ mod tests {
         #[test]
         fn plain_frames_are_swapped_as_any_are(
             mut frame in prop::collection::vec(any::<u8>(), 14..60), fragment in any::<u16>(), protocol in 0usize..3,
-            ihl in 0x44u8..0x47, odd in any::<bool>(),
+            ihl in 0x44u8..0x47, odd in any::<bool>(), total_len in 0u8..60,
         ) {
             // Mostly plain: arbitrary bytes hardly ever are.
             let head = [(12, 0x08), (13, 0x00), (14, if odd { ihl } else { 0x45 }), (23, [17, 6, 1][protocol])];
             let flags = if odd { fragment } else { fragment & 0x4000 }.to_be_bytes();
-            for (at, byte) in head.into_iter().chain([(20, flags[0]), (21, flags[1])]) {
+            let lengths = [(16, 0), (17, total_len)];
+            for (at, byte) in head.into_iter().chain([(20, flags[0]), (21, flags[1])]).chain(lengths) {
                 if let Some(place) = frame.get_mut(at) {
                     *place = byte;
                 }

@@ -78,6 +78,30 @@ proptest! {
     }
 }
 
+#[test]
+fn a_reflector_remembers_the_headers_of_the_last_two_senders() {
+    let filter = ReflectFilter::default();
+    let mut reflector = Reflector::new(&filter);
+    let near = udp_v4(&[], &[], &[0; 18]);
+    let mut far = near.clone();
+    far[11] ^= 0x40;
+    let known = |reflector: &Reflector<'_>, frame: &[u8]| reflector.turn_known(&mut frame.to_vec());
+    for frame in [&near, &far] {
+        assert!(!known(&reflector, frame));
+        assert_eq!(reflector.turn(&mut frame.clone(), false), Ok(()));
+        assert!(known(&reflector, frame));
+    }
+    // Each is known again after one look, and with other ports and data, too.
+    for frame in [&near, &far, &near, &far] {
+        let mut other = frame.clone();
+        other[35] ^= 1;
+        other[50] ^= 1;
+        assert!(!known(&reflector, &other));
+        assert_eq!(reflector.turn(&mut other, false), Ok(()));
+        assert!(known(&reflector, frame));
+    }
+}
+
 fn left(frame: &[u8], filter: &ReflectFilter) -> Left {
     let mut copy = frame.to_vec();
     let reason = reflect_in_place(&mut copy, filter, true).unwrap_err();

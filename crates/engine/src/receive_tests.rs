@@ -1,0 +1,127 @@
+//! A burst counts for what its frames count for one by one.
+
+use super::*;
+use mpps_stats::{Collector, LaneSeries, Timing, Workload};
+use mpps_wire::Stamp;
+use proptest::prelude::*;
+
+const START: u64 = 1_000_000_000;
+const FLOWS: u32 = 3;
+const SENT: u64 = 40;
+
+/// What is said of a frame, in place of its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    class: Class,
+    rx_time: Option<u64>,
+}
+
+impl Frame for Told {
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut []
+    }
+    fn capacity(&self) -> usize {
+        0
+    }
+    fn set_len(&mut self, _: usize) {}
+    fn rx_time_ns(&self) -> Option<u64> {
+        self.rx_time
+    }
+}
+
+/// Frames of this test know their class by themselves.
+struct Teller<'f>(&'f std::cell::RefCell<std::vec::IntoIter<Class>>);
+
+impl Codec for Teller<'_> {
+    fn frame_len(&self) -> usize {
+        0
+    }
+    fn write(&self, _: &mut [u8], _: (u16, u16), _: Stamp) {}
+    fn restamp(&self, _: &mut [u8], _: u64) {}
+    fn classify<F: Frame>(&self, _: &F, _: &mut Checker) -> Class {
+        self.0.borrow_mut().next().expect("a class a frame")
+    }
+}
+
+fn frames() -> impl Strategy<Value = Vec<Told>> {
+    // Numbers ascend mostly; some repeat, some are skipped, some were never sent.
+    let step = prop_oneof![6 => Just(1i64), 1 => -3i64..4];
+    let kind = prop_oneof![20 => Just(0u8), 1 => 1u8..4];
+    let frame = (
+        0u32..2 * FLOWS,
+        step,
+        0u64..3,
+        kind,
+        proptest::option::weighted(0.2, 0u64..3),
+    );
+    prop::collection::vec(frame, 1..200).prop_map(|frames| {
+        let mut next = [0i64; FLOWS as usize];
+        let told = frames.into_iter().map(|(flow, step, time, kind, rx_time)| {
+            // Half of them are of one flow: runs are to occur.
+            let flow = flow.saturating_sub(FLOWS);
+            let at = &mut next[flow as usize];
+            let seq = *at as u64;
+            *at = (*at + step).max(0);
+            let class = match kind {
+                0 => Class::Test {
+                    flow,
+                    stamp: Stamp {
+                        seq,
+                        time_ns: START + time * 40_000_000,
+                    },
+                },
+                1 => Class::Corrupt,
+                2 => Class::Foreign(Foreign::WrongPort),
+                _ => Class::SlowPath,
+            };
+            Told {
+                class,
+                rx_time: rx_time.map(|t| START + 80_000_000 + t * 1_000),
+            }
+        });
+        told.collect()
+    })
+}
+
+/// Everything that was counted of the frames, taken in bursts of `burst`, in words.
+fn counted(frames: &[Told], burst: usize) -> String {
+    let timing = Timing {
+        start_ns: START,
+        interval_ns: 50_000_000,
+        settle_ns: 60_000_000,
+    };
+    let lane = LaneSeries::new(timing, true);
+    let mut collector = Collector::new(vec![&lane], Workload::SendRecv, true);
+    let sent = [SentSeq::default()];
+    sent[0].0.publish(SENT);
+    let mut receiver = Receiver::new(FLOWS, 0, None, &sent, START);
+    let mut recorder = lane.recorder();
+    let (mut received, mut slow) = (0, 0);
+    for frames in frames.chunks(burst) {
+        let classes: Vec<Class> = frames.iter().map(|frame| frame.class).collect();
+        let classes = std::cell::RefCell::new(classes.into_iter());
+        let at = START + 100_000_000;
+        let counts = receiver.burst(frames, &Teller(&classes), at, &mut recorder);
+        (received, slow) = (received + counts.0, slow + counts.1);
+    }
+    recorder.end();
+    collector.set_end(START + 200_000_000);
+    let totals = collector.finish(&mut []);
+    format!(
+        "{received} {slow} {totals:?} {:?} {:?}",
+        receiver.reasons(),
+        receiver.windows
+    )
+}
+
+proptest! {
+    // A series is megabytes.
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #[test]
+    fn a_burst_counts_for_what_its_frames_count_for_one_by_one(frames in frames(), burst in 2usize..64) {
+        prop_assert_eq!(counted(&frames, burst), counted(&frames, 1));
+    }
+}
