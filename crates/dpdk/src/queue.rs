@@ -20,7 +20,12 @@ type Transmit = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16, *mut u64)
 pub(crate) struct Calls {
     receive: Receive,
     transmit: Transmit,
+    /// What is received is whole, and its checksum not unfinished.
+    plain: bool,
 }
+
+/// Drivers that make packets up, or give what ports of ours have sent.
+const PLAIN: [&str; 2] = ["net_null", "net_ring"];
 
 /// Drivers that copy each packet into one buffer, don't take it, or hand over what a port of ours has sent: they are spared
 /// the look for further segments.
@@ -45,7 +50,12 @@ impl Calls {
             // SAFETY: a signal handler that changes nothing but where a guarded burst goes on.
             unsafe { sys::mpps_guard_install() };
         }
-        Self { receive, transmit }
+        let plain = PLAIN.contains(&driver) && !unmarked;
+        Self {
+            receive,
+            transmit,
+            plain,
+        }
     }
 }
 
@@ -223,6 +233,10 @@ impl<'p> Queue for DpdkQueue<'p> {
         // SAFETY: `n` mbufs of our own, forgotten below; this thread is registered for the pool.
         unsafe { sys::mpps_free_bulk(self.pool.mempool(), mbufs, n as u16) };
         forget(burst, n);
+    }
+
+    fn gives_plain(&self) -> bool {
+        self.calls.plain
     }
 
     fn wait(&mut self, _what: Wait, timeout: Duration) -> Result<()> {

@@ -104,9 +104,10 @@ struct Alone<'l, 'r, Q: Queue> {
 
 impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
     fn new(queue: &'l mut Q, port: &'r ForwardPort, max_frame: usize, burst: usize, drain: Duration) -> Self {
+        let plain = queue.gives_plain();
         Self {
             queue,
-            way: Way::new(port, port, max_frame, burst, drain),
+            way: Way::new((port, plain), port, max_frame, burst, drain),
         }
     }
 }

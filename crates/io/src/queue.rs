@@ -47,6 +47,11 @@ pub trait Queue {
         burst.clear();
     }
 
+    /// Whether every frame that this queue gives is plain ([`Frame::is_plain`]), so that nobody needs to ask each.
+    fn gives_plain(&self) -> bool {
+        false
+    }
+
     /// Pushes out whatever the path holds back (a doorbell, a half-filled ring). Called when a lane goes idle.
     ///
     /// # Errors

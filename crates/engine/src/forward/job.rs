@@ -227,11 +227,12 @@ where
     let seat = plan.seat(lane);
     let [first, second] = [seat.first, seat.second.unwrap_or(seat.first)].map(|place| &plan.ports[place]);
     let [there, back] = plan.directions(lane);
+    let plain = [a.gives_plain(), b.gives_plain()];
     Pair {
         a,
         b,
-        there: there.then(|| Way::new(first, second, max_frames[1], burst, plan.drain)),
-        back: back.then(|| Way::new(second, first, max_frames[0], burst, plan.drain)),
+        there: there.then(|| Way::new((first, plain[0]), second, max_frames[1], burst, plan.drain)),
+        back: back.then(|| Way::new((second, plain[1]), first, max_frames[0], burst, plan.drain)),
         turns: 0,
         awake: Instant::now(),
         wait_for_b: false,

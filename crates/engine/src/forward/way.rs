@@ -120,6 +120,8 @@ fn nonzero<const N: usize>(reasons: [(&'static str, u64); N]) -> Vec<(&'static s
 pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     take: &'r TakeFilter,
     takes_all: bool,
+    /// What comes is plain, all of it.
+    plain: bool,
     rewrite: Rewrite,
     /// Largest frame that the second port carries, bytes; a VLAN tag may come on top.
     max_frame: usize,
@@ -131,9 +133,9 @@ pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
 }
 
 impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
-    /// `max_frame` is that of the port `to`.
+    /// `plain` is what the queue that frames come in by promises ([`Queue::gives_plain`]), `max_frame` that of the port `to`.
     pub(super) fn new(
-        from: &'r ForwardPort,
+        (from, plain): (&'r ForwardPort, bool),
         to: &'r ForwardPort,
         max_frame: usize,
         burst: usize,
@@ -143,6 +145,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         Self {
             take: &from.take,
             takes_all: from.take.takes_all(),
+            plain,
             rewrite: to.rewrite,
             max_frame,
             received: Burst::new(burst),
@@ -187,24 +190,56 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     fn prepare(&mut self) {
         let plain = match self.rewrite {
             _ if !self.takes_all => 0,
-            Rewrite::Io => self.plain(|_| ()),
-            Rewrite::MacSwap => self.plain(swap_macs),
-            Rewrite::L2Forward { source, destination } => self.plain(|frame| set_macs(frame, source, destination)),
-            Rewrite::FiveTupleSwap => self.plain(swap_five_tuple),
+            rewrite if self.plain => self.rewrite_all::<true>(rewrite),
+            rewrite => self.rewrite_all::<false>(rewrite),
         };
         if plain < self.received.len() {
             self.sort_out(plain);
         }
     }
 
+    /// [`Way::plain`] with what is to be done.
+    #[inline(always)]
+    fn rewrite_all<const PLAIN: bool>(&mut self, rewrite: Rewrite) -> usize {
+        match rewrite {
+            Rewrite::Io if PLAIN => self.untouched(),
+            Rewrite::Io => self.plain::<PLAIN>(|_| ()),
+            Rewrite::MacSwap => self.plain::<PLAIN>(swap_macs),
+            Rewrite::L2Forward { source, destination } => {
+                self.plain::<PLAIN>(|frame| set_macs(frame, source, destination))
+            }
+            Rewrite::FiveTupleSwap => self.plain::<PLAIN>(swap_five_tuple),
+        }
+    }
+
+    /// Frames that are plain and go on as they are: only their lengths are looked at: where one is odd,
+    /// all are gone through again.
+    #[inline]
+    fn untouched(&mut self) -> usize {
+        let (mut bytes, mut odd) = (0, 0);
+        for frame in self.received.as_slice() {
+            let len = frame.bytes().len();
+            bytes += len as u64;
+            // Negative where it is shorter than a header or longer than may be.
+            odd |= (len as isize - eth::HEADER_LEN as isize) | (self.max_frame as isize - len as isize);
+        }
+        if odd < 0 {
+            return 0;
+        }
+        let frames = self.received.len();
+        self.counts.rx += frames as u64;
+        self.counts.rx_bytes += bytes;
+        frames
+    }
+
     /// Rewrites the frames up to the first that is not taken whole, and as it is but for the rewriting; returns how many
     /// that are: nearly always all.
     #[inline(always)]
-    fn plain(&mut self, rewrite: impl Fn(&mut [u8])) -> usize {
+    fn plain<const PLAIN: bool>(&mut self, rewrite: impl Fn(&mut [u8])) -> usize {
         let (mut bytes, most) = (0, self.max_frame.wrapping_sub(eth::HEADER_LEN));
         let frames = self.received.as_mut_slice();
         let odd = |frame: &mut F| {
-            let whole = frame.is_plain();
+            let whole = PLAIN || frame.is_plain();
             let content = frame.bytes_mut();
             let len = content.len();
             // What is shorter than a header wraps to a large number.

@@ -143,7 +143,7 @@ where
         recorder: series.recorder(),
         from,
         to,
-        way: Way::new(&ends, &ends, 1514, BURST, drain),
+        way: Way::new((&ends, false), &ends, 1514, BURST, drain),
     });
 }
 
