@@ -275,7 +275,6 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
         "lane",
         "empty polls",
         "waits",
-        "busy",
         "kernel drops",
         "refused",
         "not running",
@@ -310,7 +309,16 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     table(&moved, "rrrrrrrr", out)?;
-    table(&cost, "rrrrrrrr", out)?;
+    table(&cost, "rrrrrrr", out)?;
+    // How loaded a lane is that polls: the processor's time does not tell.
+    let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
+    let mut busy: Vec<_> = busy
+        .map(|(lane, ratio)| format!("lane {lane} {:.1} %", ratio * 100.0))
+        .collect();
+    if let Some(first) = busy.first_mut() {
+        first.insert_str(0, "busy: ");
+        fold(busy, "   ", "  ", out)?;
+    }
     for l in &s.lanes {
         let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
         let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();
