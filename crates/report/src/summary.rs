@@ -298,9 +298,6 @@ fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
             l.lane.to_string(),
             count(l.rx_empty_polls),
             count(l.waits),
-            // How loaded a lane is that polls: the processor's time does not tell.
-            l.busy_ratio
-                .map_or_else(dash, |ratio| format!("{:.1} %", ratio * 100.0)),
             count(l.rx_dropped),
             count(l.tx_failed),
             l.run_delay_ns.map_or_else(dash, |ns| time(ns as f64)),
