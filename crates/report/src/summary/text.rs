@@ -9,7 +9,10 @@ pub(super) const COLUMNS: usize = 80;
 /// Prints rows in columns, two blanks apart; `align` has `l` or `r` for each column. Columns that are empty in every
 /// row are left out.
 pub(super) fn table(rows: &[Vec<String>], align: &str, out: &mut dyn Write) -> io::Result<()> {
-    debug_assert!(rows.iter().all(|row| row.len() <= align.len()), "more cells than columns");
+    debug_assert!(
+        rows.iter().all(|row| row.len() <= align.len()),
+        "more cells than columns"
+    );
     let width = |column: usize| {
         rows.iter()
             .filter_map(|row| row.get(column))
