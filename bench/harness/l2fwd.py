@@ -7,7 +7,7 @@ import re
 import shutil
 
 from harness.machine import package
-from harness.proc import BenchError, Proc, run, until
+from harness.proc import BenchError, Proc, Program, run, until
 from harness.report import say
 
 INSTALLED = "/usr/share/dpdk/examples/l2fwd/main.c"
@@ -127,7 +127,7 @@ def build(ctx, section):
     return {name: path for name, path in paths.items() if os.path.exists(path)}
 
 
-class L2fwd:
+class L2fwd(Program):
     """`l2fwd` on one core that forwards, and prints once a second: totals by its own clock.
 
     One port sends back out of itself; of two each sends out of the other.
@@ -139,19 +139,8 @@ class L2fwd:
             program, f"--lcores=0@{core}", *memory, "--no-pci", "--no-telemetry", f"--file-prefix=bench{os.getpid()}l2",
             *(f"--vdev={v}" for v in vdevs), "--", "-p", f"{(1 << self.ports) - 1:x}", "-q", self.ports, "-T", PERIOD], host)
         ctx.section.command(label, argv)
-        self.proc = Proc(argv)
-        try:
-            # A port without its peer has no link yet: it waits for one up to 9 s, then goes on all the same.
-            self.proc.wait_for("Checking link status", 20)
-        except BenchError:
-            self.proc.kill()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.proc.kill()
+        # A port without its peer has no link yet: it waits for one up to 9 s, then goes on all the same.
+        super().__init__(argv, "Checking link status", 20)
 
     def _screens(self):
         """Totals of each whole screen so far: (sent, received)."""

@@ -4,7 +4,7 @@ import csv
 import json
 import time
 
-from harness.proc import BenchError, Proc
+from harness.proc import BenchError, Proc, Program
 
 DONE = (0, 3)  # 3: done, but the trial is not valid: flat out, a path that loses is no surprise here
 
@@ -37,7 +37,7 @@ def send(ctx, label, args, duration, host=None, core=None, watch_memory=False, p
     return result
 
 
-class Listener:
+class Listener(Program):
     """`mpps drop`, `mpps reflect` or `mpps forward` on a host of the lab."""
 
     def __init__(self, ctx, label, args, host="b", core=None, prepare=()):
@@ -45,18 +45,7 @@ class Listener:
         # Not --quiet: that would hold back the line that says that the port is open.
         argv = ctx.command([*prepare, ctx.mpps, *args, "--plain", "--json", self.summary], host, core)
         ctx.section.command(label, argv)
-        self.proc = Proc(argv)
-        try:
-            self.proc.wait_for("is ready", 10)
-        except BenchError:
-            self.proc.kill()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.proc.kill()
+        super().__init__(argv, "is ready", 10)
 
     def stop(self):
         """Lets it empty its buffers, ends it and returns its summary."""

@@ -187,3 +187,21 @@ def bound(pid, table, port):
         except OSError:
             pass
     return False
+
+
+class Program:
+    """A program that runs until the end of a `with` block; `proc` is it. Started once `text` is in its output."""
+
+    def __init__(self, argv, text, seconds, terminal=False):
+        self.proc = Proc(argv, terminal=terminal)
+        try:
+            self.proc.wait_for(text, seconds)
+        except BenchError:
+            self.proc.kill()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.proc.kill()

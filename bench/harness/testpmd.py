@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from harness.proc import BenchError, Proc
+from harness.proc import BenchError, Program
 
 STATS = "show port stats all"
 # net_af_xdp loads its XDP program through libxdp, which wants a BPF file system; the mount is seen by this process only
@@ -16,7 +16,7 @@ MEMORY = {"hugepages": ("--in-memory", "-m", "512"), "no-huge": ("--no-huge", "-
 _started = itertools.count()
 
 
-class Testpmd:
+class Testpmd(Program):
     """One testpmd with one forwarding core; the main core only waits at the prompt.
 
     `vdev`: the port, or a list of ports, which are paired; `memory`: a key of MEMORY, or arguments for the EAL.
@@ -33,14 +33,7 @@ class Testpmd:
             f"--file-prefix=bench{os.getpid()}-{next(_started)}", *(f"--vdev={v}" for v in vdevs), "--", "-i",
             f"--forward-mode={mode}", "--total-num-mbufs=16384", *port_args], host)
         ctx.section.command(label, argv)
-        self.proc = Proc(argv, terminal=True)
-        self.proc.wait_for("testpmd>", 30)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.proc.kill()
+        super().__init__(argv, "testpmd>", 30, terminal=True)
 
     def start(self):
         after = len(self.proc.output())

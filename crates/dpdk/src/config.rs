@@ -28,8 +28,8 @@ const MEMIF: [&str; 11] = [
 /// How long senders wait for the link, if not said otherwise.
 pub const LINK_WAIT: Duration = Duration::from_secs(10);
 
-/// Frames of each ring of a net_af_packet (2 KiB a frame) where its options don't shape the rings: 16 ms at 250 kpps. The driver's own 512 are 2 ms,
-/// and a core that is taken away for as long loses packets.
+/// Frames of each ring of a net_af_packet (2 KiB a frame) where its options don't shape the rings: 16 ms at 250 kpps. The
+/// driver's own 512 are 2 ms, and a core that is taken away for as long loses packets.
 const AF_PACKET_FRAMES: u32 = 4_096;
 
 /// Which device.
@@ -159,11 +159,12 @@ impl Config {
 /// When the device is none that DPDK could have, or an option's value is wrong.
 pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let device = device(spec)?;
+    let driver = driver(&device);
     let mut options = spec.take_options();
     let rx_ring = options.number("rxd", 32..=32_768)?.map(|n| n as u16);
     let tx_ring = options.number("txd", 32..=32_768)?.map(|n| n as u16);
     // Drivers whose rings are made otherwise: the number would mean nothing.
-    let instead = match spec.device.trim_end_matches(|c: char| c.is_ascii_digit()) {
+    let instead = match driver {
         "net_memif" => "rsize=N, a power of two: 10 for 1024",
         "net_af_packet" => "framecnt=N",
         _ => "",
@@ -196,17 +197,18 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let link_wait = options.number("link_wait", 0..=3_600)?;
     let by_mac = matches!(device, Device::Mac(_));
     let ours = |key: &str| OWN.contains(&key) || (key == "mac" && by_mac);
-    if let Some((key, value)) = driver_args_of_memif(spec).find(|(key, _)| !MEMIF.contains(&key.as_str())) {
+    let mut driver_args: Vec<_> = spec.options.iter().filter(|(key, _)| !ours(key)).cloned().collect();
+    let unknown = driver_args.iter().find(|(key, _)| !MEMIF.contains(&key.as_str()));
+    if let ("net_memif", Some((key, value))) = (driver, unknown) {
         return Err(SpecError(format!(
             "port '{spec}': {key}={value}: net_memif has no such option, and would not say so: want {}",
             MEMIF.join(", ")
         )));
     }
-    let mut driver_args: Vec<_> = spec.options.iter().filter(|(key, _)| !ours(key)).cloned().collect();
     let shaped = driver_args
         .iter()
         .any(|(key, _)| ["framecnt", "framesz", "blocksz"].contains(&key.as_str()));
-    if driver(&device) == "net_af_packet" && !shaped {
+    if driver == "net_af_packet" && !shaped {
         driver_args.push(("framecnt".to_owned(), AF_PACKET_FRAMES.to_string()));
     }
     if let (Device::Mac(_), Some((key, _))) = (&device, driver_args.first()) {
@@ -228,14 +230,6 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         promisc,
         link_wait: link_wait.map_or(LINK_WAIT, Duration::from_secs),
     })
-}
-
-/// The options that are not ours, of a net_memif; of another device none.
-fn driver_args_of_memif(spec: &PortSpec) -> impl Iterator<Item = &(String, String)> {
-    let memif = spec.device.trim_end_matches(|c: char| c.is_ascii_digit()) == "net_memif";
-    spec.options
-        .iter()
-        .filter(move |(key, _)| memif && !OWN.contains(&key.as_str()))
 }
 
 fn driver(device: &Device) -> &str {

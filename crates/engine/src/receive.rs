@@ -95,34 +95,16 @@ impl<'r> Receiver<'r> {
                         self.foreign(Foreign::OtherRun, now_ns, recorder);
                         continue;
                     }
-                    let flow_at = flow as usize;
-                    let distance = if order.packets > 0 && flow_at == order.flow && stamp.seq == order.next {
-                        order.next += 1;
-                        order.packets += 1;
-                        0
-                    } else {
-                        self.note(&order);
-                        order.packets = 0;
-                        if stamp.seq == self.windows.next(flow_at) {
-                            order = InOrder {
-                                flow: flow_at,
-                                next: stamp.seq + 1,
-                                packets: 1,
-                            };
-                            0
-                        } else {
-                            match self.windows.record(flow_at, stamp.seq) {
-                                Arrival::InOrder => 0,
-                                Arrival::Reordered(distance) => distance,
-                                Arrival::Duplicate => {
-                                    recorder.event(stamp.time_ns, |t| t.duplicates += 1);
-                                    continue;
-                                }
-                                Arrival::TooOld => {
-                                    self.beyond_window += 1;
-                                    continue;
-                                }
-                            }
+                    let distance = match self.arrival(&mut order, flow as usize, stamp.seq) {
+                        Arrival::InOrder => 0,
+                        Arrival::Reordered(distance) => distance,
+                        Arrival::Duplicate => {
+                            recorder.event(stamp.time_ns, |t| t.duplicates += 1);
+                            continue;
+                        }
+                        Arrival::TooOld => {
+                            self.beyond_window += 1;
+                            continue;
                         }
                     };
                     let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
@@ -149,6 +131,28 @@ impl<'r> Receiver<'r> {
         (received, slow)
     }
 
+    /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to say.
+    #[inline(always)]
+    fn arrival(&mut self, order: &mut InOrder, flow: usize, seq: u64) -> Arrival {
+        if order.packets > 0 && flow == order.flow && seq == order.next {
+            order.next += 1;
+            order.packets += 1;
+            return Arrival::InOrder;
+        }
+        self.note(order);
+        if seq != self.windows.next(flow) {
+            order.packets = 0;
+            return self.windows.record(flow, seq);
+        }
+        *order = InOrder {
+            flow,
+            next: seq + 1,
+            packets: 1,
+        };
+        Arrival::InOrder
+    }
+
+    /// Tells the windows of a run.
     #[inline(always)]
     fn note(&mut self, order: &InOrder) {
         if order.packets > 0 {

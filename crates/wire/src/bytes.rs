@@ -1,5 +1,7 @@
 //! Bounds-checked reads of fixed width: the one way in which parsers of this crate touch a frame.
 
+use crate::headers::PLAIN_HEADERS;
+
 /// The `N` bytes at `at`, or `None` where the slice ends before.
 #[inline(always)]
 pub(crate) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
@@ -15,8 +17,9 @@ pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&
 /// Whether two pairs of Ethernet and IPv4 headers are the same. In pieces of a vector's size, the last of which overlaps
 /// the one before: for all of it `==` is a call of `memcmp`.
 #[inline(always)]
-pub(crate) fn same_headers(a: &[u8; 34], b: &[u8; 34]) -> bool {
-    let piece = |bytes: &[u8; 34], at: usize| chunk::<16>(bytes, at).map_or(0, |piece| u128::from_le_bytes(*piece));
+pub(crate) fn same_headers(a: &[u8; PLAIN_HEADERS], b: &[u8; PLAIN_HEADERS]) -> bool {
+    let piece =
+        |bytes: &[u8; PLAIN_HEADERS], at: usize| chunk::<16>(bytes, at).map_or(0, |piece| u128::from_le_bytes(*piece));
     let differ = [0, 16, 18]
         .iter()
         .fold(0, |any, &at| any | (piece(a, at) ^ piece(b, at)));

@@ -6,11 +6,10 @@
 
 use crate::bytes::{chunk, same_headers};
 use crate::checksum::Sum;
+use crate::headers::PLAIN_HEADERS as HEADERS;
 use crate::udp::{self, pseudo_header};
 use crate::{STAMP_LEN, Stamp, UdpPacket, data::verify_data, eth, ipv4};
 
-/// Ethernet header and IPv4 header without options.
-const HEADERS: usize = eth::HEADER_LEN + ipv4::MIN_HEADER_LEN;
 const PAYLOAD: usize = HEADERS + udp::HEADER_LEN;
 /// The frame that rates are quoted for: without its FCS it has 60 bytes, 18 of them payload.
 const SMALLEST: usize = eth::MIN_FRAME_LEN;

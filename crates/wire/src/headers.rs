@@ -6,6 +6,9 @@
 use crate::bytes::{be16, chunk};
 use crate::{eth, ipv4, ipv6};
 
+/// Bytes of an Ethernet header and an IPv4 header without options: what packets of one test share.
+pub(crate) const PLAIN_HEADERS: usize = eth::HEADER_LEN + ipv4::MIN_HEADER_LEN;
+
 /// The headers of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {

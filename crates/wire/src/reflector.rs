@@ -7,11 +7,9 @@
 //! the long way, [`reflect_in_place`].
 
 use crate::bytes::{chunk, chunk_mut, same_headers};
+use crate::headers::PLAIN_HEADERS as HEADERS;
 use crate::packet::parse_plain;
 use crate::{Left, ReflectFilter, eth, ipv4, reflect_in_place, udp};
-
-/// Ethernet header and IPv4 header without options.
-const HEADERS: usize = eth::HEADER_LEN + ipv4::MIN_HEADER_LEN;
 
 /// Turns packets round as [`reflect_in_place`] does, with the same result for every frame.
 #[derive(Debug)]

@@ -212,8 +212,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Frames that are plain and go on as they are: only their lengths are looked at: where one is odd,
-    /// all are gone through again.
+    /// [`Way::plain`] for plain frames that go on as they are: all of them or none, by their lengths alone.
     #[inline]
     fn untouched(&mut self) -> usize {
         let (mut bytes, mut odd) = (0, 0);
