@@ -46,10 +46,22 @@ mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n
 	return got;
 }
 
-uint16_t
-mpps_rx_burst_plain(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
+/* For drivers whose bursts need nothing done. Callbacks on queues are left out: only this process could add them, and
+ * it adds none. */
+struct mpps_entry
+mpps_rx_entry(uint16_t port)
 {
-	return rte_eth_rx_burst(port, queue, mbufs, n);
+	struct rte_eth_fp_ops *ops = &rte_eth_fp_ops[port];
+
+	return (struct mpps_entry){ .function = &ops->rx_pkt_burst, .queues = &ops->rxq.data };
+}
+
+struct mpps_entry
+mpps_tx_entry(uint16_t port)
+{
+	struct rte_eth_fp_ops *ops = &rte_eth_fp_ops[port];
+
+	return (struct mpps_entry){ .function = &ops->tx_pkt_burst, .queues = &ops->txq.data };
 }
 
 /* Bits 61 and 62 say how a buffer is held; the one above says nothing to DPDK. */

@@ -26,10 +26,17 @@ enum {
 
 /* ---- burst.c: the packet path */
 uint16_t mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
-uint16_t mpps_rx_burst_plain(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_rx_burst_unmarked(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
 uint16_t mpps_tx_burst_offload(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
+/* Where a port's burst function and its queues are found: what rte_eth_rx_burst and rte_eth_tx_burst read for each burst.
+ * The port changes them when it is stopped. */
+struct mpps_entry {
+	uint16_t (*const *function)(void *queue, struct rte_mbuf **mbufs, uint16_t n);
+	void **const *queues;
+};
+struct mpps_entry mpps_rx_entry(uint16_t port);
+struct mpps_entry mpps_tx_entry(uint16_t port);
 /* ---- guard.c: the same where the other end can take the rings away */
 int mpps_guard_install(void);
 uint16_t mpps_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);

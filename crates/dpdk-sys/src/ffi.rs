@@ -10,6 +10,30 @@ pub struct RteMempool {
     _private: [u8; 0],
 }
 
+/// `struct mpps_entry`: where a port's burst function and its queues are found. Both are read for each burst, as DPDK's own
+/// inline calls do: the port changes them when it is stopped.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    function: *const unsafe extern "C" fn(*mut c_void, *mut *mut RteMbuf, u16) -> u16,
+    queues: *const *const *mut c_void,
+}
+
+impl Entry {
+    /// Receives or sends a burst with no more ado than the driver's.
+    ///
+    /// # Safety
+    /// The port is open, the queue is set up and this thread's alone; room for `n` pointers at `mbufs`, or as many mbufs.
+    #[inline(always)]
+    pub unsafe fn burst(&self, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16 {
+        // SAFETY: both lie in DPDK's table of ports, which is never freed; the queue is one of the port's (the caller).
+        unsafe {
+            let queue = (*self.queues).add(usize::from(queue)).read();
+            (*self.function)(queue, mbufs, n)
+        }
+    }
+}
+
 /// `struct mpps_port_info`: what a device is and offers.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -197,8 +221,10 @@ const _: () = {
 unsafe extern "C" {
     /// `rte_eth_rx_burst`; packets of several segments are made one where they fit.
     pub fn mpps_rx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
-    /// `rte_eth_rx_burst` of drivers that give no packets of several segments.
-    pub fn mpps_rx_burst_plain(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
+    /// Where the port's receive function and queues are found; the port must have been set up.
+    pub fn mpps_rx_entry(port: u16) -> Entry;
+    /// Likewise for transmit.
+    pub fn mpps_tx_entry(port: u16) -> Entry;
     /// As the last, with [`crate::RX_UNMARKED`] set on each: their checksums may be unfinished.
     pub fn mpps_rx_burst_unmarked(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_eth_tx_burst`; `refused` stays as it is.

@@ -187,7 +187,7 @@ impl Half<'_> {
         };
         let facts = told::facts(config, &driver, &info, &conf, &state, (up, promisc), lanes.len());
         let unmarked = link.beneath().is_some_and(|beneath| beneath.unmarked);
-        let calls = Calls::of(&driver, conf.tx_checksum != 0, unmarked);
+        let calls = Calls::of(&driver, port, conf.tx_checksum != 0, unmarked);
         let mut remarks = Vec::new();
         if queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
             remarks.push(format!(

@@ -4,7 +4,7 @@ use crate::counters::LaneCounts;
 use crate::frame::DpdkFrame;
 use crate::link::Link;
 use crate::pool::DpdkPool;
-use dpdk_sys::{self as sys, RteMbuf};
+use dpdk_sys::{self as sys, Entry, RteMbuf};
 use mpps_io::{Burst, Frame, Mailbox, Queue, Result, Wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,13 +15,28 @@ const NAP: Duration = Duration::from_micros(20);
 type Receive = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16) -> u16;
 type Transmit = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16, *mut u64) -> u16;
 
-/// Which of the shim's calls move bursts; chosen once.
+/// What moves bursts; chosen once.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls {
-    receive: Receive,
-    transmit: Transmit,
+    receive: ReceiveBy,
+    transmit: TransmitBy,
     /// What is received is whole, and its checksum not unfinished.
     plain: bool,
+}
+
+/// How bursts are received.
+#[derive(Clone, Copy)]
+enum ReceiveBy {
+    /// The driver's function: there is nothing else to do.
+    Driver(Entry),
+    Shim(Receive),
+}
+
+/// How they are sent.
+#[derive(Clone, Copy)]
+enum TransmitBy {
+    Driver(Entry),
+    Shim(Transmit),
 }
 
 /// Drivers that make packets up, or give what ports of ours have sent.
@@ -32,19 +47,21 @@ const PLAIN: [&str; 2] = ["net_null", "net_ring"];
 const ONE_SEGMENT: [&str; 4] = ["net_null", "net_ring", "net_af_packet", "net_af_xdp"];
 
 impl Calls {
-    /// The calls for a driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it gives may have
-    /// unfinished ones.
-    pub(crate) fn of(driver: &str, device_checksum: bool, unmarked: bool) -> Self {
-        let receive: Receive = match driver {
-            "net_memif" => sys::mpps_rx_burst_guarded,
-            _ if unmarked => sys::mpps_rx_burst_unmarked,
-            _ if ONE_SEGMENT.contains(&driver) => sys::mpps_rx_burst_plain,
-            _ => sys::mpps_rx_burst,
+    /// The calls for an open port's driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it gives
+    /// may have unfinished ones.
+    pub(crate) fn of(driver: &str, port: u16, device_checksum: bool, unmarked: bool) -> Self {
+        // SAFETY: both only tell addresses in DPDK's table of ports.
+        let (rx, tx) = unsafe { (sys::mpps_rx_entry(port), sys::mpps_tx_entry(port)) };
+        let receive = match driver {
+            "net_memif" => ReceiveBy::Shim(sys::mpps_rx_burst_guarded),
+            _ if unmarked => ReceiveBy::Shim(sys::mpps_rx_burst_unmarked),
+            _ if ONE_SEGMENT.contains(&driver) => ReceiveBy::Driver(rx),
+            _ => ReceiveBy::Shim(sys::mpps_rx_burst),
         };
-        let transmit: Transmit = match driver {
-            "net_memif" => sys::mpps_tx_burst_guarded,
-            _ if device_checksum => sys::mpps_tx_burst_offload,
-            _ => sys::mpps_tx_burst,
+        let transmit = match driver {
+            "net_memif" => TransmitBy::Shim(sys::mpps_tx_burst_guarded),
+            _ if device_checksum => TransmitBy::Shim(sys::mpps_tx_burst_offload),
+            _ => TransmitBy::Driver(tx),
         };
         if driver == "net_memif" {
             // SAFETY: a signal handler that changes nothing but where a guarded burst goes on.
@@ -56,6 +73,36 @@ impl Calls {
             transmit,
             plain,
         }
+    }
+
+    /// # Safety
+    /// The port is started, the queue is the calling thread's alone, and `n` pointers fit at `mbufs`.
+    #[inline(always)]
+    unsafe fn receive(&self, port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16 {
+        // SAFETY: the contract of this function.
+        unsafe {
+            match self.receive {
+                ReceiveBy::Driver(entry) => entry.burst(queue, mbufs, n),
+                ReceiveBy::Shim(receive) => receive(port, queue, mbufs, n),
+            }
+        }
+    }
+
+    /// Returns how many were taken, which are the driver's then, and how many of those it refused.
+    ///
+    /// # Safety
+    /// The port is started, the queue is the calling thread's alone, and there are `n` mbufs of its own at `mbufs`.
+    #[inline(always)]
+    unsafe fn transmit(&self, port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> (u16, u64) {
+        let mut refused = 0;
+        // SAFETY: the contract of this function.
+        let taken = unsafe {
+            match self.transmit {
+                TransmitBy::Driver(entry) => entry.burst(queue, mbufs, n),
+                TransmitBy::Shim(transmit) => transmit(port, queue, mbufs, n, &mut refused),
+            }
+        };
+        (taken, refused)
     }
 }
 
@@ -156,10 +203,9 @@ impl<'p> DpdkQueue<'p> {
                 continue;
             }
             frame.bytes_mut().copy_from_slice(&letter);
-            let mut refused = 0;
             let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
             // SAFETY: one mbuf of our own, forgotten below if it is taken. The queue is this lane's.
-            let taken = unsafe { (self.calls.transmit)(self.port, queue, mbufs, 1, &mut refused) };
+            let (taken, _) = unsafe { self.calls.transmit(self.port, queue, mbufs, 1) };
             forget(&mut burst, usize::from(taken));
         }
     }
@@ -173,7 +219,7 @@ impl<'p> Queue for DpdkQueue<'p> {
         let Some(queue) = self.rx else { return Ok(0) };
         let (end, room) = free_end(burst);
         // SAFETY: the port is started, the queue is this lane's alone (`taken`), and `room` pointers fit at `end`.
-        let n = usize::from(unsafe { (self.calls.receive)(self.port, queue, end, room as u16) });
+        let n = usize::from(unsafe { self.calls.receive(self.port, queue, end, room as u16) });
         if n == 0 {
             self.nothing()?;
         } else {
@@ -213,9 +259,8 @@ impl<'p> Queue for DpdkQueue<'p> {
             self.carry(queue);
         }
         let mbufs = burst.array_mut().as_mut_ptr().cast::<*mut RteMbuf>();
-        let mut refused = 0;
         // SAFETY: `offered` mbufs of our own; those that are taken are forgotten below. The queue is this lane's.
-        let taken = unsafe { (self.calls.transmit)(self.port, queue, mbufs, offered, &mut refused) };
+        let (taken, refused) = unsafe { self.calls.transmit(self.port, queue, mbufs, offered) };
         if refused > 0 {
             LaneCounts::add(&self.counts.refused, refused);
         }

@@ -46,22 +46,19 @@ pub(crate) fn swap_neighbours<const N: usize>(bytes: &mut [u8], at: usize) -> bo
     true
 }
 
-/// Exchanges the two MAC addresses at the start of a frame; nothing where it is shorter than both. As two words rather
-/// than four pieces: forwarders do this to every packet.
+/// Exchanges the two MAC addresses at the start of a frame; nothing where it is shorter than both. As two words that don't
+/// overlap, each read and written whole: forwarders do this to every packet, and a read that spans two writes waits for both.
 #[inline(always)]
 pub(crate) fn swap_macs(frame: &mut [u8]) {
-    let Some(both) = frame.first_chunk_mut::<12>() else {
+    let Some((first, rest)) = frame.split_first_chunk_mut::<8>() else {
         return;
     };
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = *both;
-    // Bytes 0 to 7, and bytes 4 to 11: all of the second address is in the upper part of one word.
-    let (front, back) = (
-        u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-        u64::from_le_bytes([e, f, g, h, i, j, k, l]),
-    );
-    let (first, second) = both.split_at_mut(8);
-    first.copy_from_slice(&(back >> 16 | front << 48).to_le_bytes());
-    second.copy_from_slice(&((front >> 16) as u32).to_le_bytes());
+    let Some(second) = rest.first_chunk_mut::<4>() else {
+        return;
+    };
+    let (front, back) = (u64::from_le_bytes(*first), u32::from_le_bytes(*second));
+    *first = (front >> 48 | u64::from(back) << 16 | front << 48).to_le_bytes();
+    *second = ((front >> 16) as u32).to_le_bytes();
 }
 
 /// Up to seven bytes as the low bytes of a little-endian word. A chain of fixed widths: a copy of variable length

@@ -46,40 +46,44 @@ impl Rewrite {
     /// [`ShortFrame`]; the frame is then unchanged.
     #[inline]
     pub fn apply(&self, frame: &mut [u8]) -> Result<(), ShortFrame> {
-        if frame.len() < eth::HEADER_LEN {
-            return Err(ShortFrame);
-        }
-        match self {
-            Self::Io => {}
+        let long_enough = match self {
+            Self::Io => is_frame(frame),
             Self::MacSwap => swap_macs(frame),
             Self::FiveTupleSwap => swap_five_tuple(frame),
             Self::L2Forward { source, destination } => set_macs(frame, *source, *destination),
-        }
-        Ok(())
+        };
+        if long_enough { Ok(()) } else { Err(ShortFrame) }
     }
 }
 
-/// [`Rewrite::MacSwap`] for a frame that is known to hold an Ethernet header; a shorter one stays as it is.
+/// [`Rewrite::Io`]: false for what is shorter than an Ethernet header.
 #[inline(always)]
-pub fn swap_macs(frame: &mut [u8]) {
-    bytes::swap_macs(frame);
+pub fn is_frame(frame: &[u8]) -> bool {
+    frame.len() >= eth::HEADER_LEN
+}
+
+/// [`Rewrite::MacSwap`]; false, with nothing changed, for what is shorter than an Ethernet header.
+#[inline(always)]
+pub fn swap_macs(frame: &mut [u8]) -> bool {
+    let header = frame.first_chunk_mut::<{ eth::HEADER_LEN }>();
+    header.map(|header| bytes::swap_macs(header)).is_some()
 }
 
 /// [`Rewrite::L2Forward`] likewise.
 #[inline(always)]
-pub fn set_macs(frame: &mut [u8], source: MacAddr, destination: MacAddr) {
-    if let Some(both) = chunk_mut::<12>(frame, 0) {
-        both[..6].copy_from_slice(&destination.0);
-        both[6..].copy_from_slice(&source.0);
-    }
+pub fn set_macs(frame: &mut [u8], source: MacAddr, destination: MacAddr) -> bool {
+    let Some(header) = frame.first_chunk_mut::<{ eth::HEADER_LEN }>() else {
+        return false;
+    };
+    header[..6].copy_from_slice(&destination.0);
+    header[6..12].copy_from_slice(&source.0);
+    true
 }
 
 /// [`Rewrite::FiveTupleSwap`] likewise.
 #[inline(always)]
-pub fn swap_five_tuple(frame: &mut [u8]) {
-    if !swap_plain(frame) {
-        swap_any(frame);
-    }
+pub fn swap_five_tuple(frame: &mut [u8]) -> bool {
+    swap_plain(frame) || swap_any(frame)
 }
 
 /// Untagged IPv4 without options that is no fragment, and UDP or TCP: every offset is constant. False, with nothing
@@ -100,9 +104,12 @@ fn swap_plain(frame: &mut [u8]) -> bool {
 }
 
 #[inline(never)]
-fn swap_any(frame: &mut [u8]) {
-    swap_macs(frame);
-    swap_addresses_and_ports(frame);
+fn swap_any(frame: &mut [u8]) -> bool {
+    let long_enough = swap_macs(frame);
+    if long_enough {
+        swap_addresses_and_ports(frame);
+    }
+    long_enough
 }
 
 #[inline]

@@ -9,7 +9,7 @@ use crate::plan::ForwardPort;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
-use mpps_wire::forward::{set_macs, swap_five_tuple, swap_macs};
+use mpps_wire::forward::{is_frame, set_macs, swap_five_tuple, swap_macs};
 use mpps_wire::{Rewrite, TakeFilter, complete_checksum, complete_open_checksum, eth};
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -188,10 +188,10 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     /// Rewrites what is to be sent, and drops what is not. What is to be done is found out once a burst.
     #[inline]
     fn prepare(&mut self) {
-        let plain = match self.rewrite {
+        let plain = match self.plain {
             _ if !self.takes_all => 0,
-            rewrite if self.plain => self.rewrite_all::<true>(rewrite),
-            rewrite => self.rewrite_all::<false>(rewrite),
+            true => self.rewrite_all::<true>(),
+            false => self.rewrite_all::<false>(),
         };
         if plain < self.received.len() {
             self.sort_out(plain);
@@ -200,10 +200,10 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
 
     /// [`Way::plain`] with what is to be done.
     #[inline(always)]
-    fn rewrite_all<const PLAIN: bool>(&mut self, rewrite: Rewrite) -> usize {
-        match rewrite {
+    fn rewrite_all<const PLAIN: bool>(&mut self) -> usize {
+        match self.rewrite {
             Rewrite::Io if PLAIN => self.untouched(),
-            Rewrite::Io => self.plain::<PLAIN>(|_| ()),
+            Rewrite::Io => self.plain::<PLAIN>(|frame| is_frame(frame)),
             Rewrite::MacSwap => self.plain::<PLAIN>(swap_macs),
             Rewrite::L2Forward { source, destination } => {
                 self.plain::<PLAIN>(|frame| set_macs(frame, source, destination))
@@ -212,40 +212,38 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// [`Way::plain`] for plain frames that go on as they are: all of them or none, by their lengths alone.
+    /// [`Way::plain`] for plain frames that go on as they are. As a rule they are of one length: then that is all there is
+    /// to know.
     #[inline]
     fn untouched(&mut self) -> usize {
-        let (mut bytes, mut odd) = (0, 0);
-        for frame in self.received.as_slice() {
+        let frames = self.received.as_slice();
+        // The bits that any length has, and those that all have: the same where the lengths are.
+        let (len, common) = frames.iter().fold((0, usize::MAX), |(any, all), frame| {
             let len = frame.bytes().len();
-            bytes += len as u64;
-            // Negative where it is shorter than a header or longer than may be.
-            odd |= (len as isize - eth::HEADER_LEN as isize) | (self.max_frame as isize - len as isize);
+            (any | len, all & len)
+        });
+        if len != common || len < eth::HEADER_LEN || len > self.max_frame {
+            return self.plain::<true>(|frame| is_frame(frame));
         }
-        if odd < 0 {
-            return 0;
-        }
-        let frames = self.received.len();
+        let frames = frames.len();
         self.counts.rx += frames as u64;
-        self.counts.rx_bytes += bytes;
+        self.counts.rx_bytes += (frames * len) as u64;
         frames
     }
 
     /// Rewrites the frames up to the first that is not taken whole, and as it is but for the rewriting; returns how many
-    /// that are: nearly always all.
+    /// that are: nearly always all. `rewrite` is false for a frame that is too short for it.
     #[inline(always)]
-    fn plain<const PLAIN: bool>(&mut self, rewrite: impl Fn(&mut [u8])) -> usize {
-        let (mut bytes, most) = (0, self.max_frame.wrapping_sub(eth::HEADER_LEN));
+    fn plain<const PLAIN: bool>(&mut self, rewrite: impl Fn(&mut [u8]) -> bool) -> usize {
+        let (mut bytes, max_frame) = (0, self.max_frame);
         let frames = self.received.as_mut_slice();
         let odd = |frame: &mut F| {
             let whole = PLAIN || frame.is_plain();
             let content = frame.bytes_mut();
             let len = content.len();
-            // What is shorter than a header wraps to a large number.
-            if !whole || len.wrapping_sub(eth::HEADER_LEN) > most {
+            if !whole || len > max_frame || !rewrite(content) {
                 return true;
             }
-            rewrite(content);
             bytes += len as u64;
             false
         };
@@ -366,54 +364,101 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     }
 
     /// Sends all that was received, or, where frames are `HELD`, what is in the outgoing burst (the first of what was
-    /// received, where that is empty); waits for room a little, and gives up what the path still refuses then.
+    /// received, where that is empty). As a rule the path takes it all in one go.
     #[inline]
     fn send<const HELD: bool>(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) {
-        let mut give_up_at = 0;
-        loop {
-            let mut result = match HELD && !self.out.is_empty() {
-                true => Ok(()),
-                false => self.pass::<HELD>(to, now_ns),
-            };
-            let offered = self.out.len();
-            if offered > 0 && result.is_ok() {
-                result = to.transmit(&mut self.out).map(drop);
-            }
-            let taken = (offered - self.out.len()) as u64;
-            if taken > 0 {
-                match HELD {
-                    true => self.held.take(taken, |at, n| recorder.sent(at, n)),
-                    false => recorder.sent(now_ns, taken),
-                }
-                self.counts.tx += taken;
-                lane.counters.tx_packets.add(taken);
-                lane.counters.tx_bursts.add(1);
-                give_up_at = 0;
-            }
-            if let Err(error) = result {
-                lane.trouble(&error);
-                self.counts.port_down += self.give_up();
-                return;
-            }
-            if self.out.is_empty() && (self.received.is_empty() || HELD && taken > 0) {
-                return;
-            }
-            if taken > 0 {
-                continue;
-            }
-            lane.counters.tx_full.add(1);
-            let at = lane.clock.now_ns();
-            if give_up_at == 0 {
-                give_up_at = at + PATIENCE_NS;
-            }
-            if at >= give_up_at {
-                self.counts.tx_full += self.give_up();
-                return;
-            }
-            if let Err(error) = to.wait(Wait { rx: false, tx: true }, Duration::from_millis(1)) {
-                lane.trouble(&error);
+        if let Some(taken) = self.offer::<HELD>(lane, to, now_ns, recorder)
+            && !self.all_sent::<HELD>(taken)
+        {
+            self.send_rest::<HELD>(taken, lane, to, now_ns, recorder);
+        }
+    }
+
+    /// Whether there is nothing left to be sent after the path took `taken`.
+    #[inline]
+    fn all_sent<const HELD: bool>(&self, taken: u64) -> bool {
+        self.out.is_empty() && (self.received.is_empty() || HELD && taken > 0)
+    }
+
+    /// Offers the path what is to be sent, once; returns how much it took. `None` where it failed: what it did not take is
+    /// dropped then.
+    #[inline(always)]
+    fn offer<const HELD: bool>(
+        &mut self,
+        lane: &Lane<'_>,
+        to: &mut Q,
+        now_ns: u64,
+        recorder: &mut Recorder<'_>,
+    ) -> Option<u64> {
+        if !HELD || self.out.is_empty() {
+            match self.pass::<HELD>(to, now_ns) {
+                Ok(()) => {}
+                Err(error) => return self.fail(lane, &error),
             }
         }
+        let offered = self.out.len();
+        if offered == 0 {
+            return Some(0);
+        }
+        let result = to.transmit(&mut self.out);
+        let taken = (offered - self.out.len()) as u64;
+        if taken > 0 {
+            match HELD {
+                true => self.held.take(taken, |at, n| recorder.sent(at, n)),
+                false => recorder.sent(now_ns, taken),
+            }
+            self.counts.tx += taken;
+            lane.counters.tx_packets.add(taken);
+            lane.counters.tx_bursts.add(1);
+        }
+        match result {
+            Ok(_) => Some(taken),
+            Err(error) => self.fail(lane, &error),
+        }
+    }
+
+    /// Goes on after an offer of which the path took `taken`: waits for room a little, and gives up what it still refuses
+    /// then.
+    #[cold]
+    fn send_rest<const HELD: bool>(
+        &mut self,
+        mut taken: u64,
+        lane: &Lane<'_>,
+        to: &mut Q,
+        now_ns: u64,
+        recorder: &mut Recorder<'_>,
+    ) {
+        let mut give_up_at = 0;
+        while !self.all_sent::<HELD>(taken) {
+            if taken > 0 {
+                give_up_at = 0;
+            } else {
+                lane.counters.tx_full.add(1);
+                let at = lane.clock.now_ns();
+                if give_up_at == 0 {
+                    give_up_at = at + PATIENCE_NS;
+                }
+                if at >= give_up_at {
+                    self.counts.tx_full += self.give_up();
+                    return;
+                }
+                if let Err(error) = to.wait(Wait { rx: false, tx: true }, Duration::from_millis(1)) {
+                    lane.trouble(&error);
+                }
+            }
+            match self.offer::<HELD>(lane, to, now_ns, recorder) {
+                Some(more) => taken = more,
+                None => return,
+            }
+        }
+    }
+
+    /// The path failed: what it did not take is dropped.
+    #[cold]
+    fn fail(&mut self, lane: &Lane<'_>, error: &mpps_io::Error) -> Option<u64> {
+        lane.trouble(error);
+        self.counts.port_down += self.give_up();
+        None
     }
 
     /// Drops what was not sent; returns how much.
