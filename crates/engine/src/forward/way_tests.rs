@@ -9,7 +9,7 @@ use mpps_io::null::{NullConfig, NullPort, NullQueue, Source};
 use mpps_io::{Burst, ErrorKind, Port, Queue, Result, Wait};
 use mpps_stats::{LaneCounters, LaneSeries, Recorder, Timing};
 use mpps_sys::clock::ClockSource;
-use mpps_wire::{Rewrite, TakeFilter};
+use mpps_wire::{MacAddr, Rewrite, TakeFilter};
 use std::time::Duration;
 
 const DRAIN: Duration = Duration::from_micros(100);
@@ -17,20 +17,25 @@ const DRAIN: Duration = Duration::from_micros(100);
 const T0: u64 = 1_000_000_000;
 const BURST: usize = 8;
 
-/// So many frames a call of receive.
-struct Script(Vec<usize>);
+/// So many frames a call of receive, of these lengths in turn.
+struct Script {
+    calls: Vec<usize>,
+    lengths: Vec<usize>,
+}
 
 impl Source for Script {
     fn begin(&mut self, room: usize) -> usize {
-        match self.0.is_empty() {
+        match self.calls.is_empty() {
             true => 0,
-            false => self.0.remove(0).min(room),
+            false => self.calls.remove(0).min(room),
         }
     }
 
     fn fill(&mut self, frame: &mut [u8]) -> usize {
-        frame[..60].fill(7);
-        60
+        self.lengths.rotate_left(1);
+        let len = self.lengths[self.lengths.len() - 1];
+        frame[..len].fill(7);
+        len
     }
 }
 
@@ -105,10 +110,27 @@ fn with_way<S>(script: &'static [usize], drain: Duration, body: impl FnOnce(Benc
 where
     S: for<'p> Step<<Out<'p> as Queue>::Frame, Out<'p>>,
 {
-    let sources: fn(usize) -> Script = |_| Script(Vec::new());
+    with_frames::<S>(script, &[60], (Rewrite::Io, false), drain, body);
+}
+
+/// As [`with_way`], with frames of these lengths in turn, to be rewritten; whether they are promised to be plain.
+fn with_frames<S>(
+    script: &'static [usize],
+    lengths: &'static [usize],
+    (rewrite, plain): (Rewrite, bool),
+    drain: Duration,
+    body: impl FnOnce(Bench<'_, '_, S>),
+) where
+    S: for<'p> Step<<Out<'p> as Queue>::Frame, Out<'p>>,
+{
+    let sources: fn(usize) -> Script = |_| Script {
+        calls: Vec::new(),
+        lengths: vec![60],
+    };
     let port: Port1 = NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], sources);
-    let scripted = NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 2], move |_: usize| {
-        Script(script.to_vec())
+    let scripted = NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 2], move |_: usize| Script {
+        calls: script.to_vec(),
+        lengths: lengths.to_vec(),
     });
     let pool = port.pool(0).expect("a pool");
     let to = Narrow {
@@ -128,7 +150,7 @@ where
     let ends = ForwardPort {
         name: "port".to_owned(),
         take: TakeFilter::All,
-        rewrite: Rewrite::Io,
+        rewrite,
     };
     body(Bench {
         lane: Lane {
@@ -143,7 +165,7 @@ where
         recorder: series.recorder(),
         from,
         to,
-        way: Way::new((&ends, false), &ends, 1514, BURST, drain),
+        way: Way::new((&ends, plain), &ends, 1500, BURST, drain),
     });
 }
 
@@ -221,4 +243,43 @@ fn held_frames_that_a_path_refuses_are_counted_and_no_longer_due() {
         assert!(bench.turn(2) && bench.turn(102));
         assert_eq!((bench.sent(), bench.counts()), (vec![2], [16, 2, 0, 14]));
     });
+}
+
+#[test]
+fn whatever_the_lengths_in_a_burst_each_frame_is_counted_by_its_own() {
+    let mac = MacAddr([2, 0, 0, 0, 0, 9]);
+    let l2fwd = Rewrite::L2Forward {
+        source: mac,
+        destination: mac,
+    };
+    // Bursts of one length, of several, of none that may go, and each length at each place.
+    let lengths: [&[usize]; 8] = [
+        &[60],
+        &[14],
+        &[1500],
+        &[60, 60, 60, 61],
+        &[13],
+        &[1501],
+        &[60, 13, 1501, 1500, 14, 16],
+        &[13, 60],
+    ];
+    for (lengths, rewrite, plain) in lengths.into_iter().flat_map(|lengths| {
+        [Rewrite::Io, Rewrite::MacSwap, Rewrite::FiveTupleSwap, l2fwd]
+            .into_iter()
+            .flat_map(move |rewrite| [(lengths, rewrite, false), (lengths, rewrite, true)])
+    }) {
+        with_frames::<Move>(&[8, 7, 1, 8], lengths, (rewrite, plain), Duration::ZERO, |mut bench| {
+            for us in 0..4 {
+                assert!(bench.turn(us));
+            }
+            let came: Vec<usize> = lengths.iter().copied().cycle().take(24).collect();
+            let of = |wanted: fn(usize) -> bool| came.iter().filter(|len| wanted(**len)).count() as u64;
+            let counts = &bench.way.counts;
+            let told = [counts.rx, counts.rx_bytes, counts.tx, counts.short, counts.too_long];
+            let bytes = came.iter().sum::<usize>() as u64;
+            let sound = of(|len| (14..=1500).contains(&len));
+            let want = [24, bytes, sound, of(|len| len < 14), of(|len| len > 1500)];
+            assert_eq!(told, want, "{lengths:?} {rewrite:?} {plain}");
+        });
+    }
 }
