@@ -114,7 +114,11 @@ fn turn<F: Frame>(
     let frames = burst.as_mut_slice();
     let (mut at, mut left_any) = (0, false);
     loop {
-        let other = |frame: &mut F| !frame.is_plain() || !reflector.turn_known(frame.bytes_mut());
+        let other = |frame: &mut F| {
+            let plain = frame.is_plain();
+            let bytes = frame.bytes_mut();
+            !plain || !reflector.turn_known(bytes) && !reflector.turn_plain(bytes)
+        };
         at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
         let Some(frame) = frames.get_mut(at) else { break };
         counts.marks[at] = turn_other(frame, filter, reflector).err();
