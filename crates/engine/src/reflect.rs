@@ -117,7 +117,7 @@ fn turn<F: Frame>(
         let other = |frame: &mut F| {
             let plain = frame.is_plain();
             let bytes = frame.bytes_mut();
-            !plain || !reflector.turn_known(bytes) && !reflector.turn_plain(bytes)
+            !plain || !reflector.turn_alike(bytes) && !reflector.turn_plain(bytes)
         };
         at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
         let Some(frame) = frames.get_mut(at) else { break };

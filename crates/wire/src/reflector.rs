@@ -1,6 +1,6 @@
 //! A reflector that is quick with what nearly every packet is.
 //!
-//! The packets of one flow differ in ports, stamp and data, and hardly in what lies before. So the headers of a packet
+//! The packets of one flow differ in ports, stamp and data, and hardly in what lies before. So the headers of two packets
 //! are kept as they came, and as they left: a packet whose Ethernet and IPv4 headers are the same 34 bytes needs no
 //! header checksum and no look at the addresses; its new headers are there to be copied. Packets of other flows, and of
 //! senders that number their packets, are looked through in one go as long as they are plain: untagged, IPv4 without
@@ -19,7 +19,9 @@ const KEEP_EVERY: u32 = 64;
 pub struct Reflector<'f> {
     filter: &'f ReflectFilter,
     wanted: Wanted,
+    /// Those of the last packet, if they are kept.
     known: Headers,
+    before: Headers,
     /// Plain packets until headers are kept again.
     until_kept: u32,
 }
@@ -35,6 +37,13 @@ struct Headers {
     /// Largest UDP payload within that packet.
     most_payload: u16,
 }
+
+const NONE: Headers = Headers {
+    came: [0; HEADERS],
+    leaves: [0; HEADERS],
+    least_len: usize::MAX,
+    most_payload: 0,
+};
 
 /// A filter as a plain packet is compared with it, as numbers as they lie in memory: each of what it wants, and the bits
 /// that it looks at.
@@ -104,12 +113,8 @@ impl<'f> Reflector<'f> {
         Self {
             filter,
             wanted: Wanted::of(filter),
-            known: Headers {
-                came: [0; HEADERS],
-                leaves: [0; HEADERS],
-                least_len: usize::MAX,
-                most_payload: 0,
-            },
+            known: NONE,
+            before: NONE,
             until_kept: 1,
         }
     }
@@ -120,16 +125,21 @@ impl<'f> Reflector<'f> {
     /// Why the frame was left; it is then unchanged.
     #[inline]
     pub fn turn(&mut self, frame: &mut [u8], complete_checksum: bool) -> Result<(), Left> {
-        if !complete_checksum && (self.turn_known(frame) || self.turn_plain(frame)) {
+        if !complete_checksum && (self.turn_alike(frame) || self.turn_plain(frame)) {
             return Ok(());
         }
         reflect_in_place(frame, self.filter, complete_checksum)
     }
 
-    /// As [`Reflector::turn`] with a finished checksum, but only for a packet with the headers that are kept: false, with
+    /// As [`Reflector::turn`] with a finished checksum, but only for a packet with the headers of the last: false, with
     /// nothing changed, for anything else.
     #[inline(always)]
-    pub fn turn_known(&self, frame: &mut [u8]) -> bool {
+    pub fn turn_alike(&self, frame: &mut [u8]) -> bool {
+        self.turn_known(&self.known, frame)
+    }
+
+    #[inline(always)]
+    fn turn_known(&self, known: &Headers, frame: &mut [u8]) -> bool {
         let len = frame.len();
         let Some((headers, rest)) = frame.split_first_chunk_mut::<HEADERS>() else {
             return false;
@@ -138,20 +148,29 @@ impl<'f> Reflector<'f> {
             return false;
         };
         let udp = UdpWord(u64::from_le_bytes(*bytes));
-        let same = same_headers(headers, &self.known.came) && len >= self.known.least_len;
+        let same = same_headers(headers, &known.came) && len >= known.least_len;
         // What is less than the first wraps to a large number.
-        let fits = udp.len().wrapping_sub(udp::HEADER_LEN as u16) <= self.known.most_payload;
+        let fits = udp.len().wrapping_sub(udp::HEADER_LEN as u16) <= known.most_payload;
         if !(same & fits & self.takes_ports(udp)) {
             return false;
         }
-        *headers = self.known.leaves;
+        *headers = known.leaves;
         *bytes = udp.turned();
         true
     }
 
-    /// Likewise for any plain packet.
-    #[inline(always)]
+    /// Likewise for any plain packet. Apart, so that the loop over packets alike stays short.
+    #[inline(never)]
     pub fn turn_plain(&mut self, frame: &mut [u8]) -> bool {
+        if self.turn_known(&self.before, frame) {
+            core::mem::swap(&mut self.known, &mut self.before);
+            return true;
+        }
+        self.look_through(frame)
+    }
+
+    #[inline(always)]
+    fn look_through(&mut self, frame: &mut [u8]) -> bool {
         const L3: usize = eth::HEADER_LEN;
         let room = frame.len().wrapping_sub(L3);
         let Some((headers, rest)) = frame.split_first_chunk_mut::<HEADERS>() else {
@@ -214,6 +233,7 @@ impl<'f> Reflector<'f> {
     fn keep(&mut self, leaves: &[u8; HEADERS], total_len: u16) {
         let mut came = *leaves;
         turn_headers(&mut came);
+        self.before = self.known;
         self.known = Headers {
             came,
             leaves: *leaves,

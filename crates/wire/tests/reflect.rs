@@ -139,7 +139,7 @@ fn a_reflector_is_quick_with_plain_packets_and_keeps_the_headers_of_one_now_and_
     let near = udp_v4(&[], &[], &[0; 18]);
     let mut far = near.clone();
     far[11] ^= 0x40;
-    let known = |reflector: &Reflector<'_>, frame: &[u8]| reflector.turn_known(&mut frame.to_vec());
+    let known = |reflector: &Reflector<'_>, frame: &[u8]| reflector.turn_alike(&mut frame.to_vec());
     assert!(!known(&reflector, &near));
     assert_eq!(reflector.turn(&mut near.clone(), false), Ok(()));
     // Known after one look, and with other ports and data, too.
@@ -152,6 +152,11 @@ fn a_reflector_is_quick_with_plain_packets_and_keeps_the_headers_of_one_now_and_
         assert!(known(&reflector, &far) || reflector.turn_plain(&mut far.clone()));
     }
     assert!(known(&reflector, &far));
+    // Two of them in turn are both known.
+    for frame in [&near, &far, &near] {
+        assert_eq!(reflector.turn(&mut frame.clone(), false), Ok(()));
+        assert!(known(&reflector, frame));
+    }
     // What is not plain never is.
     let tagged = udp_v4(&[0x8100], &[], &[0; 18]);
     assert!(!reflector.turn_plain(&mut tagged.clone()));
