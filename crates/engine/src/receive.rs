@@ -3,7 +3,7 @@
 use crate::codec::{Class, Codec, Foreign};
 use crate::generate::SentSeq;
 use crate::slip::Slips;
-use mpps_io::Frame;
+use mpps_io::{Frame, MAX_BURST};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
 use mpps_wire::Checker;
 
@@ -25,6 +25,8 @@ pub(crate) struct Receiver<'r> {
     service: u64,
     /// Headers of packets that came back.
     pub(crate) known: Checker,
+    /// Slips of the packets that are together, ns.
+    slipped: Box<[u64; MAX_BURST]>,
 }
 
 /// Packets of a burst that came in one after the other as they were sent: one look at the windows for all.
@@ -36,19 +38,23 @@ struct InOrder {
     packets: u64,
 }
 
-/// Packets of a burst that were sent in one, too: the latency is the same, and is booked once.
+/// Packets of a burst that were sent in one, too: the latency is the same, and is booked once. By how much each slipped
+/// stands in [`Receiver::slipped`].
 #[derive(Default)]
 struct Together {
     sent_ns: u64,
     at: u64,
     packets: u32,
+    /// Those of them whose slip is known.
+    slips: usize,
 }
 
 impl Together {
     /// Books them; returns how many were in time.
     #[inline(always)]
-    fn book(&self, recorder: &mut Recorder<'_>) -> u64 {
-        let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, self.at, self.packets);
+    fn book(&self, slipped: &[u64; MAX_BURST], recorder: &mut Recorder<'_>) -> u64 {
+        let slips = &slipped[..self.slips.min(MAX_BURST)];
+        let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, self.at, self.packets, slips);
         u64::from(self.packets) * u64::from(in_time)
     }
 }
@@ -66,6 +72,7 @@ impl<'r> Receiver<'r> {
             beyond_window: 0,
             service: 0,
             known: Checker::default(),
+            slipped: Box::new([0; MAX_BURST]),
         }
     }
 
@@ -108,17 +115,23 @@ impl<'r> Receiver<'r> {
                         }
                     };
                     let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
-                    if distance != 0 || slip.is_some() {
+                    if distance != 0 {
                         received += u64::from(recorder.received(stamp.time_ns, at, slip, distance));
-                    } else if together.packets > 0 && together.sent_ns == stamp.time_ns && together.at == at {
-                        together.packets += 1;
-                    } else {
-                        received += together.book(recorder);
+                        continue;
+                    }
+                    let another = together.sent_ns != stamp.time_ns || together.at != at;
+                    if together.packets == 0 || another || together.slips == MAX_BURST {
+                        received += together.book(&self.slipped, recorder);
                         together = Together {
                             sent_ns: stamp.time_ns,
                             at,
-                            packets: 1,
+                            ..Together::default()
                         };
+                    }
+                    together.packets += 1;
+                    if let Some(slip) = slip {
+                        self.slipped[together.slips & (MAX_BURST - 1)] = slip;
+                        together.slips += 1;
                     }
                 }
                 Class::Corrupt => recorder.event(now_ns, |t| t.corrupt += 1),
@@ -127,7 +140,7 @@ impl<'r> Receiver<'r> {
             }
         }
         self.note(&order);
-        received += together.book(recorder);
+        received += together.book(&self.slipped, recorder);
         (received, slow)
     }
 

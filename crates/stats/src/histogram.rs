@@ -64,6 +64,19 @@ impl SharedHistogram {
         self.add_bucket(bucket_of(value), n);
     }
 
+    /// Counts values whose moments are known: their ends are looked at once.
+    #[inline]
+    pub(crate) fn record_each(&self, values: impl Iterator<Item = u64>, moments: &Moments) {
+        for value in values {
+            self.buckets[bucket_of(value).min(BUCKETS - 1)].add(1);
+        }
+        if moments.count > 0 {
+            let [low, high] = [moments.min(), moments.max].map(|end| bucket_of(end).min(BUCKETS - 1) as u64);
+            self.lowest_complement.raise(u64::MAX - low);
+            self.highest_plus_one.raise(high + 1);
+        }
+    }
+
     /// Adds `n` to a bucket; numbers beyond the last count there.
     #[inline]
     pub(crate) fn add_bucket(&self, index: usize, n: u32) {
@@ -237,6 +250,14 @@ impl Moments {
         self.sum = self.sum.wrapping_add(value.wrapping_mul(n));
         self.min_complement = self.min_complement.max(u64::MAX - value);
         self.max = self.max.max(value);
+    }
+
+    /// Those of `values`, ns.
+    #[inline]
+    pub(crate) fn of(values: impl Iterator<Item = u64>) -> Self {
+        let mut moments = Self::default();
+        values.for_each(|value| moments.record(value));
+        moments
     }
 
     /// Adds all of `other`.

@@ -8,7 +8,7 @@
 //! lost. Within a burst the lane adds up in plain memory and touches the ring once.
 
 use crate::counter::Counter;
-use crate::histogram::{Histogram, SharedHistogram};
+use crate::histogram::{Histogram, Moments, SharedHistogram};
 use crate::tally::{Slot, Tally};
 
 /// How time is cut into rows, and for how long a row stays open.
@@ -269,26 +269,17 @@ impl Recorder<'_> {
     /// when it counts as late.
     #[inline]
     pub fn received(&mut self, sent_ns: u64, received_ns: u64, slip_ns: Option<u64>, distance: u64) -> bool {
-        if !self.received_n(sent_ns, received_ns, 1) {
-            return false;
-        }
-        if distance != 0 {
+        let in_time = self.received_n(sent_ns, received_ns, 1, slip_ns.as_slice());
+        if in_time && distance != 0 {
             self.reordered(distance);
         }
-        if let Some(slip) = slip_ns {
-            let scheduled = received_ns.saturating_sub(sent_ns) + slip;
-            self.tally.scheduled.record(scheduled);
-            if let Some(slot) = self.period_slot() {
-                slot.scheduled.record(scheduled, 1);
-            }
-        }
-        true
+        in_time
     }
 
-    /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order, whose schedule is not
-    /// known.
+    /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order. `slips_ns` are
+    /// those that are known, at most `n`.
     #[inline]
-    pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32) -> bool {
+    pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32, slips_ns: &[u64]) -> bool {
         let latency = received_ns.saturating_sub(sent_ns);
         let open = self.enter(sent_ns);
         self.dirty = true;
@@ -300,7 +291,21 @@ impl Recorder<'_> {
         if let Some(slot) = self.period_slot() {
             slot.latency.record(latency, n);
         }
+        if !slips_ns.is_empty() {
+            self.scheduled(latency, slips_ns);
+        }
         true
+    }
+
+    /// Books the latencies, by their schedule, of packets that slipped by so much.
+    #[inline]
+    fn scheduled(&mut self, latency: u64, slips_ns: &[u64]) {
+        let moments = Moments::of(slips_ns.iter().map(|slip| latency + slip));
+        self.tally.scheduled.merge(&moments);
+        if let Some(slot) = self.period_slot() {
+            slot.scheduled
+                .record_each(slips_ns.iter().map(|slip| latency + slip), &moments);
+        }
     }
 
     /// The histograms of the period at hand; `None` while the ring is full, or where none are kept.
