@@ -116,11 +116,19 @@ fn what_a_driver_refuses_is_told_in_one_line_that_says_what_to_do() {
         ),
         (
             "drop dpdk:net_pcap0,rx_pcap=/no/such.pcap".to_owned(),
-            &["/no/such.pcap"],
+            &["rx_pcap=/no/such.pcap: there is no such file"],
+        ),
+        (
+            "drop dpdk:net_tap0,iface=a_very_long_name0".to_owned(),
+            &["iface=a_very_long_name0", "at most 15 bytes"],
+        ),
+        (
+            "drop dpdk:net_tap0,remote=none9".to_owned(),
+            &["remote=none9: there is no such interface"],
         ),
         (
             format!("reflect dpdk:net_memif0,role=server,socket={nowhere},socket-abstract=no"),
-            &[&nowhere],
+            &[&nowhere, "there is no directory"],
         ),
         (
             format!("send dpdk:net_memif0,link_wait=0,socket={nowhere} --src 10.99.0.1 --dest 10.99.0.2:9000"),

@@ -72,6 +72,9 @@ impl Half<'_> {
 
     fn open(&mut self, options: &Open<'_>) -> Result<DpdkPort> {
         let config = self.config;
+        if let Some(misnamed) = told::misnamed(config) {
+            return Err(self.error("open", misnamed, ErrorKind::NotFound));
+        }
         let _ = eal::logged();
         let port = self.find()?;
         self.port = Some(port);

@@ -3,6 +3,10 @@
 use crate::{Config, memory};
 use dpdk_sys as sys;
 use mpps_io::Fact;
+use std::path::Path;
+
+/// `IFNAMSIZ` less the zero at the end.
+const MAX_INTERFACE_NAME: usize = 15;
 
 /// How a virtual device gets more queues.
 pub(crate) fn more_queues(config: &Config) -> &'static str {
@@ -14,10 +18,67 @@ pub(crate) fn more_queues(config: &Config) -> &'static str {
     }
 }
 
+/// What a driver's option names.
+#[derive(Clone, Copy)]
+enum Names {
+    /// An interface that there is.
+    Interface,
+    /// One that is to be made, or an interface that there is.
+    Any,
+    /// A file that there is.
+    File,
+    /// A file to be made.
+    New,
+}
+
+/// Options whose drivers don't say plainly that what they name isn't there.
+const NAMING: [(&str, &str, Names); 13] = [
+    ("net_memif", "socket", Names::New),
+    ("net_tap", "iface", Names::Any),
+    ("net_tap", "remote", Names::Interface),
+    ("net_af_packet", "iface", Names::Interface),
+    ("net_af_xdp", "iface", Names::Interface),
+    ("net_af_xdp", "xdp_prog", Names::File),
+    ("net_pcap", "rx_pcap", Names::File),
+    ("net_pcap", "tx_pcap", Names::New),
+    ("net_pcap", "rx_iface", Names::Interface),
+    ("net_pcap", "rx_iface_in", Names::Interface),
+    ("net_pcap", "tx_iface", Names::Interface),
+    ("net_pcap", "iface", Names::Interface),
+    ("net_virtio_user", "path", Names::New),
+];
+
+/// The first option that names something which isn't there, or can't be, and what is wrong with it.
+pub(crate) fn misnamed(config: &Config) -> Option<String> {
+    let missing = |path: &str| !Path::new(path).exists();
+    // Else the socket is no file.
+    let file = config.driver() != "net_memif" || config.driver_args.contains(&("socket-abstract".into(), "no".into()));
+    config.driver_args.iter().filter(|_| file).find_map(|(key, value)| {
+        let (.., names) = NAMING
+            .iter()
+            .find(|(driver, option, _)| (*driver, *option) == (config.driver(), key))?;
+        let long = value.len() > MAX_INTERFACE_NAME;
+        let wrong = match names {
+            Names::Interface | Names::Any if long => {
+                format!("an interface's name has at most {MAX_INTERFACE_NAME} bytes")
+            }
+            Names::Interface if missing(&format!("/sys/class/net/{value}")) => "there is no such interface".to_owned(),
+            Names::File if missing(value) => "there is no such file".to_owned(),
+            Names::New => {
+                let directory = Path::new(value)
+                    .parent()
+                    .filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir())?;
+                format!("there is no directory {}", directory.display())
+            }
+            _ => return None,
+        };
+        Some(format!("{key}={value}: {wrong}"))
+    })
+}
+
 /// What most often is missing where a virtual device can't be made.
 pub(crate) fn hint(config: &Config, cause: String) -> String {
-    let missing = |path: &str| !std::path::Path::new(path).exists();
-    let no_interface = |name: &str| missing(&format!("/sys/class/net/{name}"));
+    let missing = |path: &str| !Path::new(path).exists();
     // Numbers of `<linux/capability.h>`.
     let (admin, raw, bpf) = (lacks(12), lacks(13), lacks(39));
     let hint = match config.driver() {
@@ -27,7 +88,6 @@ pub(crate) fn hint(config: &Config, cause: String) -> String {
         "net_af_packet" | "net_af_xdp" if config.interface().is_none() => {
             "want iface=NAME, such as net_af_packet0,iface=eth1"
         }
-        "net_af_packet" | "net_af_xdp" if config.interface().is_some_and(no_interface) => "there is no such interface",
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",
         "net_af_packet" if raw => "it needs CAP_NET_RAW: run as root, or setcap cap_net_raw+ep the program",
         "net_tap" | "net_virtio_user" if admin => {
@@ -90,4 +150,47 @@ fn lacks(number: u32) -> bool {
     let effective = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
     bits.is_some_and(|bits| bits >> number & 1 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_that_names_what_is_not_there_is_named() {
+        for (port, said) in [
+            (
+                "net_memif0,socket-abstract=no,socket=/nowhere/at/all/x.sock",
+                "socket=/nowhere/at/all/x.sock: there is no directory /nowhere/at/all",
+            ),
+            ("net_memif0,socket-abstract=no,socket=x.sock", ""),
+            ("net_memif0,socket=/nowhere/at/all/x.sock", ""),
+            ("net_memif0,role=client", ""),
+            (
+                "net_pcap0,rx_pcap=/nowhere.pcap",
+                "rx_pcap=/nowhere.pcap: there is no such file",
+            ),
+            (
+                "net_pcap0,rx_pcap=/proc/self/status,tx_pcap=/nowhere/x",
+                "tx_pcap=/nowhere/x: there is no directory /nowhere",
+            ),
+            ("net_pcap0,iface=lo", ""),
+            (
+                "net_tap0,iface=averyveryverylongname",
+                "iface=averyveryverylongname: an interface's name has at most 15 bytes",
+            ),
+            (
+                "net_tap0,iface=new0,remote=nosuch",
+                "remote=nosuch: there is no such interface",
+            ),
+            (
+                "net_af_packet0,iface=nosuch",
+                "iface=nosuch: there is no such interface",
+            ),
+            ("net_null0,iface=nosuch", ""),
+        ] {
+            let config = crate::check(&format!("dpdk:{port}").parse().expect(port)).expect(port);
+            assert_eq!(misnamed(&config).unwrap_or_default(), said, "{port}");
+        }
+    }
 }
