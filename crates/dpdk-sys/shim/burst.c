@@ -46,8 +46,8 @@ mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n
 	return got;
 }
 
-/* For drivers whose bursts need nothing done. Callbacks on queues are left out: only this process could add them, and
- * it adds none. */
+/* For drivers whose bursts need nothing done. What else rte_eth_rx_burst would do is left out: callbacks on queues, which
+ * only this process could add, and it adds none, trace points, and the checks of debug builds. */
 struct mpps_entry
 mpps_rx_entry(uint16_t port)
 {
@@ -76,13 +76,6 @@ mpps_rx_burst_unmarked(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, u
 	for (uint16_t i = 0; i < got; i++)
 		mbufs[i]->ol_flags |= UNMARKED;
 	return got;
-}
-
-uint16_t
-mpps_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused)
-{
-	(void)refused;
-	return rte_eth_tx_burst(port, queue, mbufs, n);
 }
 
 /* Says where the headers of a frame are whose UDP checksum was left to the device. */

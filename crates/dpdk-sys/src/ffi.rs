@@ -212,6 +212,7 @@ const _: () = {
     assert!(offset_of!(PortInfo, interface) == 88 && size_of::<PortInfo>() == 92);
     assert!(offset_of!(PortConf, rss) == 10 && size_of::<PortConf>() == 16);
     assert!(offset_of!(PortState, rss) == 8 && offset_of!(PortState, step) == 16 && size_of::<PortState>() == 24);
+    assert!(offset_of!(Entry, queues) == size_of::<usize>() && size_of::<Entry>() == 2 * size_of::<usize>());
     assert!(size_of::<PortStats>() == 48 && size_of::<Xstat>() == 72);
     assert!(offset_of!(FlowItem, spec) == 6 && size_of::<FlowItem>() == 128);
     assert!(offset_of!(FlowRule, rss_queues) == 14 && offset_of!(FlowRule, item) == 16);
@@ -225,17 +226,15 @@ unsafe extern "C" {
     pub fn mpps_rx_entry(port: u16) -> Entry;
     /// Likewise for transmit.
     pub fn mpps_tx_entry(port: u16) -> Entry;
-    /// As the last, with [`crate::RX_UNMARKED`] set on each: their checksums may be unfinished.
+    /// `rte_eth_rx_burst`, with [`crate::RX_UNMARKED`] set on each: their checksums may be unfinished.
     pub fn mpps_rx_burst_unmarked(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
-    /// `rte_eth_tx_burst`; `refused` stays as it is.
-    pub fn mpps_tx_burst(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// Prepares for the two below: once a process.
     pub fn mpps_guard_install() -> c_int;
     /// As `mpps_rx_burst`; 0 where the other end has taken the rings away meanwhile.
     pub fn mpps_rx_burst_guarded(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
-    /// As `mpps_tx_burst`; where the other end has taken the rings away, all are taken, and added to `refused`.
+    /// `rte_eth_tx_burst`; where the other end has taken the rings away, all are taken, and added to `refused`.
     pub fn mpps_tx_burst_guarded(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
-    /// As `mpps_tx_burst`, with checksums left to the device; adds to `refused` what it will never take (taken, freed).
+    /// `rte_eth_tx_burst`, with checksums left to the device; adds to `refused` what it will never take (taken, freed).
     pub fn mpps_tx_burst_offload(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// Takes `n` buffers, or fewer; their lengths are whatever was there.
     pub fn mpps_alloc_bulk(pool: *mut RteMempool, mbufs: *mut *mut RteMbuf, n: u16) -> u16;

@@ -3,6 +3,8 @@
 use crate::{Config, memory};
 use dpdk_sys as sys;
 use mpps_io::Fact;
+use mpps_netdev::NetDev;
+use std::io;
 use std::path::Path;
 
 /// `IFNAMSIZ` less the zero at the end.
@@ -48,11 +50,17 @@ const NAMING: [(&str, &str, Names); 13] = [
     ("net_virtio_user", "path", Names::New),
 ];
 
+/// Whether the kernel says that there is none of this name. Not by `/sys`, which may be another namespace's.
+fn no_interface(name: &str) -> bool {
+    NetDev::by_name(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// The first option that names something which isn't there, or can't be, and what is wrong with it.
 pub(crate) fn misnamed(config: &Config) -> Option<String> {
     let missing = |path: &str| !Path::new(path).exists();
-    // Else the socket is no file.
-    let file = config.driver() != "net_memif" || config.driver_args.contains(&("socket-abstract".into(), "no".into()));
+    // A memif's socket is a file only if it is not abstract, and its server makes it: a client waits.
+    let file = config.driver() != "net_memif"
+        || config.driver_args.contains(&("socket-abstract".into(), "no".into())) && !config.is_memif_client();
     config.driver_args.iter().filter(|_| file).find_map(|(key, value)| {
         let (.., names) = NAMING
             .iter()
@@ -62,7 +70,7 @@ pub(crate) fn misnamed(config: &Config) -> Option<String> {
             Names::Interface | Names::Any if long => {
                 format!("an interface's name has at most {MAX_INTERFACE_NAME} bytes")
             }
-            Names::Interface if missing(&format!("/sys/class/net/{value}")) => "there is no such interface".to_owned(),
+            Names::Interface if no_interface(value) => "there is no such interface".to_owned(),
             Names::File if missing(value) => "there is no such file".to_owned(),
             Names::New => {
                 let directory = Path::new(value)
@@ -160,12 +168,12 @@ mod tests {
     fn an_option_that_names_what_is_not_there_is_named() {
         for (port, said) in [
             (
-                "net_memif0,socket-abstract=no,socket=/nowhere/at/all/x.sock",
+                "net_memif0,role=server,socket-abstract=no,socket=/nowhere/at/all/x.sock",
                 "socket=/nowhere/at/all/x.sock: there is no directory /nowhere/at/all",
             ),
             ("net_memif0,socket-abstract=no,socket=x.sock", ""),
             ("net_memif0,socket=/nowhere/at/all/x.sock", ""),
-            ("net_memif0,role=client", ""),
+            ("net_memif0,role=client,socket-abstract=no,socket=/nowhere/x.sock", ""),
             (
                 "net_pcap0,rx_pcap=/nowhere.pcap",
                 "rx_pcap=/nowhere.pcap: there is no such file",

@@ -129,8 +129,11 @@ impl<'r> Receiver<'r> {
                         };
                     }
                     together.packets += 1;
-                    if let Some(slip) = slip {
-                        self.slipped[together.slips & (MAX_BURST - 1)] = slip;
+                    // There is room: a full list was booked above.
+                    if let Some(slip) = slip
+                        && let Some(place) = self.slipped.get_mut(together.slips)
+                    {
+                        *place = slip;
                         together.slips += 1;
                     }
                 }

@@ -114,11 +114,7 @@ fn turn<F: Frame>(
     let frames = burst.as_mut_slice();
     let (mut at, mut left_any) = (0, false);
     loop {
-        let other = |frame: &mut F| {
-            let plain = frame.is_plain();
-            let bytes = frame.bytes_mut();
-            !plain || !reflector.turn_alike(bytes) && !reflector.turn_plain(bytes)
-        };
+        let other = |frame: &mut F| !frame.is_plain() || !reflector.turn_alike(frame.bytes_mut());
         at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
         let Some(frame) = frames.get_mut(at) else { break };
         counts.marks[at] = turn_other(frame, filter, reflector).err();
@@ -130,12 +126,12 @@ fn turn<F: Frame>(
     }
 }
 
-/// A frame that is not like the one before.
+/// A frame whose headers are not those that are looked at first.
 #[inline(never)]
 fn turn_other<F: Frame>(frame: &mut F, filter: &ReflectFilter, reflector: &mut Reflector<'_>) -> Result<(), Left> {
     match frame.rx_checksum() {
         RxChecksum::Unmarked => reflect_closing_in_place(frame.bytes_mut(), filter),
-        known => reflector.turn(frame.bytes_mut(), known == RxChecksum::Partial),
+        known => reflector.turn_other(frame.bytes_mut(), known == RxChecksum::Partial),
     }
 }
 

@@ -64,7 +64,7 @@ impl SharedHistogram {
         self.add_bucket(bucket_of(value), n);
     }
 
-    /// Counts values whose moments are known: their ends are looked at once.
+    /// Counts values whose moments these are: their ends are looked at once.
     #[inline]
     pub(crate) fn record_each(&self, values: impl Iterator<Item = u64>, moments: &Moments) {
         for value in values {

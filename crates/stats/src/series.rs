@@ -280,6 +280,7 @@ impl Recorder<'_> {
     /// those that are known, at most `n`.
     #[inline]
     pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32, slips_ns: &[u64]) -> bool {
+        debug_assert!(slips_ns.len() <= n as usize);
         let latency = received_ns.saturating_sub(sent_ns);
         let open = self.enter(sent_ns);
         self.dirty = true;

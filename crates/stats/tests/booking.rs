@@ -187,7 +187,7 @@ proptest! {
                 for &(gap, latency, n, paced) in &bursts {
                     at += gap * 1_000;
                     let received = at + latency * 1_000;
-                    // Where they were paced each slipped by something else, the first one's is no longer known.
+                    // Where they were paced each slipped by something else, the last one's is no longer known.
                     let slips: Vec<u64> = (1..u64::from(n)).filter(|_| paced).map(|i| i * i * 997).collect();
                     if together {
                         in_time += u64::from(n) * u64::from(recorder.received_n(at, received, n, &slips));

@@ -49,6 +49,14 @@ pub fn reflect_holds(frame: &[u8]) {
         },
     ];
     for filter in &filters {
+        // With the headers of another packet kept, and with this one's.
+        let mut reflector = Reflector::new(filter);
+        for frame in [&super::frames::udp_v4(&[], &[], &[0; 18]), frame, frame] {
+            let (mut mine, mut want) = (frame.to_vec(), frame.to_vec());
+            let result = reflect_in_place(&mut want, filter, false);
+            assert_eq!((reflector.turn(&mut mine, false), mine), (result, want));
+        }
+
         let mut reflected = frame.to_vec();
         if reflect_in_place(&mut reflected, filter, false).is_err() {
             assert_eq!(reflected, frame, "left, but changed");
