@@ -199,3 +199,21 @@ fn without_the_privilege_that_a_device_needs_the_refusal_names_it() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn an_interface_of_this_network_namespace_is_found_where_sys_shows_another() {
+    if no_dpdk() || missing("unshare", "util-linux") || missing("ip", "iproute2") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can make a network namespace");
+    }
+    let drop = format!(
+        "ip link add v0 type veth peer name v1 && exec {} drop dpdk:net_af_packet0,iface=v0 --duration 50ms --quiet",
+        program().display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", &drop]);
+    let finished = run_command(command);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+}
