@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks at the link, while a lane has nothing else to do.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Time between two tries to connect.
+const TRY_EVERY: Duration = Duration::from_millis(500);
 /// Looks at the link to one at the interface beneath, which is a request to the kernel.
 const LOOKS: u64 = 20;
 
@@ -89,12 +91,20 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until the link is up; `more` is a further question to ask where it does not come.
+    /// Waits until the link is up; `more` is a further question to ask where it does not come. Now and then it is tried
+    /// `again`: a memif's server that is not ready yet refuses a client, whose driver then leaves it at that.
     ///
     /// # Errors
-    /// When it is not within `limit`, or nobody wants to know any more.
-    pub(crate) fn wait(&self, limit: Duration, more: &str, interrupted: &dyn Fn() -> bool) -> Result<()> {
+    /// When it is not within `limit`, nobody wants to know any more, or `again` has failed.
+    pub(crate) fn wait(
+        &self,
+        limit: Duration,
+        more: &str,
+        interrupted: &dyn Fn() -> bool,
+        again: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let begun = Instant::now();
+        let mut tried = begun;
         while !self.look().0 {
             if interrupted() {
                 let cause = "interrupted while its link was down";
@@ -108,6 +118,10 @@ impl Link {
                 return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));
             }
             std::thread::sleep(Duration::from_millis(5));
+            if tried.elapsed() >= TRY_EVERY {
+                again()?;
+                tried = Instant::now();
+            }
         }
         Ok(())
     }

@@ -127,30 +127,8 @@ impl Half<'_> {
             .collect();
         // SAFETY: as above.
         let mut state: sys::PortState = unsafe { zeroed() };
-        let begun = Instant::now();
-        loop {
-            // SAFETY: one pool for each receive queue; they live until every port is closed.
-            let result = unsafe { sys::mpps_port_start(port, &conf, rx_pools.as_ptr(), info.socket, &mut state) };
-            if result >= 0 {
-                break;
-            }
-            // A client can't start before its server is there.
-            let waits = config.is_memif_client() && step(&state) == "rte_eth_dev_start";
-            if waits && begun.elapsed() < config.link_wait && !(options.interrupted)() {
-                std::thread::sleep(Duration::from_millis(20));
-                continue;
-            }
-            let why = match (waits, (options.interrupted)()) {
-                (true, true) => "interrupted while its server was not there: ",
-                (true, false) => "its server is not there: is it started? (link_wait=SECONDS waits longer): ",
-                _ => "",
-            };
-            return Err(self.error(
-                step(&state),
-                format!("{why}{}", eal::cause_of(result)),
-                ErrorKind::Other,
-            ));
-        }
+        let setup = (&conf, &rx_pools[..], info.socket);
+        self.start(port, setup, &mut state, options)?;
         self.started = true;
         let name: Arc<str> = config.name.as_str().into();
         let link = Link::new(
@@ -166,7 +144,14 @@ impl Half<'_> {
                 "net_memif" => ", with as many lanes",
                 _ => "",
             };
-            link.wait(config.link_wait, lanes, options.interrupted)?;
+            link.wait(config.link_wait, lanes, options.interrupted, &mut || {
+                if config.is_memif_client() {
+                    // SAFETY: no lane has the port yet.
+                    unsafe { sys::mpps_port_stop(port) };
+                    self.start(port, setup, &mut state, options)?;
+                }
+                Ok(())
+            })?;
         }
         let promiscuous = match link.beneath().filter(|_| promisc) {
             Some(beneath) => beneath
@@ -302,6 +287,36 @@ impl Half<'_> {
             return refuse(format!("rss: {driver} offers {offers}: want rss=off or auto"));
         }
         Ok(())
+    }
+
+    /// Sets the port up and starts it; a memif client waits for its server.
+    fn start(
+        &self,
+        port: u16,
+        (conf, rx_pools, socket): (&sys::PortConf, &[*mut sys::RteMempool], i32),
+        state: &mut sys::PortState,
+        options: &Open<'_>,
+    ) -> Result<()> {
+        let (config, begun) = (self.config, Instant::now());
+        loop {
+            // SAFETY: one pool for each receive queue; they live until every port is closed.
+            let result = unsafe { sys::mpps_port_start(port, conf, rx_pools.as_ptr(), socket, state) };
+            if result >= 0 {
+                return Ok(());
+            }
+            // A client can't start before its server is there.
+            let waits = config.is_memif_client() && step(state) == "rte_eth_dev_start";
+            if waits && begun.elapsed() < config.link_wait && !(options.interrupted)() {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            let why = match (waits, (options.interrupted)()) {
+                (true, true) => "interrupted while its server was not there: ",
+                (true, false) => "its server is not there: is it started? (link_wait=SECONDS waits longer): ",
+                _ => "",
+            };
+            return Err(self.error(step(state), format!("{why}{}", eal::cause_of(result)), ErrorKind::Other));
+        }
     }
 
     /// A mempool for each lane, on the node of its core.

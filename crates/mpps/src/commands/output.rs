@@ -4,12 +4,15 @@ use crate::cli::Run;
 use crate::fail::{Result, failed, usage};
 use mpps_report::{Colour, CsvSink, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, Sinks, print_summary};
 use mpps_stats::{Sink, Summary};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Sinks and targets of one run.
 pub(crate) struct Output {
     pub(crate) sinks: Vec<Box<dyn Sink>>,
+    /// What is told of the files.
+    boards: Vec<Notes>,
     json: Option<JsonTarget>,
     quiet: bool,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
@@ -60,22 +63,24 @@ impl Output {
             _ => LiveStyle::Auto,
         };
         sinks.add(LiveSink::new(style));
+        let mut boards = Vec::new();
         if let Some((_, _, notes)) = own {
-            sinks.watch(notes);
+            boards.push(notes);
         }
         let unwritable = |option: &str, e: mpps_report::ReportError| {
             usage(format!("{option}: {e}: want a file that can be written"))
         };
         if let Some(path) = &run.csv {
             let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", e))?;
-            sinks.watch(csv.notes());
+            boards.push(csv.notes());
             sinks.add(csv);
         }
         if let Some(path) = &run.hdr {
             let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", e))?;
-            sinks.watch(hdr.notes());
+            boards.push(hdr.notes());
             sinks.add(hdr);
         }
+        boards.iter().for_each(|board| sinks.watch(board.clone()));
         let json = run
             .json
             .as_deref()
@@ -84,6 +89,7 @@ impl Output {
             .map_err(|e| unwritable("--json", e))?;
         Ok(Self {
             sinks: vec![Box::new(sinks)],
+            boards,
             json,
             quiet: run.quiet,
             stdout_taken: stdout > 0,
@@ -93,14 +99,25 @@ impl Output {
     /// Writes the summary, and gives the exit code that goes with it.
     pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
         if !self.quiet {
+            let (out, err) = (std::io::stdout(), std::io::stderr());
+            let printed = match self.stdout_taken {
+                true => print_summary(summary, Colour::for_stream(&err), &mut err.lock()),
+                false => print_summary(summary, Colour::for_stream(&out), &mut out.lock()),
+            };
             // A reader that has gone is no reason to fail: the files still get everything.
-            if self.stdout_taken {
-                let _ = print_summary(summary, Colour::for_stream(&std::io::stderr()), &mut std::io::stderr());
-            } else {
-                let _ = print_summary(summary, Colour::for_stream(&std::io::stdout()), &mut std::io::stdout());
+            if let Err(error) = printed
+                && error.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                let _ = writeln!(err.lock(), "mpps: write the summary: {error}");
             }
-        } else if !summary.valid {
-            eprintln!("mpps: not valid: {}", summary.invalid_reasons.join("; "));
+        } else {
+            // What became of the files has been told nowhere else.
+            for note in self.boards.iter().flat_map(Notes::all) {
+                eprintln!("mpps: {note}");
+            }
+            if !summary.valid {
+                eprintln!("mpps: not valid: {}", summary.invalid_reasons.join("; "));
+            }
         }
         if let Some(json) = &self.json {
             json.write(summary).map_err(failed)?;
