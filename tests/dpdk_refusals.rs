@@ -99,7 +99,7 @@ fn what_a_driver_refuses_is_told_in_one_line_that_says_what_to_do() {
         ("reflect dpdk:net_foo0".to_owned(), &["net_foo0", "mpps doctor"][..]),
         (
             "reflect dpdk:net_null0,bogus=1".to_owned(),
-            &["net_null0,bogus=1", "options"],
+            &["bogus=1", "no such option"],
         ),
         ("reflect dpdk:net_af_packet0".to_owned(), &["iface=NAME"]),
         (

@@ -9,6 +9,11 @@ use std::time::Duration;
 /// The options that mpps takes; the driver gets the others.
 pub const OWN: [&str; 8] = ["rxd", "txd", "mbufs", "mtu", "rss", "csum", "promisc", "link_wait"];
 
+/// The options of net_null, and how long its frames may be, bytes: the driver cuts what is longer than a number of 16 bits
+/// to some other length.
+const NULL: [&str; 3] = ["size", "copy", "no-rx"];
+const NULL_SIZES: std::ops::RangeInclusive<u32> = 1..=65_535;
+
 /// The options of net_memif. It ignores those that it does not know, and a misspelt `role=server` makes a client, which
 /// waits. The last two are of DPDK 23.07.
 const MEMIF: [&str; 11] = [
@@ -198,12 +203,25 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let by_mac = matches!(device, Device::Mac(_));
     let ours = |key: &str| OWN.contains(&key) || (key == "mac" && by_mac);
     let mut driver_args: Vec<_> = spec.options.iter().filter(|(key, _)| !ours(key)).cloned().collect();
-    let unknown = driver_args.iter().find(|(key, _)| !MEMIF.contains(&key.as_str()));
-    if let ("net_memif", Some((key, value))) = (driver, unknown) {
-        return Err(SpecError(format!(
-            "port '{spec}': {key}={value}: net_memif has no such option, and would not say so: want {}",
-            MEMIF.join(", ")
-        )));
+    let known: &[&str] = match driver {
+        "net_memif" => &MEMIF,
+        "net_null" => &NULL,
+        _ => &[],
+    };
+    for (key, value) in driver_args.iter().filter(|_| !known.is_empty()) {
+        if !known.contains(&key.as_str()) {
+            return Err(SpecError(format!(
+                "port '{spec}': {key}={value}: {driver} has no such option: want {}",
+                known.join(", ")
+            )));
+        }
+        let size = value.parse().unwrap_or(0);
+        if (driver, key.as_str()) == ("net_null", "size") && !NULL_SIZES.contains(&size) {
+            let (least, most) = (NULL_SIZES.start(), NULL_SIZES.end());
+            return Err(SpecError(format!(
+                "port '{spec}': size={value}: want bytes from {least} to {most}"
+            )));
+        }
     }
     let shaped = driver_args
         .iter()
@@ -344,6 +362,9 @@ mod tests {
             ("dpdk:net_null0,rxd=1", ["rxd=1", "from 32 to 32768"]),
             ("dpdk:net_memif0,rxd=512", ["rxd=512", "rsize=N"]),
             ("dpdk:net_memif0,rolle=server", ["rolle=server", "role, id"]),
+            ("dpdk:net_null0,sizee=60", ["sizee=60", "size, copy"]),
+            ("dpdk:net_null0,size=99999", ["size=99999", "1 to 65535"]),
+            ("dpdk:net_null0,size=abc", ["size=abc", "1 to 65535"]),
             ("dpdk:net_null0,rss=on", ["rss=on", "auto, udp, ip or off"]),
             ("dpdk:net_null0,csum=hw", ["csum=hw", "software"]),
             ("dpdk:net_null0,link_wait=x", ["link_wait=x", "3600"]),

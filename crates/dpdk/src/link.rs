@@ -19,6 +19,8 @@ pub(crate) struct Link {
     port: u16,
     name: Arc<str>,
     beneath: Option<Beneath>,
+    /// What is said of a link that was up and is down.
+    lost: &'static str,
     opened: Instant,
     /// A link that was never up is not lost: the other end has yet to come.
     seen_up: AtomicBool,
@@ -30,11 +32,16 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(port: u16, name: Arc<str>, beneath: Option<Beneath>) -> Self {
+    /// The link of a started port. `for_good`: once lost, its driver does not connect again.
+    pub(crate) fn new(port: u16, name: Arc<str>, beneath: Option<Beneath>, for_good: bool) -> Self {
         Self {
             port,
             name,
             beneath,
+            lost: match for_good {
+                true => "its link is down (has the other end gone?), and its driver does not connect again",
+                false => "its link is down (has the other end gone?)",
+            },
             opened: Instant::now(),
             seen_up: AtomicBool::new(false),
             looked_ns: AtomicU64::new(0),
@@ -85,8 +92,7 @@ impl Link {
             return Err(Error::new("use", self.name.clone(), cause, ErrorKind::Gone));
         }
         if self.down.load(Ordering::Relaxed) && self.seen_up.load(Ordering::Relaxed) {
-            let cause = "its link is down (has the other end gone?)";
-            return Err(Error::new("run on", self.name.clone(), cause, ErrorKind::LinkDown));
+            return Err(Error::new("run on", self.name.clone(), self.lost, ErrorKind::LinkDown));
         }
         Ok(())
     }

@@ -138,6 +138,7 @@ impl Half<'_> {
                 beneath.find_sockets();
                 beneath
             }),
+            config.is_memif_client(),
         );
         if options.wait_for_link {
             let lanes = match config.driver() {

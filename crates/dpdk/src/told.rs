@@ -195,7 +195,7 @@ mod tests {
                 "net_af_packet0,iface=nosuch",
                 "iface=nosuch: there is no such interface",
             ),
-            ("net_null0,iface=nosuch", ""),
+            ("net_ring0,iface=nosuch", ""),
         ] {
             let config = crate::check(&format!("dpdk:{port}").parse().expect(port)).expect(port);
             assert_eq!(misnamed(&config).unwrap_or_default(), said, "{port}");
