@@ -26,7 +26,7 @@ test  | trafgen      | netsniff-ng
 test  | nping        | nmap
 test  | tshark       | tshark
 test  | clang        | clang llvm
-test  | dpdk-testpmd | dpdk librte-meta-bus librte-meta-mempool librte-meta-net
+test  | dpdk-testpmd | dpdk dpdk-dev librte-meta-bus librte-meta-mempool librte-meta-net
 bench | sockperf     | sockperf
 bench | iperf3       | iperf3
 bench | valgrind     | valgrind

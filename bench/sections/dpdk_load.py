@@ -77,7 +77,7 @@ def trip(ctx, what, label, args=(), duration=None):
 def at_half(ctx, what, maximum):
     half = int(maximum / 2)
     say(f"  {what}: {ctx.steady:g} s at {half} pps")
-    return trip(ctx, what, f"{what} at {half} pps", ["--rate", f"{half}pps"], ctx.steady)
+    return {"rate": half, "summary": trip(ctx, what, f"{what} at {half} pps", ["--rate", f"{half}pps"], ctx.steady)}
 
 
 def too_slow(summary):
@@ -94,17 +94,16 @@ def no_loss(ctx, section):
             say(f"  {what}: the maximum, for half of it")
             runs = range(min(3, ctx.rounds))
             top = statistics.median(trip(ctx, what, f"{what} maximum")["received_pps"] for _ in runs)
-            summary = at_half(ctx, what, top)
-            loss_verdict(section, f"{what} round trip", {"rate": int(top / 2), "summary": summary})
-            if too_slow(summary):
+            trial = at_half(ctx, what, top)
+            loss_verdict(section, f"{what} round trip", trial)
+            if too_slow(trial["summary"]):
                 # A paced sender has more to do: its own maximum is what it reaches when asked for the other.
                 asked = ["--rate", f"{int(top)}pps"]
                 paced = statistics.median(trip(ctx, what, f"{what} maximum, paced", asked)["received_pps"] for _ in runs)
                 section.text(f"{what}: the maximum above is that of an unpaced sender, {rate(top)}. Asked for as much, a paced "
                              f"one reaches {rate(paced)} (median). What follows is half of that, which is less than the target "
                              "asks for.")
-                loss_verdict(section, f"{what} round trip, half of the paced maximum",
-                             {"rate": int(paced / 2), "summary": at_half(ctx, what, paced)})
+                loss_verdict(section, f"{what} round trip, half of the paced maximum", at_half(ctx, what, paced))
         except BenchError as error:
             section.verdict(f"target no loss at half the maximum ({what} round trip): not measured ({error})")
     section.text("`sendrecv` ↔ `reflect`, a core each, both of mpps. net_af_packet, net_af_xdp and net_tap by the lab's veth, whose "

@@ -129,20 +129,24 @@ impl Config {
         self.driver() == "net_memif" && role.is_none_or(|(_, role)| role != "server" && role != "master")
     }
 
-    /// Removes the socket of a memif server that was killed: nobody listens on it any more, and DPDK would refuse to. One
-    /// that somebody listens on stays.
+    /// The file that a memif's server makes: its socket, where that is not abstract (the default).
     #[cfg(dpdk)]
-    pub(crate) fn remove_stale_socket(&self) {
+    pub(crate) fn memif_file(&self) -> Option<&str> {
         let value = |name: &str| {
             let found = self.driver_args.iter().find(|(key, _)| key == name);
             found.map(|(_, value)| value.as_str())
         };
-        let Some(path) = value("socket").filter(|path| path.starts_with('/')) else {
+        let server = self.driver() == "net_memif" && !self.is_memif_client();
+        value("socket").filter(|_| server && value("socket-abstract") == Some("no"))
+    }
+
+    /// Removes the socket of a memif server that was killed: nobody listens on it any more, and DPDK would refuse to. One
+    /// that somebody listens on stays.
+    #[cfg(dpdk)]
+    pub(crate) fn remove_stale_socket(&self) {
+        let Some(path) = self.memif_file().filter(|path| path.starts_with('/')) else {
             return;
         };
-        if self.driver() != "net_memif" || self.is_memif_client() || value("socket-abstract") != Some("no") {
-            return;
-        }
         // A socket of another type answers otherwise: only one without a listener refuses.
         let answer = std::os::unix::net::UnixStream::connect(path);
         if answer.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {

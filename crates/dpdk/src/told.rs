@@ -50,6 +50,10 @@ const NAMING: [(&str, &str, Names); 13] = [
     ("net_virtio_user", "path", Names::New),
 ];
 
+fn missing(path: &str) -> bool {
+    !Path::new(path).exists()
+}
+
 /// Whether the kernel says that there is none of this name. Not by `/sys`, which may be another namespace's.
 fn no_interface(name: &str) -> bool {
     NetDev::by_name(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -57,36 +61,37 @@ fn no_interface(name: &str) -> bool {
 
 /// The first option that names something which isn't there, or can't be, and what is wrong with it.
 pub(crate) fn misnamed(config: &Config) -> Option<String> {
-    let missing = |path: &str| !Path::new(path).exists();
-    // A memif's socket is a file only if it is not abstract, and its server makes it: a client waits.
-    let file = config.driver() != "net_memif"
-        || config.driver_args.contains(&("socket-abstract".into(), "no".into())) && !config.is_memif_client();
-    config.driver_args.iter().filter(|_| file).find_map(|(key, value)| {
-        let (.., names) = NAMING
-            .iter()
-            .find(|(driver, option, _)| (*driver, *option) == (config.driver(), key))?;
-        let long = value.len() > MAX_INTERFACE_NAME;
-        let wrong = match names {
-            Names::Interface | Names::Any if long => {
-                format!("an interface's name has at most {MAX_INTERFACE_NAME} bytes")
-            }
-            Names::Interface if no_interface(value) => "there is no such interface".to_owned(),
-            Names::File if missing(value) => "there is no such file".to_owned(),
-            Names::New => {
-                let directory = Path::new(value)
-                    .parent()
-                    .filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir())?;
-                format!("there is no directory {}", directory.display())
-            }
-            _ => return None,
-        };
-        Some(format!("{key}={value}: {wrong}"))
-    })
+    // The one option of a memif that names anything is its socket, which may be no file, or one that is waited for.
+    let looked_at = config.driver() != "net_memif" || config.memif_file().is_some();
+    config
+        .driver_args
+        .iter()
+        .filter(|_| looked_at)
+        .find_map(|(key, value)| {
+            let (.., names) = NAMING
+                .iter()
+                .find(|(driver, option, _)| (*driver, *option) == (config.driver(), key))?;
+            let long = value.len() > MAX_INTERFACE_NAME;
+            let wrong = match names {
+                Names::Interface | Names::Any if long => {
+                    format!("an interface's name has at most {MAX_INTERFACE_NAME} bytes")
+                }
+                Names::Interface if no_interface(value) => "there is no such interface".to_owned(),
+                Names::File if missing(value) => "there is no such file".to_owned(),
+                Names::New => {
+                    let directory = Path::new(value)
+                        .parent()
+                        .filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir())?;
+                    format!("there is no directory {}", directory.display())
+                }
+                _ => return None,
+            };
+            Some(format!("{key}={value}: {wrong}"))
+        })
 }
 
 /// What most often is missing where a virtual device can't be made.
 pub(crate) fn hint(config: &Config, cause: String) -> String {
-    let missing = |path: &str| !Path::new(path).exists();
     // Numbers of `<linux/capability.h>`.
     let (admin, raw, bpf) = (lacks(12), lacks(13), lacks(39));
     let hint = match config.driver() {
