@@ -8,6 +8,7 @@
 
 mod capture;
 mod codec;
+mod collect;
 mod control;
 mod drop;
 mod flow_table;
