@@ -216,7 +216,8 @@ impl Half<'_> {
                 // SAFETY: the EAL runs (a port counts as open), and the string ends with a zero.
                 let result = unsafe { sys::mpps_probe(devargs.as_ptr()) };
                 if result < 0 {
-                    return Err(self.error("make", told::hint(self.config, eal::cause_of(result)), ErrorKind::Other));
+                    let (hint, kind) = told::hint(self.config, eal::cause_of(result));
+                    return Err(self.error("make", hint, kind));
                 }
                 self.plugged = true;
                 let name = eal::c_string(name);

@@ -2,7 +2,7 @@
 
 use crate::{Config, memory};
 use dpdk_sys as sys;
-use mpps_io::Fact;
+use mpps_io::{ErrorKind, Fact};
 use mpps_netdev::NetDev;
 use std::io;
 use std::path::Path;
@@ -90,17 +90,17 @@ pub(crate) fn misnamed(config: &Config) -> Option<String> {
         })
 }
 
-/// What most often is missing where a virtual device can't be made.
-pub(crate) fn hint(config: &Config, cause: String) -> String {
+/// What most often is missing where a virtual device can't be made, and whether that is a matter of what was asked for.
+pub(crate) fn hint(config: &Config, cause: String) -> (String, ErrorKind) {
     // Numbers of `<linux/capability.h>`.
     let (admin, raw, bpf) = (lacks(12), lacks(13), lacks(39));
+    let unknown = cause.contains("failed to parse device");
+    let nameless = matches!(config.driver(), "net_af_packet" | "net_af_xdp") && config.interface().is_none();
     let hint = match config.driver() {
-        _ if cause.contains("failed to parse device") => {
+        _ if unknown => {
             "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` says where the drivers are)"
         }
-        "net_af_packet" | "net_af_xdp" if config.interface().is_none() => {
-            "want iface=NAME, such as net_af_packet0,iface=eth1"
-        }
+        _ if nameless => "want iface=NAME, such as net_af_packet0,iface=eth1",
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",
         "net_af_packet" if raw => "it needs CAP_NET_RAW: run as root, or setcap cap_net_raw+ep the program",
         "net_tap" | "net_virtio_user" if admin => {
@@ -110,7 +110,11 @@ pub(crate) fn hint(config: &Config, cause: String) -> String {
         "net_memif" if cause.contains("in use") => "another process listens there: want another socket=PATH",
         _ => "are the driver's options right, and is it installed? (`mpps doctor` says where the drivers are)",
     };
-    format!("{hint} ({cause})")
+    let kind = match unknown || nameless {
+        true => ErrorKind::NotFound,
+        false => ErrorKind::Other,
+    };
+    (format!("{hint} ({cause})"), kind)
 }
 
 pub(crate) fn facts(

@@ -55,15 +55,19 @@ impl PathConfig {
         }
     }
 
-    /// The interface that the path opens; `None` where it opens none.
+    /// The interface that the path opens; `None` where it opens none, and where there is no such interface.
     pub(crate) fn interface(&self) -> Option<NetDev> {
-        let name = match self {
-            Self::AfPacket(config) => &config.device,
-            Self::AfXdp(config) => &config.device,
-            Self::Xdp(config) => &config.device,
-            Self::Udp(_) | Self::Dpdk(_) | Self::Null(_) | Self::Loop(_) => return None,
-        };
-        NetDev::by_name(name).ok()
+        NetDev::by_name(self.interface_name()?).ok()
+    }
+
+    /// Its name.
+    pub(crate) fn interface_name(&self) -> Option<&str> {
+        match self {
+            Self::AfPacket(config) => Some(&config.device),
+            Self::AfXdp(config) => Some(&config.device),
+            Self::Xdp(config) => Some(&config.device),
+            Self::Udp(_) | Self::Dpdk(_) | Self::Null(_) | Self::Loop(_) => None,
+        }
     }
 
     /// Whether listeners take only what is for the interface's own addresses, where nothing else is asked for: an XDP
