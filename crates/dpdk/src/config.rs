@@ -130,7 +130,6 @@ impl Config {
     }
 
     /// The file that a memif's server makes: its socket, where that is not abstract (the default).
-    #[cfg(dpdk)]
     pub(crate) fn memif_file(&self) -> Option<&str> {
         let value = |name: &str| {
             let found = self.driver_args.iter().find(|(key, _)| key == name);

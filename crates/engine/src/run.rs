@@ -12,7 +12,7 @@ use crate::idle::Idle;
 use crate::job::{Job, Solo};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
-use crate::plan::{CapturePlan, Common, DropPlan, ReflectPlan, TrafficPlan};
+use crate::plan::{CapturePlan, Common, DropPlan, Opened, ReflectPlan, TrafficPlan};
 use crate::slip::Slips;
 use crate::summary::{Measured, summarise};
 use crate::traffic::Lane;
@@ -256,6 +256,7 @@ pub(crate) fn run_job<J: Job>(
                 return Err(error);
             }
         }
+        common.opened(Opened::Main).inspect_err(|_| control.end_at(0))?;
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
         let steal = sched::steal_ns();
         let interval_ns = common.interval.as_nanos() as u64;
@@ -378,6 +379,7 @@ fn lane_thread<J: Job>(
         .map_err(RunError::from)
         .and_then(|mut queues| {
             let dest_mac = job.resolve(&mut queues, shared.found, &clock, &ended)?;
+            shared.common.opened(Opened::Lane(index))?;
             Ok((queues, dest_mac))
         });
     let (mut queues, dest_mac) = match opened {

@@ -99,6 +99,10 @@ pub(crate) struct Run {
     /// Plain lines even on a terminal
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Keep all privileges for the whole run, and under sudo stay root, for files too [default: what is needed no more is
+    /// given up before the first packet; `mpps doctor` says what stays]
+    #[arg(long)]
+    pub(crate) keep_privileges: bool,
 }
 
 /// `sendrecv` and `send`.

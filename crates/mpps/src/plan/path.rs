@@ -1,6 +1,7 @@
 //! Which path a port names, and its checked options.
 
 use crate::fail::{Result, usage};
+use crate::privilege::check_dpdk;
 use mpps_io::{Layer, PortSpec, loopback, null};
 use mpps_netdev::NetDev;
 
@@ -27,7 +28,10 @@ impl PathConfig {
             "af_packet" => Self::AfPacket(mpps_af_packet::check(spec)?),
             "af_xdp" => Self::AfXdp(mpps_af_xdp::check(spec)?),
             "xdp" => Self::Xdp(mpps_xdp::check(spec)?),
-            "dpdk" => Self::Dpdk(mpps_dpdk::check(spec)?),
+            "dpdk" => {
+                check_dpdk(spec)?;
+                Self::Dpdk(mpps_dpdk::check(spec)?)
+            }
             "null" => Self::Null(null::check(spec)?),
             "loop" => Self::Loop(loopback::check(spec)?),
             planned @ "io_uring" => {
