@@ -130,7 +130,10 @@ mod tests {
         };
         assert_eq!(
             found.largest,
-            [stretch(300_000_000, 500_000_000, 12), stretch(600_000_000, 700_000_000, 1)]
+            [
+                stretch(300_000_000, 500_000_000, 12),
+                stretch(600_000_000, 700_000_000, 1)
+            ]
         );
         // Rows of 1 ms: holes of less than 100 ms do not part.
         let found = stretches(&[(3, 5), (50, 7), (200, 1)], 1_000_000);
