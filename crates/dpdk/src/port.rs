@@ -146,6 +146,14 @@ impl Port for DpdkPort {
         counters
     }
 
+    fn rx_dropped(&self, queue: usize) -> Option<u64> {
+        if queue != 0 {
+            return Some(0);
+        }
+        let missed = counters::missed(self.id);
+        Some(missed + self.link.beneath().map_or(0, |beneath| beneath.rx_dropped(missed)))
+    }
+
     fn facts(&self) -> Vec<Fact> {
         let mut facts = self.facts.clone();
         facts.extend(self.spread().map(|value| Fact {

@@ -1,5 +1,6 @@
 //! The collector's loop: what the main thread of a run does while its lanes work.
 
+use crate::host_drops::HostDrops;
 use crate::job::Job;
 use crate::live::{HostWait, Live};
 use crate::outcome::LaneOutcome;
@@ -13,8 +14,10 @@ use std::time::Duration;
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
 /// The collector's loop. True when the run was interrupted.
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn collect<J: Job>(
     collector: &mut Collector<'_>,
+    drops: &mut HostDrops,
     clocks: &mut ClockSource,
     timing: Timing,
     shared: &Shared<'_, J>,
@@ -54,6 +57,8 @@ pub(crate) fn collect<J: Job>(
             collector.set_end(end_ns);
         }
         collector.note_host_wait(now, host.sample(shared.counters));
+        // Before the row that it belongs to is handed on.
+        drops.look(now, shared.job, collector);
         // Rows of the last sending may close before the end is told only if they end before it.
         if end_told || now < end_ns {
             collector.poll(sinks);

@@ -15,6 +15,7 @@ mod flow_table;
 mod flows;
 mod forward;
 mod generate;
+mod host_drops;
 mod idle;
 mod job;
 mod kernel;

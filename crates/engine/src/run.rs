@@ -8,6 +8,7 @@ use crate::capture;
 use crate::collect::{TICK, collect};
 use crate::control::Control;
 use crate::generate::SentSeq;
+use crate::host_drops::HostDrops;
 use crate::idle::Idle;
 use crate::job::{Job, Solo};
 use crate::neighbor::{Found, Neighbor};
@@ -279,8 +280,10 @@ pub(crate) fn run_job<J: Job>(
             let _ = start.send(start_ns);
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
+        let mut drops = HostDrops::new(job, &baseline);
         let was_interrupted = collect(
             &mut collector,
+            &mut drops,
             &mut clocks,
             timing,
             &shared,
@@ -297,10 +300,7 @@ pub(crate) fn run_job<J: Job>(
         }
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
-        let totals: Totals = collector.finish(sinks);
-        let totals_measured = totals.latency.count > 0;
-        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
-        let path = baseline
+        let path: Vec<Vec<QueueCounters>> = baseline
             .iter()
             .enumerate()
             .map(|(i, then)| {
@@ -311,6 +311,10 @@ pub(crate) fn run_job<J: Job>(
                     .collect()
             })
             .collect();
+        drops.end(clocks.clock().now_ns(), &path, &mut collector);
+        let totals: Totals = collector.finish(sinks);
+        let totals_measured = totals.latency.count > 0;
+        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
         Ok(summarise(Measured {
             workload,
             common,

@@ -33,5 +33,5 @@ pub use live::{LiveSink, LiveStyle};
 pub use notes::Notes;
 pub use plot::plot;
 pub use sinks::Sinks;
-pub use summary::{Colour, print_summary};
+pub use summary::{Colour, Detail, print_summary};
 pub use target::JsonTarget;

@@ -9,6 +9,7 @@ mod histogram;
 mod lane;
 mod row;
 mod series;
+mod stretches;
 mod tally;
 mod window;
 
@@ -21,5 +22,6 @@ pub use row::{
     Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
+pub use stretches::{Stretch, Stretches};
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};

@@ -96,6 +96,9 @@ pub(crate) struct Run {
     /// No live view and no summary
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Summary with each lane, where times were taken, and what was measured on what (all of it is in the JSON)
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
     /// Plain lines even on a terminal
     #[arg(long)]
     pub(crate) plain: bool,

@@ -4,7 +4,7 @@ use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::privilege::{Clerk, caller};
 use mpps_report::{
-    Colour, CsvSink, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, print_summary,
+    Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, print_summary,
 };
 use mpps_stats::{Sink, Summary};
 use std::io::Write;
@@ -18,6 +18,7 @@ pub(crate) struct Output {
     boards: Vec<Notes>,
     json: Option<JsonTarget>,
     quiet: bool,
+    detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
     stdout_taken: bool,
     /// Who opens and writes files.
@@ -71,6 +72,7 @@ impl Output {
             boards,
             json,
             quiet,
+            detail: if run.verbose { Detail::Full } else { Detail::Brief },
             stdout_taken: stdout > 0,
             clerk,
         })
@@ -81,8 +83,8 @@ impl Output {
         if !self.quiet {
             let (out, err) = (std::io::stdout(), std::io::stderr());
             let printed = match self.stdout_taken {
-                true => print_summary(summary, Colour::for_stream(&err), &mut err.lock()),
-                false => print_summary(summary, Colour::for_stream(&out), &mut out.lock()),
+                true => print_summary(summary, self.detail, Colour::for_stream(&err), &mut err.lock()),
+                false => print_summary(summary, self.detail, Colour::for_stream(&out), &mut out.lock()),
             };
             // A reader that has gone is no reason to fail: the files still get everything.
             if let Err(error) = printed
