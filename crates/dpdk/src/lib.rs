@@ -31,6 +31,8 @@ mod frame;
 #[cfg(dpdk)]
 mod link;
 #[cfg(dpdk)]
+mod memif;
+#[cfg(dpdk)]
 mod memory;
 #[cfg(dpdk)]
 mod open;

@@ -139,6 +139,9 @@ impl Port for DpdkPort {
         }
         if queue == 0 {
             counters.other.extend(self.flows.counters());
+            counters
+                .other
+                .extend(self.link.refused().map(|(n, _)| ("memif_refused", n)));
             if let Some(beneath) = self.link.beneath() {
                 beneath.add(&mut counters);
             }
@@ -174,6 +177,7 @@ impl Drop for DpdkPort {
                 sys::mpps_port_set_mtu(self.id, mtu);
             }
             sys::mpps_port_close(self.id);
+            sys::mpps_memif_close(self.id);
         }
         unplug(&self.config);
         eal::port_closed();

@@ -30,7 +30,7 @@ impl Config {
         match (&self.device, self.driver()) {
             (Device::Vdev(_), "net_null" | "net_ring" | "net_pcap") => of(none, false),
             // A server's socket is removed at the end.
-            (Device::Vdev(_), "net_memif") => of(none, self.memif_file().is_some()),
+            (Device::Vdev(_), "net_memif") => of(none, self.makes_socket_file()),
             // The interface's MTU is set back.
             (Device::Vdev(_), "net_af_packet") if self.mtu.is_some() => of(CapabilitySet::NET_ADMIN, true),
             (Device::Vdev(_), "net_af_packet") => of(none, false),

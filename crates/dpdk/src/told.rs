@@ -1,5 +1,6 @@
 //! What is told of a port: facts of one that is open, hints where one can't be made.
 
+use crate::memif::Socket;
 use crate::{Config, memory};
 use dpdk_sys as sys;
 use mpps_io::{ErrorKind, Fact};
@@ -60,9 +61,9 @@ fn no_interface(name: &str) -> bool {
 }
 
 /// The first option that names something which isn't there, or can't be, and what is wrong with it.
-pub(crate) fn misnamed(config: &Config) -> Option<String> {
+pub(crate) fn misnamed(config: &Config, socket: Option<&Socket>) -> Option<String> {
     // The one option of a memif that names anything is its socket, which may be no file, or one that is waited for.
-    let looked_at = config.driver() != "net_memif" || config.memif_file().is_some();
+    let looked_at = config.driver() != "net_memif" || socket.is_some_and(|socket| socket.file().is_some());
     config
         .driver_args
         .iter()
@@ -107,7 +108,9 @@ pub(crate) fn hint(config: &Config, cause: String) -> (String, ErrorKind) {
             "it needs CAP_NET_ADMIN: run as root, or setcap cap_net_admin+ep the program"
         }
         "net_af_xdp" if admin || raw || bpf => "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root",
-        "net_memif" if cause.contains("in use") => "another process listens there: want another socket=PATH",
+        "net_memif" if cause.contains("in use") => {
+            "another process listens there: want another socket=PATH,socket-abstract=no"
+        }
         _ => "are the driver's options right, and is it installed? (`mpps doctor` says where the drivers are)",
     };
     let kind = match unknown || nameless {
@@ -207,7 +210,8 @@ mod tests {
             ("net_ring0,iface=nosuch", ""),
         ] {
             let config = crate::check(&format!("dpdk:{port}").parse().expect(port)).expect(port);
-            assert_eq!(misnamed(&config).unwrap_or_default(), said, "{port}");
+            let socket = Socket::find(&config).expect("a folder");
+            assert_eq!(misnamed(&config, socket.as_ref()).unwrap_or_default(), said, "{port}");
         }
     }
 }
