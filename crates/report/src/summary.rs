@@ -6,6 +6,7 @@ use mpps_stats::{CaptureSummary, LaneSummary, Latency, Summary, Workload};
 use std::io::{self, IsTerminal, Write};
 use text::{fold, sentence, table};
 
+mod headline;
 mod text;
 
 /// Facts of the host and the port that the screen shows; the JSON has them all.
@@ -76,14 +77,8 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
     lanes(s, out)?;
     ports(s, out)?;
     if !s.reasons.is_empty() && s.ports.is_empty() {
-        let mut reasons: Vec<_> = s
-            .reasons
-            .iter()
-            .map(|(why, n)| format!("{why} {}", count(*n)))
-            .collect();
-        reasons[0].insert_str(0, "by reason: ");
         writeln!(out)?;
-        fold(reasons, "   ", "  ", out)?;
+        headline::reasons(&s.reasons, out)?;
     }
     let facts: Vec<_> = s
         .host
@@ -105,11 +100,7 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
 }
 
 fn verdict(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
-    let ended = if s.interrupted { ", ended early" } else { "" };
-    let verdict = match s.valid {
-        true => colour.paint("1;32", "VALID"),
-        false => colour.paint("1;31", "NOT VALID"),
-    };
+    let (verdict, ended) = (headline::headline(s, colour), headline::ended(s));
     writeln!(
         out,
         "{verdict}  {}, {}{ended}",
