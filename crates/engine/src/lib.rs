@@ -28,6 +28,7 @@ mod plan;
 mod rate;
 mod receive;
 mod reflect;
+mod remarks;
 mod run;
 mod slip;
 pub mod source;

@@ -5,7 +5,7 @@ use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
 use mpps_stats::Recorder;
-use mpps_wire::{Left, ReflectFilter, Reflector, reflect_closing_in_place};
+use mpps_wire::{Left, ReflectFilter, Reflector, parse_udp, reflect_closing_in_place};
 use std::time::Duration;
 
 /// How long the path may refuse everything before the burst is given up.
@@ -15,6 +15,8 @@ struct Counts {
     /// Why each frame of the burst at hand was left; `None`: it was turned. All `None` between bursts.
     marks: [Option<Left>; MAX_BURST],
     left: [u64; Left::COUNT],
+    /// For each of the filter's excluded ports.
+    host_ports: Box<[u64]>,
     service: u64,
     not_sent: u64,
 }
@@ -31,6 +33,7 @@ pub(crate) fn run<Q: Queue>(
     let mut counts = Counts {
         marks: [None; MAX_BURST],
         left: [0; Left::COUNT],
+        host_ports: vec![0; filter.excluded_ports.len()].into_boxed_slice(),
         service: 0,
         not_sent: 0,
     };
@@ -94,8 +97,10 @@ pub(crate) fn run<Q: Queue>(
     reasons.push(("neighbor_service", counts.service));
     reasons.push(("tx_full", counts.not_sent));
     reasons.retain(|(_, n)| *n > 0);
+    let host_ports = filter.excluded_ports.iter().copied().zip(counts.host_ports);
     LaneOutcome {
         reasons,
+        host_ports: host_ports.filter(|(_, n)| *n > 0).collect(),
         preempted: mpps_sys::sched::preemptions() - preempted,
         ..LaneOutcome::default()
     }
@@ -122,7 +127,7 @@ fn turn<F: Frame>(
         at += 1;
     }
     if left_any {
-        sort_out(lane, burst, answers, turned, counts);
+        sort_out(lane, burst, answers, turned, filter, counts);
     }
 }
 
@@ -142,6 +147,7 @@ fn sort_out<F: Frame>(
     burst: &mut Burst<F>,
     answers: &mut Burst<F>,
     turned: &mut Burst<F>,
+    filter: &ReflectFilter,
     counts: &mut Counts,
 ) {
     let all = burst.len();
@@ -150,6 +156,13 @@ fn sort_out<F: Frame>(
             let _ = turned.push(frame);
             continue;
         };
+        if left == Left::HostPort
+            && let Ok(packet) = parse_udp(frame.bytes())
+            && let Ok(place) = filter.excluded_ports.binary_search(&packet.dst_port)
+            && let Some(count) = counts.host_ports.get_mut(place)
+        {
+            *count += 1;
+        }
         let question = matches!(left, Left::NotIp | Left::NotUdp | Left::Multicast);
         match lane
             .neighbor

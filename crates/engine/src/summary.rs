@@ -3,6 +3,7 @@
 use crate::control::Control;
 use crate::outcome::{LaneOutcome, SourceCounts};
 use crate::plan::Common;
+use crate::remarks::{Heard, remarks};
 use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
 use mpps_io::QueueCounters;
@@ -70,6 +71,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         flow_moved: reason("flow_moved"),
     };
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
+    warnings.extend(remarks(&Heard::of(&m, &reasons, &lanes)));
     warnings.splice(0..0, m.common.warnings.iter().cloned());
     warnings.extend(m.control.notes());
     warnings.extend(m.sink_notes.iter().cloned());
@@ -118,6 +120,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         invalid_reasons,
         warnings,
         interrupted: m.interrupted,
+        open_ended: m.common.duration.is_none(),
         host: host_facts(&m, run_ns),
         reasons,
         ports: port_summaries(&m),

@@ -78,6 +78,7 @@ pub fn json_value(s: &Summary) -> Value {
         "invalid_reasons": s.invalid_reasons,
         "warnings": s.warnings,
         "interrupted": s.interrupted,
+        "open_ended": s.open_ended,
         "reasons": counters(&s.reasons),
         "capture": s.capture.as_ref().map(capture),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),

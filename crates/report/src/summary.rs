@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use text::{fold, sentence, table};
 use when::when;
 
+mod headline;
 mod lanes;
 mod text;
 mod when;
@@ -93,16 +94,10 @@ pub fn print_summary(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn 
     }
     ports(s, out)?;
     if !s.reasons.is_empty() && s.ports.is_empty() {
-        let mut reasons: Vec<_> = s
-            .reasons
-            .iter()
-            .map(|(why, n)| format!("{why} {}", count(*n)))
-            .collect();
-        reasons[0].insert_str(0, "by reason: ");
         if detail == Detail::Full {
             writeln!(out)?;
         }
-        fold(reasons, "   ", "  ", out)?;
+        headline::reasons(&s.reasons, out)?;
     }
     let facts: Vec<_> = s
         .host
@@ -125,11 +120,7 @@ pub fn print_summary(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn 
 }
 
 fn verdict(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
-    let ended = if s.interrupted { ", ended early" } else { "" };
-    let verdict = match s.valid {
-        true => colour.paint("1;32", "VALID"),
-        false => colour.paint("1;31", "NOT VALID"),
-    };
+    let (verdict, ended) = (headline::headline(s, colour), headline::ended(s));
     writeln!(
         out,
         "{verdict}  {}, {}{ended}",

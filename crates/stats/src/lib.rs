@@ -7,8 +7,10 @@ mod collector;
 mod counter;
 mod histogram;
 mod lane;
+mod reasons;
 mod row;
 mod series;
+mod streams;
 mod stretches;
 mod tally;
 mod window;
@@ -17,11 +19,13 @@ pub use collector::{Collector, Totals};
 pub use counter::Counter;
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
+pub use reasons::{REASONS, meaning_of};
 pub use row::{
     CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink, Snapshot,
     Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
+pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};
 pub use stretches::{Stretch, Stretches};
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};

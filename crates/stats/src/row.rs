@@ -31,9 +31,10 @@ pub struct Percentiles {
 }
 
 /// What the run does, as far as its rows and summary are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workload {
     /// Sends and receives back: rows by the interval of sending.
+    #[default]
     SendRecv,
     /// Sends only: nothing comes back, nothing is lost.
     Send,
@@ -196,7 +197,7 @@ pub struct CaptureSummary {
 }
 
 /// All that a run has measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// What was run.
     pub workload: Workload,
@@ -255,8 +256,10 @@ pub struct Summary {
     pub invalid_reasons: Vec<String>,
     /// What the reader should know though the numbers stand.
     pub warnings: Vec<String>,
-    /// Ended early by a signal.
+    /// Ended by a signal.
     pub interrupted: bool,
+    /// No end was asked for: the run goes on until a signal ends it.
+    pub open_ended: bool,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
     /// Per lane and queue.

@@ -4,48 +4,24 @@ use crate::DropPlan;
 use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::flow_table::FlowTable;
 use mpps_io::{Frame, Layer};
-use mpps_stats::{Arrival, Recorder, SequenceWindows};
+use mpps_stats::{Counted, Outcome, Recorder, SequenceWindows, Streams};
 use mpps_wire::{Checker, STAMP_LEN, Stamp, check_udp, verify_data};
 use std::net::{IpAddr, SocketAddr};
 
 /// One-way latencies above this are taken for the clocks of two hosts: none is reported.
 const MAX_ONE_WAY_NS: u64 = 60_000_000_000;
 
-/// The largest gap in the sequence numbers of a flow, beside what its sender may have sent in the time since.
-const MAX_GAP: u64 = 1 << 20;
-/// Packets in a row beyond the window that make a flow begin anew.
-const STRANGERS: u32 = 3;
-/// No sender is faster, packets a ns.
-const MAX_RATE_PER_NS: u64 = 1;
-
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 64 << 20;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct FlowState {
-    /// Lowest sequence number of the stream.
-    base: u64,
-    /// Send time of the highest sequence number seen.
-    newest_ns: u64,
-    /// Packets in a row that were too old to be told from duplicates.
-    too_old: u32,
-    /// When a packet of this flow was last heard.
-    heard_ns: u64,
-    /// A packet of this flow has been verified.
-    known: bool,
-}
 
 /// The memory of one lane: flows, their sequence numbers, and what was counted beside them.
 pub(super) struct Verifier<'p> {
     plan: &'p DropPlan,
     layer: Layer,
     table: FlowTable,
-    windows: SequenceWindows,
-    flows: Box<[FlowState]>,
+    streams: Streams,
     foreign: [u64; Foreign::ALL.len()],
     untracked: u64,
-    beyond_window: u64,
-    restarts: u64,
     /// Questions answered.
     pub(super) service: u64,
     other_clock: u64,
@@ -74,12 +50,9 @@ impl<'p> Verifier<'p> {
             plan,
             layer,
             table: FlowTable::new(plan.max_flows, key),
-            windows: SequenceWindows::new(flows, 1 << 20, WINDOW_BYTES),
-            flows: vec![FlowState::default(); flows].into_boxed_slice(),
+            streams: Streams::new(SequenceWindows::new(flows, 1 << 20, WINDOW_BYTES)),
             foreign: [0; Foreign::ALL.len()],
             untracked: 0,
-            beyond_window: 0,
-            restarts: 0,
             service: 0,
             other_clock: 0,
             unverified: 0,
@@ -211,7 +184,7 @@ impl<'p> Verifier<'p> {
                 recorder.arrived(now_ns, None, 0);
                 recorder.event(now_ns, |t| t.expected += 1);
             }
-            (None, Some(flow)) if self.flows[flow as usize].known => recorder.event(now_ns, |t| t.corrupt += 1),
+            (None, Some(flow)) if self.streams.known(flow as usize) => recorder.event(now_ns, |t| t.corrupt += 1),
             (None, _) => self.foreign(Foreign::NotStamped, now_ns, recorder),
         }
         false
@@ -229,67 +202,25 @@ impl<'p> Verifier<'p> {
 
     #[inline]
     fn stamped(&mut self, flow: usize, stamp: Stamp, rx_time: Option<u64>, now_ns: u64, recorder: &mut Recorder<'_>) {
-        let highest = self.windows.next(flow);
-        let state = &mut self.flows[flow];
-        // Sequence numbers and send times rise together; a lower number with a later time is a sender that began anew.
-        if state.known && stamp.seq < highest && stamp.time_ns > state.newest_ns {
-            self.windows.reset(flow);
-            state.known = false;
-            self.restarts += 1;
-        }
-        if state.known && stamp.seq > highest {
-            // A gap can't be larger than what a sender could have sent since: a stray packet must not pass for one.
-            let since = now_ns.saturating_sub(state.heard_ns);
-            if stamp.seq - highest > MAX_GAP + since.saturating_mul(MAX_RATE_PER_NS) {
-                self.foreign(Foreign::NotStamped, now_ns, recorder);
-                return;
-            }
-        }
-        let arrival = self.windows.record(flow, stamp.seq);
-        let (distance, expected) = match arrival {
-            Arrival::InOrder if state.known => (0, stamp.seq + 1 - highest),
-            Arrival::InOrder => {
-                state.base = stamp.seq;
-                state.known = true;
-                (0, 1)
-            }
-            // The first packets of the stream came out of order: it begins earlier than thought.
-            Arrival::Reordered(distance) if stamp.seq < state.base => {
-                let more = state.base - stamp.seq;
-                state.base = stamp.seq;
-                (distance, more)
-            }
-            Arrival::Reordered(distance) => (distance, 0),
-            Arrival::Duplicate => {
-                recorder.event(now_ns, |t| t.duplicates += 1);
-                return;
-            }
-            Arrival::TooOld => {
-                self.beyond_window += 1;
-                // One is a straggler. Several in a row are a sender whose stream was mistaken for another's.
-                state.too_old += 1;
-                if state.too_old == STRANGERS {
-                    self.windows.reset(flow);
-                    *state = FlowState::default();
-                    self.restarts += 1;
-                }
-                return;
-            }
-        };
-        if arrival == Arrival::InOrder {
-            state.newest_ns = stamp.time_ns;
-        }
-        state.heard_ns = now_ns;
-        state.too_old = 0;
         let latency = rx_time
             .unwrap_or(now_ns)
             .checked_sub(stamp.time_ns)
             .filter(|&l| l < MAX_ONE_WAY_NS);
-        if latency.is_none() {
+        match self.streams.record(flow, stamp.seq, stamp.time_ns, now_ns, latency) {
+            Outcome::Counted(packet) => self.counted(packet, now_ns, recorder),
+            Outcome::Duplicate => recorder.event(now_ns, |t| t.duplicates += 1),
+            Outcome::Aside => {}
+            Outcome::Believed(packets) => packets.into_iter().for_each(|p| self.counted(p, now_ns, recorder)),
+        }
+    }
+
+    #[inline]
+    fn counted(&mut self, packet: Counted, now_ns: u64, recorder: &mut Recorder<'_>) {
+        if packet.latency.is_none() {
             self.other_clock += 1;
         }
-        recorder.arrived(now_ns, latency, distance);
-        recorder.expected(expected);
+        recorder.arrived(now_ns, packet.latency, packet.distance);
+        recorder.expected(packet.expected);
     }
 
     #[cold]
@@ -303,11 +234,15 @@ impl<'p> Verifier<'p> {
             .iter()
             .map(|f| (f.name(), self.foreign[*f as usize]))
             .collect();
+        let doubts = self.streams.doubts();
         reasons.extend([
             ("flows", u64::from(self.table.len())),
             ("untracked_flow_packets", self.untracked),
-            ("beyond_window", self.beyond_window),
-            ("sender_restarts", self.restarts),
+            ("beyond_window", doubts.beyond_window),
+            ("sender_restarts", doubts.restarts),
+            ("implausible_sequence", doubts.implausible),
+            ("unconfirmed_gap", doubts.open_gap),
+            ("gap_after_first", doubts.after_first),
             ("neighbor_service", self.service),
             ("latency_not_measurable", self.other_clock),
         ]);

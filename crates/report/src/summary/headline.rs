@@ -1,0 +1,100 @@
+//! The first words of a summary, and the counts by reason with what they mean.
+
+use super::Colour;
+use super::text::table;
+use crate::units::count;
+use mpps_stats::{Summary, Workload, meaning_of};
+use std::io::{self, Write};
+
+/// `VALID` alone is praise only where something arrived. A run that lost everything stands as it is, and is no success.
+pub(super) fn headline(s: &Summary, colour: Colour) -> String {
+    if !s.valid {
+        return colour.paint("1;31", "NOT VALID");
+    }
+    let arrived = s.rx + s.late > 0;
+    match s.workload {
+        Workload::Send => colour.paint("1;32", "VALID"),
+        _ if arrived => colour.paint("1;32", "VALID"),
+        Workload::SendRecv => colour.paint("1;33", "VALID: all packets lost"),
+        _ => colour.paint("1;33", "VALID: nothing received"),
+    }
+}
+
+/// How the run ended, where not as asked for. A run without an end of its own is ended by a signal: nothing is said.
+pub(super) fn ended(s: &Summary) -> &'static str {
+    if s.interrupted && !s.open_ended {
+        ", ended early"
+    } else {
+        ""
+    }
+}
+
+/// Counts by reason, each with its meaning.
+pub(super) fn reasons(reasons: &[(String, u64)], out: &mut dyn Write) -> io::Result<()> {
+    let counted = reasons.iter().filter(|(_, n)| *n > 0);
+    let rows: Vec<_> = counted
+        .map(|(name, n)| vec![name.clone(), count(*n), meaning_of(name).unwrap_or_default().to_owned()])
+        .collect();
+    table(&rows, "lrl", out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_stats::REASONS;
+
+    fn summary(workload: Workload, rx: u64) -> Summary {
+        Summary {
+            workload,
+            tx: 100,
+            rx,
+            valid: true,
+            ..Summary::default()
+        }
+    }
+
+    #[test]
+    fn a_run_that_lost_everything_is_not_praised() {
+        for (workload, words) in [
+            (Workload::SendRecv, "all packets lost"),
+            (Workload::Drop, "nothing received"),
+            (Workload::Reflect, "nothing received"),
+            (Workload::Forward, "nothing received"),
+            (Workload::Capture, "nothing received"),
+        ] {
+            let text = headline(&summary(workload, 0), Colour::Always);
+            assert_eq!(text, format!("\x1b[1;33mVALID: {words}\x1b[0m"));
+            assert_eq!(headline(&summary(workload, 1), Colour::Never), "VALID");
+        }
+        assert_eq!(headline(&summary(Workload::Send, 0), Colour::Never), "VALID");
+        let invalid = Summary {
+            valid: false,
+            ..summary(Workload::SendRecv, 0)
+        };
+        assert_eq!(headline(&invalid, Colour::Never), "NOT VALID");
+    }
+
+    #[test]
+    fn only_a_run_that_had_an_end_ends_early() {
+        let mut s = summary(Workload::Reflect, 1);
+        assert_eq!(ended(&s), "");
+        s.interrupted = true;
+        assert!(ended(&s).contains("ended early"));
+        s.open_ended = true;
+        assert_eq!(ended(&s), "");
+    }
+
+    #[test]
+    fn every_reason_fits_on_a_line_of_a_small_terminal_with_its_count() {
+        for (name, _) in REASONS {
+            let mut out = Vec::new();
+            reasons(&[(name.to_owned(), 123_456)], &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let wide = text.chars().count();
+            assert!(
+                text.starts_with(name) && wide <= super::super::text::COLUMNS + 1,
+                "{wide}: {text}"
+            );
+        }
+    }
+}

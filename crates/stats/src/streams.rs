@@ -1,0 +1,401 @@
+//! What sequence numbers tell a receiver that knows nothing of the sender: how many packets were sent, and which came.
+//!
+//! A flow's numbers go up by one, and its stamps' times with them. A gap is loss until its packets come after all. But a
+//! single packet could claim any loss: a forged one, or one that was damaged before its checksum was made. So a jump
+//! counts once [`PROOF`] packets bear it out:
+//!
+//! - A **gap** of more than [`NEAR`] numbers is left open at first. Its packet is received, but the numbers that it skips
+//!   are in no count. They become lost when further packets follow above it with none of the gap between them. Packets of
+//!   the gap that come in the meantime are just received.
+//! - A packet that begins **another stream** (a lower number with a later time: a sender that was started again), or that
+//!   is out of the window's reach, is held aside. It counts when as many more follow beside it, and none that
+//!   continues the stream as it was.
+//!
+//! At the end [`Doubts`] says what was never borne out. Three forged packets in a row, with none of the sender's between
+//! them, are believed; of a stream that then goes on where it was, the numbers between are left open, too.
+
+use crate::window::{Arrival, SequenceWindows};
+
+/// A gap of up to so many numbers is believed at once.
+pub const NEAR: u64 = 64;
+/// Packets that bear each other out.
+pub const PROOF: usize = 3;
+/// Packets of another stream are within so many numbers of each other.
+const MAX_STEP: u64 = 1 << 20;
+/// No sender is faster, packets a ns: a larger jump is another stream.
+const MAX_RATE_PER_NS: u64 = 1;
+
+/// What is counted of one packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// One-way latency, ns, where the caller gave one.
+    pub latency: Option<u64>,
+    /// As of [`Arrival::Reordered`]; 0: in order.
+    pub distance: u64,
+    /// By how many the packets grew that the numbers say were sent.
+    pub expected: u64,
+}
+
+/// What the arrival of a packet comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is received.
+    Counted(Counted),
+    /// A copy of one that came before.
+    Duplicate,
+    /// It is in no count but [`Doubts`], until others bear it out.
+    Aside,
+    /// It and those that were held with it are received, in the order of their arrival.
+    Believed([Counted; PROOF]),
+}
+
+/// What was not borne out so far. At the end of a run: never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Packets whose number jumps: those held aside (in no count), and those above an open gap (received).
+    pub implausible: u64,
+    /// Numbers that open gaps skip. Not counted as lost.
+    pub open_gap: u64,
+    /// Numbers counted as lost between the first packet or two of a flow, which nothing bore out, and what came next.
+    pub after_first: u64,
+    /// Packets from before the window; in no count.
+    pub beyond_window: u64,
+    /// Streams that began in the middle of a flow, and were believed.
+    pub restarts: u64,
+}
+
+const HELD: u8 = 1;
+const GAP: u8 = 2;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    /// Lowest sequence number of the stream.
+    base: u64,
+    /// Send time of the highest sequence number.
+    newest_ns: u64,
+    /// When a packet of the stream was last received.
+    heard_ns: u64,
+    /// A packet was received.
+    known: bool,
+    /// [`HELD`] and [`GAP`]: what of [`Doubt`] is in use.
+    doubt: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    seq: u64,
+    time_ns: u64,
+    latency: Option<u64>,
+    /// It counts in [`Doubts::beyond_window`], not in [`Doubts::implausible`].
+    too_old: bool,
+}
+
+/// An open gap and packets held aside, one of each a flow: memory is bounded whatever is sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    held: [Held; PROOF - 1],
+    count: u8,
+    /// The gap lies below the stream's first packet, not above its highest.
+    below: bool,
+    /// Packets that bear the gap out so far.
+    support: u8,
+    /// Packets above the gap that [`Doubts::implausible`] counts.
+    jumps: u32,
+    /// The numbers of the gap, of which `open` have not come.
+    low: u64,
+    high: u64,
+    open: u64,
+    /// Where the flow's stream was before the one at hand was believed; 0: it was the first.
+    former: u64,
+}
+
+impl Doubt {
+    /// Whether number `seq` continues the stream of before.
+    fn goes_back(&self, seq: u64) -> bool {
+        self.former != 0 && (self.former..=self.former.saturating_add(NEAR)).contains(&seq)
+    }
+}
+
+/// The streams of flows, numbered from 0.
+#[derive(Debug)]
+pub struct Streams {
+    windows: SequenceWindows,
+    streams: Box<[Stream]>,
+    doubts: Box<[Doubt]>,
+    doubted: Doubts,
+}
+
+/// Bytes that a flow takes beside its window.
+pub const STREAM_BYTES: usize = size_of::<Stream>() + size_of::<Doubt>();
+
+impl Streams {
+    /// Streams over windows: see [`SequenceWindows::new`].
+    pub fn new(windows: SequenceWindows) -> Self {
+        let flows = windows.flows();
+        Self {
+            windows,
+            streams: vec![Stream::default(); flows].into_boxed_slice(),
+            doubts: vec![Doubt::default(); flows].into_boxed_slice(),
+            doubted: Doubts::default(),
+        }
+    }
+
+    /// Whether a packet of `flow` was received.
+    #[inline]
+    pub fn known(&self, flow: usize) -> bool {
+        self.streams[flow].known
+    }
+
+    /// What was not borne out so far.
+    pub fn doubts(&self) -> Doubts {
+        self.doubted
+    }
+
+    /// Notes packet `seq` (below `u64::MAX`) of `flow`, sent at `time_ns` by its sender's clock, received at `now_ns`.
+    ///
+    /// # Panics
+    /// When there is no such flow.
+    #[inline]
+    pub fn record(&mut self, flow: usize, seq: u64, time_ns: u64, now_ns: u64, latency: Option<u64>) -> Outcome {
+        let stream = &mut self.streams[flow];
+        if seq == self.windows.next(flow) && stream.known && stream.doubt == 0 {
+            self.windows.record(flow, seq);
+            stream.newest_ns = time_ns;
+            stream.heard_ns = now_ns;
+            return Outcome::Counted(Counted {
+                latency,
+                distance: 0,
+                expected: 1,
+            });
+        }
+        let packet = Held {
+            seq,
+            time_ns,
+            latency,
+            too_old: false,
+        };
+        self.record_other(flow, packet, now_ns)
+    }
+
+    /// A packet that is not the next of a flow without doubts.
+    #[inline(never)]
+    fn record_other(&mut self, flow: usize, packet: Held, now_ns: u64) -> Outcome {
+        let (stream, next) = (self.streams[flow], self.windows.next(flow));
+        let Held { seq, time_ns, .. } = packet;
+        if !stream.known {
+            return self.received(flow, packet, now_ns, true);
+        }
+        // Numbers and times rise together: else it is of another stream, or none.
+        let another = match seq >= next {
+            true => seq - next > self.windows.span() / 2 || (seq > next && time_ns < stream.newest_ns),
+            false => time_ns > stream.newest_ns,
+        };
+        if another {
+            return self.hold(flow, packet, now_ns);
+        }
+        if seq >= next && stream.doubt & HELD != 0 {
+            // The stream goes on, so what is held belongs to none.
+            self.streams[flow].doubt &= !HELD;
+            self.doubts[flow].count = 0;
+        }
+        self.received(flow, packet, now_ns, false)
+    }
+
+    /// Notes a packet of the stream at hand. `sure`: what it skips is believed.
+    fn received(&mut self, flow: usize, packet: Held, now_ns: u64, sure: bool) -> Outcome {
+        let next = self.windows.next(flow);
+        let Held { seq, latency, .. } = packet;
+        let (distance, expected) = match self.windows.record(flow, seq) {
+            Arrival::InOrder => (0, self.risen(flow, seq, next, packet.time_ns, sure)),
+            Arrival::Reordered(distance) => (distance, self.behind(flow, seq)),
+            Arrival::Duplicate => {
+                let (stream, doubt) = (&self.streams[flow], &mut self.doubts[flow]);
+                let above = stream.doubt & GAP != 0 && !doubt.below;
+                if above && seq == doubt.high && seq + 1 == next && packet.time_ns != stream.newest_ns {
+                    // The one at the top was forged: this is the packet of that number.
+                    doubt.jumps = 0;
+                    return Outcome::Aside;
+                }
+                return Outcome::Duplicate;
+            }
+            Arrival::TooOld => {
+                let packet = Held {
+                    too_old: true,
+                    ..packet
+                };
+                return self.hold(flow, packet, now_ns);
+            }
+        };
+        self.streams[flow].heard_ns = now_ns;
+        Outcome::Counted(Counted {
+            latency,
+            distance,
+            expected,
+        })
+    }
+
+    /// A new highest number; `next` was expected. Returns how many more packets were sent.
+    fn risen(&mut self, flow: usize, seq: u64, next: u64, time_ns: u64, sure: bool) -> u64 {
+        let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
+        stream.newest_ns = time_ns;
+        if !stream.known {
+            (stream.known, stream.base) = (true, seq);
+            return 1;
+        }
+        let gap = seq - next;
+        let above = stream.doubt & GAP != 0 && !doubt.below;
+        let mut expected = 1;
+        if gap <= NEAR || sure {
+            expected += gap;
+        } else if above {
+            doubt.high = seq;
+            doubt.open += gap;
+            doubt.jumps += 1;
+            self.doubted.implausible += 1;
+            self.doubted.open_gap += gap;
+        } else {
+            // One gap at a time: one below the first packet stays open for ever.
+            self.open_gap(flow, next, seq, false);
+            return expected;
+        }
+        if above {
+            expected += self.support(flow);
+        }
+        expected
+    }
+
+    /// A new number below the highest. Returns how many more packets were sent.
+    fn behind(&mut self, flow: usize, seq: u64) -> u64 {
+        let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
+        if stream.doubt & GAP != 0 && (doubt.low..doubt.high).contains(&seq) {
+            doubt.open = doubt.open.saturating_sub(1);
+            self.doubted.open_gap = self.doubted.open_gap.saturating_sub(1);
+            if doubt.below {
+                return 1 + self.support(flow);
+            }
+            doubt.support = 0;
+            return 1;
+        }
+        if seq >= stream.base {
+            return 0;
+        }
+        // The first packets of the stream came out of order: it begins earlier than thought.
+        let (base, more) = (stream.base, stream.base - seq);
+        if more <= NEAR {
+            stream.base = seq;
+            return more;
+        }
+        if stream.doubt & GAP == 0 {
+            stream.base = seq;
+            // Nothing bore the first packets out so far: then it is they that jump.
+            let below = self.windows.next(flow) - base >= PROOF as u64;
+            self.open_gap(flow, seq + 1, base, below);
+        }
+        1
+    }
+
+    /// Leaves the numbers from `low` to below `high` open.
+    fn open_gap(&mut self, flow: usize, low: u64, high: u64, below: bool) {
+        let doubt = &mut self.doubts[flow];
+        (doubt.low, doubt.high, doubt.open, doubt.below) = (low, high, high - low, below);
+        (doubt.support, doubt.jumps) = (0, 1);
+        self.streams[flow].doubt |= GAP;
+        self.doubted.implausible += 1;
+        self.doubted.open_gap += high - low;
+    }
+
+    /// One more packet bears the gap out. Returns how many packets it now says were sent.
+    fn support(&mut self, flow: usize) -> u64 {
+        let doubt = &mut self.doubts[flow];
+        doubt.support += 1;
+        if usize::from(doubt.support) < PROOF - 1 {
+            return 0;
+        }
+        self.close_gap(flow)
+    }
+
+    /// The gap is believed: what has not come of it was sent.
+    fn close_gap(&mut self, flow: usize) -> u64 {
+        let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
+        stream.doubt &= !GAP;
+        if !doubt.below && doubt.goes_back(doubt.high) {
+            // The stream of before goes on: the one between was none. What it left open stays so.
+            doubt.former = 0;
+            return 0;
+        }
+        if !doubt.below && doubt.low - stream.base < PROOF as u64 {
+            self.doubted.after_first += doubt.open;
+        }
+        self.doubted.implausible -= u64::from(doubt.jumps);
+        self.doubted.open_gap -= doubt.open;
+        doubt.open
+    }
+
+    /// Holds a packet aside, or believes it with those that were held.
+    fn hold(&mut self, flow: usize, packet: Held, now_ns: u64) -> Outcome {
+        let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
+        let count = usize::from(doubt.count).min(PROOF - 1);
+        let mut others = doubt.held[..count].iter();
+        if others.any(|held| held.seq == packet.seq && held.time_ns == packet.time_ns) {
+            return Outcome::Duplicate;
+        }
+        // Within the window, so that all of them have a place in it.
+        let most = MAX_STEP.min(self.windows.span() / 2);
+        let beside = |held: &Held| held.seq != packet.seq && held.seq.abs_diff(packet.seq) <= most;
+        if count > 0 && !doubt.held[..count].iter().all(beside) {
+            doubt.count = 0;
+        }
+        let count = usize::from(doubt.count);
+        if let Some(place) = doubt.held.get_mut(count) {
+            *place = packet;
+            doubt.count += 1;
+            stream.doubt |= HELD;
+            match packet.too_old {
+                true => self.doubted.beyond_window += 1,
+                false => self.doubted.implausible += 1,
+            }
+            return Outcome::Aside;
+        }
+        self.believe(flow, packet, now_ns)
+    }
+
+    /// A packet bears out those that are held: they are of the stream, beyond a long gap, or of another one.
+    #[cold]
+    fn believe(&mut self, flow: usize, last: Held, now_ns: u64) -> Outcome {
+        let next = self.windows.next(flow);
+        let stream = self.streams[flow];
+        let doubt = &mut self.doubts[flow];
+        let mut packets = [last; PROOF];
+        packets[..PROOF - 1].copy_from_slice(&doubt.held);
+        doubt.count = 0;
+        for held in &packets[..PROOF - 1] {
+            match held.too_old {
+                true => self.doubted.beyond_window -= 1,
+                false => self.doubted.implausible -= 1,
+            }
+        }
+        let first = packets[0];
+        let most = MAX_STEP + now_ns.saturating_sub(stream.heard_ns).saturating_mul(MAX_RATE_PER_NS);
+        let goes_on = packets.iter().all(|p| p.seq >= next && p.time_ns >= stream.newest_ns);
+        if goes_on && first.seq - next <= most && !doubt.goes_back(first.seq) {
+            self.streams[flow].doubt = 0;
+        } else {
+            doubt.former = next;
+            self.windows.reset(flow);
+            self.streams[flow] = Stream::default();
+            self.doubted.restarts += 1;
+        }
+        let mut counted = [Counted::default(); PROOF];
+        for (i, packet) in packets.into_iter().enumerate() {
+            // They are numbers of their own, and the window has room for them: each is received.
+            if let Outcome::Counted(one) = self.received(flow, packet, now_ns, i == 0) {
+                counted[i] = one;
+            }
+        }
+        Outcome::Believed(counted)
+    }
+}
+
+#[cfg(test)]
+#[path = "streams_tests.rs"]
+mod tests;

@@ -1,0 +1,277 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+/// Streams of one flow, and what was counted.
+struct Receiver {
+    streams: Streams,
+    now: u64,
+    rx: u64,
+    expected: u64,
+    duplicates: u64,
+    reordered: u64,
+}
+
+impl Receiver {
+    fn new() -> Self {
+        Self {
+            streams: Streams::new(SequenceWindows::new(2, 1 << 14, 1 << 20)),
+            now: 1_000_000_000,
+            rx: 0,
+            expected: 0,
+            duplicates: 0,
+            reordered: 0,
+        }
+    }
+
+    fn book(&mut self, one: Counted) {
+        self.rx += 1;
+        self.expected += one.expected;
+        self.reordered += u64::from(one.distance > 0);
+    }
+
+    /// A packet with this number and this time, µs.
+    fn hear(&mut self, seq: u64, time: u64) {
+        self.now += 1000;
+        match self.streams.record(1, seq, time * 1000, self.now, Some(seq)) {
+            Outcome::Counted(one) => {
+                assert_eq!(one.latency, Some(seq));
+                self.book(one);
+            }
+            Outcome::Duplicate => self.duplicates += 1,
+            Outcome::Aside => {}
+            Outcome::Believed(all) => all.into_iter().for_each(|one| self.book(one)),
+        }
+    }
+
+    /// Numbers that a sender numbers by their time.
+    fn run(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        numbers.into_iter().for_each(|n| self.hear(n, 5000 + n));
+    }
+
+    fn lost(&self) -> i64 {
+        self.expected as i64 - self.rx as i64
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.streams.doubts()
+    }
+}
+
+/// Packets that nobody of the run sent: number and time, at every place of a stream of 900.
+fn forged() -> impl Iterator<Item = (u64, u64)> {
+    let numbers = [
+        0,
+        1,
+        90,
+        299,
+        300,
+        450,
+        599,
+        601,
+        700,
+        899,
+        900,
+        965,
+        1199,
+        9_000,
+        900_000_000,
+        u64::MAX - 1,
+    ];
+    let times = [0, 5000, 5300, 5600, 9_999_999, u64::MAX / 1000];
+    numbers.into_iter().flat_map(move |n| times.map(|t| (n, t)))
+}
+
+#[test]
+fn no_single_forged_packet_makes_a_loss_wherever_it_comes() {
+    for (seq, time) in forged() {
+        for at in [0, 1, 2, 3, 300, 600, 898, 899, 900] {
+            let mut r = Receiver::new();
+            r.run(0..at);
+            r.hear(seq, time);
+            r.run(at..900);
+            let context = format!("{seq} at {time} before {at}: {:?}", r.doubts());
+            // A gap of up to NEAR at the end is believed.
+            let most = NEAR as i64 * i64::from((900..=900 + NEAR).contains(&seq));
+            assert!(r.lost() <= most.max(1) && r.lost() >= 0, "lost {}: {context}", r.lost());
+            assert!((898..=901).contains(&r.rx), "received {}: {context}", r.rx);
+        }
+    }
+}
+
+#[test]
+fn forged_packets_in_turn_with_the_stream_make_no_loss_and_are_counted() {
+    let mut r = Receiver::new();
+    let jumps = [700_000, 2, 950_000, 40_000_000, 3000];
+    for n in 0..2000 {
+        r.run([n]);
+        r.hear(jumps[n as usize % 5], 100_000_000 + n);
+        if n % 3 == 0 {
+            r.hear(jumps[n as usize % 5] + 1, 100_000_001 + n);
+        }
+    }
+    assert!(r.lost() <= 0, "{} {:?}", r.lost(), r.doubts());
+    assert!(r.doubts().implausible > 1900, "{:?}", r.doubts());
+}
+
+#[test]
+fn a_long_loss_is_counted_to_the_packet_once_three_have_followed() {
+    for gap in [1, NEAR, NEAR + 1, 5000, 20_000, 700_000] {
+        let mut r = Receiver::new();
+        r.run(0..100);
+        r.run(100 + gap..102 + gap);
+        let early = if gap > NEAR { 0 } else { gap as i64 };
+        assert_eq!(r.lost(), early, "{gap}");
+        assert_eq!(r.doubts().implausible > 0, gap > NEAR, "{gap}");
+        r.run(102 + gap..200 + gap);
+        assert_eq!((r.lost(), r.rx), (gap as i64, 200), "{gap}");
+        assert_eq!(r.doubts(), Doubts::default(), "{gap}");
+    }
+}
+
+#[test]
+fn a_sparse_stream_is_counted_to_the_packet() {
+    for step in [2, 65, 100, 5000] {
+        let mut r = Receiver::new();
+        r.run((0..1000).map(|n| n * step));
+        assert_eq!(
+            (r.rx, r.lost()),
+            (1000, 1000 + 999 * (step as i64 - 1) - 1000),
+            "{step}"
+        );
+        assert_eq!((r.doubts().implausible, r.doubts().open_gap), (0, 0), "{step}");
+    }
+}
+
+#[test]
+fn a_sender_that_began_again_loses_nothing_and_all_its_packets_count() {
+    for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [7, 9, 30], [500, 0, 250]] {
+        let mut r = Receiver::new();
+        r.run(0..10_000);
+        order.into_iter().for_each(|n| r.hear(n, 1_000_000 + n));
+        let whole = order.into_iter().max().unwrap() + 1;
+        let least = order.into_iter().min().unwrap();
+        (whole..2000).for_each(|n| r.hear(n, 1_000_000 + n));
+        let came = 10_000 + 3 + 2000 - whole;
+        assert_eq!(
+            (r.rx, r.expected),
+            (came, 10_000 + 2000 - least),
+            "{order:?} {:?}",
+            r.doubts()
+        );
+        assert_eq!(
+            (r.doubts().restarts, r.doubts().implausible, r.duplicates),
+            (1, 0, 0),
+            "{order:?}"
+        );
+    }
+}
+
+#[test]
+fn a_forged_stream_of_three_does_not_turn_what_the_sender_sent_meanwhile_into_loss() {
+    for (time, restarts) in [(5600, 1), (6000, 2)] {
+        let mut r = Receiver::new();
+        r.run(0..600);
+        (300..303).for_each(|n| r.hear(n, time));
+        r.run(600..900);
+        assert_eq!((r.lost(), r.rx), (0, 903), "{time}");
+        let doubts = r.doubts();
+        assert_eq!(doubts.restarts, restarts, "{time}: {doubts:?}");
+        assert_eq!(doubts.open_gap > 0, restarts == 1, "{time}: {doubts:?}");
+    }
+}
+
+#[test]
+fn the_last_packet_after_a_gap_is_received_and_the_gap_is_left_open() {
+    let mut r = Receiver::new();
+    r.run(0..100);
+    r.run([1000]);
+    assert_eq!((r.rx, r.lost()), (101, 0));
+    assert_eq!((r.doubts().implausible, r.doubts().open_gap), (1, 900));
+}
+
+#[test]
+fn a_loss_after_the_first_packet_is_counted_and_told_apart() {
+    let mut r = Receiver::new();
+    r.run([0]);
+    r.run(5000..5100);
+    assert_eq!((r.lost(), r.doubts().after_first), (4999, 4999));
+}
+
+#[test]
+fn packets_that_overtake_by_thousands_are_counted_exactly() {
+    // As of a way that delays all packets but some: those come 3000 numbers early, from the first on.
+    for every in [2, 4, 50, 700] {
+        let (mut r, all) = (Receiver::new(), 30_000u64);
+        let mut seen = HashSet::new();
+        for n in 0..all + 3000 {
+            // Every 1000th is lost.
+            let early = Some(n).filter(|n| n % every == 0 && *n < all);
+            let slow = n.checked_sub(3000).filter(|n| n % every != 0);
+            for n in early.into_iter().chain(slow).filter(|n| n % 1000 != 999) {
+                seen.insert(n);
+                r.run([n]);
+            }
+        }
+        let sent = seen.iter().max().unwrap() + 1;
+        assert_eq!(
+            (r.rx, r.expected),
+            (seen.len() as u64, sent),
+            "{every} {:?}",
+            r.doubts()
+        );
+        assert_eq!(
+            (r.duplicates, r.doubts().restarts, r.doubts().beyond_window),
+            (0, 0, 0),
+            "{every}"
+        );
+    }
+}
+
+proptest! {
+    /// A way that loses, doubles and reorders within its window: what is counted is what happened, as long as three
+    /// packets follow.
+    #[test]
+    fn what_a_way_did_is_counted_exactly(
+        start in prop_oneof![Just(0u64), 0u64..100_000],
+        steps in proptest::collection::vec((1u64..40, prop_oneof![9 => Just(0u64), 2 => 0u64..200, 1 => 0u64..6000], 0u64..30), 1..60),
+    ) {
+        let (mut r, mut n) = (Receiver::new(), start + 100);
+        r.run(start..n);
+        let (mut seen, mut copies): (HashSet<u64>, u64) = ((start..n).collect(), 0);
+        for (run, gap, back) in steps {
+            n += gap;
+            for _ in 0..run + 3 {
+                seen.insert(n);
+                r.run([n]);
+                n += 1;
+            }
+            let old = n - 1 - back;
+            if old >= start {
+                copies += u64::from(!seen.insert(old));
+                r.run([old]);
+            }
+        }
+        prop_assert_eq!(r.rx, seen.len() as u64);
+        prop_assert_eq!(r.expected, n - start);
+        prop_assert_eq!(r.duplicates, copies);
+        prop_assert_eq!(r.doubts(), Doubts::default());
+    }
+
+    /// Whatever comes: received packets are never more than those the numbers say were sent by more than the restarts
+    /// explain, counts of doubts never wrap, and every packet is in one count.
+    #[test]
+    fn every_packet_is_in_one_count_whatever_comes(
+        packets in proptest::collection::vec((prop_oneof![0u64..200, 0u64..50_000, any::<u64>()], 0u64..100_000), 1..400),
+    ) {
+        let mut r = Receiver::new();
+        let all = packets.len() as u64;
+        for (seq, time) in packets {
+            r.hear(seq.min(u64::MAX - 1), time);
+        }
+        let doubts = r.doubts();
+        prop_assert!(doubts.implausible <= all && doubts.beyond_window <= all, "{:?}", doubts);
+        prop_assert!(r.rx + r.duplicates <= all);
+        prop_assert!(r.rx + r.duplicates + doubts.implausible + doubts.beyond_window >= all);
+    }
+}
