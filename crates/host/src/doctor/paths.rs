@@ -6,10 +6,14 @@ use super::machine::{Machine, Probe};
 use super::parse;
 use crate::tool;
 
-/// Gives this program the capabilities that the paths need beyond sockets.
+/// Gives this program the capabilities that the paths need beyond sockets, for a group's members alone. In this order: a
+/// change of the group takes capabilities away.
 fn setcap() -> String {
     let program = std::env::current_exe().map_or_else(|_| "mpps".into(), |p| p.display().to_string());
-    format!("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep {program}")
+    format!(
+        "groupadd -f mpps && chgrp mpps {program} && chmod 0750 {program} && \
+         setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep {program}"
+    )
 }
 
 /// What was found about one path, before it is known whether this build has it.
