@@ -37,7 +37,9 @@ pub fn lab(queues: u32) -> Option<ScratchLab> {
 /// When the lab is not up.
 pub fn inside(lab: &ScratchLab, host: Host, words: &str) -> Command {
     let argv: Vec<&str> = words.split_whitespace().collect();
-    lab.command(host, &argv).expect("the lab is up")
+    let mut command = lab.command(host, &argv).expect("the lab is up");
+    crate::without_sudo(&mut command);
+    command
 }
 
 /// Whether a program is installed.

@@ -18,6 +18,7 @@ mod programs;
 mod progress;
 mod report;
 mod testpmd;
+mod threads;
 
 pub use bystanders::{ECHO, TALK};
 pub use dpdk::{Bridge, Memif, no_dpdk};
@@ -34,6 +35,7 @@ pub use programs::{programs_of, still_loaded};
 pub use progress::{returning, silent, wait_for_more};
 pub use report::{Report, Row, Scratch};
 pub use testpmd::{TESTPMD, Testpmd};
+pub use threads::{NET_ADMIN, Thread, threads_of};
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -58,7 +60,15 @@ pub fn program() -> PathBuf {
 pub fn mpps(words: &str) -> Command {
     let mut command = Command::new(program());
     command.args(words.split_whitespace());
+    without_sudo(&mut command);
     command
+}
+
+/// Tests that root runs by sudo are root's: mpps would become the user who called, in folders that are root's.
+pub(crate) fn without_sudo(command: &mut Command) {
+    for name in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
+        command.env_remove(name);
+    }
 }
 
 /// A UDP port of the loopback addresses that nobody has open, IPv4 and IPv6.

@@ -103,10 +103,8 @@ pub(crate) fn hint(config: &Config, cause: String) -> (String, ErrorKind) {
         }
         _ if nameless => "want iface=NAME, such as net_af_packet0,iface=eth1",
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",
-        "net_af_packet" if raw => "it needs CAP_NET_RAW: run as root, or setcap cap_net_raw+ep the program",
-        "net_tap" | "net_virtio_user" if admin => {
-            "it needs CAP_NET_ADMIN: run as root, or setcap cap_net_admin+ep the program"
-        }
+        "net_af_packet" if raw => "it needs CAP_NET_RAW: run as root",
+        "net_tap" | "net_virtio_user" if admin => "it needs CAP_NET_ADMIN: run as root",
         "net_af_xdp" if admin || raw || bpf => "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root",
         "net_memif" if cause.contains("in use") => {
             "another process listens there: want another socket=PATH,socket-abstract=no"

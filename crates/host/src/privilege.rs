@@ -56,7 +56,8 @@ impl Way {
         }
     }
 
-    /// The command, for a root shell; for a container one on its host. Empty where there is none.
+    /// The command, for a root shell; for a container one on its host. Empty where there is none. `setcap` is for a group's
+    /// members alone, and comes last: a change of the group takes capabilities away.
     pub(crate) fn command(&self, program: &str) -> String {
         match self {
             Self::SetCap => {
@@ -64,7 +65,10 @@ impl Way {
                     .iter()
                     .map(|(name, _)| format!("cap_{}", name.to_lowercase()))
                     .collect();
-                format!("setcap {}+ep {program}", names.join(","))
+                format!(
+                    "groupadd -f mpps && chgrp mpps {program} && chmod 0750 {program} && setcap {}+ep {program}",
+                    names.join(",")
+                )
             }
             Self::Container { .. } => format!("docker run {} …", add_options()),
             Self::Session { .. } => String::new(),
@@ -133,7 +137,8 @@ mod tests {
         assert_eq!(way, Way::SetCap);
         assert_eq!(
             way.command("mpps"),
-            "setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep mpps"
+            "groupadd -f mpps && chgrp mpps mpps && chmod 0750 mpps && \
+             setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep mpps"
         );
         assert_eq!(way.why_not_setcap(), "");
         // What Docker gives: NET_RAW, but none of the others.

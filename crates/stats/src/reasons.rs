@@ -15,14 +15,8 @@ pub const REASONS: [(&str, &str); 39] = [
     ("wrong_mac", "sent to another MAC address"),
     ("wrong_address", "sent to another IP address"),
     ("wrong_port", "sent to another UDP port"),
-    (
-        "host_port",
-        "sent to a UDP port that a program of this host has open; left to it",
-    ),
-    (
-        "neighbor_service",
-        "ARP, neighbour discovery and ping, answered or read by mpps; not of the test",
-    ),
+    ("host_port", "sent to a port that another program here has open"),
+    ("neighbor_service", "ARP, neighbour discovery and ping; not of the test"),
     ("tx_full", "given up because the path took nothing for 10 ms"),
     ("no_port", "no port to forward to"),
     ("not_taken", "frames that the filter leaves alone"),
@@ -40,29 +34,17 @@ pub const REASONS: [(&str, &str); 39] = [
     ("foreign_not_stamped", "UDP without a valid stamp"),
     ("foreign_other_run", "stamped packets that this run has not sent"),
     ("flows", "flows that were seen"),
-    (
-        "untracked_flow_packets",
-        "packets of flows beyond --max-flows: received, their order unchecked",
-    ),
+    ("untracked_flow_packets", "of flows beyond --max-flows: order unchecked"),
     ("beyond_window", "came too late to be told from duplicates"),
     ("flow_moved", "times that a flow changed to another queue or CPU"),
     ("sender_restarts", "streams of numbers that began again within a flow"),
-    (
-        "implausible_sequence",
-        "packets whose number jumps, and that no others bore out",
-    ),
+    ("implausible_sequence", "their number jumps, and no others bore it out"),
     (
         "unconfirmed_gap",
         "numbers skipped by such packets; not counted as lost",
     ),
-    (
-        "gap_after_first",
-        "lost after the first packet or two of a flow; true if that was the sender's",
-    ),
-    (
-        "latency_not_measurable",
-        "packets without a latency: the sender's clock is not this host's",
-    ),
+    ("gap_after_first", "lost after the first one or two packets of a flow"),
+    ("latency_not_measurable", "the sender's clock is not this host's"),
 ];
 
 /// The meaning of a name; `None` where there is none.

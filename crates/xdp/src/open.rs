@@ -100,8 +100,7 @@ fn privileges(config: &Config) -> Result<()> {
         return Ok(());
     }
     let cause = format!(
-        "not permitted: it needs {}: run as root, or `sudo setcap \
-         cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep` the program",
+        "not permitted: it needs {}: run as root, or give the program capabilities with the command that `mpps doctor` prints",
         missing.join(", ")
     );
     let device = config.device.as_str();

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use mpps_netdev::{NetDev, XdpFeatures};
+use mpps_sys::privilege;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::tool;
@@ -38,6 +39,10 @@ pub(super) enum Probe {
     IoUring,
     /// A BPF map.
     Bpf,
+    /// To run BPF programs and read maps without any capability.
+    BpfUnprivileged,
+    /// A program whose file gives its users nothing; the error says what it gives.
+    Lent,
 }
 
 /// Files, tools and probes of one machine.
@@ -176,5 +181,12 @@ fn ask(probe: Probe) -> std::io::Result<()> {
         Probe::AfXdp => raw(AddressFamily::XDP).map(drop).map_err(Into::into),
         Probe::IoUring => mpps_sys::probe::io_uring(),
         Probe::Bpf => mpps_sys::probe::bpf_map(),
+        Probe::BpfUnprivileged if privilege::bpf_needs_none() => Ok(()),
+        Probe::BpfUnprivileged => Err(std::io::ErrorKind::PermissionDenied.into()),
+        Probe::Lent if !privilege::is_lent() => Ok(()),
+        Probe::Lent => Err(std::io::Error::other(format!(
+            "the program's file has capabilities ({}) that its user has not",
+            privilege::names(privilege::held())
+        ))),
     }
 }

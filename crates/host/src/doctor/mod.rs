@@ -22,6 +22,7 @@ mod nic;
 mod parse;
 mod paths;
 mod pci;
+mod privileges;
 #[cfg(test)]
 mod tests;
 mod xdp;
@@ -61,6 +62,7 @@ fn examine_machine(machine: &Machine, options: &Options) -> Report {
     let mut report = Report::default();
     let facts = dpdk::Facts::of(machine, options.dpdk.as_deref());
     paths::examine(machine, &options.built_paths, &facts, &mut report);
+    privileges::examine(machine, &options.built_paths, &mut report);
     cpu::examine(machine, &mut report);
     memory::examine(machine, &mut report);
     net::examine(machine, &mut report);

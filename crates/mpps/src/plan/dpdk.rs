@@ -3,12 +3,16 @@
 use super::path::PathConfig;
 use crate::cli::Run;
 use crate::fail::{Result, usage};
+use crate::privilege;
 use mpps_dpdk::EalArgs;
 
 /// Reads `--eal`.
 pub(crate) fn eal_args(run: &Run) -> Result<EalArgs> {
     match &run.eal {
-        Some(text) => mpps_dpdk::check_eal(text).map_err(|e| usage(format!("--eal '{text}': {e}"))),
+        Some(text) => {
+            privilege::check_eal(text)?;
+            mpps_dpdk::check_eal(text).map_err(|e| usage(format!("--eal '{text}': {e}")))
+        }
         None => Ok(EalArgs::default()),
     }
 }

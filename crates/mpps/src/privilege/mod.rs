@@ -88,15 +88,18 @@ pub(crate) fn check_run(run: &Run) -> Result<()> {
             refused()
         )));
     }
-    if lent()
-        && let Some(text) = &run.eal
-    {
-        return Err(usage(format!("--eal '{text}': DPDK loads code, {}", refused())));
-    }
     if run.keep_privileges {
         return Ok(());
     }
     privilege::no_new().map_err(|e| failed(format!("set no_new_privs: {e}")))
+}
+
+/// Refuses arguments of DPDK's EAL where [`check_dpdk`] refuses its ports.
+pub(crate) fn check_eal(text: &str) -> Result<()> {
+    if !lent() {
+        return Ok(());
+    }
+    Err(usage(format!("--eal '{text}': DPDK loads code, {}", refused())))
 }
 
 /// Refuses the `dpdk` path where its user would get more than is theirs: its drivers load libraries, programs and firmware,
