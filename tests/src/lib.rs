@@ -12,6 +12,7 @@ mod ends;
 mod exchange;
 mod hosts;
 mod links;
+mod memif_peer;
 mod middlebox;
 mod process;
 mod programs;
@@ -29,6 +30,7 @@ pub use ends::{
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
 pub use links::{NOBODY, STRANGER, mac_of, macs, way};
+pub use memif_peer::{MemifPeer, REGION, add_region, add_ring, init, message, packed};
 pub use middlebox::{Middlebox, Treated};
 pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};

@@ -1,0 +1,408 @@
+//! Whoever is at the other end of a memif writes what it likes into the shared memory and the control channel: mpps never
+//! dies of it, touches no memory but what was shared, and says what happened.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+use mpps_tests::{
+    Background, Finished, Memif, MemifPeer, REGION, Scratch, add_region, add_ring, init, listen_by, message, mpps,
+    no_dpdk, packed, wait_until,
+};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::Signal;
+
+/// From 10.99.0.1:10000 to 10.99.0.2:9000, 18 bytes of data, no UDP checksum.
+fn frame() -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let mut ip = [0x45, 0, 0, 46, 0, 1, 0, 0, 64, 17, 0, 0, 10, 99, 0, 1, 10, 99, 0, 2];
+    let sum: u32 = ip
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .sum();
+    let folded = !((sum & 0xffff) + (sum >> 16)) as u16;
+    ip[10..12].copy_from_slice(&folded.to_be_bytes());
+    bytes.extend(ip);
+    bytes.extend([0x27, 0x10, 0x23, 0x28, 0, 26, 0, 0]);
+    bytes.extend([0; 18]);
+    bytes
+}
+
+/// A memif whose socket is a file that only this test knows.
+struct Own(Memif);
+
+impl Own {
+    fn new() -> Self {
+        Self(Memif::new())
+    }
+
+    fn port(&self, number: usize, role: &str) -> String {
+        format!(
+            "dpdk:net_memif{number},role={role},socket-abstract=no,socket={}",
+            self.0.name()
+        )
+    }
+
+    /// A client that has said nothing yet.
+    fn client(&self) -> MemifPeer {
+        let mut peer = None;
+        wait_until("a server", || {
+            peer = MemifPeer::connect(&PathBuf::from(self.0.name()));
+            peer.is_some()
+        });
+        peer.expect("a server")
+    }
+
+    /// A client that has said all that a good one says. A server whose port has not started yet refuses it.
+    fn introduced(&self) -> MemifPeer {
+        let mut peer = self.client();
+        wait_until("a server that connects", || {
+            let connected = peer.introduce();
+            if !connected {
+                peer = self.client();
+            }
+            connected
+        });
+        peer
+    }
+}
+
+/// It has ended by itself, and says in one line what the other end did.
+fn assert_told(finished: &Finished, scratch: &Scratch, context: &str) {
+    let json = std::fs::read_to_string(scratch.file("run.json")).unwrap_or_default();
+    let said = format!("{json}{}", finished.stderr);
+    assert!(
+        matches!(finished.code, Some(1 | 3)),
+        "{context}: {:?}: {said}",
+        finished.code
+    );
+    assert!(said.contains("broke its rules"), "{context}: {said}");
+}
+
+/// Everything that a client can write wrong about packets it sends, with whatever makes the server look at it.
+const SENT: [(&str, fn(&MemifPeer)); 9] = [
+    ("a region that there is not", |peer| {
+        peer.describe_all(0, (0, 1, 60, 0));
+        peer.set_head(0, 8);
+    }),
+    ("a region beyond any", |peer| {
+        peer.describe_all(0, (0, 65535, 60, 0));
+        peer.set_head(0, 8);
+    }),
+    ("an offset beyond the memory", |peer| {
+        peer.describe_all(0, (0, 0, 60, 0xffff_ff00));
+        peer.set_head(0, 8);
+    }),
+    ("a packet that begins in the memory and ends behind it", |peer| {
+        peer.describe_all(0, (0, 0, 2048, REGION as u32 - 60));
+        peer.set_head(0, 8);
+    }),
+    ("a length beyond the memory", |peer| {
+        peer.describe_all(0, (0, 0, 0xffff_ffff, 0));
+        peer.set_head(0, 8);
+    }),
+    ("a bad descriptor behind good ones of one packet", |peer| {
+        peer.describe(0, 0, (1, 0, 60, 0x10000));
+        peer.describe(0, 1, (1, 0, 60, 0x10000));
+        peer.describe(0, 2, (0, 9, 60, 0x10000));
+        peer.set_head(0, 8);
+    }),
+    ("a packet without an end", |peer| {
+        peer.describe_all(0, (1, 0, 60, 0x10000));
+        peer.set_head(0, 1024);
+    }),
+    ("a head further than the ring is long", |peer| peer.set_head(0, 40_000)),
+    ("memory that is cut short", |peer| {
+        peer.set_head(0, 8);
+        peer.memory.set_len(0).expect("our file");
+    }),
+];
+
+/// Likewise about the buffers that it offers to the server.
+const OFFERED: [(&str, fn(&MemifPeer)); 5] = [
+    ("a region that there is not", |peer| {
+        peer.describe_all(1, (0, 1, 2048, 0));
+        peer.set_head(1, 1024);
+    }),
+    ("an offset beyond the memory", |peer| {
+        peer.describe_all(1, (0, 0, 2048, 0xffff_ff00));
+        peer.set_head(1, 1024);
+    }),
+    ("small buffers beyond the memory", |peer| {
+        peer.describe_all(1, (0, 0, 7, REGION as u32 - 3));
+        peer.set_head(1, 1024);
+    }),
+    ("a head further than the ring is long", |peer| peer.set_head(1, 40_000)),
+    ("memory that is cut short", |peer| {
+        peer.set_head(1, 1024);
+        peer.memory.set_len(4096).expect("our file");
+    }),
+];
+
+#[test]
+fn a_listener_that_is_sent_forged_packets_ends_and_says_why() {
+    if no_dpdk() {
+        return;
+    }
+    for command in ["reflect", "drop --no-verify", "forward", "capture -o /dev/null"] {
+        for (what, forge) in SENT {
+            let (own, other, scratch) = (Own::new(), Own::new(), Scratch::new());
+            let mut words = format!("{command} {}", own.port(0, "server"));
+            if command == "forward" {
+                words = format!("{command} {} {}", own.port(0, "server"), other.port(1, "server"));
+            }
+            let listener = listen_by(&scratch, mpps(&words));
+            let peer = own.introduced();
+            forge(&peer);
+            assert_told(&listener.finish(), &scratch, &format!("{command}: {what}"));
+        }
+    }
+}
+
+#[test]
+fn whoever_sends_into_forged_buffers_ends_and_says_why() {
+    if no_dpdk() {
+        return;
+    }
+    for (what, forge) in OFFERED {
+        let (own, scratch) = (Own::new(), Scratch::new());
+        let reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
+        let peer = own.introduced();
+        // Something to send back.
+        peer.put(&frame());
+        forge(&peer);
+        peer.set_head(0, 1);
+        assert_told(&reflector.finish(), &scratch, &format!("reflect: {what}"));
+
+        let (own, scratch) = (Own::new(), Scratch::new());
+        let words =
+            "--src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac 02:00:00:00:00:02 --rate 20kpps --duration 1h --quiet";
+        let command = scratch.results(mpps(&format!("sendrecv {} {words}", own.port(0, "server"))));
+        let sender = Background::start(command);
+        let peer = own.introduced();
+        forge(&peer);
+        assert_told(&sender.finish(), &scratch, &format!("sendrecv: {what}"));
+    }
+}
+
+/// What a server can write wrong into its client's memory.
+const ANSWERED: [(&str, fn(&MemifPeer)); 7] = [
+    ("a packet in a region that there is not", |peer| {
+        peer.describe_all(1, (0, 3, 60, 0));
+        peer.set_tail(1, 8);
+    }),
+    ("a packet beyond the memory", |peer| {
+        peer.describe_all(1, (0, 0, 60, 0xffff_ff00));
+        peer.set_tail(1, 8);
+    }),
+    ("a packet longer than the memory", |peer| {
+        peer.describe_all(1, (0, 0, 0x8000_0000, 0));
+        peer.set_tail(1, 8);
+    }),
+    ("a packet without an end", |peer| {
+        peer.describe_all(1, (1, 0, 60, 0x10000));
+        peer.set_tail(1, 1024);
+    }),
+    ("more packets than there are buffers", |peer| peer.set_tail(1, 50_000)),
+    ("packets sent that never were", |peer| peer.set_tail(0, 50_000)),
+    ("a buffer of the client's beyond the memory", |peer| {
+        peer.describe_all(0, (0, 0, 2048, 0xffff_ff00));
+        peer.set_tail(0, peer.tail(0));
+    }),
+];
+
+#[test]
+fn a_client_whose_server_forges_ends_and_says_why() {
+    if no_dpdk() {
+        return;
+    }
+    let send = "--src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac 02:00:00:00:00:02 --rate 20kpps --duration 1h";
+    for (what, forge) in ANSWERED {
+        let (own, scratch) = (Own::new(), Scratch::new());
+        let words = format!("sendrecv {} {send} --quiet", own.port(0, "client"));
+        let path = PathBuf::from(own.0.name());
+        let server = thread::spawn(move || MemifPeer::serve(&path));
+        let client = Background::start(scratch.results(mpps(&words)));
+        let mut peer = server.join().expect("a client");
+        assert!(peer.say(&packed(message::CONNECTED, &[]), None));
+        wait_until("packets of the client", || client_has_sent(&peer));
+        forge(&peer);
+        assert_told(&client.finish(), &scratch, &format!("sendrecv as a client: {what}"));
+    }
+}
+
+/// The client has moved the head of the ring that it sends by, or it has no room: either way it runs.
+fn client_has_sent(peer: &MemifPeer) -> bool {
+    peer.head(0) > 0
+}
+
+type Said = fn(&mut MemifPeer, BorrowedFd<'_>);
+
+/// Messages that break the protocol, or ask for what would be wrong; each after a good `HELLO` of the server.
+const MESSAGES: [(&str, Said); 13] = [
+    ("a region before anything", |peer, fd| {
+        drop(peer.say(&add_region(0, REGION), Some(fd)))
+    }),
+    ("a hello to a server", |peer, _| {
+        drop(peer.say(&packed(message::HELLO, &[]), None))
+    }),
+    ("a message cut short", |peer, _| drop(peer.say(&init()[..40], None))),
+    ("connected, as if it were the server", |peer, _| {
+        let _ = peer.ask(&init(), None) && peer.say(&packed(message::CONNECTED, &[]), None);
+    }),
+    ("a region larger than its file", |peer, fd| {
+        let _ = peer.ask(&init(), None) && peer.ask(&add_region(0, 1 << 40), Some(fd));
+    }),
+    ("a region without a file", |peer, _| {
+        let _ = peer.ask(&init(), None) && peer.ask(&add_region(0, REGION), None);
+    }),
+    ("a region that is no file", |peer, _| {
+        let event = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
+        let _ = peer.ask(&init(), None) && peer.ask(&add_region(0, REGION), Some(event.as_fd()));
+    }),
+    ("regions out of order", |peer, fd| {
+        let _ = peer.ask(&init(), None) && peer.ask(&add_region(7, REGION), Some(fd));
+    }),
+    ("a ring outside its region", |peer, fd| {
+        ring(peer, fd, &[add_ring(0, 0, 0, REGION as u32 - 64, 10)])
+    }),
+    ("a ring in no region", |peer, fd| {
+        ring(peer, fd, &[add_ring(0, 0, 60_000, 0, 10)])
+    }),
+    ("a ring of 2^200", |peer, fd| {
+        ring(peer, fd, &[add_ring(0, 0, 0, 0, 200)])
+    }),
+    ("the same ring again and again", |peer, fd| {
+        ring(peer, fd, &[add_ring(0, 0, 0, 0, 10); 300])
+    }),
+    ("a ring that moves once connected", |peer, fd| {
+        if peer.introduce() {
+            let _ = peer.ask(&add_ring(0, 0, 0, REGION as u32 - 64, 10), Some(fd));
+        }
+    }),
+];
+
+fn ring(peer: &mut MemifPeer, fd: BorrowedFd<'_>, rings: &[[u8; 128]]) {
+    let _ = peer.ask(&init(), None) && peer.ask(&add_region(0, REGION), Some(fd));
+    for ring in rings {
+        if !peer.ask(ring, Some(fd)) {
+            return;
+        }
+    }
+    let _ = peer.say(&packed(message::CONNECT, &[]), None) && peer.receive().0 != 0;
+}
+
+#[test]
+fn a_server_that_is_told_nonsense_lets_go_of_who_said_it_and_takes_the_next() {
+    if no_dpdk() {
+        return;
+    }
+    let (own, scratch) = (Own::new(), Scratch::new());
+    let mut reflector = listen_by(
+        &scratch,
+        mpps(&format!("reflect {} --ip 10.99.0.2", own.port(0, "server"))),
+    );
+    for (what, say) in MESSAGES {
+        let mut peer = own.client();
+        let memory = peer.memory.try_clone().expect("a descriptor");
+        say(&mut peer, memory.as_fd());
+        // It has let go.
+        while peer.receive().0 != 0 {}
+        assert!(reflector.running(), "{what}: {}", reflector.stderr());
+    }
+    let send = "--src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --duration 200ms --quiet";
+    let report = Scratch::new().measure(mpps(&format!("sendrecv {} {send}", own.port(0, "client"))));
+    report.assert_accounted();
+    assert_eq!(
+        report.count("rx_packets"),
+        report.count("tx_packets"),
+        "{:#}",
+        report.json
+    );
+    let reflected = scratch.read(reflector.end(Signal::INT));
+    assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
+    let refused = reflected.json["lanes"][0]["path_counters"]["memif_refused"].as_u64();
+    assert!(refused >= Some(10), "{:#}", reflected.json);
+}
+
+#[test]
+fn two_processes_of_one_user_meet_without_a_name_and_a_killed_server_does_not_stand_in_the_way() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    if no_dpdk() {
+        return;
+    }
+    // A folder of the test's own in place of the session's, where nobody else's memif is. Root has none but /run/mpps.
+    let session = Scratch::new();
+    std::fs::set_permissions(session.path(), std::fs::Permissions::from_mode(0o777)).expect("our folder");
+    let as_nobody = rustix::process::geteuid().is_root() && mpps_tests::has("setpriv");
+    if rustix::process::geteuid().is_root() && !as_nobody {
+        return mpps_tests::skip("setpriv is not installed (package util-linux)");
+    }
+    let copy = session.file("program");
+    std::fs::copy(mpps_tests::program(), &copy).expect("a copy of the program");
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("our copy");
+    let folder = session.file("session");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("our folder");
+    if as_nobody {
+        std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).expect("our folder");
+    }
+    let run = |words: &str| {
+        let mut command = match as_nobody {
+            true => {
+                let mut command = Command::new("setpriv");
+                command.args([
+                    "--reuid",
+                    "65534",
+                    "--regid",
+                    "65534",
+                    "--clear-groups",
+                    "--inh-caps=-all",
+                ]);
+                command.arg(&copy);
+                command
+            }
+            false => Command::new(&copy),
+        };
+        command.env("XDG_RUNTIME_DIR", &folder).args(words.split_whitespace());
+        command.args(["--eal", "--no-huge"]);
+        command
+    };
+    let socket = folder.join("mpps/memif.sock");
+    for end in [Signal::KILL, Signal::INT] {
+        let reflector = Background::ready(run("reflect dpdk:net_memif0,role=server --ip 10.99.0.2 --plain"));
+        let meta = std::fs::metadata(&socket).expect("a socket");
+        assert!(meta.file_type().is_socket());
+        assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+        let folder_mode = std::fs::metadata(folder.join("mpps"))
+            .expect("a folder")
+            .permissions()
+            .mode();
+        assert_eq!(folder_mode & 0o777, 0o700);
+        let words = "sendrecv dpdk:net_memif0 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --duration 100ms \
+                     --json - --quiet";
+        let sent = mpps_tests::run_command(run(words));
+        let json: serde_json::Value = serde_json::from_str(&sent.stdout).unwrap_or_else(|_| panic!("{}", sent.stderr));
+        assert!(json["rx_packets"].as_u64() > Some(0), "{json:#}");
+        assert_eq!(json["rx_packets"], json["tx_packets"], "{json:#}");
+        assert!(!reflector.stderr().contains("every user"), "{}", reflector.stderr());
+        reflector.end(end);
+    }
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_socket_that_every_user_can_reach_is_remarked_on() {
+    if no_dpdk() {
+        return;
+    }
+    let memif = Memif::new();
+    let reflector = Background::ready(mpps(&format!("reflect {}", memif.server(0))));
+    assert!(
+        reflector.stderr().contains("every user of this host can connect"),
+        "{}",
+        reflector.stderr()
+    );
+    reflector.end(Signal::INT);
+}
