@@ -47,9 +47,9 @@ impl Output {
         for (i, (a, first)) in files.iter().enumerate() {
             for (b, second) in &files[i + 1..] {
                 if let (Some(first), Some(second)) = (first, second)
-                    && first == second
+                    && mpps_report::same_file(first, second)
                 {
-                    let name = first.display();
+                    let name = second.display();
                     return Err(usage(format!(
                         "{a} and {b}: both '{name}': want a file of its own for each"
                     )));
@@ -68,7 +68,9 @@ impl Output {
             boards.push(notes);
         }
         let unwritable = |option: &str, e: mpps_report::ReportError| {
-            usage(format!("{option}: {e}: want a file that can be written"))
+            usage(format!(
+                "{option}: {e}: want a file that can be written, and that no other run writes"
+            ))
         };
         if let Some(path) = &run.csv {
             let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", e))?;
@@ -120,6 +122,9 @@ impl Output {
             }
         }
         if let Some(json) = &self.json {
+            if json.overtaken() {
+                eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
+            }
             json.write(summary).map_err(failed)?;
         }
         Ok(if summary.valid {
