@@ -33,6 +33,7 @@ if said=$("$program" send dpdk:net_null0 --duration 1s 2>&1); then
 fi
 expect 'send dpdk:net_null0' 'built without DPDK' "$said"
 expect 'send dpdk:net_null0' 'libdpdk-dev' "$said"
-said=$("$program" doctor --json)
+# Which other paths work here is not the matter.
+said=$("$program" doctor --json || true)
 expect 'doctor' 'made without libdpdk' "$said"
 echo "no-dpdk: tests pass, dpdk: is refused with what to do, doctor says that it is left out"

@@ -229,20 +229,20 @@ fn what_can_not_be_had_is_refused_in_one_line_before_the_first_packet() {
     for (words, code, parts) in [
         (
             "reflect af_xdp:eth1 --lanes 3",
-            1,
+            2,
             &["3 lanes", "2 queues", "--lanes 2"][..],
         ),
-        ("reflect af_xdp:eth1,queues=1 --lanes 2", 1, &["2 lanes", "1 queue"]),
-        ("reflect af_xdp:eth1,queues=3", 1, &["queues=3", "2 queues", "ethtool"]),
-        ("reflect af_xdp:eth1,first=2", 1, &["first=2", "2 queues"]),
-        ("reflect af_xdp:eth1,frames=512", 1, &["frames=512", "fill"]),
+        ("reflect af_xdp:eth1,queues=1 --lanes 2", 2, &["2 lanes", "1 queue"]),
+        ("reflect af_xdp:eth1,queues=3", 2, &["queues=3", "2 queues", "ethtool"]),
+        ("reflect af_xdp:eth1,first=2", 2, &["first=2", "2 queues"]),
+        ("reflect af_xdp:eth1,frames=512", 2, &["frames=512", "fill"]),
         ("reflect af_xdp:eth1,frames=12", 2, &["frames=12", "128"]),
         ("reflect af_xdp:eth1,ring=1000", 2, &["ring=1000", "power of two"]),
         ("reflect af_xdp:eth1,mode=fast", 2, &["mode=fast", "zerocopy"]),
         ("reflect af_xdp:eth1,fanout=hash", 2, &["fanout", "mode"]),
         ("reflect af_xdp:eth9", 2, &["af_xdp:eth9", "eth1"]),
         ("reflect af_xdp:", 2, &["af_xdp:eth1"]),
-        ("reflect af_xdp:eth1,mode=zerocopy", 1, &["eth1", "zero-copy"]),
+        ("reflect af_xdp:eth1,mode=zerocopy", 2, &["eth1", "zero-copy"]),
     ] {
         assert_refused(&net, &format!("{words} --duration 50ms"), code, parts);
     }

@@ -93,7 +93,11 @@ fn addresses_ports_and_macs_that_do_not_parse_are_refused() {
                 "udp:127.0.0.1 --dest ::1:9000",
                 &["--dest", "::1:9000", "[fd99::2]:9000"],
             ),
-            ("udp:127.0.0.1 --dest host:9000", &["--dest", "host:9000", "IP:PORT"]),
+            (
+                "udp:127.0.0.1 --dest 127.0.1:9000",
+                &["--dest", "127.0.1:9000", "IP:PORT"],
+            ),
+            ("udp:127.0.0.1 --dest a..b:9000", &["--dest", "a..b:9000", "NAME:PORT"]),
             ("udp:127.0.0.1 --dest 0.0.0.0:9000", &["--dest", "0.0.0.0", "one host"]),
             (
                 "udp:127.0.0.1 --dest 127.0.0.1:9001-9000",
@@ -279,6 +283,12 @@ fn rates_and_times_without_sense_are_refused() {
     ] {
         assert_refused(&format!("sendrecv loop: --rate {rate}"), 2, &["--rate", rate, "want"]);
     }
+    // What was meant is asked where only the case is another.
+    for (rate, meant) in [("5Kpps", "5kpps"), ("5mpps", "5Mpps"), ("1GBPS", "1Gbps")] {
+        let asked = format!("did you mean {meant}?");
+        assert_refused(&format!("sendrecv loop: --rate {rate}"), 2, &["--rate", rate, &asked]);
+    }
+    assert_refused("sendrecv loop: --duration 5S", 2, &["--duration", "did you mean 5s?"]);
     for (option, value) in [
         ("--duration", "10"),
         ("--duration", "-1s"),
@@ -373,8 +383,8 @@ fn plots_of_nothing_and_to_nowhere_are_refused() {
     good.assert_accounted();
     assert_refused(
         &format!("plot {} -o {}", file("run.csv"), file("a.gif")),
-        1,
-        &["a.gif", "svg"],
+        2,
+        &["-o", "a.gif", "svg"],
     );
     assert_refused(
         &format!("plot {} -o /nonexistent/a.svg", file("run.csv")),

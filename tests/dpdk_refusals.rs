@@ -68,6 +68,11 @@ fn wrong_words_are_refused_in_one_line_before_anything_is_opened() {
             &["2 lanes", "--lanes 1", "qpairs"],
         ),
         ("forward dpdk:net_null0 dpdk:net_null0", &["net_null0", "first port"]),
+        (
+            "reflect dpdk:net_foo0",
+            &["net_foo0", "no driver of this name", "mpps doctor"],
+        ),
+        ("reflect dpdk:net_af_packet0", &["iface=NAME"]),
         ("reflect dpdk:0000:7f:1f.7", &["0000:7f:1f.7", "mpps doctor"]),
         (
             "reflect dpdk:mac=02:00:00:00:00:99",
@@ -96,12 +101,10 @@ fn what_a_driver_refuses_is_told_in_one_line_that_says_what_to_do() {
     let mut wrong = Vec::new();
     let nowhere = folder.file("no/such/folder/memif").display().to_string();
     for (words, parts) in [
-        ("reflect dpdk:net_foo0".to_owned(), &["net_foo0", "mpps doctor"][..]),
         (
             "reflect dpdk:net_null0,bogus=1".to_owned(),
-            &["bogus=1", "no such option"],
+            &["bogus=1", "no such option"][..],
         ),
-        ("reflect dpdk:net_af_packet0".to_owned(), &["iface=NAME"]),
         (
             "reflect dpdk:net_af_packet0,iface=none9".to_owned(),
             &["none9", "no such interface"],

@@ -32,6 +32,20 @@ const OLDEST: &str = "22.11";
 
 const SOURCES: [&str; 6] = ["burst.c", "eal.c", "flow.c", "guard.c", "port.c", "stats.c"];
 
+/// What stands between net_memif and its other end.
+const MEMIF: [&str; 2] = ["memif.c", "memif_control.c"];
+
+/// The driver's calls that it takes instead of the system.
+const MEMIF_CALLS: [(&str, &str); 7] = [
+    ("accept", "mpps_memif_accept"),
+    ("connect", "mpps_memif_connect"),
+    ("close", "mpps_memif_close_fd"),
+    ("recvmsg", "mpps_memif_recvmsg"),
+    ("sendmsg", "mpps_memif_sendmsg"),
+    ("mmap64", "mpps_memif_mmap"),
+    ("munmap", "mpps_memif_munmap"),
+];
+
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(dpdk)");
     println!("cargo::rerun-if-env-changed=MPPS_NO_DPDK");
@@ -61,21 +75,11 @@ fn main() {
     {
         println!("cargo::rerun-if-changed={}", dir.join("rte_build_config.h").display());
     }
-    let mut build = cc::Build::new();
-    for source in SOURCES {
-        build.file(Path::new("shim").join(source));
+    shim(&library, &SOURCES, "mpps_dpdk_shim");
+    println!("cargo::rustc-link-lib=static=mpps_dpdk_shim");
+    if let Some(out) = std::env::var_os("OUT_DIR") {
+        println!("cargo::rustc-link-search=native={}", Path::new(&out).display());
     }
-    build
-        .includes(&library.include_paths)
-        .flag("-include")
-        .flag("rte_config.h")
-        .define("ALLOW_EXPERIMENTAL_API", None)
-        .opt_level(3)
-        .warnings(true)
-        .flag_if_supported("-Wno-deprecated-declarations")
-        // The inlined parts of DPDK want the instructions that it was built with.
-        .flag(march().as_deref().unwrap_or("-march=native"));
-    build.compile("mpps_dpdk_shim");
     for path in &library.link_paths {
         println!("cargo::rustc-link-search=native={}", path.display());
     }
@@ -88,9 +92,32 @@ fn main() {
     if !set("MPPS_DPDK_PLUGINS") {
         link_drivers(&library);
     }
+    // Behind the driver, which calls it: not in this crate's own archive, which comes first.
+    shim(&library, &MEMIF, "mpps_dpdk_memif");
+    println!("cargo::rustc-link-lib=static:-bundle=mpps_dpdk_memif");
     println!("cargo::rustc-cfg=dpdk");
     println!("cargo::rustc-env=DPDK_VERSION={}", library.version);
     println!("cargo::metadata=present=1");
+}
+
+/// Compiles sources of the shim.
+fn shim(library: &pkg_config::Library, sources: &[&str], name: &str) {
+    let mut build = cc::Build::new();
+    for source in sources {
+        build.file(Path::new("shim").join(source));
+    }
+    build
+        .cargo_metadata(false)
+        .includes(&library.include_paths)
+        .flag("-include")
+        .flag("rte_config.h")
+        .define("ALLOW_EXPERIMENTAL_API", None)
+        .opt_level(3)
+        .warnings(true)
+        .flag_if_supported("-Wno-deprecated-declarations")
+        // The inlined parts of DPDK want the instructions that it was built with.
+        .flag(march().as_deref().unwrap_or("-march=native"));
+    build.compile(name);
 }
 
 /// Whether a variable of the environment asks for something.
@@ -102,17 +129,44 @@ fn set(variable: &str) -> bool {
 fn link_drivers(library: &pkg_config::Library) {
     let own = pkg_config::get_variable("libdpdk", "libdir").map(PathBuf::from).ok();
     let dirs: Vec<&Path> = library.link_paths.iter().chain(&own).map(PathBuf::as_path).collect();
-    let there = |file: String| dirs.iter().any(|dir| dir.join(&file).exists());
+    let there = |file: String| dirs.iter().map(|dir| dir.join(&file)).find(|path| path.exists());
     for (driver, needed) in DRIVERS {
-        if !there(format!("lib{driver}.a")) || needed.iter().any(|name| !there(format!("lib{name}.so"))) {
+        let Some(archive) = there(format!("lib{driver}.a")) else {
+            continue;
+        };
+        if needed.iter().any(|name| there(format!("lib{name}.so")).is_none()) {
             continue;
         }
+        let own = (driver == "rte_net_memif").then(|| with_own_calls(&archive)).flatten();
+        if own.is_some() {
+            println!("cargo::rustc-env=MPPS_MEMIF_CHECKED=1");
+        }
         // Its constructor registers it; nothing else refers to it.
-        println!("cargo::rustc-link-lib=static:+whole-archive,-bundle={driver}");
+        let name = own.unwrap_or(driver);
+        println!("cargo::rustc-link-lib=static:+whole-archive,-bundle={name}");
         for name in needed {
             println!("cargo::rustc-link-lib=dylib={name}");
         }
     }
+}
+
+/// A copy of net_memif's archive that calls the shim where it called the system; `None` where that can't be had.
+fn with_own_calls(archive: &Path) -> Option<&'static str> {
+    const NAME: &str = "mpps_net_memif";
+    let out = PathBuf::from(std::env::var_os("OUT_DIR")?);
+    let mut objcopy = std::process::Command::new(std::env::var("OBJCOPY").unwrap_or_else(|_| "objcopy".to_owned()));
+    for (theirs, ours) in MEMIF_CALLS {
+        objcopy.arg(format!("--redefine-sym={theirs}={ours}"));
+    }
+    let done = objcopy.arg(archive).arg(out.join(format!("lib{NAME}.a"))).status();
+    if !done.is_ok_and(|status| status.success()) {
+        println!(
+            "cargo::warning=net_memif is linked as it is, and trusts its other end: objcopy is missing (binutils)"
+        );
+        return None;
+    }
+    println!("cargo::rerun-if-changed={}", archive.display());
+    Some(NAME)
 }
 
 /// The `-march` that DPDK's own package asks for.

@@ -73,17 +73,28 @@ impl<'n> Bridge<'n> {
 
     /// Starts what makes interface `name`, and joins that to the bridge, with another MAC address than DPDK gave it.
     ///
+    /// The driver makes the interface first, gives it a MAC address of its own after that, and last of all sets it up:
+    /// an address that was set before then would be lost.
+    ///
     /// # Panics
-    /// When the interface does not come.
+    /// When the interface does not come, or does not keep its address.
     pub fn join(&self, name: &str, mac: &str, command: Command) -> Background {
         let mut started = Background::start(command);
-        wait_until("the interface of the tap", || {
-            let command = crate::inside(&self.0.lab, Host::B, &format!("ip link show {name}"));
-            run_command(command).code == Some(0) || !started.running()
+        let show = || run_command(crate::inside(&self.0.lab, Host::B, &format!("ip link show {name}"))).stdout;
+        wait_until("the interface of the tap to be up", || {
+            is_up(&show()) || !started.running()
         });
         assert!(started.running(), "{}", started.stderr());
         self.0
             .on(Host::B, &format!("ip link set {name} address {mac} master br0"));
+        let shown = show();
+        assert!(shown.contains(&format!("link/ether {mac} ")), "{shown}");
         started
     }
+}
+
+/// Whether the flags of `ip link show` (`<BROADCAST,MULTICAST,UP,LOWER_UP>`) say that somebody set it up.
+fn is_up(shown: &str) -> bool {
+    let flags = shown.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+    flags.is_some_and(|(flags, _)| flags.split(',').any(|flag| flag == "UP"))
 }

@@ -53,6 +53,23 @@ pub(crate) struct Lane {
     has_queue: AtomicBool,
 }
 
+impl Lane {
+    /// Packets that the ring had no slot for. Asks the kernel: one system call.
+    fn dropped(&self) -> u64 {
+        let c = &self.counters;
+        if let Some(rx) = &self.rx
+            && let Ok(fresh) = rx
+                .socket
+                .get::<libc::tpacket_stats>(libc::SOL_PACKET, libc::PACKET_STATISTICS)
+        {
+            // Reading resets the kernel's counts; tp_packets includes tp_drops.
+            c.rx_dropped.fetch_add(fresh.tp_drops.into(), Ordering::Relaxed);
+            c.rx_seen.fetch_add(fresh.tp_packets.into(), Ordering::Relaxed);
+        }
+        c.rx_dropped.load(Ordering::Relaxed)
+    }
+}
+
 /// An interface opened through AF_PACKET.
 pub struct AfPacketPort {
     capabilities: Capabilities,
@@ -251,17 +268,8 @@ impl Port for AfPacketPort {
             return QueueCounters::default();
         };
         let c = &lane.counters;
-        if let Some(rx) = &lane.rx
-            && let Ok(fresh) = rx
-                .socket
-                .get::<libc::tpacket_stats>(libc::SOL_PACKET, libc::PACKET_STATISTICS)
-        {
-            // Reading resets the kernel's counts; tp_packets includes tp_drops.
-            c.rx_dropped.fetch_add(fresh.tp_drops.into(), Ordering::Relaxed);
-            c.rx_seen.fetch_add(fresh.tp_packets.into(), Ordering::Relaxed);
-        }
         QueueCounters {
-            rx_dropped: c.rx_dropped.load(Ordering::Relaxed),
+            rx_dropped: lane.dropped(),
             tx_failed: c.tx_failed.load(Ordering::Relaxed),
             other: vec![
                 ("rx_seen", c.rx_seen.load(Ordering::Relaxed)),
@@ -269,6 +277,10 @@ impl Port for AfPacketPort {
                 ("tx_refused", c.tx_refused.load(Ordering::Relaxed)),
             ],
         }
+    }
+
+    fn rx_dropped(&self, queue: usize) -> Option<u64> {
+        self.lanes.get(queue).map(Lane::dropped)
     }
 
     fn facts(&self) -> Vec<Fact> {

@@ -200,6 +200,15 @@ impl Port for AfXdpPort {
         counters
     }
 
+    fn rx_dropped(&self, queue: usize) -> Option<u64> {
+        let sockets = self.shares.rx.get(queue)?.iter();
+        let dropped = sockets.filter_map(|&position| {
+            let statistics = self.sockets.get(position as usize)?.statistics().ok()?;
+            Some(statistics.rx_dropped + statistics.rx_ring_full)
+        });
+        Some(dropped.sum())
+    }
+
     fn shares_pools_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.umem, &other.umem)
     }

@@ -41,6 +41,23 @@ int mpps_guard_install(void);
 uint16_t mpps_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_tx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
 
+/* ---- memif.c: bursts over a memif of which nothing is believed, where the driver is linked in */
+struct mpps_memif_conf {
+	const char *path;	/* of the socket, without the zero of a name that is no file */
+	uint32_t id;
+	uint16_t buffer;	/* bytes of a client's buffers */
+	uint16_t rx_queues, tx_queues;
+	uint8_t server;
+};
+int mpps_memif_open(uint16_t port, const struct mpps_memif_conf *conf, struct rte_mempool **rx_pools);
+void mpps_memif_close(uint16_t port);
+uint16_t mpps_memif_rx(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+uint16_t mpps_memif_tx(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
+/* What the other end did that ended the traffic; NULL: nothing. Constant strings. */
+const char *mpps_memif_fault(uint16_t port);
+/* Connections that were refused, and why the last was. */
+uint64_t mpps_memif_refused(uint16_t port, const char **why);
+
 uint16_t mpps_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 void mpps_free_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n);
 void mpps_free(struct rte_mbuf *mbuf);
@@ -145,6 +162,7 @@ int mpps_flow_destroy(uint16_t port, void *flow);
 
 /* src/ffi.rs has the same numbers. */
 _Static_assert(sizeof(struct mpps_port_info) == 92, "mpps_port_info");
+_Static_assert(sizeof(struct mpps_memif_conf) == 24 && offsetof(struct mpps_memif_conf, server) == 18, "mpps_memif_conf");
 _Static_assert(sizeof(struct mpps_port_conf) == 16, "mpps_port_conf");
 _Static_assert(sizeof(struct mpps_port_state) == 24, "mpps_port_state");
 _Static_assert(sizeof(struct mpps_port_stats) == 48, "mpps_port_stats");

@@ -94,6 +94,24 @@ pub struct PortConf {
     pub promisc: u8,
 }
 
+/// `struct mpps_memif_conf`: what the driver was told of a memif.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct MemifConf {
+    /// The socket's path, ended by a zero, without the zero before a name that is no file.
+    pub path: *const c_char,
+    /// `id=`.
+    pub id: u32,
+    /// `bsize=`.
+    pub buffer: u16,
+    /// Receive queues.
+    pub rx_queues: u16,
+    /// Transmit queues.
+    pub tx_queues: u16,
+    /// It is the end that listens.
+    pub server: u8,
+}
+
 /// `struct mpps_port_state`: what came of it.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -211,6 +229,7 @@ const _: () = {
     assert!(offset_of!(PortInfo, mac) == 64 && offset_of!(PortInfo, mtu) == 74 && offset_of!(PortInfo, socket) == 84);
     assert!(offset_of!(PortInfo, interface) == 88 && size_of::<PortInfo>() == 92);
     assert!(offset_of!(PortConf, rss) == 10 && size_of::<PortConf>() == 16);
+    assert!(offset_of!(MemifConf, server) == 18 && size_of::<MemifConf>() == 24);
     assert!(offset_of!(PortState, rss) == 8 && offset_of!(PortState, step) == 16 && size_of::<PortState>() == 24);
     assert!(offset_of!(Entry, queues) == size_of::<usize>() && size_of::<Entry>() == 2 * size_of::<usize>());
     assert!(size_of::<PortStats>() == 48 && size_of::<Xstat>() == 72);
@@ -236,6 +255,18 @@ unsafe extern "C" {
     pub fn mpps_tx_burst_guarded(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// `rte_eth_tx_burst`, with checksums left to the device; adds to `refused` what it will never take (taken, freed).
     pub fn mpps_tx_burst_offload(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
+    /// Has this port's bursts go by the two below; before it is started. `rx_pools`: one for each receive queue.
+    pub fn mpps_memif_open(port: u16, conf: *const MemifConf, rx_pools: *const *mut RteMempool) -> c_int;
+    /// Ends that: no lane uses the port any more.
+    pub fn mpps_memif_close(port: u16);
+    /// Receives over a memif; believes nothing of what the other end wrote.
+    pub fn mpps_memif_rx(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
+    /// Sends over a memif; adds to `refused` what will never fit (taken, freed).
+    pub fn mpps_memif_tx(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
+    /// What the other end did that ended the traffic: a constant string; null: nothing.
+    pub fn mpps_memif_fault(port: u16) -> *const c_char;
+    /// Connections that were refused; `why` is a constant string where there was one.
+    pub fn mpps_memif_refused(port: u16, why: *mut *const c_char) -> u64;
     /// Takes `n` buffers, or fewer; their lengths are whatever was there.
     pub fn mpps_alloc_bulk(pool: *mut RteMempool, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_pktmbuf_free_bulk`, at once where all are plain buffers of `pool`.

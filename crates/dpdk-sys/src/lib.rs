@@ -8,6 +8,9 @@
 /// Version of libdpdk that this was built against (`22.11.4`); `None`: built without.
 pub const VERSION: Option<&str> = option_env!("DPDK_VERSION");
 
+/// Whether net_memif is linked in with the shim between it and its other end.
+pub const MEMIF_CHECKED: bool = option_env!("MPPS_MEMIF_CHECKED").is_some();
+
 #[cfg(dpdk)]
 mod ffi;
 mod mbuf;

@@ -2,7 +2,7 @@
 
 use crate::Config;
 use mpps_io::QueueCounters;
-use mpps_netdev::{NetDev, PacketSockets, Promiscuous, drops};
+use mpps_netdev::{Drops, NetDev, PacketSockets, Promiscuous, drops};
 use std::io;
 
 /// Which side of the interface the driver sits on.
@@ -73,6 +73,23 @@ impl Beneath {
         })
     }
 
+    /// What was dropped on the way to the driver, which itself has missed so many: what [`Beneath::add`] adds to
+    /// `rx_dropped`.
+    pub(crate) fn rx_dropped(&self, missed: u64) -> u64 {
+        let sockets = self.sockets.as_ref().map_or(0, PacketSockets::drops);
+        sockets + drops(self.ifindex).map_or(0, |drops| self.received_less(&drops, missed + sockets))
+    }
+
+    /// Of the interface's drops those on the way to the driver that are not among `counted`.
+    fn received_less(&self, drops: &Drops, counted: u64) -> u64 {
+        match self.side {
+            Side::Sockets => drops.received,
+            // What found no room in the ring was dropped by the interface, too: the driver has counted it.
+            Side::Xdp => drops.received.saturating_sub(counted),
+            Side::Wire => drops.transmitted,
+        }
+    }
+
     /// Adds what was dropped on the way to the driver or from it.
     pub(crate) fn add(&self, counters: &mut QueueCounters) {
         if let Some(sockets) = &self.sockets {
@@ -81,14 +98,11 @@ impl Beneath {
             counters.other.push(("socket_drops", dropped));
         }
         let Ok(drops) = drops(self.ifindex) else { return };
-        let (rx, tx) = match self.side {
-            Side::Sockets => (drops.received, drops.transmitted),
-            // What found no room in the ring was dropped by the interface, too: the driver has counted it.
-            Side::Xdp => (drops.received.saturating_sub(counters.rx_dropped), drops.transmitted),
-            Side::Wire => (drops.transmitted, drops.received),
+        counters.rx_dropped += self.received_less(&drops, counters.rx_dropped);
+        counters.tx_failed += match self.side {
+            Side::Sockets | Side::Xdp => drops.transmitted,
+            Side::Wire => drops.received,
         };
-        counters.rx_dropped += rx;
-        counters.tx_failed += tx;
         counters.other.extend([
             ("interface_rx_dropped", drops.received),
             ("interface_tx_dropped", drops.transmitted),

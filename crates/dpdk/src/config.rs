@@ -125,40 +125,28 @@ impl Config {
 
     /// Whether it is the end of a memif that connects to the other (`role=`, a client where it is not given).
     pub fn is_memif_client(&self) -> bool {
-        let role = self.driver_args.iter().find(|(key, _)| key == "role");
-        self.driver() == "net_memif" && role.is_none_or(|(_, role)| role != "server" && role != "master")
+        let role = self.driver_arg("role");
+        self.driver() == "net_memif" && role.is_none_or(|role| role != "server" && role != "master")
     }
 
-    /// The file that a memif's server makes: its socket, where that is not abstract (the default).
-    #[cfg(dpdk)]
-    pub(crate) fn memif_file(&self) -> Option<&str> {
-        let value = |name: &str| {
-            let found = self.driver_args.iter().find(|(key, _)| key == name);
-            found.map(|(_, value)| value.as_str())
-        };
-        let server = self.driver() == "net_memif" && !self.is_memif_client();
-        value("socket").filter(|_| server && value("socket-abstract") == Some("no"))
+    /// Whether it is a memif's server whose socket is a file, which it removes at its end: everywhere but where the user
+    /// asked for a name without a file.
+    pub(crate) fn makes_socket_file(&self) -> bool {
+        let kind = self.driver_arg("socket-abstract");
+        let ours = self.driver_arg("socket").is_none() && kind != Some("yes");
+        self.driver() == "net_memif" && !self.is_memif_client() && (ours || kind == Some("no"))
     }
 
-    /// Removes the socket of a memif server that was killed: nobody listens on it any more, and DPDK would refuse to. One
-    /// that somebody listens on stays.
-    #[cfg(dpdk)]
-    pub(crate) fn remove_stale_socket(&self) {
-        let Some(path) = self.memif_file().filter(|path| path.starts_with('/')) else {
-            return;
-        };
-        // A socket of another type answers otherwise: only one without a listener refuses.
-        let answer = std::os::unix::net::UnixStream::connect(path);
-        if answer.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
-            let _ = std::fs::remove_file(path);
-        }
+    /// A driver's option, as it was written.
+    pub(crate) fn driver_arg(&self, name: &str) -> Option<&str> {
+        let found = self.driver_args.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     /// The kernel's interface under the device, where there is one: `iface=` of `net_af_packet` and `net_af_xdp`.
     pub fn interface(&self) -> Option<&str> {
         let under = matches!(self.driver(), "net_af_packet" | "net_af_xdp");
-        let found = self.driver_args.iter().find(|(key, _)| under && key == "iface");
-        found.map(|(_, value)| value.as_str())
+        self.driver_arg("iface").filter(|_| under)
     }
 }
 

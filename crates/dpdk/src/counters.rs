@@ -58,6 +58,16 @@ pub(crate) fn of_device(port: u16, driver: &str) -> QueueCounters {
     counters
 }
 
+/// Packets that the device had no room for (`imissed`).
+pub(crate) fn missed(port: u16) -> u64 {
+    let mut stats = sys::PortStats::default();
+    // SAFETY: the port is open, and the structure is ours.
+    match unsafe { sys::mpps_port_stats(port, &mut stats) } {
+        0.. => stats.imissed,
+        _ => 0,
+    }
+}
+
 /// The driver's own statistics that tell of trouble and are not zero.
 fn troubles(port: u16) -> Vec<(&'static str, u64)> {
     let mut found = Vec::with_capacity(XSTATS);

@@ -14,6 +14,7 @@
 mod config;
 mod eal_args;
 mod options;
+mod privileges;
 
 #[cfg(not(dpdk))]
 mod absent;
@@ -29,6 +30,8 @@ mod flow;
 mod frame;
 #[cfg(dpdk)]
 mod link;
+#[cfg(dpdk)]
+mod memif;
 #[cfg(dpdk)]
 mod memory;
 #[cfg(dpdk)]
@@ -59,6 +62,7 @@ pub use options::Open;
 pub use pool::DpdkPool;
 #[cfg(dpdk)]
 pub use port::DpdkPort;
+pub use privileges::Privileges;
 #[cfg(dpdk)]
 pub use queue::DpdkQueue;
 

@@ -3,6 +3,7 @@
 use crate::beneath::Beneath;
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -82,6 +83,10 @@ impl Link {
                 self.gone.store(true, Ordering::Relaxed);
             }
         }
+        if let Some(fault) = self.fault() {
+            let cause = format!("the other end of the memif broke its rules: {fault}");
+            return Err(Error::new("use", self.name.clone(), cause, ErrorKind::Gone));
+        }
         if self.gone.load(Ordering::Relaxed) {
             let interface = self
                 .beneath
@@ -95,6 +100,32 @@ impl Link {
             return Err(Error::new("run on", self.name.clone(), self.lost, ErrorKind::LinkDown));
         }
         Ok(())
+    }
+
+    /// What the other end of a memif did that ended the traffic.
+    fn fault(&self) -> Option<&'static str> {
+        // SAFETY: a number of a port; what comes back is null or a constant string of the shim.
+        let text = unsafe { sys::mpps_memif_fault(self.port) };
+        // SAFETY: as above.
+        (!text.is_null()).then(|| {
+            unsafe { CStr::from_ptr::<'static>(text) }
+                .to_str()
+                .unwrap_or("in an unknown way")
+        })
+    }
+
+    /// Connections to a memif that were refused, and why the last was.
+    pub(crate) fn refused(&self) -> Option<(u64, &'static str)> {
+        let mut why = std::ptr::null();
+        // SAFETY: a number of a port; `why` is ours, and becomes a constant string of the shim or stays null.
+        let refused = unsafe { sys::mpps_memif_refused(self.port, &mut why) };
+        // SAFETY: as above.
+        (!why.is_null()).then(|| {
+            (
+                refused,
+                unsafe { CStr::from_ptr::<'static>(why) }.to_str().unwrap_or(""),
+            )
+        })
     }
 
     /// Waits until the link is up; `more` is a further question to ask where it does not come. Now and then it is tried
@@ -117,10 +148,14 @@ impl Link {
                 return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));
             }
             if begun.elapsed() >= limit {
-                let cause = format!(
-                    "its link is still down after {} s: is the other end there{more}? (link_wait=SECONDS waits longer)",
-                    limit.as_secs()
-                );
+                let seconds = limit.as_secs();
+                let cause = match self.refused() {
+                    Some((_, why)) => format!("its link is still down after {seconds} s: the other end sent {why}"),
+                    None => format!(
+                        "its link is still down after {seconds} s: is the other end there{more}? \
+                         (link_wait=SECONDS waits longer)"
+                    ),
+                };
                 return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));
             }
             std::thread::sleep(Duration::from_millis(5));

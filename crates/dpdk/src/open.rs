@@ -6,6 +6,7 @@ use crate::counters::{self, LaneCounts};
 use crate::eal;
 use crate::flow::Flows;
 use crate::link::Link;
+use crate::memif::{self, Socket};
 use crate::memory;
 use crate::options::Open;
 use crate::port::{DpdkPort, Lane, unplug};
@@ -37,6 +38,7 @@ pub fn open(config: &Config, options: &Open<'_>) -> Result<DpdkPort> {
         plugged: false,
         port: None,
         started: false,
+        socket: None,
     };
     half.open(options).inspect_err(|_| half.undo())
 }
@@ -47,6 +49,7 @@ struct Half<'c> {
     plugged: bool,
     port: Option<u16>,
     started: bool,
+    socket: Option<Socket>,
 }
 
 impl Half<'_> {
@@ -58,6 +61,7 @@ impl Half<'_> {
                     sys::mpps_port_stop(port);
                 }
                 sys::mpps_port_close(port);
+                sys::mpps_memif_close(port);
             }
         }
         if self.plugged {
@@ -72,7 +76,8 @@ impl Half<'_> {
 
     fn open(&mut self, options: &Open<'_>) -> Result<DpdkPort> {
         let config = self.config;
-        if let Some(misnamed) = told::misnamed(config) {
+        self.socket = Socket::find(config)?;
+        if let Some(misnamed) = told::misnamed(config, self.socket.as_ref()) {
             return Err(self.error("open", misnamed, ErrorKind::NotFound));
         }
         let _ = eal::logged();
@@ -128,6 +133,7 @@ impl Half<'_> {
         // SAFETY: as above.
         let mut state: sys::PortState = unsafe { zeroed() };
         let setup = (&conf, &rx_pools[..], info.socket);
+        let checked = self.memif(port, &conf, &rx_pools)?;
         self.start(port, setup, &mut state, options)?;
         self.started = true;
         let name: Arc<str> = config.name.as_str().into();
@@ -176,9 +182,10 @@ impl Half<'_> {
         };
         let facts = told::facts(config, &driver, &info, &conf, &state, (up, promisc), lanes.len());
         let unmarked = link.beneath().is_some_and(|beneath| beneath.unmarked);
-        let calls = Calls::of(&driver, port, conf.tx_checksum != 0, unmarked);
+        let calls = Calls::of(&driver, port, conf.tx_checksum != 0, unmarked, checked);
         let mut remarks = Vec::new();
-        if queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
+        remarks.extend(self.socket.as_ref().and_then(|socket| socket.remark(&name)));
+        if !checked && queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
             remarks.push(format!(
                 "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than once"
             ));
@@ -211,14 +218,22 @@ impl Half<'_> {
         let mut port = 0;
         match &self.config.device {
             Device::Vdev(name) => {
-                self.config.remove_stale_socket();
-                let devargs = eal::c_string(&self.config.devargs());
+                let mut devargs = self.config.devargs();
+                if let Some(socket) = &self.socket {
+                    socket.remove_stale();
+                    devargs = socket.devargs(devargs);
+                }
+                let devargs = eal::c_string(&devargs);
                 // SAFETY: the EAL runs (a port counts as open), and the string ends with a zero.
                 let result = unsafe { sys::mpps_probe(devargs.as_ptr()) };
                 if result < 0 {
-                    return Err(self.error("make", told::hint(self.config, eal::cause_of(result)), ErrorKind::Other));
+                    let (hint, kind) = told::hint(self.config, eal::cause_of(result));
+                    return Err(self.error("make", hint, kind));
                 }
                 self.plugged = true;
+                if let Some(socket) = &self.socket {
+                    socket.close_to_others();
+                }
                 let name = eal::c_string(name);
                 // SAFETY: as above.
                 if unsafe { sys::mpps_port_by_name(name.as_ptr(), &mut port) } < 0 {
@@ -318,6 +333,21 @@ impl Half<'_> {
             };
             return Err(self.error(step(state), format!("{why}{}", eal::cause_of(result)), ErrorKind::Other));
         }
+    }
+
+    /// Puts the shim between a memif and its lanes; false: it is another device, or its driver is left alone.
+    fn memif(&self, port: u16, conf: &sys::PortConf, rx_pools: &[*mut sys::RteMempool]) -> Result<bool> {
+        let Some(socket) = &self.socket else { return Ok(false) };
+        let path = eal::c_string(&socket.path);
+        let Some(told) = memif::conf(self.config, &path, (conf.rx_queues, conf.tx_queues)) else {
+            return Ok(false);
+        };
+        // SAFETY: one pool for each receive queue, which live until every port is closed; the path is copied.
+        let result = unsafe { sys::mpps_memif_open(port, &told, rx_pools.as_ptr()) };
+        if result < 0 {
+            return Err(self.error("have memory for", eal::cause_of(result), ErrorKind::Other));
+        }
+        Ok(true)
     }
 
     /// A mempool for each lane, on the node of its core.

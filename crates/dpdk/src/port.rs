@@ -139,11 +139,22 @@ impl Port for DpdkPort {
         }
         if queue == 0 {
             counters.other.extend(self.flows.counters());
+            counters
+                .other
+                .extend(self.link.refused().map(|(n, _)| ("memif_refused", n)));
             if let Some(beneath) = self.link.beneath() {
                 beneath.add(&mut counters);
             }
         }
         counters
+    }
+
+    fn rx_dropped(&self, queue: usize) -> Option<u64> {
+        if queue != 0 {
+            return Some(0);
+        }
+        let missed = counters::missed(self.id);
+        Some(missed + self.link.beneath().map_or(0, |beneath| beneath.rx_dropped(missed)))
     }
 
     fn facts(&self) -> Vec<Fact> {
@@ -166,6 +177,7 @@ impl Drop for DpdkPort {
                 sys::mpps_port_set_mtu(self.id, mtu);
             }
             sys::mpps_port_close(self.id);
+            sys::mpps_memif_close(self.id);
         }
         unplug(&self.config);
         eal::port_closed();

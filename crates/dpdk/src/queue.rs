@@ -48,22 +48,24 @@ const ONE_SEGMENT: [&str; 4] = ["net_null", "net_ring", "net_af_packet", "net_af
 
 impl Calls {
     /// The calls for an open port's driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it gives
-    /// may have unfinished ones.
-    pub(crate) fn of(driver: &str, port: u16, device_checksum: bool, unmarked: bool) -> Self {
+    /// may have unfinished ones; `checked`: a memif of which nothing is believed.
+    pub(crate) fn of(driver: &str, port: u16, device_checksum: bool, unmarked: bool, checked: bool) -> Self {
         // SAFETY: both only tell addresses in DPDK's table of ports.
         let (rx, tx) = unsafe { (sys::mpps_rx_entry(port), sys::mpps_tx_entry(port)) };
         let receive = match driver {
+            "net_memif" if checked => ReceiveBy::Shim(sys::mpps_memif_rx),
             "net_memif" => ReceiveBy::Shim(sys::mpps_rx_burst_guarded),
             _ if unmarked => ReceiveBy::Shim(sys::mpps_rx_burst_unmarked),
             _ if ONE_SEGMENT.contains(&driver) => ReceiveBy::Driver(rx),
             _ => ReceiveBy::Shim(sys::mpps_rx_burst),
         };
         let transmit = match driver {
+            "net_memif" if checked => TransmitBy::Shim(sys::mpps_memif_tx),
             "net_memif" => TransmitBy::Shim(sys::mpps_tx_burst_guarded),
             _ if device_checksum => TransmitBy::Shim(sys::mpps_tx_burst_offload),
             _ => TransmitBy::Driver(tx),
         };
-        if driver == "net_memif" {
+        if driver == "net_memif" && !checked {
             // SAFETY: a signal handler that changes nothing but where a guarded burst goes on.
             unsafe { sys::mpps_guard_install() };
         }

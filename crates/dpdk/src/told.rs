@@ -1,8 +1,9 @@
 //! What is told of a port: facts of one that is open, hints where one can't be made.
 
+use crate::memif::Socket;
 use crate::{Config, memory};
 use dpdk_sys as sys;
-use mpps_io::Fact;
+use mpps_io::{ErrorKind, Fact};
 use mpps_netdev::NetDev;
 use std::io;
 use std::path::Path;
@@ -60,9 +61,9 @@ fn no_interface(name: &str) -> bool {
 }
 
 /// The first option that names something which isn't there, or can't be, and what is wrong with it.
-pub(crate) fn misnamed(config: &Config) -> Option<String> {
+pub(crate) fn misnamed(config: &Config, socket: Option<&Socket>) -> Option<String> {
     // The one option of a memif that names anything is its socket, which may be no file, or one that is waited for.
-    let looked_at = config.driver() != "net_memif" || config.memif_file().is_some();
+    let looked_at = config.driver() != "net_memif" || socket.is_some_and(|socket| socket.file().is_some());
     config
         .driver_args
         .iter()
@@ -90,27 +91,33 @@ pub(crate) fn misnamed(config: &Config) -> Option<String> {
         })
 }
 
-/// What most often is missing where a virtual device can't be made.
-pub(crate) fn hint(config: &Config, cause: String) -> String {
+/// What most often is missing where a virtual device can't be made, and whether that is a matter of what was asked for.
+pub(crate) fn hint(config: &Config, cause: String) -> (String, ErrorKind) {
     // Numbers of `<linux/capability.h>`.
     let (admin, raw, bpf) = (lacks(12), lacks(13), lacks(39));
+    let unknown = cause.contains("failed to parse device");
+    let nameless = matches!(config.driver(), "net_af_packet" | "net_af_xdp") && config.interface().is_none();
     let hint = match config.driver() {
-        _ if cause.contains("failed to parse device") => {
+        _ if unknown => {
             "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` says where the drivers are)"
         }
-        "net_af_packet" | "net_af_xdp" if config.interface().is_none() => {
-            "want iface=NAME, such as net_af_packet0,iface=eth1"
-        }
+        _ if nameless => "want iface=NAME, such as net_af_packet0,iface=eth1",
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",
         "net_af_packet" if raw => "it needs CAP_NET_RAW: run as root, or setcap cap_net_raw+ep the program",
         "net_tap" | "net_virtio_user" if admin => {
             "it needs CAP_NET_ADMIN: run as root, or setcap cap_net_admin+ep the program"
         }
         "net_af_xdp" if admin || raw || bpf => "it needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: run as root",
-        "net_memif" if cause.contains("in use") => "another process listens there: want another socket=PATH",
+        "net_memif" if cause.contains("in use") => {
+            "another process listens there: want another socket=PATH,socket-abstract=no"
+        }
         _ => "are the driver's options right, and is it installed? (`mpps doctor` says where the drivers are)",
     };
-    format!("{hint} ({cause})")
+    let kind = match unknown || nameless {
+        true => ErrorKind::NotFound,
+        false => ErrorKind::Other,
+    };
+    (format!("{hint} ({cause})"), kind)
 }
 
 pub(crate) fn facts(
@@ -203,7 +210,8 @@ mod tests {
             ("net_ring0,iface=nosuch", ""),
         ] {
             let config = crate::check(&format!("dpdk:{port}").parse().expect(port)).expect(port);
-            assert_eq!(misnamed(&config).unwrap_or_default(), said, "{port}");
+            let socket = Socket::find(&config).expect("a folder");
+            assert_eq!(misnamed(&config, socket.as_ref()).unwrap_or_default(), said, "{port}");
         }
     }
 }

@@ -39,6 +39,9 @@ pub(crate) trait Job: Sync {
     }
     /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
     fn counters(&self, lane: usize) -> Vec<QueueCounters>;
+    /// Packets that this host dropped before the lane could take them, over its ports ([`Port::rx_dropped`]); `None` where
+    /// one can't tell.
+    fn rx_dropped(&self, lane: usize) -> Option<u64>;
     /// The path or paths, for the report.
     fn path(&self) -> String;
     /// What the port or ports say about themselves.
@@ -127,6 +130,10 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
 
     fn counters(&self, lane: usize) -> Vec<QueueCounters> {
         vec![self.port.counters(lane)]
+    }
+
+    fn rx_dropped(&self, lane: usize) -> Option<u64> {
+        self.port.rx_dropped(lane)
     }
 
     fn path(&self) -> String {

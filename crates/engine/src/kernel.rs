@@ -197,6 +197,11 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         (0..ports).map(|port| self.port.counters(port)).collect()
     }
 
+    /// The device drops before the program sees a packet, and does not tell.
+    fn rx_dropped(&self, _lane: usize) -> Option<u64> {
+        None
+    }
+
     fn path(&self) -> String {
         self.port.capabilities().path.to_owned()
     }

@@ -8,12 +8,14 @@
 
 mod capture;
 mod codec;
+mod collect;
 mod control;
 mod drop;
 mod flow_table;
 mod flows;
 mod forward;
 mod generate;
+mod host_drops;
 mod idle;
 mod job;
 mod kernel;
@@ -41,7 +43,8 @@ pub use forward::{run_forward, run_forward_pair};
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 pub use pacing::Pacing;
 pub use plan::{
-    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, LanePlan, Link, ReflectPlan, TrafficPlan,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LanePlan, Link, Opened, ReflectPlan,
+    TrafficPlan,
 };
 pub use rate::Rate;
 pub use run::{RunError, run_capture, run_drop, run_reflect, run_traffic};

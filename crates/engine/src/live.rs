@@ -76,6 +76,7 @@ impl Live {
             rx,
             tx_pps: tx.saturating_sub(tx_then) as f64 / seconds,
             rx_pps: rx.saturating_sub(rx_then) as f64 / seconds,
+            closed_ns: collector.closed_ns(),
             closed_tx: closed.0,
             closed_lost: closed.1,
             recent_loss_ratio: if sent == 0 {
@@ -83,6 +84,7 @@ impl Live {
             } else {
                 (lost.max(0) as f64 / sent as f64).min(1.0)
             },
+            host_dropped: collector.host_dropped(),
             recent_latency: collector.recent_latency(),
             notes: control.notes(),
         }

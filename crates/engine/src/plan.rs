@@ -2,6 +2,7 @@
 
 use crate::{FlowSet, Pacing, Rate};
 use mpps_io::packet_ring::PacketProducer;
+use mpps_io::{Error, Result};
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -18,6 +19,18 @@ pub struct LanePlan {
     /// Core to pin it to; `None` leaves it to the scheduler.
     pub core: Option<usize>,
 }
+
+/// A thread of a run that has opened all that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// Of the lane with this number: its pool and queue are made, and the peer's address is known.
+    Lane(usize),
+    /// The one that started the lanes. It comes after them.
+    Main,
+}
+
+/// Has the calling thread give up the privileges that it needs no more. The engine knows none; the program does.
+pub type GiveUp = fn(Opened) -> std::io::Result<()>;
 
 /// What every run has.
 #[derive(Clone, Debug)]
@@ -42,6 +55,16 @@ pub struct Common {
     pub host: Vec<(String, String)>,
     /// Warnings that the planning found.
     pub warnings: Vec<String>,
+    /// Called by each thread of the run once, before the start.
+    pub give_up: GiveUp,
+}
+
+impl Common {
+    /// Has the calling thread give up what it needs no more.
+    pub(crate) fn opened(&self, opened: Opened) -> Result<()> {
+        let refused = |e| Error::os("give up privileges for", format!("{opened:?}").to_lowercase(), &e);
+        (self.give_up)(opened).map_err(refused)
+    }
 }
 
 /// Layer 2 of an Ethernet path.

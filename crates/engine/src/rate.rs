@@ -5,6 +5,18 @@ use std::fmt;
 /// Bytes on the wire beside the frame (with FCS): preamble, start delimiter and inter-frame gap.
 pub(crate) const L1_OVERHEAD: u64 = 20;
 
+/// Units of a rate: name, scale, and whether it counts bits on layer 1.
+const UNITS: [(&str, u64, bool); 8] = [
+    ("pps", 1, false),
+    ("kpps", 1_000, false),
+    ("Mpps", 1_000_000, false),
+    ("Gpps", 1_000_000_000, false),
+    ("bps", 1, true),
+    ("kbps", 1_000, true),
+    ("Mbps", 1_000_000, true),
+    ("Gbps", 1_000_000_000, true),
+];
+
 /// A rate in packets a second, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -40,24 +52,25 @@ impl Rate {
         let (number, unit) = (&text[..split], text[split..].trim());
         let (num, den) = decimal(number).ok_or_else(|| WANT.to_owned())?;
         let frame_bits = (frame_size + L1_OVERHEAD) * 8;
-        let (scale, per) = match unit {
-            "pps" => (1, 1),
-            "kpps" => (1_000, 1),
-            "Mpps" => (1_000_000, 1),
-            "Gpps" => (1_000_000_000, 1),
-            "bps" => (1, frame_bits),
-            "kbps" => (1_000, frame_bits),
-            "Mbps" => (1_000_000, frame_bits),
-            "Gbps" => (1_000_000_000, frame_bits),
-            "%" => {
+        let (scale, per) = match (UNITS.iter().find(|(name, ..)| *name == unit), unit) {
+            (Some((_, scale, bits)), _) => (*scale, if *bits { frame_bits } else { 1 }),
+            (None, "%") => {
                 let link = link_bps.ok_or("a rate in pps or bps: the device does not tell its link speed")?;
                 if num > 100 * den {
                     return Err("at most 100%".to_owned());
                 }
                 (link, 100 * frame_bits)
             }
-            "" => return Err(format!("{WANT} (the unit is missing)")),
-            _ => return Err(format!("{WANT} (unknown unit '{unit}')")),
+            (None, "") => return Err(format!("{WANT} (the unit is missing)")),
+            (None, _) => {
+                // `m` is milli: nobody means that, but a unit in another case is a slip to be asked about.
+                let like = UNITS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(unit));
+                let why = match like {
+                    Some((name, ..)) => format!("unknown unit '{unit}': did you mean {number}{name}?"),
+                    None => format!("unknown unit '{unit}'"),
+                };
+                return Err(format!("{WANT} ({why})"));
+            }
         };
         let top = u128::from(num) * u128::from(scale);
         let bottom = u128::from(den) * u128::from(per);
@@ -138,6 +151,25 @@ mod tests {
             assert!(Rate::parse(bad, 64, Some(1)).is_err(), "{bad}");
         }
         assert!(Rate::parse("10%", 64, None).is_err());
+    }
+
+    #[test]
+    fn a_unit_in_another_case_is_asked_about() {
+        for (written, meant) in [
+            ("5Kpps", "5kpps"),
+            ("2.5 mpps", "2.5Mpps"),
+            ("1GBPS", "1Gbps"),
+            ("7PPS", "7pps"),
+            ("10KBps", "10kbps"),
+        ] {
+            let error = Rate::parse(written, 64, None).expect_err(written);
+            assert!(error.contains(&format!("did you mean {meant}?")), "{written}: {error}");
+        }
+        assert!(
+            !Rate::parse("5qps", 64, None)
+                .expect_err("no unit")
+                .contains("did you mean")
+        );
     }
 
     proptest! {

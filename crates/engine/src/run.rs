@@ -5,14 +5,15 @@
 //! hands closed rows to the sinks, watches for an interruption, and in the end adds everything up.
 
 use crate::capture;
+use crate::collect::{TICK, collect};
 use crate::control::Control;
 use crate::generate::SentSeq;
+use crate::host_drops::HostDrops;
 use crate::idle::Idle;
 use crate::job::{Job, Solo};
-use crate::live::{HostWait, Live};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
-use crate::plan::{CapturePlan, Common, DropPlan, ReflectPlan, TrafficPlan};
+use crate::plan::{CapturePlan, Common, DropPlan, Opened, ReflectPlan, TrafficPlan};
 use crate::slip::Slips;
 use crate::summary::{Measured, summarise};
 use crate::traffic::Lane;
@@ -25,8 +26,6 @@ use std::sync::{OnceLock, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often the collector looks.
-const TICK: Duration = Duration::from_millis(20);
 /// From the last lane's readiness to the start.
 const LEAD_NS: u64 = 5_000_000;
 /// More of it for each lane that has to wake up.
@@ -170,13 +169,13 @@ pub fn run_capture<P: Port>(
 }
 
 /// What lane threads share.
-struct Shared<'r, J> {
-    control: &'r Control,
-    counters: &'r [LaneCounters],
+pub(crate) struct Shared<'r, J> {
+    pub(crate) control: &'r Control,
+    pub(crate) counters: &'r [LaneCounters],
     series: &'r OnceLock<Vec<LaneSeries>>,
     found: &'r Found,
-    common: &'r Common,
-    job: &'r J,
+    pub(crate) common: &'r Common,
+    pub(crate) job: &'r J,
 }
 
 /// A workload on one port.
@@ -258,6 +257,7 @@ pub(crate) fn run_job<J: Job>(
                 return Err(error);
             }
         }
+        common.opened(Opened::Main).inspect_err(|_| control.end_at(0))?;
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
         let steal = sched::steal_ns();
         let interval_ns = common.interval.as_nanos() as u64;
@@ -280,8 +280,10 @@ pub(crate) fn run_job<J: Job>(
             let _ = start.send(start_ns);
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
+        let mut drops = HostDrops::new(job, &baseline);
         let was_interrupted = collect(
             &mut collector,
+            &mut drops,
             &mut clocks,
             timing,
             &shared,
@@ -298,10 +300,7 @@ pub(crate) fn run_job<J: Job>(
         }
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
-        let totals: Totals = collector.finish(sinks);
-        let totals_measured = totals.latency.count > 0;
-        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
-        let path = baseline
+        let path: Vec<Vec<QueueCounters>> = baseline
             .iter()
             .enumerate()
             .map(|(i, then)| {
@@ -312,6 +311,10 @@ pub(crate) fn run_job<J: Job>(
                     .collect()
             })
             .collect();
+        drops.end(clocks.clock().now_ns(), &path, &mut collector);
+        let totals: Totals = collector.finish(sinks);
+        let totals_measured = totals.latency.count > 0;
+        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
         Ok(summarise(Measured {
             workload,
             common,
@@ -380,6 +383,7 @@ fn lane_thread<J: Job>(
         .map_err(RunError::from)
         .and_then(|mut queues| {
             let dest_mac = job.resolve(&mut queues, shared.found, &clock, &ended)?;
+            shared.common.opened(Opened::Lane(index))?;
             Ok((queues, dest_mac))
         });
     let (mut queues, dest_mac) = match opened {
@@ -419,69 +423,4 @@ fn lane_thread<J: Job>(
         .zip(delay)
         .map(|(now, then)| now.saturating_sub(then));
     Some(outcome)
-}
-
-/// The collector's loop. True when the run was interrupted.
-fn collect<J: Job>(
-    collector: &mut Collector<'_>,
-    clocks: &mut ClockSource,
-    timing: Timing,
-    shared: &Shared<'_, J>,
-    threads: &[ScopedJoinHandle<'_, Option<LaneOutcome>>],
-    sinks: &mut [Box<dyn Sink>],
-    interruptions: &dyn Fn() -> u32,
-) -> bool {
-    let clock = clocks.clock();
-    let mut was_interrupted = false;
-    let mut asked = 0;
-    let mut end_told = false;
-    let mut host = HostWait::default();
-    let mut live = Live::new(timing.start_ns);
-    loop {
-        thread::sleep(TICK);
-        clocks.discipline();
-        let now = clock.now_ns();
-        if interruptions() > asked {
-            asked = interruptions();
-            was_interrupted = true;
-            if now < shared.control.end_ns() {
-                shared
-                    .control
-                    .end_at(now.max(timing.start_ns + 1) + shared.job.notice_ns());
-            } else {
-                shared.control.settle_end_at(now);
-            }
-        }
-        let panicked = |(t, c): (&ScopedJoinHandle<'_, _>, &LaneCounters)| t.is_finished() && c.phase.get() != 2;
-        if threads.iter().zip(shared.counters).any(panicked) {
-            shared.control.end_at(now);
-            shared.control.settle_end_at(now);
-        }
-        let end_ns = shared.control.end_ns();
-        if now >= end_ns && !end_told {
-            end_told = true;
-            collector.set_end(end_ns);
-        }
-        collector.note_host_wait(now, host.sample(shared.counters));
-        // Rows of the last sending may close before the end is told only if they end before it.
-        if end_told || now < end_ns {
-            collector.poll(sinks);
-        }
-        if now >= live.next_ns {
-            let snapshot = live.snapshot(
-                now,
-                end_ns,
-                shared.common.duration,
-                shared.control,
-                shared.counters,
-                collector,
-            );
-            for sink in sinks.iter_mut() {
-                sink.snapshot(&snapshot);
-            }
-        }
-        if threads.iter().all(ScopedJoinHandle::is_finished) {
-            return was_interrupted;
-        }
-    }
 }

@@ -7,4 +7,5 @@
 
 pub mod doctor;
 pub mod lab;
+pub mod privilege;
 mod tool;

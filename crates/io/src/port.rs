@@ -68,6 +68,13 @@ pub trait Port: Sync {
     /// and once more after the lanes have ended.
     fn counters(&self, queue: usize) -> QueueCounters;
 
+    /// Of the counters of queue `queue` what this host dropped ([`QueueCounters::rx_dropped`]); `None` where the path can't
+    /// tell. Called by the collector for each row, some ten times a second: to be had with few system calls and without
+    /// allocating. May lag behind, but for the call of [`Port::counters`] after the lanes have ended.
+    fn rx_dropped(&self, queue: usize) -> Option<u64> {
+        Some(self.counters(queue).rx_dropped)
+    }
+
     /// Facts for the report (real buffer sizes, ring sizes, mode, driver).
     fn facts(&self) -> Vec<Fact>;
 }

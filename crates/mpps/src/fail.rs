@@ -1,6 +1,7 @@
 //! How the program fails: one line on standard error, and the exit code that the Contract gives it.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// A failure, sorted by its exit code.
@@ -24,7 +25,11 @@ impl Failure {
                 ExitCode::from(2)
             }
             Self::Failed(line) => {
-                eprintln!("mpps: {line}");
+                // The paths know what they need, not where they run.
+                match mpps_host::privilege::why_not_setcap().filter(|_| line.contains("setcap")) {
+                    Some(why) => eprintln!("mpps: {line} (setcap does not help here: {why})"),
+                    None => eprintln!("mpps: {line}"),
+                }
                 ExitCode::from(1)
             }
         }
@@ -55,7 +60,10 @@ impl From<mpps_engine::RunError> for Failure {
 
 impl From<mpps_report::ReportError> for Failure {
     fn from(error: mpps_report::ReportError) -> Self {
-        failed(error)
+        match error {
+            mpps_report::ReportError::Format { .. } => usage(format!("-o {error}")),
+            _ => failed(error),
+        }
     }
 }
 
@@ -65,10 +73,22 @@ impl From<mpps_host::lab::LabError> for Failure {
     }
 }
 
-/// A port that could not be opened: naming a device or address that is not there is a wrong argument.
+/// Writes to standard output. A reader that has gone (`| head`) had all that it wanted.
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(failed(format!("write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A port that could not be opened: naming a device or address that is not there, or asking for what can't be had of it,
+/// is a wrong argument.
 pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> Failure + '_ {
     move |error| match error.kind {
-        mpps_io::ErrorKind::NotFound => usage(format!("port '{spec}': {error}")),
+        mpps_io::ErrorKind::NotFound | mpps_io::ErrorKind::Unsupported => usage(format!("port '{spec}': {error}")),
         _ => failed(error),
     }
 }

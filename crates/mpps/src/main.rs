@@ -8,11 +8,15 @@ mod cli;
 mod commands;
 mod fail;
 mod plan;
+mod privilege;
 
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Err(failure) = privilege::begin() {
+        return failure.report();
+    }
     match cli::Cli::try_parse() {
         Ok(cli) => match commands::run(cli.command) {
             Ok(code) => code,

@@ -1,5 +1,6 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
+mod admin;
 mod drops;
 mod netlink;
 mod ntuple;
@@ -15,6 +16,7 @@ pub use packet_sockets::PacketSockets;
 pub use promiscuous::Promiscuous;
 pub use xdp_features::{XdpFeatures, xdp_features};
 
+use admin::with_net_admin;
 use netlink::{Request, attributes, u16_at, u32_at};
 use std::ffi::CStr;
 use std::io;
@@ -242,12 +244,15 @@ pub fn veth_peer_has_program(ifindex: u32) -> io::Result<bool> {
         request = request.attribute(IFLA_TARGET_NETNSID, &namespace.to_ne_bytes());
     }
     let mut program = false;
-    request.run(|_, body| {
-        let xdp = attributes(body, IFINFOMSG).find(|(kind, _)| *kind == IFLA_XDP);
-        for (kind, value) in xdp.into_iter().flat_map(|(_, nested)| attributes(nested, 0)) {
-            let drivers = matches!(value.first(), Some(&(XDP_ATTACHED_DRV | XDP_ATTACHED_MULTI)));
-            program |= kind == IFLA_XDP_ATTACHED && drivers;
-        }
+    // What is in another namespace is told to its administrators only.
+    with_net_admin(|| {
+        request.run(|_, body| {
+            let xdp = attributes(body, IFINFOMSG).find(|(kind, _)| *kind == IFLA_XDP);
+            for (kind, value) in xdp.into_iter().flat_map(|(_, nested)| attributes(nested, 0)) {
+                let drivers = matches!(value.first(), Some(&(XDP_ATTACHED_DRV | XDP_ATTACHED_MULTI)));
+                program |= kind == IFLA_XDP_ATTACHED && drivers;
+            }
+        })
     })?;
     Ok(program)
 }

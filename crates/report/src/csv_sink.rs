@@ -17,7 +17,7 @@ const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
     latency_min_us,latency_p50_us,latency_p90_us,latency_p99_us,latency_p999_us,latency_max_us,\
     latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
     latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
-    host_wait_us";
+    host_wait_us,host_dropped_packets";
 
 /// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
 /// run in s; cells are empty where nothing was measured.
@@ -118,6 +118,10 @@ impl Format<Row> for CsvFormat {
         out.push(b',');
         if let Some(wait) = row.host_wait_ns {
             fixed(out, wait, 3);
+        }
+        out.push(b',');
+        if let Some(dropped) = row.host_dropped {
+            fixed(out, dropped, 0);
         }
         out.push(b'\n');
     }

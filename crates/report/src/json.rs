@@ -1,7 +1,7 @@
 //! The JSON summary. Its keys are a contract: they change by addition only.
 
 use crate::{JsonTarget, ReportError};
-use mpps_stats::{CaptureSummary, LaneSummary, Latency, PortSummary, Summary, Workload};
+use mpps_stats::{CaptureSummary, LaneSummary, Latency, PortSummary, Stretch, Stretches, Summary, Workload};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -44,6 +44,11 @@ pub fn json_value(s: &Summary) -> Value {
         "tx_packets": s.tx,
         "rx_packets": s.rx,
         "lost": s.lost,
+        "loss_stretches": stretches(&s.loss_stretches, "lost"),
+        "loss_outside_stretches": outside(&s.loss_stretches, "lost"),
+        "host_dropped": s.host_dropped,
+        "host_drop_stretches": stretches(&s.host_drop_stretches, "dropped"),
+        "host_dropped_outside_stretches": outside(&s.host_drop_stretches, "dropped"),
         "late": s.late,
         "duplicates": s.duplicates,
         "reordered": s.reordered,
@@ -80,6 +85,17 @@ pub fn json_value(s: &Summary) -> Value {
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
     })
+}
+
+/// The largest stretches, in the order of time.
+fn stretches(of: &Stretches, count: &str) -> Value {
+    let one = |s: &Stretch| json!({ "from_s": s.from_ns as f64 / 1e9, "to_s": s.to_ns as f64 / 1e9, count: s.packets });
+    of.largest.iter().map(one).collect()
+}
+
+/// The others, and what was found after a stretch had ended: `count` of the stretches + this - found = the total.
+fn outside(of: &Stretches, count: &str) -> Value {
+    json!({ "stretches": of.more, count: of.more_packets, "found_later": of.found_later })
 }
 
 fn capture(c: &CaptureSummary) -> Value {

@@ -1,4 +1,4 @@
-//! The live view: a few lines redrawn in place on a terminal, a plain line a second elsewhere.
+//! The live view: a few lines redrawn in place on a terminal, a plain line for each second elsewhere.
 //!
 //! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
 //! nothing flickers. A terminal that takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view
@@ -9,17 +9,21 @@ use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use mpps_stats::{Row, Sink, Snapshot};
+use mpps_stats::{Latency, Row, Sink, Snapshot};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
+
+pub(crate) mod lines;
+
+use lines::Lines;
 
 /// How the live view looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveStyle {
     /// Redraws in place on a terminal, plain lines elsewhere.
     Auto,
-    /// One plain line a second.
+    /// One plain line for each second.
     Plain,
     /// Nothing.
     Quiet,
@@ -73,7 +77,7 @@ pub struct LiveSink {
     rates: VecDeque<f64>,
     losses: VecDeque<f64>,
     told: Vec<String>,
-    next_line_ns: u64,
+    plain: Lines,
 }
 
 impl LiveSink {
@@ -97,7 +101,7 @@ impl LiveSink {
             rates: VecDeque::new(),
             losses: VecDeque::new(),
             told: Vec::new(),
-            next_line_ns: 1_000_000_000,
+            plain: Lines::default(),
         }
     }
 
@@ -171,18 +175,25 @@ impl LiveSink {
             &self.rates,
             top,
         );
-        spark(
-            format!(
+        let lost = match s.closed_ns {
+            0 => "lost     not known yet: packets may still come".to_owned(),
+            _ => format!(
                 "lost     {:>11}  {:>19}  {}",
                 percent(s.recent_loss_ratio),
                 count_lost(s),
                 percent(loss)
             ),
-            &self.losses,
-            worst,
-        );
+        };
+        spark(lost, &self.losses, worst);
         lines.insert(2, format!("received {:>11}  {:>19}", pps(s.rx_pps), count(s.rx)));
-        lines.push(format!("latency  {}", latency(s).unwrap_or_else(|| "-".to_owned())));
+        if let Some(dropped) = s.host_dropped.filter(|n| *n > 0) {
+            lines.push(format!(
+                "dropped  {:>32}  by this host, before mpps took them",
+                count(dropped)
+            ));
+        }
+        let recent = s.recent_latency.as_ref().and_then(latency);
+        lines.push(format!("latency  {}", recent.unwrap_or_else(|| "-".to_owned())));
         lines
     }
 
@@ -202,29 +213,17 @@ impl LiveSink {
         for note in &news {
             text += &format!("note: {note}\n");
         }
-        if s.elapsed_ns >= self.next_line_ns {
-            let settling = if s.settling { "  settling" } else { "" };
-            text += &format!(
-                "{:>9}  sent {:>11}  received {:>11}  lost {:>9}",
-                elapsed(s.elapsed_ns),
-                pps(s.tx_pps),
-                pps(s.rx_pps),
-                percent(s.recent_loss_ratio)
-            );
-            if let Some(latency) = latency(s) {
-                text += &format!("  latency {latency}");
-            }
-            text += settling;
-            text += "\n";
+        if !self.screen.ready() {
+            return;
         }
-        if text.is_empty() || !self.screen.ready() {
+        text += &self.plain.due(s);
+        if text.is_empty() {
             return;
         }
         if self.screen.write(text.as_bytes()).is_err() {
             self.mode = Mode::Off;
         }
         self.told.extend(news);
-        self.next_line_ns = (s.elapsed_ns / 1_000_000_000 + 1) * 1_000_000_000;
     }
 
     /// Leaves the last frame on the screen, a blank line below it, and gives the cursor back.
@@ -242,8 +241,10 @@ fn count_lost(s: &Snapshot) -> String {
     count(s.closed_lost.max(0).cast_unsigned())
 }
 
-fn latency(s: &Snapshot) -> Option<String> {
-    let l = s.recent_latency.filter(|l| l.count > 0)?;
+fn latency(l: &Latency) -> Option<String> {
+    if l.count == 0 {
+        return None;
+    }
     let max = time(l.max as f64);
     Some(match l.percentiles {
         Some(p) => format!(
@@ -266,7 +267,17 @@ fn sparkline(values: &VecDeque<f64>, top: f64) -> String {
 }
 
 impl Sink for LiveSink {
-    fn row(&mut self, _: &Row) {}
+    fn row(&mut self, row: &Row) {
+        if self.mode == Mode::Lines {
+            self.plain.row(row);
+        }
+    }
+
+    fn histogram(&mut self, _start_ns: u64, _length_ns: u64, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
+        if self.mode == Mode::Lines {
+            self.plain.histogram(buckets);
+        }
+    }
 
     fn snapshot(&mut self, snapshot: &Snapshot) {
         if self.mode == Mode::Off {
@@ -291,6 +302,9 @@ impl Sink for LiveSink {
     }
 
     fn finish(&mut self) -> Vec<String> {
+        if self.mode == Mode::Lines && self.screen.ready() {
+            let _ = self.screen.write(self.plain.rest().as_bytes());
+        }
         self.restore();
         Vec::new()
     }

@@ -31,6 +31,7 @@ fn snapshot(ms: u64) -> Snapshot {
         rx: ms * 999,
         tx_pps: 1e6,
         rx_pps: 0.999e6,
+        closed_ns: ms * 1_000_000,
         closed_tx: ms * 1000,
         closed_lost: 7,
         recent_loss_ratio: 0.001,
@@ -116,6 +117,92 @@ fn elsewhere_one_plain_line_a_second() {
     assert_eq!(all.lines().count(), 10);
     assert!(!all.contains('\x1b'));
     assert!(all.lines().next().unwrap().contains("1.000 Mpps"), "{all}");
+}
+
+/// A row of 100 ms: 1000 packets sent, `lost` of them lost.
+fn row(index: u64, lost: u64) -> Row {
+    Row {
+        index,
+        start_ns: index * 100_000_000,
+        length_ns: 100_000_000,
+        tx: 1000,
+        rx: 1000 - lost,
+        lost: lost as i64,
+        ..Row::default()
+    }
+}
+
+#[test]
+fn a_plain_line_has_what_became_of_the_packets_sent_in_its_second() {
+    let fake = Fake::default();
+    let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
+    // Rows close 1.05 s after their end; 400 packets are lost of those sent between 1.2 and 1.4 s, and the run ends at 2.5 s.
+    for quarter in 1..=10u64 {
+        let ms = quarter * 250;
+        let closed = |ms: u64| ms.saturating_sub(1050) / 100;
+        for index in closed(ms - 250)..closed(ms) {
+            live.row(&row(index, if matches!(index, 12 | 13) { 200 } else { 0 }));
+            live.histogram(index * 100_000_000, 100_000_000, &mut [(index + 1, 1)].into_iter());
+        }
+        live.snapshot(&Snapshot {
+            tx: ms * 10,
+            rx: ms * 10 - 7,
+            ..snapshot(ms)
+        });
+    }
+    for index in 14..24 {
+        live.row(&row(index, 0));
+    }
+    live.row(&Row {
+        length_ns: 50_000_000,
+        tx: 500,
+        rx: 500,
+        host_dropped: Some(33_144),
+        ..row(24, 0)
+    });
+    live.finish();
+    let all = fake.writes.lock().unwrap().concat();
+    println!("{all}");
+    let lines: Vec<_> = all
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        lines[0],
+        "by 1.0 s sent 10.00 kpps received 9.993 kpps lost: not known yet"
+    );
+    assert_eq!(
+        lines[1],
+        "by 2.0 s sent 10.00 kpps received 10.00 kpps lost: not known yet"
+    );
+    assert_eq!(lines[2], "0-1 s sent 10.00 kpps received 10.00 kpps lost 0 %");
+    assert_eq!(lines[3], "1-2 s sent 10.00 kpps received 9.600 kpps lost 4.000 %");
+    // The rate of the last is over the time that it covers.
+    assert_eq!(
+        lines[4],
+        "2.00-2.45 s sent 10.00 kpps received 10.00 kpps lost 0 % dropped by this host 33,144"
+    );
+    assert_eq!(lines.len(), 5);
+}
+
+#[test]
+fn the_frame_says_that_loss_is_not_known_before_rows_have_closed_and_shows_drops_by_this_host() {
+    let live = LiveSink::on(Box::new(Fake::default()), Mode::Frames);
+    let mut s = snapshot(500);
+    (s.closed_ns, s.closed_tx, s.closed_lost) = (0, 0, 0);
+    let lines = live.lines(&s);
+    assert!(
+        lines[3].starts_with("lost     not known yet") && !lines[3].contains('%'),
+        "{}",
+        lines[3]
+    );
+    s.host_dropped = Some(33_144);
+    let lines = live.lines(&s);
+    assert!(
+        lines[4].starts_with("dropped") && lines[4].contains("33,144  by this host"),
+        "{}",
+        lines[4]
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::spill::Record;
 use mpps_stats::{Latency, Percentiles, Row};
 
 const LATENCY_WORDS: usize = 9;
-const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 2;
+const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 4;
 
 impl Record for Row {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -25,6 +25,7 @@ impl Record for Row {
             latency,
             latency_scheduled,
             host_wait_ns,
+            host_dropped,
         } = self;
         let mut put = |word: u64| out.extend_from_slice(&word.to_le_bytes());
         for word in [
@@ -47,8 +48,10 @@ impl Record for Row {
         latency_words(&latency_scheduled.unwrap_or_default())
             .into_iter()
             .for_each(&mut put);
-        put(u64::from(host_wait_ns.is_some()));
-        put(host_wait_ns.unwrap_or(0));
+        for cell in [host_wait_ns, host_dropped] {
+            put(u64::from(cell.is_some()));
+            put(cell.unwrap_or(0));
+        }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -76,11 +79,8 @@ impl Record for Row {
                 let latency = latency_of(&mut next)?;
                 there.then_some(latency)
             },
-            host_wait_ns: {
-                let there = next()? != 0;
-                let wait = next()?;
-                there.then_some(wait)
-            },
+            host_wait_ns: cell_of(&mut next)?,
+            host_dropped: cell_of(&mut next)?,
         })
     }
 }
@@ -105,6 +105,12 @@ fn latency_words(latency: &Latency) -> [u64; LATENCY_WORDS] {
         p99,
         p999,
     ]
+}
+
+fn cell_of(next: &mut impl FnMut() -> Option<u64>) -> Option<Option<u64>> {
+    let there = next()? != 0;
+    let value = next()?;
+    Some(there.then_some(value))
 }
 
 fn latency_of(next: &mut impl FnMut() -> Option<u64>) -> Option<Latency> {
@@ -150,10 +156,12 @@ mod tests {
         fn a_row_comes_back_as_it_was(
             w in any::<[u64; 11]>(), lost: i64, latency in latencies(),
             latency_scheduled in proptest::option::of(latencies()), host_wait_ns: Option<u64>,
+            host_dropped: Option<u64>,
         ) {
             let row = Row {
                 index: w[0], start_ns: w[1], length_ns: w[2], tx: w[3], rx: w[4], lost, late: w[5], duplicates: w[6],
                 reordered: w[7], corrupt: w[8], foreign: w[9], missed: w[10], latency, latency_scheduled, host_wait_ns,
+                host_dropped,
             };
             let mut bytes = Vec::new();
             row.encode(&mut bytes);

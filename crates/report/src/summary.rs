@@ -1,15 +1,21 @@
-//! The summary for people: the verdict first, then what an engineer asks next.
+//! The summary for people: what was measured, and last, where a terminal shows it, the verdict with its reasons.
+//!
+//! In brief it fits a terminal of 24 lines, with the live view above it. The rest (each lane, where times were taken, what was
+//! measured on what) is shown when asked for, and is in the JSON.
 
-use crate::json::{layer1_bps, share, workload};
+use crate::json::{layer1_bps, workload};
 use crate::units::{count, elapsed, percent, pps, si, time};
-use mpps_stats::{CaptureSummary, LaneSummary, Latency, Summary, Workload};
+use mpps_stats::{CaptureSummary, Latency, Summary, Workload};
 use std::io::{self, IsTerminal, Write};
 use text::{fold, sentence, table};
+use when::when;
 
 mod headline;
+mod lanes;
 mod text;
+mod when;
 
-/// Facts of the host and the port that the screen shows; the JSON has them all.
+/// Facts of the host and the port that the screen shows in full; the JSON has them all.
 const SHOWN: [&str; 23] = [
     "mpps_version",
     "kernel",
@@ -35,6 +41,15 @@ const SHOWN: [&str; 23] = [
     "gso",
     "gro",
 ];
+
+/// How much of a summary is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// What every run is looked at for.
+    Brief,
+    /// Also each lane, where times were taken, and what was measured on what.
+    Full,
+}
 
 /// Whether text may be coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,19 +80,23 @@ impl Colour {
     }
 }
 
-/// Prints the summary of a run: a verdict, rates, counts, latency, lanes, the host, notes.
+/// Prints the summary of a run: rates, counts, latency, lanes, in full the host, then notes and the verdict.
 ///
 /// # Errors
 /// When `out` can't be written.
-pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
-    verdict(s, colour, out)?;
+pub fn print_summary(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
     rates(s, out)?;
-    packets(s, colour, out)?;
-    latency(s, out)?;
-    lanes(s, out)?;
+    packets(s, detail, colour, out)?;
+    latency(s, detail, out)?;
+    match detail {
+        Detail::Brief => lanes::in_brief(s, out)?,
+        Detail::Full => lanes::in_full(s, out)?,
+    }
     ports(s, out)?;
     if !s.reasons.is_empty() && s.ports.is_empty() {
-        writeln!(out)?;
+        if detail == Detail::Full {
+            writeln!(out)?;
+        }
         headline::reasons(&s.reasons, out)?;
     }
     let facts: Vec<_> = s
@@ -86,7 +105,7 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
         .filter(|(name, _)| SHOWN.contains(&name.as_str()))
         .map(|(name, value)| vec![name.clone(), value.clone()])
         .collect();
-    if !facts.is_empty() {
+    if !facts.is_empty() && detail == Detail::Full {
         writeln!(out)?;
         table(&facts, "ll", out)?;
     }
@@ -96,7 +115,8 @@ pub fn print_summary(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Re
             sentence(&colour.paint("33", "note:"), warning, "  ", out)?;
         }
     }
-    Ok(())
+    writeln!(out)?;
+    verdict(s, colour, out)
 }
 
 fn verdict(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
@@ -110,7 +130,7 @@ fn verdict(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
     for reason in &s.invalid_reasons {
         sentence("-", reason, "  ", out)?;
     }
-    writeln!(out)
+    Ok(())
 }
 
 fn rates(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
@@ -157,7 +177,7 @@ fn rates(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
     table(&rows, "lrrrr", out)
 }
 
-fn packets(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
+fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
     let mut parts = Vec::new();
     if matches!(s.workload, Workload::SendRecv | Workload::Drop) {
         let lost = format!("lost {} ({})", count(s.lost), percent(s.loss_ratio));
@@ -182,12 +202,24 @@ fn packets(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
     if matches!(s.workload, Workload::SendRecv | Workload::Send) && s.intended_pps.is_some() {
         parts.push(format!("missed {}", count(s.missed)));
     }
-    if parts.is_empty() {
-        Ok(())
-    } else {
+    let counts_loss = matches!(s.workload, Workload::SendRecv | Workload::Drop);
+    let most = if detail == Detail::Full { usize::MAX } else { 3 };
+    let lost = when(&s.loss_stretches, "lost", most).filter(|_| counts_loss);
+    let dropped = when(
+        &s.host_drop_stretches,
+        "dropped by this host before mpps took them",
+        most,
+    );
+    if !parts.is_empty() || dropped.is_some() {
         writeln!(out)?;
-        fold(parts, "   ", "", out)
     }
+    if !parts.is_empty() {
+        fold(parts, "   ", "", out)?;
+    }
+    for parts in lost.into_iter().chain(dropped) {
+        fold(parts, ", ", "  ", out)?;
+    }
+    Ok(())
 }
 
 fn captured(c: &CaptureSummary, colour: Colour) -> Vec<String> {
@@ -215,7 +247,7 @@ fn captured(c: &CaptureSummary, colour: Colour) -> Vec<String> {
     ]
 }
 
-fn latency(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn latency(s: &Summary, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     let mut push = |name: &str, l: &Latency, note: String| {
         if l.count > 0 {
@@ -247,73 +279,11 @@ fn latency(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
     rows.insert(0, names.map(str::to_owned).to_vec());
     writeln!(out)?;
     table(&rows, "lrrrrrrr", out)?;
-    for (name, note) in notes.iter().filter(|(_, note)| !note.is_empty()) {
+    for (name, note) in notes
+        .iter()
+        .filter(|(_, note)| !note.is_empty() && detail == Detail::Full)
+    {
         sentence(name, note, "  ", out)?;
-    }
-    Ok(())
-}
-
-/// What the lanes moved, and below it what it cost them: one table would be too wide.
-fn lanes(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
-    if s.lanes.is_empty() {
-        return Ok(());
-    }
-    let total = |of: fn(&LaneSummary) -> u64| s.lanes.iter().map(of).sum::<u64>();
-    let (rx, tx) = (total(|l| l.rx_packets), total(|l| l.tx_packets));
-    let names = |names: &[&str]| vec![names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()];
-    let mut moved = names(&["lane", "core", "sent", "share", "burst", "received", "share", "burst"]);
-    let mut cost = names(&[
-        "lane",
-        "empty polls",
-        "waits",
-        "kernel drops",
-        "refused",
-        "not running",
-        "preempted",
-    ]);
-    let dash = || "-".to_owned();
-    for l in &s.lanes {
-        let side = |role, packets, whole, bursts| match role {
-            false => [dash(), dash(), dash()],
-            true => [
-                count(packets),
-                format!("{:.1} %", share(packets, whole) * 100.0),
-                mean(packets, bursts),
-            ],
-        };
-        let mut row = vec![l.lane.to_string(), l.core.map_or_else(dash, |c| c.to_string())];
-        row.extend(side(l.tx_role, l.tx_packets, tx, l.tx_bursts));
-        row.extend(side(l.rx_role, l.rx_packets, rx, l.rx_bursts));
-        moved.push(row);
-        cost.push(vec![
-            l.lane.to_string(),
-            count(l.rx_empty_polls),
-            count(l.waits),
-            count(l.rx_dropped),
-            count(l.tx_failed),
-            l.run_delay_ns.map_or_else(dash, |ns| time(ns as f64)),
-            l.preempted.map_or_else(dash, count),
-        ]);
-    }
-    writeln!(out)?;
-    table(&moved, "rrrrrrrr", out)?;
-    table(&cost, "rrrrrrr", out)?;
-    // How loaded a lane is that polls: the processor's time does not tell.
-    let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
-    let mut busy: Vec<_> = busy
-        .map(|(lane, ratio)| format!("lane {lane} {:.1} %", ratio * 100.0))
-        .collect();
-    if let Some(first) = busy.first_mut() {
-        first.insert_str(0, "busy: ");
-        fold(busy, "   ", "  ", out)?;
-    }
-    for l in &s.lanes {
-        let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
-        let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();
-        if let Some(first) = counters.first_mut() {
-            first.insert_str(0, &format!("lane {}: ", l.lane));
-            fold(counters, "   ", "  ", out)?;
-        }
     }
     Ok(())
 }
@@ -344,12 +314,4 @@ fn ports(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
         fold(reasons, "   ", "  ", out)?;
     }
     Ok(())
-}
-
-fn mean(packets: u64, bursts: u64) -> String {
-    if bursts == 0 {
-        "-".to_owned()
-    } else {
-        format!("{:.1}", packets as f64 / bursts as f64)
-    }
 }

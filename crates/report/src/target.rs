@@ -130,7 +130,12 @@ fn stream(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     let mut output = Output::open(path)?;
     let (mut rest, mut since) = (bytes, Instant::now());
     while !rest.is_empty() {
-        match output.write(rest, Duration::from_millis(100)).map_err(error)? {
+        let progress = match output.write(rest, Duration::from_millis(100)) {
+            // `| head`: the reader had all that it wanted.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe && path == Path::new("-") => return Ok(()),
+            other => other.map_err(error)?,
+        };
+        match progress {
             Progress::Took(n) => (rest, since) = (&rest[n..], Instant::now()),
             Progress::NotReady if since.elapsed() < PATIENCE => {}
             Progress::NotReady => return Err(error(io::Error::other("nobody read for 10 s"))),

@@ -93,6 +93,28 @@ fn a_run_with_loss_late_packets_and_an_outage_is_drawn() {
 }
 
 #[test]
+fn what_this_host_dropped_has_a_curve_over_the_time_since_the_reading_before() {
+    // A reflector: nothing that it counts is lost. Stopped for 0.4 s, read in the first row after.
+    let svg = draw(
+        "host-drops",
+        (0..60).map(|i| match i {
+            26..=28 => Row {
+                tx: 0,
+                rx: 0,
+                latency: Latency::default(),
+                ..row(i, 100_000_000, true)
+            },
+            _ => Row {
+                host_dropped: Some(if i == 29 { 33_144 } else { 0 }),
+                ..row(i, 100_000_000, true)
+            },
+        }),
+    );
+    assert!(!svg.contains("no packet lost"), "33,144 packets were dropped");
+    assert!(svg.contains(">dropped by this host<") && svg.contains("dropped by this host 33,144"));
+}
+
+#[test]
 fn a_clean_run_says_that_nothing_was_lost() {
     assert!(draw("clean", (0..100).map(|i| row(i, 100_000_000, true))).contains("no packet lost"));
 }

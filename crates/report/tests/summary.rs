@@ -1,9 +1,19 @@
 //! The JSON keeps its contract; the printed summary says what an engineer looks for.
 
-use mpps_report::{Colour, JsonTarget, json_value, print_summary, write_json};
-use mpps_stats::{CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, ReorderDistance, Summary, Workload};
+use mpps_report::{Colour, Detail, JsonTarget, json_value, print_summary, write_json};
+use mpps_stats::{
+    CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, ReorderDistance, Stretch, Stretches, Summary, Workload,
+};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+fn stretch(from_ms: u64, to_ms: u64, packets: u64) -> Stretch {
+    Stretch {
+        from_ns: from_ms * 1_000_000,
+        to_ns: to_ms * 1_000_000,
+        packets,
+    }
+}
 
 fn summary() -> Summary {
     let latency = Latency {
@@ -40,6 +50,12 @@ fn summary() -> Summary {
         tx: 3_000_000,
         rx: 2_999_990,
         lost: 8,
+        loss_stretches: Stretches {
+            largest: vec![stretch(2_600, 3_000, 6), stretch(5_000, 5_010, 2)],
+            ..Stretches::default()
+        },
+        host_dropped: Some(0),
+        host_drop_stretches: Stretches::default(),
         late: 2,
         duplicates: 1,
         reordered: 3,
@@ -108,6 +124,10 @@ fn json_has_the_contracts_keys_and_finite_numbers() {
         "latency_note",
         "frame_size_bytes",
         "offered_bps",
+        "host_dropped",
+        "loss_outside_stretches",
+        "host_drop_stretches",
+        "host_dropped_outside_stretches",
     ] {
         assert!(json.get(key).is_some_and(|v| !v.is_null()), "{key}");
     }
@@ -126,6 +146,11 @@ fn json_has_the_contracts_keys_and_finite_numbers() {
         assert!(json["lanes"][1][key].is_number(), "{key}");
     }
     assert_eq!(json["offered_bps"], 300_000.0 * 84.0 * 8.0);
+    let when = &json["loss_stretches"][0];
+    assert_eq!(
+        (&when["from_s"], &when["to_s"], &when["lost"]),
+        (&2.6.into(), &3.0.into(), &6.into())
+    );
     assert_eq!(json["lanes"][0]["tx_share"], 1_600_000.0 / 3_000_000.0);
     assert_eq!(json["tx_packets"].as_u64(), Some(3_000_000));
 }
@@ -195,17 +220,21 @@ fn json_that_cannot_be_written_is_refused_before_the_run() {
     }
 }
 
-fn printed(s: &Summary, colour: Colour) -> String {
+fn shown(s: &Summary, detail: Detail, colour: Colour) -> String {
     let mut out = Vec::new();
-    print_summary(s, colour, &mut out).unwrap();
+    print_summary(s, detail, colour, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
+fn printed(s: &Summary, colour: Colour) -> String {
+    shown(s, Detail::Full, colour)
+}
+
 #[test]
-fn the_verdict_comes_first_and_every_figure_is_there() {
+fn the_verdict_comes_last_and_every_figure_is_there() {
     let text = printed(&summary(), Colour::Never);
     println!("{text}");
-    assert!(text.starts_with("VALID  sendrecv, 10.0 s\n"));
+    assert!(text.ends_with("\n\nVALID  sendrecv, 10.0 s\n"));
     for part in [
         "300.0 kpps",
         "201.6 Mbps L1",
@@ -223,6 +252,7 @@ fn the_verdict_comes_first_and_every_figure_is_there() {
         "note: csv: /x/run.csv: No space left on device",
         "gap: time between departures; intended 6.667 µs on average",
         "latency: Taken in user space.",
+        "\n  6 lost between 2.6 and 3.0 s, 2 between 5.00 and 5.01 s\n",
     ] {
         assert!(text.contains(part), "no '{part}' in\n{text}");
     }
@@ -232,10 +262,54 @@ fn the_verdict_comes_first_and_every_figure_is_there() {
     s.interrupted = true;
     s.invalid_reasons = vec!["offered rate is off by 3 %".into(), "ring full".into()];
     let text = printed(&s, Colour::Never);
-    assert!(text.starts_with(
-        "NOT VALID  sendrecv, 10.0 s, ended early\n- offered rate is off by 3 %\n- ring full\n\nintended"
-    ));
-    assert!(printed(&s, Colour::Always).starts_with("\x1b[1;31mNOT VALID\x1b[0m  "));
+    assert!(
+        text.ends_with("\n\nNOT VALID  sendrecv, 10.0 s, ended early\n- offered rate is off by 3 %\n- ring full\n")
+    );
+    assert!(printed(&s, Colour::Always).contains("\n\x1b[1;31mNOT VALID\x1b[0m  "));
+}
+
+#[test]
+fn in_brief_it_fits_a_terminal_of_24_lines_however_many_lanes_there_are() {
+    let mut s = summary();
+    s.valid = false;
+    s.invalid_reasons = vec!["offered rate is off by 3 %".into()];
+    s.lanes = (0..32)
+        .map(|lane| LaneSummary {
+            lane,
+            ..s.lanes[0].clone()
+        })
+        .collect();
+    s.host = (0..40).map(|n| (format!("fact_{n}"), "x".into())).collect();
+    s.lost = 33_144;
+    s.loss_stretches.largest = (0..5)
+        .map(|n| stretch(n * 1_000, n * 1_000 + 100, 6_000 + n % 2))
+        .collect();
+    (
+        s.loss_stretches.more,
+        s.loss_stretches.more_packets,
+        s.loss_stretches.found_later,
+    ) = (3, 3_150, 6);
+    s.host_drop_stretches.largest = vec![stretch(2_604, 3_021, 33_144)];
+    let text = shown(&s, Detail::Brief, Colour::Never);
+    println!("{text}");
+    // A prompt comes below.
+    assert!(text.lines().count() < 24, "{} lines", text.lines().count());
+    for part in [
+        "  6,000 lost between 0.0 and 0.1 s, 6,001 between 1.0 and 1.1 s,",
+        "15,150 in 5 other stretches of time,",
+        "of which 6 came after all",
+        "  33,144 dropped by this host before mpps took them between 2.604 and 3.021 s",
+        "lanes 32",
+        "not running 102.4 ms",
+        "p99.9",
+    ] {
+        assert!(text.contains(part), "no '{part}' in\n{text}");
+    }
+    assert!(
+        !text.contains("fact_") && !text.contains("empty polls") && !text.contains("Taken in user space"),
+        "{text}"
+    );
+    assert!(text.ends_with("NOT VALID  sendrecv, 10.0 s\n- offered rate is off by 3 %\n"));
 }
 
 #[test]
@@ -277,6 +351,8 @@ fn every_workload_prints_without_what_it_does_not_have() {
             ..summary()
         };
         let text = printed(&s, Colour::Never);
+        let brief = shown(&s, Detail::Brief, Colour::Never);
+        assert_eq!(brief.contains("lost"), workload == Workload::Drop, "{brief}");
         assert!(!text.contains("NaN") && !text.contains("p99"), "{text}");
         assert_eq!(text.contains("lost"), workload == Workload::Drop, "{text}");
     }

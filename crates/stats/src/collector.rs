@@ -2,6 +2,7 @@
 
 use crate::histogram::{Histogram, Moments};
 use crate::series::LaneSeries;
+use crate::stretches::{Stretches, Stretching};
 use crate::tally::Tally;
 use crate::{Latency, Row, Sink, Timing, Workload};
 use std::collections::VecDeque;
@@ -26,6 +27,12 @@ pub struct Totals {
     pub overflowed: u64,
     /// Rows handed on.
     pub rows: u64,
+    /// When packets were lost.
+    pub loss: Stretches,
+    /// Packets that this host dropped, where that was noted.
+    pub host_dropped: Option<u64>,
+    /// When.
+    pub host_drops: Stretches,
 }
 
 /// Merges lanes' series into rows.
@@ -49,6 +56,18 @@ pub struct Collector<'s> {
     host_waits: VecDeque<(u64, u64)>,
     host_wait_known: bool,
     recent: Option<Latency>,
+    loss: Stretching,
+    drops: HostDrops,
+}
+
+/// What this host dropped, as noted.
+#[derive(Debug, Default)]
+struct HostDrops {
+    /// Newest reading: ns since the start, and the packets dropped until then.
+    read: Option<(u64, u64)>,
+    /// (row, packets): not handed on yet.
+    waiting: VecDeque<(u64, u64)>,
+    stretches: Stretching,
 }
 
 impl<'s> Collector<'s> {
@@ -79,6 +98,8 @@ impl<'s> Collector<'s> {
             host_waits: VecDeque::new(),
             host_wait_known: false,
             recent: None,
+            loss: Stretching::default(),
+            drops: HostDrops::default(),
         }
     }
 
@@ -88,6 +109,32 @@ impl<'s> Collector<'s> {
         if waited_ns > 0 {
             self.host_waits.push_back((now_ns, waited_ns));
         }
+    }
+
+    /// When the path's counters are to be read next after `now_ns`: at the end of a row, or of as many as are 100 ms.
+    pub fn next_reading_ns(&self, now_ns: u64) -> u64 {
+        let step = self.timing.rows_per_period() * self.timing.interval_ns;
+        let since_start = now_ns.saturating_sub(self.timing.start_ns);
+        self.timing.start_ns + (since_start / step + 1) * step
+    }
+
+    /// Notes that by `now_ns` this host has dropped `total` packets since the start. They stand in the row at whose end
+    /// the reading was due, or, where that was handed on, in the next; once the end is known, in the last.
+    pub fn note_host_drops(&mut self, now_ns: u64, total: u64) {
+        let at = now_ns.saturating_sub(self.timing.start_ns);
+        let (before, had) = self.drops.read.unwrap_or((0, 0));
+        let total = total.max(had);
+        let step = self.timing.rows_per_period() * self.timing.interval_ns;
+        let due = ((at / step * step) / self.timing.interval_ns).saturating_sub(1);
+        let row = self.last_row.unwrap_or(due).max(self.next_row);
+        self.drops.waiting.push_back((row, total - had));
+        self.drops.stretches.add(before, at, (total - had).cast_signed());
+        self.drops.read = Some((at, total));
+    }
+
+    /// Packets that this host dropped so far, as last noted.
+    pub fn host_dropped(&self) -> Option<u64> {
+        self.drops.read.map(|(_, total)| total)
     }
 
     /// Tells when sending (or, on a receiver, receiving) ended. What is booked later belongs to the last row.
@@ -150,12 +197,20 @@ impl<'s> Collector<'s> {
         totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
         totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
         totals.distance_max = self.lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
+        totals.loss = std::mem::take(&mut self.loss).end();
+        totals.host_dropped = self.host_dropped();
+        totals.host_drops = std::mem::take(&mut self.drops.stretches).end();
         totals
     }
 
     /// Sums over the rows so far: packets sent, lost.
     pub fn so_far(&self) -> (u64, i64) {
         (self.totals.tally.tx, self.totals.lost)
+    }
+
+    /// How far rows have been handed on, ns since the start.
+    pub fn closed_ns(&self) -> u64 {
+        self.next_row * self.timing.interval_ns
     }
 
     /// Latency of the newest row that had any.
@@ -231,7 +286,9 @@ impl<'s> Collector<'s> {
             latency: histogram(&self.latency_period, &tally.latency),
             latency_scheduled: self.paced.then(|| histogram(&self.scheduled_period, &tally.scheduled)),
             host_wait_ns: self.host_wait_until(self.timing.start_ns + start_ns + length_ns),
+            host_dropped: self.host_dropped_until(index),
         };
+        self.loss.add(start_ns, start_ns + length_ns, lost);
         self.totals.tally.merge(&tally);
         self.totals.lost += lost;
         self.totals.rows += 1;
@@ -248,6 +305,20 @@ impl<'s> Collector<'s> {
         for lane in &self.lanes {
             lane.set_consumed(self.next_row);
         }
+    }
+
+    fn host_dropped_until(&mut self, row: u64) -> Option<u64> {
+        // Nothing follows the last row.
+        let row = if self.last_row == Some(row) { u64::MAX } else { row };
+        let mut dropped = None;
+        while let Some(&(at, n)) = self.drops.waiting.front() {
+            if at > row {
+                break;
+            }
+            *dropped.get_or_insert(0) += n;
+            self.drops.waiting.pop_front();
+        }
+        dropped
     }
 
     fn host_wait_until(&mut self, end_ns: u64) -> Option<u64> {

@@ -11,6 +11,7 @@ mod reasons;
 mod row;
 mod series;
 mod streams;
+mod stretches;
 mod tally;
 mod window;
 
@@ -25,5 +26,6 @@ pub use row::{
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};
+pub use stretches::{Stretch, Stretches};
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};

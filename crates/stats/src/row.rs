@@ -1,5 +1,7 @@
 //! Rows of the time series and the summary of a run: plain data, made by the collector, written by `mpps-report`.
 
+use crate::stretches::Stretches;
+
 /// Latency of one interval or one run in ns. All zero when [`Latency::count`] is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
@@ -84,6 +86,9 @@ pub struct Row {
     /// Time in this interval for which the scheduler or the hypervisor kept lanes from running, ns over all lanes, where
     /// the host tells (rows of 100 ms or longer).
     pub host_wait_ns: Option<u64>,
+    /// Packets that this host dropped before mpps could take them, seen at the reading of the path's counters that
+    /// belongs to this row: all since the reading before, whichever row that belongs to. `None`: no reading does.
+    pub host_dropped: Option<u64>,
 }
 
 /// What one lane did; packets by its own count, independent of the rows.
@@ -204,6 +209,13 @@ pub struct Summary {
     pub rx: u64,
     /// Packets lost: `tx - rx - late`.
     pub lost: u64,
+    /// When they were lost, by rows.
+    pub loss_stretches: Stretches,
+    /// Packets that this host dropped before mpps could take them; `None` where the path can't tell. Exactly the sum over
+    /// the rows.
+    pub host_dropped: Option<u64>,
+    /// When, by readings of the path's counters.
+    pub host_drop_stretches: Stretches,
     /// Came back after the settle time.
     pub late: u64,
     /// Further copies.
@@ -276,12 +288,16 @@ pub struct Snapshot {
     pub tx_pps: f64,
     /// Receive rate since the last snapshot, packets/s.
     pub rx_pps: f64,
+    /// Rows have closed up to here, ns since the start: of what was sent later it is not known what became of it.
+    pub closed_ns: u64,
     /// Sum over the closed rows: packets sent.
     pub closed_tx: u64,
     /// Sum over the closed rows: packets lost.
     pub closed_lost: i64,
     /// Loss of the rows closed since the last snapshot: lost / tx.
     pub recent_loss_ratio: f64,
+    /// Packets that this host dropped so far; `None` where the path can't tell.
+    pub host_dropped: Option<u64>,
     /// Latency of the newest closed period that had any.
     pub recent_latency: Option<Latency>,
     /// Notes so far (told once each): a device down, a disk full.

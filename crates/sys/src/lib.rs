@@ -1,8 +1,10 @@
-//! Small safe wrappers over the operating system: clock, threads and their scheduling, signals.
+//! Small safe wrappers over the operating system: clock, threads and their scheduling, privileges, signals.
 //!
 //! The unsafe code that the engine and the statistics would otherwise need lives here, a few lines at a time.
 
 pub mod clock;
+pub mod private;
+pub mod privilege;
 pub mod probe;
 pub mod ready;
 pub mod sched;

@@ -236,6 +236,7 @@ fn lane(tx: Vec<u32>, rx: Vec<u32>) -> Lane {
         rx: rx.into(),
         counters: Default::default(),
         taken: false.into(),
+        next_asked: 0.into(),
     }
 }
 

@@ -11,7 +11,7 @@ use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result}
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Frames of one lane that can be in hand at a time: two full bursts, what is posted to the kernel, and as much again.
 const POOL_FRAMES: u32 = 1024;
@@ -28,7 +28,12 @@ pub(crate) struct Lane {
     pub(crate) rx: Box<[u32]>,
     pub(crate) counters: LaneCounters,
     pub(crate) taken: AtomicBool,
+    /// Of its receiving sockets the one whose drops are asked for next.
+    pub(crate) next_asked: AtomicUsize,
 }
+
+/// Sockets whose drops are asked for at one reading: each is a system call, and a lane may have thousands.
+const SOCKETS_A_READING: usize = 64;
 
 /// One socket of the port.
 pub(crate) struct Endpoint {
@@ -173,6 +178,21 @@ impl Port for UdpPort {
                 ("rx_truncated", c.rx_truncated.get()),
             ],
         }
+    }
+
+    /// Of many sockets a few are asked at a time, in turn.
+    fn rx_dropped(&self, queue: usize) -> Option<u64> {
+        let lane = self.lanes.get(queue)?;
+        let mut drops = self.drops.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let asked = lane.rx.len().min(SOCKETS_A_READING);
+        let first = lane.next_asked.fetch_add(asked, Ordering::Relaxed);
+        for i in first..first + asked {
+            let socket = lane.rx[i % lane.rx.len()] as usize;
+            let total = &mut drops[socket];
+            let now = self.endpoints[socket].socket.drops();
+            *total += u64::from(now.wrapping_sub(*total as u32));
+        }
+        Some(lane.rx.iter().map(|&socket| drops[socket as usize]).sum())
     }
 
     fn facts(&self) -> Vec<Fact> {

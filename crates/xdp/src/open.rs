@@ -360,19 +360,17 @@ pub(crate) fn check_transmit(site: &Site) -> Result<()> {
         Ok(Some(features)) if !features.transmit => {}
         _ => return Ok(()),
     }
-    let cause = if device.driver == "veth" {
-        "the other end of this veth takes no frames from XDP programs, as it has no poll loop for them: want an XDP \
-         program in the driver there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace"
+    // The one is a matter of the other end, the other one of the device that was asked for.
+    let (kind, cause) = if device.driver == "veth" {
+        let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop for them: want an XDP \
+         program in the driver there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace";
+        (ErrorKind::Other, cause)
     } else {
-        "its driver does not send frames that XDP programs give it (ndo_xdp_xmit): want af_xdp or af_packet"
+        let cause =
+            "its driver does not send frames that XDP programs give it (ndo_xdp_xmit): want af_xdp or af_packet";
+        (ErrorKind::Unsupported, cause)
     };
-    let name = device.name.as_str();
-    Err(Error::new(
-        "send from the kernel on",
-        name,
-        cause,
-        ErrorKind::Unsupported,
-    ))
+    Err(Error::new("send from the kernel on", device.name.as_str(), cause, kind))
 }
 
 /// Loads the programs of `forward` on one device or two.

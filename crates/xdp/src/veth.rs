@@ -16,13 +16,14 @@ impl XdpPort {
     }
 
     /// How frames go back, by what the other end is now: see `send_back` in `xdp/run.h`. Where that can't be found out,
-    /// by the way that always arrives.
+    /// by the way that always arrives. So do answers of those who send nothing else back: looking would take a capability
+    /// (`CAP_NET_ADMIN`, where the other end is in another namespace) for the whole run.
     pub(crate) fn choose_way_back(&self) {
         if self.is_veth() {
-            let program = mpps_netdev::veth_peer_has_program(self.sites[0].device.ifindex);
-            self.run[0]
-                .redirect
-                .store(u64::from(!program.unwrap_or(false)), Relaxed);
+            let sends_back = matches!(self.which, Which::Reflect | Which::Forward);
+            let program = sends_back.then(|| mpps_netdev::veth_peer_has_program(self.sites[0].device.ifindex));
+            let transmit = matches!(program, Some(Ok(true)));
+            self.run[0].redirect.store(u64::from(!transmit), Relaxed);
         }
     }
 

@@ -116,6 +116,12 @@ impl<P: Port> Job for Alike<'_, P> {
         counters
     }
 
+    fn rx_dropped(&self, lane: usize) -> Option<u64> {
+        let ForwardSeat { first, second, index } = self.plan.seat(lane);
+        let places = [first].into_iter().chain(second);
+        places.map(|place| self.ports[place].rx_dropped(index)).sum()
+    }
+
     fn path(&self) -> String {
         in_one(self.ports.iter().map(|port| port.capabilities().path.to_owned()))
     }
@@ -183,6 +189,10 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
 
     fn counters(&self, lane: usize) -> Vec<QueueCounters> {
         vec![self.a.counters(lane), self.b.counters(lane)]
+    }
+
+    fn rx_dropped(&self, lane: usize) -> Option<u64> {
+        Some(self.a.rx_dropped(lane)? + self.b.rx_dropped(lane)?)
     }
 
     fn path(&self) -> String {

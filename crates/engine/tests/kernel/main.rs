@@ -44,6 +44,7 @@ fn common(senders: usize, duration_ms: u64) -> Common {
         seed: 1,
         host: Vec::new(),
         warnings: Vec::new(),
+        give_up: |_| Ok(()),
     }
 }
 

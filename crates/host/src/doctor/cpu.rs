@@ -87,24 +87,22 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     } else {
         "1".into()
     };
-    let boot = |arguments: &str| {
-        let edit = format!("sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{arguments} /' /etc/default/grub");
-        if count > 1 {
-            format!("{edit} && update-grub && reboot")
-        } else {
-            String::new()
-        }
+    // The command where we know how this host boots; elsewhere the argument's name, for whoever does.
+    let boot = |arguments: &str| match count {
+        0 | 1 => (String::new(), String::new()),
+        _ => match boot_command(machine, arguments) {
+            Some(command) => (String::new(), command),
+            None if machine.is_container() => (" (a matter of the container's host)".to_owned(), String::new()),
+            None => (format!(": the kernel's argument {arguments} does it"), String::new()),
+        },
     };
     let nohz_built = machine.exists(&format!("{CPU}/nohz_full"));
     let pin = |cores: String| format!("cores {cores}: pin lanes there with --cores");
     match isolated.is_empty() {
-        true => area.add(
-            Status::Info,
-            "isolated",
-            "no core",
-            why,
-            &boot(&format!("isolcpus={set}")),
-        ),
+        true => {
+            let (note, command) = boot(&format!("isolcpus={set}"));
+            area.add(Status::Info, "isolated", format!("no core{note}"), why, &command);
+        }
         false => area.add(Status::Ok, "isolated", pin(isolated), why, ""),
     }
     match (nohz_built, nohz.is_empty()) {
@@ -116,8 +114,8 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
             "",
         ),
         (true, true) => {
-            let command = boot(&format!("nohz_full={set} rcu_nocbs={set}"));
-            area.add(Status::Info, "nohz_full", "no core", why, &command);
+            let (note, command) = boot(&format!("nohz_full={set} rcu_nocbs={set}"));
+            area.add(Status::Info, "nohz_full", format!("no core{note}"), why, &command);
         }
         (true, false) => area.add(Status::Ok, "nohz_full", pin(nohz), why, ""),
     }
@@ -130,6 +128,28 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
         }
         _ => area.add(Status::Ok, "cgroup quota", "none", why, ""),
     }
+}
+
+/// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots, and
+/// in a container, which does not boot it.
+fn boot_command(machine: &Machine, arguments: &str) -> Option<String> {
+    const DEFAULTS: &str = "/etc/default/grub";
+    if machine.is_container() {
+        return None;
+    }
+    if machine.has_tool("grubby") {
+        return Some(format!("grubby --update-kernel=ALL --args=\"{arguments}\" && reboot"));
+    }
+    let update = match () {
+        () if !machine.exists(DEFAULTS) => return None,
+        () if machine.has_tool("update-grub") => "update-grub",
+        () if machine.has_tool("grub2-mkconfig") => "grub2-mkconfig -o /boot/grub2/grub.cfg",
+        () if machine.has_tool("grub-mkconfig") => "grub-mkconfig -o /boot/grub/grub.cfg",
+        () => return None,
+    };
+    Some(format!(
+        "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{arguments} /' {DEFAULTS} && {update} && reboot"
+    ))
 }
 
 /// The tightest CPU quota of this process's control group and those above it, in cores, and what lifts it.

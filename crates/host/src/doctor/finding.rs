@@ -76,6 +76,9 @@ pub struct Counts {
     pub fail: usize,
 }
 
+/// Item of the finding that tells of an interface that is not there.
+pub(super) const ABSENT: &str = "interface";
+
 /// Collects the findings of one area.
 pub(super) struct Area<'a> {
     report: &'a mut Report,
@@ -121,6 +124,25 @@ impl Report {
     /// The worst status; [`Status::Ok`] when there is no finding.
     pub fn worst(&self) -> Status {
         self.findings.iter().map(|f| f.status).max().unwrap_or(Status::Ok)
+    }
+
+    /// An interface or device that was asked about and does not exist: what was found in its place.
+    pub fn absent(&self) -> Option<&str> {
+        let absent = |f: &&Finding| f.item == ABSENT && f.status == Status::Fail;
+        self.findings.iter().find(absent).map(|f| f.finding.as_str())
+    }
+
+    /// Whether a check failed: of one of these interfaces or devices and paths, by name; with none, any at all.
+    pub fn failed(&self, asked: &[String]) -> bool {
+        let about = |f: &Finding, name: &String| match f.area.as_str() {
+            "paths" => f.item == *name,
+            // `nic eth1`, `pci 0000:03:00.0`.
+            area => area.split_once(' ').is_some_and(|(_, device)| device == name),
+        };
+        self.findings
+            .iter()
+            .filter(|f| asked.is_empty() || asked.iter().any(|name| about(f, name)))
+            .any(|f| f.status == Status::Fail)
     }
 
     /// Writes the report as aligned text, grouped by area; `colour` sets ECMA-48 colours. The reason is given for
@@ -195,6 +217,19 @@ mod tests {
         out.clear();
         sample().render(&mut out, false).unwrap();
         assert!(!out.contains(&0x1b));
+    }
+
+    #[test]
+    fn a_check_that_failed_counts_for_what_was_asked_about() {
+        let mut report = sample();
+        report.area("paths").add(Status::Ok, "udp", "works", "", "");
+        assert!(!report.failed(&[]));
+        report.area("paths").add(Status::Fail, "xdp", "does not", "", "");
+        report.area("nic eth1").add(Status::Warn, "state", "down", "", "");
+        let failed = |asked: &[&str]| report.failed(&asked.iter().map(|&a| a.to_owned()).collect::<Vec<_>>());
+        assert!(failed(&[]) && failed(&["xdp"]) && failed(&["udp", "xdp"]));
+        assert!(!failed(&["udp"]) && !failed(&["eth1"]));
+        assert_eq!(report.absent(), None);
     }
 
     #[test]

@@ -97,6 +97,12 @@ impl Machine {
         self.path(path).exists()
     }
 
+    /// Whether it is a container: the kernel's command line, its boot loader and its hardware are its host's.
+    pub(super) fn is_container(&self) -> bool {
+        let cgroup = self.read("/proc/1/cgroup").unwrap_or_default();
+        crate::privilege::is_container(|path| self.exists(path), &cgroup)
+    }
+
     /// Last part of a symbolic link's target.
     pub(super) fn link_name(&self, path: &str) -> Option<String> {
         Some(

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::bind;
 use super::dpdk::Facts;
 use super::ethtool::{self, Limits};
-use super::finding::{Area, Report, Status};
+use super::finding::{ABSENT, Area, Report, Status};
 use super::machine::{Machine, NoOutput};
 use super::{parse, xdp};
 
@@ -52,7 +52,7 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
             };
             area.add(
                 Status::Fail,
-                "interface",
+                ABSENT,
                 format!("there is no {name} here (there is: {known})"),
                 "",
                 "",

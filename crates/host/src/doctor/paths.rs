@@ -4,13 +4,8 @@ use super::dpdk;
 use super::finding::{Area, Report, Status};
 use super::machine::{Machine, Probe};
 use super::parse;
+use crate::privilege::Way;
 use crate::tool;
-
-/// Gives this program the capabilities that the paths need beyond sockets.
-fn setcap() -> String {
-    let program = std::env::current_exe().map_or_else(|_| "mpps".into(), |p| p.display().to_string());
-    format!("setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep {program}")
-}
 
 /// What was found about one path, before it is known whether this build has it.
 struct Verdict {
@@ -34,6 +29,20 @@ impl Verdict {
             finding: finding.into(),
             command: command.to_owned(),
         }
+    }
+
+    /// The kernel refused for want of a capability: how this process comes by it.
+    fn denied(machine: &Machine, finding: &str, remedy: &str) -> Self {
+        let status = machine.read("/proc/self/status").unwrap_or_default();
+        let way = Way::of(&status, machine.is_container());
+        let program = std::env::current_exe().map_or_else(|_| "mpps".into(), |p| p.display().to_string());
+        let command = way.command(&program);
+        let finding = match way.why_not_setcap() {
+            why if why.is_empty() => format!("{finding} ({remedy})"),
+            why if command.is_empty() => format!("{finding}: {why}: {}", way.remedy()),
+            why => format!("{finding}: {why}"),
+        };
+        Self::not(finding, &command)
     }
 }
 
@@ -120,7 +129,7 @@ fn io_uring(machine: &Machine) -> Verdict {
 
 fn af_packet(machine: &Machine) -> Verdict {
     if let Err(e) = machine.probe(Probe::AfPacket) {
-        return Verdict::not(format!("an AF_PACKET socket: {e} (needs CAP_NET_RAW: sudo)"), &setcap());
+        return Verdict::denied(machine, &format!("an AF_PACKET socket: {e}"), "needs CAP_NET_RAW: sudo");
     }
     match machine.probe(Probe::QdiscBypass) {
         Ok(()) => Verdict::works("sockets with PACKET_QDISC_BYPASS"),
@@ -132,10 +141,8 @@ fn af_packet(machine: &Machine) -> Verdict {
 
 fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
     if let Err(e) = machine.probe(Probe::AfXdp) {
-        return Verdict::not(
-            format!("an AF_XDP socket: {e} (Linux 4.18 with CONFIG_XDP_SOCKETS, CAP_NET_RAW)"),
-            &setcap(),
-        );
+        let what = format!("an AF_XDP socket: {e}");
+        return Verdict::denied(machine, &what, "Linux 4.18 with CONFIG_XDP_SOCKETS, CAP_NET_RAW");
     }
     if version < (5, 9) {
         return Verdict::not(
@@ -159,27 +166,21 @@ fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
 /// Whether BPF programs can be loaded and attached; the verdict where they can't.
 fn bpf_programs(machine: &Machine) -> Result<(), Verdict> {
     if let Err(e) = machine.probe(Probe::Bpf) {
-        return Err(Verdict::not(
-            format!("making a BPF map: {e} (needs CAP_BPF and CAP_NET_ADMIN: sudo)"),
-            &setcap(),
-        ));
+        let what = format!("making a BPF map: {e}");
+        return Err(Verdict::denied(machine, &what, "needs CAP_BPF and CAP_NET_ADMIN: sudo"));
     }
     let status = machine.read("/proc/self/status").unwrap_or_default();
     if !tool::has_capability(&status, tool::CAP_NET_ADMIN) {
-        return Err(Verdict::not(
-            "BPF maps can be made, but attaching a program needs CAP_NET_ADMIN",
-            &setcap(),
-        ));
+        let what = "BPF maps can be made, but attaching a program needs CAP_NET_ADMIN";
+        return Err(Verdict::denied(machine, what, "sudo"));
     }
     // CAP_SYS_ADMIN is the older capability that comprises CAP_PERFMON (Linux 5.8).
     if ![tool::CAP_PERFMON, tool::CAP_SYS_ADMIN]
         .iter()
         .any(|&cap| tool::has_capability(&status, cap))
     {
-        return Err(Verdict::not(
-            "BPF maps can be made, but programs that compare pointers or watch the kernel need CAP_PERFMON",
-            &setcap(),
-        ));
+        let what = "BPF maps can be made, but programs that compare pointers or watch the kernel need CAP_PERFMON";
+        return Err(Verdict::denied(machine, what, "sudo"));
     }
     Ok(())
 }

@@ -290,6 +290,55 @@ fn without_privilege_the_path_says_what_is_missing() {
 }
 
 #[test]
+fn where_the_bounding_set_lacks_capabilities_setcap_is_not_advised() {
+    let denied = ("probe/AfPacket", "Operation not permitted");
+    let bounded = (
+        "proc/self/status",
+        "CapEff:\t0000000000000000\nCapBnd:\t00000000a80425fb\n",
+    );
+    let f = |files: &[(&str, &str)]| find(&examine_sample(files, &Options::default()), "paths", "af_packet").clone();
+    let container = f(&[denied, bounded, (".dockerenv", "")]);
+    let command = container.command.as_deref().expect("a command");
+    for option in ["NET_RAW", "NET_ADMIN", "BPF", "PERFMON", "IPC_LOCK"] {
+        assert!(command.contains(&format!("--cap-add {option}")), "{command}");
+    }
+    assert!(
+        !command.contains("setcap") && container.finding.contains("CAP_NET_ADMIN"),
+        "{container:?}"
+    );
+    let session = f(&[denied, bounded]);
+    assert!(
+        session.command.is_none() && session.finding.contains("bounding set"),
+        "{session:?}"
+    );
+}
+
+#[test]
+fn the_boot_loader_that_is_there_is_the_one_advised_and_none_in_a_container() {
+    let cores = ("sys/devices/system/cpu/online", "0-3\n");
+    let f = |files: &[(&str, &str)]| find(&examine_sample(files, &Options::default()), "cores", "isolated").clone();
+    let grub = ("etc/default/grub", "GRUB_CMDLINE_LINUX=\"\"\n");
+    let debian = f(&[cores, grub, ("tool/update-grub", "")]);
+    let command = debian.command.expect("a command");
+    assert!(
+        command.contains("isolcpus=1-3") && command.contains("&& update-grub && reboot"),
+        "{command}"
+    );
+    let fedora = f(&[cores, grub, ("tool/grubby", "")]);
+    assert!(fedora.command.expect("a command").starts_with("grubby "));
+    let other = f(&[cores]);
+    assert!(
+        other.command.is_none() && other.finding.contains("isolcpus=1-3"),
+        "{other:?}"
+    );
+    let container = f(&[cores, grub, ("tool/update-grub", ""), (".dockerenv", "")]);
+    assert!(
+        container.command.is_none() && container.finding.contains("host"),
+        "{container:?}"
+    );
+}
+
+#[test]
 fn a_machine_of_which_nothing_can_be_read_still_gets_a_report() {
     let report = examine_sample(
         &[],

@@ -134,19 +134,29 @@ impl Kernel {
         })?
     }
 
-    /// Ends every process inside the namespace.
-    pub(crate) fn kill_processes(&self, namespace: &str) -> Result<()> {
+    /// Numbers of the processes inside the namespace.
+    pub(crate) fn processes(&self, namespace: &str) -> Result<Vec<u32>> {
         let text = self.ip(namespace, &["netns", "pids", namespace])?;
-        for pid in text
-            .split_whitespace()
-            .filter_map(|w| w.parse().ok())
-            .filter_map(rustix::process::Pid::from_raw)
-        {
+        Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+    }
+
+    /// Kills every process inside the namespace.
+    pub(crate) fn kill_processes(&self, namespace: &str) -> Result<()> {
+        let ids = self.processes(namespace)?.into_iter();
+        for pid in ids.filter_map(|id| rustix::process::Pid::from_raw(id.try_into().ok()?)) {
             // Gone already is as good.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         Ok(())
     }
+}
+
+/// Device and inode by which the kernel knows the namespace.
+pub(crate) fn identity(namespace: &str) -> Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let path = format!("{NETNS_DIR}/{namespace}");
+    let meta = std::fs::metadata(&path).map_err(|e| LabError::io("look at", path, e))?;
+    Ok((meta.dev(), meta.ino()))
 }
 
 /// Path of `ip`.

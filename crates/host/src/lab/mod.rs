@@ -9,6 +9,7 @@
 //! [`names`]) and left alone.
 
 mod device;
+mod ending;
 mod error;
 mod kernel;
 mod names;
@@ -117,7 +118,7 @@ impl Lab {
 
     /// Removes the lab, or what is left of it. Returns what was done, one line each; nothing when there was no lab.
     ///
-    /// Programs that still run inside lose their interface but are not ended.
+    /// Programs that still run inside are ended first: asked to by SIGTERM, and after 15 s killed.
     ///
     /// # Errors
     /// As [`Lab::up`].
@@ -130,14 +131,21 @@ impl Lab {
         let mut done = Vec::new();
         let owned = self.survey(kernel)?;
         self.remove_leftovers(kernel, &mut done)?;
+        // On both hosts before either loses its interface, which takes the other's along; on host a, where senders run by
+        // habit, before those on host b that answer them.
+        for (host, owned) in Host::ALL.into_iter().zip(owned) {
+            let ns = self.namespace(host);
+            match (owned, kill) {
+                (true, true) => kernel.kill_processes(&ns)?,
+                (true, false) => ending::end_processes(kernel, &ns, &mut done)?,
+                (false, _) => {}
+            }
+        }
         for (host, owned) in Host::ALL.into_iter().zip(owned) {
             if !owned {
                 continue;
             }
             let ns = self.namespace(host);
-            if kill {
-                kernel.kill_processes(&ns)?;
-            }
             // The interface goes first: a program still inside would keep a nameless namespace, and it, alive.
             if kernel.devices(&ns)?.iter().any(|d| is_ours(&self.name, host, d)) {
                 self.step()?;

@@ -3,7 +3,7 @@
 use super::error::Result;
 use super::kernel::{self, Entry, Kernel};
 use super::names;
-use super::{Host, INTERFACE, Lab, foreign, joined};
+use super::{DEFAULT_NAME, Host, INTERFACE, Lab, foreign, joined};
 
 /// The state of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -144,11 +144,15 @@ impl LabStatus {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        let lab = match self.name.as_str() {
+            DEFAULT_NAME => "mpps lab".to_owned(),
+            name => format!("mpps lab --name {name}"),
+        };
         let state = match self.state {
-            LabState::Up => "up",
-            LabState::Down => "down",
-            LabState::Partial => "partial: `mpps lab up` repairs it, `mpps lab down` removes it",
-            LabState::Foreign => "foreign: something of its name was not made by mpps lab",
+            LabState::Up => "up".to_owned(),
+            LabState::Down => "down".to_owned(),
+            LabState::Partial => format!("partial: `{lab} up` repairs it, `{lab} down` removes it"),
+            LabState::Foreign => "foreign: something of its name was not made by mpps lab".to_owned(),
         };
         writeln!(out, "lab {}: {state}", self.name)?;
         for h in self.hosts.iter().filter(|h| h.present) {

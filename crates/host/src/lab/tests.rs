@@ -1,6 +1,9 @@
 //! The lab on a real kernel. Each test makes namespaces under names of its own.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal};
 
 use super::*;
 
@@ -294,6 +297,61 @@ fn a_name_without_a_namespace_is_replaced() {
     assert_eq!(lab.status().unwrap().state, LabState::Partial);
     lab.up().unwrap();
     assert_eq!(lab.status().unwrap().state, LabState::Up);
+}
+
+#[test]
+fn down_ends_what_runs_inside_before_the_link_goes_and_tells() {
+    let Some((lab, _guard)) = fresh(LabOptions::default()) else {
+        return;
+    };
+    lab.up().unwrap();
+    // Each says on its way out whether it still had its interface. One of them is stopped meanwhile.
+    let script =
+        "trap 'test -e /sys/class/net/eth1 && echo linked; exit 0' TERM; echo up; while :; do sleep 0.01; done";
+    let mut children = Host::ALL.map(|host| {
+        let mut command = lab.command(host, &["sh", "-c", script]).unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "up\n");
+        (child, out)
+    });
+    kill(&children[1].0, Signal::STOP);
+    let done = lab.down().unwrap();
+    for (host, (child, out)) in Host::ALL.iter().zip(&mut children) {
+        let told = format!("ended sh (process {}) in {}", child.id(), lab.namespace(*host));
+        assert!(done.contains(&told), "{done:?}");
+        assert!(child.wait().unwrap().success());
+        let mut said = String::new();
+        out.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "linked\n", "{host}");
+    }
+    assert_eq!(lab.status().unwrap().state, LabState::Down);
+}
+
+fn kill(child: &std::process::Child, signal: Signal) {
+    rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn the_repair_that_is_advised_names_the_lab() {
+    let Some((lab, _guard)) = fresh(LabOptions::default()) else {
+        return;
+    };
+    lab.up().unwrap();
+    ip(&["netns", "delete", &lab.namespace(Host::B)]);
+    let status = lab.status().unwrap();
+    assert_eq!(status.state, LabState::Partial);
+    let mut text = Vec::new();
+    status.render(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for command in ["up", "down"] {
+        assert!(
+            text.contains(&format!("`mpps lab --name {} {command}`", lab.name())),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use values::{Cores, Destination};
+use values::{Cores, Target};
 
 const PORT_HELP: &str = "Port to use, PATH:DEVICE[,key=value…]: udp:10.99.0.1, udp:10.99.0.1:9000,gro=on, \
 af_packet:eth1,ring=8192, af_xdp:eth1,mode=skb, xdp:eth1,batch=64, dpdk:net_memif0,role=client, loop:delay=1ms,loss=0.001, null:";
@@ -96,9 +96,16 @@ pub(crate) struct Run {
     /// No live view and no summary
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Summary with each lane, where times were taken, and what was measured on what (all of it is in the JSON)
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
     /// Plain lines even on a terminal
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Keep all privileges for the whole run, and under sudo stay root, for files too [default: what is needed no more is
+    /// given up before the first packet; `mpps doctor` says what stays]
+    #[arg(long)]
+    pub(crate) keep_privileges: bool,
 }
 
 /// `sendrecv` and `send`.
@@ -106,15 +113,17 @@ pub(crate) struct Run {
 pub(crate) struct Traffic {
     #[arg(value_name = "PORT", help = PORT_HELP)]
     pub(crate) port: PortSpec,
-    /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp
+    /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp [default: udp: the port's
+    /// address; af_packet, af_xdp and xdp: the interface's]
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) src: Option<IpAddr>,
     /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port a lane]
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) src_port_range: Option<RangeInclusive<u16>>,
-    /// Destination: IP:PORT, [IPv6]:PORT, or a range of ports, IP:PORT-PORT
-    #[arg(long, value_name = "IP:PORT", value_parser = values::destination)]
-    pub(crate) dest: Option<Destination>,
+    /// Destination: IP:PORT, [IPv6]:PORT or NAME:PORT, or a range of ports, IP:PORT-PORT. A name is resolved at the start,
+    /// to the first of its addresses that is of the source's family
+    #[arg(long, value_name = "HOST:PORT", value_parser = values::target)]
+    pub(crate) dest: Option<Target>,
     /// MAC address to send to; found by ARP or neighbour discovery if not given
     #[arg(long, value_name = "MAC", value_parser = values::mac)]
     pub(crate) dest_mac: Option<MacAddr>,
@@ -206,9 +215,14 @@ pub(crate) struct Reflect {
 
 /// `doctor`.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Exit codes: 0: no check failed; 1: one did, of what is named, or any at all where nothing is; \
+2: a device that is named does not exist"
+)]
 pub(crate) struct Doctor {
-    /// Interfaces to look at [default: all but loopback]
-    pub(crate) interfaces: Vec<String>,
+    /// Interfaces, addresses of devices for DPDK and paths to look at [default: all but loopback]
+    #[arg(value_name = "DEVICE|PATH")]
+    pub(crate) about: Vec<String>,
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -235,9 +249,9 @@ pub(crate) enum LabAction {
         #[arg(long, value_name = "BYTES")]
         mtu: Option<u32>,
     },
-    /// Remove the lab
+    /// End what runs in the lab and remove it
     Down,
-    /// Say what is there
+    /// Say what is there. Exit codes: 0: the lab is whole; 1: it is not, or not all of it is there
     Status,
     /// Run a program on a host of the lab: mpps lab exec a -- ping 10.99.0.2
     Exec {

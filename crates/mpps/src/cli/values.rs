@@ -12,37 +12,60 @@ type Parsed<T> = Result<T, String>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cores(pub(crate) Vec<usize>);
 
-/// An address and a port, or a range of ports.
+/// A host and a port, or a range of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Destination {
-    pub(crate) ip: IpAddr,
+pub(crate) struct Target {
+    pub(crate) host: Host,
     pub(crate) ports: RangeInclusive<u16>,
+}
+
+/// A host as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    Ip(IpAddr),
+    /// Resolved when the run is planned, once it is known which family it must be of.
+    Name(String),
+}
+
+/// Units of a time, in ns.
+const TIME_UNITS: [(&str, u64); 7] = [
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// What is wrong with a time, with a question where its unit is written in another case.
+fn no_time(text: &str, want: &str) -> String {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(0);
+    let (number, unit) = text.split_at(split);
+    let like = TIME_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    match like.filter(|(name, _)| *name != unit && !number.is_empty()) {
+        Some((name, _)) => format!("want {want}: did you mean {number}{name}?"),
+        None => format!("want {want}"),
+    }
 }
 
 /// A time in ns: a decimal number and a unit.
 fn time_ns(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(split);
-    let scale: u64 = match unit {
-        "us" | "µs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" | "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
+    let (_, scale) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;
     if number.is_empty() || number.starts_with('.') {
         return None;
     }
     let value: f64 = number.parse().ok()?;
-    let ns = value * scale as f64;
+    let ns = value * *scale as f64;
     (ns <= 1e17).then_some(ns.round() as u64)
 }
 
 fn time_within(text: &str, range: RangeInclusive<u64>, want: &str) -> Parsed<Duration> {
     match time_ns(text) {
         Some(ns) if range.contains(&ns) => Ok(Duration::from_nanos(ns)),
-        _ => Err(format!("want {want}")),
+        _ => Err(no_time(text, want)),
     }
 }
 
@@ -56,7 +79,10 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     match time_ns(text) {
         Some(0) => Ok(Duration::ZERO),
         Some(ns) if (1_000_000..=1000 * HOUR).contains(&ns) => Ok(Duration::from_nanos(ns)),
-        _ => Err("want a time from 1ms to 1000h with its unit (us, ms, s, m, h), such as 10s, or 0".to_owned()),
+        _ => Err(no_time(
+            text,
+            "a time from 1ms to 1000h with its unit (us, ms, s, m, h), such as 10s, or 0",
+        )),
     }
 }
 
@@ -165,25 +191,43 @@ pub(crate) fn ports(text: &str) -> Parsed<RangeInclusive<u16>> {
     }
 }
 
-/// IP:PORT, [IPv6]:PORT, IP:PORT-PORT.
-pub(crate) fn destination(text: &str) -> Parsed<Destination> {
-    const WANT: &str = "want IP:PORT, such as 10.99.0.2:9000 or [fd99::2]:9000";
-    let (ip_text, port_text) = text.rsplit_once(':').ok_or(WANT)?;
-    let ip = if let Some(v6) = ip_text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-        v6.parse::<Ipv6Addr>().map(IpAddr::V6).map_err(|_| WANT)?
+/// HOST:PORT, IP:PORT, [IPv6]:PORT, each with a range of ports.
+pub(crate) fn target(text: &str) -> Parsed<Target> {
+    const WANT: &str = "want IP:PORT or NAME:PORT, such as 10.99.0.2:9000, [fd99::2]:9000 or server:9000";
+    let (host, port_text) = text.rsplit_once(':').ok_or(WANT)?;
+    let host = if let Some(v6) = host.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+        Host::Ip(v6.parse::<Ipv6Addr>().map(IpAddr::V6).map_err(|_| WANT)?)
+    } else if let Ok(v4) = host.parse::<std::net::Ipv4Addr>() {
+        Host::Ip(v4.into())
+    } else if is_host_name(host) {
+        Host::Name(host.to_owned())
     } else {
-        ip_text
-            .parse::<std::net::Ipv4Addr>()
-            .map(IpAddr::V4)
-            .map_err(|_| WANT)?
+        return Err(WANT.to_owned());
     };
-    if ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
+    if matches!(host, Host::Ip(ip) if !is_one_host(ip)) {
         return Err("want the address of one host".to_owned());
     }
-    Ok(Destination {
-        ip,
+    Ok(Target {
+        host,
         ports: ports(port_text)?,
     })
+}
+
+/// Whether an address can be one host's.
+pub(crate) fn is_one_host(ip: IpAddr) -> bool {
+    !(ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST))
+}
+
+/// Whether a text can be the name of a host (RFC 1123, section 2.1; underscores, which some have, too). A name whose last
+/// part is a number is a mistyped address.
+fn is_host_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let label = |label: &str| {
+        let inside = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        !label.is_empty() && label.len() <= 63 && label.chars().all(inside) && !label.starts_with('-')
+    };
+    let last = name.rsplit('.').next().unwrap_or(name);
+    name.len() <= 253 && name.split('.').all(label) && !last.chars().all(|c| c.is_ascii_digit())
 }
 
 pub(crate) fn cores(text: &str) -> Parsed<Cores> {
@@ -226,6 +270,10 @@ mod tests {
             assert!(duration(bad).is_err(), "{bad}");
         }
         assert!(interval("99us").is_err() && interval("0s").is_err());
+        assert!(duration("10S").unwrap_err().contains("did you mean 10s?"));
+        assert!(settle("1.5MS").unwrap_err().contains("did you mean 1.5ms?"));
+        assert!(!duration("10x").unwrap_err().contains("did you mean"));
+        assert!(!interval("2h").unwrap_err().contains("did you mean"));
     }
 
     #[test]
@@ -237,20 +285,28 @@ mod tests {
             assert!(ports(bad).is_err(), "{bad}");
         }
         assert_eq!(
-            destination("[fd99::2]:9000").unwrap().ip,
-            "fd99::2".parse::<IpAddr>().unwrap()
+            target("[fd99::2]:9000").unwrap().host,
+            Host::Ip("fd99::2".parse().unwrap())
         );
-        assert_eq!(destination("10.0.0.1:9000-9004").unwrap().ports, 9000..=9004);
+        assert_eq!(target("10.0.0.1:9000-9004").unwrap().ports, 9000..=9004);
+        for name in ["server", "a-b.example.org", "9.example", "localhost."] {
+            let host = target(&format!("{name}:9")).unwrap().host;
+            assert_eq!(host, Host::Name(name.to_owned()));
+        }
         for bad in [
             "10.0.0.1",
             "10.0.0.1:",
             "fd99::2:9000",
-            "host:9",
+            "10.0.0:9",
+            "a..b:9",
+            "-a:9",
+            "two words:9",
+            ":9",
             "224.0.0.1:9",
             "0.0.0.0:9",
             "10.0.0.1:70000",
         ] {
-            assert!(destination(bad).is_err(), "{bad}");
+            assert!(target(bad).is_err(), "{bad}");
         }
     }
 

@@ -2,12 +2,13 @@
 
 use super::dpdk;
 use super::listen::{announce, null_port};
-use super::output::{Output, remark};
+use super::output::{Output, remark, unwritable};
 use crate::cli::Capture;
 use crate::fail::{Result, unopened, usage};
 use crate::plan::capture::Draft;
 use crate::plan::path::PathConfig;
 use crate::plan::xdp::no_capture;
+use crate::privilege::{self, Work};
 use mpps_af_packet::AfPacketPort;
 use mpps_engine::run_capture;
 use mpps_io::Port;
@@ -21,6 +22,7 @@ use std::sync::atomic::Ordering;
 pub(crate) fn run(args: Capture) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
     signal::catch_interrupts();
+    privilege::plan(&draft.args.run, [&draft.path], !draft.rules.is_empty(), Work::Ends)?;
     let _filters = draft.rules.apply(&draft.path)?;
     let (queues, spec) = (draft.roles.len(), &draft.args.port);
     match &draft.path {
@@ -64,8 +66,11 @@ fn on<P: Port>(port: &P, draft: &Draft) -> Result<ExitCode> {
     let (plan, rings) = draft.plan(port.capabilities())?;
     let notes = Notes::new();
     let mut output = Output::open_beside(&args.run, Some(("-o", &args.output, notes.clone())))?;
-    let writer = CaptureWriter::create(&args.output, draft.options(port.capabilities()), rings, notes)
-        .map_err(|e| usage(format!("-o: {e}: want a file that can be written")))?;
+    let (path, options) = (args.output.clone(), draft.options(port.capabilities()));
+    let writer = output
+        .clerk
+        .does(move || CaptureWriter::create(&path, options, rings, notes))?;
+    let writer = writer.map_err(|e| unwritable("-o", &e))?;
     announce(&args.run, &args.port, "capture");
     // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
     let reader_gone = writer.reader_gone();

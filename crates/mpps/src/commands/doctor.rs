@@ -1,26 +1,35 @@
 //! `doctor`.
 
 use crate::cli::Doctor;
-use crate::fail::{Result, failed};
+use crate::fail::{Result, failed, print, usage};
 use crate::plan::path::PATHS;
 use mpps_host::doctor::{Options, examine};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
+/// Exit codes: 0 nothing failed; 1 a check failed, of what was asked about or of anything at all; 2 a device that was
+/// asked about does not exist.
 pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
+    let is_path = |name: &&String| PATHS.contains(&name.as_str()) && !Path::new("/sys/class/net").join(name).exists();
     let built_paths = PATHS.iter().map(|p| (*p).to_owned()).collect();
     let report = examine(&Options {
-        interfaces: args.interfaces.clone(),
+        interfaces: args.about.iter().filter(|name| !is_path(name)).cloned().collect(),
         built_paths,
         dpdk: mpps_dpdk::VERSION.map(str::to_owned),
     });
-    let mut out = std::io::stdout();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &report).map_err(failed)?;
-        println!();
-    } else {
-        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        report.render(&mut out, colour).map_err(failed)?;
+    if let Some(absent) = report.absent() {
+        return Err(usage(format!(
+            "doctor: {absent}: want an interface, the address of a device for DPDK, or one of {}",
+            PATHS.join(", ")
+        )));
     }
-    Ok(ExitCode::SUCCESS)
+    if args.json {
+        let text = serde_json::to_string_pretty(&report).map_err(failed)?;
+        print(|out| writeln!(out, "{text}"))?;
+    } else {
+        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        print(|out| report.render(out, colour))?;
+    }
+    Ok(ExitCode::from(u8::from(report.failed(&args.about))))
 }

@@ -2,10 +2,11 @@
 
 use super::output::remark;
 use crate::cli::Run;
-use crate::fail::{Result, unopened};
+use crate::fail::{Result, failed, unopened};
 use crate::plan::dpdk::{core_list, eal_args};
 use crate::plan::flow::Rules;
 use crate::plan::path::PathConfig;
+use crate::privilege::caller;
 use mpps_dpdk::{Config, DpdkPort, Open};
 use mpps_io::{PortSpec, Roles};
 use mpps_sys::signal::interruptions;
@@ -61,7 +62,12 @@ pub(super) fn open_for(
         rules: rules.as_slice(),
         interrupted: &|| interruptions() > 0,
     };
-    let port = mpps_dpdk::open(config, &options).map_err(unopened(spec))?;
+    // Its files are named by the user, who opens them and has what is made.
+    let port = match caller().filter(|_| config.driver() == "net_pcap" && !run.keep_privileges) {
+        Some(user) => user.with_files(|| mpps_dpdk::open(config, &options)).map_err(failed)?,
+        None => mpps_dpdk::open(config, &options),
+    };
+    let port = port.map_err(unopened(spec))?;
     remark(port.remarks());
     Ok(port)
 }

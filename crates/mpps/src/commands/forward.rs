@@ -10,6 +10,7 @@ use crate::cli::{Forward, Run};
 use crate::fail::{Failure, Result, unopened, usage};
 use crate::plan::forward::{Draft, DraftPort};
 use crate::plan::path::PathConfig;
+use crate::privilege::{self, Work};
 use mpps_af_packet::AfPacketPort;
 use mpps_af_xdp::AfXdpPort;
 use mpps_dpdk::DpdkPort;
@@ -25,6 +26,12 @@ use std::process::ExitCode;
 pub(crate) fn run(args: Forward) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
     signal::catch_interrupts();
+    let work = match draft.ports.len() {
+        1 => Work::SendsBack,
+        _ => Work::Forwards,
+    };
+    let paths = draft.ports.iter().map(|port| &port.path);
+    privilege::plan(&draft.args.run, paths, !draft.rules.is_empty(), work)?;
     let applied = |port: &DraftPort| draft.rules.apply(&port.path);
     let _filters = draft.ports.iter().map(applied).collect::<Result<Vec<_>>>()?;
     let in_kernel = draft.ports.iter().filter_map(|port| match &port.path {

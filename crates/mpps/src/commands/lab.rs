@@ -1,8 +1,8 @@
 //! `lab`.
 
 use crate::cli::{Lab as Args, LabAction};
-use crate::fail::{Result, failed};
-use mpps_host::lab::{DEFAULT_NAME, Host, Lab, LabOptions};
+use crate::fail::{Result, print};
+use mpps_host::lab::{DEFAULT_NAME, Host, Lab, LabOptions, LabState};
 use std::process::ExitCode;
 
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
@@ -13,34 +13,43 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let lab = Lab::new(&args.name, options).map_err(crate::fail::usage)?;
     match args.action {
         LabAction::Up { .. } => {
-            told(&lab.up()?, "the lab is up");
+            let mut lines = done(lab.up()?, "the lab is up");
             let name = match lab.name() {
                 DEFAULT_NAME => String::new(),
                 name => format!(" --name {name}"),
             };
-            for host in Host::ALL {
-                println!(
+            lines.extend(Host::ALL.map(|host| {
+                format!(
                     "host {}: namespace {}, {} {}: mpps lab{name} exec {} -- COMMAND",
                     host.letter(),
                     lab.namespace(host),
                     host.ipv4(),
                     host.ipv6(),
                     host.letter()
-                );
+                )
+            }));
+            say(&lines)?;
+        }
+        LabAction::Down => say(&done(lab.down()?, "there is no lab"))?,
+        LabAction::Status => {
+            let status = lab.status()?;
+            print(|out| status.render(out))?;
+            if status.state != LabState::Up {
+                return Ok(ExitCode::FAILURE);
             }
         }
-        LabAction::Down => told(&lab.down()?, "there is no lab"),
-        LabAction::Status => lab.status()?.render(&mut std::io::stdout()).map_err(failed)?,
         LabAction::Exec { host, argv } => return Err(lab.become_command(host, &argv).into()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(done: &[String], nothing: &str) {
-    if done.is_empty() {
-        println!("{nothing}: nothing to do");
-    }
-    for line in done {
-        println!("{line}");
+fn say(lines: &[String]) -> Result<()> {
+    print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
+}
+
+fn done(done: Vec<String>, nothing: &str) -> Vec<String> {
+    match done.is_empty() {
+        true => vec![format!("{nothing}: nothing to do")],
+        false => done,
     }
 }

@@ -6,6 +6,7 @@ use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, unopened, usage};
 use crate::plan::listen::Listener;
 use crate::plan::path::PathConfig;
+use crate::privilege::{Work, plan};
 use mpps_af_packet::AfPacketPort;
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{run_drop, run_reflect};
@@ -23,12 +24,15 @@ const NULL_PAYLOAD: usize = 18;
 
 /// A workload that listens, run on whatever port.
 trait Workload {
+    const KIND: Work;
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary>;
 }
 
 struct DropRun<'a>(&'a Drop, &'a Listener);
 
 impl Workload for DropRun<'_> {
+    const KIND: Work = Work::Ends;
+
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.drop_plan(self.0, port.capabilities())?;
         announce(&self.0.run, &self.0.port, "drop");
@@ -39,6 +43,8 @@ impl Workload for DropRun<'_> {
 struct ReflectRun<'a>(&'a Reflect, &'a Listener);
 
 impl Workload for ReflectRun<'_> {
+    const KIND: Work = Work::SendsBack;
+
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.reflect_plan(self.0, port.capabilities())?;
         announce(&self.0.run, &self.0.port, "reflect");
@@ -71,6 +77,7 @@ pub(crate) fn reflect(args: Reflect) -> Result<ExitCode> {
 
 fn execute<W: Workload>(listener: &Listener, run: &Run, workload: &W) -> Result<ExitCode> {
     signal::catch_interrupts();
+    plan(run, [&listener.path], !listener.rules.is_empty(), W::KIND)?;
     let _filters = listener.rules.apply(&listener.path)?;
     let queues = listener.roles.len();
     match &listener.path {

@@ -13,10 +13,12 @@ mod xdp;
 
 use crate::cli::Command;
 use crate::fail::Result;
+use crate::privilege::{self, as_user};
 use std::process::ExitCode;
 
 /// Runs the command.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    privilege::check(&command)?;
     match command {
         Command::Sendrecv(args) => traffic::run(args, true),
         Command::Send(args) => traffic::run(args, false),
@@ -28,7 +30,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Lab(args) => lab::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Plot(args) => {
-            mpps_report::plot(&args.csv, &args.output)?;
+            as_user(|| Ok(mpps_report::plot(&args.csv, &args.output)?))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,8 +1,11 @@
 //! Where a run's results go: files checked before the first packet, written whatever happens after.
 
 use crate::cli::Run;
-use crate::fail::{Result, failed, usage};
-use mpps_report::{Colour, CsvSink, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, Sinks, print_summary};
+use crate::fail::{Failure, Result, failed, usage};
+use crate::privilege::{Clerk, caller};
+use mpps_report::{
+    Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, print_summary,
+};
 use mpps_stats::{Sink, Summary};
 use std::io::Write;
 use std::path::Path;
@@ -15,8 +18,11 @@ pub(crate) struct Output {
     boards: Vec<Notes>,
     json: Option<JsonTarget>,
     quiet: bool,
+    detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
     stdout_taken: bool,
+    /// Who opens and writes files.
+    pub(crate) clerk: Clerk,
 }
 
 impl Output {
@@ -56,45 +62,19 @@ impl Output {
                 }
             }
         }
-        let mut sinks = Sinks::new();
-        let style = match (run.quiet, run.plain) {
-            (true, _) => LiveStyle::Quiet,
-            (_, true) => LiveStyle::Plain,
-            _ => LiveStyle::Auto,
-        };
-        sinks.add(LiveSink::new(style));
-        let mut boards = Vec::new();
-        if let Some((_, _, notes)) = own {
-            boards.push(notes);
-        }
-        let unwritable = |option: &str, e: mpps_report::ReportError| {
-            usage(format!(
-                "{option}: {e}: want a file that can be written, and that no other run writes"
-            ))
-        };
-        if let Some(path) = &run.csv {
-            let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", e))?;
-            boards.push(csv.notes());
-            sinks.add(csv);
-        }
-        if let Some(path) = &run.hdr {
-            let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", e))?;
-            boards.push(hdr.notes());
-            sinks.add(hdr);
-        }
-        boards.iter().for_each(|board| sinks.watch(board.clone()));
-        let json = run
-            .json
-            .as_deref()
-            .map(JsonTarget::prepare)
-            .transpose()
-            .map_err(|e| unwritable("--json", e))?;
+        let more: Vec<&Path> = own.iter().map(|(_, path, _)| *path).collect();
+        let clerk = Clerk::hire(run, &more)?;
+        let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
+        let quiet = run.quiet;
+        let (sinks, boards, json) = clerk.does(move || files_of(&run, notes))??;
         Ok(Self {
             sinks: vec![Box::new(sinks)],
             boards,
             json,
-            quiet: run.quiet,
+            quiet,
+            detail: if run.verbose { Detail::Full } else { Detail::Brief },
             stdout_taken: stdout > 0,
+            clerk,
         })
     }
 
@@ -103,8 +83,8 @@ impl Output {
         if !self.quiet {
             let (out, err) = (std::io::stdout(), std::io::stderr());
             let printed = match self.stdout_taken {
-                true => print_summary(summary, Colour::for_stream(&err), &mut err.lock()),
-                false => print_summary(summary, Colour::for_stream(&out), &mut out.lock()),
+                true => print_summary(summary, self.detail, Colour::for_stream(&err), &mut err.lock()),
+                false => print_summary(summary, self.detail, Colour::for_stream(&out), &mut out.lock()),
             };
             // A reader that has gone is no reason to fail: the files still get everything.
             if let Err(error) = printed
@@ -121,11 +101,13 @@ impl Output {
                 eprintln!("mpps: not valid: {}", summary.invalid_reasons.join("; "));
             }
         }
-        if let Some(json) = &self.json {
-            if json.overtaken() {
+        if let Some(json) = self.json {
+            let summary = summary.clone();
+            let (overtaken, written) = self.clerk.does(move || (json.overtaken(), json.write(&summary)))?;
+            if overtaken {
                 eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
             }
-            json.write(summary).map_err(failed)?;
+            written.map_err(failed)?;
         }
         Ok(if summary.valid {
             ExitCode::SUCCESS
@@ -133,6 +115,44 @@ impl Output {
             ExitCode::from(3)
         })
     }
+}
+
+/// Opens the files of a run, and starts what writes them.
+fn files_of(run: &Run, own: Option<Notes>) -> Result<(Sinks, Vec<Notes>, Option<JsonTarget>)> {
+    let mut sinks = Sinks::new();
+    let style = match (run.quiet, run.plain) {
+        (true, _) => LiveStyle::Quiet,
+        (_, true) => LiveStyle::Plain,
+        _ => LiveStyle::Auto,
+    };
+    sinks.add(LiveSink::new(style));
+    let mut boards = Vec::from_iter(own);
+    if let Some(path) = &run.csv {
+        let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", &e))?;
+        boards.push(csv.notes());
+        sinks.add(csv);
+    }
+    if let Some(path) = &run.hdr {
+        let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", &e))?;
+        boards.push(hdr.notes());
+        sinks.add(hdr);
+    }
+    boards.iter().for_each(|board| sinks.watch(board.clone()));
+    let json = run.json.as_deref().map(JsonTarget::prepare).transpose();
+    Ok((sinks, boards, json.map_err(|e| unwritable("--json", &e))?))
+}
+
+/// A file that can't be written.
+pub(super) fn unwritable(option: &str, error: &ReportError) -> Failure {
+    let denied =
+        matches!(error, ReportError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied);
+    let user = caller().filter(|_| denied);
+    let whose = user.map_or_else(String::new, |user| {
+        format!(" by user {}, who called sudo (--keep-privileges: by root)", user.uid())
+    });
+    usage(format!(
+        "{option}: {error}: want a file that can be written{whose}, and that no other run writes"
+    ))
 }
 
 /// Tells what a port could not do as asked for or as is best.

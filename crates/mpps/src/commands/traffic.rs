@@ -6,6 +6,7 @@ use crate::cli::Traffic;
 use crate::fail::{Result, unopened};
 use crate::plan::path::PathConfig;
 use crate::plan::traffic::Draft;
+use crate::privilege::{Work, plan};
 use mpps_af_packet::AfPacketPort;
 use mpps_engine::run_traffic;
 use mpps_io::Port;
@@ -25,6 +26,7 @@ pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
 /// Opens the port and the files, and runs.
 pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
     signal::catch_interrupts();
+    plan(&draft.args.run, [&draft.path], !draft.rules.is_empty(), Work::Ends)?;
     let _filters = draft.rules.apply(&draft.path)?;
     let queues = draft.roles.len();
     match &draft.path {

@@ -10,6 +10,7 @@ use crate::plan::forward::Draft as ForwardDraft;
 use crate::plan::listen::Listener;
 use crate::plan::traffic::Draft;
 use crate::plan::xdp::{drop_spec, forward_spec, reflect_spec, traffic_spec};
+use crate::privilege::{self, Work};
 use mpps_engine::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 use mpps_io::PortSpec;
 use mpps_stats::Summary;
@@ -47,6 +48,7 @@ pub(super) fn traffic(config: &Config, draft: &Draft) -> Result<(Summary, Output
 /// `reflect`.
 pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> Result<ExitCode> {
     signal::catch_interrupts();
+    privilege::plan(&args.run, [&listener.path], !listener.rules.is_empty(), Work::SendsBack)?;
     let _filters = listener.rules.apply(&listener.path)?;
     let device = open(config, &args.port)?;
     let mut output = Output::open(&args.run)?;
@@ -61,6 +63,7 @@ pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> R
 /// `drop`.
 pub(super) fn drop(config: &Config, args: &Drop, listener: &Listener) -> Result<ExitCode> {
     signal::catch_interrupts();
+    privilege::plan(&args.run, [&listener.path], !listener.rules.is_empty(), Work::Ends)?;
     let _filters = listener.rules.apply(&listener.path)?;
     let device = open(config, &args.port)?;
     let mut output = Output::open(&args.run)?;

@@ -37,6 +37,10 @@ impl Rules {
         Ok(Self(rules))
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn as_slice(&self) -> &[Rule] {
         &self.0
     }

@@ -2,6 +2,7 @@
 
 use crate::cli::Run;
 use crate::fail::{Result, usage};
+use crate::privilege;
 use mpps_engine::{Common, LanePlan};
 use mpps_io::Roles;
 use mpps_sys::sched::allowed_cores;
@@ -113,7 +114,8 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         busy_poll: run.busy_poll,
         share_cores,
         seed: run.seed,
-        host: Vec::new(),
+        host: privilege::facts(run).into_iter().collect(),
         warnings,
+        give_up: privilege::give_up,
     })
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod dpdk;
+pub(crate) mod ends;
 pub(crate) mod flow;
 pub(crate) mod forward;
 pub(crate) mod lanes;

@@ -1,6 +1,7 @@
 //! Which path a port names, and its checked options.
 
 use crate::fail::{Result, usage};
+use crate::privilege::check_dpdk;
 use mpps_io::{Layer, PortSpec, loopback, null};
 use mpps_netdev::NetDev;
 
@@ -27,7 +28,10 @@ impl PathConfig {
             "af_packet" => Self::AfPacket(mpps_af_packet::check(spec)?),
             "af_xdp" => Self::AfXdp(mpps_af_xdp::check(spec)?),
             "xdp" => Self::Xdp(mpps_xdp::check(spec)?),
-            "dpdk" => Self::Dpdk(mpps_dpdk::check(spec)?),
+            "dpdk" => {
+                check_dpdk(spec)?;
+                Self::Dpdk(mpps_dpdk::check(spec)?)
+            }
             "null" => Self::Null(null::check(spec)?),
             "loop" => Self::Loop(loopback::check(spec)?),
             planned @ "io_uring" => {
@@ -55,15 +59,19 @@ impl PathConfig {
         }
     }
 
-    /// The interface that the path opens; `None` where it opens none.
+    /// The interface that the path opens; `None` where it opens none, and where there is no such interface.
     pub(crate) fn interface(&self) -> Option<NetDev> {
-        let name = match self {
-            Self::AfPacket(config) => &config.device,
-            Self::AfXdp(config) => &config.device,
-            Self::Xdp(config) => &config.device,
-            Self::Udp(_) | Self::Dpdk(_) | Self::Null(_) | Self::Loop(_) => return None,
-        };
-        NetDev::by_name(name).ok()
+        NetDev::by_name(self.interface_name()?).ok()
+    }
+
+    /// Its name.
+    pub(crate) fn interface_name(&self) -> Option<&str> {
+        match self {
+            Self::AfPacket(config) => Some(&config.device),
+            Self::AfXdp(config) => Some(&config.device),
+            Self::Xdp(config) => Some(&config.device),
+            Self::Udp(_) | Self::Dpdk(_) | Self::Null(_) | Self::Loop(_) => None,
+        }
     }
 
     /// Whether listeners take only what is for the interface's own addresses, where nothing else is asked for: an XDP

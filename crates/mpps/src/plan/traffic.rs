@@ -1,11 +1,11 @@
 //! The plan of `sendrecv` and `send`.
 
 use super::dpdk::check_eal;
+use super::ends::{Destination, addresses};
 use super::flow::Rules;
 use super::path::PathConfig;
 use super::{family, lanes, xdp};
 use crate::cli::Traffic;
-use crate::cli::values::Destination;
 use crate::fail::{Result, usage};
 use mpps_af_packet::{Fanout, GuardFilter};
 use mpps_af_xdp::{Take, Taken};
@@ -13,7 +13,7 @@ use mpps_engine::{FlowSet, Link, Pacing, Rate, TrafficPlan};
 use mpps_io::{Capabilities, Layer, Roles};
 use mpps_netdev::{self as netdev, NetDev};
 use mpps_wire::{FrameSize, MacAddr};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Payload of a frame of 64 bytes over IPv4.
@@ -45,7 +45,8 @@ impl Draft {
     /// Checks the arguments of `sendrecv` (`receive`) or `send`.
     pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
         let path = PathConfig::of(&args.port)?;
-        let (src, dest) = addresses(&args, &path)?;
+        let device = path.interface();
+        let (src, dest) = addresses(&args, &path, device.as_ref())?;
         if src.is_ipv4() != dest.ip.is_ipv4() {
             return Err(usage(format!(
                 "--dest {}: {} to a source that is {} ({src}): want both of one family",
@@ -64,7 +65,6 @@ impl Draft {
         payload_path_options(&args, &path)?;
         check_eal(&args.run, [&path])?;
         let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
-        let device = path.interface();
         // A share of the link is checked once the port is open and tells its speed.
         if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
             Rate::parse(rate, frame_size as u64, None)
@@ -274,6 +274,9 @@ impl Draft {
             ("frame_bytes".to_owned(), self.frame_size.to_string()),
             ("pacing".to_owned(), format!("{:?}", self.args.pacing).to_lowercase()),
         ];
+        if let Some(name) = &self.dest.name {
+            facts.push(("destination_name".to_owned(), name.clone()));
+        }
         if let Some(hop) = link.and_then(|l| l.next_hop) {
             facts.push(("next_hop".to_owned(), hop.to_string()));
             let own = if self.own_address() {
@@ -294,39 +297,6 @@ pub(crate) fn dashed(ports: &std::ops::RangeInclusive<u16>) -> String {
     } else {
         format!("{}-{}", ports.start(), ports.end())
     }
-}
-
-fn addresses(args: &Traffic, path: &PathConfig) -> Result<(IpAddr, Destination)> {
-    let pathless = path.nobody_answers();
-    let dest = match &args.dest {
-        Some(dest) => dest.clone(),
-        None if pathless => Destination {
-            ip: Ipv4Addr::new(10, 99, 0, 2).into(),
-            ports: 9000..=9000,
-        },
-        None => return Err(usage("--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000")),
-    };
-    let of_port = match path {
-        PathConfig::Udp(config) => config.address,
-        _ => None,
-    };
-    if let (Some(src), Some(address)) = (args.src, of_port)
-        && src != address
-    {
-        return Err(usage(format!(
-            "--src {src}: the port's address is {address}: want the same, or one of them only"
-        )));
-    }
-    let src = args.src.or(of_port).or_else(|| match dest.ip {
-        IpAddr::V4(_) if pathless => Some(Ipv4Addr::new(10, 99, 0, 1).into()),
-        IpAddr::V6(_) if pathless => Some(std::net::Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into()),
-        _ => None,
-    });
-    let src = src.ok_or_else(|| usage("--src: missing: want --src IP, the address that packets are sent from"))?;
-    if src.is_multicast() || src.is_unspecified() {
-        return Err(usage(format!("--src {src}: want the address of one host")));
-    }
-    Ok((src, dest))
 }
 
 fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {

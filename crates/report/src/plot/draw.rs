@@ -85,6 +85,7 @@ fn totals(run: &Run) -> String {
         ("duplicate", run.duplicates),
         ("reordered", run.reordered),
         ("corrupt", run.corrupt),
+        ("dropped by this host", run.host_dropped),
     ];
     parts.extend(
         more.into_iter()

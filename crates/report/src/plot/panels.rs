@@ -13,6 +13,9 @@ const ORANGE: &str = "#e69f00";
 const RED: &str = "#d55e00";
 const PINK: &str = "#cc79a7";
 
+/// The curve of packets that this host dropped before mpps could take them.
+const DROPPED: &str = "dropped by this host";
+
 enum Kind {
     Rates,
     Loss,
@@ -56,12 +59,12 @@ pub(super) fn rates(run: &Run) -> Panel {
     }
 }
 
-/// Lost and late packets as parts of those sent.
+/// Lost and late packets as parts of those sent, and those that this host dropped as parts of those that reached it.
 pub(super) fn loss(run: &Run) -> Panel {
     let ratios = || {
         run.bins
             .iter()
-            .flat_map(|b| [b.loss_ratio.highest(), b.late_ratio.highest()])
+            .flat_map(|b| [&b.loss_ratio, &b.late_ratio, &b.drop_ratio].map(Band::highest))
             .flatten()
     };
     let top = ratios().fold(0.0, f64::max);
@@ -83,9 +86,14 @@ pub(super) fn loss(run: &Run) -> Panel {
     if run.late > 0.0 {
         legend.push(("late", PINK));
     }
+    let mut title = "Loss by time of sending (of packets sent)".to_owned();
+    if run.host_dropped > 0.0 {
+        legend.push((DROPPED, BLUE));
+        title += ", dropped here (of packets that came)";
+    }
     Panel {
         kind: Kind::Loss,
-        title: "Loss by time of sending (of packets sent)".to_owned(),
+        title,
         legend,
         height: 120.0,
         scale,
@@ -223,6 +231,13 @@ impl Panel {
             Kind::Loss => {
                 bars(svg, &run.bins, x, y, edges.1, RED, |b| b.loss_ratio.highest());
                 diamonds(svg, &run.bins, x, y, PINK, |b| b.late_ratio.highest());
+                if run.host_dropped > 0.0 {
+                    // A logarithmic axis has no 0.
+                    let y = |ratio: f64| if ratio > 0.0 { y(ratio) } else { edges.1 };
+                    steps(svg, &run.bins, x, &y, BLUE, 1.8, |bin| {
+                        bin.drop_ratio.highest().map_or(Point::Missing, Point::Solid)
+                    });
+                }
             }
             Kind::Latency => {
                 for s in latency_series(run) {

@@ -88,6 +88,8 @@ pub(super) struct Bin {
     /// Of single rows.
     pub(super) loss_ratio: Band,
     pub(super) late_ratio: Band,
+    /// Of the packets that reached this host, those that it dropped.
+    pub(super) drop_ratio: Band,
     /// ns.
     pub(super) latency: [Band; 7],
 }
@@ -110,6 +112,7 @@ pub(super) struct Run {
     pub(super) duplicates: f64,
     pub(super) reordered: f64,
     pub(super) corrupt: f64,
+    pub(super) host_dropped: f64,
 }
 
 struct Columns {
@@ -123,6 +126,7 @@ struct Columns {
     duplicates: Option<usize>,
     reordered: Option<usize>,
     corrupt: Option<usize>,
+    host_dropped: Option<usize>,
     latency: [Option<usize>; 7],
 }
 
@@ -161,6 +165,7 @@ impl<'p> Reader<'p> {
             duplicates: find("duplicate_packets"),
             reordered: find("reordered_packets"),
             corrupt: find("corrupt_packets"),
+            host_dropped: find("host_dropped_packets"),
             latency: LATENCY.map(find),
         };
         Ok(Self {
@@ -253,6 +258,28 @@ fn extent(path: &Path) -> Result<Extent, ReportError> {
     Ok(extent)
 }
 
+/// Rows since this host's drops were read last: a cell holds all that were dropped since the cell before.
+#[derive(Default)]
+struct Unread {
+    /// The bin of the first of these rows.
+    from: Option<usize>,
+    rx: f64,
+}
+
+impl Unread {
+    fn row(&mut self, bins: &mut [Bin], index: usize, rx: f64, dropped: Option<f64>) {
+        let from = *self.from.get_or_insert(index);
+        self.rx += rx;
+        let Some(dropped) = dropped else { return };
+        let reached = self.rx + dropped;
+        // Times may go back from row to row.
+        for bin in &mut bins[from.min(index)..=index] {
+            bin.drop_ratio.add((reached > 0.0).then(|| dropped / reached));
+        }
+        *self = Self::default();
+    }
+}
+
 /// Reads the CSV at `path`.
 pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
     let extent = extent(path)?;
@@ -276,6 +303,7 @@ pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
     }
     let mut reader = Reader::open(path)?;
     let mut record = csv::StringRecord::new();
+    let mut unread = Unread::default();
     while reader.next(&mut record)? {
         let columns = &reader.columns;
         let get = |column| reader.cell(&record, column);
@@ -328,7 +356,10 @@ pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
         for (band, column) in bin.latency.iter_mut().zip(columns.latency) {
             band.add(reader.cell(&record, column)?.map(|us| us * 1000.0));
         }
+        let dropped = reader.cell(&record, reader.columns.host_dropped)?;
+        run.host_dropped += dropped.unwrap_or(0.0);
         run.percentiles |= bin.latency[P50].mean().is_some();
+        unread.row(&mut run.bins, index, rx, dropped);
     }
     Ok(run)
 }

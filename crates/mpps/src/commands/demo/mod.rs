@@ -14,6 +14,7 @@ mod tell;
 
 use crate::cli::Demo;
 use crate::fail::{Failure, Result, failed, usage};
+use crate::privilege::as_user;
 use child::{Reflector, interrupted, measure, show};
 use figures::{Figures, half, rate_text, table};
 use folder::Folder;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
     let mut tell = Teller::new();
     // What a killed demo left may still write into the folder. Where labs can't be made there is none to remove.
     let _ = ScratchLab::remove_stale();
-    let folder = Folder::take(&args.out)?;
+    let folder = as_user(|| Folder::take(&args.out))?;
     let stage = Stage::set(&mut tell, args.path.as_deref())?;
     let code = play(args, &mut tell, &folder, &stage);
     if stage.has_lab() {
@@ -135,9 +136,9 @@ fn draw(tell: &mut Teller, stage: &Stage, folder: &Folder) -> Result<()> {
     for picture in ["run.svg", "run.png"] {
         let (csv, output) = (folder.file("run.csv"), folder.file(picture));
         tell.command(&stage.typed_here(&words(["plot", &csv, "-o", &output])));
-        match mpps_report::plot(csv.as_ref(), output.as_ref()) {
+        match as_user(|| Ok(mpps_report::plot(csv.as_ref(), output.as_ref())?)) {
             // A run that was ended at once may have nothing to draw.
-            Err(error) if interrupted() => say(&format!("   {error}")),
+            Err(Failure::Failed(error)) if interrupted() => say(&format!("   {error}")),
             result => result?,
         }
     }

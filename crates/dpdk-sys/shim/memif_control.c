@@ -1,0 +1,441 @@
+/* What the driver of net_memif is told by the other end, looked at before the driver sees it.
+ *
+ * The archive of the driver is linked with these functions in place of the system's (build.rs). The driver checks little: it
+ * takes any ring at any offset of any region, as often as it is sent one, at any time. Here messages come in the order of
+ * the protocol, each ring once, within a region, and a region within its file. Another message ends the connection, as the
+ * driver ends one that has failed.
+ *
+ * The same messages say where the rings are, so lanes map them for themselves (memif.c): the driver unmaps its own while a
+ * lane may be in the middle of a burst. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "memif.h"
+
+/* Connections that have a file descriptor; two or three are usual. */
+enum { CONTROLS = 64, WATCHED = 1024 };
+
+static struct control {
+	int fd;			/* 0: free. Standard input is no socket of the driver's */
+	bool server;
+	bool begun;		/* INIT (server) or HELLO (client) was received */
+	bool asked;		/* CONNECT was sent or received */
+	bool connected;
+	char path[MEMIF_PATH];
+	struct memif_port *port;
+	struct memif_link *link;
+} controls[CONTROLS];
+
+/* ---- memory that may be cut short */
+
+static struct watched {
+	_Atomic(uint8_t *) base;
+	_Atomic uint64_t size;
+	_Atomic(struct memif_port *) port;
+} watched[WATCHED];
+
+static struct sigaction before;
+
+static void
+cut_short(int number, siginfo_t *info, void *context)
+{
+	uint8_t *at = info->si_addr;
+
+	(void)context;
+	for (unsigned int i = 0; i < WATCHED; i++) {
+		uint8_t *base = atomic_load(&watched[i].base);
+		uint64_t size = atomic_load(&watched[i].size);
+		if (base == NULL || at < base || at >= base + size)
+			continue;
+		/* Zeros in its place, for us alone: whoever was about to read or write goes on, and finds the fault after. */
+		if (mmap(base, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) ==
+		    MAP_FAILED)
+			break;
+		struct memif_port *port = atomic_load(&watched[i].port);
+		if (port != NULL)
+			memif_fault(port, "it cut short the file of its memory");
+		return;
+	}
+	/* Nothing of ours: whoever had the signal before gets it, as the instruction is tried again. */
+	sigaction(number, &before, NULL);
+}
+
+bool
+memif_watch(struct memif_port *port, void *base, uint64_t size)
+{
+	static bool installed;
+
+	if (!installed) {
+		struct sigaction action;
+		memset(&action, 0, sizeof(action));
+		action.sa_sigaction = cut_short;
+		action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+		installed = sigaction(SIGBUS, &action, &before) == 0;
+	}
+	for (unsigned int i = 0; installed && i < WATCHED; i++)
+		if (atomic_load(&watched[i].base) == NULL) {
+			atomic_store(&watched[i].size, size);
+			atomic_store(&watched[i].port, port);
+			atomic_store(&watched[i].base, base);
+			return true;
+		}
+	return false;
+}
+
+void
+memif_unwatch(void *base)
+{
+	for (unsigned int i = 0; i < WATCHED; i++)
+		if (atomic_load(&watched[i].base) == base) {
+			atomic_store(&watched[i].base, NULL);
+			return;
+		}
+}
+
+/* ---- connections */
+
+static struct control *
+control_of(int fd)
+{
+	for (unsigned int i = 0; fd > 0 && i < CONTROLS; i++)
+		if (controls[i].fd == fd)
+			return &controls[i];
+	return NULL;
+}
+
+static void
+forget(struct control *c)
+{
+	if (c->port != NULL && c->link != NULL && atomic_load(&c->port->link) == c->link) {
+		atomic_store(&c->port->link, NULL);
+		memif_link_release(c->link);
+	}
+	memif_link_release(c->link);
+	memset(c, 0, sizeof(*c));
+}
+
+static bool
+remember(int fd, const struct sockaddr_un *at, bool server)
+{
+	struct control *c = control_of(fd);
+
+	if (c != NULL)
+		forget(c);
+	for (unsigned int i = 0; i < CONTROLS; i++) {
+		c = &controls[i];
+		if (c->fd != 0)
+			continue;
+		c->link = memif_link_new();
+		if (c->link == NULL)
+			return false;
+		c->fd = fd;
+		c->server = server;
+		/* A name without a file begins with a zero. */
+		const char *path = at->sun_path[0] != '\0' ? at->sun_path : at->sun_path + 1;
+		snprintf(c->path, sizeof(c->path), "%.*s", (int)sizeof(at->sun_path) - 1, path);
+		return true;
+	}
+	return false;
+}
+
+int
+mpps_memif_accept(int fd, struct sockaddr *address, socklen_t *length)
+{
+	struct sockaddr_un at = { 0 };
+	socklen_t size = sizeof(at) - 1;
+	int got = accept4(fd, address, length, SOCK_CLOEXEC);
+
+	if (got < 0)
+		return got;
+	pthread_mutex_lock(&memif_lock);
+	bool kept = getsockname(fd, (struct sockaddr *)&at, &size) == 0 && remember(got, &at, true);
+	pthread_mutex_unlock(&memif_lock);
+	if (!kept) {
+		close(got);
+		errno = ENOBUFS;
+		return -1;
+	}
+	return got;
+}
+
+int
+mpps_memif_connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+	struct sockaddr_un at = { 0 };
+	int result = connect(fd, address, length);
+
+	if (result < 0)
+		return result;
+	memcpy(&at, address, length < sizeof(at) ? length : sizeof(at));
+	pthread_mutex_lock(&memif_lock);
+	bool kept = remember(fd, &at, false);
+	pthread_mutex_unlock(&memif_lock);
+	if (!kept) {
+		errno = ENOBUFS;
+		return -1;
+	}
+	return result;
+}
+
+int
+mpps_memif_close_fd(int fd)
+{
+	pthread_mutex_lock(&memif_lock);
+	struct control *c = control_of(fd);
+	if (c != NULL)
+		forget(c);
+	pthread_mutex_unlock(&memif_lock);
+	return close(fd);
+}
+
+/* The driver's own mapping of a region: it looks at the rings once, as it connects. */
+void *
+mpps_memif_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+	void *base = mmap(address, size, protection, flags, fd, offset);
+
+	if (base != MAP_FAILED && !memif_watch(NULL, base, size)) {
+		munmap(base, size);
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return base;
+}
+
+int
+mpps_memif_munmap(void *base, size_t size)
+{
+	memif_unwatch(base);
+	return munmap(base, size);
+}
+
+/* ---- messages: bytes at offsets, as they are packed */
+
+static uint64_t
+field(const uint8_t *message, unsigned int at, unsigned int bytes)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, message + at, bytes);
+	return value;
+}
+
+static const char *
+add_region(struct control *c, const uint8_t *message, int fd)
+{
+	uint64_t index = field(message, 2, 2), size = field(message, 4, 8);
+	struct memif_link *link = c->link;
+	struct stat file;
+
+	if (index != link->regions || index >= MEMIF_REGIONS)
+		return "a region out of turn";
+	if (fd < 0 || fstat(fd, &file) != 0 || !S_ISREG(file.st_mode))
+		return "a region without a file";
+	if (size == 0 || size > (uint64_t)file.st_size)
+		return "a region larger than its file";
+	void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (base == MAP_FAILED)
+		return "a region that can't be mapped";
+	if (!memif_watch(c->port, base, size)) {
+		munmap(base, size);
+		return "too many regions";
+	}
+	link->region[index] = (struct memif_region){ base, size };
+	link->regions++;
+	return NULL;
+}
+
+/* Only an eventfd that does not make us wait. */
+static int
+event_of(int fd)
+{
+	char name[32], what[32] = "";
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	if (readlink(name, what, sizeof(what) - 1) < 0 || strcmp(what, "anon_inode:[eventfd]") != 0)
+		return -1;
+	int flags = fcntl(fd, F_GETFL);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+		return -1;
+	return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+static const char *
+add_ring(struct control *c, const uint8_t *message, int fd)
+{
+	unsigned int kind = (field(message, 2, 2) & 1) ? MEMIF_C2S : MEMIF_S2C;
+	uint64_t index = field(message, 4, 2), region = field(message, 6, 2), offset = field(message, 8, 4);
+	unsigned int log2 = message[12];
+	struct memif_link *link = c->link;
+
+	if (index >= MEMIF_RINGS || link->ring[kind][index].set)
+		return "a ring out of turn";
+	if (log2 == 0 || log2 > MEMIF_LOG2_MOST)
+		return "a ring of a length that no ring has";
+	uint64_t bytes = sizeof(struct memif_shared_ring) + ((uint64_t)16 << log2);
+	if (region >= link->regions || offset % 8 != 0 || offset + bytes > link->region[region].size)
+		return "a ring outside its regions";
+	link->ring[kind][index] = (struct memif_ring_place){
+		.offset = (uint32_t)offset, .region = (uint16_t)region, .log2 = (uint8_t)log2, .set = true,
+		.event = fd >= 0 ? event_of(fd) : -1,
+	};
+	return NULL;
+}
+
+/* Lanes take it up once the driver says that the link is up. */
+static const char *
+publish(struct control *c)
+{
+	if (atomic_load(&c->port->fault) != NULL)
+		return "a connection after a fault";
+	memif_link_release(atomic_load(&c->port->link));
+	c->link->holders++;
+	atomic_store(&c->port->link, c->link);
+	c->connected = true;
+	return NULL;
+}
+
+/* What is wrong with a message that was received; NULL: nothing. Texts in it end with a zero after. */
+static const char *
+received(struct control *c, uint8_t *message, int fd)
+{
+	uint64_t type = field(message, 0, 2);
+
+	if (type == MEMIF_ACK)
+		return NULL;
+	if (type == MEMIF_DISCONNECT) {
+		message[6 + 95] = '\0';
+		return NULL;
+	}
+	if (!c->server) {
+		if (type == MEMIF_HELLO && !c->begun) {
+			message[2 + 31] = '\0';
+			c->begun = true;
+			return NULL;
+		}
+		if (type == MEMIF_CONNECTED && c->asked && !c->connected) {
+			message[2 + 31] = '\0';
+			return c->port != NULL ? publish(c) : NULL;
+		}
+		return "a message out of turn";
+	}
+	if (type == MEMIF_INIT && !c->begun) {
+		message[9 + 24 + 31] = '\0';
+		c->begun = true;
+		c->port = memif_port_of(c->path, (uint32_t)field(message, 4, 4), true);
+		/* With no port, or one that has a client, the driver refuses. */
+		return NULL;
+	}
+	if (!c->begun || c->asked)
+		return "a message out of turn";
+	switch (type) {
+	case MEMIF_ADD_REGION:
+		return add_region(c, message, fd);
+	case MEMIF_ADD_RING:
+		return add_ring(c, message, fd);
+	case MEMIF_CONNECT:
+		message[2 + 31] = '\0';
+		c->asked = true;
+		return c->port != NULL ? publish(c) : NULL;
+	default:
+		return "a message of no known kind";
+	}
+}
+
+static int
+descriptor_of(struct msghdr *header)
+{
+	int first = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+			/* The driver looks at one: others would stay open for ever. */
+			if (first < 0)
+				first = fd;
+			else
+				close(fd);
+		}
+	}
+	return first;
+}
+
+ssize_t
+mpps_memif_recvmsg(int fd, struct msghdr *header, int flags)
+{
+	ssize_t size = recvmsg(fd, header, flags | MSG_CMSG_CLOEXEC);
+
+	if (size < 0)
+		return size;
+	pthread_mutex_lock(&memif_lock);
+	struct control *c = control_of(fd);
+	const char *wrong = NULL;
+	if (c != NULL && size > 0) {
+		int passed = descriptor_of(header);
+		wrong = size == MEMIF_MESSAGE_BYTES ? received(c, header->msg_iov[0].iov_base, passed)
+						    : "a message of a length that none has";
+		if (wrong != NULL && passed >= 0)
+			close(passed);
+		if (wrong != NULL && c->port != NULL) {
+			atomic_fetch_add(&c->port->refused, 1);
+			atomic_store(&c->port->refusal, wrong);
+		}
+	}
+	pthread_mutex_unlock(&memif_lock);
+	if (wrong != NULL) {
+		/* As if it had gone. */
+		errno = EPROTO;
+		return -1;
+	}
+	return size;
+}
+
+ssize_t
+mpps_memif_sendmsg(int fd, const struct msghdr *header, int flags)
+{
+	pthread_mutex_lock(&memif_lock);
+	struct control *c = control_of(fd);
+	/* What we offer ourselves says where the rings are, too. */
+	if (c != NULL && !c->server && header->msg_iov[0].iov_len == MEMIF_MESSAGE_BYTES) {
+		const uint8_t *message = header->msg_iov[0].iov_base;
+		struct msghdr copy = *header;
+		struct cmsghdr *first = CMSG_FIRSTHDR(&copy);
+		const char *wrong = NULL;
+		int passed = -1;
+		if (first != NULL && first->cmsg_type == SCM_RIGHTS)
+			memcpy(&passed, CMSG_DATA(first), sizeof(passed));
+		switch (field(message, 0, 2)) {
+		case MEMIF_INIT:
+			c->port = memif_port_of(c->path, (uint32_t)field(message, 4, 4), false);
+			break;
+		case MEMIF_ADD_REGION:
+			wrong = c->port != NULL ? add_region(c, message, passed) : NULL;
+			break;
+		case MEMIF_ADD_RING:
+			wrong = c->port != NULL ? add_ring(c, message, passed) : NULL;
+			break;
+		case MEMIF_CONNECT:
+			c->asked = true;
+			break;
+		default:
+			break;
+		}
+		if (wrong != NULL && c->port != NULL)
+			memif_fault(c->port, wrong);
+	}
+	pthread_mutex_unlock(&memif_lock);
+	/* The driver's thread serves all connections: one that does not read has not to keep it waiting. */
+	return sendmsg(fd, header, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+}

@@ -1,0 +1,189 @@
+//! The two addresses of a run that sends: given, looked up by name, or the interface's own.
+
+use super::family;
+use super::path::PathConfig;
+use crate::cli::Traffic;
+use crate::cli::values::{Host, Target, is_one_host};
+use crate::fail::{Result, usage};
+use mpps_io::PortSpec;
+use mpps_netdev::{self as netdev, NetDev};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::ops::RangeInclusive;
+
+/// Where packets are sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    pub(crate) ip: IpAddr,
+    pub(crate) ports: RangeInclusive<u16>,
+    /// The name that was given for it.
+    pub(crate) name: Option<String>,
+}
+
+/// Source and destination of a run.
+pub(super) fn addresses(args: &Traffic, path: &PathConfig, device: Option<&NetDev>) -> Result<(IpAddr, Destination)> {
+    let pathless = path.nobody_answers();
+    let of_port = match path {
+        PathConfig::Udp(config) => config.address,
+        _ => None,
+    };
+    if let (Some(src), Some(address)) = (args.src, of_port)
+        && src != address
+    {
+        return Err(usage(format!(
+            "--src {src}: the port's address is {address}: want the same, or one of them only"
+        )));
+    }
+    let given = args.src.or(of_port);
+    let dest = match &args.dest {
+        Some(target) => resolved(target, given, device, args.run.quiet)?,
+        None if pathless => Destination {
+            ip: Ipv4Addr::new(10, 99, 0, 2).into(),
+            ports: 9000..=9000,
+            name: None,
+        },
+        None => return Err(usage("--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000")),
+    };
+    let src = match (given, dest.ip) {
+        (Some(src), _) => src,
+        (None, IpAddr::V4(_)) if pathless => Ipv4Addr::new(10, 99, 0, 1).into(),
+        (None, IpAddr::V6(_)) if pathless => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
+        (None, ip) => own_address(ip, &args.port, path, device)?,
+    };
+    if src.is_multicast() || src.is_unspecified() {
+        return Err(usage(format!("--src {src}: want the address of one host")));
+    }
+    Ok((src, dest))
+}
+
+/// The address that the host itself would send from by this interface.
+fn own_address(to: IpAddr, spec: &PortSpec, path: &PathConfig, device: Option<&NetDev>) -> Result<IpAddr> {
+    const WANT: &str = "want --src IP, the address that packets are sent from";
+    let Some(device) = device else {
+        return Err(match path.interface_name() {
+            Some(name) => usage(format!(
+                "port '{spec}': no such interface '{name}'; there are: {}",
+                netdev::interface_names().join(", ")
+            )),
+            None => usage(format!("--src: missing: {WANT}")),
+        });
+    };
+    let routed = netdev::route_lookup(to, device.ifindex).ok().and_then(|r| r.source);
+    let own = |ip: &IpAddr| device.addresses.iter().any(|(own, _)| own == ip);
+    routed
+        .filter(own)
+        .or_else(|| of_family(device, to.is_ipv4()).next())
+        .ok_or_else(|| {
+            usage(format!(
+                "--src: missing, and {} has no {} address to send from: {WANT}",
+                device.name,
+                family(to)
+            ))
+        })
+}
+
+/// Addresses of the interface, those that only its link knows last.
+fn of_family(device: &NetDev, v4: bool) -> impl Iterator<Item = IpAddr> {
+    let all = || {
+        device
+            .addresses
+            .iter()
+            .map(|(ip, _)| *ip)
+            .filter(move |ip| ip.is_ipv4() == v4)
+    };
+    let local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    all().filter(move |ip| !local(ip)).chain(all().filter(local))
+}
+
+/// The destination's address: of the source's family where that is given, else of a family that the interface has.
+fn resolved(target: &Target, src: Option<IpAddr>, device: Option<&NetDev>, quiet: bool) -> Result<Destination> {
+    let ports = target.ports.clone();
+    let name = match &target.host {
+        Host::Ip(ip) => {
+            return Ok(Destination {
+                ip: *ip,
+                ports,
+                name: None,
+            });
+        }
+        Host::Name(name) => name,
+    };
+    let found = (name.as_str(), *ports.start()).to_socket_addrs().map_err(|e| {
+        // The library's own words hold a second sentence about what it called.
+        let cause = e.to_string();
+        let cause = cause.rsplit(": ").next().unwrap_or(&cause);
+        usage(format!(
+            "--dest: '{name}' can't be resolved ({cause}): want a name that this host can look up, or IP:PORT, such as \
+             10.99.0.2:9000"
+        ))
+    })?;
+    let found: Vec<IpAddr> = found
+        .map(|address| address.ip())
+        .filter(|ip| is_one_host(*ip))
+        .collect();
+    let ip = choose(&found, src, device).ok_or_else(|| {
+        let all: Vec<_> = found.iter().map(IpAddr::to_string).collect();
+        let want = match src {
+            Some(src) => format!("{} address, as --src {src} is", family(src)),
+            None => "address that this interface can send to".to_owned(),
+        };
+        usage(format!(
+            "--dest: '{name}' is {}: want a name with an {want}",
+            all.join(" ")
+        ))
+    })?;
+    if !quiet {
+        eprintln!("mpps: --dest {name} is {ip}");
+    }
+    Ok(Destination {
+        ip,
+        ports,
+        name: Some(name.clone()),
+    })
+}
+
+/// The resolver's order is that of RFC 6724: the first that can be used is the best.
+fn choose(found: &[IpAddr], src: Option<IpAddr>, device: Option<&NetDev>) -> Option<IpAddr> {
+    let usable = |ip: &&IpAddr| match (src, device) {
+        (Some(src), _) => src.is_ipv4() == ip.is_ipv4(),
+        (None, Some(device)) => of_family(device, ip.is_ipv4()).next().is_some(),
+        (None, None) => true,
+    };
+    found.iter().find(usable).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(addresses: &[&str]) -> NetDev {
+        let mut device = NetDev::by_name("lo").expect("every namespace has it");
+        device.addresses = addresses.iter().map(|a| (a.parse().expect("an address"), 64)).collect();
+        device
+    }
+
+    #[test]
+    fn a_name_s_address_is_of_the_source_s_family_or_of_one_that_the_interface_has() {
+        let found: Vec<IpAddr> = ["fd99::2", "10.99.0.2"].map(|a| a.parse().expect("an address")).into();
+        let chosen = |src: Option<&str>, device: Option<NetDev>| {
+            let src = src.map(|src| src.parse().expect("an address"));
+            choose(&found, src, device.as_ref()).map(|ip| ip.to_string())
+        };
+        assert_eq!(chosen(Some("10.99.0.1"), None).as_deref(), Some("10.99.0.2"));
+        assert_eq!(chosen(Some("fd99::1"), None).as_deref(), Some("fd99::2"));
+        assert_eq!(chosen(None, None).as_deref(), Some("fd99::2"));
+        assert_eq!(chosen(None, Some(device(&["10.99.0.1"]))).as_deref(), Some("10.99.0.2"));
+        assert_eq!(chosen(None, Some(device(&[]))), None);
+    }
+
+    #[test]
+    fn an_address_that_only_the_link_knows_is_the_last_to_be_taken() {
+        let first = |all: &[&str], v4| of_family(&device(all), v4).next().map(|ip| ip.to_string());
+        assert_eq!(
+            first(&["fe80::1", "fd99::1", "10.99.0.1"], false).as_deref(),
+            Some("fd99::1")
+        );
+        assert_eq!(first(&["fe80::1", "10.99.0.1"], true).as_deref(), Some("10.99.0.1"));
+        assert_eq!(first(&["fe80::1"], false).as_deref(), Some("fe80::1"));
+        assert_eq!(first(&["fe80::1"], true), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! The thread that opens and writes the user's files, with the user's rights over them and no others.
+//!
+//! Under sudo it is the user who called; else it has no capabilities. The threads that write rows and packets are born of
+//! it, and are so, too. The one exception is root in a folder of another's (a container's root in a mounted folder), which
+//! only its rights over files let it write to: these stay with it then.
+
+use crate::cli::Run;
+use crate::fail::{Result, failed};
+use mpps_sys::privilege::{CapabilitySet, Keep, held};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock};
+
+/// Rights over files of others.
+pub(super) const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The thread, and what is asked of it.
+pub(crate) struct Clerk {
+    work: Mutex<Sender<Work>>,
+}
+
+/// What a clerk has kept of [`FILES`].
+static KEPT: OnceLock<CapabilitySet> = OnceLock::new();
+
+/// What the clerk of this run has kept.
+pub(super) fn kept() -> CapabilitySet {
+    KEPT.get().copied().unwrap_or(CapabilitySet::empty())
+}
+
+impl Clerk {
+    /// Starts it for the files of a run, `more` beside those of [`Run`].
+    pub(crate) fn hire(run: &Run, more: &[&Path]) -> Result<Self> {
+        let keep = (!run.keep_privileges).then(|| {
+            let given = [&run.csv, &run.json, &run.hdr].into_iter().flatten();
+            let files: Vec<PathBuf> = given
+                .cloned()
+                .chain(more.iter().map(|path| path.to_path_buf()))
+                .collect();
+            keep_for(&files)
+        });
+        let kept = keep.as_ref().map_or(CapabilitySet::all(), |keep| keep.held);
+        let _ = KEPT.set(kept);
+        let (work, asked) = channel::<Work>();
+        let (said, begun) = channel();
+        let body = move || {
+            let ready = keep.map_or(Ok(()), |keep| keep.apply());
+            let failed = ready.is_err();
+            let _ = said.send(ready);
+            if !failed {
+                asked.into_iter().for_each(|work| work());
+            }
+        };
+        let unhired = |e: std::io::Error| failed(format!("start the thread that writes files: {e}"));
+        std::thread::Builder::new()
+            .name("mpps-files".to_owned())
+            .spawn(body)
+            .map_err(unhired)?;
+        begun.recv().map_err(failed)?.map_err(unhired)?;
+        Ok(Self { work: Mutex::new(work) })
+    }
+
+    /// Has it do something, and waits until that is done.
+    pub(crate) fn does<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let (give, take) = channel();
+        let work: Work = Box::new(move || {
+            let _ = give.send(what());
+        });
+        let gone = || failed("the thread that writes files has failed");
+        let sent = self.work.lock().map(|to| to.send(work));
+        if !matches!(sent, Ok(Ok(()))) {
+            return Err(gone());
+        }
+        take.recv().map_err(|_| gone())
+    }
+}
+
+/// What the clerk keeps for these files: its user's rights, and root's where only these will do.
+fn keep_for(files: &[PathBuf]) -> Keep {
+    let mut keep = Keep {
+        user: super::caller().cloned(),
+        ..Keep::NOTHING
+    };
+    let rights = held() & FILES;
+    if keep.user.is_none() && !rights.is_empty() && !super::lent() {
+        let bare = || Keep::NOTHING.apply().is_ok() && files.iter().all(|file| writable(file));
+        if !on_a_thread(bare) {
+            (keep.held, keep.in_force) = (rights, rights);
+        }
+    }
+    keep
+}
+
+/// Whether the calling thread may write a file, and others beside it. Where that can't be told, whoever opens it tells.
+fn writable(file: &Path) -> bool {
+    let may = |path: &Path, access| {
+        let asked = accessat(CWD, path, access, AtFlags::EACCESS);
+        !matches!(asked, Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM))
+    };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let device = std::fs::metadata(file).is_ok_and(|meta| !meta.is_file());
+    file == Path::new("-")
+        || (may(file, Access::WRITE_OK)
+            && (device || may(folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK)))
+}
+
+fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// Does something with files as the user who called by sudo, on a thread that is that user; else as it is.
+pub(crate) fn as_user<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let Some(user) = super::caller() else { return work() };
+    let keep = Keep {
+        user: Some(user.clone()),
+        ..Keep::NOTHING
+    };
+    on_a_thread(|| {
+        keep.apply()
+            .map_err(|e| failed(format!("become the user who called sudo: {e}")))?;
+        work()
+    })
+}

@@ -1,0 +1,117 @@
+//! What the process may do beyond its user: nothing of it is lent, and a run gives it up before the first packet.
+//!
+//! - A program with file capabilities (`setcap`) may be run by users who have none. What leads to code, libraries or
+//!   programs of theirs is refused then, and what no path needs is given up at once: see [`begin`].
+//! - Every thread of a run gives up its own once it has opened what it needs ([`give_up`]); under sudo it becomes the user
+//!   who called. Files are opened, and threads that write them are born, with the user's rights alone: see [`clerk`].
+
+mod clerk;
+mod plan;
+
+pub(crate) use clerk::{Clerk, as_user};
+pub(crate) use plan::{Work, facts, give_up, plan};
+
+use crate::cli::{Command, Run};
+use crate::fail::{Result, failed, usage};
+use mpps_io::PortSpec;
+use mpps_sys::privilege::{self, CapabilitySet, DumpableBehavior, User};
+use std::sync::OnceLock;
+
+/// What paths other than `dpdk` make use of: the README's list, and ports below 1024. None of it opens another's files.
+const USEFUL: CapabilitySet = CapabilitySet::NET_RAW
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::NET_BIND_SERVICE);
+
+/// Whether the program's file gives this process more than its user has. Found by [`begin`], before any is given up.
+static LENT: OnceLock<bool> = OnceLock::new();
+
+/// Whether the program's file gives this process more than its user has.
+pub(crate) fn lent() -> bool {
+    *LENT.get_or_init(privilege::is_lent)
+}
+
+/// The user who called by sudo. Found by [`begin`], before any thread becomes that user.
+static CALLER: OnceLock<Option<User>> = OnceLock::new();
+
+/// The user who called by sudo, where there is one.
+pub(crate) fn caller() -> Option<&'static User> {
+    CALLER.get_or_init(User::of_sudo).as_ref()
+}
+
+/// The program's first act: looks what it was given, and gives up what could be of use to its user alone.
+pub(crate) fn begin() -> Result<()> {
+    let _ = (lent(), caller());
+    if privilege::is_set_id() {
+        return Err(usage(
+            "the program is set-user-ID or set-group-ID, which hands its user all that this user or group may do: want \
+             `chmod ug-s` and the setcap line of `mpps doctor`, or sudo",
+        ));
+    }
+    if !lent() {
+        return Ok(());
+    }
+    let closed = |e| failed(format!("give up privileges: {e}"));
+    // Or the user reads packets, and takes sockets over, with a debugger.
+    privilege::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| closed(e.into()))?;
+    privilege::limit(USEFUL).map_err(closed)
+}
+
+/// What a command may do with what the program's file gives.
+pub(crate) fn check(command: &Command) -> Result<()> {
+    if !lent() {
+        return Ok(());
+    }
+    match command {
+        Command::Lab(_) => Err(usage(format!(
+            "lab: it changes the host and starts programs, {}",
+            refused()
+        ))),
+        Command::Demo(_) | Command::Plot(_) => {
+            // Neither needs any, and the demo starts this program again.
+            let closed = |e| failed(format!("give up privileges: {e}"));
+            privilege::limit(CapabilitySet::empty()).map_err(closed)?;
+            privilege::no_new().map_err(closed)
+        }
+        Command::Doctor(_) => privilege::no_new().map_err(|e| failed(format!("give up privileges: {e}"))),
+        _ => Ok(()),
+    }
+}
+
+/// What a run may do with what the program's file gives; from here on nothing more can be had.
+pub(crate) fn check_run(run: &Run) -> Result<()> {
+    if lent() && run.keep_privileges {
+        return Err(usage(format!(
+            "--keep-privileges: they are given up before the first packet, {}",
+            refused()
+        )));
+    }
+    if lent()
+        && let Some(text) = &run.eal
+    {
+        return Err(usage(format!("--eal '{text}': DPDK loads code, {}", refused())));
+    }
+    if run.keep_privileges {
+        return Ok(());
+    }
+    privilege::no_new().map_err(|e| failed(format!("set no_new_privs: {e}")))
+}
+
+/// Refuses the `dpdk` path where its user would get more than is theirs: its drivers load libraries, programs and firmware,
+/// and open files, that devargs, arguments of the EAL and the environment name.
+pub(crate) fn check_dpdk(spec: &PortSpec) -> Result<()> {
+    if !lent() {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "port '{spec}': DPDK loads code that its arguments, its devices' options and the environment name, {}",
+        refused()
+    )))
+}
+
+/// The end of a refusal.
+fn refused() -> &'static str {
+    "and this program's file has capabilities (setcap) that its user has not: want root (sudo), or a copy of it without"
+}

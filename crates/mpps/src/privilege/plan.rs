@@ -1,0 +1,172 @@
+//! What stays with which thread of a run, and the giving up of the rest.
+
+use super::clerk;
+use crate::cli::Run;
+use crate::fail::Result;
+use crate::plan::path::PathConfig;
+use mpps_engine::Opened;
+use mpps_sys::privilege::{CapabilitySet, Keep, User, bpf_needs_none, everywhere, held, names};
+use std::io;
+use std::sync::OnceLock;
+
+/// What stays.
+#[derive(Debug)]
+struct Plan {
+    /// With each lane, in force.
+    lanes: CapabilitySet,
+    /// With lane 0, beside that: made use of for the call that needs it.
+    reader: CapabilitySet,
+    /// With the main thread, in reserve.
+    main: CapabilitySet,
+    /// With the main thread and those that DPDK made, in force.
+    dpdk: CapabilitySet,
+    /// Who lanes become.
+    user: Option<User>,
+    /// The main thread and DPDK's become the user, too.
+    all_become: bool,
+}
+
+static PLAN: OnceLock<Plan> = OnceLock::new();
+
+/// What a run does with its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// It generates, receives or captures.
+    Ends,
+    /// It sends what comes back by the port that it came from: `reflect`, and `forward` on one port.
+    SendsBack,
+    /// `forward` on more.
+    Forwards,
+}
+
+/// Decides what stays of a run on these ports; `filters`: there are flow rules. Comes before anything is opened.
+pub(crate) fn plan<'p>(
+    run: &Run,
+    ports: impl IntoIterator<Item = &'p PathConfig>,
+    filters: bool,
+    work: Work,
+) -> Result<()> {
+    super::check_run(run)?;
+    let user = super::caller().cloned();
+    if run.keep_privileges || (held().is_empty() && user.is_none()) {
+        return Ok(());
+    }
+    let none = CapabilitySet::empty();
+    let mut plan = Plan {
+        lanes: none,
+        reader: none,
+        main: none,
+        dpdk: none,
+        user,
+        all_become: true,
+    };
+    for port in ports {
+        plan.add(port, filters, work);
+    }
+    let _ = PLAN.set(plan);
+    Ok(())
+}
+
+impl Plan {
+    fn add(&mut self, port: &PathConfig, filters: bool, work: Work) {
+        match port {
+            PathConfig::Dpdk(config) => {
+                let kept = config.privileges();
+                self.dpdk |= kept.held;
+                self.lanes |= kept.lanes;
+                self.all_become &= !kept.root;
+                return;
+            }
+            PathConfig::Xdp(_) => {
+                if !bpf_needs_none() {
+                    self.lanes |= CapabilitySet::BPF;
+                    self.dpdk |= CapabilitySet::BPF;
+                }
+                // Whether the other end has a program: the kernel asks for it where that is in another namespace.
+                let veth = || port.interface().is_some_and(|device| device.driver == "veth");
+                if work == Work::SendsBack && veth() {
+                    self.reader |= CapabilitySet::NET_ADMIN;
+                }
+            }
+            // What the program has left to the host is read from a map.
+            PathConfig::AfXdp(_) if !bpf_needs_none() => self.dpdk |= CapabilitySet::BPF,
+            _ => {}
+        }
+        // They are taken back at the end.
+        if filters {
+            self.main |= CapabilitySet::NET_ADMIN;
+        }
+    }
+
+    fn lane(&self, number: usize) -> Keep {
+        let reader = if number == 0 {
+            self.reader
+        } else {
+            CapabilitySet::empty()
+        };
+        Keep {
+            held: self.lanes | reader,
+            in_force: self.lanes,
+            user: self.user.clone(),
+        }
+    }
+
+    fn main(&self) -> io::Result<()> {
+        let user = self.user.clone().filter(|_| self.all_become);
+        let own = Keep {
+            held: self.main | self.dpdk,
+            in_force: self.dpdk,
+            user: user.clone(),
+        };
+        own.apply()?;
+        let others = Keep {
+            held: self.dpdk,
+            in_force: self.dpdk,
+            user,
+        };
+        let most = own.held | self.lanes | self.reader | clerk::kept();
+        everywhere(&others, most)
+    }
+}
+
+/// Has the calling thread give up what it needs no more: nothing where [`plan`] found nothing to give up.
+pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
+    match (PLAN.get(), opened) {
+        (None, _) => Ok(()),
+        (Some(plan), Opened::Lane(number)) => plan.lane(number).apply(),
+        (Some(plan), Opened::Main) => plan.main(),
+    }
+}
+
+/// What stays, for the report.
+pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
+    let text = match PLAN.get() {
+        // A user's own run has nothing to give up, and nothing to tell.
+        None if !run.keep_privileges || held().is_empty() => return None,
+        None => format!("all kept (--keep-privileges): {}", names(held())),
+        Some(plan) => {
+            let mut kept = Vec::new();
+            for (who, what) in [
+                ("main thread", plan.main | plan.dpdk),
+                ("lanes", plan.lanes),
+                ("lane 0", plan.reader),
+                ("files", clerk::kept()),
+            ] {
+                if !what.is_empty() {
+                    kept.push(format!("{who}: {}", names(what)));
+                }
+            }
+            match (&plan.user, plan.all_become) {
+                (Some(user), true) => kept.push(format!("user {}", user.uid())),
+                (Some(user), false) => kept.push(format!("user {} but for the main thread (root)", user.uid())),
+                (None, _) => {}
+            }
+            if kept.is_empty() {
+                "given up".to_owned()
+            } else {
+                kept.join("; ")
+            }
+        }
+    };
+    Some(("privileges".to_owned(), text))
+}

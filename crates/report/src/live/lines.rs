@@ -1,0 +1,163 @@
+//! Plain lines: one for each second of the run, made of the rows of that second.
+//!
+//! What became of a packet stands in the row in which it was sent, so a line covers the same packets from end to end. It
+//! comes once its rows have closed: after the settle time. Until then lines tell what was counted, and that the loss is
+//! not known.
+
+use super::latency;
+use crate::units::{count, elapsed, percent, pps};
+use mpps_stats::{Histogram, Latency, MIN_PERIOD_NS, Row, Snapshot};
+use std::collections::VecDeque;
+
+const SECOND: u64 = 1_000_000_000;
+/// Lines kept for a reader that takes none.
+const KEPT: usize = 64;
+/// No line of rows for so long: what was counted is told instead, ns.
+const PATIENCE: u64 = 1_500_000_000;
+
+/// Makes lines of rows.
+pub(super) struct Lines {
+    span: Option<Span>,
+    /// Latencies of the span at hand.
+    histogram: Histogram,
+    ready: VecDeque<String>,
+    /// When what was counted is told, unless rows have closed before.
+    next_count_ns: u64,
+    /// Then, and packets sent and received by then, when it was told last.
+    counted: (u64, u64, u64),
+}
+
+/// The rows of a line.
+#[derive(Default)]
+struct Span {
+    from_ns: u64,
+    to_ns: u64,
+    tx: u64,
+    rx: u64,
+    lost: i64,
+    dropped: u64,
+    latency: Latency,
+    /// No row of it is missing, and its histograms were told.
+    whole: bool,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self {
+            span: None,
+            histogram: Histogram::default(),
+            ready: VecDeque::new(),
+            next_count_ns: SECOND,
+            counted: (0, 0, 0),
+        }
+    }
+}
+
+impl Lines {
+    pub(super) fn row(&mut self, row: &Row) {
+        if self.span.as_ref().is_some_and(|span| span.whole) {
+            self.end_span();
+        }
+        let span = self.span.get_or_insert_with(|| Span {
+            from_ns: row.start_ns,
+            ..Span::default()
+        });
+        span.to_ns = row.start_ns + row.length_ns;
+        span.tx += row.tx;
+        span.rx += row.rx;
+        span.lost += row.lost;
+        span.dropped += row.host_dropped.unwrap_or(0);
+        if row.latency.count > 0 {
+            let (all, new) = (&mut span.latency, &row.latency);
+            all.mean = (all.mean * all.count as f64 + new.mean * new.count as f64) / (all.count + new.count) as f64;
+            all.max = all.max.max(new.max);
+            all.count += new.count;
+        }
+        // Histograms close with the last row of their period: a line ends there, too.
+        let period = MIN_PERIOD_NS.div_ceil(row.length_ns.max(1));
+        span.whole = span.to_ns / SECOND > span.from_ns / SECOND && (row.index + 1).is_multiple_of(period);
+    }
+
+    pub(super) fn histogram(&mut self, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
+        buckets.for_each(|(ns, n)| self.histogram.record_n(ns, n));
+    }
+
+    /// The lines that are due, each ended.
+    pub(super) fn due(&mut self, s: &Snapshot) -> String {
+        if self.span.as_ref().is_some_and(|span| span.whole) {
+            self.end_span();
+        }
+        if !self.ready.is_empty() {
+            self.next_count_ns = s.elapsed_ns + PATIENCE;
+        } else if s.elapsed_ns >= self.next_count_ns && !s.settling {
+            let (then, tx, rx) = std::mem::replace(&mut self.counted, (s.elapsed_ns, s.tx, s.rx));
+            let rate = |now: u64, before: u64| {
+                pps(now.saturating_sub(before) as f64 / (s.elapsed_ns - then).max(1) as f64 * 1e9)
+            };
+            let at = format!("by {}", elapsed(s.elapsed_ns));
+            let (sent, received) = (rate(s.tx, tx), rate(s.rx, rx));
+            self.ready.push_back(format!(
+                "{at:>11}  sent {sent:>11}  received {received:>11}  lost: not known yet\n"
+            ));
+            self.next_count_ns = (s.elapsed_ns / SECOND + 1) * SECOND;
+        }
+        self.ready.drain(..).collect()
+    }
+
+    /// The lines that are left, the last of which may cover less than a second.
+    pub(super) fn rest(&mut self) -> String {
+        self.end_span();
+        self.ready.drain(..).collect()
+    }
+
+    fn end_span(&mut self) {
+        let Some(mut span) = self.span.take() else { return };
+        span.latency.percentiles = self.histogram.percentiles();
+        self.histogram.clear();
+        if self.ready.len() == KEPT {
+            self.ready.pop_front();
+        }
+        self.ready.push_back(span.line());
+    }
+}
+
+impl Span {
+    fn line(&self) -> String {
+        let rate = |packets: u64| pps(packets as f64 / (self.to_ns - self.from_ns).max(1) as f64 * 1e9);
+        // A receiver that knows no sender has no tx: its loss is of what should have come.
+        let lost = self.lost.max(0);
+        let base = if self.tx > 0 {
+            self.tx as f64
+        } else {
+            self.rx as f64 + lost as f64
+        };
+        let ratio = if base > 0.0 { lost as f64 / base } else { 0.0 };
+        let mut line = format!(
+            "{:>11}  sent {:>11}  received {:>11}  lost {:>9}",
+            span(self.from_ns, self.to_ns),
+            rate(self.tx),
+            rate(self.rx),
+            percent(ratio)
+        );
+        if let Some(latency) = latency(&self.latency) {
+            line += &format!("  latency {latency}");
+        }
+        if self.dropped > 0 {
+            line += &format!("  dropped by this host {}", count(self.dropped));
+        }
+        line + "\n"
+    }
+}
+
+/// A stretch of time: `2-3 s`, `9.0-9.5 s`, `0.012-0.013 s`.
+pub(crate) fn span(from_ns: u64, to_ns: u64) -> String {
+    let decimals = (0..6usize)
+        .find(|&d| {
+            [from_ns, to_ns]
+                .iter()
+                .all(|ns| ns.is_multiple_of(10u64.pow(9 - d as u32)))
+        })
+        .unwrap_or(6);
+    let seconds = |ns: u64| format!("{:.decimals$}", ns as f64 / 1e9);
+    format!("{}-{} s", seconds(from_ns), seconds(to_ns))
+}

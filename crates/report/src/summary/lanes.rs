@@ -1,0 +1,119 @@
+//! The lanes: in brief what they cost over all, in full a table of each.
+
+use super::text::{fold, table};
+use crate::json::share;
+use crate::units::{count, time};
+use mpps_stats::{LaneSummary, Summary};
+use std::io::{self, Write};
+
+/// What the lanes cost and lost, in a line or two.
+pub(super) fn in_brief(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if s.lanes.is_empty() {
+        return Ok(());
+    }
+    let sum = |of: fn(&LaneSummary) -> u64| s.lanes.iter().map(of).sum::<u64>();
+    let mut parts = vec![format!("lanes {}", s.lanes.len())];
+    let mut cores: Vec<_> = s.lanes.iter().filter_map(|l| l.core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    match cores.as_slice() {
+        [] => {}
+        [one] => parts.push(format!("on core {one}")),
+        all if all.len() <= 8 => {
+            let all: Vec<_> = all.iter().map(usize::to_string).collect();
+            parts.push(format!("on cores {}", all.join(",")));
+        }
+        all => parts.push(format!("on {} cores", all.len())),
+    }
+    let busy: Vec<_> = s.lanes.iter().filter_map(|l| l.busy_ratio).collect();
+    if let (Some(least), Some(most)) = (
+        busy.iter().copied().reduce(f64::min),
+        busy.iter().copied().reduce(f64::max),
+    ) {
+        let (least, most) = (format!("{:.1}", least * 100.0), format!("{:.1}", most * 100.0));
+        parts.push(match least == most {
+            true => format!("busy {most} %"),
+            false => format!("busy {least} to {most} %"),
+        });
+    }
+    if let Some(waited) = s.lanes.iter().filter_map(|l| l.run_delay_ns).reduce(|a, b| a + b) {
+        parts.push(format!("not running {}", time(waited as f64)));
+    }
+    parts.push(format!("kernel drops {}", count(sum(|l| l.rx_dropped))));
+    parts.push(format!("refused {}", count(sum(|l| l.tx_failed))));
+    writeln!(out)?;
+    fold(parts, "   ", "", out)
+}
+
+/// What the lanes moved, and below it what it cost them: one table would be too wide.
+pub(super) fn in_full(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    if s.lanes.is_empty() {
+        return Ok(());
+    }
+    let total = |of: fn(&LaneSummary) -> u64| s.lanes.iter().map(of).sum::<u64>();
+    let (rx, tx) = (total(|l| l.rx_packets), total(|l| l.tx_packets));
+    let names = |names: &[&str]| vec![names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>()];
+    let mut moved = names(&["lane", "core", "sent", "share", "burst", "received", "share", "burst"]);
+    let mut cost = names(&[
+        "lane",
+        "empty polls",
+        "waits",
+        "kernel drops",
+        "refused",
+        "not running",
+        "preempted",
+    ]);
+    let dash = || "-".to_owned();
+    for l in &s.lanes {
+        let side = |role, packets, whole, bursts| match role {
+            false => [dash(), dash(), dash()],
+            true => [
+                count(packets),
+                format!("{:.1} %", share(packets, whole) * 100.0),
+                mean(packets, bursts),
+            ],
+        };
+        let mut row = vec![l.lane.to_string(), l.core.map_or_else(dash, |c| c.to_string())];
+        row.extend(side(l.tx_role, l.tx_packets, tx, l.tx_bursts));
+        row.extend(side(l.rx_role, l.rx_packets, rx, l.rx_bursts));
+        moved.push(row);
+        cost.push(vec![
+            l.lane.to_string(),
+            count(l.rx_empty_polls),
+            count(l.waits),
+            count(l.rx_dropped),
+            count(l.tx_failed),
+            l.run_delay_ns.map_or_else(dash, |ns| time(ns as f64)),
+            l.preempted.map_or_else(dash, count),
+        ]);
+    }
+    writeln!(out)?;
+    table(&moved, "rrrrrrrr", out)?;
+    table(&cost, "rrrrrrr", out)?;
+    // How loaded a lane is that polls: the processor's time does not tell.
+    let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
+    let mut busy: Vec<_> = busy
+        .map(|(lane, ratio)| format!("lane {lane} {:.1} %", ratio * 100.0))
+        .collect();
+    if let Some(first) = busy.first_mut() {
+        first.insert_str(0, "busy: ");
+        fold(busy, "   ", "  ", out)?;
+    }
+    for l in &s.lanes {
+        let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
+        let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();
+        if let Some(first) = counters.first_mut() {
+            first.insert_str(0, &format!("lane {}: ", l.lane));
+            fold(counters, "   ", "  ", out)?;
+        }
+    }
+    Ok(())
+}
+
+fn mean(packets: u64, bursts: u64) -> String {
+    if bursts == 0 {
+        "-".to_owned()
+    } else {
+        format!("{:.1}", packets as f64 / bursts as f64)
+    }
+}

@@ -1,0 +1,381 @@
+//! What this process may do beyond its user, and giving it up.
+//!
+//! Linux keeps credentials per thread. The C library's wrappers change all threads of a process at once, by a signal to
+//! each; what is here changes the calling thread alone, by the system calls themselves, so that a lane gives up its own
+//! when it has opened what it needs, and threads that it makes later are born without. Threads that a library has made
+//! can't be asked to: [`everywhere`] reaches those by a signal.
+
+use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
+use rustix::thread::{self as raw, CapabilitySets};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+pub use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+pub use rustix::thread::CapabilitySet;
+
+/// How long the other threads may take to give up what they hold.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Who a process runs for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+impl User {
+    /// The user who called this process by `sudo`; `None` where it is not root, or not by sudo, or by root. Source:
+    /// `SUDO_UID`, `SUDO_GID`, which sudo sets whatever they were before.
+    pub fn of_sudo() -> Option<Self> {
+        if !getuid().is_root() || !geteuid().is_root() {
+            return None;
+        }
+        // In a container root may lack the right to become another.
+        if !held().contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+            return None;
+        }
+        let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+        let (uid, gid) = (number("SUDO_UID").filter(|&uid| uid != 0)?, number("SUDO_GID")?);
+        // The largest is "leave as it is" to the kernel.
+        if uid == u32::MAX || gid == u32::MAX {
+            return None;
+        }
+        let groups = std::env::var("SUDO_USER")
+            .ok()
+            .and_then(|name| groups_of(&CString::new(name).ok()?, gid));
+        Some(Self {
+            uid: Uid::from_raw(uid),
+            gid: Gid::from_raw(gid),
+            groups: groups.unwrap_or_else(|| vec![Gid::from_raw(gid)]),
+        })
+    }
+
+    /// The user's number.
+    pub fn uid(&self) -> u32 {
+        self.uid.as_raw()
+    }
+
+    /// Does something with the user's rights over files; all else stays the calling thread's.
+    ///
+    /// # Errors
+    /// When the kernel refuses the change.
+    ///
+    /// # Panics
+    /// When the thread can't be changed back: it must not go on as somebody else.
+    pub fn with_files<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        let before: Vec<Gid> = rustix::process::getgroups()?;
+        raw::set_thread_groups(&self.groups)?;
+        set_file_ids(self.uid, self.gid);
+        let done = work();
+        set_file_ids(geteuid(), getegid());
+        raw::set_thread_groups(&before).expect("a thread that could change its groups can change them back");
+        Ok(done)
+    }
+}
+
+/// Sets the user and group that the kernel looks at for files, for the calling thread. A refusal leaves them as they are.
+fn set_file_ids(uid: Uid, gid: Gid) {
+    // SAFETY: plain numbers; the wrappers are the system calls, for the calling thread alone (`man 2 setfsuid`).
+    unsafe {
+        libc::setfsgid(gid.as_raw());
+        libc::setfsuid(uid.as_raw());
+    }
+}
+
+/// The groups of a user, by the host's user database; `None` where it does not tell.
+fn groups_of(name: &CStr, gid: u32) -> Option<Vec<Gid>> {
+    const MOST: usize = 1024;
+    let mut groups = vec![0; MOST];
+    let mut count = MOST as libc::c_int;
+    // SAFETY: `name` ends with a zero; at most `count` numbers are written to `groups`, which has room for as many.
+    let found = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+    let found = usize::try_from(found).ok()?;
+    Some(groups[..found.min(MOST)].iter().map(|&g| Gid::from_raw(g)).collect())
+}
+
+/// What the calling thread may make use of.
+pub fn held() -> CapabilitySet {
+    raw::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
+}
+
+/// Whether the program's file gives this process more than its user has: capabilities (`setcap`) or another user or group.
+///
+/// The kernel says so (`AT_SECURE`), but for root that has none by itself (`SECBIT_NOROOT`); so what is held and was not
+/// handed down (ambient) counts, too.
+pub fn is_lent() -> bool {
+    // SAFETY: a number in, a number out.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let no_root =
+        || raw::capabilities_secure_bits().is_ok_and(|bits| bits.contains(raw::CapabilitiesSecureBits::NO_ROOT));
+    let handed_down = |cap| raw::capability_is_in_ambient_set(cap).unwrap_or(false);
+    secure || ((!getuid().is_root() || no_root()) && each(held()).any(|cap| !handed_down(cap)))
+}
+
+/// Whether the program's file gives this process another user or group (`chmod u+s`, `g+s`).
+pub fn is_set_id() -> bool {
+    getuid() != geteuid() || getgid() != getegid()
+}
+
+/// Programs that this process starts, and the process itself when it becomes another, gain nothing by their files.
+/// For the calling thread and those that it makes.
+///
+/// # Errors
+/// The kernel's.
+pub fn no_new() -> io::Result<()> {
+    Ok(raw::set_no_new_privs(true)?)
+}
+
+/// Capabilities, one by one.
+fn each(set: CapabilitySet) -> impl Iterator<Item = CapabilitySet> {
+    (0..u64::BITS)
+        .map(|bit| CapabilitySet::from_bits_retain(1 << bit))
+        .filter(move |cap| set.contains(*cap))
+}
+
+/// Names, as in `CAP_NET_ADMIN, CAP_BPF`; `none`.
+pub fn names(set: CapabilitySet) -> String {
+    let names: Vec<_> = set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// What a thread keeps.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// Capabilities that it may make use of, of those that it holds.
+    pub held: CapabilitySet,
+    /// Of these, in force; others are made so for the call that needs them.
+    pub in_force: CapabilitySet,
+    /// Who it becomes, for good.
+    pub user: Option<User>,
+}
+
+impl Keep {
+    /// Nothing.
+    pub const NOTHING: Self = Self {
+        held: CapabilitySet::empty(),
+        in_force: CapabilitySet::empty(),
+        user: None,
+    };
+
+    /// Has the calling thread, and those that it makes from then on, keep this and nothing more, for good.
+    ///
+    /// # Errors
+    /// When the kernel refuses: the thread may then have all that it had.
+    pub fn apply(&self) -> io::Result<()> {
+        let before = raw::capabilities(None)?;
+        let held = before.permitted & self.held;
+        // A thread without any has nothing to give up, and needs no system call that a filter may forbid.
+        if before.permitted.is_empty() && before.inheritable.is_empty() && self.user.is_none() {
+            return Ok(());
+        }
+        let _ = raw::clear_ambient_capability_set();
+        if before.effective.contains(CapabilitySet::SETPCAP) {
+            // No program that is started could gain what is in none of the sets. The kernel ends the list.
+            for bit in 0..u64::BITS {
+                if raw::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)).is_err() {
+                    break;
+                }
+            }
+        }
+        if let Some(user) = &self.user {
+            // Or the change of the user takes all of them.
+            raw::set_keep_capabilities(true)?;
+            raw::set_thread_groups(&user.groups)?;
+            raw::set_thread_res_gid(user.gid, user.gid, user.gid)?;
+            raw::set_thread_res_uid(user.uid, user.uid, user.uid)?;
+            raw::set_keep_capabilities(false)?;
+        }
+        raw::set_capabilities(
+            None,
+            CapabilitySets {
+                effective: held & self.in_force,
+                permitted: held,
+                inheritable: CapabilitySet::empty(),
+            },
+        )?;
+        Ok(())
+    }
+}
+
+/// Gives up what is not in `keep`, for the calling thread and those that it makes; the rest stays in force.
+///
+/// # Errors
+/// The kernel's.
+pub fn limit(keep: CapabilitySet) -> io::Result<()> {
+    let before = raw::capabilities(None)?;
+    let held = before.permitted & keep;
+    Ok(raw::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: held,
+            permitted: held,
+            inheritable: before.inheritable & keep,
+        },
+    )?)
+}
+
+/// What [`everywhere`] asks of threads that the signal reaches.
+static WANTED: AtomicPtr<Keep> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let wanted = WANTED.load(Ordering::Acquire);
+    if !wanted.is_null() {
+        // SAFETY: it was leaked when the signal was given its handler, and nobody changes it. What follows makes system
+        // calls only, not by way of the C library, so neither a lock nor `errno` is touched. A refusal is seen by the
+        // thread that asked.
+        let _ = unsafe { &*wanted }.apply();
+    }
+}
+
+/// The signal for [`everywhere`]. A real-time signal: nobody else sends it by chance.
+fn signal() -> libc::c_int {
+    libc::SIGRTMIN() + 5
+}
+
+/// Has the threads of this process that libraries have made keep `keep`: all whose capabilities or user are more than
+/// `most`, which is what the process's own may have kept. Called last, when those have given up theirs.
+///
+/// # Errors
+/// When a thread still has more a while later: with its name.
+pub fn everywhere(keep: &Keep, most: CapabilitySet) -> io::Result<()> {
+    let mut asked = Vec::new();
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let left = strays(keep, most)?;
+        let Some((_, name)) = left.first() else { return Ok(()) };
+        if Instant::now() > deadline {
+            let why = format!("the thread '{name}' keeps what it had");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        if asked.is_empty() {
+            WANTED.store(Box::leak(Box::new(keep.clone())), Ordering::Release);
+            // SAFETY: the struct is fully initialised by zeroed() plus the fields set, as sigaction(2) asks; the handler
+            // is safe for a signal. SA_RESTART: most calls that it interrupts go on.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
+                action.sa_flags = libc::SA_RESTART;
+                libc::sigaction(signal(), &raw const action, std::ptr::null_mut());
+            }
+        }
+        for (thread, _) in left {
+            if !asked.contains(&thread) {
+                // SAFETY: plain numbers; the kernel checks that the thread is this process's.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
+                asked.push(thread);
+            }
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Threads that have more than they should, with their names. Source: `/proc/self/task/*/status`.
+fn strays(keep: &Keep, most: CapabilitySet) -> io::Result<Vec<(i32, String)>> {
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/task")?.flatten() {
+        let Some(thread) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // One that has ended meanwhile has nothing any more.
+        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else {
+            continue;
+        };
+        let field = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
+            value.and_then(|value| value.split_ascii_whitespace().next())
+        };
+        let held = field("CapPrm:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let more = held.is_some_and(|held| !most.contains(CapabilitySet::from_bits_retain(held)));
+        let uid = field("Uid:").and_then(|uid| uid.parse::<u32>().ok());
+        let other = keep.user.as_ref().is_some_and(|user| uid != Some(user.uid()));
+        if more || other {
+            left.push((thread, field("Name:").unwrap_or("?").to_owned()));
+        }
+    }
+    Ok(left)
+}
+
+/// Whether the kernel lets a thread without capabilities run programs and read maps that it has descriptors of. Before
+/// Linux 5.19 it does not where `kernel.unprivileged_bpf_disabled` is set. Asked by a thread that gives up its own.
+pub fn bpf_needs_none() -> bool {
+    const BPF_PROG_TEST_RUN: libc::c_int = 10;
+    let ask = || {
+        if Keep::NOTHING.apply().is_err() {
+            return false;
+        }
+        // A descriptor that is none: whoever may ask is told so.
+        let mut attr = [u32::MAX; 20];
+        attr[1..].fill(0);
+        // SAFETY: `attr` is readable for the size passed and outlives the call; no field of it is taken for a pointer, as
+        // the descriptor comes first.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, attr.as_mut_ptr(), size_of_val(&attr)) };
+        result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
+    };
+    std::thread::scope(|scope| scope.spawn(ask).join().unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gives_up_its_own_and_leaves_others_theirs() {
+        let before = held();
+        let inside = std::thread::scope(|scope| {
+            let bare = || {
+                Keep::NOTHING.apply().expect("anybody may give up");
+                std::thread::scope(|scope| scope.spawn(held).join().expect("a thread"))
+            };
+            scope.spawn(bare).join().expect("a thread")
+        });
+        assert_eq!((inside, held()), (CapabilitySet::empty(), before));
+    }
+
+    #[test]
+    fn what_is_kept_in_reserve_is_held_and_not_in_force() {
+        if !held().contains(CapabilitySet::NET_ADMIN) {
+            println!("SKIPPED: giving up a part needs a whole (root)");
+            return;
+        }
+        let keep = Keep {
+            held: CapabilitySet::NET_ADMIN,
+            in_force: CapabilitySet::empty(),
+            user: Some(User {
+                uid: Uid::from_raw(65_534),
+                gid: Gid::from_raw(65_534),
+                groups: vec![Gid::from_raw(65_534)],
+            }),
+        };
+        let sets = std::thread::scope(|scope| {
+            let kept = || {
+                keep.apply().expect("root");
+                raw::capabilities(None).expect("our own")
+            };
+            scope.spawn(kept).join().expect("a thread")
+        });
+        assert_eq!(sets.permitted, CapabilitySet::NET_ADMIN);
+        assert!(sets.effective.is_empty() && sets.inheritable.is_empty());
+        assert!(getuid().is_root(), "the user of one thread is not that of another");
+    }
+
+    #[test]
+    fn names_are_the_kernels() {
+        assert_eq!(
+            names(CapabilitySet::NET_ADMIN | CapabilitySet::BPF),
+            "CAP_NET_ADMIN, CAP_BPF"
+        );
+        assert_eq!(names(CapabilitySet::empty()), "none");
+    }
+
+    #[test]
+    fn a_test_is_started_with_nothing_lent() {
+        assert!(!is_lent() && !is_set_id());
+    }
+}
