@@ -4,7 +4,7 @@
 //! once (`pipe(7)`: a writable pipe has room for `PIPE_BUF` bytes), so the writing thread can look after its backlog
 //! while a reader sleeps.
 
-use crate::ReportError;
+use crate::{ReportError, lock};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Access, OFlags};
 use std::fs::File;
@@ -38,7 +38,7 @@ impl Output {
     /// Opens and empties `path`; `-` is standard output. A FIFO is opened once somebody reads it.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When it can't be written, or another run writes it: that one's rows stay as they are.
     pub(crate) fn open(path: &Path) -> Result<Self, ReportError> {
         let error = |e: io::Error| ReportError::io("open for writing", path, e);
         let output = |file, regular| Self {
@@ -55,13 +55,18 @@ impl Output {
             rustix::fs::access(path, Access::WRITE_OK).map_err(|e| error(e.into()))?;
             return Ok(output(None, false));
         }
+        // Emptied only once it is ours alone: another run may be writing it.
         let file = File::options()
             .write(true)
             .create(true)
-            .truncate(true)
+            .truncate(false)
             .open(path)
             .map_err(error)?;
         let regular = file.metadata().map_err(error)?.is_file();
+        if regular {
+            lock::take(&file, path).map_err(error)?;
+            file.set_len(0).map_err(error)?;
+        }
         Ok(output(Some(file), regular))
     }
 

@@ -167,10 +167,13 @@ impl<T: Record> Spool<T> {
             inbox.abandoned = true;
             let left = units::count(accepted - inbox.written);
             let patience = self.limits.patience.as_secs_f64();
-            return vec![format!(
+            let note = format!(
                 "{}: gave up after nobody read for {patience:.0} s; the last {left} {noun} were not written",
                 self.label
-            )];
+            );
+            // For those who print no summary.
+            self.notes.tell(note.clone());
+            return vec![note];
         }
         let left = accepted - inbox.written;
         drop(inbox);

@@ -1,7 +1,7 @@
 //! A file that is written in one piece at the end of a run, though the run must know at its start that it can be.
 
-use crate::ReportError;
 use crate::output::{Output, Progress};
+use crate::{ReportError, lock};
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -27,6 +27,8 @@ enum Way {
 pub struct JsonTarget {
     path: PathBuf,
     way: Way,
+    /// An earlier file, kept from other runs until this one has written.
+    locked: Option<File>,
 }
 
 impl JsonTarget {
@@ -40,29 +42,49 @@ impl JsonTarget {
         let target = |way| Self {
             path: path.to_owned(),
             way,
+            locked: None,
         };
         if path == Path::new("-") {
             return Ok(target(Way::Stream));
         }
-        let (place, exists) = match std::fs::metadata(path) {
+        let (place, locked) = match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => return Err(error(io::ErrorKind::IsADirectory.into())),
             Ok(meta) if !meta.is_file() => {
                 rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(|e| error(e.into()))?;
                 return Ok(target(Way::Stream));
             }
             Ok(_) => {
-                File::options().write(true).open(path).map_err(error)?;
+                let file = File::options().write(true).open(path).map_err(error)?;
+                lock::take(&file, path).map_err(error)?;
                 // The file a symbolic link points to is the one to replace, not the link.
-                (std::fs::canonicalize(path).map_err(error)?, true)
+                (std::fs::canonicalize(path).map_err(error)?, Some(file))
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_owned(), false),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
             Err(e) => return Err(error(e)),
         };
         match tempfile::tempfile_in(directory(&place)) {
-            Ok(_) => Ok(target(Way::Rename(place))),
-            Err(_) if exists => Ok(target(Way::InPlace)),
+            Ok(_) => Ok(Self {
+                locked,
+                ..target(Way::Rename(place))
+            }),
+            Err(_) if locked.is_some() => Ok(Self {
+                locked,
+                ..target(Way::InPlace)
+            }),
             Err(e) => Err(error(e)),
         }
+    }
+
+    /// Whether somebody else has written the file since [`JsonTarget::prepare`]: writing replaces that.
+    pub fn overtaken(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let Way::Rename(place) = &self.way else { return false };
+        let file = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        let ours = self.locked.as_ref().and_then(|f| f.metadata().ok()).map(file);
+        std::fs::metadata(place)
+            .ok()
+            .map(file)
+            .is_some_and(|now| ours != Some(now))
     }
 
     /// Writes the summary of a run.

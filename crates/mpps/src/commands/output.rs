@@ -53,9 +53,9 @@ impl Output {
         for (i, (a, first)) in files.iter().enumerate() {
             for (b, second) in &files[i + 1..] {
                 if let (Some(first), Some(second)) = (first, second)
-                    && first == second
+                    && mpps_report::same_file(first, second)
                 {
-                    let name = first.display();
+                    let name = second.display();
                     return Err(usage(format!(
                         "{a} and {b}: both '{name}': want a file of its own for each"
                     )));
@@ -104,7 +104,11 @@ impl Output {
         }
         if let Some(json) = self.json {
             let summary = summary.clone();
-            self.clerk.does(move || json.write(&summary))?.map_err(failed)?;
+            let (overtaken, written) = self.clerk.does(move || (json.overtaken(), json.write(&summary)))?;
+            if overtaken {
+                eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
+            }
+            written.map_err(failed)?;
         }
         Ok(if summary.valid {
             ExitCode::SUCCESS
@@ -147,7 +151,9 @@ pub(super) fn unwritable(option: &str, error: &ReportError) -> Failure {
     let whose = user.map_or_else(String::new, |user| {
         format!(" by user {}, who called sudo (--keep-privileges: by root)", user.uid())
     });
-    usage(format!("{option}: {error}: want a file that can be written{whose}"))
+    usage(format!(
+        "{option}: {error}: want a file that can be written{whose}, and that no other run writes"
+    ))
 }
 
 /// Tells what a port could not do as asked for or as is best.

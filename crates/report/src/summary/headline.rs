@@ -1,7 +1,7 @@
 //! The first words of a summary, and the counts by reason with what they mean.
 
 use super::Colour;
-use super::text::table;
+use super::text::sentence;
 use crate::units::count;
 use mpps_stats::{Summary, Workload, meaning_of};
 use std::io::{self, Write};
@@ -31,11 +31,14 @@ pub(super) fn ended(s: &Summary) -> &'static str {
 
 /// Counts by reason, each with its meaning.
 pub(super) fn reasons(reasons: &[(String, u64)], out: &mut dyn Write) -> io::Result<()> {
-    let counted = reasons.iter().filter(|(_, n)| *n > 0);
-    let rows: Vec<_> = counted
-        .map(|(name, n)| vec![name.clone(), count(*n), meaning_of(name).unwrap_or_default().to_owned()])
-        .collect();
-    table(&rows, "lrl", out)
+    for (name, n) in reasons.iter().filter(|(_, n)| *n > 0) {
+        let head = format!("{name} {}", count(*n));
+        match meaning_of(name) {
+            Some(meaning) => sentence(&format!("{head}:"), meaning, "  ", out)?,
+            None => writeln!(out, "{head}")?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -85,15 +88,20 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_fits_on_a_line_of_a_small_terminal_with_its_count() {
-        for (name, _) in REASONS {
-            let mut out = Vec::new();
-            reasons(&[(name.to_owned(), 123_456)], &mut out).unwrap();
-            let text = String::from_utf8(out).unwrap();
-            let wide = text.chars().count();
+    fn every_reason_stands_with_its_count_and_its_meaning() {
+        let all: Vec<_> = REASONS.iter().map(|(name, _)| ((*name).to_owned(), 123_456)).collect();
+        let mut out = Vec::new();
+        reasons(&all, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.lines().all(|l| l.chars().count() <= super::super::text::COLUMNS),
+            "{text}"
+        );
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (name, meaning) in REASONS {
             assert!(
-                text.starts_with(name) && wide <= super::super::text::COLUMNS + 1,
-                "{wide}: {text}"
+                words(&text).contains(&format!("{name} 123,456: {meaning}")),
+                "{name}: {text}"
             );
         }
     }
