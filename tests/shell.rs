@@ -30,6 +30,8 @@ fn a_reader_that_has_had_enough_ends_no_command_in_an_error() {
         "--help",
         "--version",
         "help sendrecv",
+        "help ports",
+        "ports",
         "sendrecv --help",
         "doctor",
         "doctor --json",

@@ -2,6 +2,7 @@
 
 mod capture;
 mod forward;
+pub(crate) mod ports;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
@@ -31,16 +32,22 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Send stamped UDP packets, receive them back from a reflector, and measure rate, loss and latency
+    #[command(after_help = ports::summary())]
     Sendrecv(Traffic),
     /// Send stamped UDP packets one way
+    #[command(after_help = ports::summary())]
     Send(Traffic),
     /// Receive, verify and count stamped packets: the other end of `send`
+    #[command(after_help = ports::summary())]
     Drop(Drop),
     /// Send every UDP packet back where it came from, addresses and ports swapped
+    #[command(after_help = ports::summary())]
     Reflect(Reflect),
     /// Send what comes in by one port out of another, or back out of the same
+    #[command(after_help = ports::summary())]
     Forward(Forward),
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
+    #[command(after_help = ports::summary())]
     Capture(Capture),
     /// Say which paths work on this host, what limits them, and the command that improves it
     Doctor(Doctor),
@@ -50,6 +57,9 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Draw a run's CSV as SVG or PNG: rates, loss and latency over time
     Plot(Plot),
+    /// List the options of each path's ports
+    #[command(after_help = ports::text())]
+    Ports,
 }
 
 /// What every run takes.

@@ -12,7 +12,7 @@ mod traffic;
 mod xdp;
 
 use crate::cli::Command;
-use crate::fail::Result;
+use crate::fail::{Result, print};
 use crate::privilege::{self, as_user};
 use std::process::ExitCode;
 
@@ -31,6 +31,10 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Plot(args) => {
             as_user(|| Ok(mpps_report::plot(&args.csv, &args.output)?))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Ports => {
+            print(|out| writeln!(out, "{}", crate::cli::ports::text()))?;
             Ok(ExitCode::SUCCESS)
         }
     }
