@@ -3,6 +3,7 @@
 //! The unsafe code that the engine and the statistics would otherwise need lives here, a few lines at a time.
 
 pub mod clock;
+pub mod evidence;
 pub mod probe;
 pub mod ready;
 pub mod sched;
