@@ -64,6 +64,48 @@ fn what_is_no_terminal_gets_plain_lines_only() {
 }
 
 #[test]
+fn the_summary_ends_with_the_verdict_and_tells_of_each_lane_only_when_asked() {
+    for (more, tables) in [("", false), ("--verbose", true)] {
+        let finished = run(&format!("{RUN} {more}"));
+        let verdict = finished.stdout.lines().rev().find(|line| !line.starts_with(['-', ' ']));
+        let verdict = verdict.expect("a verdict");
+        assert!(
+            verdict.starts_with("VALID") || verdict.starts_with("NOT VALID"),
+            "{}",
+            finished.stdout
+        );
+        for part in ["empty polls", "mpps_version", "latency: "] {
+            assert_eq!(finished.stdout.contains(part), tables, "{part}: {}", finished.stdout);
+        }
+        assert!(finished.stdout.contains(" lost between "), "{}", finished.stdout);
+    }
+}
+
+#[test]
+fn plain_lines_cover_the_whole_run_and_say_when_loss_is_not_known_yet() {
+    let finished = run("sendrecv loop:delay=1ms,loss=0.01 --rate 10kpps --duration 2500ms --settle 1500ms");
+    let lines: Vec<_> = finished.stderr.lines().map(str::trim_start).collect();
+    let known: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains(" s  sent ") && !line.starts_with("by "))
+        .collect();
+    let spans: Vec<_> = known
+        .iter()
+        .filter_map(|line| line.split_once(" s  sent "))
+        .map(|(span, _)| span)
+        .collect();
+    assert_eq!(spans, ["0-1", "1-2", "2.0-2.5"], "{}", finished.stderr);
+    for line in lines.iter().filter(|line| line.starts_with("by ")) {
+        assert!(line.contains("lost: not known yet"), "{line}");
+    }
+    assert!(
+        lines.iter().any(|line| line.starts_with("by 1.")),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
 fn ctrl_c_on_a_terminal_restores_the_cursor_and_shows_the_summary() {
     // What the terminal would send, once the run is under way.
     let csv = Scratch::new();

@@ -252,6 +252,19 @@ impl Report {
                 self.json
             );
         }
+        // A cell is empty where the counters were not read.
+        let dropped = self
+            .rows
+            .iter()
+            .filter_map(|row| row["host_dropped_packets"].parse::<u64>().ok());
+        let dropped: u64 = dropped.sum();
+        assert_eq!(dropped, self.lanes("rx_dropped"), "drops by the host: {:#}", self.json);
+        assert_eq!(
+            dropped,
+            self.json["host_dropped"].as_u64().unwrap_or(0),
+            "{:#}",
+            self.json
+        );
         let seconds = |row: &Row, name: &str| row[name].parse::<f64>().expect("seconds");
         for pair in self.rows.windows(2) {
             let end = seconds(&pair[0], "time_s") + seconds(&pair[0], "interval_s");

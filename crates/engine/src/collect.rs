@@ -1,5 +1,6 @@
 //! The collector's loop: what the main thread of a run does while its lanes work.
 
+use crate::away::Away;
 use crate::host_drops::HostDrops;
 use crate::job::Job;
 use crate::live::{HostWait, Live};
@@ -17,7 +18,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(20);
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn collect<J: Job>(
     collector: &mut Collector<'_>,
-    drops: &mut HostDrops,
+    (drops, away): (&mut HostDrops, &Away<'_>),
     clocks: &mut ClockSource,
     timing: Timing,
     shared: &Shared<'_, J>,
@@ -32,9 +33,11 @@ pub(crate) fn collect<J: Job>(
     let mut host = HostWait::default();
     let mut live = Live::new(timing.start_ns);
     loop {
+        away.sleeps_until(clock.now_ns() + TICK.as_nanos() as u64);
         thread::sleep(TICK);
         clocks.discipline();
         let now = clock.now_ns();
+        away.look(now);
         if interruptions() > asked {
             asked = interruptions();
             was_interrupted = true;

@@ -6,6 +6,7 @@
 //! context switch means that another thread wants the core for long, and the lane sleeps at once for a while. A short
 //! visit (the collector, an interrupt) does not: sleeping for that would cost more than it gives.
 
+use crate::away::Away;
 use mpps_io::{Queue, Result, Wait};
 use mpps_stats::LaneCounters;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub(crate) struct Idle<'r> {
     began: u64,
     /// The loop at hand has moved something.
     busy: bool,
+    pub(crate) away: Away<'r>,
 }
 
 impl<'r> Idle<'r> {
@@ -48,12 +50,14 @@ impl<'r> Idle<'r> {
             shared_until: 0,
             began: 0,
             busy: false,
+            away: Away::new(&counters.away),
         }
     }
 
     /// Once a loop, with the time read at its start.
     #[inline]
     pub(crate) fn look(&mut self, now_ns: u64) {
+        self.away.look(now_ns);
         if self.looked_at != 0 && now_ns - self.looked_at > SLICE_NS {
             self.was_away(now_ns);
         }
@@ -117,6 +121,7 @@ impl<'r> Idle<'r> {
         }
         counters.waits.add(1);
         self.looked_at = 0;
+        self.away.sleeps_until(now_ns + sleep);
         sleep_for(Duration::from_nanos(sleep))
     }
 

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod away;
 mod capture;
 mod codec;
 mod collect;

@@ -4,6 +4,7 @@
 //! peer's MAC address, sets the start a few milliseconds ahead, and then is the collector: it disciplines the clock,
 //! hands closed rows to the sinks, watches for an interruption, and in the end adds everything up.
 
+use crate::away::Away;
 use crate::capture;
 use crate::collect::{TICK, collect};
 use crate::control::Control;
@@ -19,9 +20,11 @@ use crate::summary::{Measured, summarise};
 use crate::traffic::Lane;
 use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficWork, Work};
 use mpps_io::{Error, Port, QueueCounters};
-use mpps_stats::{CaptureSummary, Collector, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload};
+use mpps_stats::{
+    CaptureSummary, Collector, GapLog, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload,
+};
 use mpps_sys::clock::{Clock, ClockSource};
-use mpps_sys::sched;
+use mpps_sys::{evidence, sched};
 use std::sync::{OnceLock, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -281,9 +284,11 @@ pub(crate) fn run_job<J: Job>(
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
         let mut drops = HostDrops::new(job, &baseline);
+        let ran = evidence::process_ran_ns();
+        let gaps = GapLog::default();
         let was_interrupted = collect(
             &mut collector,
-            &mut drops,
+            (&mut drops, &Away::new(&gaps)),
             &mut clocks,
             timing,
             &shared,
@@ -298,6 +303,8 @@ pub(crate) fn run_job<J: Job>(
                 _ => return Err(RunError::Panicked(index)),
             }
         }
+        let lanes_ran: u64 = outcomes.iter().map(|outcome| outcome.ran_ns).sum();
+        let own_ns = (evidence::process_ran_ns() - ran).saturating_sub(lanes_ran);
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
         let path: Vec<Vec<QueueCounters>> = baseline
@@ -335,6 +342,8 @@ pub(crate) fn run_job<J: Job>(
             clock: clocks.name(),
             steal_ns: sched::steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
             sink_notes: notes,
+            collector_gaps: gaps.longest(),
+            own_ns,
         }))
     })
 }
@@ -409,6 +418,7 @@ fn lane_thread<J: Job>(
         std::hint::spin_loop();
     }
     let delay = sched::run_delay_ns(thread);
+    let ran = evidence::thread_ran_ns();
     let lane = Lane {
         clock,
         control: shared.control,
@@ -422,5 +432,6 @@ fn lane_thread<J: Job>(
     outcome.run_delay_ns = sched::run_delay_ns(thread)
         .zip(delay)
         .map(|(now, then)| now.saturating_sub(then));
+    outcome.ran_ns = evidence::thread_ran_ns() - ran;
     Some(outcome)
 }

@@ -1,5 +1,6 @@
 //! Adds everything up: from totals, lanes' outcomes and the path's counters to the [`Summary`].
 
+use crate::away::{Standstills, standstills};
 use crate::control::Control;
 use crate::outcome::{LaneOutcome, SourceCounts};
 use crate::plan::Common;
@@ -8,8 +9,10 @@ use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
 use mpps_io::QueueCounters;
 use mpps_stats::{
-    Gaps, Histogram, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Summary, Totals, Workload,
+    AwaySummary, Gap, Gaps, Histogram, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Summary,
+    Totals, Workload,
 };
+use mpps_sys::evidence::Rival;
 
 /// What a run has measured, before it is judged.
 pub(crate) struct Measured<'r> {
@@ -36,6 +39,10 @@ pub(crate) struct Measured<'r> {
     pub(crate) clock: &'static str,
     pub(crate) steal_ns: Option<u64>,
     pub(crate) sink_notes: Vec<String>,
+    /// When the collector was away from its clock.
+    pub(crate) collector_gaps: Vec<Gap>,
+    /// Time that threads beside the lanes have run, ns.
+    pub(crate) own_ns: u64,
 }
 
 pub(crate) fn summarise(m: Measured<'_>) -> Summary {
@@ -66,6 +73,15 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         duration_ns: run_ns,
         steal_ns: m.steal_ns.unwrap_or(0),
         cores: mpps_sys::sched::allowed_cores().len() as u64,
+        still: still(&m),
+        away: lane_gaps(&m)
+            .concat()
+            .iter()
+            .map(|gap| since_start(gap, m.start_ns))
+            .collect(),
+        drops: m.totals.host_drops.clone(),
+        own_ns: m.own_ns,
+        rivals: rivals(&lanes, run_ns),
         overflowed: m.totals.overflowed,
         beyond_window: reason("beyond_window"),
         flow_moved: reason("flow_moved"),
@@ -127,6 +143,43 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         lanes,
         capture: None,
     }
+}
+
+/// The longest gaps of each lane that looks at a clock.
+fn lane_gaps(m: &Measured<'_>) -> Vec<Vec<Gap>> {
+    let looks = m.counters.iter().filter(|c| c.loop_ns.get() > 0);
+    looks.map(|c| c.away.longest()).collect()
+}
+
+fn since_start(gap: &Gap, start_ns: u64) -> Gap {
+    Gap {
+        from_ns: gap.from_ns.saturating_sub(start_ns),
+        to_ns: gap.to_ns.saturating_sub(start_ns),
+    }
+}
+
+fn still(m: &Measured<'_>) -> Standstills {
+    let found = standstills(&lane_gaps(m), &m.collector_gaps, &mpps_sys::evidence::continues());
+    let since = |gaps: Vec<Gap>| gaps.iter().map(|gap| since_start(gap, m.start_ns)).collect();
+    Standstills {
+        stops: since(found.stops),
+        others: since(found.others),
+    }
+}
+
+/// Lanes of other processes on the cores of ours, where threads waited for their cores at all.
+fn rivals(lanes: &[LaneSummary], run_ns: u64) -> Vec<Rival> {
+    let waited: u64 = lanes.iter().filter_map(|l| l.run_delay_ns).sum();
+    if waited < run_ns / 200 {
+        return Vec::new();
+    }
+    let pinned: Vec<usize> = lanes.iter().filter_map(|l| l.core).collect();
+    let cores = if pinned.is_empty() {
+        mpps_sys::sched::allowed_cores()
+    } else {
+        pinned
+    };
+    mpps_sys::evidence::lanes_of_others(&cores)
 }
 
 /// From the first burst received to the last, over all lanes.
@@ -214,6 +267,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
                 looped => Some((counters.busy_ns.get() as f64 / looped as f64).min(1.0)),
             },
             run_delay_ns: outcome.run_delay_ns,
+            away: away(counters, m.start_ns),
             preempted: Some(outcome.preempted),
             ..LaneSummary::default()
         };
@@ -224,6 +278,16 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
         lines.push(line);
     }
     lines
+}
+
+fn away(counters: &LaneCounters, start_ns: u64) -> Option<AwaySummary> {
+    let longest = counters.away.longest().first().map(|gap| since_start(gap, start_ns));
+    (counters.loop_ns.get() > 0).then(|| AwaySummary {
+        count: counters.away.count(),
+        total_ns: counters.away.total_ns(),
+        longest_ns: longest.map_or(0, |gap| gap.ns()),
+        longest_at_ns: longest.map_or(0, |gap| gap.from_ns),
+    })
 }
 
 /// A line each for the sources that received anything, and for the first of each port, which bears its counters.

@@ -36,7 +36,9 @@ impl Lane<'_> {
                 if !self.told_down.replace(true) {
                     self.control.device_down(format!("{error}; trying on"));
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                let nap = Duration::from_millis(1);
+                self.idle.away.sleeps_until(self.clock.now_ns() + nap.as_nanos() as u64);
+                std::thread::sleep(nap);
             }
             _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
         }

@@ -1,6 +1,12 @@
 //! Whether the numbers of a run can be believed. Pure: from what was measured to a verdict with its reasons.
 
-use mpps_stats::{LaneSummary, Workload};
+use crate::away::Standstills;
+use mpps_stats::{Gap, LaneSummary, Stretches, Workload};
+use mpps_sys::evidence::Rival;
+
+mod cause;
+
+use cause::Causes;
 
 /// What the verdict rests on.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +29,16 @@ pub(crate) struct Evidence {
     /// Time that the hypervisor took from this host during the run, ns.
     pub(crate) steal_ns: u64,
     pub(crate) cores: u64,
+    /// When the whole process stood still, ns since the start.
+    pub(crate) still: Standstills,
+    /// The longest times for which lanes were away from their clocks, ns since the start.
+    pub(crate) away: Vec<Gap>,
+    /// When this host dropped packets.
+    pub(crate) drops: Stretches,
+    /// Time that mpps's own threads beside the lanes have run, ns.
+    pub(crate) own_ns: u64,
+    /// Lanes of other processes on the cores of ours.
+    pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,
     pub(crate) beyond_window: u64,
     /// Times that packets of one flow were counted by two sources in the kernel.
@@ -53,27 +69,11 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     if sends && e.tx == 0 {
         reasons.push("nothing was sent".to_owned());
     }
-    let delay_ns = sum(|l| l.run_delay_ns.unwrap_or(0));
-    // Only lanes that a thread runs can be kept from running.
-    let threads = lanes.iter().filter(|l| l.run_delay_ns.is_some()).count();
-    let lane_time = e.duration_ns.max(1) as f64 * threads.max(1) as f64;
-    let kept_off = delay_ns as f64 / lane_time;
-    let stolen = e.steal_ns as f64 / (e.duration_ns.max(1) as f64 * e.cores.max(1) as f64);
-    let host = host_cause(kept_off, stolen);
+    let causes = Causes::new(workload, e, lanes);
     if let Some(scheduled) = e.scheduled.filter(|&n| n > 0 && sends && e.tx > 0) {
         let off = e.tx.abs_diff(scheduled) as f64 / scheduled as f64;
         if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.iter().filter(|l| l.tx_role).count().max(1) as u64 {
-            let refusals = sum(|l| l.tx_full);
-            // The host is named as the cause only where what it took can explain what is missing.
-            let cause = match host.clone().filter(|_| kept_off + stolen >= off / 2.0) {
-                _ if e.link_down => "the link was down for a part of the run".to_owned(),
-                Some(host) => host,
-                None if refusals > 0 => format!(
-                    "the path took nothing {refusals} times, because a ring, buffer or queue was full: lower the rate, \
-                     enlarge it or use a faster path"
-                ),
-                None => "the generator could not keep up: lower the rate, add lanes or use a faster path".to_owned(),
-            };
+            let cause = causes.of_missing(off);
             reasons.push(format!(
                 "the offered rate is {:.3} % off the intended one ({} of {scheduled} departures missed; {:.3} % are \
                  allowed): {cause}",
@@ -129,30 +129,35 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         ));
     }
     let dropped = sum(|l| l.rx_dropped);
-    if dropped > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
-        // What these count themselves stands; what they could not take is loss to the sender.
-        let what = match workload {
-            Workload::Forward => "forwarded",
-            _ => "turned round",
+    if dropped > 0 {
+        let cause = causes.of_drops(dropped);
+        let (listens, text) = match workload {
+            // What these count themselves stands; what they could not take is loss to the sender.
+            Workload::Reflect | Workload::Forward => (
+                true,
+                format!("{dropped} packets were dropped by this host before mpps saw them: {cause}"),
+            ),
+            Workload::Capture => (
+                false,
+                format!(
+                    "this host itself dropped {dropped} packets before mpps could take them, so they are not in the file: \
+                     {cause}"
+                ),
+            ),
+            _ => (
+                false,
+                format!(
+                    "this host itself dropped {dropped} packets{} before mpps could take them, so loss is not the path's \
+                     alone: {cause}",
+                    if e.coalesced {
+                        " (with gro=on coalesced ones, of up to 128 packets each)"
+                    } else {
+                        ""
+                    }
+                ),
+            ),
         };
-        warnings.push(format!(
-            "{dropped} packets came faster than they could be {what} and were dropped before mpps saw them"
-        ));
-    } else if dropped > 0 && workload == Workload::Capture {
-        reasons.push(format!(
-            "this host itself dropped {dropped} packets before mpps could take them (socket buffer or ring full), so they \
-             are not in the file: add lanes or enlarge the ring"
-        ));
-    } else if dropped > 0 {
-        reasons.push(format!(
-            "this host itself dropped {dropped} packets{} before mpps could take them (socket buffer or ring full), \
-             so loss is not the path's alone: lower the rate, add receive lanes or enlarge the buffer",
-            if e.coalesced {
-                " (with gro=on coalesced ones, of up to 128 packets each)"
-            } else {
-                ""
-            }
-        ));
+        if listens { &mut warnings } else { &mut reasons }.push(text);
     }
     if sends && sum(|l| l.tx_packets) != e.tx {
         reasons.push(format!(
@@ -198,9 +203,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             e.late, e.settle_ms
         ));
     }
-    if let Some(host) = host {
-        warnings.push(host);
-    }
+    warnings.extend(causes.notes());
     if e.overflowed > 0 {
         warnings.push(
             "the collector was kept from running for seconds: some counts stand in a later row than they should \
@@ -211,179 +214,5 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     (reasons, warnings)
 }
 
-/// A sentence where the host took more than 1 % of the time from the lanes.
-fn host_cause(kept_off: f64, stolen: f64) -> Option<String> {
-    let mut parts = Vec::new();
-    if kept_off > 0.01 {
-        parts.push(format!(
-            "other threads kept the lanes from running for {:.1} % of the time",
-            kept_off * 100.0
-        ));
-    }
-    if stolen > 0.01 {
-        parts.push(format!(
-            "the hypervisor took {:.1} % of the time (steal)",
-            stolen * 100.0
-        ));
-    }
-    (!parts.is_empty()).then(|| format!("the host interfered: {}", parts.join("; ")))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn good() -> Evidence {
-        Evidence {
-            tx: 100_000,
-            rx: 100_000,
-            scheduled: Some(100_000),
-            tolerance: 0.001,
-            duration_ns: 1_000_000_000,
-            cores: 2,
-            ..Evidence::default()
-        }
-    }
-
-    fn lane() -> LaneSummary {
-        LaneSummary {
-            tx_packets: 100_000,
-            ..LaneSummary::default()
-        }
-    }
-
-    #[test]
-    fn a_clean_run_is_valid_without_warnings() {
-        let (reasons, warnings) = judge(Workload::SendRecv, &good(), &[lane()]);
-        assert!(reasons.is_empty() && warnings.is_empty(), "{reasons:?} {warnings:?}");
-    }
-
-    #[test]
-    fn loss_on_the_path_is_a_result_not_a_fault() {
-        let e = Evidence {
-            rx: 50_000,
-            lost: 50_000,
-            ..good()
-        };
-        assert!(judge(Workload::SendRecv, &e, &[lane()]).0.is_empty());
-    }
-
-    #[test]
-    fn each_fault_invalidates_and_names_its_cause() {
-        let cases: Vec<(Evidence, LaneSummary, &str)> = vec![
-            (
-                Evidence {
-                    scheduled: Some(100_200),
-                    missed: 200,
-                    ..good()
-                },
-                lane(),
-                "off the intended",
-            ),
-            (
-                good(),
-                LaneSummary {
-                    rx_dropped: 1,
-                    ..lane()
-                },
-                "this host itself dropped 1 ",
-            ),
-            (
-                good(),
-                LaneSummary {
-                    tx_failed: 500,
-                    ..lane()
-                },
-                "refused",
-            ),
-            (
-                good(),
-                LaneSummary {
-                    path_counters: vec![("no_socket".to_owned(), 7)],
-                    ..lane()
-                },
-                "7 packets of the test went to the host",
-            ),
-            (
-                Evidence {
-                    device_gone: true,
-                    ..good()
-                },
-                lane(),
-                "vanished",
-            ),
-            (Evidence { tx: 0, ..good() }, LaneSummary::default(), "nothing was sent"),
-            (
-                good(),
-                LaneSummary {
-                    tx_packets: 5,
-                    ..lane()
-                },
-                "internal",
-            ),
-            (
-                Evidence {
-                    beyond_window: 3,
-                    ..good()
-                },
-                lane(),
-                "out of order",
-            ),
-            (
-                Evidence {
-                    flow_moved: 3,
-                    ..good()
-                },
-                lane(),
-                "3 times packets of one flow",
-            ),
-        ];
-        for (e, lane, needle) in cases {
-            let (reasons, _) = judge(Workload::SendRecv, &e, &[lane]);
-            assert_eq!(reasons.len(), 1, "{needle}: {reasons:?}");
-            assert!(reasons[0].contains(needle), "{needle}: {reasons:?}");
-        }
-    }
-
-    #[test]
-    fn the_tolerance_is_the_limit() {
-        let at = Evidence {
-            tx: 99_900,
-            scheduled: Some(100_000),
-            ..good()
-        };
-        let lane = LaneSummary {
-            tx_packets: 99_900,
-            ..LaneSummary::default()
-        };
-        assert!(judge(Workload::Send, &at, std::slice::from_ref(&lane)).0.is_empty());
-        let beyond = Evidence { tx: 99_800, ..at };
-        let lane = LaneSummary {
-            tx_packets: 99_800,
-            ..lane
-        };
-        assert_eq!(judge(Workload::Send, &beyond, &[lane]).0.len(), 1);
-    }
-
-    #[test]
-    fn interference_of_the_host_is_named_as_the_cause() {
-        let e = Evidence {
-            tx: 90_000,
-            scheduled: Some(100_000),
-            missed: 10_000,
-            ..good()
-        };
-        let lane = LaneSummary {
-            tx_packets: 90_000,
-            run_delay_ns: Some(100_000_000),
-            ..LaneSummary::default()
-        };
-        // A line of the report that no thread stands behind has no time to lose.
-        let (reasons, warnings) = judge(Workload::Send, &e, &[lane, LaneSummary::default()]);
-        assert!(
-            reasons[0].contains("kept the lanes from running for 10.0 %"),
-            "{reasons:?}"
-        );
-        assert_eq!(warnings.len(), 1);
-    }
-}
+mod tests;

@@ -191,6 +191,12 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "busy_ratio": l.busy_ratio.map(number),
         "rx_dropped": l.rx_dropped,
         "tx_failed": l.tx_failed,
+        "away": l.away.map(|away| json!({
+            "count": away.count,
+            "total_ns": away.total_ns,
+            "longest_ns": away.longest_ns,
+            "longest_at_s": number(away.longest_at_ns as f64 / 1e9),
+        })),
         "run_delay_ns": l.run_delay_ns,
         "preempted": l.preempted,
         "path_counters": counters(&l.path_counters),

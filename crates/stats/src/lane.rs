@@ -1,6 +1,7 @@
 //! What a lane counts about itself, independent of the rows: the basis of the live view and a check on the rows.
 
 use crate::counter::Counter;
+use crate::gaps::GapLog;
 
 /// Totals of one lane; the lane writes, anyone reads. Each lane's are on cache lines of their own.
 #[derive(Debug, Default)]
@@ -34,4 +35,6 @@ pub struct LaneCounters {
     pub thread: Counter,
     /// 1 once the lane only receives (settling), 2 once it has ended.
     pub phase: Counter,
+    /// When it was not back at its clock in time.
+    pub away: GapLog,
 }

@@ -5,6 +5,7 @@
 mod booking;
 mod collector;
 mod counter;
+mod gaps;
 mod histogram;
 mod lane;
 mod reasons;
@@ -17,12 +18,13 @@ mod window;
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
+pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use reasons::{REASONS, meaning_of};
 pub use row::{
-    CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink, Snapshot,
-    Summary, Workload,
+    AwaySummary, CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink,
+    Snapshot, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

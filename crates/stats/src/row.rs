@@ -120,6 +120,8 @@ pub struct LaneSummary {
     pub waits: u64,
     /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` where it never looped.
     pub busy_ratio: Option<f64>,
+    /// When the lane was away from its clock; `None` where no thread of ours looks at one.
+    pub away: Option<AwaySummary>,
     /// Time on the run queue but not running, ns (other threads had the core), where the kernel tells.
     pub run_delay_ns: Option<u64>,
     /// Involuntary context switches, where the kernel tells.
@@ -130,6 +132,19 @@ pub struct LaneSummary {
     pub tx_failed: u64,
     /// Further counters of the path.
     pub path_counters: Vec<(String, u64)>,
+}
+
+/// Times for which a lane did not come back to its clock though it should have, each of more than 1 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AwaySummary {
+    /// How often.
+    pub count: u64,
+    /// For how long in all, ns.
+    pub total_ns: u64,
+    /// The longest, ns.
+    pub longest_ns: u64,
+    /// When the longest began, ns since the start of the run.
+    pub longest_at_ns: u64,
 }
 
 /// What was forwarded at one port, over all lanes.

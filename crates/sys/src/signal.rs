@@ -14,8 +14,10 @@ extern "C" fn on_signal(_: libc::c_int) {
 }
 
 /// Catches SIGINT, SIGTERM and SIGHUP from now on, and ignores SIGPIPE (a reader that has gone is an error to report, not an
-/// end). The first signal ends the run with its results, a third ends the program at once.
+/// end). The first signal ends the run with its results, a third ends the program at once. Notes when the process was
+/// continued, too.
 pub fn catch_interrupts() {
+    crate::evidence::watch_continues();
     // SAFETY: the handler only touches an atomic and _exit; the struct is fully initialised by zeroed() plus the
     // fields set, as sigaction(2) asks.
     unsafe {

@@ -151,13 +151,12 @@ impl Span {
 
 /// A stretch of time: `2-3 s`, `9.0-9.5 s`, `0.012-0.013 s`.
 pub(crate) fn span(from_ns: u64, to_ns: u64) -> String {
-    let decimals = (0..6usize)
-        .find(|&d| {
-            [from_ns, to_ns]
-                .iter()
-                .all(|ns| ns.is_multiple_of(10u64.pow(9 - d as u32)))
-        })
-        .unwrap_or(6);
+    let exact = |&decimals: &usize| {
+        let step = 10u64.pow(9 - decimals as u32);
+        [from_ns, to_ns].iter().all(|ns| ns.is_multiple_of(step))
+    };
+    let enough = if to_ns - from_ns < 10_000_000 { 6 } else { 3 };
+    let decimals = (0..enough).find(exact).unwrap_or(enough);
     let seconds = |ns: u64| format!("{:.decimals$}", ns as f64 / 1e9);
     format!("{}-{} s", seconds(from_ns), seconds(to_ns))
 }

@@ -1,0 +1,158 @@
+//! Times for which a thread was away from its clock, and what they tell of the process.
+//!
+//! A lane looks at its clock in each loop, and wakes from a sleep that it has chosen. Where it is back a millisecond late,
+//! something held it: another thread, an interrupt, a call into the kernel, or that the process did not run at all. When
+//! the *whole* process stood still every thread is away at the same time, and none waited for a core meanwhile. A stop by
+//! signal is known for certain: the kernel tells when it ends.
+
+use mpps_stats::{Gap, GapLog};
+use std::cell::Cell;
+
+/// A thread that is back later than this was away, ns.
+const AWAY_NS: u64 = 1_000_000;
+/// By how much the note of a process that goes on may come after its threads do, ns: it is made by a thread as well.
+const NOTE_LATE_NS: u64 = 50_000_000;
+/// A standstill that nobody told of is taken for one from here on, ns: threads that share a core may be away together for less.
+const STANDSTILL_NS: u64 = 50_000_000;
+
+/// Notes when a thread is away.
+#[derive(Debug)]
+pub(crate) struct Away<'r> {
+    log: &'r GapLog,
+    /// When it should be back, ns; 0: it has not begun.
+    back_by: Cell<u64>,
+}
+
+impl<'r> Away<'r> {
+    pub(crate) fn new(log: &'r GapLog) -> Self {
+        Self {
+            log,
+            back_by: Cell::new(0),
+        }
+    }
+
+    /// The thread is at its clock.
+    #[inline]
+    pub(crate) fn look(&self, now_ns: u64) {
+        let by = self.back_by.replace(now_ns);
+        if now_ns.saturating_sub(by) > AWAY_NS && by != 0 {
+            self.log.note(Gap {
+                from_ns: by,
+                to_ns: now_ns,
+            });
+        }
+    }
+
+    /// It sleeps until then at the latest.
+    #[inline]
+    pub(crate) fn sleeps_until(&self, at_ns: u64) {
+        self.back_by.set(at_ns);
+    }
+}
+
+/// When the whole process stood still, ns on the lanes' clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standstills {
+    /// It was stopped by a signal, and continued.
+    pub(crate) stops: Vec<Gap>,
+    /// Nothing tells why.
+    pub(crate) others: Vec<Gap>,
+}
+
+/// Finds them: by the gaps of each lane, of the collector, and the times when the process was continued. Without lanes that
+/// look at a clock the collector stands for all.
+pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], continued: &[u64]) -> Standstills {
+    let witnesses: Vec<&[Gap]> = match lanes {
+        [] => vec![collector],
+        lanes => lanes.iter().map(Vec::as_slice).collect(),
+    };
+    let shares = |gaps: &[Gap], with: &Gap| gaps.iter().map(|gap| gap.common_ns(with)).sum::<u64>() * 2 >= with.ns();
+    let mut found = Standstills::default();
+    let mut candidates: Vec<Gap> = witnesses.concat();
+    candidates.sort_by_key(|gap| std::cmp::Reverse(gap.ns()));
+    for gap in candidates {
+        let known = found
+            .stops
+            .iter()
+            .chain(&found.others)
+            .any(|other| other.common_ns(&gap) > 0);
+        if known || !witnesses.iter().all(|gaps| shares(gaps, &gap)) {
+            continue;
+        }
+        // A collector that slept through it saw nothing; that the process was continued needs no second witness.
+        if continued
+            .iter()
+            .any(|&at| gap.from_ns < at && at <= gap.to_ns + NOTE_LATE_NS)
+        {
+            found.stops.push(gap);
+        } else if gap.ns() >= STANDSTILL_NS && !lanes.is_empty() && shares(collector, &gap) {
+            found.others.push(gap);
+        }
+    }
+    found.stops.sort_by_key(|gap| gap.from_ns);
+    found.others.sort_by_key(|gap| gap.from_ns);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn gap(from_ms: u64, to_ms: u64) -> Gap {
+        Gap {
+            from_ns: from_ms * MS,
+            to_ns: to_ms * MS,
+        }
+    }
+
+    #[test]
+    fn a_thread_is_away_when_it_is_back_late_from_work_or_sleep() {
+        let log = GapLog::default();
+        let away = Away::new(&log);
+        away.look(7_000 * MS);
+        away.look(7_001 * MS);
+        away.sleeps_until(7_020 * MS);
+        away.look(7_020 * MS + MS / 2);
+        assert_eq!(log.count(), 0);
+        away.look(7_025 * MS + MS / 2);
+        away.sleeps_until(7_040 * MS);
+        away.look(7_440 * MS);
+        // Woken early.
+        away.sleeps_until(7_460 * MS);
+        away.look(7_441 * MS);
+        assert_eq!((log.count(), log.total_ns()), (2, 405 * MS));
+        assert_eq!(log.longest()[0], gap(7_040, 7_440));
+    }
+
+    #[test]
+    fn a_stop_is_told_by_the_process_going_on_and_every_lane_away() {
+        let lanes = [vec![gap(1000, 1400), gap(2000, 2003)], vec![gap(1010, 1401)]];
+        let found = standstills(&lanes, &[], &[1402 * MS]);
+        assert_eq!((found.stops, found.others), (vec![gap(1000, 1400)], vec![]));
+        // One lane worked on: no stop, though a signal came.
+        let found = standstills(&[lanes[0].clone(), vec![]], &[gap(1000, 1400)], &[1402 * MS]);
+        assert_eq!(found, Standstills::default());
+        // The signal came at another time.
+        let found = standstills(&lanes, &[], &[3000 * MS]);
+        assert_eq!(found, Standstills::default());
+    }
+
+    #[test]
+    fn without_a_signal_all_threads_and_the_collector_away_together_are_a_standstill() {
+        let lanes = [vec![gap(1000, 1400)], vec![gap(990, 1400)]];
+        let found = standstills(&lanes, &[gap(1000, 1399)], &[]);
+        assert_eq!((found.stops, found.others), (vec![], vec![gap(990, 1400)]));
+        assert_eq!(standstills(&lanes, &[], &[]), Standstills::default());
+        // Too short to tell from threads that share a core.
+        let lanes = [vec![gap(1000, 1010)]];
+        assert_eq!(standstills(&lanes, &[gap(1000, 1010)], &[]), Standstills::default());
+    }
+
+    #[test]
+    fn a_run_without_lanes_of_its_own_has_the_collector_s_word_for_a_stop() {
+        let found = standstills(&[], &[gap(1000, 1400)], &[1401 * MS]);
+        assert_eq!(found.stops, [gap(1000, 1400)]);
+    }
+}

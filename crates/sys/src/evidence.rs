@@ -1,0 +1,137 @@
+//! What tells apart why a thread did not run: that the process was stopped and continued, whose threads used how much of the
+//! processor, and whether another `mpps` has a lane on the same core.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// How many times of continuing are remembered: the newest.
+const REMEMBERED: usize = 64;
+
+static CONTINUED: AtomicUsize = AtomicUsize::new(0);
+static TIMES: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED];
+
+extern "C" fn on_continue(_: libc::c_int) {
+    // Only clock_gettime and atomics: both may be used in a signal handler.
+    let place = CONTINUED.fetch_add(1, Ordering::Relaxed) % REMEMBERED;
+    TIMES[place].store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
+}
+
+/// Notes from now on when the process goes on after it was stopped (Ctrl-Z, SIGSTOP): the kernel sends SIGCONT then.
+pub fn watch_continues() {
+    // SAFETY: the handler reads a clock and touches atomics only; the struct is fully initialised by zeroed() plus the
+    // fields set, as sigaction(2) asks. SA_RESTART: system calls that can go on do.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_continue as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigemptyset(&mut action.sa_mask);
+        libc::sigaction(libc::SIGCONT, &action, std::ptr::null_mut());
+    }
+}
+
+/// When the process was continued, ns on `CLOCK_MONOTONIC`: the newest 64 times. The handler runs on a thread that has to get
+/// a core first, so each may be some ms late.
+pub fn continues() -> Vec<u64> {
+    let known = CONTINUED.load(Ordering::Relaxed).min(REMEMBERED);
+    TIMES[..known].iter().map(|time| time.load(Ordering::Relaxed)).collect()
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Time that all threads of this process have run, ns.
+pub fn process_ran_ns() -> u64 {
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
+/// Time that the calling thread has run, ns.
+pub fn thread_ran_ns() -> u64 {
+    nanoseconds(ClockId::ThreadCPUTime)
+}
+
+/// A lane of another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// Its process.
+    pub process: u32,
+    /// The core that it ran on last.
+    pub core: usize,
+    /// Time that it has run since it began, ns.
+    pub ran_ns: u64,
+}
+
+/// Threads named `lane…` of other processes named `mpps` that ran last on one of `cores`. Goes through all of `/proc`: for
+/// the end of a run. What can't be read is passed over.
+pub fn lanes_of_others(cores: &[usize]) -> Vec<Rival> {
+    let me = std::process::id();
+    let processes = numbers("/proc").filter(|&process| process != me && comm(&format!("/proc/{process}")) == "mpps");
+    let threads = processes.flat_map(|process| {
+        let tasks = format!("/proc/{process}/task");
+        let paths: Vec<_> = numbers(&tasks).map(|thread| format!("{tasks}/{thread}")).collect();
+        paths.into_iter().map(move |path| (process, path))
+    });
+    threads
+        .filter(|(_, path)| comm(path).starts_with("lane"))
+        .filter_map(|(process, path)| {
+            let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
+            // The name, in parentheses, may hold blanks; after it the third field comes first (proc_pid_stat(5)), and the
+            // 39th is the processor.
+            let core = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(39 - 3)?;
+            let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
+            Some(Rival {
+                process,
+                core: core.parse().ok()?,
+                ran_ns: ran.split_ascii_whitespace().next()?.parse().ok()?,
+            })
+        })
+        .filter(|rival| cores.contains(&rival.core))
+        .collect()
+}
+
+/// Entries of a folder that are numbers.
+fn numbers(folder: &str) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn comm(path: &str) -> String {
+    fs::read_to_string(format!("{path}/comm")).map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_continue_is_noted_with_its_time() {
+        watch_continues();
+        let before = nanoseconds(ClockId::Monotonic);
+        // SAFETY: raise sends a signal to the calling thread, which has a handler for it.
+        unsafe { libc::raise(libc::SIGCONT) };
+        let after = nanoseconds(ClockId::Monotonic);
+        assert!(
+            continues().iter().any(|time| (before..=after).contains(time)),
+            "{:?} not between {before} and {after}",
+            continues()
+        );
+    }
+
+    #[test]
+    fn a_thread_s_time_is_part_of_its_process_s() {
+        let begun = thread_ran_ns();
+        while thread_ran_ns() < begun + 1_000_000 {}
+        assert!(process_ran_ns() >= thread_ran_ns());
+    }
+
+    #[test]
+    fn lanes_of_this_process_are_no_rivals() {
+        let found = lanes_of_others(&(0..1024).collect::<Vec<_>>());
+        assert!(
+            found.iter().all(|rival| rival.process != std::process::id()),
+            "{found:?}"
+        );
+    }
+}

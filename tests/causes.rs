@@ -1,0 +1,105 @@
+//! What a run says of the cause when something went wrong: the one that the test has brought about, and no other.
+
+use std::time::{Duration, Instant};
+
+use mpps_tests::{Background, Scratch, free_port, mpps, silent, wait_until};
+use rustix::process::Signal;
+
+/// Stops the program, keeps it so until `condition` holds, and has it go on.
+fn stop(program: &Background, condition: impl FnMut() -> bool) {
+    program.signal(Signal::STOP);
+    let stat = format!("/proc/{}/stat", program.id());
+    wait_until("the program to be stopped", || {
+        std::fs::read_to_string(&stat)
+            .is_ok_and(|text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T")))
+    });
+    wait_until("the end of the stop", condition);
+    program.signal(Signal::CONT);
+}
+
+#[test]
+fn a_sender_that_was_stopped_says_so_and_blames_no_generator() {
+    let scratch = Scratch::new();
+    let words = "sendrecv loop:delay=1ms --rate 1kpps --duration 1h --settle 100ms --interval 20ms --quiet";
+    let sender = Background::start(scratch.results(mpps(words)));
+    wait_until("packets that came back", || scratch.busy_rows() >= 3);
+    let began = Instant::now();
+    stop(&sender, || began.elapsed() > Duration::from_millis(500));
+    let rows = scratch.rows_so_far();
+    wait_until("rows after the stop", || scratch.rows_so_far() > rows + 10);
+    let report = scratch.read(sender.end(Signal::INT));
+    report.assert_accounted();
+    let reasons = report.json["invalid_reasons"].to_string();
+    assert!(reasons.contains("the process was stopped for"), "{reasons}");
+    for other in ["could not keep up", "add lanes", "other threads kept", "stood still"] {
+        assert!(!reasons.contains(other), "{other}: {reasons}");
+    }
+    let warnings = report.json["warnings"].to_string();
+    assert!(warnings.contains("the process was stopped for"), "{warnings}");
+    let away = &report.json["lanes"][0]["away"];
+    assert!(away["longest_ns"].as_u64() >= Some(400_000_000), "{away}");
+}
+
+#[test]
+fn what_a_stopped_reflector_dropped_is_in_rows_lines_and_summary_with_its_cause() {
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let port = free_port();
+    let words = format!("reflect udp:127.0.0.1:{port} --plain --interval 20ms");
+    let reflector = Background::ready(there.results(mpps(&words)));
+    // Rows of the sender are closed soon after: it tells while the reflector is stopped that nothing comes back.
+    let words = format!(
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 20kpps --duration 1h --settle 50ms --interval 20ms \
+         --catch-up 1s --quiet"
+    );
+    let sender = Background::start(here.results(mpps(&words)));
+    wait_until("packets that came back", || here.busy_rows() >= 3);
+    stop(&reflector, || silent(&here) >= 10);
+    let rows = here.rows_so_far();
+    wait_until("rows after the stop", || here.rows_so_far() > rows + 10);
+    let sent = here.read(sender.end(Signal::INT));
+    let reflected = there.read(reflector.end(Signal::INT));
+    sent.assert_accounted();
+    // That rows, lanes and summary agree on the drops is checked here, too.
+    reflected.assert_rows_add_up();
+    assert!(reflected.count("host_dropped") > 0, "{:#}", reflected.json);
+    assert!(
+        reflected.finished.stderr.contains("dropped by this host"),
+        "not in the plain lines: {}",
+        reflected.finished.stderr
+    );
+    let warnings = reflected.json["warnings"].to_string();
+    assert!(
+        warnings.contains("dropped by this host before mpps saw them: the process was stopped for"),
+        "{warnings}"
+    );
+    assert!(!warnings.contains("faster than"), "{warnings}");
+    // The sender can't know why, but when.
+    let stretches = sent.json["loss_stretches"].as_array().expect("a list");
+    let named: u64 = stretches.iter().filter_map(|s| s["lost"].as_u64()).sum();
+    let others = &sent.json["loss_outside_stretches"];
+    assert_eq!(
+        named + others["lost"].as_u64().expect("a number"),
+        sent.count("lost") + others["found_later"].as_u64().expect("a number"),
+        "{:#}",
+        sent.json
+    );
+}
+
+#[test]
+fn two_ends_on_one_core_name_each_other() {
+    let port = free_port();
+    let words = format!("reflect udp:127.0.0.1:{port} --cores 0 --busy-poll");
+    let reflector = Background::ready(mpps(&words));
+    let words = format!(
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 2kpps --duration 500ms --settle 100ms --cores 0 --busy-poll \
+         --quiet"
+    );
+    let report = Scratch::new().measure(mpps(&words));
+    let said = report.said();
+    let rival = format!("another mpps (process {}) has a lane on core 0, too", reflector.id());
+    assert!(
+        said.contains("other threads kept the lanes") && said.contains(&rival),
+        "{said}"
+    );
+    reflector.end(Signal::INT);
+}
