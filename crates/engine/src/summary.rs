@@ -70,6 +70,9 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         flow_moved: reason("flow_moved"),
     };
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
+    if m.workload == Workload::Reflect {
+        warnings.extend(crate::loop_guard::warnings(reason));
+    }
     warnings.splice(0..0, m.common.warnings.iter().cloned());
     warnings.extend(m.control.notes());
     warnings.extend(m.sink_notes.iter().cloned());
