@@ -155,7 +155,7 @@ NOINLINE int answer_neighbour(struct xdp_md *ctx, u32 l3)
 	struct solicitation *packet;
 	u32 length;
 	u64 sum, mac, link;
-	int unspecified, solicits;
+	int unspecified, solicits, named;
 
 	l3 &= 31;
 	packet = data + l3;
@@ -196,13 +196,15 @@ NOINLINE int answer_neighbour(struct xdp_md *ctx, u32 l3)
 	mac = link ? link : mac_at(data + 6);
 	if (!is_station(mac))
 		return NO_ANSWER;
-	length = l3 + sizeof(*packet) - span(data, end);
+	/* Who asks us alone, and names no address, knows ours: the answer is no longer than the question (section 7.2.4). */
+	named = link || (packet->ip.destination.word[0] & 0xff) == 0xff;
+	length = l3 + (named ? sizeof(*packet) : sizeof(*packet) - sizeof(packet->option)) - span(data, end);
 	if (length && bpf_xdp_adjust_tail(ctx, length))
 		return NO_ANSWER;
 	data = frame_data(ctx);
 	end = frame_end(ctx);
 	packet = data + l3;
-	if (data + 14 > end || (void *)(packet + 1) > end)
+	if (data + 14 > end || (void *)&packet->option > end)
 		return NO_ANSWER;
 	packet->ip.destination = packet->ip.source;
 	if (unspecified) {
@@ -213,17 +215,24 @@ NOINLINE int answer_neighbour(struct xdp_md *ctx, u32 l3)
 	put_mac(data, mac);
 	put_mac(data + 6, plan_mac());
 	packet->ip.version_class_label = 0x60;
-	packet->ip.payload_length = BE16(sizeof(packet->message) + sizeof(packet->option));
+	packet->ip.payload_length = BE16(sizeof(packet->message));
 	packet->ip.source = packet->message.target;
 	packet->message.icmp.type = ICMPV6_NEIGHBOUR_ADVERTISEMENT;
 	packet->message.icmp.checksum = 0;
 	packet->message.flags = unspecified ? OVERRIDE : SOLICITED | OVERRIDE;
-	packet->option.type = TARGET_LINK_LAYER;
-	packet->option.length = 1;
-	put_mac(packet->option.mac, plan_mac());
-	sum = swap16(32) + (PROTOCOL_ICMPV6 << 8);
+	sum = swap16(sizeof(packet->message)) + (PROTOCOL_ICMPV6 << 8);
+	if (named) {
+		if ((void *)(packet + 1) > end)
+			return NO_ANSWER;
+		packet->ip.payload_length = BE16(sizeof(packet->message) + sizeof(packet->option));
+		packet->option.type = TARGET_LINK_LAYER;
+		packet->option.length = 1;
+		put_mac(packet->option.mac, plan_mac());
+		/* The option, and the length again, which is more by so much. */
+		sum += halves(U64(&packet->option)) + swap16(sizeof(packet->option));
+	}
 #pragma unroll
-	for (u32 i = 8; i < sizeof(*packet); i += 8)
+	for (u32 i = 8; i < __builtin_offsetof(struct solicitation, option); i += 8)
 		sum += halves(U64((void *)packet + i));
 	packet->message.icmp.checksum = ~fold(sum);
 	return ANSWERED;
@@ -244,9 +253,12 @@ NOINLINE int answer_echo(struct xdp_md *ctx, const struct ip_packet *p)
 		if (ip + sizeof(struct ipv6) > end || icmp->type != ICMPV6_ECHO || *(u8 *)(ip + 8) == 0xff ||
 		    !(U64(ip + 8) | U64(ip + 16)) || !is_address6(PLAN.answer6, PLAN.answer6_count, ip + 24))
 			return NO_ANSWER;
+		/* ::1 */
+		if (!U64(ip + 8) && U64(ip + 16) == 1ULL << 56)
+			return NO_ANSWER;
 		pseudo = sum_pseudo(ctx, p->l3, 1, PROTOCOL_ICMPV6, p->room);
 	} else {
-		if (icmp->type != ICMP_ECHO || group4(U32(ip + 12)) || !U32(ip + 12) ||
+		if (icmp->type != ICMP_ECHO || group4(U32(ip + 12)) || !U32(ip + 12) || (U32(ip + 12) & 0xff) == 127 ||
 		    !is_address4(PLAN.answer4, PLAN.answer4_count, U32(ip + 16)))
 			return NO_ANSWER;
 	}

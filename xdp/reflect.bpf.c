@@ -8,14 +8,16 @@
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
+#include "loops.h"
 #include "taps.h"
 
-/* Turns a packet that is taken. Returns 0, or why it is not, and one. */
-NOINLINE int turn_anywhere(struct xdp_md *ctx)
+/* Turns a packet that is taken. Returns 0, or why it is not, and one. `weight`: see `admit`. */
+NOINLINE int turn_anywhere(struct xdp_md *ctx, struct source *source, u32 weight)
 {
 	struct udp_packet p = {};
+	struct sender sender = {};
 	void *data, *end, *addresses, *ports;
-	int left = find_udp_anywhere(ctx, &p);
+	int left = find_udp_anywhere(ctx, &p), probe;
 
 	if (left)
 		return left;
@@ -26,18 +28,50 @@ NOINLINE int turn_anywhere(struct xdp_md *ctx)
 	end = frame_end(ctx);
 	addresses = data + (p.l3 & 31) + (p.v6 ? 8 : 12);
 	ports = data + (p.l4 & OFFSET);
-	/* Never: they have been read. */
-	if (data + 14 > end || addresses + 8 > end || ports + sizeof(struct ports) > end)
+	if (addresses + 8 > end || ports + sizeof(struct ports) > end)
 		LEAVE(LEFT_TOO_SHORT);
 	if (p.v6) {
 		if (addresses + 32 > end)
 			LEAVE(LEFT_TOO_SHORT);
+		left = answerable6(addresses, U32(ports));
+	} else {
+		left = answerable4(U32(addresses), U32(addresses + 4), U32(ports));
+	}
+	if (left)
+		return left;
+	probe = admit(ctx, source, &p, weight);
+	if (probe > 0)
+		return probe;
+	if (probe && !read_sender(ctx, &p, &sender))
+		probe = 0;
+	data = frame_data(ctx);
+	end = frame_end(ctx);
+	addresses = data + (p.l3 & 31) + (p.v6 ? 8 : 12);
+	ports = data + (p.l4 & OFFSET);
+	/* Never: they have been read. */
+	if (data + 14 > end || addresses + 8 > end || ports + sizeof(struct ports) > end)
+		LEAVE(LEFT_TOO_SHORT);
+	/* Hop limit and time to live lie as far before the addresses: 1 and 4. */
+	if (p.v6) {
+		if (addresses + 32 > end)
+			LEAVE(LEFT_TOO_SHORT);
+		if (*(u8 *)(addresses - 1) <= 1)
+			LEAVE(LEFT_TTL_EXPIRED);
+		*(u8 *)(addresses - 1) -= 1;
 		swap_addresses6(addresses);
 	} else {
+		if (*(u8 *)(addresses - 4) <= 1)
+			LEAVE(LEFT_TTL_EXPIRED);
+		lower_ttl4(addresses - 4);
 		swap_addresses4(addresses);
 	}
 	swap_macs(data);
 	swap_ports(ports);
+	if (probe) {
+		if (make_probe(ctx, &p, &sender))
+			source->reasons[LEFT_PROBED]++;
+		return 0;
+	}
 	if (PLAN.flags & OPEN_CHECKSUMS)
 		complete_udp(ctx, &p);
 	return 0;
@@ -51,20 +85,26 @@ INLINE int turn_plain(struct xdp_md *ctx)
 	if (data + PLAIN4_PAYLOAD > end)
 		return 0;
 	if (looks_plain4(data)) {
-		if (!plain_udp4(data, end) || !plain_taken4(data))
+		if (!plain_udp4(data, end) || !plain_taken4(data) || *(u8 *)(data + 22) <= 1 ||
+		    U16(data + PLAIN4_L4 + 4) == BE16(sizeof(struct udp) + PROBE_LEN) ||
+		    answerable4(U32(data + 26), U32(data + 30), U32(data + PLAIN4_L4)))
 			return 0;
 		if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain4(data)) == U16(data + PLAIN4_L4 + 6))
 			return 0;
 		swap_macs(data);
+		lower_ttl4(data + 22);
 		swap_addresses4(data + 26);
 		swap_ports(data + PLAIN4_L4);
 		return 1;
 	}
-	if (data + PLAIN6_PAYLOAD > end || !looks_plain6(data) || !plain_udp6(data, end) || !plain_taken6(data))
+	if (data + PLAIN6_PAYLOAD > end || !looks_plain6(data) || !plain_udp6(data, end) || !plain_taken6(data) ||
+	    *(u8 *)(data + 21) <= 1 || U16(data + PLAIN6_L4 + 4) == BE16(sizeof(struct udp) + PROBE_LEN) ||
+	    answerable6(data + 22, U32(data + PLAIN6_L4)))
 		return 0;
 	if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain6(data)) == U16(data + PLAIN6_L4 + 6))
 		return 0;
 	swap_macs(data);
+	*(u8 *)(data + 21) -= 1;
 	swap_addresses6(data + 22);
 	swap_ports(data + PLAIN6_L4);
 	return 1;
@@ -75,12 +115,20 @@ INLINE int turn(struct xdp_md *ctx)
 	u32 key = source_key(ctx);
 	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
 	struct row *row;
+	u32 weight;
 
 	if (!source)
 		return XDP_PASS;
-	if (!turn_plain(ctx)) {
-		int left = turn_anywhere(ctx);
+	weight = look_due(source);
+	if (weight || watch_of(source)->alert || !turn_plain(ctx)) {
+		int left = turn_anywhere(ctx, source, weight);
 
+		if (left > LEFT_OWN_SOURCE) {
+			/* The test's, and what the host would answer it has not asked for. */
+			source->others++;
+			source->reasons[(left - 1) & (REASONS - 1)]++;
+			return XDP_DROP;
+		}
 		if (left)
 			return left_over(ctx, source, left - 1);
 	}

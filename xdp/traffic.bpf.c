@@ -163,8 +163,22 @@ SEC("xdp") int inject(struct xdp_md *ctx)
 }
 
 /*
+ * Each reflector and router takes one from the time to live, and the header checksum follows it: in the words of the IP
+ * header with them, these bits may differ. Their sum does not, for a header that is right.
+ */
+#define HOP_LIMIT 0xff00000000000000ULL
+#define TTL_AND_CHECKSUM 0x00000000ffff00ffULL
+
+INLINE u32 ttl_and_checksum(u64 word)
+{
+	u32 sum = (u16)word + (u16)(word >> 16);
+
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/*
  * Whether a frame is just what was sent, with the two ends exchanged: then its IP header is right if what was sent was.
- * Compared are whole words; that a router has counted down the time to live, say, is for `sort` to look at.
+ * Compared are whole words; whatever else has been changed on the way is for `sort` to look at.
  */
 INLINE int looks_like_ours(void *frame)
 {
@@ -172,12 +186,13 @@ INLINE int looks_like_ours(void *frame)
 
 	if (PLAN.l3 == 18 && U16(frame + 12) != BE16(ETHERTYPE_VLAN))
 		return 0;
-	if (U16(ip - 2) != (PLAN.flags & IPV6 ? BE16(ETHERTYPE_IPV6) : BE16(ETHERTYPE_IPV4)) || U64(ip) != PLAN.back[0] ||
-	    U64(ip + 8) != PLAN.back[1])
+	if (U16(ip - 2) != (PLAN.flags & IPV6 ? BE16(ETHERTYPE_IPV6) : BE16(ETHERTYPE_IPV4)))
 		return 0;
 	if (PLAN.flags & IPV6)
-		return U64(ip + 16) == PLAN.back[2] && U64(ip + 24) == PLAN.back[3] && U64(ip + 32) == PLAN.back[4];
-	return U32(ip + 16) == (u32)PLAN.back[2];
+		return !((U64(ip) ^ PLAN.back[0]) & ~HOP_LIMIT) && U64(ip + 8) == PLAN.back[1] &&
+		       U64(ip + 16) == PLAN.back[2] && U64(ip + 24) == PLAN.back[3] && U64(ip + 32) == PLAN.back[4];
+	return U64(ip) == PLAN.back[0] && !((U64(ip + 8) ^ PLAN.back[1]) & ~TTL_AND_CHECKSUM) &&
+	       ttl_and_checksum(U64(ip + 8)) == ttl_and_checksum(PLAN.back[1]) && U32(ip + 16) == (u32)PLAN.back[2];
 }
 
 INLINE int same_address(void *at, const volatile struct words6 *address, int v6)

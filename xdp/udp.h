@@ -16,7 +16,7 @@
 /* The verifier follows a function that is visible outside of its file once, and not from each place that calls it. */
 #define GLOBAL __attribute__((noinline))
 
-/* Why a frame is left: `Left` of crates/wire/src/reflect.rs, in its order. Functions return one more, and 0 for none. */
+/* Why a frame is left: `Left` of crates/wire/src/reflect.rs, in its order (crates/xdp/src/reasons.rs). Functions return one more, and 0 for none. */
 enum left {
 	LEFT_TOO_SHORT,
 	LEFT_NOT_IP,
@@ -31,6 +31,11 @@ enum left {
 	LEFT_WRONG_ADDRESS,
 	LEFT_WRONG_PORT,
 	LEFT_HOST_PORT,
+	/* Behind those of the programs: what would go round. */
+	LEFT_OWN_SOURCE = 28,
+	LEFT_TTL_EXPIRED,
+	LEFT_RETURNED,
+	LEFT_PROBED,
 };
 #define LEAVE(reason) return (reason) + 1
 

@@ -67,13 +67,21 @@ impl<'r> Neighbor<'r> {
                 src_mac,
                 src_ip,
                 target,
+                named,
                 vlan,
             } => {
                 if !self.ours(target.into()) {
                     return Some(false);
                 }
                 frame.set_len(frame.capacity());
-                build_neighbor_advert(frame.bytes_mut(), mac, target, src_ip.map(|ip| (src_mac, ip)), vlan)
+                build_neighbor_advert(
+                    frame.bytes_mut(),
+                    mac,
+                    target,
+                    src_ip.map(|ip| (src_mac, ip)),
+                    named,
+                    vlan,
+                )
             }
             SlowPath::EchoRequest { dst_ip, .. } => {
                 if !self.ours(dst_ip) {

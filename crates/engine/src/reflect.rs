@@ -1,20 +1,22 @@
 //! The loop of a lane that turns packets round and sends them back.
 
+use crate::echo::{Echo, probe_frames};
 use crate::loop_clock::LoopClock;
+use crate::loop_guard::{Sampler, secret};
 use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
 use mpps_stats::Recorder;
-use mpps_wire::{Left, ReflectFilter, Reflector, parse_udp, reflect_closing_in_place};
+use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};
 use std::time::Duration;
 
 /// How long the path may refuse everything before the burst is given up.
 const PATIENCE_NS: u64 = 10_000_000;
 
-struct Counts {
+pub(crate) struct Counts {
     /// Why each frame of the burst at hand was left; `None`: it was turned. All `None` between bursts.
-    marks: [Option<Left>; MAX_BURST],
-    left: [u64; Left::COUNT],
+    pub(crate) marks: [Option<Left>; MAX_BURST],
+    pub(crate) left: [u64; Left::COUNT],
     /// For each of the filter's excluded ports.
     host_ports: Box<[u64]>,
     service: u64,
@@ -37,7 +39,9 @@ pub(crate) fn run<Q: Queue>(
         service: 0,
         not_sent: 0,
     };
-    let mut reflector = Reflector::new(filter);
+    let mut reflector = Reflector::new(filter, secret());
+    let mut echo = Echo::new(filter, secret());
+    let mut sampler = Sampler::default();
     let mut burst = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
     let mut turned = Burst::new(lane.burst);
@@ -71,9 +75,15 @@ pub(crate) fn run<Q: Queue>(
                         &mut burst,
                         &mut answers,
                         &mut turned,
-                        (filter, &mut reflector),
+                        &mut reflector,
+                        filter,
                         &mut counts,
                     );
+                    if !filter.keep_ttl {
+                        probe_frames(&mut burst, &mut reflector, &mut sampler, &mut counts);
+                    }
+                } else {
+                    echo.turn(&mut burst, &mut sampler, &mut counts);
                 }
                 recorder.arrived_n(now, burst.len() as u64);
                 lane.counters.rx_test.add(burst.len() as u64);
@@ -113,7 +123,8 @@ fn turn<F: Frame>(
     burst: &mut Burst<F>,
     answers: &mut Burst<F>,
     turned: &mut Burst<F>,
-    (filter, reflector): (&ReflectFilter, &mut Reflector<'_>),
+    reflector: &mut Reflector<'_>,
+    filter: &ReflectFilter,
     counts: &mut Counts,
 ) {
     let frames = burst.as_mut_slice();
@@ -122,7 +133,7 @@ fn turn<F: Frame>(
         let other = |frame: &mut F| !frame.is_plain() || !reflector.turn_alike(frame.bytes_mut());
         at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
         let Some(frame) = frames.get_mut(at) else { break };
-        counts.marks[at] = turn_other(frame, filter, reflector).err();
+        counts.marks[at] = turn_other(frame, reflector).err();
         left_any |= counts.marks[at].is_some();
         at += 1;
     }
@@ -133,11 +144,13 @@ fn turn<F: Frame>(
 
 /// A frame whose headers are not those that are looked at first.
 #[inline(never)]
-fn turn_other<F: Frame>(frame: &mut F, filter: &ReflectFilter, reflector: &mut Reflector<'_>) -> Result<(), Left> {
-    match frame.rx_checksum() {
-        RxChecksum::Unmarked => reflect_closing_in_place(frame.bytes_mut(), filter),
-        known => reflector.turn_other(frame.bytes_mut(), known == RxChecksum::Partial),
-    }
+fn turn_other<F: Frame>(frame: &mut F, reflector: &mut Reflector<'_>) -> Result<(), Left> {
+    let finish = match frame.rx_checksum() {
+        RxChecksum::Unmarked => Finish::Look,
+        RxChecksum::Partial => Finish::Compute,
+        _ => Finish::Keep,
+    };
+    reflector.turn_other(frame.bytes_mut(), finish)
 }
 
 /// Takes the frames that were not turned out of the burst: answers those that ask, counts the others by reason.

@@ -88,6 +88,9 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     };
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(&m, &reasons, &lanes)));
+    if m.workload == Workload::Reflect {
+        warnings.extend(crate::loop_guard::warnings(reason));
+    }
     warnings.splice(0..0, m.common.warnings.iter().cloned());
     warnings.extend(m.control.notes());
     warnings.extend(m.sink_notes.iter().cloned());

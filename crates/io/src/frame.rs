@@ -73,4 +73,15 @@ pub trait Frame {
     fn peer(&self) -> Option<SocketAddr> {
         None
     }
+
+    /// Payload paths: time to live (hop limit) that a received packet still had, where the path knows it. Sent back, it has
+    /// one less: a path that can't see to that knows none.
+    fn ttl(&self) -> Option<u8> {
+        None
+    }
+
+    /// Payload paths: the packet was sent to a group or to everybody.
+    fn to_group(&self) -> bool {
+        false
+    }
 }

@@ -116,6 +116,15 @@ pub fn host_addresses(device: &NetDev) -> Vec<IpAddr> {
     all
 }
 
+/// All addresses that this host's interfaces have, with the prefix length; none where the kernel does not tell.
+pub fn assigned_addresses() -> Vec<(IpAddr, u8)> {
+    let mut all = Vec::new();
+    // What was told until a failure is kept.
+    let _ = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; IFADDRMSG])
+        .run(|_, body| all.extend(assigned(body).zip(body.get(1).copied())));
+    all
+}
+
 impl NetDev {
     /// Looks an interface up.
     ///

@@ -111,6 +111,7 @@ fn connected(config: Config, src: IpAddr, dst: IpAddr, flows: &[(u16, u16)], rol
             listening: false,
             wildcard: false,
             gro: setup.gro,
+            answers: false,
         },
         endpoints,
         lanes,
@@ -129,6 +130,7 @@ fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {
     // Without SO_REUSEPORT, so that another program's socket on this port is an error even if it has set it.
     bind(&new_socket(v6, roles.len())?, address, scope)?;
     let mut setup = Setup::new(&config, roles.len(), true, v6);
+    let answers = roles.iter().any(|role| role.tx);
     let mut endpoints = Vec::with_capacity(roles.len());
     for _ in roles {
         let socket = new_socket(v6, roles.len())?;
@@ -142,6 +144,12 @@ fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {
             match v6 {
                 true => set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "set IPV6_RECVPKTINFO on")?,
                 false => set(libc::IPPROTO_IP, libc::IP_PKTINFO, "set IP_PKTINFO on")?,
+            }
+        }
+        if answers {
+            match v6 {
+                true => set(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, "set IPV6_RECVHOPLIMIT on")?,
+                false => set(libc::IPPROTO_IP, libc::IP_RECVTTL, "set IP_RECVTTL on")?,
             }
         }
         setup.apply(&socket, address)?;
@@ -158,6 +166,7 @@ fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {
         listening: true,
         wildcard: ip.is_unspecified(),
         gro: setup.gro,
+        answers,
     };
     finish(config, kind, endpoints, lanes, iface, mtu, setup)
 }

@@ -27,6 +27,10 @@ pub(crate) struct Meta {
     pub(crate) interface: u32,
     /// `local` is valid.
     pub(crate) has_local: bool,
+    /// It was sent to a group or to everybody.
+    pub(crate) to_group: bool,
+    /// Time to live, or hop limit, that it came with; 0: not known.
+    pub(crate) ttl: u8,
 }
 
 const NO_META: Meta = Meta {
@@ -34,6 +38,8 @@ const NO_META: Meta = Meta {
     local: [0; 16],
     interface: 0,
     has_local: false,
+    to_group: false,
+    ttl: 0,
 };
 
 /// Buffers of one size, numbered from `first`.
@@ -165,7 +171,11 @@ impl UdpPool {
         let buffer = self.small.pop()?;
         self.holders[buffer as usize].set(1);
         // SAFETY: nobody else holds this buffer, so nobody (the kernel included) reads or writes its meta data.
-        unsafe { (*self.meta.at(buffer as usize)).peer.len = 0 };
+        unsafe {
+            let meta = self.meta.at(buffer as usize);
+            (*meta).peer.len = 0;
+            (*meta).ttl = 0;
+        }
         let capacity = self.small.capacity as u32;
         Some(UdpFrame {
             pool: self,
@@ -329,8 +339,19 @@ impl Frame for UdpFrame<'_> {
         self.len as usize + self.cut as usize
     }
 
+    #[inline]
     fn peer(&self) -> Option<SocketAddr> {
         self.meta().peer.get()
+    }
+
+    #[inline]
+    fn ttl(&self) -> Option<u8> {
+        Some(self.meta().ttl).filter(|ttl| *ttl > 0)
+    }
+
+    #[inline]
+    fn to_group(&self) -> bool {
+        self.meta().to_group
     }
 }
 

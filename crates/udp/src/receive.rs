@@ -22,6 +22,8 @@ pub(crate) struct Kind {
     pub(crate) wildcard: bool,
     /// Coalesced packets come.
     pub(crate) gro: bool,
+    /// What comes is sent back: keep its time to live.
+    pub(crate) answers: bool,
 }
 
 /// What a call brought.
@@ -92,7 +94,7 @@ impl<'p> Receiver<'p> {
     }
 
     fn needs_control(&self) -> bool {
-        self.kind.gro || self.kind.wildcard
+        self.kind.gro || self.kind.wildcard || self.kind.answers
     }
 
     /// Datagrams wait to be handed out.
@@ -129,6 +131,8 @@ impl<'p> Receiver<'p> {
                     header.msg_controllen = size_of::<Control>() as _;
                 }
                 (*meta).has_local = false;
+                (*meta).to_group = false;
+                (*meta).ttl = 0;
             }
         }
         self.holes_end = 0;
@@ -204,7 +208,7 @@ impl<'p> Receiver<'p> {
     /// `control` points at a whole control message of slot `i`.
     unsafe fn control_message(&mut self, i: usize, control: *const libc::cmsghdr) {
         // SAFETY: by the caller; the data of each kind has the length that the kernel's headers give it (linux/udp.h:
-        // int; linux/in.h: in_pktinfo; linux/ipv6.h: in6_pktinfo), and is read unaligned.
+        // int; linux/in.h: in_pktinfo, ip(7): int; linux/ipv6.h: in6_pktinfo, int), and is read unaligned.
         unsafe {
             let data = libc::CMSG_DATA(control);
             let meta = self.pool.meta(self.posted[i]);
@@ -218,12 +222,19 @@ impl<'p> Receiver<'p> {
                     (&mut (*meta).local)[..4].copy_from_slice(&info.ipi_spec_dst.s_addr.to_ne_bytes());
                     (*meta).interface = info.ipi_ifindex as u32;
                     (*meta).has_local = true;
+                    // What was sent to one host was sent to the address that answers (`fib_compute_spec_dst`).
+                    (*meta).to_group = info.ipi_addr.s_addr != info.ipi_spec_dst.s_addr;
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                     (*meta).local = info.ipi6_addr.s6_addr;
                     (*meta).interface = info.ipi6_ifindex;
                     (*meta).has_local = true;
+                    (*meta).to_group = info.ipi6_addr.s6_addr[0] == 0xff;
+                }
+                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    let ttl = data.cast::<libc::c_int>().read_unaligned();
+                    (*meta).ttl = u8::try_from(ttl).unwrap_or(0);
                 }
                 _ => {}
             }

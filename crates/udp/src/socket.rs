@@ -32,6 +32,16 @@ pub(crate) fn descriptor_limit() -> usize {
     }
 }
 
+/// Sets an integer option of a socket.
+pub(crate) fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of `value`, which outlives the call.
+    match unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 impl Socket {
     /// A new UDP socket of `family` (`AF_INET` or `AF_INET6`; the latter never takes IPv4).
     pub(crate) fn new(family: libc::c_int) -> io::Result<Self> {
@@ -55,12 +65,7 @@ impl Socket {
 
     /// Sets an integer option.
     pub(crate) fn set(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        let len = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: the kernel reads `len` bytes of `value`, which outlives the call.
-        match unsafe { libc::setsockopt(self.fd(), level, name, (&raw const value).cast(), len) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        set_option(self.fd(), level, name, value)
     }
 
     /// Reads an integer option.

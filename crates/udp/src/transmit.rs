@@ -15,6 +15,8 @@ const RETRIES: u32 = 4;
 /// memory faster than many. Measured on veth, CPU time of the sender a datagram, copied or gathered: 18 bytes 40 or
 /// 61 ns, 64 bytes 49 or 75, 512 bytes 131 or 172, 1472 bytes 259 or 200.
 const COPY_UP_TO: usize = 768;
+/// Bursts in a row whose first packet wants another time to live than the socket gives, before the socket gives that one.
+const OTHERS: u32 = 8;
 /// Bytes of one piece of the staging memory.
 const LINE: usize = 64;
 
@@ -51,6 +53,11 @@ pub(crate) struct Transmitter {
     /// Where small datagrams are put side by side; room for a whole burst of them. Without segmentation: none.
     staging: RawArray<[u8; LINE]>,
     listening: bool,
+    /// Time to live that the socket gives what has none of its own; 0: the system's. Setting it where most packets want the
+    /// same costs a call now and then, saying it with each packet costs time for all of them.
+    ttl: u8,
+    /// Packets in a row that wanted another.
+    others: u32,
 }
 
 impl Transmitter {
@@ -70,6 +77,32 @@ impl Transmitter {
                 [0; LINE],
             ),
             listening,
+            ttl: 0,
+            others: 0,
+        }
+    }
+
+    /// Lets the socket give the time to live that its packets want, where all have wanted the same for a while.
+    fn follow_ttl(&mut self, fd: RawFd, frames: &[UdpFrame<'_>]) {
+        let Some(meta) = frames.first().map(UdpFrame::meta) else {
+            return;
+        };
+        let wanted = answer_ttl(meta);
+        if wanted == self.ttl {
+            self.others = 0;
+            return;
+        }
+        self.others += 1;
+        if self.others < OTHERS || wanted == 0 {
+            return;
+        }
+        self.others = 0;
+        let (level, name) = match is_v6(meta) {
+            true => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+            false => (libc::IPPROTO_IP, libc::IP_TTL),
+        };
+        if crate::socket::set_option(fd, level, name, wanted.into()).is_ok() {
+            self.ttl = wanted;
         }
     }
 
@@ -82,6 +115,9 @@ impl Transmitter {
         counters: &LaneCounters,
     ) -> (usize, Result<Stop, Error>) {
         let frames = &frames[..frames.len().min(MAX_BURST)];
+        if self.listening {
+            self.follow_ttl(fd, frames);
+        }
         let messages = self.build(frames);
         let (mut sent, mut taken, mut retries) = (0, 0, 0);
         while sent < messages {
@@ -148,12 +184,14 @@ impl Transmitter {
                 }
                 let segment = if n > 1 { frames[first].len() as u16 } else { 0 };
                 let local = self.listening && meta.has_local;
+                let ttl = answer_ttl(meta);
+                let own_ttl = self.listening && ttl != self.ttl && ttl > 0;
                 header.msg_controllen = 0;
                 header.msg_control = std::ptr::null_mut();
-                if segment > 0 || local {
+                if segment > 0 || local || own_ttl {
                     let area = self.control.at(message);
                     header.msg_control = area.cast();
-                    header.msg_controllen = write_control(area, segment, local.then_some(meta)) as _;
+                    header.msg_controllen = write_control(area, segment, meta, local, own_ttl) as _;
                 }
             }
             self.frames[message] = n as u16;
@@ -305,20 +343,32 @@ fn same_receiver(a: &UdpFrame<'_>, b: &UdpFrame<'_>) -> bool {
     }
     let (a, b) = (a.meta(), b.meta());
     a.peer.same(&b.peer)
+        && a.ttl == b.ttl
         && a.has_local == b.has_local
         && (!a.has_local || a.local == b.local && a.interface == b.interface)
 }
 
-/// Writes control messages: segment size (0: none) and source address; returns their length in bytes.
+fn is_v6(meta: &Meta) -> bool {
+    meta.peer.len == size_of::<libc::sockaddr_in6>() as u32
+}
+
+/// Time to live of the answer to a packet: one less than it came with, as a router does it. 0: not known.
+fn answer_ttl(meta: &Meta) -> u8 {
+    meta.ttl.saturating_sub(1)
+}
+
+/// Writes control messages: segment size (0: none), and where asked for source address and time to live; returns their
+/// length in bytes.
 ///
 /// # Safety
 /// `area` is not in use.
-unsafe fn write_control(area: *mut Control, segment: u16, local: Option<&Meta>) -> usize {
+unsafe fn write_control(area: *mut Control, segment: u16, meta: &Meta, local: bool, own_ttl: bool) -> usize {
     const SEGMENT: usize = cmsg_space(size_of::<u16>());
-    const _: () = assert!(SEGMENT + cmsg_space(size_of::<libc::in6_pktinfo>()) <= size_of::<Control>());
+    const TTL: usize = cmsg_space(size_of::<libc::c_int>());
+    const _: () = assert!(SEGMENT + TTL + cmsg_space(size_of::<libc::in6_pktinfo>()) <= size_of::<Control>());
     let mut used = 0;
     let mut put = |kind: (libc::c_int, libc::c_int), data: *const u8, len: usize| {
-        // SAFETY: both messages fit the area, by the assertion above, each at a multiple of 8 bytes; `data` points at
+        // SAFETY: all messages fit the area, by the assertion above, each at a multiple of 8 bytes; `data` points at
         // `len` bytes.
         unsafe {
             let header = area.cast::<u8>().add(used).cast::<libc::cmsghdr>();
@@ -336,8 +386,16 @@ unsafe fn write_control(area: *mut Control, segment: u16, local: Option<&Meta>) 
             size_of::<u16>(),
         );
     }
-    if let Some(meta) = local {
-        if meta.peer.len == size_of::<libc::sockaddr_in6>() as u32 {
+    if own_ttl {
+        let ttl = libc::c_int::from(answer_ttl(meta));
+        let kind = match is_v6(meta) {
+            true => (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT),
+            false => (libc::IPPROTO_IP, libc::IP_TTL),
+        };
+        put(kind, (&raw const ttl).cast(), size_of_val(&ttl));
+    }
+    if local {
+        if is_v6(meta) {
             let info = libc::in6_pktinfo {
                 ipi6_addr: libc::in6_addr { s6_addr: meta.local },
                 ipi6_ifindex: if meta.local[0] == 0xfe { meta.interface } else { 0 },

@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let filter = ReflectFilter::default();
     let mut frame = vec![0; template.frame_len()];
     template.write(&mut frame, 10_000, 9_000, Stamp { seq: 7, time_ns: 100 });
+    let came = [frame[22], frame[23], frame[24], frame[25]];
     let run = |step: &mut dyn FnMut(&mut [u8], u64) -> bool| {
         let mut frame = frame.clone();
         (0..packets)
@@ -44,7 +45,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             true
         }),
         "verify" => run(&mut |frame, _| check_udp(frame, 1, true).is_ok_and(|c| c.checksum_ok && c.data_ok)),
-        "reflect" => run(&mut |frame, _| reflect_in_place(frame, &filter, false).is_ok()),
+        "reflect" => run(&mut |frame, _| {
+            // Its time to live would be used up.
+            frame[22..26].copy_from_slice(&came);
+            reflect_in_place(frame, &filter, false).is_ok()
+        }),
         _ => run(&mut |_, _| true),
     };
     println!("{good} of {packets} good");

@@ -80,10 +80,10 @@ fn slow_path() -> Vec<(String, Vec<u8>)> {
             build_neighbor_solicit(out, own, SRC_V6, DST_V6, vlan)
         });
         add("neighbor_advert", &|out| {
-            build_neighbor_advert(out, own, SRC_V6, Some((peer, DST_V6)), vlan)
+            build_neighbor_advert(out, own, SRC_V6, Some((peer, DST_V6)), true, vlan)
         });
         add("neighbor_advert_all", &|out| {
-            build_neighbor_advert(out, own, SRC_V6, None, vlan)
+            build_neighbor_advert(out, own, SRC_V6, None, true, vlan)
         });
         all.push((format!("echo_v4{name}"), echo_v4(tags, &[], b"ping")));
         all.push((format!("echo_v4_options{name}"), echo_v4(tags, OPTIONS[1], b"ping!")));

@@ -8,7 +8,7 @@ use crate::ipv6::{HEADER_LEN, NEXT_ICMPV6};
 use crate::udp::pseudo_header;
 use crate::{MAX_SLOW_PATH_LEN, MacAddr, SlowPath, eth};
 
-/// Bytes of the IPv6 packets that are built: fixed header, message, one link-layer address option.
+/// Bytes of the longest IPv6 packet that is built: fixed header, message, one link-layer address option.
 pub const PACKET_LEN: usize = HEADER_LEN + MESSAGE_LEN + OPTION_LEN;
 
 const MESSAGE_LEN: usize = 24;
@@ -81,6 +81,7 @@ pub(crate) fn parse(frame: &[u8], l3: usize, vlan: Option<u16>) -> Option<SlowPa
             src_mac,
             src_ip,
             target,
+            named: option.is_some() || dst.is_multicast(),
             vlan,
         })
     } else {
@@ -122,55 +123,58 @@ pub fn build_neighbor_solicit(
     vlan: Option<u16>,
 ) -> usize {
     let (group, mac) = solicited_node_multicast(target);
-    build(out, (src_mac, src_ip), (mac, group), SOLICIT, 0, target, vlan)
+    build(out, (src_mac, src_ip), (mac, group), (SOLICIT, 0), target, true, vlan)
 }
 
 /// Writes the advertisement that `target` is at `src_mac` and returns the frame's length, or 0 where `out` is shorter.
-/// `reply_to` is the host that asked; `None` tells all nodes, as the answer to a host that has no address yet.
+/// `reply_to` is the host that asked; `None` tells all nodes, as the answer to a host that has no address yet. `named`: with
+/// the link-layer address as an option, see [`SlowPath::NeighborSolicit`].
 pub fn build_neighbor_advert(
     out: &mut [u8],
     src_mac: MacAddr,
     target: Ipv6Addr,
     reply_to: Option<(MacAddr, Ipv6Addr)>,
+    named: bool,
     vlan: Option<u16>,
 ) -> usize {
     let (to, flags) = match reply_to {
         Some(to) => (to, FLAG_SOLICITED | FLAG_OVERRIDE),
         None => ((group_mac(ALL_NODES), ALL_NODES), FLAG_OVERRIDE),
     };
-    build(out, (src_mac, target), to, ADVERT, flags, target, vlan)
+    build(out, (src_mac, target), to, (ADVERT, flags), target, named, vlan)
 }
 
 fn build(
     out: &mut [u8],
     from: (MacAddr, Ipv6Addr),
     to: (MacAddr, Ipv6Addr),
-    kind: u8,
-    flags: u8,
+    (kind, flags): (u8, u8),
     target: Ipv6Addr,
+    named: bool,
     vlan: Option<u16>,
 ) -> usize {
     let mut frame = [0; MAX_SLOW_PATH_LEN];
     let l3 = eth::write(&mut frame, to.0, from.0, vlan, eth::TYPE_IPV6);
-    let end = l3 + PACKET_LEN;
+    let message_len = MESSAGE_LEN + if named { OPTION_LEN } else { 0 };
+    let end = l3 + HEADER_LEN + message_len;
     let packet = &mut frame[l3..end];
     packet[0] = 0x60;
-    packet[4..6].copy_from_slice(&((MESSAGE_LEN + OPTION_LEN) as u16).to_be_bytes());
+    packet[4..6].copy_from_slice(&(message_len as u16).to_be_bytes());
     packet[6..8].copy_from_slice(&[NEXT_ICMPV6, HOP_LIMIT]);
     packet[8..24].copy_from_slice(&from.1.octets());
     packet[24..40].copy_from_slice(&to.1.octets());
     packet[40] = kind;
     packet[44] = flags;
     packet[48..64].copy_from_slice(&target.octets());
-    packet[64..66].copy_from_slice(&[
-        if kind == SOLICIT {
+    if let Some(option) = packet.get_mut(HEADER_LEN + MESSAGE_LEN..).filter(|_| named) {
+        let kind = if kind == SOLICIT {
             SOURCE_LINK_LAYER
         } else {
             TARGET_LINK_LAYER
-        },
-        1,
-    ]);
-    packet[66..72].copy_from_slice(&from.0.0);
+        };
+        option[..2].copy_from_slice(&[kind, 1]);
+        option[2..].copy_from_slice(&from.0.0);
+    }
     if let Some(sum) = icmpv6_sum(packet, HEADER_LEN) {
         packet[42..44].copy_from_slice(&sum.finish());
     }

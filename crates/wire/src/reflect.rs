@@ -1,13 +1,16 @@
 //! Turning a packet round in place.
 //!
 //! Source and destination change places: MAC addresses, IP addresses, UDP ports. A one's complement sum does not
-//! depend on the order of its words, so the IPv4 header checksum and the UDP checksum stay right without being
-//! touched. A packet whose checksum was wrong stays wrong, and its sender will notice.
+//! depend on the order of its words, so the UDP checksum stays right without being touched. A packet whose checksum was
+//! wrong stays wrong, and its sender will notice.
+//!
+//! Time to live (hop limit) is lowered by one, as a router does it: two reflectors can't pass a packet to and fro for ever.
+//! Its place in the IPv4 header checksum costs one addition (RFC 1624).
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
 
-use crate::bytes::{chunk, swap_macs, swap_neighbours};
+use crate::bytes::{chunk, chunk_mut, swap_macs, swap_neighbours};
 use crate::packet::{parse_any, parse_plain};
 use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, udp_checksum_open};
 
@@ -22,6 +25,14 @@ pub struct ReflectFilter {
     pub mac: Option<MacAddr>,
     /// Destination ports that are somebody else's (the host's own sockets), in ascending order.
     pub excluded_ports: Box<[u16]>,
+    /// The reflector's own addresses: what comes from them was made up, or has come back.
+    pub own: Box<[IpAddr]>,
+    /// Broadcast addresses of its subnets.
+    pub broadcasts: Box<[Ipv4Addr]>,
+    /// The device is a host's way to itself: own and loopback addresses are senders, but for the reflector's own port.
+    pub loopback: bool,
+    /// The time to live stays: for a device that makes up what it gives, as often as it is asked.
+    pub keep_ttl: bool,
 }
 
 /// Declares [`Left`] with its list and its names from one table, so that they can't differ.
@@ -60,7 +71,7 @@ reasons! {
     BadUdpLength = "bad_udp_length",
     /// Sent to a group: its address can't be a source.
     Multicast = "multicast",
-    /// Nobody to answer to: the source is a group, broadcast, unspecified, or port 0.
+    /// Nobody to answer to: the source is a group, broadcast, unspecified, on a wire loopback, or port 0.
     BadSource = "bad_source",
     /// To another MAC address than the filter's.
     WrongMac = "wrong_mac",
@@ -70,6 +81,14 @@ reasons! {
     WrongPort = "wrong_port",
     /// To a UDP port that the host itself uses.
     HostPort = "host_port",
+    /// From an address of the reflector's own.
+    OwnSource = "own_source",
+    /// The time to live, or hop limit, is used up.
+    TtlExpired = "ttl_expired",
+    /// The source returns what it is sent: it is a reflector, too.
+    Returned = "returned",
+    /// The answer was withheld, or a probe took its place, to see whether the source returns it.
+    Probed = "probed",
 }
 
 impl Left {
@@ -126,6 +145,80 @@ impl ReflectFilter {
     }
 }
 
+impl ReflectFilter {
+    /// Whether a packet that is taken can be answered, without an answer to ourselves or to many.
+    #[inline(always)]
+    fn answerable(&self, frame: &[u8], p: &UdpPacket) -> Result<(), Left> {
+        let l3 = usize::from(p.l3);
+        if p.v6 {
+            let Some(both) = chunk::<32>(frame, l3 + 8) else {
+                return Err(Left::TooShort);
+            };
+            let (src, dst) = both.split_at(16);
+            self.not_to_itself(src == dst, p)?;
+            let mut octets = [0; 16];
+            octets.copy_from_slice(src);
+            self.not_ours(IpAddr::V6(Ipv6Addr::from(octets)))
+        } else {
+            let Some(both) = chunk::<8>(frame, l3 + 12) else {
+                return Err(Left::TooShort);
+            };
+            let src = Ipv4Addr::new(both[0], both[1], both[2], both[3]);
+            let dst = Ipv4Addr::new(both[4], both[5], both[6], both[7]);
+            self.not_to_itself(src == dst, p)?;
+            if self.broadcasts.contains(&dst) {
+                return Err(Left::Multicast);
+            }
+            if self.broadcasts.contains(&src) {
+                return Err(Left::BadSource);
+            }
+            self.not_ours(IpAddr::V4(src))
+        }
+    }
+
+    #[inline(always)]
+    fn not_to_itself(&self, same_address: bool, p: &UdpPacket) -> Result<(), Left> {
+        if same_address && (!self.loopback || p.src_port == p.dst_port) {
+            return Err(Left::OwnSource);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn not_ours(&self, src: IpAddr) -> Result<(), Left> {
+        if self.loopback {
+            return Ok(());
+        }
+        if src.is_loopback() {
+            return Err(Left::BadSource);
+        }
+        if self.own.contains(&src) {
+            return Err(Left::OwnSource);
+        }
+        Ok(())
+    }
+
+    /// Whether a datagram from `src` to the reflector's own `port` can be answered, where the host's stack has taken all
+    /// else out of it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_peer(&self, src: SocketAddr, port: u16) -> Result<(), Left> {
+        let ip = src.ip().to_canonical();
+        let many = match ip {
+            IpAddr::V4(v4) => v4.is_broadcast() || self.broadcasts.contains(&v4),
+            IpAddr::V6(_) => false,
+        };
+        if many || ip.is_multicast() || ip.is_unspecified() || src.port() == 0 {
+            return Err(Left::BadSource);
+        }
+        if src.port() == port && (ip.is_loopback() && self.loopback || self.own.contains(&ip)) {
+            return Err(Left::OwnSource);
+        }
+        Ok(())
+    }
+}
+
 /// Whether the destination is a group, and whether the source is an address that one host can have.
 #[inline(always)]
 fn addresses(frame: &[u8], p: &UdpPacket) -> (bool, bool) {
@@ -147,8 +240,8 @@ fn addresses(frame: &[u8], p: &UdpPacket) -> (bool, bool) {
     }
 }
 
-/// Swaps MAC addresses, IP addresses and UDP ports of a frame that passes `filter`; everything else stays as it is
-/// (VLAN tags, IPv4 options, IPv6 extension headers, time to live, payload, padding).
+/// Swaps MAC addresses, IP addresses and UDP ports of a frame that passes `filter`, and lowers its time to live;
+/// everything else stays as it is (VLAN tags, IPv4 options, IPv6 extension headers, payload, padding).
 ///
 /// With `complete_checksum` the UDP checksum is computed from scratch: for frames that carry only the pseudo-header's
 /// sum (`CHECKSUM_PARTIAL`).
@@ -157,7 +250,7 @@ fn addresses(frame: &[u8], p: &UdpPacket) -> (bool, bool) {
 /// Why the frame was left; it is then unchanged.
 #[inline]
 pub fn reflect_in_place(frame: &mut [u8], filter: &ReflectFilter, complete_checksum: bool) -> Result<(), Left> {
-    turn(frame, filter, |_, _| complete_checksum)
+    turn(frame, filter, |_, _| Ok(()), |_, _| complete_checksum)
 }
 
 /// As [`reflect_in_place`], and computes the UDP checksum where it [looks left open](udp_checksum_open): for paths that
@@ -167,19 +260,21 @@ pub fn reflect_in_place(frame: &mut [u8], filter: &ReflectFilter, complete_check
 /// Why the frame was left; it is then unchanged.
 #[inline]
 pub fn reflect_closing_in_place(frame: &mut [u8], filter: &ReflectFilter) -> Result<(), Left> {
-    turn(frame, filter, udp_checksum_open)
+    turn(frame, filter, |_, _| Ok(()), udp_checksum_open)
 }
 
+/// `admit` has the last word on a packet that the filter takes.
 #[inline(always)]
-fn turn(
+pub(crate) fn turn(
     frame: &mut [u8],
     filter: &ReflectFilter,
+    admit: impl FnOnce(&[u8], &UdpPacket) -> Result<(), Left>,
     complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
 ) -> Result<(), Left> {
     // Twice the same, once with constant offsets: that one is inlined.
     match parse_plain(frame) {
-        Some(p) => turn_parsed(frame, &p, filter, complete_checksum),
-        None => turn_any(frame, filter, complete_checksum),
+        Some(p) => turn_parsed(frame, &p, filter, admit, complete_checksum),
+        None => turn_any(frame, filter, admit, complete_checksum),
     }
 }
 
@@ -187,10 +282,11 @@ fn turn(
 fn turn_any(
     frame: &mut [u8],
     filter: &ReflectFilter,
+    admit: impl FnOnce(&[u8], &UdpPacket) -> Result<(), Left>,
     complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
 ) -> Result<(), Left> {
     let p = parse_any(frame)?;
-    turn_parsed(frame, &p, filter, complete_checksum)
+    turn_parsed(frame, &p, filter, admit, complete_checksum)
 }
 
 #[inline(always)]
@@ -198,10 +294,16 @@ fn turn_parsed(
     frame: &mut [u8],
     p: &UdpPacket,
     filter: &ReflectFilter,
+    admit: impl FnOnce(&[u8], &UdpPacket) -> Result<(), Left>,
     complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
 ) -> Result<(), Left> {
     filter.check(frame, p)?;
+    filter.answerable(frame, p)?;
+    admit(frame, p)?;
     let l3 = usize::from(p.l3);
+    if !filter.keep_ttl && !lower_ttl(frame, l3, p.v6) {
+        return Err(Left::TtlExpired);
+    }
     // The parser has seen all of these bytes, so each swap takes place.
     swap_macs(frame);
     if p.v6 {
@@ -215,6 +317,25 @@ fn turn_parsed(
         complete(frame, p);
     }
     Ok(())
+}
+
+/// Takes one from time to live or hop limit, and sees to the IPv4 header checksum; false, with nothing changed, where none
+/// would be left.
+#[inline(always)]
+fn lower_ttl(frame: &mut [u8], l3: usize, v6: bool) -> bool {
+    let at = if v6 { l3 + 7 } else { l3 + 8 };
+    let Some(ttl) = frame.get_mut(at).filter(|ttl| **ttl > 1) else {
+        return false;
+    };
+    *ttl -= 1;
+    if !v6 && let Some(field) = chunk_mut::<2>(frame, l3 + 10) {
+        // The sum of the header's words is less by 0x0100, so its complement is more by as much; with the carry around.
+        let (sum, carry) = u16::from_be_bytes(*field).overflowing_add(0x0100);
+        let sum = sum + u16::from(carry);
+        // 0xffff would stand for a header of zeros (RFC 1624, section 3).
+        *field = if sum == 0xffff { 0 } else { sum }.to_be_bytes();
+    }
+    true
 }
 
 /// Apart, so that what is usual stays short.

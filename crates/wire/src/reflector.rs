@@ -4,20 +4,22 @@
 //! are kept as they came, and as they left: a packet whose Ethernet and IPv4 headers are the same 34 bytes needs no
 //! parsing, no header checksum and no look at the addresses; its new headers are there to be copied. What differs from
 //! packet to packet (length of the frame, ports, UDP length) is checked each time. Everything else goes the long way,
-//! [`reflect_in_place`], which is not that long for a plain packet: keeping headers costs more, so of many flows only one
+//! [`reflect_in_place`](crate::reflect_in_place), which is not that long for a plain packet: keeping headers costs more, so of many flows only one
 //! packet in [`KEEP_EVERY`] is kept.
 
-use crate::bytes::{chunk, same_headers, swap_macs, swap_neighbours};
+use crate::bytes::{chunk, same_headers};
 use crate::headers::PLAIN_HEADERS as HEADERS;
+use crate::loops::{Look, Loops, PROBE_LEN, Source, checksum_field};
 use crate::packet::parse_plain;
-use crate::{Left, ReflectFilter, eth, ipv4, reflect_in_place, udp};
+use crate::{Left, ReflectFilter, UdpPacket, eth, ipv4, parse_udp, reflect, udp, udp_checksum_open};
 
 /// Packets that went the long way to one whose headers are kept.
 const KEEP_EVERY: u32 = 64;
 /// Packets like the one kept before to one exchange of the two.
 const EXCHANGE_EVERY: u32 = 4;
 
-/// Turns packets round as [`reflect_in_place`] does, with the same result for every frame.
+/// Turns packets round as [`reflect_in_place`](crate::reflect_in_place) does, with the same result for every frame; but leaves
+/// those of a source that returns what it gets ([`Loops`]).
 #[derive(Debug)]
 pub struct Reflector<'f> {
     filter: &'f ReflectFilter,
@@ -30,6 +32,18 @@ pub struct Reflector<'f> {
     /// Packets until headers are kept, and until the two are exchanged.
     until_kept: u32,
     until_exchanged: u32,
+    loops: Loops,
+}
+
+/// What is known of a frame's UDP checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// It stays.
+    Keep,
+    /// It was left to a device, and is computed.
+    Compute,
+    /// It is computed where it [looks left open](udp_checksum_open).
+    Look,
 }
 
 /// Headers of a packet that was turned.
@@ -52,8 +66,8 @@ const NONE: Headers = Headers {
 };
 
 impl<'f> Reflector<'f> {
-    /// A reflector of what `filter` takes.
-    pub fn new(filter: &'f ReflectFilter) -> Self {
+    /// A reflector of what `filter` takes. `secret`: see [`Loops::new`].
+    pub fn new(filter: &'f ReflectFilter, secret: [u64; 2]) -> Self {
         let ports = filter.ports.as_ref();
         Self {
             filter,
@@ -64,6 +78,20 @@ impl<'f> Reflector<'f> {
             }),
             until_kept: 1,
             until_exchanged: EXCHANGE_EVERY,
+            loops: Loops::new(secret),
+        }
+    }
+
+    /// Notes a frame that was turned, one of `weight` that were: see [`Loops::look`].
+    #[inline(never)]
+    pub fn look(&mut self, frame: &[u8], weight: u32) -> Look {
+        match parse_udp(frame) {
+            Ok(p) => {
+                let source = Source::of_turned(frame, &p);
+                self.loops
+                    .look(source, p.payload(frame), checksum_field(frame, &p), weight)
+            }
+            Err(_) => Look::Ordinary,
         }
     }
 
@@ -73,9 +101,14 @@ impl<'f> Reflector<'f> {
     /// Why the frame was left; it is then unchanged.
     #[inline]
     pub fn turn(&mut self, frame: &mut [u8], complete_checksum: bool) -> Result<(), Left> {
+        let finish = if complete_checksum {
+            Finish::Compute
+        } else {
+            Finish::Keep
+        };
         match !complete_checksum && self.turn_alike(frame) {
             true => Ok(()),
-            false => self.turn_other(frame, complete_checksum),
+            false => self.turn_other(frame, finish),
         }
     }
 
@@ -122,8 +155,8 @@ impl<'f> Reflector<'f> {
     /// # Errors
     /// Why the frame was left; it is then unchanged.
     #[inline(never)]
-    pub fn turn_other(&mut self, frame: &mut [u8], complete_checksum: bool) -> Result<(), Left> {
-        if !complete_checksum && self.turn_known(&self.before, frame) {
+    pub fn turn_other(&mut self, frame: &mut [u8], finish: Finish) -> Result<(), Left> {
+        if finish == Finish::Keep && self.turn_known(&self.before, frame) {
             self.until_exchanged -= 1;
             if self.until_exchanged == 0 {
                 core::mem::swap(&mut self.known, &mut self.before);
@@ -131,17 +164,40 @@ impl<'f> Reflector<'f> {
             }
             return Ok(());
         }
-        reflect_in_place(frame, self.filter, complete_checksum)?;
+        let (loops, mut plain) = (&mut self.loops, true);
+        let came = chunk::<HEADERS>(frame, 0).copied();
+        let admit = |frame: &[u8], p: &UdpPacket| {
+            if usize::from(p.payload_len) != PROBE_LEN && !loops.alert() {
+                return Ok(());
+            }
+            plain = false;
+            match loops.admits(Source::of(frame, p), p.payload(frame)) {
+                true => Ok(()),
+                false => Err(Left::Returned),
+            }
+        };
+        let result = match finish {
+            Finish::Keep => reflect::turn(frame, self.filter, admit, |_, _| false),
+            Finish::Compute => reflect::turn(frame, self.filter, admit, |_, _| true),
+            Finish::Look => reflect::turn(frame, self.filter, admit, udp_checksum_open),
+        };
+        if self.loops.alert() {
+            // What comes from others at the same address looks the same up to its ports.
+            (self.known, self.before) = (NONE, NONE);
+        }
+        result?;
         self.until_kept -= 1;
         if self.until_kept == 0 {
             self.until_kept = KEEP_EVERY;
-            self.keep(frame);
+            if let Some(came) = came.filter(|_| plain) {
+                self.keep(&came, frame);
+            }
         }
         Ok(())
     }
 
-    /// Keeps the headers of a packet that was turned, where it is of the plain kind.
-    fn keep(&mut self, turned: &[u8]) {
+    /// Keeps the headers of a packet that came so and was turned, where it is of the plain kind.
+    fn keep(&mut self, came: &[u8; HEADERS], turned: &[u8]) {
         // Turning changes nothing that makes a packet plain.
         if parse_plain(turned).is_none() {
             return;
@@ -149,13 +205,14 @@ impl<'f> Reflector<'f> {
         let Some(leaves) = chunk::<HEADERS>(turned, 0) else {
             return;
         };
-        let mut came = *leaves;
-        swap_macs(&mut came);
-        swap_neighbours::<4>(&mut came, eth::HEADER_LEN + 12);
-        let total_len = u16::from_be_bytes([came[eth::HEADER_LEN + 2], came[eth::HEADER_LEN + 3]]);
+        let (addresses, total_len) = (HEADERS - 8, u16::from_be_bytes([came[16], came[17]]));
+        if came[addresses..addresses + 4] == came[addresses + 4..] {
+            // Its ports decide whether it is from ourselves.
+            return;
+        }
         self.before = self.known;
         self.known = Headers {
-            came,
+            came: *came,
             leaves: *leaves,
             least_len: eth::HEADER_LEN + usize::from(total_len),
             // What is plain holds its own UDP header.

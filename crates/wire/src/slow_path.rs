@@ -38,6 +38,9 @@ pub enum SlowPath {
         src_ip: Option<Ipv6Addr>,
         /// The address asked for.
         target: Ipv6Addr,
+        /// Whether the answer names the link-layer address: not to a host that asks us alone, and names none either. It
+        /// knows the address then, and an answer is no longer than the question (RFC 4861, section 7.2.4).
+        named: bool,
         /// VLAN of the frame.
         vlan: Option<u16>,
     },

@@ -26,10 +26,15 @@ proptest! {
             prop_assert_eq!((eth::destination(&there).0, eth::source(&there).0), (SRC_MAC, DST_MAC));
             // Tags, options, extension headers, payload and padding are as they were.
             let (l3, l4, addresses) = (usize::from(before.l3), usize::from(before.l4), if before.v6 { 8..40 } else { 12..20 });
-            prop_assert_eq!(&there[12..l3 + addresses.start], &frame[12..l3 + addresses.start]);
+            let ttl = l3 + if before.v6 { 7 } else { 8 };
+            prop_assert_eq!(there[ttl], frame[ttl] - 1);
+            prop_assert_eq!(&there[12..ttl], &frame[12..ttl]);
             prop_assert_eq!(&there[l3 + addresses.end..l4], &frame[l3 + addresses.end..l4]);
+            if !before.v6 {
+                prop_assert_eq!(there[l3 + 9], frame[l3 + 9]);
+            }
             prop_assert_eq!(&there[l4 + 4..], &frame[l4 + 4..]);
-            prop_assert_eq!(reflect(&there, &ReflectFilter::default()).unwrap(), frame);
+            prop_assert_eq!(with_ttl_of(&reflect(&there, &ReflectFilter::default()).unwrap(), &frame), frame);
         }
     }
 
@@ -59,7 +64,7 @@ proptest! {
             1 => ReflectFilter { ports: Some(DST_PORT..=DST_PORT), ..ReflectFilter::default() },
             _ => ReflectFilter { excluded_ports: vec![SRC_PORT, SRC_PORT + 1].into(), ..ReflectFilter::default() },
         };
-        let mut reflector = Reflector::new(&filter);
+        let mut reflector = Reflector::new(&filter, [1, 2]);
         for (at, byte, cut, partial) in changes {
             for (_, frame) in all_udp(&payload) {
                 let mut changed = frame.clone();
@@ -86,17 +91,18 @@ proptest! {
     #[test]
     fn a_reflector_takes_of_plain_packets_what_the_filter_does(
         packets in prop::collection::vec((
-            (0usize..12, 0usize..12),
-            (0u8..2, 0usize..8, 0usize..8),
+            (0usize..16, 0usize..16),
+            (0u8..2, 0usize..8, 0usize..8, 0usize..8),
             (26u16..48, 6u16..24, 40usize..70),
             (0u16..8, 0u16..4),
             (0usize..8, 0usize..8),
         ), 1..60),
-        which in (0usize..4, 0usize..5, any::<bool>(), any::<bool>()),
+        which in (0usize..4, 0usize..5, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
         // Most of them right, so that a packet is taken now and then.
-        let ips = [[224, 0, 0, 5], [239, 255, 255, 255], [255; 4], [0; 4], [240, 0, 0, 1], [10, 0, 0, 1], [10, 0, 0, 2]];
-        let ip = |at: usize| ips[at.min(ips.len() - 1)];
+        let ips = [[224, 0, 0, 5], [239, 255, 255, 255], [255; 4], [0; 4], [240, 0, 0, 1], [10, 0, 0, 1], [10, 0, 0, 2],
+            [10, 0, 0, 3], [127, 0, 0, 1]];
+        let ip = |at: usize| ips.get(at).copied().unwrap_or(ips[6 - at % 2]);
         let mac = |at: usize| [1, 3, 0, 2][at.min(3)];
         let filter = ReflectFilter {
             ip: [None, None, Some(ip(6).into()), Some("fd00::1".parse().unwrap())][which.0],
@@ -104,8 +110,12 @@ proptest! {
             ports: [None, None, None, Some(1..=2), Some(RangeInclusive::new(3, 1))][which.1].clone(),
             mac: which.2.then_some(MacAddr([2, 0, 0, 0, 0, 7])),
             excluded_ports: if which.3 { [2, 3].into() } else { [].into() },
+            own: if which.4 { [ip(5).into()].into() } else { [].into() },
+            broadcasts: if which.4 { [[10, 0, 0, 3].into()].into() } else { [].into() },
+            loopback: which.5,
+            keep_ttl: false,
         };
-        let mut reflector = Reflector::new(&filter);
+        let mut reflector = Reflector::new(&filter, [1, 2]);
         for (addresses, kind, lengths, ports, macs) in packets {
             let mut frame = vec![0; lengths.2];
             frame[..12].copy_from_slice(&[mac(macs.0), 0, 0, 0, 0, 7, mac(macs.1), 0, 0, 0, 0, 8]);
@@ -113,7 +123,7 @@ proptest! {
             frame[16..18].copy_from_slice(&lengths.0.to_be_bytes());
             frame[19] = kind.0;
             frame[20..22].copy_from_slice(&[0x2000u16, 1, 0x4000, 0][kind.1.min(3)].to_be_bytes());
-            frame[22..24].copy_from_slice(&[64, [6, 17][kind.2.min(1)]]);
+            frame[22..24].copy_from_slice(&[[1, 64][kind.3.min(1)], [6, 17][kind.2.min(1)]]);
             frame[26..30].copy_from_slice(&ip(addresses.0));
             frame[30..34].copy_from_slice(&ip(addresses.1));
             let sum = naive_checksum(&[&frame[14..34]]);
@@ -141,7 +151,7 @@ proptest! {
 #[test]
 fn a_reflector_keeps_the_headers_of_the_first_packet_and_of_others_now_and_then() {
     let filter = ReflectFilter::default();
-    let mut reflector = Reflector::new(&filter);
+    let mut reflector = Reflector::new(&filter, [1, 2]);
     let near = udp_v4(&[], &[], &[0; 18]);
     let mut far = near.clone();
     far[11] ^= 0x40;
@@ -240,7 +250,7 @@ fn filter_takes_what_it_names_and_leaves_the_rest() {
         ip: Some(DST_V4.into()),
         ports: Some(DST_PORT..=DST_PORT),
         mac: Some(MacAddr(DST_MAC)),
-        excluded_ports: Box::new([]),
+        ..ReflectFilter::default()
     };
     assert!(reflect(&frame, &filter).is_ok());
     let other = |change: fn(&mut ReflectFilter)| {

@@ -51,11 +51,11 @@ proptest! {
         let (src, target) = (Ipv6Addr::from(src), Ipv6Addr::from(target));
         prop_assume!(!src.is_multicast() && !src.is_unspecified() && !target.is_multicast() && !target.is_unspecified());
         let frame = built(|out| build_neighbor_solicit(out, OWN, src, target, vlan));
-        let want = SlowPath::NeighborSolicit { src_mac: OWN, src_ip: Some(src), target, vlan };
+        let want = SlowPath::NeighborSolicit { src_mac: OWN, src_ip: Some(src), target, named: true, vlan };
         prop_assert_eq!(parse_slow_path(&frame), Some(want));
         prop_assert_eq!(eth::destination(&frame), solicited_node_multicast(target).1);
         for reply_to in [Some((PEER, src)), None] {
-            let frame = built(|out| build_neighbor_advert(out, OWN, target, reply_to, vlan));
+            let frame = built(|out| build_neighbor_advert(out, OWN, target, reply_to, true, vlan));
             prop_assert_eq!(parse_slow_path(&frame), Some(SlowPath::NeighborAdvert { target, mac: OWN, vlan }));
             prop_assert_eq!(eth::destination(&frame), reply_to.map_or(MacAddr([0x33, 0x33, 0, 0, 0, 1]), |to| to.0));
         }
@@ -114,6 +114,7 @@ fn solicitation_that_looks_for_duplicates_has_no_source() {
         src_mac: OWN,
         src_ip: None,
         target: DST_V6,
+        named: true,
         vlan: None,
     };
     assert_eq!(parse_slow_path(&frame), Some(want));
@@ -124,6 +125,29 @@ fn solicitation_that_looks_for_duplicates_has_no_source() {
     let mut with_option = solicit();
     with_option[22..38].fill(0);
     assert_eq!(parse_slow_path(&repaired(with_option, 14)), None);
+}
+
+#[test]
+fn who_asks_one_host_and_names_no_link_layer_address_gets_an_answer_as_long_as_the_question() {
+    let mut frame = solicit();
+    frame.truncate(14 + 64);
+    frame[18..20].copy_from_slice(&24u16.to_be_bytes());
+    frame[38..54].copy_from_slice(&DST_V6.octets());
+    let frame = repaired(frame, 14);
+    let Some(SlowPath::NeighborSolicit {
+        src_ip: Some(ip),
+        src_mac,
+        named,
+        ..
+    }) = parse_slow_path(&frame)
+    else {
+        panic!("no solicitation");
+    };
+    assert!(!named);
+    let answer = built(|out| build_neighbor_advert(out, PEER, DST_V6, Some((src_mac, ip)), named, None));
+    assert_eq!((frame.len(), answer.len()), (78, 78));
+    let sum = naive_checksum(&[&answer[22..54], &[0, 0, 0, 24], &[0, 0, 0, 58], &answer[54..]]);
+    assert_eq!(sum, 0);
 }
 
 #[test]
@@ -142,7 +166,7 @@ fn invalid_neighbor_messages_are_refused() {
     refused(8, &[0xff]); // group as source
     assert_eq!(parse_slow_path(&repaired(solicit(), 14)), parse_slow_path(&solicit()));
     // A solicited advertisement to a group.
-    let mut advert = built(|out| build_neighbor_advert(out, OWN, SRC_V6, None, None));
+    let mut advert = built(|out| build_neighbor_advert(out, OWN, SRC_V6, None, true, None));
     advert[14 + 44] |= 0x40;
     assert_eq!(parse_slow_path(&repaired(advert, 14)), None);
 }

@@ -79,6 +79,40 @@ pub(crate) struct Plan {
 // SAFETY: `repr(C)`, integers only, no padding (asserted below): every bit pattern is a value.
 unsafe impl aya::Pod for Plan {}
 
+/// Addresses in a list of [`Loops`].
+pub(crate) const OWN: usize = 16;
+/// Sets of four packets that a source remembers.
+pub(crate) const SETS: u32 = 1024;
+
+/// Constants of `reflect`: `xdp/loops.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loops {
+    pub(crate) secret: [u64; 2],
+    pub(crate) own4_count: u32,
+    pub(crate) own6_count: u32,
+    pub(crate) broadcasts_count: u32,
+    pub(crate) loopback: u32,
+    pub(crate) own4: [u32; OWN],
+    pub(crate) broadcasts: [u32; OWN],
+    pub(crate) own6: [[u32; 4]; OWN],
+}
+
+const _: () = assert!(size_of::<Loops>() == 416);
+
+impl Loops {
+    /// As it lies in the program's memory.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let counts = [self.own4_count, self.own6_count, self.broadcasts_count, self.loopback];
+        let words = counts.iter().chain(&self.own4).chain(&self.broadcasts);
+        let secret = self.secret.iter().flat_map(|word| word.to_ne_bytes());
+        let words = words
+            .chain(self.own6.as_flattened())
+            .flat_map(|word| word.to_ne_bytes());
+        secret.chain(words).collect()
+    }
+}
+
 const _: () = {
     assert!(size_of::<Plan>() == 832);
     assert!(std::mem::offset_of!(Plan, mac) == 416);

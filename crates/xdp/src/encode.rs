@@ -1,8 +1,8 @@
 //! From what a run asks to the programs' constants, and how large their maps are.
 
-use crate::abi::{ADDRESSES, LANES, OCTAVES, Octave, Plan, Row, flag};
+use crate::abi::{ADDRESSES, LANES, Loops, OCTAVES, Octave, Plan, Row, flag};
 use crate::config::{Check, Clock, Config};
-use crate::spec::{Answer, DropSpec, Series, Taken, TrafficSpec};
+use crate::spec::{Answer, DropSpec, Series, Taken, TrafficSpec, Unanswered};
 use mpps_io::{Error, ErrorKind, Result};
 use std::net::IpAddr;
 
@@ -236,6 +236,38 @@ pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<Constant>> {
     }
     let bytes = |bits: &[u64]| bits.iter().flat_map(|word| word.to_ne_bytes()).collect();
     Ok(vec![("PORTS", bytes(&own)), ("HOST_PORTS", bytes(&hosts))])
+}
+
+/// Who is not answered, and the secret of the probes.
+pub(crate) fn unanswered(spec: &Unanswered) -> Constant {
+    let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0).max(1);
+    let mut loops = Loops {
+        secret: [random(), random()],
+        loopback: spec.loopback.into(),
+        ..Loops::default()
+    };
+    for own in &spec.own {
+        match own {
+            IpAddr::V4(_) => put(&mut loops.own4, &mut loops.own4_count, words(*own)[0]),
+            IpAddr::V6(_) => put(&mut loops.own6, &mut loops.own6_count, words(*own)),
+        }
+    }
+    for ip in &spec.broadcasts {
+        put(
+            &mut loops.broadcasts,
+            &mut loops.broadcasts_count,
+            words(IpAddr::V4(*ip))[0],
+        );
+    }
+    ("LOOPS", loops.bytes())
+}
+
+/// Appends to a list where there is room.
+fn put<T>(list: &mut [T], count: &mut u32, value: T) {
+    if let Some(place) = list.get_mut(*count as usize) {
+        *place = value;
+        *count += 1;
+    }
 }
 
 /// What traffic adds.

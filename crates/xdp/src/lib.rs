@@ -24,5 +24,5 @@ pub use open::{XdpDevice, forward, open};
 pub use port::XdpPort;
 pub use spec::{
     Answer, DropSpec, Flows, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
-    TrafficSpec,
+    TrafficSpec, Unanswered,
 };

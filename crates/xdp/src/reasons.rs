@@ -6,7 +6,7 @@ use crate::load::Which;
 /// Lists of places and names.
 pub(crate) type Names = &'static [&'static [(usize, &'static str)]];
 
-const LISTENER: [(usize, &str); 14] = [
+const LISTENER: [(usize, &str); 18] = [
     (0, "too_short"),
     (1, "not_ip"),
     (2, "bad_ip_header"),
@@ -21,6 +21,10 @@ const LISTENER: [(usize, &str); 14] = [
     (11, "wrong_port"),
     (12, "host_port"),
     (13, "neighbor_service"),
+    (28, "own_source"),
+    (29, "ttl_expired"),
+    (30, "returned"),
+    (31, "probed"),
 ];
 
 const FORWARDER: [(usize, &str); 1] = [(15, "no_port")];

@@ -1,6 +1,6 @@
 //! What a run asks of the programs: plain data, made by the program from its plan.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 /// How the run is cut into rows.
@@ -89,6 +89,19 @@ pub struct ReflectSpec {
     pub series: Series,
     /// Which packets.
     pub taken: Taken,
+    /// Who is not answered.
+    pub unanswered: Unanswered,
+}
+
+/// Sources of packets that a reflector takes and does not send back. Of each list the first 16 of a family count.
+#[derive(Clone, Debug, Default)]
+pub struct Unanswered {
+    /// The reflector's own addresses.
+    pub own: Vec<IpAddr>,
+    /// Broadcast addresses of its subnets; nor is what is sent to them answered.
+    pub broadcasts: Vec<Ipv4Addr>,
+    /// The device is a host's way to itself: own and loopback addresses are answered.
+    pub loopback: bool,
 }
 
 /// `drop`.

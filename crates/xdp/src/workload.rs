@@ -1,5 +1,6 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
+use crate::abi::SETS;
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Sending, XdpPort};
@@ -117,8 +118,12 @@ impl XdpDevice {
         let order = Order {
             which: Which::Reflect,
             series: spec.series,
-            complete: &|plan, _| encode::taken(plan, &spec.taken),
-            entries: &|_| Vec::new(),
+            complete: &|plan, _| {
+                let mut constants = encode::taken(plan, &spec.taken)?;
+                constants.push(encode::unanswered(&spec.unanswered));
+                Ok(constants)
+            },
+            entries: &|plan| vec![("SEEN", plan.sources * SETS), ("RETURNED", plan.sources)],
             programs: &["reflect"],
             lanes: 0,
             kinds: 0,

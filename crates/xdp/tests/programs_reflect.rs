@@ -8,10 +8,11 @@ mod sys;
 
 use mpps_wire::{
     Left, MacAddr, ReflectFilter, SlowPath, answer_echo_in_place, build_arp_reply, build_neighbor_advert,
-    complete_udp_checksum, parse_slow_path, parse_udp, reflect_closing_in_place, reflect_in_place, udp_checksum_open,
+    complete_udp_checksum, parse_slow_path, parse_udp, reflect_closing_in_place, reflect_in_place, udp_checksum_ok,
+    udp_checksum_open,
 };
-use programs::abi::flag;
-use programs::{Constant, OWN_MAC, Object, PASS, Program, TX, bytes_of, frames};
+use programs::abi::{Loops, OWN, flag};
+use programs::{Constant, DROP, OWN_MAC, Object, PASS, Program, TX, bytes_of, frames};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
@@ -21,8 +22,23 @@ static REFLECT: Object<{ include_bytes!("../bpf/reflect.bpf.o").len() }> =
 const NEIGHBOR_SERVICE: usize = 13;
 const MUTATIONS: usize = 20_000;
 
-/// Loads the program with the same filter.
+/// Where the program counts a reason.
+fn place(left: Left) -> usize {
+    // Behind the first ones come the programs' own.
+    let index = left.index();
+    if index <= Left::HostPort.index() {
+        index
+    } else {
+        index + 15
+    }
+}
+
+/// Loads the program with the same filter, and no probes.
 fn load(filter: &ReflectFilter, flags: u32, answer: &[IpAddr], hop: Option<IpAddr>) -> Program {
+    load_with([0; 2], filter, flags, answer, hop)
+}
+
+fn load_with(secret: [u64; 2], filter: &ReflectFilter, flags: u32, answer: &[IpAddr], hop: Option<IpAddr>) -> Program {
     let mut plan = programs::plan();
     plan.flags = flags;
     if let Some(mac) = filter.mac {
@@ -42,9 +58,19 @@ fn load(filter: &ReflectFilter, flags: u32, answer: &[IpAddr], hop: Option<IpAdd
     let wanted = |port| filter.ports.as_ref().is_none_or(|ports| ports.contains(&port));
     let ports = programs::port_bits(|port| wanted(port) && !host(port));
     let host_ports = programs::port_bits(|port| wanted(port) && host(port));
+    let mut loops = Loops {
+        secret,
+        loopback: filter.loopback.into(),
+        ..Loops::default()
+    };
+    ((loops.own4, loops.own4_count), (loops.own6, loops.own6_count)) = programs::by_family(&filter.own);
+    let broadcasts: Vec<_> = filter.broadcasts.iter().map(|ip| IpAddr::from(*ip)).collect();
+    (loops.broadcasts, loops.broadcasts_count) = programs::by_family::<OWN, 1>(&broadcasts).0;
+    let loops = loops.bytes();
     let constants = [
         Constant("PORTS", bytes_of(&ports)),
         Constant("HOST_PORTS", bytes_of(&host_ports)),
+        Constant("LOOPS", &loops),
     ];
     programs::load(&REFLECT.0, &plan, &constants, "reflect")
 }
@@ -52,12 +78,16 @@ fn load(filter: &ReflectFilter, flags: u32, answer: &[IpAddr], hop: Option<IpAdd
 fn same(program: &Program, frame: &[u8], turn: impl Fn(&mut [u8]) -> Result<(), Left>) {
     let mut wanted = frame.to_vec();
     let result = turn(&mut wanted);
-    let verdict = if result.is_ok() { TX } else { PASS };
+    let verdict = match result {
+        Ok(()) => TX,
+        Err(Left::OwnSource | Left::TtlExpired | Left::Returned | Left::Probed) => DROP,
+        Err(_) => PASS,
+    };
     let (got, bytes) = program.run(frame);
     let reason = program.reason();
     assert_eq!(
         (got, reason),
-        (verdict, result.err().map(Left::index)),
+        (verdict, result.err().map(place)),
         "{result:?} {frame:02x?}"
     );
     assert_eq!(bytes, wanted, "{frame:02x?}");
@@ -71,6 +101,17 @@ fn filters() -> Vec<ReflectFilter> {
             ports: Some(8_000..=9_000),
             mac: Some(MacAddr(OWN_MAC)),
             excluded_ports: Box::new([8_999]),
+            own: Box::new([frames::DST_V4.into(), frames::DST_V6.into(), [10, 99, 0, 3].into()]),
+            broadcasts: Box::new([[10, 99, 0, 255].into(), [10, 99, 0, 0].into()]),
+            ..ReflectFilter::default()
+        },
+        ReflectFilter {
+            own: Box::new([frames::SRC_V4.into(), frames::SRC_V6.into()]),
+            ..ReflectFilter::default()
+        },
+        ReflectFilter {
+            loopback: true,
+            ..ReflectFilter::default()
         },
         ReflectFilter {
             ip: Some(frames::DST_V6.into()),
@@ -129,6 +170,172 @@ fn open_checksums_are_completed_and_no_others() {
     assert!(open > 1000);
 }
 
+#[test]
+fn the_time_to_live_is_lowered_and_the_last_one_stops_the_packet() {
+    if !programs::can_load() {
+        return;
+    }
+    let filter = ReflectFilter::default();
+    let program = load(&filter, 0, &[], None);
+    let mut stopped = 0;
+    for (_, mut frame) in frames::all_udp(&[7; 20]) {
+        let p = parse_udp(&frame).expect("a packet");
+        let (l3, l4) = (usize::from(p.l3), usize::from(p.l4));
+        // Every value of the checksum's last bits comes by.
+        for id in 0..600u16 {
+            let ttl = (id * 7) as u8;
+            if p.v6 {
+                frame[l3 + 7] = ttl;
+            } else {
+                frame[l3 + 4..l3 + 6].copy_from_slice(&id.wrapping_mul(771).to_be_bytes());
+                frame[l3 + 8] = ttl;
+                frame[l3 + 10..l3 + 12].fill(0);
+                let sum = frames::naive_checksum(&[&frame[l3..l4]]);
+                frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+            }
+            stopped += usize::from(reflect_in_place(&mut frame.clone(), &filter, false) == Err(Left::TtlExpired));
+            same(&program, &frame, |frame| reflect_in_place(frame, &filter, false));
+        }
+    }
+    assert!(stopped > 10);
+}
+
+#[test]
+fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left_as_in_user_space() {
+    if !programs::can_load() {
+        return;
+    }
+    let v4 = [
+        [10, 99, 0, 1],
+        [10, 99, 0, 2],
+        [10, 99, 0, 77],
+        [10, 99, 0, 255],
+        [127, 0, 0, 1],
+        [127, 9, 9, 9],
+    ];
+    let v6 = ["fd00:99::1", "fd00:99::2", "fd00::77", "::1"].map(|ip| ip.parse::<std::net::Ipv6Addr>().unwrap());
+    for loopback in [false, true] {
+        let filter = ReflectFilter {
+            own: Box::new([v4[2].into(), v6[2].into()]),
+            broadcasts: Box::new([v4[3].into()]),
+            loopback,
+            ..ReflectFilter::default()
+        };
+        let program = load(&filter, 0, &[], None);
+        let check = |frame: &[u8]| same(&program, frame, |frame| reflect_in_place(frame, &filter, false));
+        for port in [1u16, frames::DST_PORT] {
+            for tags in frames::TAGS {
+                for (from, to) in (0..36).map(|i| (i / 6, i % 6)) {
+                    let mut frame = frames::udp_v4(tags, &[], &[0; 18]);
+                    let l3 = 14 + 4 * tags.len();
+                    frame[l3 + 12..l3 + 16].copy_from_slice(&v4[from]);
+                    frame[l3 + 16..l3 + 20].copy_from_slice(&v4[to]);
+                    frame[l3 + 20..l3 + 22].copy_from_slice(&port.to_be_bytes());
+                    frame[l3 + 10..l3 + 12].fill(0);
+                    let sum = frames::naive_checksum(&[&frame[l3..l3 + 20]]);
+                    frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+                    check(&frame);
+                }
+                for (from, to) in (0..16).map(|i| (i / 4, i % 4)) {
+                    let mut frame = frames::udp_v6(tags, &[], &[0; 18]);
+                    let l3 = 14 + 4 * tags.len();
+                    frame[l3 + 8..l3 + 24].copy_from_slice(&v6[from].octets());
+                    frame[l3 + 24..l3 + 40].copy_from_slice(&v6[to].octets());
+                    frame[l3 + 40..l3 + 42].copy_from_slice(&port.to_be_bytes());
+                    check(&frame);
+                }
+            }
+        }
+    }
+}
+
+/// What an echo server over a socket makes of a frame: turned, with a fresh time to live.
+fn echo(frame: &mut [u8]) {
+    reflect_in_place(frame, &ReflectFilter::default(), false).expect("a packet");
+    let p = parse_udp(frame).expect("a packet");
+    assert!(udp_checksum_ok(frame, &p), "{frame:02x?}");
+    let (l3, l4) = (usize::from(p.l3), usize::from(p.l4));
+    if p.v6 {
+        frame[l3 + 7] = 64;
+    } else {
+        frame[l3 + 8] = 64;
+        frame[l3 + 10..l3 + 12].fill(0);
+        let sum = frames::naive_checksum(&[&frame[l3..l4]]);
+        frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// A frame of each kind that the program has a way for, with this payload.
+fn some_udp(payload: &[u8]) -> [Vec<u8>; 4] {
+    let extension: frames::Extension = (60, &[0, 1, 4, 0, 0, 0, 0]);
+    [
+        frames::udp_v4(&[], &[], payload),
+        frames::udp_v6(&[], &[], payload),
+        frames::udp_v4(&[0x8100], &[148, 4, 0, 0], payload),
+        frames::udp_v6(&[0x88a8, 0x8100], &[extension], payload),
+    ]
+}
+
+#[test]
+fn what_an_echo_server_returns_stops() {
+    if !programs::can_load() {
+        return;
+    }
+    let counted = |program: &Program, left: Left| program.source().reasons[place(left)].load(Ordering::Relaxed);
+    for frame in [&[0x55; 30][..], &[1, 2, 3], &[]].into_iter().flat_map(some_udp) {
+        let program = load_with([7, 9], &ReflectFilter::default(), 0, &[], None);
+        for (case, (n, alike)) in [(1, true), (36, true), (36, false), (300, true)]
+            .into_iter()
+            .enumerate()
+        {
+            let before = counted(&program, Left::Returned) + counted(&program, Left::Probed);
+            let packet = |i: usize| {
+                let mut frame = frame.clone();
+                let p = parse_udp(&frame).expect("a packet");
+                let (l4, at) = (usize::from(p.l4), usize::from(p.payload));
+                // Another echo server each time.
+                frame[l4..l4 + 2].copy_from_slice(&(case as u16 + 7).to_be_bytes());
+                if !alike && p.payload_len >= 2 {
+                    frame[at..at + 2].copy_from_slice(&(i as u16).to_le_bytes());
+                }
+                complete_udp_checksum(&mut frame, &p);
+                (0, frame)
+            };
+            let mut way: std::collections::VecDeque<_> = (0..n).map(packet).collect();
+            while let Some((rounds, frame)) = way.pop_front() {
+                assert!(rounds <= 255, "{n}, alike {alike}: {frame:02x?}");
+                let (verdict, mut bytes) = program.run(&frame);
+                if verdict == TX {
+                    assert!(bytes.len() <= frame.len().max(60) || parse_udp(&frame).unwrap().payload_len < 12);
+                    echo(&mut bytes);
+                    way.push_back((rounds + 1, bytes));
+                } else {
+                    assert_eq!(verdict, DROP);
+                }
+            }
+            // Where a probe would be longer than the answer, the first packet ends as one that is withheld.
+            let ended = counted(&program, Left::Returned) + counted(&program, Left::Probed) - before;
+            assert!(ended >= n as u64, "{n}, alike {alike}: {ended}");
+        }
+    }
+}
+
+#[test]
+fn one_that_repeats_itself_is_answered_but_for_a_few() {
+    if !programs::can_load() {
+        return;
+    }
+    let program = load_with([7, 9], &ReflectFilter::default(), 0, &[], None);
+    let frame = frames::udp_v4(&[], &[], &[0x55; 18]);
+    let mut want = frame.clone();
+    reflect_in_place(&mut want, &ReflectFilter::default(), false).expect("a packet");
+    let odd = (0..100_000)
+        .filter(|_| program.run(&frame) != (TX, want.clone()))
+        .count();
+    let probed = program.source().reasons[place(Left::Probed)].load(Ordering::Relaxed);
+    assert!((3..=16).contains(&odd) && probed == odd as u64, "{odd}, {probed}");
+}
+
 /// What of the answer matters: an ARP reply's padding, and the VLAN tags, are the question's.
 fn parts(frame: &[u8], tags: usize, len: usize) -> (Vec<u8>, Vec<u8>) {
     (frame[..12].to_vec(), frame[12 + tags * 4..len + tags * 4].to_vec())
@@ -143,7 +350,9 @@ fn questions_for_the_tests_addresses_are_answered_as_in_user_space() {
     let program = load(&ReflectFilter::default(), 0, &ours, None);
     let mut answered = [0; 3];
     let mut check = |frame: &[u8]| {
-        if reflect_in_place(&mut frame.to_vec(), &ReflectFilter::default(), false).is_ok() {
+        use Left::{OwnSource, TtlExpired};
+        let turned = reflect_in_place(&mut frame.to_vec(), &ReflectFilter::default(), false);
+        if matches!(turned, Ok(()) | Err(OwnSource | TtlExpired)) {
             return;
         }
         let (verdict, bytes) = program.run(frame);
@@ -165,11 +374,12 @@ fn questions_for_the_tests_addresses_are_answered_as_in_user_space() {
                 src_mac,
                 src_ip,
                 target,
+                named,
                 ..
             }) if ours.contains(&target.into()) => {
                 let to = src_ip.map(|ip| (src_mac, ip));
-                build_neighbor_advert(&mut out, mac, target, to, None);
-                (1, out.to_vec(), 86)
+                let len = build_neighbor_advert(&mut out, mac, target, to, named, None);
+                (1, out.to_vec(), len)
             }
             Some(SlowPath::EchoRequest { dst_ip, .. }) if ours.contains(&dst_ip) => {
                 let mut echo = frame.to_vec();
@@ -245,7 +455,7 @@ fn the_next_hops_first_answer_is_noted() {
                     let mut ip = ip.octets();
                     ip[15] = last;
                     let to = Some((MacAddr(OWN_MAC), frames::DST_V6));
-                    build_neighbor_advert(&mut out, MacAddr(from), ip.into(), to, None)
+                    build_neighbor_advert(&mut out, MacAddr(from), ip.into(), to, true, None)
                 }
             };
             assert_eq!(program.run(&out[..len]).0, PASS);

@@ -13,8 +13,34 @@ use mpps_engine::{Common, DropPlan, Link, ReflectPlan};
 use mpps_io::{Capabilities, Layer, PortSpec, Roles};
 use mpps_netdev::NetDev;
 use mpps_wire::{MacAddr, ReflectFilter};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
+
+/// The rules for a socket: it is bound to its port, and to an address or to all that the host has.
+fn of_socket(config: &mpps_udp::Config, filter: ReflectFilter) -> ReflectFilter {
+    let address = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let port = config.port.unwrap_or(mpps_udp::DEFAULT_PORT);
+    let assigned = mpps_netdev::assigned_addresses();
+    let (own, loopback) = match address.is_unspecified() {
+        true => (assigned.iter().map(|(ip, _)| *ip).collect(), true),
+        false => (Box::from([address]), false),
+    };
+    ReflectFilter {
+        ports: Some(port..=port),
+        own,
+        broadcasts: assigned.iter().filter_map(|(ip, bits)| broadcast(*ip, *bits)).collect(),
+        loopback,
+        ..filter
+    }
+}
+
+/// The broadcast address of a subnet. Those of one or two addresses have none (RFC 3021).
+fn broadcast(ip: IpAddr, bits: u8) -> Option<Ipv4Addr> {
+    match ip {
+        IpAddr::V4(ip) if bits <= 30 => Some(Ipv4Addr::from(u32::from(ip) | u32::MAX >> bits)),
+        _ => None,
+    }
+}
 
 /// Which packets a listener takes.
 #[derive(Debug)]
@@ -103,6 +129,25 @@ impl Listener {
                 .flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
                 .collect(),
         }
+    }
+
+    /// Addresses that no packet from elsewhere comes from.
+    fn own(&self) -> Vec<IpAddr> {
+        let assigned = self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip));
+        self.ip.into_iter().chain(assigned).collect()
+    }
+
+    /// Broadcast addresses of the device's subnets.
+    fn broadcasts(&self) -> Vec<Ipv4Addr> {
+        let assigned = self.device.iter().flat_map(|d| &d.addresses);
+        assigned.filter_map(|(ip, bits)| broadcast(*ip, *bits)).collect()
+    }
+
+    /// Whether the device is the host's way to itself.
+    fn within_host(&self) -> bool {
+        self.device
+            .as_ref()
+            .is_some_and(|d| d.addresses.iter().any(|(ip, _)| ip.is_loopback()))
     }
 
     /// What the host's stack must not see. `None` where it has no address that packets could be for.
@@ -213,6 +258,14 @@ impl Listener {
             ports: self.ports.clone(),
             mac: self.device.as_ref().and(capabilities.mac).map(MacAddr),
             excluded_ports: self.excluded.clone().into_boxed_slice(),
+            own: self.own().into(),
+            broadcasts: self.broadcasts().into(),
+            loopback: self.within_host(),
+            keep_ttl: matches!(&self.path, PathConfig::Dpdk(config) if config.driver() == "net_null"),
+        };
+        let filter = match &self.path {
+            PathConfig::Udp(config) => of_socket(config, filter),
+            _ => filter,
         };
         Ok(ReflectPlan {
             common: self.common(&args.run, capabilities)?,

@@ -13,7 +13,7 @@ use mpps_sys::sched::allowed_cores;
 use mpps_wire::{ChecksumMode, MacAddr, Rewrite, Template, TemplateSpec};
 use mpps_xdp::{
     Answer, DropSpec, Flows, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
-    TrafficSpec,
+    TrafficSpec, Unanswered,
 };
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -230,6 +230,11 @@ pub(crate) fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
     ReflectSpec {
         series: series(&plan.common),
         taken,
+        unanswered: Unanswered {
+            own: plan.filter.own.to_vec(),
+            broadcasts: plan.filter.broadcasts.to_vec(),
+            loopback: plan.filter.loopback,
+        },
     }
 }
 

@@ -46,11 +46,15 @@ pub fn reflect_holds(frame: &[u8]) {
             ports: Some(1..=20_000),
             mac: Some(MacAddr(super::frames::DST_MAC)),
             excluded_ports: Box::new([53, 5353]),
+            own: Box::new([super::frames::DST_V4.into(), super::frames::DST_V6.into()]),
+            broadcasts: Box::new([[10, 99, 0, 255].into()]),
+            loopback: false,
+            keep_ttl: false,
         },
     ];
     for filter in &filters {
         // With the headers of another packet kept, and with this one's.
-        let mut reflector = Reflector::new(filter);
+        let mut reflector = Reflector::new(filter, [1, 2]);
         for frame in [&super::frames::udp_v4(&[], &[], &[0; 18]), frame, frame] {
             let (mut mine, mut want) = (frame.to_vec(), frame.to_vec());
             let result = reflect_in_place(&mut want, filter, false);
@@ -91,9 +95,15 @@ pub fn reflect_holds(frame: &[u8]) {
         assert_eq!(&closed, if open { &completed } else { &reflected });
 
         if before.dst_port != 0 && reflect_in_place(&mut reflected, &ReflectFilter::default(), false).is_ok() {
-            assert_eq!(reflected, frame, "reflected twice, but not the same");
+            let twice = super::frames::with_ttl_of(&reflected, frame);
+            assert_eq!(twice, frame, "reflected twice, but not the same");
         }
     }
+}
+
+/// Whether the destination of an IPv6 packet is a group.
+fn to_group(frame: &[u8]) -> bool {
+    eth::parse(frame).is_some_and(|ethernet| frame.get(ethernet.l3 + 24) == Some(&0xff))
 }
 
 /// What is parsed can be answered, and the answer is understood.
@@ -132,14 +142,15 @@ pub fn slow_path_holds(frame: &[u8]) {
             src_mac,
             src_ip,
             target,
+            named,
             vlan,
         }) => {
             let reply_to = src_ip.map(|ip| (src_mac, ip));
-            let len = build_neighbor_advert(&mut out, OWN, target, reply_to, vlan);
-            assert_eq!(
-                parse_slow_path(&out[..len]),
-                Some(SlowPath::NeighborAdvert { target, mac: OWN, vlan })
-            );
+            let len = build_neighbor_advert(&mut out, OWN, target, reply_to, named, vlan);
+            // To one host it is no longer than the question.
+            assert!(len <= frame.len() || eth::destination(frame).is_multicast() || to_group(frame));
+            let want = SlowPath::NeighborAdvert { target, mac: OWN, vlan };
+            assert_eq!(parse_slow_path(&out[..len]), named.then_some(want));
         }
         Some(SlowPath::ArpReply { sender_mac: mac, .. } | SlowPath::NeighborAdvert { mac, .. }) => {
             assert!(mac.is_unicast());

@@ -40,6 +40,23 @@ pub fn naive_checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
+/// A frame with its time to live, and the IPv4 header checksum, as in another of the same headers.
+pub fn with_ttl_of(frame: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let tags = usize::from(matches!(frame[12..14], [0x81, 0] | [0x88, 0xa8]));
+    let tags = tags + usize::from(tags == 1 && matches!(frame[16..18], [0x81, 0] | [0x88, 0xa8]));
+    let l3 = 14 + 4 * tags;
+    let places = if frame[l3] >> 4 == 6 {
+        vec![l3 + 7]
+    } else {
+        vec![l3 + 8, l3 + 10, l3 + 11]
+    };
+    for at in places {
+        frame[at] = other[at];
+    }
+    frame
+}
+
 pub fn ethernet(tags: &[u16], ethertype: u16) -> Vec<u8> {
     let mut frame = [DST_MAC, SRC_MAC].concat();
     for (i, tpid) in tags.iter().enumerate() {

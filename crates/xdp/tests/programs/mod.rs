@@ -17,6 +17,7 @@ use crate::sys::{Mapping, run_once};
 use abi::{Plan, Source};
 
 /// `enum xdp_action`.
+pub const DROP: u32 = 1;
 pub const PASS: u32 = 2;
 pub const TX: u32 = 3;
 
@@ -137,6 +138,9 @@ pub fn load(object: &[u8], plan: &Plan, constants: &[Constant<'_>], name: &str) 
     loader.btf(btf.as_ref()).override_global("PLAN", plan, true);
     for Constant(name, value) in constants {
         loader.override_global(name, *value, true);
+    }
+    if name == "reflect" {
+        loader.map_max_entries("SEEN", abi::SETS);
     }
     let mut ebpf = loader.load(object).unwrap_or_else(|e| panic!("maps of {name}: {e}"));
     let program: &mut Xdp = ebpf
