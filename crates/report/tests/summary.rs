@@ -246,7 +246,7 @@ fn the_verdict_comes_last_and_every_figure_is_there() {
         "53.3 %",
         "not running",
         "3.200 ms",
-        "too_short  3  frames cut short",
+        "too_short 3: frames cut short",
         "rcvbuf_bytes",
         "gro_segments 4",
         "note: csv: /x/run.csv: No space left on device",

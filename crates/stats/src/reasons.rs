@@ -2,7 +2,7 @@
 //! and for docs/measuring.md.
 
 /// Names as they stand in the JSON, and their meaning.
-pub const REASONS: [(&str, &str); 39] = [
+pub const REASONS: [(&str, &str); 43] = [
     ("too_short", "frames cut short: no header fits in"),
     ("not_ip", "other protocols than IP"),
     ("bad_ip_header", "malformed IP headers"),
@@ -12,6 +12,10 @@ pub const REASONS: [(&str, &str); 39] = [
     ("bad_udp_length", "UDP lengths that can't be"),
     ("multicast", "sent to a group or to all"),
     ("bad_source", "nobody to answer to: the source is no host's address"),
+    ("own_source", "from the reflector's own address: forged, or come back"),
+    ("ttl_expired", "their time to live was used up: they had gone round"),
+    ("returned", "their source returns what it is sent"),
+    ("probed", "got a probe, or nothing, in place of an answer"),
     ("wrong_mac", "sent to another MAC address"),
     ("wrong_address", "sent to another IP address"),
     ("wrong_port", "sent to another UDP port"),
