@@ -238,3 +238,94 @@ fn a_received_frame_tells_its_sender() {
     until("received", || queue.receive(&mut burst).expect("receive") > 0);
     assert_eq!(burst.as_slice()[0].peer(), client.local_addr().ok());
 }
+
+/// Receives a datagram, and the time to live or hop limit that it came with.
+fn receive_with_ttl(socket: &UdpSocket, v6: bool) -> (Vec<u8>, u8) {
+    use std::os::fd::AsRawFd;
+    let (level, option, kind) = match v6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, libc::IPV6_HOPLIMIT),
+        false => (libc::IPPROTO_IP, libc::IP_RECVTTL, libc::IP_TTL),
+    };
+    let (on, mut bytes, mut control): (libc::c_int, _, _) = (1, [0u8; 2048], [0u64; 16]);
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: `msghdr` consists of integers and pointers; zero is a valid value of each. The kernel reads an int, and writes
+    // to the three areas, of the sizes given, which outlive the calls; it has written whole control messages.
+    unsafe {
+        let size = size_of_val(&on) as libc::socklen_t;
+        assert_eq!(
+            libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), size),
+            0
+        );
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        let n = libc::recvmsg(socket.as_raw_fd(), &mut header, 0);
+        assert!(n >= 0, "{}", std::io::Error::last_os_error());
+        let message = libc::CMSG_FIRSTHDR(&header);
+        assert!(!message.is_null() && ((*message).cmsg_level, (*message).cmsg_type) == (level, kind));
+        let ttl = libc::CMSG_DATA(message).cast::<libc::c_int>().read_unaligned();
+        (bytes[..n as usize].to_vec(), u8::try_from(ttl).expect("a time to live"))
+    }
+}
+
+#[test]
+fn what_is_sent_back_has_one_hop_less_however_senders_differ() {
+    for (ip, v6) in [("127.0.0.1", false), ("::1", true)] {
+        for options in ["", ",gso=on,gro=on"] {
+            let listen = free_port(ip);
+            let bracketed = if v6 { format!("[{ip}]") } else { ip.to_owned() };
+            let port = port(&format!("udp:{bracketed}:{listen}{options}"), Mode::Listening, &[BOTH]);
+            let pool = port.pool(0).expect("pool");
+            let mut queue = port.queue(0, &pool).expect("queue");
+            let senders = [64, 17, 255, 2].map(|ttl| {
+                let socket = UdpSocket::bind((ip, 0)).expect("a socket");
+                if v6 {
+                    use std::os::fd::AsRawFd;
+                    let (hops, fd): (libc::c_int, _) = (ttl, socket.as_raw_fd());
+                    let size = size_of_val(&hops) as libc::socklen_t;
+                    let hops = (&raw const hops).cast();
+                    // SAFETY: the kernel reads an int that outlives the call.
+                    let set = unsafe { libc::setsockopt(fd, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, hops, size) };
+                    assert_eq!(set, 0);
+                } else {
+                    socket.set_ttl(ttl as u32).expect("a time to live");
+                }
+                socket.connect((ip, listen)).expect("connect");
+                // The kernel then says the time to live of what comes from now on.
+                (socket, ttl as u8)
+            });
+            // One sender for long, so that the socket takes its time to live over; then each in turn; then several at once.
+            let turns = (0..40).map(|i| vec![i / 20]).chain((0..40).map(|i| vec![i % 4]));
+            for turn in turns.chain((0..20).map(|i| vec![i % 4, 3, 3, 1, 0])) {
+                for &i in &turn {
+                    senders[i].0.send(&[i as u8; 40]).expect("send");
+                }
+                let mut burst = Burst::new(mpps_io::MAX_BURST);
+                let mut left = turn.len();
+                until("what was sent", || {
+                    left -= queue.receive(&mut burst).expect("receive");
+                    for frame in burst.as_slice() {
+                        let i = usize::from(frame.bytes()[0]);
+                        assert_eq!(frame.ttl(), Some(senders[i].1));
+                        assert!(!frame.to_group());
+                    }
+                    queue.transmit(&mut burst).expect("transmit");
+                    left == 0 && burst.is_empty()
+                });
+                for &i in &turn {
+                    let (socket, ttl) = &senders[i];
+                    assert_eq!(
+                        receive_with_ttl(socket, v6),
+                        (vec![i as u8; 40], ttl - 1),
+                        "{ip}{options}"
+                    );
+                }
+            }
+        }
+    }
+}
