@@ -5,12 +5,13 @@
 //! while a reader sleeps.
 
 use crate::ReportError;
+use mpps_sys::private;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Access, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl Output {
     /// Opens and empties `path`; `-` is standard output. A FIFO is opened once somebody reads it.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When it can't be written, or somebody else may have put it there ([`private::create`]).
     pub(crate) fn open(path: &Path) -> Result<Self, ReportError> {
         let error = |e: io::Error| ReportError::io("open for writing", path, e);
         let output = |file, regular| Self {
@@ -53,14 +54,10 @@ impl Output {
         }
         if std::fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo()) {
             rustix::fs::access(path, Access::WRITE_OK).map_err(|e| error(e.into()))?;
+            private::check(path).map_err(error)?;
             return Ok(output(None, false));
         }
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)
-            .map_err(error)?;
+        let file = private::create(path, OFlags::empty()).map_err(error)?;
         let regular = file.metadata().map_err(error)?.is_file();
         Ok(output(Some(file), regular))
     }
@@ -107,11 +104,7 @@ impl Output {
 
     /// A FIFO can be opened without waiting only once it has a reader (`fifo(7)`: ENXIO until then).
     fn open_fifo(&mut self, patience: Duration) -> io::Result<Progress> {
-        match File::options()
-            .write(true)
-            .custom_flags(OFlags::NONBLOCK.bits() as i32)
-            .open(&self.path)
-        {
+        match private::create(&self.path, OFlags::NONBLOCK) {
             Ok(file) => self.file = Some(file),
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
                 std::thread::sleep(patience.min(Duration::from_millis(20)));

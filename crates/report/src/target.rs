@@ -2,6 +2,8 @@
 
 use crate::ReportError;
 use crate::output::{Output, Progress};
+use mpps_sys::private;
+use rustix::fs::OFlags;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +36,7 @@ impl JsonTarget {
     /// [`JsonTarget::write`].
     ///
     /// # Errors
-    /// When the file or its directory can't be written.
+    /// When the file or its directory can't be written, or somebody else may have put it there.
     pub fn prepare(path: &Path) -> Result<Self, ReportError> {
         let error = |e: io::Error| ReportError::io("open for writing", path, e);
         let target = |way| Self {
@@ -44,6 +46,7 @@ impl JsonTarget {
         if path == Path::new("-") {
             return Ok(target(Way::Stream));
         }
+        private::check(path).map_err(error)?;
         let (place, exists) = match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => return Err(error(io::ErrorKind::IsADirectory.into())),
             Ok(meta) if !meta.is_file() => {
@@ -76,7 +79,7 @@ impl JsonTarget {
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
         let result = match &self.way {
             Way::Rename(place) => replace(place, bytes),
-            Way::InPlace => std::fs::write(&self.path, bytes),
+            Way::InPlace => private::create(&self.path, OFlags::empty()).and_then(|mut file| file.write_all(bytes)),
             Way::Stream => return stream(&self.path, bytes),
         };
         result.map_err(|e| ReportError::io("write", &self.path, e))
@@ -90,6 +93,8 @@ fn directory(path: &Path) -> &Path {
 }
 
 fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Somebody may have put a link into the way since the start.
+    private::check(place)?;
     // As open(2) would make it: 0666 less the umask, unless a file is there whose permissions stay.
     let new = Permissions::from_mode(0o666);
     let mut file = tempfile::Builder::new()

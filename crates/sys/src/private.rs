@@ -59,34 +59,34 @@ pub fn folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The folder for sockets, locks and the like of this user: `/run/mpps` for root, else `mpps` in the user's own folder of
-/// the session (`XDG_RUNTIME_DIR`, `/run/user/UID`), else `/tmp/mpps-UID`. Made where it is missing.
+/// Whether `path` is a folder of this user's that nobody else can write to, and no link.
+pub fn is_own_folder(path: &Path) -> bool {
+    rustix::fs::lstat(path)
+        .is_ok_and(|stat| kind(&stat) == FileType::Directory && stat.st_uid == me() && stat.st_mode & OTHERS_WRITE == 0)
+}
+
+/// Where this user's sockets, locks and the like lie: `/run/mpps` for root, else `mpps` in the user's own folder of the
+/// session (`XDG_RUNTIME_DIR`, `/run/user/UID`), else `/tmp/mpps-UID`.
+pub fn runtime_path() -> PathBuf {
+    let uid = me();
+    if uid == 0 {
+        return PathBuf::from("/run/mpps");
+    }
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let session = session.filter(|path| path.is_absolute());
+    let found = session.into_iter().chain([PathBuf::from(format!("/run/user/{uid}"))]);
+    match found.into_iter().find(|path| is_own_folder(path)) {
+        Some(session) => session.join("mpps"),
+        None => PathBuf::from(format!("/tmp/mpps-{uid}")),
+    }
+}
+
+/// [`runtime_path`], made where it is missing.
 ///
 /// # Errors
-/// When there is none that belongs to the user alone.
+/// When it does not belong to the user alone.
 pub fn runtime_folder() -> io::Result<PathBuf> {
-    let uid = me();
-    let path = if uid == 0 {
-        PathBuf::from("/run/mpps")
-    } else {
-        let own = |path: &PathBuf| {
-            let stat = rustix::fs::lstat(path);
-            stat.is_ok_and(|stat| {
-                kind(&stat) == FileType::Directory && stat.st_uid == uid && stat.st_mode & OTHERS_WRITE == 0
-            })
-        };
-        let session = std::env::var_os("XDG_RUNTIME_DIR")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute());
-        let found = session
-            .into_iter()
-            .chain([PathBuf::from(format!("/run/user/{uid}"))])
-            .find(own);
-        match found {
-            Some(session) => session.join("mpps"),
-            None => PathBuf::from(format!("/tmp/mpps-{uid}")),
-        }
-    };
+    let path = runtime_path();
     folder(&path)?;
     Ok(path)
 }
@@ -158,6 +158,38 @@ pub fn check(path: &Path) -> io::Result<()> {
         Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens the folder `path`, which is made where it is missing; links on the way to it by the rules of [`create`].
+///
+/// # Errors
+/// When it is none, or a link of somebody else's leads to it.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let Place::File(parent, name) = walk(path)? else {
+        return Err(Errno::NOTDIR.into());
+    };
+    match rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&parent, &name, flags, Mode::empty())?)
+}
+
+/// Has no file `name` in a folder, and shows that one can be made there: what is there is removed, a link and not what it
+/// leads to.
+///
+/// # Errors
+/// When it can't be removed or made.
+pub fn clear(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    let remove = || match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error),
+    };
+    remove()?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    drop(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))?);
+    Ok(remove()?)
 }
 
 const NOT_YOURS: &str = "a folder that is not yours alone: want another folder";

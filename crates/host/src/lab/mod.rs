@@ -11,6 +11,7 @@
 mod device;
 mod error;
 mod kernel;
+mod lock;
 mod names;
 mod scratch;
 mod status;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use device::Device;
 pub use error::{LabError, Result};
 use kernel::{Entry, Kernel};
+pub use lock::tell_of_waiting;
 pub use names::Host;
 pub use scratch::ScratchLab;
 pub use status::{HostStatus, LabState, LabStatus};

@@ -17,6 +17,12 @@ use std::process::ExitCode;
 
 /// Runs the command.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    if !matches!(command, Command::Plot(_)) {
+        // What a run that was killed has left of its changes to interfaces.
+        for line in mpps_dpdk::mend() {
+            eprintln!("mpps: {line}");
+        }
+    }
     match command {
         Command::Sendrecv(args) => traffic::run(args, true),
         Command::Send(args) => traffic::run(args, false),
