@@ -114,7 +114,6 @@ int mpps_port_macs(char *text, size_t size);
 int mpps_port_info(uint16_t port, struct mpps_port_info *info);
 int mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mempool **rx_pools, int socket,
 		    struct mpps_port_state *state);
-void mpps_port_set_mtu(uint16_t port, uint16_t mtu);
 void mpps_port_stop(uint16_t port);
 void mpps_port_close(uint16_t port);
 /* 1: up, 0: down; speed in Mbit/s, 0: not known. */

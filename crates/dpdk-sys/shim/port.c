@@ -168,12 +168,6 @@ mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mem
 }
 
 void
-mpps_port_set_mtu(uint16_t port, uint16_t mtu)
-{
-	(void)rte_eth_dev_set_mtu(port, mtu);
-}
-
-void
 mpps_port_stop(uint16_t port)
 {
 	(void)rte_eth_dev_stop(port);

@@ -317,8 +317,6 @@ unsafe extern "C" {
         socket: c_int,
         state: *mut PortState,
     ) -> c_int;
-    /// `rte_eth_dev_set_mtu`.
-    pub fn mpps_port_set_mtu(port: u16, mtu: u16);
     /// `rte_eth_dev_stop`.
     pub fn mpps_port_stop(port: u16);
     /// `rte_eth_dev_close`.

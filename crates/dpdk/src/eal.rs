@@ -5,6 +5,7 @@ use crate::{Config, Device, EalArgs};
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
 use std::ffi::{CString, c_char, c_int};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -62,6 +63,7 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
     let any = configs.iter().any(|c| c.driver_args.iter().any(external));
     EXTERNAL_BUFFERS.store(any, Ordering::Relaxed);
     let needed = memory::needed(configs, lanes);
+    remove_left_folders(|pid| !Path::new(&format!("/proc/{pid}")).exists());
     let words = arguments(configs, eal, needed, memory::free_hugepages());
     if words.iter().any(|word| word == "--no-huge")
         && let Some(available) = memory::available().filter(|available| needed > *available)
@@ -82,6 +84,8 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
     let result = unsafe { sys::mpps_eal_init(owned.len() as c_int, argv.as_mut_ptr(), c_int::from(keep_log)) };
     if result < 0 {
         state.ended = true;
+        // A folder of the EAL's stays where it refuses.
+        remove_left_folders(|pid| pid == std::process::id());
         let shown = words[1..].join(" ");
         return Err(Error::new(
             "start DPDK with",
@@ -92,6 +96,23 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
     }
     state.running = true;
     Ok(())
+}
+
+/// Removes the folders that the EAL makes for each process of mpps and then does not use, of the processes that
+/// `of_whom` says. One that is not empty stays.
+fn remove_left_folders(of_whom: impl Fn(u32) -> bool) {
+    // As the EAL chooses (eal_create_runtime_dir).
+    let base = match rustix::process::getuid().is_root() {
+        true => PathBuf::from("/var/run"),
+        false => std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
+    };
+    for entry in std::fs::read_dir(base.join("dpdk")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("mpps")?.parse().ok());
+        if pid.is_some_and(&of_whom) {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
 }
 
 /// The command line of the EAL for `needed` bytes of packet memory.

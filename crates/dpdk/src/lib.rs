@@ -13,6 +13,7 @@
 
 mod config;
 mod eal_args;
+mod journal;
 mod options;
 mod privileges;
 
@@ -55,6 +56,7 @@ pub use eal::start;
 pub use eal_args::{EalArgs, check_eal};
 #[cfg(dpdk)]
 pub use frame::DpdkFrame;
+pub use journal::mend;
 #[cfg(dpdk)]
 pub use open::open;
 pub use options::Open;

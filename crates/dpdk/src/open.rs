@@ -5,15 +5,17 @@ use crate::config::{Checksum, Config, Device, Rss};
 use crate::counters::{self, LaneCounts};
 use crate::eal;
 use crate::flow::Flows;
+use crate::journal::MtuChange;
 use crate::link::Link;
 use crate::memif::{self, Socket};
 use crate::memory;
 use crate::options::Open;
 use crate::port::{DpdkPort, Lane, unplug};
 use crate::queue::Calls;
-use crate::told;
+use crate::{tap, told};
 use dpdk_sys as sys;
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Result, Roles};
+use mpps_netdev::NetDev;
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::zeroed;
 use std::ptr::NonNull;
@@ -39,6 +41,7 @@ pub fn open(config: &Config, options: &Open<'_>) -> Result<DpdkPort> {
         port: None,
         started: false,
         socket: None,
+        mtu: None,
     };
     half.open(options).inspect_err(|_| half.undo())
 }
@@ -50,6 +53,8 @@ struct Half<'c> {
     port: Option<u16>,
     started: bool,
     socket: Option<Socket>,
+    /// The interface beneath gets another MTU.
+    mtu: Option<MtuChange>,
 }
 
 impl Half<'_> {
@@ -98,7 +103,6 @@ impl Half<'_> {
         let hardware = !config.is_virtual();
         let beneath = Beneath::of(config, info.interface);
         let mtu = config.mtu.or_else(|| memory::interface_mtu(config)).unwrap_or(info.mtu);
-        let mtu_before = memory::interface_mtu(config).filter(|_| config.mtu.is_some());
         let promisc = config.promisc.unwrap_or(options.promisc);
         let conf = sys::PortConf {
             rx_queues: queues.receiving,
@@ -134,8 +138,10 @@ impl Half<'_> {
         let mut state: sys::PortState = unsafe { zeroed() };
         let setup = (&conf, &rx_pools[..], info.socket);
         let checked = self.memif(port, &conf, &rx_pools)?;
+        self.mtu = self.remember_mtu()?;
         self.start(port, setup, &mut state, options)?;
         self.started = true;
+        let apart = tap::own_address(config, &info);
         let name: Arc<str> = config.name.as_str().into();
         let link = Link::new(
             port,
@@ -185,6 +191,11 @@ impl Half<'_> {
         let calls = Calls::of(&driver, port, conf.tx_checksum != 0, unmarked, checked);
         let mut remarks = Vec::new();
         remarks.extend(self.socket.as_ref().and_then(|socket| socket.remark(&name)));
+        remarks.extend(
+            apart
+                .err()
+                .map(|e| format!("{name}: its interface keeps the MAC address of the port: {e}")),
+        );
         if !checked && queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
             remarks.push(format!(
                 "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than once"
@@ -205,7 +216,7 @@ impl Half<'_> {
             link,
             calls,
             mailbox: Mailbox::default(),
-            mtu_before,
+            _mtu: self.mtu.take(),
             _promiscuous: promiscuous,
             flows,
             facts,
@@ -333,6 +344,23 @@ impl Half<'_> {
             };
             return Err(self.error(step(state), format!("{why}{}", eal::cause_of(result)), ErrorKind::Other));
         }
+    }
+
+    /// Remembers the MTU of the interface beneath, if it is to be changed.
+    fn remember_mtu(&self) -> Result<Option<MtuChange>> {
+        let (Some(mtu), Some(name)) = (self.config.mtu, self.config.interface()) else {
+            return Ok(None);
+        };
+        let Ok(device) = NetDev::by_name(name) else {
+            return Ok(None);
+        };
+        if device.mtu == usize::from(mtu) {
+            return Ok(None);
+        }
+        let remembered = MtuChange::remember(&device, mtu);
+        remembered
+            .map(Some)
+            .map_err(|e| self.error("remember the MTU of", e.to_string(), ErrorKind::Other))
     }
 
     /// Puts the shim between a memif and its lanes; false: it is another device, or its driver is left alone.

@@ -3,6 +3,7 @@
 use crate::counters::{self, LaneCounts};
 use crate::eal;
 use crate::flow::Flows;
+use crate::journal::MtuChange;
 use crate::link::Link;
 use crate::pool::DpdkPool;
 use crate::queue::{Calls, DpdkQueue};
@@ -36,8 +37,8 @@ pub struct DpdkPort {
     /// What lanes without a transmit queue leave for the first that has one.
     pub(crate) mailbox: Mailbox,
     pub(crate) flows: Flows,
-    /// MTU of the interface beneath before it was set.
-    pub(crate) mtu_before: Option<u16>,
+    /// Sets the MTU of the interface beneath back once the port is closed.
+    pub(crate) _mtu: Option<MtuChange>,
     pub(crate) _promiscuous: Option<Promiscuous>,
     pub(crate) facts: Vec<Fact>,
     pub(crate) remarks: Vec<String>,
@@ -173,9 +174,6 @@ impl Drop for DpdkPort {
         // SAFETY: the port is open, and no lane uses it: queues borrow it.
         unsafe {
             sys::mpps_port_stop(self.id);
-            if let Some(mtu) = self.mtu_before {
-                sys::mpps_port_set_mtu(self.id, mtu);
-            }
             sys::mpps_port_close(self.id);
             sys::mpps_memif_close(self.id);
         }

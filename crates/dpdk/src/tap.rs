@@ -1,6 +1,30 @@
-//! What is peculiar to `net_tap`: it applies flow rules by the kernel's `tc flower`.
+//! What is peculiar to `net_tap`: its interface has an address of its own, and it applies flow rules by the kernel's `tc
+//! flower`.
 
-use std::io::Read;
+use crate::Config;
+use dpdk_sys as sys;
+use mpps_netdev::{NetDev, set_mac};
+use std::io::{self, Read};
+
+/// Gives the interface of a tap another MAC address than the port's, once the driver has set both the same, for the last
+/// time as it starts. A bridge keeps frames to an address of its own interfaces, so the port would get none. An address
+/// that somebody gave the interface stays, and so does that of a tap which stands for another interface (`remote=`).
+pub(crate) fn own_address(config: &Config, info: &sys::PortInfo) -> io::Result<()> {
+    if config.driver() != "net_tap" || config.driver_arg("remote").is_some() {
+        return Ok(());
+    }
+    let device = NetDev::by_index(info.interface)?;
+    match device.mac == info.mac {
+        true => set_mac(device.ifindex, another(info.mac)),
+        false => Ok(()),
+    }
+}
+
+/// A MAC address beside this one: locally administered, and no neighbour of it, which another port may have.
+fn another(mac: [u8; 6]) -> [u8; 6] {
+    let [first, b, c, d, e, last] = mac;
+    [first & !1 | 2, b, c, d ^ 0x5a, e ^ 0xa5, last]
+}
 
 /// Whether this kernel has the classifier that `net_tap` needs, in words for the end of a refusal.
 pub(crate) fn flower() -> String {
@@ -41,7 +65,15 @@ fn has_flower(config: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::has_flower;
+    use super::{another, has_flower};
+
+    #[test]
+    fn another_address_is_one_host_s_and_never_the_same() {
+        for mac in [[0; 6], [2, 0, 0, 0, 0, 0xa0], [0xff; 6], [0, 0x64, 0x74, 0x61, 0x70, 0]] {
+            let other = another(mac);
+            assert!(other != mac && other[0] & 3 == 2 && other[5] == mac[5], "{other:x?}");
+        }
+    }
 
     #[test]
     fn a_kernel_has_flower_if_it_was_built_in_or_as_a_module() {

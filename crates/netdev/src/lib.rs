@@ -1,6 +1,7 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
 mod admin;
+mod change;
 mod drops;
 mod netlink;
 mod ntuple;
@@ -9,6 +10,7 @@ mod packet_sockets;
 mod promiscuous;
 mod xdp_features;
 
+pub use change::{set_mac, set_mtu};
 pub use drops::{Drops, drops, transmit_drops};
 pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
 pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};

@@ -5,12 +5,13 @@
 //! while a reader sleeps.
 
 use crate::{ReportError, lock};
+use mpps_sys::private;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Access, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ impl Output {
     /// Opens and empties `path`; `-` is standard output. A FIFO is opened once somebody reads it.
     ///
     /// # Errors
-    /// When it can't be written, or another run writes it: that one's rows stay as they are.
+    /// When it can't be written, somebody else may have put it there ([`private::create`]), or another run writes it: that
+    /// one's rows stay as they are.
     pub(crate) fn open(path: &Path) -> Result<Self, ReportError> {
         let error = |e: io::Error| ReportError::io("open for writing", path, e);
         let output = |file, regular| Self {
@@ -53,15 +55,11 @@ impl Output {
         }
         if std::fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo()) {
             rustix::fs::access(path, Access::WRITE_OK).map_err(|e| error(e.into()))?;
+            private::check(path).map_err(error)?;
             return Ok(output(None, false));
         }
         // Emptied only once it is ours alone: another run may be writing it.
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(error)?;
+        let file = private::open(path, OFlags::empty()).map_err(error)?;
         let regular = file.metadata().map_err(error)?.is_file();
         if regular {
             lock::take(&file, path).map_err(error)?;
@@ -112,11 +110,7 @@ impl Output {
 
     /// A FIFO can be opened without waiting only once it has a reader (`fifo(7)`: ENXIO until then).
     fn open_fifo(&mut self, patience: Duration) -> io::Result<Progress> {
-        match File::options()
-            .write(true)
-            .custom_flags(OFlags::NONBLOCK.bits() as i32)
-            .open(&self.path)
-        {
+        match private::create(&self.path, OFlags::NONBLOCK) {
             Ok(file) => self.file = Some(file),
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
                 std::thread::sleep(patience.min(Duration::from_millis(20)));

@@ -2,6 +2,8 @@
 
 use crate::output::{Output, Progress};
 use crate::{ReportError, lock};
+use mpps_sys::private;
+use rustix::fs::OFlags;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +38,7 @@ impl JsonTarget {
     /// [`JsonTarget::write`].
     ///
     /// # Errors
-    /// When the file or its directory can't be written.
+    /// When the file or its directory can't be written, or somebody else may have put it there.
     pub fn prepare(path: &Path) -> Result<Self, ReportError> {
         let error = |e: io::Error| ReportError::io("open for writing", path, e);
         let target = |way| Self {
@@ -47,6 +49,7 @@ impl JsonTarget {
         if path == Path::new("-") {
             return Ok(target(Way::Stream));
         }
+        private::check(path).map_err(error)?;
         let (place, locked) = match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => return Err(error(io::ErrorKind::IsADirectory.into())),
             Ok(meta) if !meta.is_file() => {
@@ -98,7 +101,7 @@ impl JsonTarget {
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
         let result = match &self.way {
             Way::Rename(place) => replace(place, bytes),
-            Way::InPlace => std::fs::write(&self.path, bytes),
+            Way::InPlace => private::create(&self.path, OFlags::empty()).and_then(|mut file| file.write_all(bytes)),
             Way::Stream => return stream(&self.path, bytes),
         };
         result.map_err(|e| ReportError::io("write", &self.path, e))
@@ -112,6 +115,8 @@ fn directory(path: &Path) -> &Path {
 }
 
 fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Somebody may have put a link into the way since the start.
+    private::check(place)?;
     // As open(2) would make it: 0666 less the umask, unless a file is there whose permissions stay.
     let new = Permissions::from_mode(0o666);
     let mut file = tempfile::Builder::new()

@@ -59,39 +59,51 @@ pub fn folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The folder for sockets, locks and the like of this user: `/run/mpps` for root, else `mpps` in the user's own folder of
-/// the session (`XDG_RUNTIME_DIR`, `/run/user/UID`), else `/tmp/mpps-UID`. Made where it is missing.
+/// Whether `path` is a folder of this user's that nobody else can write to, and no link.
+pub fn is_own_folder(path: &Path) -> bool {
+    rustix::fs::lstat(path)
+        .is_ok_and(|stat| kind(&stat) == FileType::Directory && stat.st_uid == me() && stat.st_mode & OTHERS_WRITE == 0)
+}
+
+/// Where this user's sockets, locks and the like lie: `/run/mpps` for root, else `mpps` in the user's own folder of the
+/// session (`XDG_RUNTIME_DIR`, `/run/user/UID`), else `/tmp/mpps-UID`.
+pub fn runtime_path() -> PathBuf {
+    let uid = me();
+    if uid == 0 {
+        return PathBuf::from("/run/mpps");
+    }
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let session = session.filter(|path| path.is_absolute());
+    let found = session.into_iter().chain([PathBuf::from(format!("/run/user/{uid}"))]);
+    match found.into_iter().find(|path| is_own_folder(path)) {
+        Some(session) => session.join("mpps"),
+        None => PathBuf::from(format!("/tmp/mpps-{uid}")),
+    }
+}
+
+/// [`runtime_path`], made where it is missing.
 ///
 /// # Errors
-/// When there is none that belongs to the user alone.
+/// When it does not belong to the user alone.
 pub fn runtime_folder() -> io::Result<PathBuf> {
-    let uid = me();
-    let path = if uid == 0 {
-        PathBuf::from("/run/mpps")
-    } else {
-        let own = |path: &PathBuf| {
-            let stat = rustix::fs::lstat(path);
-            stat.is_ok_and(|stat| {
-                kind(&stat) == FileType::Directory && stat.st_uid == uid && stat.st_mode & OTHERS_WRITE == 0
-            })
-        };
-        let session = std::env::var_os("XDG_RUNTIME_DIR")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute());
-        let found = session
-            .into_iter()
-            .chain([PathBuf::from(format!("/run/user/{uid}"))])
-            .find(own);
-        match found {
-            Some(session) => session.join("mpps"),
-            None => PathBuf::from(format!("/tmp/mpps-{uid}")),
-        }
-    };
+    let path = runtime_path();
     folder(&path)?;
     Ok(path)
 }
 
-/// Opens `path` for writing, made where it is missing, and emptied.
+/// Opens `path` for writing as [`open`] does, and empties it.
+///
+/// # Errors
+/// As [`open`].
+pub fn create(path: &Path, more: OFlags) -> io::Result<File> {
+    let file = open(path, more)?;
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Opens `path` for writing, made where it is missing; a file that is there keeps what is in it.
 ///
 /// In a folder where others may make files, links and files of theirs are refused: regular files, FIFOs, and files with a
 /// second name. Under sudo, files (not links) of the user who called it are that user's own. Devices and what `/proc` and
@@ -99,15 +111,14 @@ pub fn runtime_folder() -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// When it can't be opened, or somebody else may have put it there.
-pub fn create(path: &Path, more: OFlags) -> io::Result<File> {
+pub fn open(path: &Path, more: OFlags) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | more;
     let open_mode = Mode::from_raw_mode(0o666);
     let Place::File(folder, name) = walk(path)? else {
-        let flags = flags | OFlags::CREATE | OFlags::TRUNC;
+        let flags = flags | OFlags::CREATE;
         return Ok(File::from(rustix::fs::open(path, flags, open_mode)?));
     };
     let shared = open_to_others(&rustix::fs::fstat(&folder)?);
-    // Not emptied before it has been looked at.
     let flags = flags | OFlags::NOFOLLOW;
     let new = if shared {
         OFlags::CREATE | OFlags::EXCL
@@ -128,11 +139,7 @@ pub fn create(path: &Path, more: OFlags) -> io::Result<File> {
     if shared && regular && stat.st_nlink > 1 {
         return Err(refuse(format!("the file has a second name, in {NOT_YOURS}")));
     }
-    let file = File::from(fd);
-    if regular {
-        file.set_len(0)?;
-    }
-    Ok(file)
+    Ok(File::from(fd))
 }
 
 /// Checks the way to `path` as [`create`] does, for those who open it otherwise: by a rename, or later.
@@ -160,6 +167,38 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Opens the folder `path`, which is made where it is missing; links on the way to it by the rules of [`create`].
+///
+/// # Errors
+/// When it is none, or a link of somebody else's leads to it.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let Place::File(parent, name) = walk(path)? else {
+        return Err(Errno::NOTDIR.into());
+    };
+    match rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&parent, &name, flags, Mode::empty())?)
+}
+
+/// Has no file `name` in a folder, and shows that one can be made there: what is there is removed, a link and not what it
+/// leads to.
+///
+/// # Errors
+/// When it can't be removed or made.
+pub fn clear(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    let remove = || match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error),
+    };
+    remove()?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    drop(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))?);
+    Ok(remove()?)
+}
+
 const NOT_YOURS: &str = "a folder that is not yours alone: want another folder";
 
 /// The user who called this program by sudo.
@@ -183,7 +222,7 @@ enum Place {
 /// Follows the links of a path, each by the rules above.
 fn walk(path: &Path) -> io::Result<Place> {
     let enter = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-    let open = |at: &OwnedFd, name: &OsStr, more| rustix::fs::openat(at, name, enter | more, Mode::empty());
+    let step = |at: &OwnedFd, name: &OsStr, more| rustix::fs::openat(at, name, enter | more, Mode::empty());
     let begin = |path: &Path| {
         let start = if path.is_absolute() { "/" } else { "." };
         rustix::fs::openat(CWD, start, enter, Mode::empty())
@@ -199,7 +238,7 @@ fn walk(path: &Path) -> io::Result<Place> {
     let (mut left, mut links) = (parts(path), 0);
     while let Some(name) = left.pop() {
         if name == ".." {
-            at = open(&at, &name, OFlags::empty())?;
+            at = step(&at, &name, OFlags::empty())?;
             continue;
         }
         let stat = match rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -211,7 +250,7 @@ fn walk(path: &Path) -> io::Result<Place> {
             if left.is_empty() {
                 return Ok(Place::File(at, name));
             }
-            at = open(&at, &name, OFlags::NOFOLLOW)?;
+            at = step(&at, &name, OFlags::NOFOLLOW)?;
             continue;
         }
         links += 1;

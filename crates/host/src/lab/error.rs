@@ -79,6 +79,16 @@ pub enum LabError {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// Another command works on labs, and does not end.
+    #[error("lock {path}: held by {holder} for {} s: let it end, or end it", limit.as_secs())]
+    Locked {
+        /// The lock.
+        path: String,
+        /// Which process it is.
+        holder: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// A condition did not come true in time.
     #[error("{object}: {condition} not seen within {} s", limit.as_secs())]
     Timeout {

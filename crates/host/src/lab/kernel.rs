@@ -8,13 +8,13 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::FlockOperation;
 use rustix::thread::LinkNameSpaceType;
 
 use super::device::{self, Device};
 use super::error::{LabError, Result};
+use super::lock;
 use crate::tool;
 
 /// Where iproute2 keeps named namespaces.
@@ -51,33 +51,9 @@ impl Kernel {
             return Err(LabError::NeedsRoot { op });
         }
         find_ip()?;
-        let path = format!("{RUN_DIR}/lab.lock");
-        std::fs::create_dir_all(RUN_DIR).map_err(|e| LabError::io("create", RUN_DIR, e))?;
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path);
-        let lock = lock.map_err(|e| LabError::io("open", &path, e))?;
-        let deadline = Instant::now() + LOCK_LIMIT;
-        loop {
-            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { lock }),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let condition = "the end of another mpps lab command";
-                    return Err(LabError::Timeout {
-                        object: path,
-                        condition,
-                        limit: LOCK_LIMIT,
-                    });
-                }
-                Err(e) => return Err(LabError::io("lock", &path, e)),
-            }
-        }
+        Ok(Self {
+            lock: lock::take(Path::new(RUN_DIR), LOCK_LIMIT)?,
+        })
     }
 
     /// Runs `ip` with the given words; `object` is for the error. Returns its standard output.

@@ -10,6 +10,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         LabAction::Up { queues, mtu } => LabOptions { queues, mtu },
         _ => LabOptions::default(),
     };
+    mpps_host::lab::tell_of_waiting(|line| eprintln!("mpps: {line}"));
     let lab = Lab::new(&args.name, options).map_err(crate::fail::usage)?;
     match args.action {
         LabAction::Up { .. } => {

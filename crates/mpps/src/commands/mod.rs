@@ -19,6 +19,13 @@ use std::process::ExitCode;
 /// Runs the command.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     privilege::check(&command)?;
+    // A user whom the program's file lends rights could write the list of changes.
+    if !matches!(command, Command::Plot(_)) && !privilege::lent() {
+        // What a run that was killed has left of its changes to interfaces.
+        for line in mpps_dpdk::mend() {
+            eprintln!("mpps: {line}");
+        }
+    }
     match command {
         Command::Sendrecv(args) => traffic::run(args, true),
         Command::Send(args) => traffic::run(args, false),

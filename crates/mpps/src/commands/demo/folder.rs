@@ -2,9 +2,10 @@
 
 use super::tell::say;
 use crate::fail::{Result, usage};
+use mpps_sys::private;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
-use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ pub(super) struct Folder {
     path: PathBuf,
     /// Inherited by the processes of the demo, so that one that outlives a `kill -9` never writes its results over a
     /// later demo's. The kernel drops the lock with its last holder.
-    _lock: File,
+    _lock: OwnedFd,
 }
 
 impl Folder {
@@ -47,8 +48,13 @@ impl Folder {
                 1 => wanted.to_owned(),
                 _ => PathBuf::from(format!("{}-{number}", shown.trim_end_matches('/'))),
             };
-            std::fs::create_dir_all(&path).map_err(|e| unusable(&e))?;
-            let lock = File::open(&path).map_err(|e| unusable(&e))?;
+            if let Some(above) = path
+                .parent()
+                .filter(|above| !above.as_os_str().is_empty() && !above.exists())
+            {
+                std::fs::create_dir_all(above).map_err(|e| unusable(&e))?;
+            }
+            let lock = private::open_folder(&path).map_err(|e| unusable(&e))?;
             let limit = if number == 1 { LOCK_LIMIT } else { Duration::ZERO };
             if !locked(&lock, limit).map_err(|e| unusable(&e))? {
                 continue;
@@ -61,10 +67,7 @@ impl Folder {
                 ));
             }
             for file in FILES {
-                // Made and removed: proof that it can be written.
-                File::create(path.join(file))
-                    .and_then(|_| std::fs::remove_file(path.join(file)))
-                    .map_err(|e| unusable(&e))?;
+                private::clear(&lock, file).map_err(|e| unusable(&e))?;
             }
             return Ok(Self { path, _lock: lock });
         }
@@ -83,7 +86,7 @@ impl Folder {
 }
 
 /// Whether the lock was free within the limit.
-fn locked(file: &File, limit: Duration) -> rustix::io::Result<bool> {
+fn locked(file: &OwnedFd, limit: Duration) -> rustix::io::Result<bool> {
     let deadline = Instant::now() + limit;
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -124,5 +127,39 @@ mod tests {
             panic!("taken")
         };
         assert!(line.starts_with("--out /proc/demo: "), "{line}");
+    }
+
+    #[test]
+    fn root_follows_no_link_of_somebody_elses_into_or_out_of_the_folder() {
+        use std::os::unix::fs::{chown, lchown, symlink};
+        if !rustix::process::geteuid().is_root() {
+            return println!("SKIPPED: only root can make links of somebody else");
+        }
+        let place = std::env::temp_dir().join(format!("mpps-demo-links-{}", std::process::id()));
+        let (home, victim, none) = (place.join("home"), place.join("victim"), place.join("none"));
+        let wanted = home.join("results");
+        std::fs::create_dir_all(&wanted).expect("a folder");
+        std::fs::write(&victim, "kept").expect("a file");
+        for (target, name) in [(&victim, "run.csv"), (&none, "run.json")] {
+            symlink(target, wanted.join(name)).expect("a link");
+            lchown(wanted.join(name), Some(65534), None).expect("lchown");
+        }
+        for folder in [&home, &wanted] {
+            chown(folder, Some(65534), None).expect("chown");
+        }
+        drop(Folder::take(&wanted).expect("a folder"));
+        assert_eq!(std::fs::read(&victim).expect("a file"), b"kept");
+        assert!(!none.exists() && !wanted.join("run.csv").exists());
+        // The folder itself as a link.
+        std::fs::remove_dir_all(&wanted).expect("a folder");
+        symlink(&place, &wanted).expect("a link");
+        lchown(&wanted, Some(65534), None).expect("lchown");
+        std::fs::write(place.join("run.csv"), "kept").expect("a file");
+        let Err(crate::fail::Failure::Usage(line)) = Folder::take(&wanted) else {
+            panic!("taken")
+        };
+        assert!(line.contains("link of user 65534"), "{line}");
+        assert_eq!(std::fs::read(place.join("run.csv")).expect("a file"), b"kept");
+        let _ = std::fs::remove_dir_all(&place);
     }
 }

@@ -1,0 +1,222 @@
+//! What a run changes on an interface that stays, and how it is put back, by a later run if need be.
+//!
+//! A file for each change is written before it is made, and locked for as long as the run lives: the kernel drops the lock
+//! however it ends. A file that nobody holds is of a run that was killed, and whoever comes next puts the interface
+//! back, unless somebody has changed it since.
+
+use mpps_netdev::{NetDev, set_mtu};
+use mpps_sys::private;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How the names of such files begin.
+const PREFIX: &str = "undo-";
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// An MTU that was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    /// The network namespace in which the index means something: its inode.
+    namespace: u64,
+    ifindex: u32,
+    before: u32,
+    set: u32,
+    name: String,
+}
+
+impl Change {
+    fn line(&self) -> String {
+        let Self {
+            namespace,
+            ifindex,
+            before,
+            set,
+            name,
+        } = self;
+        format!("mtu {namespace} {ifindex} {before} {set} {name}\n")
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_suffix('\n')?.strip_prefix("mtu ")?.split(' ');
+        Some(Self {
+            namespace: words.next()?.parse().ok()?,
+            ifindex: words.next()?.parse().ok()?,
+            before: words.next()?.parse().ok()?,
+            set: words.next()?.parse().ok()?,
+            name: words.next()?.to_owned(),
+        })
+    }
+
+    /// Puts it back; false: it is not as it was set, or there is no such interface any more.
+    fn undo(&self) -> io::Result<bool> {
+        match NetDev::by_index(self.ifindex) {
+            Ok(device) if device.mtu == self.set as usize => set_mtu(self.ifindex, self.before).map(|()| true),
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn namespace() -> io::Result<u64> {
+    Ok(std::fs::metadata("/proc/thread-self/ns/net")?.ino())
+}
+
+/// An MTU that is put back when this is dropped, or by a later run.
+#[derive(Debug)]
+pub(crate) struct MtuChange {
+    change: Change,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl MtuChange {
+    /// Remembers the MTU of an interface, which is about to become `set`.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub(crate) fn remember(device: &NetDev, set: u16) -> io::Result<Self> {
+        let change = Change {
+            namespace: namespace()?,
+            ifindex: device.ifindex,
+            before: device.mtu as u32,
+            set: u32::from(set),
+            name: device.name.clone(),
+        };
+        let folder = private::runtime_folder()?;
+        let own = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        // Locked before it has a name that others look for.
+        let draft = folder.join(format!("new-{own}"));
+        let _ = std::fs::remove_file(&draft);
+        let mut lock = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        lock.write_all(change.line().as_bytes())?;
+        let path = folder.join(format!("{PREFIX}{own}"));
+        std::fs::rename(&draft, &path)?;
+        Ok(Self {
+            change,
+            path,
+            _lock: lock,
+        })
+    }
+}
+
+impl Drop for MtuChange {
+    fn drop(&mut self) {
+        // One that can't be put back now is left to a later run.
+        if self.change.undo().is_ok() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Puts back what runs that were killed have left changed on interfaces of this network namespace. A line for each.
+pub fn mend() -> Vec<String> {
+    let folder = private::runtime_path();
+    match namespace() {
+        Ok(here) if private::is_own_folder(&folder) => mend_in(&folder, here),
+        _ => Vec::new(),
+    }
+}
+
+fn mend_in(folder: &Path, here: u64) -> Vec<String> {
+    let mut told = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if !name.to_str().is_some_and(|name| name.starts_with(PREFIX)) {
+            continue;
+        }
+        let Ok(mut file) = File::options().read(true).write(true).open(entry.path()) else {
+            continue;
+        };
+        // Held: its run is alive.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            continue;
+        }
+        let mut line = String::new();
+        let _ = file.rewind().and_then(|()| file.read_to_string(&mut line));
+        let Some(change) = Change::parse(&line) else {
+            let _ = std::fs::remove_file(entry.path());
+            continue;
+        };
+        // Another namespace's, whose turn comes when a run is started there.
+        if change.namespace != here {
+            continue;
+        }
+        let Change { name, before, set, .. } = &change;
+        match change.undo() {
+            Ok(undone) => {
+                let _ = std::fs::remove_file(entry.path());
+                if undone {
+                    told.push(format!(
+                        "{name}: MTU set back to {before}: a run that was killed left it at {set}"
+                    ));
+                }
+            }
+            Err(error) => told.push(format!(
+                "{name}: a run that was killed left its MTU at {set}; set it back to {before}: {error}: want \
+                 `ip link set {name} mtu {before}` as root"
+            )),
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_read_as_it_was_written_and_half_a_line_is_none() {
+        let change = Change {
+            namespace: 4_026_531_840,
+            ifindex: 7,
+            before: 1500,
+            set: 1400,
+            name: "eth1".to_owned(),
+        };
+        assert_eq!(Change::parse(&change.line()), Some(change.clone()));
+        assert_eq!(Change::parse(change.line().trim_end()), None);
+    }
+
+    #[test]
+    fn what_belongs_to_a_living_run_or_another_namespace_stays() {
+        let folder = std::env::temp_dir().join(format!("mpps-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let change = |namespace, ifindex| Change {
+            namespace,
+            ifindex,
+            before: 1,
+            set: 2,
+            name: "none".to_owned(),
+        };
+        // No interface has this index.
+        for (name, change) in [
+            ("undo-1", change(5, u32::MAX >> 1)),
+            ("undo-2", change(6, 1)),
+            ("undo-3", change(5, 1)),
+        ] {
+            std::fs::write(folder.join(name), change.line()).expect("a file");
+        }
+        std::fs::write(folder.join("other"), "").expect("a file");
+        let living = File::open(folder.join("undo-3")).expect("a file");
+        flock(&living, FlockOperation::NonBlockingLockExclusive).expect("free");
+        assert_eq!(mend_in(&folder, 5), Vec::<String>::new());
+        let there = |name: &str| folder.join(name).exists();
+        assert_eq!(
+            ["undo-1", "undo-2", "undo-3", "other"].map(there),
+            [false, true, true, true]
+        );
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+}

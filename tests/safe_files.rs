@@ -1,0 +1,108 @@
+//! Root writes its results where others have a hand: through no link and into no file of theirs.
+
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use mpps_tests::{Scratch, mpps, run_command, skip};
+
+const NOBODY: u32 = 65534;
+
+/// A run of no consequence that writes `option` to `path`.
+fn writing(option: &str, path: &Path) -> Command {
+    let mut command = mpps("send null: --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 1kpps --duration 20ms --quiet");
+    command.arg(option).arg(path).env_remove("SUDO_UID");
+    command
+}
+
+#[test]
+fn root_is_led_by_nobody_elses_link_and_empties_nobody_elses_file() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can make files of somebody else");
+    }
+    let place = Scratch::new();
+    let victim = place.file("victim");
+    // A home of theirs, and a folder where everybody may make files.
+    for (owner, mode) in [(NOBODY, 0o755), (0, 0o1777)] {
+        let home = place.file(&format!("home{owner}"));
+        std::fs::create_dir(&home).expect("a folder");
+        chown(&home, Some(owner), None).expect("chown");
+        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(mode)).expect("chmod");
+        for (name, target) in [("link", "../victim"), ("dangling", "../none"), ("folder", "..")] {
+            symlink(target, home.join(name)).expect("a link");
+            lchown(home.join(name), Some(NOBODY), None).expect("lchown");
+        }
+        std::fs::write(home.join("theirs"), "kept").expect("a file");
+        chown(home.join("theirs"), Some(NOBODY), None).expect("chown");
+        for option in ["--csv", "--json", "--hdr"] {
+            for name in ["link", "dangling", "folder/victim", "theirs"] {
+                std::fs::write(&victim, "kept").expect("a file");
+                let finished = run_command(writing(option, &home.join(name)));
+                let context = format!("{option} {name} in {mode:o}: {}", finished.stderr);
+                assert_eq!(finished.code, Some(2), "{context}");
+                assert!(finished.stderr.contains("user 65534"), "{context}");
+                assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{context}");
+                assert_eq!(std::fs::read(&victim).expect("a file"), b"kept", "{context}");
+                assert_eq!(
+                    std::fs::read(home.join("theirs")).expect("a file"),
+                    b"kept",
+                    "{context}"
+                );
+                assert!(!place.file("none").exists(), "{context}");
+            }
+            // A file of its own among them, twice.
+            for _ in 0..2 {
+                let finished = run_command(writing(option, &home.join("own")));
+                assert!(matches!(finished.code, Some(0 | 3)), "{option}: {}", finished.stderr);
+            }
+            assert!(std::fs::metadata(home.join("own")).expect("a file").len() > 0);
+        }
+    }
+}
+
+#[test]
+fn ones_own_links_pipes_and_devices_are_written_as_ever() {
+    let place = Scratch::new();
+    std::fs::write(place.file("real"), "before").expect("a file");
+    symlink("real", place.file("link")).expect("a link");
+    for option in ["--csv", "--json", "--hdr"] {
+        let finished = run_command(writing(option, &place.file("link")));
+        assert!(matches!(finished.code, Some(0 | 3)), "{option}: {}", finished.stderr);
+        assert_ne!(std::fs::read(place.file("real")).expect("a file"), b"before");
+        assert!(
+            std::fs::symlink_metadata(place.file("link"))
+                .expect("a link")
+                .is_symlink()
+        );
+        for path in ["/dev/stdout", "/dev/fd/1", "-"] {
+            let finished = run_command(writing(option, Path::new(path)));
+            assert!(
+                matches!(finished.code, Some(0 | 3)),
+                "{option} {path}: {}",
+                finished.stderr
+            );
+            assert!(!finished.stdout.is_empty(), "{option} {path}");
+        }
+        let finished = run_command(writing(option, Path::new("/dev/null")));
+        assert!(
+            matches!(finished.code, Some(0 | 3)),
+            "{option} /dev/null: {}",
+            finished.stderr
+        );
+        let fifo = place.file(&format!("fifo{option}"));
+        let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+        assert!(made.success());
+        let reader = Command::new("cat")
+            .arg(&fifo)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("cat");
+        let finished = run_command(writing(option, &fifo));
+        assert!(
+            matches!(finished.code, Some(0 | 3)),
+            "{option} FIFO: {}",
+            finished.stderr
+        );
+        assert!(!reader.wait_with_output().expect("our child").stdout.is_empty());
+    }
+}
