@@ -12,5 +12,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 export PYTHONDONTWRITEBYTECODE=1
+# By sudo, mpps would become the user who called, in folders that are root's here.
+unset SUDO_UID SUDO_GID SUDO_USER
 command -v python3 >/dev/null || { echo 'bench: python3 is not installed (apt-get install -y python3)' >&2; exit 1; }
 exec python3 "$here/bench.py" "$@"

@@ -178,9 +178,9 @@ fn devices_of_dpdk_keep_what_their_drivers_undo_at_the_end() {
         ("net_af_packet0", &[][..]),
         (
             "net_af_packet0,mtu=1400",
-            &[("mpps", NET_ADMIN), ("eal-intr-thread", NET_ADMIN)],
+            &[("main", NET_ADMIN), ("eal-intr-thread", NET_ADMIN)],
         ),
-        ("net_af_xdp0", &[("mpps", AF_XDP), ("eal-intr-thread", AF_XDP)]),
+        ("net_af_xdp0", &[("main", AF_XDP), ("eal-intr-thread", AF_XDP)]),
     ] {
         let listen = format!("reflect dpdk:{},iface=eth1 --ip 10.99.0.88", device);
         let send = format!("sendrecv af_packet:eth1 {traffic}");
@@ -190,7 +190,7 @@ fn devices_of_dpdk_keep_what_their_drivers_undo_at_the_end() {
         assert!(link.contains("mtu 1500") && !link.contains("xdp"), "{link}");
     }
     let bridge = Bridge::new(&net);
-    let tap: Kept<'_> = &[("mpps", NET_ADMIN), ("eal-intr-thread", NET_ADMIN)];
+    let tap: Kept<'_> = &[("main", NET_ADMIN), ("eal-intr-thread", NET_ADMIN)];
     let reflect = "reflect dpdk:net_tap0,iface=tap0 --ip 10.99.0.88";
     let scratch = Scratch::new();
     let mut command = scratch.results(net.b(reflect));

@@ -8,7 +8,7 @@ pub const NET_ADMIN: u64 = 1 << 12;
 /// Credentials of one thread.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// Its name.
+    /// Its name; `main` for the first.
     pub name: String,
     /// Real, effective, saved and file system user.
     pub uids: Vec<u32>,
@@ -35,10 +35,10 @@ pub fn threads_of(process: &Background) -> Vec<Thread> {
     let texts = entries
         .flatten()
         .filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok());
-    texts.map(|text| thread(&text)).collect()
+    texts.map(|text| thread(&text, process.id())).collect()
 }
 
-fn thread(status: &str) -> Thread {
+fn thread(status: &str, process: u32) -> Thread {
     let field = |name: &str| {
         let line = status
             .lines()
@@ -52,8 +52,9 @@ fn thread(status: &str) -> Thread {
             .map(|n| n.parse().expect("a number"))
             .collect()
     };
+    let main = field("Pid") == process.to_string();
     Thread {
-        name: field("Name").to_owned(),
+        name: if main { "main" } else { field("Name") }.to_owned(),
         uids: ids("Uid"),
         gids: ids("Gid"),
         permitted: set("CapPrm"),

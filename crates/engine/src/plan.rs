@@ -62,8 +62,11 @@ pub struct Common {
 impl Common {
     /// Has the calling thread give up what it needs no more.
     pub(crate) fn opened(&self, opened: Opened) -> Result<()> {
-        let refused = |e| Error::os("give up privileges for", format!("{opened:?}").to_lowercase(), &e);
-        (self.give_up)(opened).map_err(refused)
+        let whose = || match opened {
+            Opened::Lane(number) => format!("lane {number}"),
+            Opened::Main => "the main thread".to_owned(),
+        };
+        (self.give_up)(opened).map_err(|e| Error::os("give up privileges of", whose(), &e))
     }
 }
 

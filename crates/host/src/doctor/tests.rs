@@ -382,3 +382,28 @@ fn the_live_machine_is_examined_without_changing_it() {
     let text = String::from_utf8(text).unwrap();
     assert!(text.lines().last().unwrap().contains(" findings: "), "{text}");
 }
+
+#[test]
+fn what_a_run_keeps_is_said_of_each_path_that_there_is_and_of_old_kernels() {
+    let options = Options {
+        built_paths: ["udp", "af_xdp", "xdp"].map(str::to_owned).to_vec(),
+        ..Options::default()
+    };
+    let report = examine_sample(SERVER, &options);
+    assert!(find(&report, "privileges", "udp").finding.contains("nothing stays"));
+    assert!(find(&report, "privileges", "af_xdp").finding.contains("nothing stays"));
+    assert!(find(&report, "privileges", "--flow").finding.contains("CAP_NET_ADMIN"));
+    let there = |item: &str| report.findings.iter().any(|f| f.area == "privileges" && f.item == item);
+    assert!(!there("dpdk") && !there("program"));
+    let mut old = SERVER.to_vec();
+    old.push(("probe/BpfUnprivileged", "Operation not permitted"));
+    old.push(("probe/Lent", "the program's file has capabilities"));
+    let report = examine_sample(&old, &options);
+    for path in ["af_xdp", "xdp"] {
+        assert!(
+            find(&report, "privileges", path).finding.contains("CAP_BPF stays"),
+            "{path}"
+        );
+    }
+    assert!(find(&report, "privileges", "program").finding.contains("dpdk"));
+}

@@ -51,15 +51,7 @@ pub(crate) fn plan<'p>(
     if run.keep_privileges || (held().is_empty() && user.is_none()) {
         return Ok(());
     }
-    let none = CapabilitySet::empty();
-    let mut plan = Plan {
-        lanes: none,
-        reader: none,
-        main: none,
-        dpdk: none,
-        user,
-        all_become: true,
-    };
+    let mut plan = Plan::nothing(user);
     for port in ports {
         plan.add(port, filters, work);
     }
@@ -68,6 +60,19 @@ pub(crate) fn plan<'p>(
 }
 
 impl Plan {
+    /// Nothing stays.
+    fn nothing(user: Option<User>) -> Self {
+        let none = CapabilitySet::empty();
+        Self {
+            lanes: none,
+            reader: none,
+            main: none,
+            dpdk: none,
+            user,
+            all_become: true,
+        }
+    }
+
     fn add(&mut self, port: &PathConfig, filters: bool, work: Work) {
         match port {
             PathConfig::Dpdk(config) => {
@@ -143,7 +148,7 @@ pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
     let text = match PLAN.get() {
         // A user's own run has nothing to give up, and nothing to tell.
         None if !run.keep_privileges || held().is_empty() => return None,
-        None => format!("all kept (--keep-privileges): {}", names(held())),
+        None => "all kept (--keep-privileges)".to_owned(),
         Some(plan) => {
             let mut kept = Vec::new();
             for (who, what) in [
@@ -169,4 +174,43 @@ pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
         }
     };
     Some(("privileges".to_owned(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan_of(ports: &[&str], filters: bool) -> Plan {
+        let mut plan = Plan::nothing(None);
+        for port in ports {
+            let path = PathConfig::of(&port.parse().expect("a port")).expect("valid");
+            plan.add(&path, filters, Work::Ends);
+        }
+        plan
+    }
+
+    #[test]
+    fn filters_of_a_nic_can_be_taken_back_by_the_main_thread_alone() {
+        for port in ["af_packet:eth1", "af_xdp:eth1", "xdp:eth1"] {
+            let plan = plan_of(&[port], true);
+            assert_eq!(plan.main, CapabilitySet::NET_ADMIN, "{port}");
+            assert!(
+                !(plan.lanes | plan.reader | plan.dpdk).contains(CapabilitySet::NET_ADMIN),
+                "{port}"
+            );
+            assert!(plan_of(&[port], false).main.is_empty(), "{port}");
+        }
+    }
+
+    #[test]
+    fn of_several_ports_each_keeps_what_it_needs() {
+        let plan = plan_of(&["af_packet:eth1", "dpdk:net_tap0,iface=tap0"], false);
+        assert_eq!(
+            (plan.dpdk, plan.lanes, plan.all_become),
+            (CapabilitySet::NET_ADMIN, CapabilitySet::empty(), true)
+        );
+        let plan = plan_of(&["dpdk:net_null0", "dpdk:0000:03:00.0"], false);
+        assert!(!plan.all_become && plan.dpdk.contains(CapabilitySet::SYS_RAWIO));
+        assert_eq!(plan.lanes, CapabilitySet::IPC_LOCK);
+    }
 }
