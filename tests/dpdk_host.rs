@@ -72,16 +72,21 @@ fn a_folder_of_the_eals_stays_neither_where_it_refuses_nor_after_a_run_that_was_
     if no_dpdk() {
         return;
     }
-    let refused = Background::start(mpps("drop dpdk:net_null0 --eal --no-such-argument --quiet"));
-    let own = eal_folder().join(format!("mpps{}", refused.id()));
-    let finished = refused.finish();
-    assert!(
-        matches!(finished.code, Some(1 | 2)),
-        "{:?} {}",
-        finished.code,
-        finished.stderr
-    );
-    assert!(!own.exists(), "{}", own.display());
+    // An argument that there is not, and more memory than can be addressed.
+    for eal in ["--no-such-argument", "--no-huge -m 1000000000"] {
+        let mut command = mpps("drop dpdk:net_null0 --quiet --eal");
+        command.arg(eal);
+        let refused = Background::start(command);
+        let own = eal_folder().join(format!("mpps{}", refused.id()));
+        let finished = refused.finish();
+        assert!(
+            matches!(finished.code, Some(1 | 2)),
+            "{:?} {}",
+            finished.code,
+            finished.stderr
+        );
+        assert!(!own.exists(), "{eal}: {}", own.display());
+    }
 
     // As after a kill in the middle of the start: of a process that there is no more, and of one that lives.
     let mut dead = Command::new("true").spawn().expect("a process");

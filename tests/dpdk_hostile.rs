@@ -240,7 +240,7 @@ fn client_has_sent(peer: &MemifPeer) -> bool {
 type Said = fn(&mut MemifPeer, BorrowedFd<'_>);
 
 /// Messages that break the protocol, or ask for what would be wrong; each after a good `HELLO` of the server.
-const MESSAGES: [(&str, Said); 13] = [
+const MESSAGES: [(&str, Said); 14] = [
     ("a region before anything", |peer, fd| {
         drop(peer.say(&add_region(0, REGION), Some(fd)))
     }),
@@ -275,6 +275,13 @@ const MESSAGES: [(&str, Said); 13] = [
     }),
     ("the same ring again and again", |peer, fd| {
         ring(peer, fd, &[add_ring(0, 0, 0, 0, 10); 300])
+    }),
+    ("memory that is cut short before it connects", |peer, fd| {
+        let _ = peer.ask(&init(), None)
+            && peer.ask(&add_region(0, REGION), Some(fd))
+            && peer.ask(&add_ring(0, 0, 0, 0, 10), Some(fd));
+        peer.memory.set_len(0).expect("our file");
+        let _ = peer.say(&packed(message::CONNECT, &[]), None);
     }),
     ("a ring that moves once connected", |peer, fd| {
         if peer.introduce() {

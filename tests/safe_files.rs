@@ -50,6 +50,21 @@ fn root_is_led_by_nobody_elses_link_and_empties_nobody_elses_file() {
                 );
                 assert!(!place.file("none").exists(), "{context}");
             }
+            // Called by them with sudo: their files are the caller's own, their links are not.
+            for (name, good) in [("theirs", true), ("link", false)] {
+                let mut command = writing(option, &home.join(name));
+                command.env("SUDO_UID", NOBODY.to_string());
+                let code = run_command(command).code;
+                assert_eq!(
+                    matches!(code, Some(0 | 3)),
+                    good,
+                    "{option} {name} in {mode:o}: {code:?}"
+                );
+            }
+            assert_eq!(std::fs::read(&victim).expect("a file"), b"kept");
+            let _ = std::fs::remove_file(home.join("theirs"));
+            std::fs::write(home.join("theirs"), "kept").expect("a file");
+            chown(home.join("theirs"), Some(NOBODY), None).expect("chown");
             // A file of its own among them, twice.
             for _ in 0..2 {
                 let finished = run_command(writing(option, &home.join("own")));
@@ -58,6 +73,35 @@ fn root_is_led_by_nobody_elses_link_and_empties_nobody_elses_file() {
             assert!(std::fs::metadata(home.join("own")).expect("a file").len() > 0);
         }
     }
+}
+
+#[test]
+fn root_has_no_library_write_through_somebody_elses_link() {
+    if mpps_tests::no_dpdk() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can make files of somebody else");
+    }
+    let place = Scratch::new();
+    let home = place.file("home");
+    std::fs::create_dir(&home).expect("a folder");
+    std::fs::write(place.file("victim"), "kept").expect("a file");
+    symlink("../victim", home.join("link")).expect("a link");
+    lchown(home.join("link"), Some(NOBODY), None).expect("lchown");
+    chown(&home, Some(NOBODY), None).expect("chown");
+    let words =
+        "--src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac 02:00:00:00:00:02 --rate 1kpps --duration 20ms --quiet";
+    let port = format!("dpdk:net_pcap0,tx_pcap={}", home.join("link").display());
+    let finished = run_command(mpps(&format!("send {port} {words}")));
+    assert!(
+        matches!(finished.code, Some(1 | 2)),
+        "{:?} {}",
+        finished.code,
+        finished.stderr
+    );
+    assert!(finished.stderr.contains("link of user 65534"), "{}", finished.stderr);
+    assert_eq!(std::fs::read(place.file("victim")).expect("a file"), b"kept");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::{Config, memory};
 use dpdk_sys as sys;
 use mpps_io::{ErrorKind, Fact};
 use mpps_netdev::NetDev;
+use mpps_sys::private;
 use std::io;
 use std::path::Path;
 
@@ -51,6 +52,12 @@ const NAMING: [(&str, &str, Names); 13] = [
     ("net_virtio_user", "path", Names::New),
 ];
 
+/// Why a file that is written to by libraries of others' must not be: somebody else may have put it there.
+fn not_ours(path: &str) -> Option<String> {
+    let refused = private::check(Path::new(path)).err()?;
+    (refused.kind() == io::ErrorKind::PermissionDenied).then(|| refused.to_string())
+}
+
 fn missing(path: &str) -> bool {
     !Path::new(path).exists()
 }
@@ -80,10 +87,11 @@ pub(crate) fn misnamed(config: &Config, socket: Option<&Socket>) -> Option<Strin
                 Names::Interface if no_interface(value) => "there is no such interface".to_owned(),
                 Names::File if missing(value) => "there is no such file".to_owned(),
                 Names::New => {
-                    let directory = Path::new(value)
-                        .parent()
-                        .filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir())?;
-                    format!("there is no directory {}", directory.display())
+                    let above = Path::new(value).parent();
+                    match above.filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+                        Some(directory) => format!("there is no directory {}", directory.display()),
+                        None => not_ours(value)?,
+                    }
                 }
                 _ => return None,
             };
