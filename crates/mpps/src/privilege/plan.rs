@@ -16,10 +16,10 @@ struct Plan {
     lanes: CapabilitySet,
     /// With lane 0, beside that: made use of for the call that needs it.
     reader: CapabilitySet,
-    /// With the main thread, in reserve.
-    main: CapabilitySet,
+    /// With the main thread, made use of for the call that needs it.
+    in_reserve: CapabilitySet,
     /// With the main thread and those that DPDK made, in force.
-    dpdk: CapabilitySet,
+    in_force: CapabilitySet,
     /// Who lanes become.
     user: Option<User>,
     /// The main thread and DPDK's become the user, too.
@@ -66,8 +66,8 @@ impl Plan {
         Self {
             lanes: none,
             reader: none,
-            main: none,
-            dpdk: none,
+            in_reserve: none,
+            in_force: none,
             user,
             all_become: true,
         }
@@ -77,7 +77,7 @@ impl Plan {
         match port {
             PathConfig::Dpdk(config) => {
                 let kept = config.privileges();
-                self.dpdk |= kept.held;
+                self.in_force |= kept.held;
                 self.lanes |= kept.lanes;
                 self.all_become &= !kept.root;
                 return;
@@ -85,7 +85,7 @@ impl Plan {
             PathConfig::Xdp(_) => {
                 if !bpf_needs_none() {
                     self.lanes |= CapabilitySet::BPF;
-                    self.dpdk |= CapabilitySet::BPF;
+                    self.in_force |= CapabilitySet::BPF;
                 }
                 // Whether the other end has a program: the kernel asks for it where that is in another namespace.
                 let veth = || port.interface().is_some_and(|device| device.driver == "veth");
@@ -94,12 +94,12 @@ impl Plan {
                 }
             }
             // What the program has left to the host is read from a map.
-            PathConfig::AfXdp(_) if !bpf_needs_none() => self.dpdk |= CapabilitySet::BPF,
+            PathConfig::AfXdp(_) if !bpf_needs_none() => self.in_force |= CapabilitySet::BPF,
             _ => {}
         }
         // They are taken back at the end.
         if filters {
-            self.main |= CapabilitySet::NET_ADMIN;
+            self.in_reserve |= CapabilitySet::NET_ADMIN;
         }
     }
 
@@ -119,14 +119,14 @@ impl Plan {
     fn main(&self) -> io::Result<()> {
         let user = self.user.clone().filter(|_| self.all_become);
         let own = Keep {
-            held: self.main | self.dpdk,
-            in_force: self.dpdk,
+            held: self.in_reserve | self.in_force,
+            in_force: self.in_force,
             user: user.clone(),
         };
         own.apply()?;
         let others = Keep {
-            held: self.dpdk,
-            in_force: self.dpdk,
+            held: self.in_force,
+            in_force: self.in_force,
             user,
         };
         let most = own.held | self.lanes | self.reader | clerk::kept();
@@ -136,11 +136,13 @@ impl Plan {
 
 /// Has the calling thread give up what it needs no more: nothing where [`plan`] found nothing to give up.
 pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
-    match (PLAN.get(), opened) {
+    let given_up = match (PLAN.get(), opened) {
         (None, _) => Ok(()),
         (Some(plan), Opened::Lane(number)) => plan.lane(number).apply(),
         (Some(plan), Opened::Main) => plan.main(),
-    }
+    };
+    // A filter of system calls may forbid even this.
+    given_up.map_err(|e| io::Error::new(e.kind(), format!("{e} (--keep-privileges goes on with all of them)")))
 }
 
 /// What stays, for the report.
@@ -152,7 +154,7 @@ pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
         Some(plan) => {
             let mut kept = Vec::new();
             for (who, what) in [
-                ("main thread", plan.main | plan.dpdk),
+                ("main thread", plan.in_reserve | plan.in_force),
                 ("lanes", plan.lanes),
                 ("lane 0", plan.reader),
                 ("files", clerk::kept()),
@@ -193,12 +195,12 @@ mod tests {
     fn filters_of_a_nic_can_be_taken_back_by_the_main_thread_alone() {
         for port in ["af_packet:eth1", "af_xdp:eth1", "xdp:eth1"] {
             let plan = plan_of(&[port], true);
-            assert_eq!(plan.main, CapabilitySet::NET_ADMIN, "{port}");
+            assert_eq!(plan.in_reserve, CapabilitySet::NET_ADMIN, "{port}");
             assert!(
-                !(plan.lanes | plan.reader | plan.dpdk).contains(CapabilitySet::NET_ADMIN),
+                !(plan.lanes | plan.reader | plan.in_force).contains(CapabilitySet::NET_ADMIN),
                 "{port}"
             );
-            assert!(plan_of(&[port], false).main.is_empty(), "{port}");
+            assert!(plan_of(&[port], false).in_reserve.is_empty(), "{port}");
         }
     }
 
@@ -206,11 +208,11 @@ mod tests {
     fn of_several_ports_each_keeps_what_it_needs() {
         let plan = plan_of(&["af_packet:eth1", "dpdk:net_tap0,iface=tap0"], false);
         assert_eq!(
-            (plan.dpdk, plan.lanes, plan.all_become),
+            (plan.in_force, plan.lanes, plan.all_become),
             (CapabilitySet::NET_ADMIN, CapabilitySet::empty(), true)
         );
         let plan = plan_of(&["dpdk:net_null0", "dpdk:0000:03:00.0"], false);
-        assert!(!plan.all_become && plan.dpdk.contains(CapabilitySet::SYS_RAWIO));
+        assert!(!plan.all_become && plan.in_force.contains(CapabilitySet::SYS_RAWIO));
         assert_eq!(plan.lanes, CapabilitySet::IPC_LOCK);
     }
 }
