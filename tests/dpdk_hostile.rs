@@ -81,7 +81,7 @@ fn assert_told(finished: &Finished, scratch: &Scratch, context: &str) {
 }
 
 /// Everything that a client can write wrong about packets it sends, with whatever makes the server look at it.
-const SENT: [(&str, fn(&MemifPeer)); 9] = [
+const SENT: [(&str, fn(&MemifPeer)); 10] = [
     ("a region that there is not", |peer| {
         peer.describe_all(0, (0, 1, 60, 0));
         peer.set_head(0, 8);
@@ -111,6 +111,11 @@ const SENT: [(&str, fn(&MemifPeer)); 9] = [
     ("a packet without an end", |peer| {
         peer.describe_all(0, (1, 0, 60, 0x10000));
         peer.set_head(0, 1024);
+    }),
+    ("a packet of two halves that are too long together", |peer| {
+        peer.describe_all(0, (0, 0, 40_000, 0x10000));
+        peer.describe(0, 0, (1, 0, 40_000, 0x10000));
+        peer.set_head(0, 8);
     }),
     ("a head further than the ring is long", |peer| peer.set_head(0, 40_000)),
     ("memory that is cut short", |peer| {

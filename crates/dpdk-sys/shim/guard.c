@@ -2,7 +2,7 @@
  *
  * When the peer of a memif goes, the driver's interrupt thread unmaps the rings while a lane may be in the middle of a
  * burst over them: the driver has no lock between the two (so in every release up to 24.11), and the lane is killed by
- * SIGSEGV. The memory that is lost is the peer's and holds nothing of ours but packets under way, so the burst is given
+ * SIGSEGV. Bursts of memif.c need none of this: it is for drivers that are not linked in, and for zero-copy. The memory that is lost is the peer's and holds nothing of ours but packets under way, so the burst is given
  * up instead: the lane lands where it entered, and the driver then says that the link is down.
  *
  * What is not caught: memory that is mapped anew at the same address in between. What is caught and was no disconnection (a
@@ -24,7 +24,7 @@
 
 static __thread sigjmp_buf *volatile landing;
 static __thread unsigned int landings;
-static struct sigaction before;
+static struct sigaction before_segv, before_bus;
 
 static void
 caught(int signal, siginfo_t *info, void *context)
@@ -38,7 +38,7 @@ caught(int signal, siginfo_t *info, void *context)
 		siglongjmp(*where, 1);
 	}
 	/* Not in a burst: whoever had the signal before gets it, as the instruction is tried again. */
-	sigaction(signal, &before, NULL);
+	sigaction(signal, signal == SIGBUS ? &before_bus : &before_segv, NULL);
 }
 
 int
@@ -53,7 +53,8 @@ mpps_guard_install(void)
 	action.sa_sigaction = caught;
 	/* Not blocked while it is handled: the way out is a jump, not a return. */
 	action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-	installed = sigaction(SIGSEGV, &action, &before) == 0;
+	/* SIGBUS: the file of the memory was cut short. */
+	installed = sigaction(SIGSEGV, &action, &before_segv) == 0 && sigaction(SIGBUS, &action, &before_bus) == 0;
 	return installed ? 0 : -1;
 }
 

@@ -218,6 +218,7 @@ memory(const struct memif_link *link, const struct desc *d, uint32_t length)
 static const char OUTSIDE[] = "it named memory outside its regions";
 static const char WILD[] = "it moved a ring's position further than the ring is long";
 static const char ENDLESS[] = "a packet of its never ends";
+static const char LONG[] = "a packet of its is longer than any can be";
 
 static inline void
 fresh(struct rte_mbuf *m, uint16_t port, uint16_t len)
@@ -250,6 +251,11 @@ gather(uint16_t id, struct memif_port *port, struct memif_lane *lane, struct rte
 		const uint8_t *from = memory(lane->held, &d, d.length);
 		if (from == NULL) {
 			memif_fault(port, OUTSIDE);
+			goto undo;
+		}
+		/* Else a packet larger than the mempool would be tried for ever. */
+		if ((uint64_t)head->pkt_len + d.length > UINT16_MAX) {
+			memif_fault(port, LONG);
 			goto undo;
 		}
 		for (uint32_t left = d.length; left > 0;) {

@@ -13,6 +13,10 @@
 
 struct rte_mempool;
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "descriptors are read as little-endian words"
+#endif
+
 /* The protocol, version 2.0: libmemif's memif.h, and drivers/net/memif/memif.h of DPDK. */
 enum { MEMIF_ACK = 1, MEMIF_HELLO, MEMIF_INIT, MEMIF_ADD_REGION, MEMIF_ADD_RING, MEMIF_CONNECT, MEMIF_CONNECTED,
        MEMIF_DISCONNECT };
