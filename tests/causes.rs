@@ -34,8 +34,6 @@ fn a_sender_that_was_stopped_says_so_and_blames_no_generator() {
     for other in ["could not keep up", "add lanes", "other threads kept", "stood still"] {
         assert!(!reasons.contains(other), "{other}: {reasons}");
     }
-    let warnings = report.json["warnings"].to_string();
-    assert!(warnings.contains("the process was stopped for"), "{warnings}");
     let away = &report.json["lanes"][0]["away"];
     assert!(away["longest_ns"].as_u64() >= Some(400_000_000), "{away}");
 }

@@ -60,8 +60,9 @@ pub(crate) struct Standstills {
 }
 
 /// Finds them: by the gaps of each lane, of the collector, and the times when the process was continued. Without lanes that
-/// look at a clock the collector stands for all.
-pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], continued: &[u64]) -> Standstills {
+/// look at a clock the collector stands for all. `waited_ns`: for how long a lane waited for its core in the whole run, at
+/// the most; threads that all wait are away together, too.
+pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], continued: &[u64], waited_ns: u64) -> Standstills {
     let witnesses: Vec<&[Gap]> = match lanes {
         [] => vec![collector],
         lanes => lanes.iter().map(Vec::as_slice).collect(),
@@ -85,7 +86,7 @@ pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], continued: &[u6
             .any(|&at| gap.from_ns < at && at <= gap.to_ns + NOTE_LATE_NS)
         {
             found.stops.push(gap);
-        } else if gap.ns() >= STANDSTILL_NS && !lanes.is_empty() && shares(collector, &gap) {
+        } else if gap.ns() >= STANDSTILL_NS.max(2 * waited_ns) && !lanes.is_empty() && shares(collector, &gap) {
             found.others.push(gap);
         }
     }
@@ -129,30 +130,33 @@ mod tests {
     #[test]
     fn a_stop_is_told_by_the_process_going_on_and_every_lane_away() {
         let lanes = [vec![gap(1000, 1400), gap(2000, 2003)], vec![gap(1010, 1401)]];
-        let found = standstills(&lanes, &[], &[1402 * MS]);
+        let found = standstills(&lanes, &[], &[1402 * MS], 500 * MS);
         assert_eq!((found.stops, found.others), (vec![gap(1000, 1400)], vec![]));
         // One lane worked on: no stop, though a signal came.
-        let found = standstills(&[lanes[0].clone(), vec![]], &[gap(1000, 1400)], &[1402 * MS]);
+        let found = standstills(&[lanes[0].clone(), vec![]], &[gap(1000, 1400)], &[1402 * MS], 0);
         assert_eq!(found, Standstills::default());
         // The signal came at another time.
-        let found = standstills(&lanes, &[], &[3000 * MS]);
+        let found = standstills(&lanes, &[], &[3000 * MS], 0);
         assert_eq!(found, Standstills::default());
     }
 
     #[test]
     fn without_a_signal_all_threads_and_the_collector_away_together_are_a_standstill() {
         let lanes = [vec![gap(1000, 1400)], vec![gap(990, 1400)]];
-        let found = standstills(&lanes, &[gap(1000, 1399)], &[]);
+        let found = standstills(&lanes, &[gap(1000, 1399)], &[], 100 * MS);
         assert_eq!((found.stops, found.others), (vec![], vec![gap(990, 1400)]));
-        assert_eq!(standstills(&lanes, &[], &[]), Standstills::default());
+        assert_eq!(standstills(&lanes, &[], &[], 0), Standstills::default());
+        // They may have waited for their cores.
+        let found = standstills(&lanes, &[gap(1000, 1399)], &[], 300 * MS);
+        assert_eq!(found, Standstills::default());
         // Too short to tell from threads that share a core.
         let lanes = [vec![gap(1000, 1010)]];
-        assert_eq!(standstills(&lanes, &[gap(1000, 1010)], &[]), Standstills::default());
+        assert_eq!(standstills(&lanes, &[gap(1000, 1010)], &[], 0), Standstills::default());
     }
 
     #[test]
     fn a_run_without_lanes_of_its_own_has_the_collector_s_word_for_a_stop() {
-        let found = standstills(&[], &[gap(1000, 1400)], &[1401 * MS]);
+        let found = standstills(&[], &[gap(1000, 1400)], &[1401 * MS], 0);
         assert_eq!(found.stops, [gap(1000, 1400)]);
     }
 }

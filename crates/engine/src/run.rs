@@ -262,6 +262,7 @@ pub(crate) fn run_job<J: Job>(
         }
         common.opened(Opened::Main).inspect_err(|_| control.end_at(0))?;
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
+        let rivals = evidence::lanes_of_others();
         let steal = sched::steal_ns();
         let interval_ns = common.interval.as_nanos() as u64;
         let mut timing = Timing {
@@ -344,6 +345,7 @@ pub(crate) fn run_job<J: Job>(
             sink_notes: notes,
             collector_gaps: gaps.longest(),
             own_ns,
+            rivals,
         }))
     })
 }

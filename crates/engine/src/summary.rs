@@ -43,6 +43,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) collector_gaps: Vec<Gap>,
     /// Time that threads beside the lanes have run, ns.
     pub(crate) own_ns: u64,
+    /// Lanes of other processes before the start.
+    pub(crate) rivals: Vec<Rival>,
 }
 
 pub(crate) fn summarise(m: Measured<'_>) -> Summary {
@@ -81,7 +83,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
             .collect(),
         drops: m.totals.host_drops.clone(),
         own_ns: m.own_ns,
-        rivals: rivals(&lanes, run_ns),
+        rivals: rivals(&lanes, &m.rivals, run_ns),
         overflowed: m.totals.overflowed,
         beyond_window: reason("beyond_window"),
         flow_moved: reason("flow_moved"),
@@ -162,7 +164,9 @@ fn since_start(gap: &Gap, start_ns: u64) -> Gap {
 }
 
 fn still(m: &Measured<'_>) -> Standstills {
-    let found = standstills(&lane_gaps(m), &m.collector_gaps, &mpps_sys::evidence::continues());
+    let waited_ns = m.outcomes.iter().filter_map(|o| o.run_delay_ns).max().unwrap_or(0);
+    let continued = mpps_sys::evidence::continues();
+    let found = standstills(&lane_gaps(m), &m.collector_gaps, &continued, waited_ns);
     let since = |gaps: Vec<Gap>| gaps.iter().map(|gap| since_start(gap, m.start_ns)).collect();
     Standstills {
         stops: since(found.stops),
@@ -171,7 +175,7 @@ fn still(m: &Measured<'_>) -> Standstills {
 }
 
 /// Lanes of other processes on the cores of ours, where threads waited for their cores at all.
-fn rivals(lanes: &[LaneSummary], run_ns: u64) -> Vec<Rival> {
+fn rivals(lanes: &[LaneSummary], before: &[Rival], run_ns: u64) -> Vec<Rival> {
     let waited: u64 = lanes.iter().filter_map(|l| l.run_delay_ns).sum();
     if waited < run_ns / 200 {
         return Vec::new();
@@ -182,7 +186,10 @@ fn rivals(lanes: &[LaneSummary], run_ns: u64) -> Vec<Rival> {
     } else {
         pinned
     };
-    mpps_sys::evidence::lanes_of_others(&cores)
+    let now = mpps_sys::evidence::lanes_of_others().into_iter();
+    now.filter(|rival| cores.contains(&rival.core))
+        .map(|rival| rival.since(before))
+        .collect()
 }
 
 /// From the first burst received to the last, over all lanes.

@@ -73,7 +73,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     if let Some(scheduled) = e.scheduled.filter(|&n| n > 0 && sends && e.tx > 0) {
         let off = e.tx.abs_diff(scheduled) as f64 / scheduled as f64;
         if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.iter().filter(|l| l.tx_role).count().max(1) as u64 {
-            let cause = causes.of_missing(off);
+            let cause = causes.of_missing(scheduled);
             reasons.push(format!(
                 "the offered rate is {:.3} % off the intended one ({} of {scheduled} departures missed; {:.3} % are \
                  allowed): {cause}",
@@ -203,7 +203,12 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             e.late, e.settle_ms
         ));
     }
-    warnings.extend(causes.notes());
+    for note in causes.notes() {
+        // What is named as a cause is not told twice.
+        if !reasons.iter().chain(&warnings).any(|told| told.contains(&note)) {
+            warnings.push(note);
+        }
+    }
     if e.overflowed > 0 {
         warnings.push(
             "the collector was kept from running for seconds: some counts stand in a later row than they should \

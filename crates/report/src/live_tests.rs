@@ -169,7 +169,7 @@ fn a_plain_line_has_what_became_of_the_packets_sent_in_its_second() {
         .collect();
     assert_eq!(
         lines[0],
-        "by 1.0 s sent 10.00 kpps received 9.993 kpps lost: not known yet"
+        "by 1.5 s sent 10.00 kpps received 9.995 kpps lost: not known yet"
     );
     assert_eq!(
         lines[1],

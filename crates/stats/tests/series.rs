@@ -163,3 +163,50 @@ fn lanes_that_ended_before_the_end_is_told_close_no_rows_beyond_it() {
     assert_eq!(collector.finish(&mut sinks).tally.tx, 1);
     assert_eq!(rows.0.lock().unwrap().len(), 3);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn drops_by_this_host_add_up_over_rows_and_stretches_whenever_they_were_read(
+        interval_us in prop_oneof![Just(1_000u64), Just(30_000), Just(100_000), Just(250_000)],
+        // (µs to the next look, packets dropped since): a process that was stopped looks late.
+        looks in proptest::collection::vec((prop_oneof![9 => 1_000u64..40_000, 1 => 40_000u64..900_000], 0u64..3), 1..120),
+    ) {
+        let timing = Timing { start_ns: 77 * MS, interval_ns: interval_us * 1_000, settle_ns: 0 };
+        let lane = LaneSeries::new(timing, false);
+        let mut recorder = lane.recorder();
+        let mut collector = Collector::new(vec![&lane], Workload::Reflect, false);
+        let rows = Rows::default();
+        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
+        let (mut now, mut dropped) = (timing.start_ns, 0);
+        let mut next = collector.next_reading_ns(now);
+        // (read at, total)
+        let mut read = Vec::new();
+        for &(us, n) in &looks {
+            now += us * 1_000;
+            dropped += n;
+            recorder.advance(now);
+            if now >= next {
+                collector.note_host_drops(now, dropped);
+                next = collector.next_reading_ns(now);
+                read.push((now, dropped));
+            }
+            collector.poll(&mut sinks);
+        }
+        recorder.end();
+        collector.set_end(now);
+        collector.note_host_drops(now, dropped);
+        let totals = collector.finish(&mut sinks);
+        let rows = rows.0.lock().unwrap();
+        prop_assert_eq!(rows.iter().filter_map(|row| row.host_dropped).sum::<u64>(), dropped);
+        prop_assert_eq!((totals.host_dropped, totals.host_drops.packets()), (Some(dropped), dropped));
+        prop_assert!(rows.last().is_some_and(|row| row.host_dropped.is_some()), "the last reading is in the last row");
+        // No row has what was not yet read when it ended, but for a reading that was late.
+        for (i, row) in rows.iter().enumerate() {
+            let sum: u64 = rows[..=i].iter().filter_map(|row| row.host_dropped).sum();
+            let end = timing.start_ns + row.start_ns + row.length_ns;
+            let by_then = read.iter().filter(|(at, _)| *at < end).map(|(_, total)| *total).max().unwrap_or(0);
+            prop_assert!(sum >= by_then || i + 1 == rows.len(), "row {i}: {sum} of {by_then} that were read by its end");
+        }
+    }
+}

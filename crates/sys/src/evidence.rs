@@ -57,25 +57,39 @@ pub fn thread_ran_ns() -> u64 {
 pub struct Rival {
     /// Its process.
     pub process: u32,
+    /// Its thread.
+    pub thread: u32,
     /// The core that it ran on last.
     pub core: usize,
-    /// Time that it has run since it began, ns.
+    /// Time that it has run since it began, ns; after [`Rival::since`] since then.
     pub ran_ns: u64,
 }
 
-/// Threads named `lane…` of other processes named `mpps` that ran last on one of `cores`. Goes through all of `/proc`: for
-/// the end of a run. What can't be read is passed over.
-pub fn lanes_of_others(cores: &[usize]) -> Vec<Rival> {
+impl Rival {
+    /// The same with the time that it has run since it was seen in `before`; all of its time where it was not.
+    pub fn since(mut self, before: &[Self]) -> Self {
+        let same = |earlier: &&Self| (earlier.process, earlier.thread) == (self.process, self.thread);
+        let ran = before.iter().find(same).map_or(0, |earlier| earlier.ran_ns);
+        self.ran_ns = self.ran_ns.saturating_sub(ran);
+        self
+    }
+}
+
+/// Threads named `lane…` of other processes named `mpps`. Goes through all of `/proc`: for before and after a run. What
+/// can't be read is passed over.
+pub fn lanes_of_others() -> Vec<Rival> {
     let me = std::process::id();
     let processes = numbers("/proc").filter(|&process| process != me && comm(&format!("/proc/{process}")) == "mpps");
     let threads = processes.flat_map(|process| {
         let tasks = format!("/proc/{process}/task");
-        let paths: Vec<_> = numbers(&tasks).map(|thread| format!("{tasks}/{thread}")).collect();
-        paths.into_iter().map(move |path| (process, path))
+        let paths: Vec<_> = numbers(&tasks)
+            .map(|thread| (thread, format!("{tasks}/{thread}")))
+            .collect();
+        paths.into_iter().map(move |(thread, path)| (process, thread, path))
     });
     threads
-        .filter(|(_, path)| comm(path).starts_with("lane"))
-        .filter_map(|(process, path)| {
+        .filter(|(_, _, path)| comm(path).starts_with("lane"))
+        .filter_map(|(process, thread, path)| {
             let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
             // The name, in parentheses, may hold blanks; after it the third field comes first (proc_pid_stat(5)), and the
             // 39th is the processor.
@@ -83,11 +97,11 @@ pub fn lanes_of_others(cores: &[usize]) -> Vec<Rival> {
             let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
             Some(Rival {
                 process,
+                thread,
                 core: core.parse().ok()?,
                 ran_ns: ran.split_ascii_whitespace().next()?.parse().ok()?,
             })
         })
-        .filter(|rival| cores.contains(&rival.core))
         .collect()
 }
 
@@ -128,7 +142,7 @@ mod tests {
 
     #[test]
     fn lanes_of_this_process_are_no_rivals() {
-        let found = lanes_of_others(&(0..1024).collect::<Vec<_>>());
+        let found = lanes_of_others();
         assert!(
             found.iter().all(|rival| rival.process != std::process::id()),
             "{found:?}"

@@ -34,9 +34,14 @@ impl<'e> Causes<'e> {
         }
     }
 
-    /// Why departures are missing that make up `off` of the schedule. A cause counts if it lasted for half as long.
-    pub(super) fn of_missing(&self, off: f64) -> String {
-        let explains = |share: f64| share >= off / 2.0;
+    /// Why departures of `scheduled` are missing. Something that took a share of the time is the cause if, sending on as in
+    /// the rest of the time, half of them would have left.
+    pub(super) fn of_missing(&self, scheduled: u64) -> String {
+        let (sent, scheduled) = (self.e.tx as f64, scheduled as f64);
+        let explains = |share: f64| {
+            let all = (sent / (1.0 - share.clamp(0.0, 0.999_999))).min(scheduled);
+            share > 0.0 && all - sent >= (scheduled - sent) / 2.0
+        };
         let lasted = |gaps: &[Gap]| gaps.iter().map(Gap::ns).sum::<u64>() as f64 / self.duration_ns;
         let still = &self.e.still;
         if self.e.link_down {
@@ -171,7 +176,7 @@ impl<'e> Causes<'e> {
         if self.e.cores > 0 && threads > self.e.cores {
             whose.push(format!("this run has {threads} lanes on {} cores", self.e.cores));
         }
-        // Another end that has hardly run kept nobody waiting.
+        // Another end that has hardly run meanwhile kept nobody waiting.
         let rivals: Vec<_> = self
             .e
             .rivals

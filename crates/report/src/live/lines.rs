@@ -47,7 +47,7 @@ impl Default for Lines {
             span: None,
             histogram: Histogram::default(),
             ready: VecDeque::new(),
-            next_count_ns: SECOND,
+            next_count_ns: PATIENCE,
             counted: (0, 0, 0),
         }
     }

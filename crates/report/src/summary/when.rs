@@ -5,6 +5,9 @@ use mpps_stats::{Stretch, Stretches};
 
 /// `33,144 lost between 2.6 and 3.0 s`, and the other stretches, of which `most` by their time; `None` where there are none.
 pub(super) fn when(stretches: &Stretches, what: &str, most: usize) -> Option<Vec<String>> {
+    if stretches.packets() == 0 {
+        return None;
+    }
     let mut named: Vec<_> = stretches.largest.iter().collect();
     named.sort_by_key(|s| std::cmp::Reverse(s.packets));
     let others = named.split_off(named.len().min(most));
