@@ -13,6 +13,7 @@ mod control;
 mod drop;
 mod flow_table;
 mod flows;
+pub mod footprint;
 mod forward;
 mod generate;
 mod host_drops;

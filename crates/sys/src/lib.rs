@@ -3,6 +3,7 @@
 //! The unsafe code that the engine and the statistics would otherwise need lives here, a few lines at a time.
 
 pub mod clock;
+pub mod memory;
 pub mod private;
 pub mod privilege;
 pub mod probe;
