@@ -14,6 +14,8 @@ use mpps_stats::Recorder;
 use mpps_wire::parse_udp;
 use verifier::Verifier;
 
+pub(crate) use verifier::flow_bytes;
+
 /// Runs the lane until the end of the run.
 pub(crate) fn run<Q: Queue>(
     mut lane: Lane<'_>,

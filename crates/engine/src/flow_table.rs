@@ -22,8 +22,17 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl FlowTable {
+    fn slots(max_flows: u32) -> u64 {
+        (u64::from(max_flows.max(1)) * 2).next_power_of_two()
+    }
+
+    /// Bytes of a table for so many flows.
+    pub(crate) fn bytes(max_flows: u32) -> u64 {
+        Self::slots(max_flows) * size_of::<(u128, u32)>() as u64
+    }
+
     pub(crate) fn new(max_flows: u32, key: u64) -> Self {
-        let slots = (u64::from(max_flows.max(1)) * 2).next_power_of_two() as usize;
+        let slots = Self::slots(max_flows) as usize;
         Self {
             slots: vec![(0, 0); slots].into_boxed_slice(),
             len: 0,

@@ -15,6 +15,7 @@ mod drop;
 mod echo;
 mod flow_table;
 mod flows;
+pub mod footprint;
 mod forward;
 mod generate;
 mod host_drops;

@@ -10,6 +10,11 @@ use mpps_wire::Checker;
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 16 << 20;
 
+/// Bytes of the windows of one lane over `flows` flows that span `span` packets in flight over all of them.
+pub(crate) fn window_bytes(flows: u64, span: u64) -> u64 {
+    SequenceWindows::bytes(flows, span / flows.max(1) + 64, WINDOW_BYTES)
+}
+
 /// By how much the clocks of two lanes may differ, ns; generously.
 const CLOCK_SPREAD_NS: u64 = 1_000_000;
 

@@ -20,10 +20,7 @@ impl Slips {
     /// Room for what `pps` packets a second have in flight over `keep_ns`, where affordable.
     pub(crate) fn new(flows: u32, pps: f64, keep_ns: u64) -> Self {
         let flows = u64::from(flows.max(1));
-        let in_flight = (pps * keep_ns as f64 / 1e9) as u64 + 256;
-        let wanted = (in_flight / flows + 8).next_power_of_two();
-        let affordable = (MAX_ENTRIES / flows).max(8).next_power_of_two();
-        let per_flow = wanted.min(affordable);
+        let per_flow = Self::per_flow(flows, pps, keep_ns);
         let mut entries = Vec::new();
         // Tag 0 with slip 0 would be mistaken for packet 0 sent on time, so empty entries carry a tag that is far off.
         entries.resize_with((per_flow * flows) as usize, || AtomicU64::new(u64::MAX));
@@ -31,6 +28,19 @@ impl Slips {
             entries: entries.into_boxed_slice(),
             per_flow,
         }
+    }
+
+    fn per_flow(flows: u64, pps: f64, keep_ns: u64) -> u64 {
+        let in_flight = ((pps * keep_ns as f64 / 1e9) as u64).min(1 << 40) + 256;
+        let wanted = (in_flight / flows + 8).next_power_of_two();
+        let affordable = (MAX_ENTRIES / flows).max(8).next_power_of_two();
+        wanted.min(affordable)
+    }
+
+    /// Bytes of the slips of such a run.
+    pub(crate) fn bytes(flows: u64, pps: f64, keep_ns: u64) -> u64 {
+        let flows = flows.max(1);
+        flows.saturating_mul(Self::per_flow(flows, pps, keep_ns) * 8)
     }
 
     #[inline]

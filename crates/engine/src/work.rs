@@ -13,9 +13,16 @@ use mpps_io::{Capabilities, Layer, Queue};
 use mpps_stats::{Recorder, Workload};
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Packets in flight that sequence windows are made for when the rate is not known.
 const UNPACED_SPAN: u64 = 1 << 24;
+
+/// Packets in flight that sequence windows are made for.
+pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
+    // A packet may be late by more than the settle time and is still to be told from a duplicate.
+    pps.map_or(UNPACED_SPAN, |pps| (pps * (2.0 * settle.as_secs_f64() + 2.0)) as u64)
+}
 
 /// What the summary needs of a plan.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,11 +88,7 @@ impl TrafficWork<'_> {
 
     fn receiver(&self, index: usize, start_ns: u64) -> Option<Receiver<'_>> {
         let plan = self.plan;
-        let settle = plan.common.settle.as_secs_f64();
-        // A packet may be late by more than the settle time and is still to be told from a duplicate.
-        let span = plan
-            .rate
-            .map_or(UNPACED_SPAN, |rate| (rate.pps() * (2.0 * settle + 2.0)) as u64);
+        let span = span(plan.rate.map(|rate| rate.pps()), plan.common.settle);
         (plan.receive && plan.common.lanes[index].rx)
             .then(|| Receiver::new(plan.flows.count(), span, self.slips, self.sent_seq, start_ns))
     }

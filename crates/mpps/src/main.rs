@@ -13,6 +13,9 @@ mod privilege;
 use clap::Parser;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mpps_sys::memory::Plain = mpps_sys::memory::Plain;
+
 fn main() -> ExitCode {
     if let Err(failure) = privilege::begin() {
         return failure.report();

@@ -91,6 +91,18 @@ pub struct LaneSeries {
 const ENDED: u64 = u64::MAX;
 
 impl LaneSeries {
+    /// Bytes that [`LaneSeries::new`] takes with the same arguments, all of them touched.
+    pub fn bytes(timing: Timing, receives: bool) -> u64 {
+        let capacity = timing.open_rows().next_power_of_two();
+        let periods = if receives {
+            capacity / timing.rows_per_period() + 2
+        } else {
+            0
+        };
+        let histograms = 2 * crate::histogram::BUCKETS as u64 * 4;
+        capacity * size_of::<Slot>() as u64 + periods * (size_of::<PeriodSlot>() as u64 + histograms)
+    }
+
     /// A series for one lane. Memory: about 256 bytes a row open at once (settle time + 4 s), and 230 kB a histogram
     /// period for lanes that receive, touched as used.
     pub fn new(timing: Timing, receives: bool) -> Self {

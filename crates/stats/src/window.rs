@@ -37,17 +37,28 @@ impl SequenceWindows {
     /// [`MIN_WINDOW`].
     pub fn new(flows: usize, span: u64, max_bytes: usize) -> Self {
         let flows = flows.max(1);
-        let affordable = (max_bytes as u64 * 8 / flows as u64).max(MIN_WINDOW);
-        let wanted = (span + 2 * WORD_BITS).max(MIN_WINDOW).min(affordable);
-        // The largest power of two that is affordable, the smallest that suffices.
-        let bits = wanted.next_power_of_two();
-        let bits = if bits > affordable { bits / 2 } else { bits }.max(MIN_WINDOW);
-        let words = bits / WORD_BITS;
+        let words = Self::words(flows as u64, span, max_bytes);
         Self {
             bits: vec![0; words as usize * flows].into_boxed_slice(),
             next: vec![0; flows].into_boxed_slice(),
             words,
         }
+    }
+
+    /// Words of the window of each flow.
+    fn words(flows: u64, span: u64, max_bytes: usize) -> u64 {
+        let affordable = (max_bytes as u64 * 8 / flows).max(MIN_WINDOW);
+        let wanted = (span + 2 * WORD_BITS).max(MIN_WINDOW).min(affordable);
+        // The largest power of two that is affordable, the smallest that suffices.
+        let bits = wanted.next_power_of_two();
+        let bits = if bits > affordable { bits / 2 } else { bits }.max(MIN_WINDOW);
+        bits / WORD_BITS
+    }
+
+    /// Bytes that [`SequenceWindows::new`] takes with the same arguments.
+    pub fn bytes(flows: u64, span: u64, max_bytes: usize) -> u64 {
+        let flows = flows.max(1);
+        flows.saturating_mul((Self::words(flows, span, max_bytes) + 1) * 8)
     }
 
     /// How far behind the highest a sequence number may be and still be told new from seen.
@@ -205,6 +216,8 @@ mod tests {
         #[test]
         fn memory_is_bounded_and_the_span_is_as_asked_where_affordable(flows in 1usize..5000, span in 0u64..1 << 22) {
             let windows = SequenceWindows::new(flows, span, 1 << 22);
+            let told = SequenceWindows::bytes(flows as u64, span, 1 << 22);
+            prop_assert_eq!(told, (windows.bits.len() + windows.next.len()) as u64 * 8);
             prop_assert!(windows.bits.len() * 8 <= (1 << 22).max(flows * MIN_WINDOW as usize / 8));
             prop_assert!(windows.span() >= MIN_WINDOW - WORD_BITS);
             if (span + 128).next_power_of_two() * flows as u64 <= (1 << 25) {

@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod evidence;
+pub mod memory;
 pub mod private;
 pub mod privilege;
 pub mod probe;

@@ -4,15 +4,23 @@ use crate::DropPlan;
 use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::flow_table::FlowTable;
 use mpps_io::{Frame, Layer};
-use mpps_stats::{Counted, Outcome, Recorder, SequenceWindows, Streams};
+use mpps_stats::{Counted, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};
 use mpps_wire::{Checker, STAMP_LEN, Stamp, check_udp, verify_data};
 use std::net::{IpAddr, SocketAddr};
 
 /// One-way latencies above this are taken for the clocks of two hosts: none is reported.
 const MAX_ONE_WAY_NS: u64 = 60_000_000_000;
 
+/// Numbers that a window spans where memory allows.
+const WINDOW_SPAN: u64 = 1 << 20;
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 64 << 20;
+
+/// Bytes of the memory of one lane for `max_flows` flows.
+pub(crate) fn flow_bytes(max_flows: u32) -> u64 {
+    let flows = u64::from(max_flows.max(1));
+    SequenceWindows::bytes(flows, WINDOW_SPAN, WINDOW_BYTES) + flows * STREAM_BYTES as u64 + FlowTable::bytes(max_flows)
+}
 
 /// The memory of one lane: flows, their sequence numbers, and what was counted beside them.
 pub(super) struct Verifier<'p> {
@@ -50,7 +58,7 @@ impl<'p> Verifier<'p> {
             plan,
             layer,
             table: FlowTable::new(plan.max_flows, key),
-            streams: Streams::new(SequenceWindows::new(flows, 1 << 20, WINDOW_BYTES)),
+            streams: Streams::new(SequenceWindows::new(flows, WINDOW_SPAN, WINDOW_BYTES)),
             foreign: [0; Foreign::ALL.len()],
             untracked: 0,
             service: 0,

@@ -2,7 +2,7 @@
 //! this one run. Whoever waits for "ready" may send: the programs are loaded and attached by then.
 
 use super::forward::announce as announce_forward;
-use super::listen::announce;
+use super::listen::{announce, remark_left};
 use super::output::{Output, remark};
 use crate::cli::{Drop, Reflect};
 use crate::fail::{Result, unopened};
@@ -55,6 +55,7 @@ pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> R
     let plan = listener.reflect_plan(args, device.capabilities())?;
     let spec = reflect_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.reflect(&spec).map_err(unopened(&args.port))?);
+    remark_left(&args.run, listener, true);
     announce(&args.run, &args.port, "reflect");
     let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
@@ -70,6 +71,7 @@ pub(super) fn drop(config: &Config, args: &Drop, listener: &Listener) -> Result<
     let plan = listener.drop_plan(args, device.capabilities())?;
     let spec = drop_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.drop(&spec).map_err(unopened(&args.port))?);
+    remark_left(&args.run, listener, false);
     announce(&args.run, &args.port, "drop");
     let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)

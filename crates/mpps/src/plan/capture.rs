@@ -2,9 +2,9 @@
 
 use super::dpdk::check_eal;
 use super::flow::Rules;
-use super::lanes;
 use super::path::PathConfig;
 use super::traffic::dashed;
+use super::{lanes, memory};
 use crate::cli::{Capture, Take as TakeOption};
 use crate::fail::{Result, usage};
 use mpps_af_xdp::{Take, Taken};
@@ -16,6 +16,7 @@ use mpps_wire::{CaptureFilter, CaptureProtocol};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// Arguments checked as far as that goes without opening anything.
 #[derive(Debug)]
@@ -78,6 +79,14 @@ impl Draft {
         let roles = lanes::listening(&args.run, false);
         check_eal(&args.run, [&path])?;
         let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
+        let (buffer, lanes) = (args.buffer, roles.len() as u64);
+        let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, [&path]);
+        parts.push(memory::Part::new(
+            format!("--buffer {buffer}: of {lanes} lanes they take"),
+            buffer.next_power_of_two() * lanes,
+            move |left| format!("{} at most, or fewer --lanes", left / lanes.max(1)),
+        ));
+        memory::check(&parts)?;
         Ok(Self {
             rules,
             args,

@@ -4,7 +4,7 @@ use super::dpdk::check_eal;
 use super::flow::Rules;
 use super::path::PathConfig;
 use super::traffic::dashed;
-use super::{lanes, xdp};
+use super::{lanes, memory, xdp};
 use crate::cli::{Forward, ForwardMode as Mode, MOST_PORTS, Take};
 use crate::fail::{Result, usage};
 use mpps_af_packet::Checksum;
@@ -14,6 +14,7 @@ use mpps_io::{Capabilities, Layer, PortSpec, Roles};
 use mpps_wire::{MacAddr, Rewrite, TakeFilter};
 use mpps_xdp::ForwardTake;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Protocol number of UDP.
 const UDP: u8 = 17;
@@ -50,6 +51,9 @@ impl Draft {
         let ports: Vec<_> = ports.collect::<Result<_>>()?;
         check_eal(&args.run, ports.iter().map(|p| &p.path))?;
         let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.spec, &p.path, &p.roles[..])))?;
+        let roles = vec![Roles { rx: true, tx: true }; ports.iter().step_by(2).map(|p| p.roles.len()).sum()];
+        let paths = ports.iter().map(|p| &p.path);
+        memory::check(&memory::of_run(&args.run, Duration::ZERO, &roles, paths))?;
         Ok(Self {
             rules,
             args,

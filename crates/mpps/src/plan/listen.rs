@@ -2,19 +2,22 @@
 
 use super::dpdk::check_eal;
 use super::flow::Rules;
+use super::holders::{held, open_udp_ports};
 use super::path::PathConfig;
 use super::traffic::{dashed, one_lane_a_flow};
-use super::{first_ephemeral_port, lanes, open_udp_ports, xdp};
+use super::{first_ephemeral_port, lanes, memory, xdp};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
 use mpps_af_packet::GuardFilter;
 use mpps_af_xdp::{Take, Taken};
+use mpps_engine::footprint;
 use mpps_engine::{Common, DropPlan, Link, ReflectPlan};
 use mpps_io::{Capabilities, Layer, PortSpec, Roles};
 use mpps_netdev::NetDev;
 use mpps_wire::{MacAddr, ReflectFilter};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// The rules for a socket: it is bound to its port, and to an address or to all that the host has.
 fn of_socket(config: &mpps_udp::Config, filter: ReflectFilter) -> ReflectFilter {
@@ -58,6 +61,7 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn of_drop(args: &Drop) -> Result<Self> {
         let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, false)?;
+        listener.check_flows(args)?;
         if !args.no_verify {
             one_lane_a_flow(&listener.path, &listener.roles, &args.port)?;
         }
@@ -65,7 +69,14 @@ impl Listener {
     }
 
     pub(crate) fn of_reflect(args: &Reflect) -> Result<Self> {
-        Self::new(&args.port, args.ip, args.ports.clone(), &args.run, true)
+        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, true)?;
+        memory::check(&memory::of_run(
+            &args.run,
+            Duration::ZERO,
+            &listener.roles,
+            [&listener.path],
+        ))?;
+        Ok(listener)
     }
 
     fn new(
@@ -117,6 +128,39 @@ impl Listener {
             device,
             rules,
         })
+    }
+
+    /// What is said at the start of the ports that are left to programs of the host; `None` where there are none, or where
+    /// packets for them are counted all the same.
+    pub(crate) fn left_ports(&self, answers: bool) -> Option<String> {
+        let leaves = answers || self.path.takes_own_addresses();
+        (leaves && !self.excluded.is_empty()).then(|| {
+            format!(
+                "UDP ports that programs of this host have open are left to them: {}. To take one, stop its program, name \
+                 it with --port, or use --ip with an address that is not the host's",
+                held(&self.excluded)
+            )
+        })
+    }
+
+    /// Refuses more flows than memory has room for.
+    fn check_flows(&self, args: &Drop) -> Result<()> {
+        /// Bytes that the maps of the xdp path take of a flow: the table, twice, its state and its window.
+        const XDP_FLOW: u64 = 2 * 32 + 256 + 64;
+        let (lanes, kernel, flows) = (memory::lane_count(&self.roles), xdp::is_xdp(&self.path), args.max_flows);
+        let bytes = move |n: u64| match kernel {
+            true => n * XDP_FLOW,
+            false => footprint::flows_of_drop(n as u32, lanes),
+        };
+        let mut parts = memory::of_run(&args.run, Duration::ZERO, &self.roles, [&self.path]);
+        let says = format!("--max-flows {flows}: on {} lanes they take", lanes.all.max(1));
+        parts.push(memory::Part::new(says, bytes(flows.into()), move |left| {
+            format!(
+                "--max-flows {} at most, or fewer --lanes",
+                memory::most(flows.into(), left, bytes)
+            )
+        }));
+        memory::check(&parts)
     }
 
     /// The addresses that packets may be for.

@@ -4,11 +4,12 @@ use super::dpdk::check_eal;
 use super::ends::{Destination, addresses};
 use super::flow::Rules;
 use super::path::PathConfig;
-use super::{family, lanes, xdp};
+use super::{family, lanes, memory, xdp};
 use crate::cli::Traffic;
 use crate::fail::{Result, usage};
 use mpps_af_packet::{Fanout, GuardFilter};
 use mpps_af_xdp::{Take, Taken};
+use mpps_engine::footprint;
 use mpps_engine::{FlowSet, Link, Pacing, Rate, TrafficPlan};
 use mpps_io::{Capabilities, Layer, Roles};
 use mpps_netdev::{self as netdev, NetDev};
@@ -87,6 +88,7 @@ impl Draft {
                 if flows.count() == 1 { "" } else { "s" },
             )));
         }
+        check_memory(&args, &path, &roles, &dest, &flows, (frame_size, receive))?;
         Ok(Self {
             args,
             path,
@@ -357,6 +359,49 @@ pub(super) fn one_lane_a_flow(path: &PathConfig, roles: &[Roles], port: &mpps_io
         )));
     }
     Ok(())
+}
+
+/// Bytes that the maps of the xdp path take of a flow: its window, and its slips.
+const XDP_FLOW: u64 = 32 + 4 * 16 + 8 * 8;
+
+/// Refuses flows, rows and lanes that have no room in memory.
+fn check_memory(
+    args: &Traffic,
+    path: &PathConfig,
+    roles: &[Roles],
+    dest: &Destination,
+    flows: &FlowSet,
+    (frame_size, receive): (usize, bool),
+) -> Result<()> {
+    // A share of the link's speed is not known yet: the slips of a flow are then as many as the least.
+    let pps = args.rate.as_ref().map(|rate| {
+        let rate = Rate::parse(rate, frame_size as u64, None);
+        rate.map_or(0.0, |rate| rate.pps())
+    });
+    let (count, settle, lanes) = (u64::from(flows.count()), args.settle, memory::lane_count(roles));
+    let kernel = xdp::is_xdp(path);
+    let bytes = move |n: u64| {
+        let of_kernel = if kernel { n.saturating_mul(XDP_FLOW) } else { 0 };
+        footprint::flows_of_traffic(n, pps, settle, receive, lanes).saturating_add(of_kernel)
+    };
+    let ports = (args.src_port_range.as_ref(), args.flows);
+    let says = match ports {
+        (Some(src), None) => format!(
+            "--src-port-range {} by --dest ports {}: {} flows take",
+            dashed(src),
+            dashed(&dest.ports),
+            memory::count(src.len() as u64 * dest.ports.len() as u64)
+        ),
+        _ => format!("--flows {count}: they take"),
+    };
+    let mut parts = memory::of_run(&args.run, settle, roles, [path]);
+    parts.push(memory::Part::new(says, bytes(count), move |left| {
+        format!(
+            "--flows N, {} at most",
+            memory::count(memory::most(count.min(4_000_000), left, &bytes))
+        )
+    }));
+    memory::check(&parts)
 }
 
 fn flows(

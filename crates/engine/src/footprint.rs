@@ -1,0 +1,82 @@
+//! What a plan takes of memory, so that a run too large for its host is refused before anything is opened.
+//!
+//! Counted is what grows with the plan: flows, rows, lanes. Each figure is made where the memory is, by the code that
+//! asks for it.
+
+use crate::drop::flow_bytes;
+use crate::receive::window_bytes;
+use crate::slip::Slips;
+use crate::work::span;
+use mpps_stats::{LaneSeries, Timing};
+use std::time::Duration;
+
+/// Bytes of a lane beside all that: stack, bursts, the heap of its thread.
+const LANE: u64 = 4 << 20;
+/// Bytes of a flow at the lane that sends it: ports and the next number.
+const SENT_FLOW: u64 = 12;
+
+/// Lanes of a run: how many receive, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneCount {
+    /// Lanes that receive.
+    pub receiving: usize,
+    /// All lanes.
+    pub all: usize,
+}
+
+/// Bytes of the flows of `sendrecv` and `send`; `pps` is the rate, where there is one.
+pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive: bool, lanes: LaneCount) -> u64 {
+    let sent = flows.saturating_mul(SENT_FLOW);
+    let windows = match receive {
+        true => window_bytes(flows, span(pps, settle)).saturating_mul(lanes.receiving as u64),
+        false => 0,
+    };
+    let slips = match pps {
+        Some(pps) if receive => Slips::bytes(flows, pps, settle.as_nanos() as u64),
+        _ => 0,
+    };
+    sent.saturating_add(windows).saturating_add(slips)
+}
+
+/// Bytes of the flows of `drop`.
+pub fn flows_of_drop(max_flows: u32, lanes: LaneCount) -> u64 {
+    flow_bytes(max_flows).saturating_mul(lanes.receiving as u64)
+}
+
+/// Bytes of rows and histograms.
+pub fn rows(interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
+    let timing = Timing {
+        start_ns: 0,
+        interval_ns: (interval.as_nanos() as u64).max(1),
+        settle_ns: settle.as_nanos() as u64,
+    };
+    let of = |receives, lanes: usize| LaneSeries::bytes(timing, receives).saturating_mul(lanes as u64);
+    of(true, lanes.receiving).saturating_add(of(false, lanes.all.saturating_sub(lanes.receiving)))
+}
+
+/// Bytes of the lanes themselves.
+pub fn lanes(lanes: LaneCount) -> u64 {
+    lanes.all as u64 * LANE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: LaneCount = LaneCount { receiving: 1, all: 1 };
+
+    #[test]
+    fn memory_grows_with_what_is_asked_for_and_never_overflows() {
+        let settle = Duration::from_secs(1);
+        let flows = |n| flows_of_traffic(n, Some(1e6), settle, true, ONE);
+        assert!(flows(1 << 20) < 300 << 20, "{}", flows(1 << 20));
+        // What was measured: 262 million flows in 17 GB without --rate, 2^32 would take 275 GB.
+        let unpaced = flows_of_traffic(262_000_000, None, settle, true, ONE);
+        assert!((10 << 30..20u64 << 30).contains(&unpaced), "{unpaced}");
+        assert!(flows(1 << 32) > 200 << 30 && flows(u64::MAX) == u64::MAX);
+        assert!(flows_of_drop(4_000_000, ONE) > flows_of_drop(4096, ONE));
+        assert!(rows(Duration::from_micros(100), Duration::from_secs(60), ONE) > 200 << 20);
+        assert!(rows(Duration::from_millis(100), settle, ONE) < 64 << 20);
+        assert!(lanes(LaneCount { receiving: 0, all: 128 }) < 1 << 30);
+    }
+}

@@ -1,0 +1,87 @@
+//! UDP ports that programs of this host have open, and which programs those are.
+
+use std::collections::BTreeMap;
+use std::fs::{read_dir, read_link, read_to_string};
+
+/// Processes that are looked through for the holder of a port, at the most: the answer is worth no more time.
+const MOST_PROCESSES: usize = 4096;
+
+/// UDP ports that programs of this host (in this network namespace) have open, ascending, with the inode of a socket of
+/// each. Source: `/proc/net/udp` and `/proc/net/udp6`.
+fn sockets() -> BTreeMap<u16, u64> {
+    let mut ports = BTreeMap::new();
+    for file in ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"] {
+        let text = read_to_string(file).unwrap_or_default();
+        ports.extend(text.lines().skip(1).filter_map(socket));
+    }
+    ports
+}
+
+/// Test traffic leaves these ports alone.
+pub(crate) fn open_udp_ports() -> Vec<u16> {
+    sockets().into_keys().collect()
+}
+
+/// Local port and inode in a line of `/proc/net/udp`: `sl local_address … inode …`, address and port in hexadecimal.
+fn socket(line: &str) -> Option<(u16, u64)> {
+    let mut words = line.split_ascii_whitespace();
+    let (_, port) = words.nth(1)?.rsplit_once(':')?;
+    let inode = words.nth(7).and_then(|inode| inode.parse().ok()).unwrap_or(0);
+    Some((u16::from_str_radix(port, 16).ok()?, inode))
+}
+
+/// The ports, each with the program that has it open where this process may know: "9000 (nc, pid 71)".
+pub(crate) fn held(ports: &[u16]) -> String {
+    let sockets = sockets();
+    let wanted: BTreeMap<u64, u16> = ports.iter().filter_map(|p| Some((*sockets.get(p)?, *p))).collect();
+    let mut holders: BTreeMap<u16, String> = BTreeMap::new();
+    let processes = read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for process in processes.take(MOST_PROCESSES) {
+        if holders.len() == wanted.len() {
+            break;
+        }
+        let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        let links = files.filter_map(|file| read_link(file.path()).ok());
+        let inodes = links.filter_map(|link| {
+            let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            inode.parse::<u64>().ok()
+        });
+        for port in inodes.filter_map(|inode| wanted.get(&inode)) {
+            let name = read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            holders.insert(*port, format!("{port} ({}, pid {process})", name.trim()));
+        }
+    }
+    let named = ports.iter().map(|port| match holders.get(port) {
+        Some(holder) => holder.clone(),
+        None => port.to_string(),
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_and_inode_are_read_from_a_line_of_proc() {
+        let line =
+            "  387: 0100007F:2328 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 12345 2 0 0";
+        assert_eq!(socket(line), Some((9000, 12345)));
+        let line = "  2: 00000000000000000000000001000000:0035 0000:0000 07";
+        assert_eq!(socket(line), Some((53, 0)));
+        assert_eq!(socket("  sl  local_address"), None);
+    }
+
+    #[test]
+    fn the_program_that_holds_a_port_is_named() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        assert!(open_udp_ports().contains(&port));
+        let told = held(&[port]);
+        assert!(
+            told.starts_with(&format!("{port} (")) && told.contains(&std::process::id().to_string()),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! Refuses a run that takes more memory than there is, before anything is opened, by the option that asks for most.
+
+use super::path::PathConfig;
+use crate::cli::Run;
+use crate::fail::{Result, usage};
+use mpps_engine::footprint::{self, LaneCount};
+use mpps_io::Roles;
+use mpps_sys::memory::{Available, available};
+use std::time::Duration;
+
+/// What asks for memory.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The option with its value, and what it makes: "--lanes 9: 9 lanes take".
+    says: String,
+    bytes: u64,
+    /// What would be right, given the bytes that this part may have.
+    want: Box<dyn Fn(u64) -> String>,
+}
+
+impl Part {
+    pub(crate) fn new(says: String, bytes: u64, want: impl Fn(u64) -> String + 'static) -> Self {
+        Self {
+            says,
+            bytes,
+            want: Box::new(want),
+        }
+    }
+}
+
+impl std::fmt::Debug for dyn Fn(u64) -> String {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("want")
+    }
+}
+
+/// How many lanes there are.
+pub(crate) fn lane_count(roles: &[Roles]) -> LaneCount {
+    LaneCount {
+        receiving: roles.iter().filter(|role| role.rx).count(),
+        all: roles.len(),
+    }
+}
+
+/// What every run takes: lanes, rows and histograms, and the buffers of its ports, those of `paths`.
+pub(crate) fn of_run<'p>(
+    run: &Run,
+    settle: Duration,
+    roles: &[Roles],
+    paths: impl IntoIterator<Item = &'p PathConfig>,
+) -> Vec<Part> {
+    let lanes = lane_count(roles);
+    let (interval, n) = (run.interval, lanes.all);
+    let mut parts = vec![Part::new(
+        format!("--interval {interval:?}, settle time {settle:?} and {n} lanes: their rows and histograms take"),
+        footprint::rows(interval, settle, lanes) + footprint::lanes(lanes),
+        |_| "a longer --interval, a shorter --settle or fewer --lanes".to_owned(),
+    )];
+    for path in paths {
+        let (frames, size) = match path {
+            PathConfig::Null(config) => (config.frames, config.max_frame()),
+            PathConfig::Loop(config) => (config.buffers.frames, config.buffers.max_frame()),
+            PathConfig::AfXdp(config) => match config.frames {
+                Some(frames) => (frames as usize, config.chunk.unwrap_or(4096) as usize),
+                None => continue,
+            },
+            _ => continue,
+        };
+        let one = (size + 64) as u64;
+        let each = n.max(1) as u64;
+        parts.push(Part::new(
+            format!("port option frames={frames}: that many for each of {each} queues take"),
+            one * frames as u64 * each,
+            move |bytes| format!("frames={} at most", bytes / one / each),
+        ));
+    }
+    parts
+}
+
+/// The largest count, up to `most`, whose bytes are no more than `bytes`.
+pub(crate) fn most(most: u64, bytes: u64, of: impl Fn(u64) -> u64) -> u64 {
+    let (mut fits, mut beyond) = (0, most + 1);
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        match of(middle) <= bytes {
+            true => fits = middle,
+            false => beyond = middle,
+        }
+    }
+    fits
+}
+
+/// Refuses what is more than there is.
+pub(crate) fn check(parts: &[Part]) -> Result<()> {
+    available().map_or(Ok(()), |available| check_against(parts, available))
+}
+
+fn check_against(parts: &[Part], available: Available) -> Result<()> {
+    let total = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
+    if total <= available.bytes {
+        return Ok(());
+    }
+    let Some(largest) = parts.iter().max_by_key(|part| part.bytes) else {
+        return Ok(());
+    };
+    let left = available.bytes.saturating_sub(total.saturating_sub(largest.bytes));
+    Err(usage(format!(
+        "{} {} of memory, and {} {} available: want {}",
+        largest.says,
+        size(largest.bytes),
+        available.who,
+        size(available.bytes),
+        (largest.want)(left)
+    )))
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 10_000_000_000 => format!("{} GB", b / 1_000_000_000),
+        b if b >= 1_000_000_000 => format!("{:.1} GB", b as f64 / 1e9),
+        b => format!("{} MB", b.div_ceil(1_000_000)),
+    }
+}
+
+/// A count with its thousands apart.
+pub(crate) fn count(n: u64) -> String {
+    mpps_report::units::count(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fail::Failure;
+
+    #[test]
+    fn the_part_that_asks_for_most_is_named_with_what_would_fit() {
+        let parts = [
+            Part::new("--a: it takes".to_owned(), 100_000_000, |_| "no a".to_owned()),
+            Part::new("--flows 9: they take".to_owned(), 20_000_000_000, |bytes| {
+                format!("{} at most", most(1000, bytes, |n| n * 20_000_000))
+            }),
+        ];
+        let has = |bytes| Available {
+            bytes,
+            who: "this host has",
+        };
+        assert!(check_against(&parts, has(30_000_000_000)).is_ok());
+        match check_against(&parts, has(2_100_000_000)) {
+            Err(Failure::Usage(text)) => assert_eq!(
+                text,
+                "--flows 9: they take 20 GB of memory, and this host has 2.1 GB available: want 100 at most"
+            ),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_most_that_fits_is_found() {
+        assert_eq!(most(1 << 32, 1000, |n| n * 10), 100);
+        assert_eq!(most(50, 1000, |n| n * 10), 50);
+        assert_eq!(most(50, 5, |n| n * 10), 0);
+    }
+}

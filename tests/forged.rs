@@ -1,0 +1,117 @@
+//! Stamped packets that no sender of the run has sent: whatever number they bear, they make no loss, and are told.
+
+use mpps_host::lab::Host;
+use mpps_tests::{Background, Net, Report, Scratch, free_port, mpps, net_of, wait_until};
+use rustix::process::Signal;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+/// Packets of the stream.
+const STREAM: u64 = 900;
+
+/// The stream with one packet more, before number `at`: number and send time, ns.
+fn stream(forged: (u64, u64), at: u64) -> Vec<(u64, u64)> {
+    let time = |n| 1_000_000_000 + n * 1000;
+    let mut packets: Vec<_> = (0..STREAM).map(|n| (n, time(n))).collect();
+    packets.insert(at as usize, (forged.0, time(0) + forged.1));
+    packets
+}
+
+/// Forged packets: a restart, numbers ahead within a window's reach and beyond it, one behind, and as the first of all.
+fn cases() -> Vec<Vec<(u64, u64)>> {
+    vec![
+        stream((300, 10_000_000), 600),
+        stream((1199, 900_000), 898),
+        stream((899_999_999, 600_500), 600),
+        stream((0, u64::MAX / 2), 700),
+        stream((50_000, 0), 0),
+    ]
+}
+
+/// A datagram of 16 bytes: the stamp alone.
+fn datagram((seq, time): (u64, u64)) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&seq.to_le_bytes());
+    bytes[8..].copy_from_slice(&time.to_le_bytes());
+    bytes
+}
+
+/// Packets received so far, by the rows.
+fn received(scratch: &Scratch) -> u64 {
+    let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
+    let whole = &text[..text.rfind('\n').unwrap_or(0)];
+    let cells = whole.lines().skip(1).filter_map(|row| row.split(',').nth(2));
+    cells.filter_map(|cell| cell.parse::<u64>().ok()).sum()
+}
+
+/// The report says that nothing was lost, and that a packet was not believed.
+fn assert_told(report: &Report, context: &str) {
+    let context = format!("{context}: {:#}", report.json);
+    assert_eq!(report.count("lost"), 0, "{context}");
+    let rx = report.count("rx_packets");
+    assert!((STREAM - 1..=STREAM + 1).contains(&rx), "{context}");
+    assert_eq!(report.json["valid"], true, "{context}");
+    let doubts = report.reason("implausible_sequence") + report.reason("sender_restarts");
+    let warnings = report.json["warnings"].to_string();
+    assert!(doubts > 0 && warnings.contains("forged"), "{context}");
+}
+
+#[test]
+fn a_forged_packet_among_datagrams_makes_no_loss_and_is_told() {
+    for packets in cases() {
+        let (scratch, port) = (Scratch::new(), free_port());
+        let drop = Background::start(scratch.results(mpps(&format!("drop udp:127.0.0.1:{port},rcvbuf=4M --quiet"))));
+        wait_until("a row", || scratch.rows_so_far() > 0);
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        for burst in packets.chunks(50) {
+            for packet in burst {
+                socket.send_to(&datagram(*packet), ("127.0.0.1", port)).expect("sent");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        wait_until("the stream", || received(&scratch) >= STREAM - 1);
+        assert_told(&scratch.read(drop.end(Signal::INT)), "udp");
+    }
+}
+
+/// Sends what stands in the file `sys.argv[1]`, a number and a time a line, from a port of its own.
+const SENDER: &str = r#"
+import socket, struct, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i, line in enumerate(open(sys.argv[1])):
+    s.sendto(struct.pack("<QQ", *map(int, line.split())), ("10.99.0.2", 9000))
+    if i % 50 == 49: time.sleep(0.001)
+"#;
+
+fn counted(net: &Net, port: &str, packets: &[(u64, u64)]) -> Option<Report> {
+    let scratch = Scratch::new();
+    let drop = Background::start(scratch.results(net.b(&format!("drop {port} --port 9000 --quiet"))));
+    wait_until("a row", || scratch.rows_so_far() > 0);
+    let list = scratch.file("packets");
+    let lines: String = packets.iter().map(|(seq, time)| format!("{seq} {time}\n")).collect();
+    std::fs::write(&list, lines).expect("a list");
+    assert!(net.python(Host::A, SENDER, &[&list.display().to_string()]));
+    wait_until("the stream", || received(&scratch) >= STREAM - 1);
+    Some(scratch.read(drop.end(Signal::INT)))
+}
+
+#[test]
+fn a_forged_packet_among_frames_makes_no_loss_and_is_told_alike_on_each_path() {
+    let Some(net) = net_of(1) else { return };
+    for packets in cases() {
+        let mut told = Vec::new();
+        for port in PORTS {
+            let Some(report) = counted(&net, port, &packets) else {
+                return;
+            };
+            assert_told(&report, port);
+            let reasons =
+                ["implausible_sequence", "unconfirmed_gap", "sender_restarts"].map(|name| report.reason(name));
+            told.push((report.count("rx_packets"), report.count("reordered"), reasons));
+        }
+        assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "{told:?}");
+    }
+}
+
+/// Every path that counts by sequence number.
+const PORTS: [&str; 2] = ["af_packet:eth1", "af_xdp:eth1"];
