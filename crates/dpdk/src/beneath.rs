@@ -1,7 +1,7 @@
 //! The kernel's interface beneath a virtual device: what it drops, and that it vanishes, the driver does not tell.
 
 use crate::Config;
-use mpps_io::QueueCounters;
+use mpps_io::{DROPPED_SENT, QueueCounters};
 use mpps_netdev::{NetDev, PacketSockets, Promiscuous, drops};
 use std::io;
 
@@ -73,7 +73,9 @@ impl Beneath {
         })
     }
 
-    /// Adds what was dropped on the way to the driver or from it.
+    /// Adds what was dropped on the way to the driver or from it. The interface does not tell whose packets it dropped on
+    /// the way from it: the host sends by it, too; and what packet sockets and a tap are refused they try again, so that one
+    /// packet is dropped many times and arrives all the same.
     pub(crate) fn add(&self, counters: &mut QueueCounters) {
         if let Some(sockets) = &self.sockets {
             let dropped = sockets.drops();
@@ -88,8 +90,8 @@ impl Beneath {
             Side::Wire => (drops.transmitted, drops.received),
         };
         counters.rx_dropped += rx;
-        counters.tx_failed += tx;
         counters.other.extend([
+            (DROPPED_SENT, tx),
             ("interface_rx_dropped", drops.received),
             ("interface_tx_dropped", drops.transmitted),
         ]);
