@@ -3,7 +3,7 @@
  * Counts the test's packets where they come in, and throws them away. Nobody tells this end what was sent: the sequence
  * numbers do, flow by flow, by the rules of crates/engine/src/drop.rs.
  */
-#include "test.h"
+#include "window.h"
 #include "checksum.h"
 #include "filter.h"
 #include "swap.h"
@@ -20,8 +20,8 @@ static const u64 CLOCK_SPREAD = 1000000;
 enum {
 	/* Packets in a row beyond the window that make a flow begin anew. */
 	STRANGERS = 3,
-	/* Places of the table that are looked at. */
-	PROBES = 32,
+	/* Places of the table that are looked at: it is half empty, so nobody is ever so far from where he should be. */
+	PROBES = 128,
 	WORDS = 448,
 };
 
@@ -38,6 +38,9 @@ typedef struct place place_t;
 
 struct drop_flow {
 	struct flow_window window;
+	/* Source that counted the newest packet of a window that is everybody's, + 1. */
+	u32 last;
+	struct bpf_spin_lock lock;
 	/* Lowest sequence number of the stream. */
 	u64 base;
 	/* Send time of the highest number seen. */
@@ -50,11 +53,9 @@ struct drop_flow {
 	u32 known;
 };
 typedef struct drop_flow drop_flow_t;
+_Static_assert(sizeof(struct place) == 24 && sizeof(struct drop_flow) == 64, "crates/xdp/src/encode.rs");
 
-/*
- * A flow's packets should come to one source. Should they move, they are still one flow: the table is everybody's, and
- * what is counted of a flow is right unless two sources do so at the same moment. FLOW_MOVED tells.
- */
+/* The table is everybody's. A place in it, and with it a flow, is claimed once, by compare-and-swap. */
 SHARED_ARRAY(TABLE, place_t);
 SHARED_ARRAY(FLOWS, drop_flow_t);
 /* Flows in the table. */
@@ -65,6 +66,31 @@ INLINE u64 mix(u64 hash, u64 word)
 {
 	hash = (hash ^ word) * 0x9fb21c651e98df25ULL;
 	return hash ^ hash >> 35;
+}
+
+struct claim {
+	u32 at;
+	u32 state;
+};
+
+static long look_at_claim(u32 i, struct claim *claim)
+{
+	struct place *place = bpf_map_lookup_elem(&TABLE, &claim->at);
+
+	(void)i;
+	if (!place)
+		return 1;
+	claim->state = *(volatile u32 *)&place->state;
+	return claim->state == TAKEN;
+}
+
+/* Waits for another CPU that is writing a place; it may be writing this very flow. */
+NOINLINE int wait_for_claim(u32 at)
+{
+	struct claim claim = { .at = at };
+
+	bpf_loop(LOOKS, look_at_claim, &claim, 0);
+	return claim.state == TAKEN;
 }
 
 /* The number of a packet's flow; `max_flows`: the table is full. */
@@ -87,31 +113,37 @@ INLINE u32 find_flow(void *addresses, u32 ports, int v6)
 		key[0] = U64(addresses);
 		key[1] = (u64)ports << 32 | 2;
 	}
-	hash = mix(mix(PLAN.key, key[0]), key[1]);
+	/* The last word is in the upper half of the last product: the step after it brings all of it to where places are. */
+	hash = mix(mix(mix(PLAN.key, key[0]), key[1]), 0) >> 32;
 	for (u32 i = 0; i < PROBES; i++) {
-		u32 at = (u32)(hash + i) & (PLAN.table - 1);
+		u32 at = (u32)(hash + i) & (PLAN.table - 1), state;
 		struct place *place = bpf_map_lookup_elem(&TABLE, &at);
 
 		if (!place)
 			break;
-		if (place->state == TAKEN) {
-			if (place->key[1] == key[1] && place->key[0] == key[0])
-				return place->flow;
-			continue;
+		state = place->state;
+		if (state == FREE) {
+			count = bpf_map_lookup_elem(&FLOW_COUNT, &zero);
+			if (!count || *count >= PLAN.max_flows)
+				break;
+			state = __sync_val_compare_and_swap(&place->state, FREE, CLAIMED);
+			if (state == FREE) {
+				u64 flow = __sync_fetch_and_add(count, 1);
+
+				if (flow > PLAN.max_flows)
+					flow = PLAN.max_flows;
+				place->key[0] = key[0];
+				place->key[1] = key[1];
+				place->flow = flow;
+				/* After all of it. */
+				__sync_lock_test_and_set(&place->state, TAKEN);
+				return flow;
+			}
 		}
-		/* Somebody else may be at this very place, with this very flow: then this one packet is not tracked. */
-		count = bpf_map_lookup_elem(&FLOW_COUNT, &zero);
-		if (!count || *count >= PLAN.max_flows || __sync_val_compare_and_swap(&place->state, FREE, CLAIMED) != FREE)
+		if (state == CLAIMED && !wait_for_claim(at))
 			break;
-		place->key[0] = key[0];
-		place->key[1] = key[1];
-		place->flow = __sync_fetch_and_add(count, 1);
-		if (place->flow >= PLAN.max_flows)
-			place->flow = PLAN.max_flows;
-		/* Before others look. */
-		asm volatile("" ::: "memory");
-		place->state = TAKEN;
-		return place->flow;
+		if (place->key[1] == key[1] && place->key[0] == key[0])
+			return place->flow;
 	}
 	return PLAN.max_flows;
 }
@@ -196,69 +228,135 @@ INLINE int corrupt(struct source *source, struct row *row)
 }
 
 /* The flow begins anew: what was seen of it means nothing now. */
-INLINE void forget(struct source *source, struct drop_flow *flow)
+INLINE void forget(struct drop_flow *flow)
 {
-	u32 generation = flow->window.generation + 1;
+	flow->window.next = 0;
+	flow->window.bits = 0;
+	flow->window.generation = (flow->window.generation + 1) & 0xffff;
+	flow->base = 0;
+	flow->newest_ns = 0;
+	flow->heard_ns = 0;
+	flow->too_old = 0;
+	flow->known = 0;
+}
 
-	*flow = (struct drop_flow){ .window.generation = generation & 0xffff, .window.owner = flow->window.owner };
-	source->reasons[SENDER_RESTARTS]++;
+/* What a packet with a verified stamp is to its flow. */
+struct finding {
+	u64 seq;
+	u64 sent;
+	u64 distance;
+	/* Numbers that it shows to have been sent. */
+	u64 expected;
+	u32 restarts;
+	enum arrival_kind kind;
+};
+
+/* Finds that out, and notes it. `word`: for a window that is everybody's, whose lock is held; 0: it is our own. */
+INLINE void note(struct drop_flow *flow, struct window_word *word, u32 number, u64 now, struct finding *found)
+{
+	u64 seq = found->seq, sent = found->sent, highest = flow->window.next, heard = flow->heard_ns;
+	enum arrival_kind kind;
+
+	/* Numbers and times rise together: a lower number with a later time is a sender that began anew. */
+	if (flow->known && seq < highest && sent > flow->newest_ns) {
+		forget(flow);
+		found->restarts++;
+		highest = 0;
+	}
+	/* A stray packet must not pass for a gap. */
+	if (flow->known && seq > highest && seq - highest > MAX_GAP + (now > heard ? now - heard : 0)) {
+		found->kind = STRANGE;
+		return;
+	}
+	if (word)
+		kind = window_mark(&flow->window, word, seq, &found->distance);
+	else
+		kind = window_record(&flow->window, PLAN.max_flows, number, seq, &found->distance);
+	found->kind = kind;
+	if (kind == DUPLICATE)
+		return;
+	if (kind == TOO_OLD) {
+		/* One is a straggler. Several in a row are a sender whose stream was mistaken for another's. */
+		if (++flow->too_old == STRANGERS) {
+			forget(flow);
+			found->restarts++;
+		}
+		return;
+	}
+	if (kind == IN_ORDER) {
+		found->expected = flow->known ? seq + 1 - highest : 1;
+		if (!flow->known)
+			flow->base = seq;
+		flow->known = 1;
+		flow->newest_ns = sent;
+	} else if (seq < flow->base) {
+		/* The first packets came out of order: the stream begins earlier than thought. */
+		found->expected = flow->base - seq;
+		flow->base = seq;
+	}
+	flow->heard_ns = now;
+	flow->too_old = 0;
+}
+
+/* The same for a flow whose window is not this source's own. */
+NOINLINE int note_shared(struct source *source, u32 key, u32 number, struct finding *found)
+{
+	struct drop_flow *flow = bpf_map_lookup_elem(&FLOWS, &number);
+	struct window_word *word = window_word(PLAN.max_flows, number, found->seq >> 6);
+	u64 now = source->now_ns;
+	u32 last;
+
+	/* Never. */
+	if (!flow || !word)
+		return 0;
+	if (!(flow->window.owner & EVERYBODY) &&
+	    join(&flow->window, &flow->lock, &flow->last, source, key, PLAN.max_flows, number)) {
+		note(flow, 0, number, now, found);
+		return 0;
+	}
+	bpf_spin_lock(&flow->lock);
+	note(flow, word, number, now, found);
+	last = flow->last;
+	flow->last = key + 1;
+	bpf_spin_unlock(&flow->lock);
+	if (last != key + 1)
+		source->reasons[FLOW_MOVED]++;
+	return 0;
 }
 
 /* Books a packet whose stamp was verified. */
 INLINE int stamped(struct source *source, u32 key, struct drop_flow *flow, u32 number, u64 seq, u64 sent)
 {
-	u64 now = source->now_ns, highest = flow->window.next, distance = 0, expected = 0, latency;
 	struct row *row = current_row(source);
-	enum arrival_kind kind;
+	u64 now = source->now_ns, latency;
+	struct finding found = { .seq = seq, .sent = sent };
 
 	if (!row)
 		return XDP_DROP;
-	/* Numbers and times rise together: a lower number with a later time is a sender that began anew. */
-	if (flow->known && seq < highest && sent > flow->newest_ns) {
-		forget(source, flow);
-		highest = 0;
-	}
-	/* A stray packet must not pass for a gap. */
-	if (flow->known && seq > highest && seq - highest > MAX_GAP + (now > flow->heard_ns ? now - flow->heard_ns : 0))
+	if (!(PLAN.flags & SEVERAL) || flow->window.owner == key + 1)
+		note(flow, 0, number, now, &found);
+	else
+		note_shared(source, key, number, &found);
+	if (found.restarts)
+		source->reasons[SENDER_RESTARTS] += found.restarts;
+	if (found.kind == STRANGE)
 		return foreign(source, row);
-	if (flow->window.owner != key + 1) {
-		if (flow->window.owner)
-			source->reasons[FLOW_MOVED]++;
-		flow->window.owner = key + 1;
-	}
-	kind = window_record(&flow->window, PLAN.max_flows, number, seq, &distance);
-	if (kind == DUPLICATE) {
+	if (found.kind == DUPLICATE) {
 		source->others++;
 		row->duplicates++;
 		return XDP_DROP;
 	}
-	if (kind == TOO_OLD) {
+	if (found.kind == TOO_OLD) {
 		source->others++;
 		source->reasons[BEYOND_WINDOW]++;
-		/* One is a straggler. Several in a row are a sender whose stream was mistaken for another's. */
-		if (++flow->too_old == STRANGERS)
-			forget(source, flow);
 		return XDP_DROP;
 	}
-	if (kind == IN_ORDER) {
-		expected = flow->known ? seq + 1 - highest : 1;
-		if (!flow->known)
-			flow->base = seq;
-		flow->known = 1;
-		flow->newest_ns = sent;
-	} else {
-		/* The first packets came out of order: the stream begins earlier than thought. */
-		if (seq < flow->base) {
-			expected = flow->base - seq;
-			flow->base = seq;
-		}
+	if (found.kind == REORDERED) {
 		row->reordered++;
-		row->distance_sum += distance;
-		if (distance > source->distance_max)
-			source->distance_max = distance;
+		row->distance_sum += found.distance;
+		if (found.distance > source->distance_max)
+			source->distance_max = found.distance;
 	}
-	flow->heard_ns = now;
-	flow->too_old = 0;
 	/* The reading of the clock may be older than the packet: then a new one is needed. */
 	if (sent > now && sent - now < CLOCK_SPREAD) {
 		now = read_clock(source, key);
@@ -272,7 +370,7 @@ INLINE int stamped(struct source *source, u32 key, struct drop_flow *flow, u32 n
 	} else {
 		source->reasons[LATENCY_NOT_MEASURABLE]++;
 	}
-	return count(source, row, expected);
+	return count(source, row, found.expected);
 }
 
 INLINE int examine(struct xdp_md *ctx, struct source *source, u32 key, struct udp_packet *p)
@@ -312,16 +410,11 @@ INLINE int examine(struct xdp_md *ctx, struct source *source, u32 key, struct ud
 	return flow && flow->known ? corrupt(source, row) : foreign(source, row);
 }
 
-SEC("xdp") int drop(struct xdp_md *ctx)
+INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 {
-	u32 key = source_key(ctx);
-	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
 	struct udp_packet p = {};
-	int left;
+	int left = find_udp(ctx, &p);
 
-	if (!source)
-		return XDP_PASS;
-	left = find_udp(ctx, &p);
 	if (!left)
 		left = filter(ctx, &p);
 	if (left)
@@ -329,6 +422,20 @@ SEC("xdp") int drop(struct xdp_md *ctx)
 	if (!arrival(source, key))
 		return XDP_DROP;
 	return examine(ctx, source, key, &p);
+}
+
+SEC("xdp") int drop(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx);
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+	int verdict;
+
+	if (!source)
+		return XDP_PASS;
+	verdict = take(ctx, source, key);
+	if (PLAN.flags & SEVERAL && !PLAN.clock_every)
+		end_burst(source);
+	return verdict;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -5,7 +5,7 @@
 #ifndef XDP_LANE_H
 #define XDP_LANE_H
 
-#include "test.h"
+#include "window.h"
 
 enum { BULK = 16 };
 
@@ -50,7 +50,9 @@ struct lane {
 	u64 last_ns;
 	/* Departures with a gap before them; all others left with the one before. */
 	struct moments gaps;
-	u64 more_room[2];
+	/* What this CPU sends is an answer, and no packet of the test; until the lane sends again. */
+	u64 answering;
+	u64 more_room;
 
 	/* Receivers read this: no sequence number from here on was sent. */
 	u64 limit;
@@ -71,7 +73,15 @@ typedef struct flow_ports flow_ports_t;
 SHARED_ARRAY(FLOW_PORTS, flow_ports_t);
 /* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than scheduled the packet left, ns. */
 SHARED_ARRAY(SLIPS, u64);
-SHARED_ARRAY(FLOW_WINDOWS, flow_window_t);
+/* What has come back of a flow. */
+struct back_flow {
+	struct flow_window window;
+	/* Source that counted the newest packet of a window that is everybody's, + 1. */
+	u32 last;
+	struct bpf_spin_lock lock;
+};
+typedef struct back_flow back_flow_t;
+SHARED_ARRAY(FLOW_WINDOWS, back_flow_t);
 /* By lane, then by octave. Over the whole run, which 32 bits have no room for. */
 struct wide_octave {
 	u64 bucket[OCTAVE];

@@ -5,7 +5,8 @@
  * names; both sides assert the layout.
  *
  * Every counter has one writer. Those who receive are *sources*: a receive queue of the device, whose poll loop runs
- * on one CPU at a time, or, on socket buffers, a CPU. Those who send are *lanes*, each on a CPU of its own.
+ * on one CPU at a time, or, on socket buffers, a CPU. Those who send are *lanes*, each on a CPU of its own. Windows of
+ * flows are the exception: a flow may come by several sources, see window.h.
  */
 #ifndef XDP_RUN_H
 #define XDP_RUN_H
@@ -46,6 +47,8 @@ enum {
 	STAMPED = 1 << 8,
 	/* The device is a veth. */
 	VETH = 1 << 9,
+	/* Flows have windows, and there are several sources that a flow may come by. */
+	SEVERAL = 1 << 12,
 };
 
 struct plan {
@@ -174,6 +177,9 @@ struct source {
 	u64 limit;
 	/* Of the run. */
 	u64 start_ns;
+	/* That the poll loop runs on. */
+	u32 cpu;
+	u32 reserved;
 
 	/* Taken, but not counted in `test`. */
 	u64 others;
@@ -189,7 +195,9 @@ struct source {
 	u64 first_ns;
 	u64 last_ns;
 	u64 reasons[REASONS];
-	u64 room[7];
+	/* Odd: it may be writing windows of its own. Another number each time that it begins. */
+	u64 burst;
+	u64 room[5];
 } __attribute__((aligned(64)));
 
 /* One octave of a log-linear histogram, as in crates/stats/src/histogram.rs. */
@@ -230,15 +238,23 @@ SHARED_ARRAY(SOURCES, source_t);
 /* By kind (actual, scheduled), source, period, octave. */
 SHARED_ARRAY(HISTOGRAMS, octave_t);
 
-/* The source whose poll loop a CPU is in, + 1; 0: none that has read the clock. */
+/* The poll loop that a CPU is in. */
+struct poll {
+	/* Its source, + 1; 0: none that has read the clock. */
+	u32 source;
+	u32 unused;
+	/* The burst of that source which this CPU began last. */
+	u64 burst;
+};
+typedef struct poll poll_t;
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, poll_t);
 } POLLS SEC(".maps");
 
-/* Packets that the device refused after a program had sent them, by CPU. */
+/* Packets that a device refused after a program had sent them, by CPU, then by device. */
 struct refused {
 	u64 packets;
 	/* The newest cause, a negative errno; 0: its queue was full. */
@@ -314,29 +330,60 @@ INLINE u64 read_clock(struct source *source, u32 key)
 }
 
 /*
+ * From here on the source may write the windows that are its own: up to 16 packets, or to the end of its poll loop. Who
+ * wants such a window for everybody says so in it, and waits for the burst to end: so between this store and the first look
+ * at a window nothing may be moved, for which the exchange is one.
+ */
+INLINE void begin_burst(struct source *source)
+{
+	u64 burst = (source->burst | 1) + 2;
+	u32 cpu = bpf_get_smp_processor_id();
+	struct poll *poll = bpf_map_lookup_elem(&POLLS, &cpu);
+
+	if (poll)
+		poll->burst = burst;
+	source->cpu = cpu;
+	__sync_lock_test_and_set(&source->burst, burst);
+}
+
+/* Where no end of a poll loop is seen, and before waiting for others. */
+INLINE void end_burst(struct source *source)
+{
+	__sync_lock_test_and_set(&source->burst, (source->burst | 1) + 1);
+}
+
+/* A source's poll loop may begin on another CPU before the one that ran it last has told its end. */
+INLINE int is_here(struct source *source)
+{
+	return !(PLAN.flags & SEVERAL) || PLAN.flags & BY_CPU || source->cpu == bpf_get_smp_processor_id();
+}
+
+/*
  * When a frame came: the clock's reading at the first frame of the poll loop, or 16 packets ago at the most. Reading
  * it for each frame would cost more than all the rest that is done to one. 0: nothing is counted any more.
  */
 INLINE u64 arrival(struct source *source, u32 key)
 {
 	u32 cpu;
-	u64 *poll;
+	struct poll *poll;
 
-	if (source->left) {
+	if (source->left && is_here(source)) {
 		source->left--;
 		return source->now_ns;
 	}
 	if (PLAN.clock_every) {
 		cpu = bpf_get_smp_processor_id();
 		poll = bpf_map_lookup_elem(&POLLS, &cpu);
-		if (poll && *poll != key + 1) {
-			*poll = key + 1;
+		if (poll && poll->source != key + 1) {
+			poll->source = key + 1;
 			source->polls++;
 		}
 		source->left = PLAN.clock_every - 1;
 	} else {
 		source->polls++;
 	}
+	if (PLAN.flags & SEVERAL)
+		begin_burst(source);
 	return read_clock(source, key);
 }
 

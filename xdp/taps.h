@@ -8,6 +8,10 @@
 
 #include "run.h"
 
+#ifndef ANSWERING
+#define ANSWERING() 0
+#endif
+
 /* Of the kernel's structures (include/linux/netdevice.h, net_namespace.h), what is read; the loader finds where. */
 #define RELOCATED __attribute__((preserve_access_index))
 
@@ -34,33 +38,40 @@ struct tracepoint {
 	u64 argument[7];
 };
 
-/* A poll loop has ended: the time that its source has read is good no longer. */
+/* A poll loop has ended: the time that its source has read is good no longer, and it writes no windows. */
 SEC("raw_tp/napi_poll") int poll(void *ctx)
 {
 	u32 cpu = bpf_get_smp_processor_id(), key;
-	u64 *poll = bpf_map_lookup_elem(&POLLS, &cpu);
+	struct poll *poll = bpf_map_lookup_elem(&POLLS, &cpu);
 	struct source *source;
 
 	(void)ctx;
-	if (!poll || !*poll)
+	if (!poll || !poll->source)
 		return 0;
-	key = *poll - 1;
-	*poll = 0;
+	key = poll->source - 1;
+	poll->source = 0;
 	source = bpf_map_lookup_elem(&SOURCES, &key);
+	if (!source)
+		return 0;
 	/* Should the queue's next loop run on another CPU already, it reads the clock once more than it had to. */
-	if (source)
-		source->left = 0;
+	source->left = 0;
+	/* And then its burst is not this one. */
+	if (PLAN.flags & SEVERAL)
+		__sync_val_compare_and_swap(&source->burst, poll->burst, poll->burst + 1);
 	return 0;
 }
 
-INLINE int is_ours(const struct net_device *device)
+/* Which of this run's devices it is, from 1; 0: none. */
+INLINE u32 port_of(const struct net_device *device)
 {
 	struct net *net;
 	u32 index, namespace;
 
 	if (READ(index, device->ifindex) || (index != PLAN.device[0] && index != PLAN.device[1]))
 		return 0;
-	return !READ(net, device->nd_net.net) && !READ(namespace, net->ns.inum) && namespace == PLAN.namespace;
+	if (READ(net, device->nd_net.net) || READ(namespace, net->ns.inum) || namespace != PLAN.namespace)
+		return 0;
+	return index == PLAN.device[0] ? 1 : 2;
 }
 
 /* Whether this CPU is a lane's. */
@@ -77,12 +88,12 @@ INLINE int on_lane(void)
 	return 0;
 }
 
-INLINE void count_refused(u64 packets, int error)
+INLINE void count_refused(u32 port, u64 packets, int error)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	struct refused *refused = bpf_map_lookup_elem(&REFUSED, &cpu);
+	u32 key = bpf_get_smp_processor_id() * 2 + port - 1;
+	struct refused *refused = bpf_map_lookup_elem(&REFUSED, &key);
 
-	if (refused) {
+	if (port && refused) {
 		refused->packets += packets;
 		refused->error = (long long)error;
 	}
@@ -95,19 +106,43 @@ SEC("raw_tp/xdp_devmap_xmit") int devmap_xmit(struct tracepoint *ctx)
 
 	if (drops <= 0)
 		return 0;
-	/* Others may send to the same device. */
-	if (PLAN.lanes && (ctx->argument[0] != ctx->argument[1] || !on_lane()))
+	/* Others may send to the same device, and so does whoever answers for us. */
+	if (PLAN.lanes && (ctx->argument[0] != ctx->argument[1] || !on_lane() || ANSWERING()))
 		return 0;
-	if (is_ours((void *)ctx->argument[1]) && (PLAN.lanes || is_ours((void *)ctx->argument[0])))
-		count_refused(drops, ctx->argument[4]);
+	if (PLAN.lanes || port_of((void *)ctx->argument[0]))
+		count_refused(port_of((void *)ctx->argument[1]), drops, ctx->argument[4]);
 	return 0;
 }
 
 /* xdp_redirect_err(dev, xdp, tgt, err, map_type, map_id, index): one packet. */
 SEC("raw_tp/xdp_redirect_err") int redirect_err(struct tracepoint *ctx)
 {
-	if (is_ours((void *)ctx->argument[0]))
-		count_refused(1, ctx->argument[3]);
+	u32 port = port_of((void *)ctx->argument[0]);
+
+	if (!port || (PLAN.lanes && (!on_lane() || ANSWERING())))
+		return 0;
+	/* Between two ports it is the other one that does not take it. */
+	if (PLAN.device[1])
+		port = 3 - port;
+	count_refused(port, 1, ctx->argument[3]);
+	return 0;
+}
+
+/* xdp_bulk_tx(dev, sent, drops, err): what a veth's driver made of XDP_TX. The program there is ours, and nobody else's. */
+SEC("raw_tp/xdp_bulk_tx") int bulk_tx(struct tracepoint *ctx)
+{
+	int drops = ctx->argument[2];
+
+	if (drops > 0)
+		count_refused(port_of((void *)ctx->argument[0]), drops, ctx->argument[3]);
+	return 0;
+}
+
+/* xdp_exception(dev, xdp, act): one packet that XDP_TX, or redirection on socket buffers, could not hand over. */
+SEC("raw_tp/xdp_exception") int exception(struct tracepoint *ctx)
+{
+	if ((u32)ctx->argument[2] == XDP_TX)
+		count_refused(port_of((void *)ctx->argument[0]), 1, 0);
 	return 0;
 }
 

@@ -12,6 +12,25 @@
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
+
+/*
+ * Whether what this CPU handed over last is an answer. Packets of the test are handed over at the end of their batch, and
+ * answers in the poll loop that gives them: neither waits for the other.
+ */
+INLINE struct lane *lane_here(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
+}
+
+INLINE int is_answering(void)
+{
+	struct lane *lane = lane_here();
+
+	return lane && lane->answering;
+}
+#define ANSWERING() is_answering()
 #include "taps.h"
 
 /* Ports of a flow as they lie in the UDP header. */
@@ -122,6 +141,7 @@ SEC("xdp") int send(struct xdp_md *ctx)
 
 	now = lane->now_ns;
 	lane->left--;
+	lane->answering = 0;
 	seq = lane->seq;
 	cursor = lane->cursor;
 	flow = lane->first_flow + cursor * lane->flow_step;
@@ -246,15 +266,13 @@ NOINLINE int sort(struct xdp_md *ctx, u32 *flow, u32 *reason)
 	return p.payload_len == PLAN.payload_len ? (int)p.l4 : CORRUPT;
 }
 
-SEC("xdp") int receive(struct xdp_md *ctx)
+INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 {
 	void *frame = frame_data(ctx), *end = frame_end(ctx);
-	u32 key = source_key(ctx), flow, reason = LEFT_NOT_IP;
-	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+	u32 flow, reason = LEFT_NOT_IP;
+	struct lane *lane;
 	int at;
 
-	if (!source)
-		return XDP_PASS;
 	if (PLAN.flags & RECEIVE) {
 		if (frame + PLAN.l4 + UDP_HEADER + STAMP <= end && looks_like_ours(frame)) {
 			flow = flow_of(U32(frame + PLAN.l4));
@@ -281,6 +299,9 @@ SEC("xdp") int receive(struct xdp_md *ctx)
 		case ANSWERED:
 			source->reasons[NEIGHBOR_SERVICE]++;
 			arrival(source, key);
+			lane = lane_here();
+			if (lane)
+				lane->answering = 1;
 			return send_back(ctx, source);
 		case UNDERSTOOD:
 			source->reasons[NEIGHBOR_SERVICE]++;
@@ -288,6 +309,20 @@ SEC("xdp") int receive(struct xdp_md *ctx)
 	}
 	source->passed++;
 	return XDP_PASS;
+}
+
+SEC("xdp") int receive(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx);
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+	int verdict;
+
+	if (!source)
+		return XDP_PASS;
+	verdict = take(ctx, source, key);
+	if (PLAN.flags & SEVERAL && !PLAN.clock_every)
+		end_burst(source);
+	return verdict;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

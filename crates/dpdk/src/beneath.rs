@@ -1,7 +1,7 @@
 //! The kernel's interface beneath a virtual device: what it drops, and that it vanishes, the driver does not tell.
 
 use crate::Config;
-use mpps_io::QueueCounters;
+use mpps_io::{DROPPED_SENT, QueueCounters};
 use mpps_netdev::{Drops, NetDev, PacketSockets, Promiscuous, drops};
 use std::io;
 
@@ -90,7 +90,9 @@ impl Beneath {
         }
     }
 
-    /// Adds what was dropped on the way to the driver or from it.
+    /// Adds what was dropped on the way to the driver or from it. The interface does not tell whose packets it dropped on
+    /// the way from it: the host sends by it, too; and what packet sockets and a tap are refused they try again, so that one
+    /// packet is dropped many times and arrives all the same.
     pub(crate) fn add(&self, counters: &mut QueueCounters) {
         if let Some(sockets) = &self.sockets {
             let dropped = sockets.drops();
@@ -99,11 +101,12 @@ impl Beneath {
         }
         let Ok(drops) = drops(self.ifindex) else { return };
         counters.rx_dropped += self.received_less(&drops, counters.rx_dropped);
-        counters.tx_failed += match self.side {
+        let tx = match self.side {
             Side::Sockets | Side::Xdp => drops.transmitted,
             Side::Wire => drops.received,
         };
         counters.other.extend([
+            (DROPPED_SENT, tx),
             ("interface_rx_dropped", drops.received),
             ("interface_tx_dropped", drops.transmitted),
         ]);

@@ -28,8 +28,16 @@ impl LaneCounts {
 /// Most extended statistics that are looked at.
 const XSTATS: usize = 1024;
 
-/// Drivers that count a packet as an error each time they had no room for it, though it stays the sender's.
-const COUNTS_RETRIES: [&str; 5] = ["net_memif", "net_ring", "net_tap", "net_af_xdp", "net_vhost"];
+/// Drivers that count a packet as an error each time they had no room for it, though it stays the sender's, or
+/// (`net_af_packet`) each time the kernel would not take it from the ring, where it stays until the kernel does.
+const COUNTS_RETRIES: [&str; 6] = [
+    "net_memif",
+    "net_ring",
+    "net_tap",
+    "net_af_xdp",
+    "net_af_packet",
+    "net_vhost",
+];
 
 /// The device's counters, told on the lane that they are told on once: they know no lanes.
 pub(crate) fn of_device(port: u16, driver: &str) -> QueueCounters {

@@ -87,6 +87,10 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         overflowed: m.totals.overflowed,
         beyond_window: reason("beyond_window"),
         flow_moved: reason("flow_moved"),
+        flow_contended: reason("flow_contended"),
+        reordered: tally.reordered,
+        flows: reason("flows"),
+        untracked: reason("untracked_flow_packets"),
     };
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(&m, &reasons, &lanes)));

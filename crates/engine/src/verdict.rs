@@ -1,6 +1,7 @@
 //! Whether the numbers of a run can be believed. Pure: from what was measured to a verdict with its reasons.
 
 use crate::away::Standstills;
+use mpps_io::DROPPED_SENT;
 use mpps_stats::{Gap, LaneSummary, Stretches, Workload};
 use mpps_sys::evidence::Rival;
 
@@ -41,8 +42,14 @@ pub(crate) struct Evidence {
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,
     pub(crate) beyond_window: u64,
-    /// Times that packets of one flow were counted by two sources in the kernel.
+    /// Times that a packet of a flow was counted by another source in the kernel than the one before.
     pub(crate) flow_moved: u64,
+    /// Times that a source did not let go of a flow in time.
+    pub(crate) flow_contended: u64,
+    pub(crate) reordered: u64,
+    /// `drop`: flows with a sequence window, and packets of others.
+    pub(crate) flows: u64,
+    pub(crate) untracked: u64,
 }
 
 /// Counters of paths for packets that mpps should have had, and why it did not.
@@ -98,6 +105,20 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     } else if failed > 0 && failed as f64 > e.tolerance * e.tx as f64 {
         reasons.push(format!(
             "{failed} packets counted as sent were refused by the kernel or device afterwards"
+        ));
+    }
+    let counters = lanes.iter().flat_map(|l| &l.path_counters);
+    let dropped_sent: u64 = counters.filter(|(n, _)| n == DROPPED_SENT).map(|(_, v)| v).sum();
+    // Where all came back it was not the test's, or was sent again.
+    let may_be_ours = match workload {
+        Workload::SendRecv => e.lost > 0,
+        Workload::Send | Workload::Reflect | Workload::Forward => true,
+        Workload::Drop | Workload::Capture => false,
+    };
+    if dropped_sent > 0 && may_be_ours {
+        warnings.push(format!(
+            "the interface dropped {dropped_sent} packets that it was to send, of whatever origin: packets of the test may \
+             be among them"
         ));
     }
     let counters = lanes.iter().flat_map(|l| &l.path_counters);
@@ -175,11 +196,25 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             e.beyond_window
         ));
     }
-    if e.flow_moved > 0 && matches!(workload, Workload::SendRecv | Workload::Drop) {
+    if e.flow_contended > 0 {
         reasons.push(format!(
-            "{} times packets of one flow were counted by two queues or CPUs at once or in turn: their duplicates and \
-             order may be miscounted",
-            e.flow_moved
+            "{} times a flow moved to another queue or CPU while the one before was in the middle of a packet of it and did \
+             not come to its end: its duplicates and order may be miscounted",
+            e.flow_contended
+        ));
+    }
+    if e.flow_moved > 0 && e.reordered > 0 {
+        warnings.push(format!(
+            "packets of one flow moved between queues or CPUs {} times: all are counted, but of those that this host \
+             handled at the same time some may be among the {} reordered",
+            e.flow_moved, e.reordered
+        ));
+    }
+    if e.untracked > 0 && workload == Workload::Drop {
+        warnings.push(format!(
+            "{} packets were of flows beyond the {} that are tracked (--max-flows): they count as received, unchecked for \
+             loss, order and copies",
+            e.untracked, e.flows
         ));
     }
     if workload == Workload::SendRecv && e.tx > 0 && e.rx == 0 && e.late == 0 {

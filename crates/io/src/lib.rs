@@ -28,6 +28,6 @@ pub use capabilities::{Capabilities, Layer};
 pub use error::{Error, ErrorKind, Result};
 pub use frame::{Frame, RxChecksum};
 pub use mailbox::Mailbox;
-pub use port::{Fact, Port, QueueCounters, Roles};
+pub use port::{DROPPED_SENT, Fact, Port, QueueCounters, Roles};
 pub use queue::{Queue, Wait};
 pub use spec::{PortSpec, SpecError, SpecOptions};

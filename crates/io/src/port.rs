@@ -20,12 +20,16 @@ pub struct Fact {
     pub value: String,
 }
 
+/// Name of a counter, among [`QueueCounters::other`], of packets that the interface was to send and dropped, *whosever they
+/// were*: the test's can't be told from the host's, nor one that was dropped and tried again from one that was lost.
+pub const DROPPED_SENT: &str = "interface_dropped_sent";
+
 /// Counters that the kernel or device keeps for one queue; totals since the port was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Packets that this host received and dropped before mpps could take them: socket buffer or ring full.
     pub rx_dropped: u64,
-    /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused.
+    /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused: of this port, and none of others.
     pub tx_failed: u64,
     /// Further counters: snake_case name and total.
     pub other: Vec<(&'static str, u64)>,

@@ -2,7 +2,7 @@
 //! and for docs/measuring.md.
 
 /// Names as they stand in the JSON, and their meaning.
-pub const REASONS: [(&str, &str); 43] = [
+pub const REASONS: [(&str, &str); 44] = [
     ("too_short", "frames cut short: no header fits in"),
     ("not_ip", "other protocols than IP"),
     ("bad_ip_header", "malformed IP headers"),
@@ -41,6 +41,7 @@ pub const REASONS: [(&str, &str); 43] = [
     ("untracked_flow_packets", "of flows beyond --max-flows: order unchecked"),
     ("beyond_window", "came too late to be told from duplicates"),
     ("flow_moved", "times that a flow changed to another queue or CPU"),
+    ("flow_contended", "a flow moved while a packet of it was being counted"),
     ("sender_restarts", "streams of numbers that began again within a flow"),
     ("implausible_sequence", "their number jumps, and no others bore it out"),
     (

@@ -23,6 +23,7 @@ pub(crate) mod flag {
     pub(crate) const IPV6: u32 = 1 << 7;
     pub(crate) const STAMPED: u32 = 1 << 8;
     pub(crate) const VETH: u32 = 1 << 9;
+    pub(crate) const SEVERAL: u32 = 1 << 12;
 }
 
 /// Constants of a run: the verifier knows them, and removes what they rule out.
@@ -179,6 +180,8 @@ shared! {
         period_key: AtomicU32,
         limit: AtomicU64,
         start_ns: AtomicU64,
+        cpu: AtomicU32,
+        reserved: AtomicU32,
         others: AtomicU64,
         passed: AtomicU64,
         polls: AtomicU64,
@@ -190,7 +193,8 @@ shared! {
         first_ns: AtomicU64,
         last_ns: AtomicU64,
         reasons: [AtomicU64; REASONS],
-        room: [AtomicU64; 7],
+        burst: AtomicU64,
+        room: [AtomicU64; 5],
     }
     Octave: 4096 {
         bucket: [AtomicU32; OCTAVE],
@@ -234,7 +238,8 @@ shared! {
         waits: AtomicU64,
         last_ns: AtomicU64,
         gaps: Moments,
-        more_room: [AtomicU64; 2],
+        answering: AtomicU64,
+        more_room: AtomicU64,
         limit: AtomicU64,
         apart: [AtomicU64; 7],
     }

@@ -19,6 +19,11 @@ const WORD_BYTES: u64 = 16;
 /// The same for `drop`, and the most words that a flow gets: a million packets.
 const DROP_WINDOW_BYTES: u64 = 64 << 20;
 const MAX_DROP_WORDS: u64 = 1 << 14;
+/// Words that a flow of `drop` gets at the least.
+const MIN_DROP_WORDS: u64 = 4;
+/// A flow of `drop`, and a place in their table, bytes.
+const DROP_FLOW_BYTES: u64 = 64;
+const PLACE_BYTES: u64 = 24;
 /// Most memory for rows and histograms, bytes: those of 128 queues at the default interval and settle time take half.
 const SERIES_BYTES: u64 = 1 << 30;
 /// Most slips that are kept, of 8 bytes.
@@ -295,6 +300,7 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     }
     if spec.receive {
         plan.flags |= flag::RECEIVE;
+        several_sources(plan);
     }
     if spec.src.is_ipv6() {
         plan.flags |= flag::IPV6;
@@ -337,18 +343,78 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     answer(plan, &spec.answer)
 }
 
+/// For programs with windows: where there is one source, none of what several need is loaded.
+fn several_sources(plan: &mut Plan) {
+    if plan.sources > 1 {
+        plan.flags |= flag::SEVERAL;
+    }
+}
+
+/// Sizes of what `drop` keeps for its flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowSizes {
+    pub(crate) flows: u64,
+    /// Places of their table: half empty at the least, so that a search is short.
+    pub(crate) table: u64,
+    /// Words of a window.
+    pub(crate) words: u64,
+}
+
+impl FlowSizes {
+    pub(crate) fn of(max_flows: u32) -> Self {
+        let flows = u64::from(max_flows.max(1));
+        let share = (DROP_WINDOW_BYTES / WORD_BYTES / flows).max(1);
+        Self {
+            flows,
+            table: (flows * 2).next_power_of_two(),
+            words: (1 << (63 - share.leading_zeros())).clamp(MIN_DROP_WORDS, MAX_DROP_WORDS),
+        }
+    }
+
+    /// The kernel's memory that they take: all of it from the first packet on.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.table * PLACE_BYTES + self.flows * (DROP_FLOW_BYTES + self.words * WORD_BYTES)
+    }
+
+    /// Refuses what there is no memory for. `available`: bytes, where that is known.
+    pub(crate) fn check(&self, device: &str, available: Option<u64>) -> Result<()> {
+        let most = u64::from(u32::MAX);
+        let fits = self.table <= most && self.flows * self.words <= most;
+        if fits && available.is_none_or(|available| self.bytes() <= available) {
+            return Ok(());
+        }
+        let have = available.map_or_else(String::new, |bytes| format!(" of {} MiB that are free", bytes >> 20));
+        let cause = format!(
+            "--max-flows {}: it takes {} MiB of the kernel's memory{have}: want fewer flows, of some 200 bytes each",
+            self.flows,
+            self.bytes() >> 20
+        );
+        Err(Error::new("set up", device, cause, ErrorKind::Other))
+    }
+}
+
+/// Memory that the kernel could give, bytes.
+pub(crate) fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kb| kb << 10)
+}
+
 /// What `drop` adds.
-pub(crate) fn dropping(plan: &mut Plan, spec: &DropSpec) {
-    let flows = u64::from(spec.max_flows.max(1));
-    plan.max_flows = flows as u32;
-    // Half empty at the least, so that a search is short.
-    plan.table = (flows * 2).next_power_of_two() as u32;
-    let share = DROP_WINDOW_BYTES / WORD_BYTES / flows;
-    plan.window_words = (1 << (63 - share.max(1).leading_zeros())).clamp(4, MAX_DROP_WORDS) as u32;
+pub(crate) fn dropping(plan: &mut Plan, spec: &DropSpec, sizes: FlowSizes) {
+    plan.max_flows = sizes.flows as u32;
+    plan.table = sizes.table as u32;
+    plan.window_words = sizes.words as u32;
     plan.seed = spec.seed;
     plan.key = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
     if spec.verify {
         plan.flags |= flag::STAMPED;
+        several_sources(plan);
     }
 }
 
@@ -395,6 +461,21 @@ mod tests {
             "{}",
             error.cause
         );
+    }
+
+    #[test]
+    fn flows_that_there_is_no_memory_for_are_refused_by_name() {
+        let sizes = FlowSizes::of(1_000_000);
+        assert_eq!((sizes.flows, sizes.table, sizes.words), (1_000_000, 1 << 21, 4));
+        // Places, flows, words.
+        assert_eq!(sizes.bytes(), (24 << 21) + 64_000_000 + 64_000_000);
+        assert!(sizes.check("eth1", None).is_ok() && sizes.check("eth1", Some(sizes.bytes())).is_ok());
+        let error = sizes.check("eth1", Some(100 << 20)).expect_err("too little");
+        for part in ["--max-flows 1000000", "170 MiB", "100 MiB"] {
+            assert!(error.cause.contains(part), "{}", error.cause);
+        }
+        assert!(FlowSizes::of(u32::MAX).check("eth1", None).is_err());
+        assert_eq!(FlowSizes::of(0).flows, 1);
     }
 
     #[test]

@@ -127,6 +127,36 @@ pub(crate) struct Order<'a> {
     pub(crate) answers: bool,
 }
 
+impl Order<'_> {
+    /// What comes in is sent back or on.
+    fn sends_back(&self) -> bool {
+        matches!(self.which, Which::Reflect | Which::Forward)
+    }
+}
+
+/// Attaches what sees packets that a device refuses after a program has sent them, and only those; false where the kernel
+/// does not tell its types, or has not all of the tracepoints.
+fn tap_refusals(loaded: &mut Loaded, order: &Order<'_>, skb: bool) -> Result<bool> {
+    let taps: &[_] = match (order.which, skb) {
+        (Which::Drop, _) => &[],
+        // On socket buffers lanes send as ever.
+        (Which::Traffic, _) => &[("redirect_err", "xdp_redirect_err"), ("devmap_xmit", "xdp_devmap_xmit")],
+        (_, true) => &[("redirect_err", "xdp_redirect_err"), ("exception", "xdp_exception")],
+        (_, false) => &[
+            ("redirect_err", "xdp_redirect_err"),
+            ("devmap_xmit", "xdp_devmap_xmit"),
+            ("bulk_tx", "xdp_bulk_tx"),
+            ("exception", "xdp_exception"),
+        ],
+    };
+    for (program, tracepoint) in taps {
+        if !loaded.tap(program, tracepoint, true)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Sources of a device.
 fn sources(device: &XdpDevice, skb: bool) -> u32 {
     if skb { possible_cpus() } else { device.queues }
@@ -188,7 +218,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
     let mut entries = vec![
         ("ROWS", writers * sizes.rows),
         ("SOURCES", plan.sources),
-        ("REFUSED", cpus),
+        ("REFUSED", 2 * cpus),
         ("POLLS", cpus),
     ];
     if octaves > 0 {
@@ -213,10 +243,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
             ErrorKind::Other,
         ));
     }
-    // A veth counts what it has no room for itself, and this tap costs a few ns a packet.
-    let veth = devices.iter().all(|d| d.device.driver == "veth");
-    let told = loaded.tap("redirect_err", "xdp_redirect_err", true)?
-        && (veth || loaded.tap("devmap_xmit", "xdp_devmap_xmit", true)?);
+    let told = tap_refusals(&mut loaded, order, skb)?;
     let run: Mapping<Run> = loaded.map("RUN", 1)?;
     run[0].end_ns.store(u64::MAX, Relaxed);
     let mut sites = Vec::new();
@@ -237,7 +264,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
                 Some(true) => Some(promiscuous(&device.device)?),
                 _ => None,
             },
-            drops_then: (device.device.driver == "veth")
+            drops_then: (skb && order.sends_back())
                 .then(|| mpps_netdev::transmit_drops(device.device.ifindex).ok())
                 .flatten(),
             sources: sources(device, skb),
@@ -255,7 +282,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         rows: loaded.map("ROWS", writers * sizes.rows)?,
         sources: loaded.map("SOURCES", plan.sources)?,
         histograms: (octaves > 0).then(|| loaded.map("HISTOGRAMS", octaves)).transpose()?,
-        refused: loaded.map("REFUSED", cpus)?,
+        refused: loaded.map("REFUSED", 2 * cpus)?,
         flows: None,
         which: order.which,
         reasons: reasons::of(order.which),
@@ -327,12 +354,14 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
         };
         tell("payload", payload.to_owned());
     }
+    let veth = devices.iter().all(|d| d.device.driver == "veth");
+    let two = devices.len() == 2;
     let refusals = match (refusals_told, order.which) {
-        (true, _) if devices.iter().all(|d| d.device.driver == "veth") => {
-            "counted (tx_dropped of the veth, tracepoint xdp_redirect_err)"
-        }
-        (true, Which::Traffic | Which::Forward) => "counted (tracepoints xdp_devmap_xmit, xdp_redirect_err)",
-        (true, _) => "in the driver's own statistics only",
+        (true, Which::Drop) => "none: nothing of the test is sent",
+        (true, Which::Traffic) => "counted (tracepoints xdp_devmap_xmit, xdp_redirect_err)",
+        (true, _) if skb => "in the statistics of the interface, among others' (interface_dropped_sent)",
+        (true, _) if veth || two => "counted (tracepoints xdp_devmap_xmit, xdp_bulk_tx, xdp_redirect_err)",
+        (true, _) => "in part (tracepoint xdp_exception), else in the driver's own statistics only",
         (false, _) => "not counted: the kernel does not tell its types (BTF)",
     };
     tell("device_refusals", refusals.to_owned());

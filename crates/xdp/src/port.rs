@@ -30,7 +30,7 @@ pub(crate) struct Site {
     pub(crate) device: NetDev,
     pub(crate) queues: u32,
     pub(crate) _promiscuous: Option<Promiscuous>,
-    /// Packets that it had refused before, where it counts them for certain (veth).
+    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours.
     pub(crate) drops_then: Option<u64>,
     /// Sources of this device.
     pub(crate) sources: u32,
@@ -140,16 +140,18 @@ impl XdpPort {
         }
     }
 
-    /// Packets that the device of port `port` has refused. The taps don't tell two devices apart.
+    /// Packets of this run that the device of port `port` has refused.
     fn refused(&self, port: usize) -> u64 {
-        let taps = self.refused.iter().filter(|_| port == 0);
-        let told = taps.map(|cpu| cpu.packets.load(Relaxed)).sum();
-        let Some((site, then)) = self.sites.get(port).and_then(|site| Some((site, site.drops_then?))) else {
-            return told;
-        };
-        // What a veth had no room for it counts itself, and no tap is at that place.
-        let dropped = mpps_netdev::transmit_drops(site.device.ifindex);
-        told + dropped.map_or(0, |now| now.saturating_sub(then))
+        let of_cpus = self.refused.iter().skip(port).step_by(2);
+        of_cpus.map(|refused| refused.packets.load(Relaxed)).sum()
+    }
+
+    /// Packets that the device of port `port` has dropped when it was to send them, whosever they were.
+    fn dropped_sent(&self, port: usize) -> Option<u64> {
+        let site = self.sites.get(port)?;
+        let then = site.drops_then?;
+        let now = mpps_netdev::transmit_drops(site.device.ifindex).unwrap_or(then);
+        Some(now.saturating_sub(then))
     }
 
     /// The programs' places of port `port`.
@@ -387,6 +389,7 @@ impl KernelPort for XdpPort {
         if queues > 0 {
             other.push(("queues_added", u64::from(queues)));
         }
+        other.extend(self.dropped_sent(port).map(|dropped| (mpps_io::DROPPED_SENT, dropped)));
         QueueCounters {
             rx_dropped: 0,
             tx_failed: self.refused(port),

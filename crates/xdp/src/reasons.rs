@@ -31,7 +31,7 @@ const FORWARDER: [(usize, &str); 1] = [(15, "no_port")];
 
 const SERVICE: [(usize, &str); 1] = [(13, "neighbor_service")];
 
-const RECEIVER: [(usize, &str); 10] = [
+const RECEIVER: [(usize, &str); 11] = [
     (16, "foreign_not_stamped"),
     (17, "foreign_other_run"),
     (18, "foreign_wrong_address"),
@@ -42,6 +42,7 @@ const RECEIVER: [(usize, &str); 10] = [
     (23, "untracked_flow_packets"),
     (24, "sender_restarts"),
     (25, "latency_not_measurable"),
+    (26, "flow_contended"),
 ];
 
 /// What the programs of a workload count by reason: place and name.

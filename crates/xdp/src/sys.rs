@@ -144,6 +144,13 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, index: u32, frame: &[u8], repeat
 #[cfg(test)]
 #[allow(dead_code)]
 pub(crate) fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+    run_often(program, index, frame, 1)
+}
+
+/// The same after so many runs, each over what the one before left.
+#[cfg(test)]
+#[allow(dead_code)]
+pub(crate) fn run_often(program: BorrowedFd<'_>, index: u32, frame: &[u8], repeat: u32) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; frame.len() + 512];
     let context = XdpMd {
         data_end: frame.len() as u32,
@@ -156,7 +163,7 @@ pub(crate) fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io:
         data_size_out: out.len() as u32,
         data_in: frame.as_ptr() as u64,
         data_out: out.as_mut_ptr() as u64,
-        repeat: 1,
+        repeat,
         ctx_size_in: size_of::<XdpMd>() as u32,
         ctx_in: (&raw const context) as u64,
         ..TestRun::default()
@@ -164,6 +171,17 @@ pub(crate) fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io:
     let attr = bpf(&attr)?;
     out.truncate(attr.data_size_out as usize);
     Ok((attr.retval, out))
+}
+
+/// Runs a program for a tracepoint on this CPU.
+#[cfg(test)]
+#[allow(dead_code)]
+pub(crate) fn run_tap(program: BorrowedFd<'_>) -> io::Result<()> {
+    let attr = TestRun {
+        prog_fd: program.as_raw_fd() as u32,
+        ..TestRun::default()
+    };
+    bpf(&attr).map(|_| ())
 }
 
 /// The system call; returns the attributes as the kernel left them.

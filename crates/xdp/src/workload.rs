@@ -137,11 +137,13 @@ impl XdpDevice {
     /// # Errors
     /// As [`XdpDevice::traffic`].
     pub fn drop(self, spec: &DropSpec) -> Result<XdpPort> {
+        let sizes = encode::FlowSizes::of(spec.max_flows);
+        sizes.check(&self.config.device, encode::available_memory())?;
         let order = Order {
             which: Which::Drop,
             series: spec.series,
             complete: &|plan, _| {
-                encode::dropping(plan, spec);
+                encode::dropping(plan, spec, sizes);
                 encode::taken(plan, &spec.taken)
             },
             entries: &|plan| {

@@ -99,17 +99,61 @@ fn each_fault_invalidates_and_names_its_cause() {
         ),
         (
             Evidence {
-                flow_moved: 3,
+                flow_contended: 3,
                 ..good()
             },
             lane(),
-            "3 times packets of one flow",
+            "3 times a flow moved",
         ),
     ];
     for (e, lane, needle) in cases {
         let (reasons, _) = judge(Workload::SendRecv, &e, &[lane]);
         assert_eq!(reasons.len(), 1, "{needle}: {reasons:?}");
         assert!(reasons[0].contains(needle), "{needle}: {reasons:?}");
+    }
+}
+
+#[test]
+fn what_does_not_spoil_a_count_is_told_and_leaves_it_valid() {
+    let dropped = LaneSummary {
+        path_counters: vec![(DROPPED_SENT.to_owned(), 50)],
+        ..lane()
+    };
+    let moved = |reordered| Evidence {
+        flow_moved: 3,
+        reordered,
+        ..good()
+    };
+    let lost = Evidence { lost: 1, ..good() };
+    let untracked = Evidence {
+        flows: 10,
+        untracked: 7,
+        ..good()
+    };
+    let cases = [
+        (Workload::SendRecv, good(), &dropped, ""),
+        (
+            Workload::SendRecv,
+            lost,
+            &dropped,
+            "dropped 50 packets that it was to send, of whatever origin",
+        ),
+        (Workload::Send, good(), &dropped, "of whatever origin"),
+        (Workload::Drop, good(), &dropped, ""),
+        (Workload::SendRecv, moved(0), &lane(), ""),
+        (Workload::SendRecv, moved(2), &lane(), "3 times: all are counted"),
+        (
+            Workload::Drop,
+            untracked,
+            &lane(),
+            "7 packets were of flows beyond the 10",
+        ),
+    ];
+    for (workload, e, lane, needle) in cases {
+        let (reasons, warnings) = judge(workload, &e, std::slice::from_ref(lane));
+        assert!(reasons.is_empty(), "{reasons:?}");
+        assert_eq!(warnings.len(), usize::from(!needle.is_empty()), "{warnings:?}");
+        assert!(warnings.iter().all(|warning| warning.contains(needle)), "{warnings:?}");
     }
 }
 

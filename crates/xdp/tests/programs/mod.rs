@@ -1,7 +1,7 @@
 //! Programs loaded for tests that run them over single frames, and the frames: the fuzz corpus, and mutations of it.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
-use aya::programs::Xdp;
+use aya::programs::{RawTracePoint, Xdp};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ pub mod abi;
 #[path = "../../../wire/tests/common/frames.rs"]
 pub mod frames;
 
-use crate::sys::{Mapping, run_once};
+use crate::sys::{self, Mapping, run_once};
 use abi::{Plan, Source};
 
 /// `enum xdp_action`.
@@ -33,7 +33,7 @@ pub struct Program {
     sources: Mapping<Source>,
     rows: Mapping<abi::Row>,
     heard: Mapping<abi::Heard>,
-    _ebpf: Ebpf,
+    ebpf: Ebpf,
 }
 
 impl Program {
@@ -42,8 +42,37 @@ impl Program {
         run_once(self.descriptor.as_fd(), 0, frame).unwrap_or_else(|e| panic!("run over {} bytes: {e}", frame.len()))
     }
 
+    /// Runs the program over a frame so often, which it does not change.
+    pub fn run_often(&self, frame: &[u8], times: u32) -> u32 {
+        let result = sys::run_often(self.descriptor.as_fd(), 0, frame, times);
+        result
+            .unwrap_or_else(|e| panic!("run over {} bytes: {e}", frame.len()))
+            .0
+    }
+
     pub fn source(&self) -> &Source {
         &self.sources[0]
+    }
+
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    pub fn rows(&self) -> &[abi::Row] {
+        &self.rows
+    }
+
+    /// A map of the object, in our memory.
+    pub fn map<T: sys::Shared>(&self, name: &str, entries: usize) -> Mapping<T> {
+        mapping(&self.ebpf, name, entries)
+    }
+
+    /// Loads another program of the object, which is for a tracepoint.
+    pub fn tap(&mut self, name: &str) -> OwnedFd {
+        let program = self.ebpf.program_mut(name).expect("in the object");
+        let program: &mut RawTracePoint = program.try_into().expect("for a tracepoint");
+        program.load().unwrap_or_else(|e| panic!("load {name}: {e:?}"));
+        program.fd().unwrap().as_fd().try_clone_to_owned().unwrap()
     }
 
     pub fn row(&self) -> &abi::Row {
@@ -133,14 +162,30 @@ pub fn bytes_of<T: Pod>(value: &T) -> &[u8] {
 
 /// Loads a program that counts from now on.
 pub fn load(object: &[u8], plan: &Plan, constants: &[Constant<'_>], name: &str) -> Program {
+    load_sized(object, plan, constants, name, &[])
+}
+
+/// The same with maps of so many entries.
+pub fn load_sized(
+    object: &[u8],
+    plan: &Plan,
+    constants: &[Constant<'_>],
+    name: &str,
+    entries: &[(&str, u32)],
+) -> Program {
     let btf = Btf::from_sys_fs().ok();
     let mut loader = EbpfLoader::new();
     loader.btf(btf.as_ref()).override_global("PLAN", plan, true);
     for Constant(name, value) in constants {
         loader.override_global(name, *value, true);
     }
+    let rows = plan.sources * plan.rows;
+    let mut sizes = vec![("SOURCES", plan.sources), ("ROWS", rows)];
     if name == "reflect" {
-        loader.map_max_entries("SEEN", abi::SETS);
+        sizes.extend([("SEEN", plan.sources * abi::SETS), ("RETURNED", plan.sources)]);
+    }
+    for (name, entries) in sizes.iter().chain(entries) {
+        loader.map_max_entries(name, *entries);
     }
     let mut ebpf = loader.load(object).unwrap_or_else(|e| panic!("maps of {name}: {e}"));
     let program: &mut Xdp = ebpf
@@ -150,28 +195,28 @@ pub fn load(object: &[u8], plan: &Plan, constants: &[Constant<'_>], name: &str) 
         .expect("an XDP program");
     program.load().unwrap_or_else(|e| panic!("load {name}: {e:?}"));
     let descriptor = program.fd().unwrap().as_fd().try_clone_to_owned().unwrap();
-    let run: Mapping<abi::Run> = mapping(&ebpf, "RUN");
+    let run: Mapping<abi::Run> = mapping(&ebpf, "RUN", 1);
     run[0].start_ns.store(1, Ordering::Relaxed);
     run[0].end_ns.store(u64::MAX, Ordering::Relaxed);
     let (sources, rows, heard) = (
-        mapping(&ebpf, "SOURCES"),
-        mapping(&ebpf, "ROWS"),
-        mapping(&ebpf, "HEARD"),
+        mapping(&ebpf, "SOURCES", plan.sources as usize),
+        mapping(&ebpf, "ROWS", rows as usize),
+        mapping(&ebpf, "HEARD", 1),
     );
     Program {
         descriptor,
         sources,
         rows,
         heard,
-        _ebpf: ebpf,
+        ebpf,
     }
 }
 
-fn mapping<T: crate::sys::Shared>(ebpf: &Ebpf, name: &str) -> Mapping<T> {
+fn mapping<T: sys::Shared>(ebpf: &Ebpf, name: &str, entries: usize) -> Mapping<T> {
     let Some(aya::maps::Map::Array(map)) = ebpf.map(name) else {
         panic!("no array {name}");
     };
-    Mapping::new(map.fd().as_fd(), 1).unwrap()
+    Mapping::new(map.fd().as_fd(), entries).unwrap()
 }
 
 /// The seeds of all fuzz targets, and the frames that frames.rs can build.
