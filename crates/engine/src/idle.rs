@@ -1,21 +1,40 @@
 //! What a lane does when there is nothing to do: spin for a little, then sleep the way the path offers.
 //!
 //! Spinning is best while the lane has its core to itself. Where it has not, spinning takes the core from the very
-//! thread (of this program or another) that it waits for: two busy-polling threads on one core alternate in slices of
-//! milliseconds. So a lane watches for gaps in its own time. A gap of a slice's length with an involuntary
-//! context switch means that another thread wants the core for long, and the lane sleeps at once for a while. A short
-//! visit (the collector, an interrupt) does not: sleeping for that would cost more than it gives.
+//! thread (of this program or another) that it waits for. The kernel does not say that others wait for the core, so a
+//! lane that spins offers it every few µs (`sched_yield`, which returns at once where nobody waits). A late return, with
+//! an involuntary context switch on it, means that somebody took the offer:
+//!
+//! - A visit of some µs is another lane's, or the collector's. From then on the lane offers its core in each idle loop, and
+//!   after several such visits in close succession in busy ones, too: two lanes hand each other the core like that in less
+//!   time than one that sleeps takes to wake.
+//! - A visit of a slice's length is a thread's that wants the core for long. The lane then sleeps at once for a while: the
+//!   scheduler lets a thread that wakes in before one that has worked all the time. After that it spins again, to see.
 
 use mpps_io::{Queue, Result, Wait};
 use mpps_stats::LaneCounters;
+use mpps_sys::clock::Clock;
+use mpps_sys::sched;
 use std::time::Duration;
 
 /// Idle for this long before sleeping; also the time before a departure that is waited for awake.
 const SPIN_NS: u64 = 50_000;
+/// A lane that spins offers its core this often: a thread that waits for it waits no longer.
+const OFFER_NS: u64 = 4_000;
+/// From an offer to the next look at the clock where nobody took it: less than this.
+const RETURN_NS: u64 = 2_000;
+/// For so long after a visit the core is offered in each idle loop.
+const EAGER_NS: u64 = 1_000_000_000;
+/// Visits closer than this are of a thread that works beside the lane, after so many of them.
+const CLOSE_NS: u64 = 500_000;
+const CLOSE_VISITS: u32 = 3;
+/// For so long after the last of them the core is offered in busy loops, too.
+const RIVAL_NS: u64 = 2_000_000;
 /// A gap between two looks at the clock that is a time slice of another thread, not a short visit.
-const SLICE_NS: u64 = 1_000_000;
-/// How long a preemption is held against spinning.
-const HOLD_NS: u64 = 1_000_000_000;
+const SLICE_NS: u64 = 100_000;
+/// How long a rival is held against spinning: at first, and when it is found again each time.
+const HOLD_NS: u64 = 50_000_000;
+const LONGEST_HOLD_NS: u64 = 1_600_000_000;
 /// Longest sleep: a lane looks up for the end of the run.
 const MAX_SLEEP_NS: u64 = 20_000_000;
 
@@ -23,13 +42,29 @@ const MAX_SLEEP_NS: u64 = 20_000_000;
 #[derive(Debug)]
 pub(crate) struct Idle<'r> {
     counters: &'r LaneCounters,
+    clock: Clock,
     busy_poll: bool,
     always_share: bool,
     idle_since: u64,
     /// Last look at the clock; 0: asleep since.
     looked_at: u64,
+    /// When the core was last offered.
+    offered_at: u64,
+    /// Involuntary context switches at the last visit.
     preempted: u64,
+    /// When the last visit to an offered core ended, and how many came in close succession.
+    visited_at: u64,
+    visits: u32,
+    /// Until then the core is offered in each idle loop.
+    eager_until: u64,
+    /// Until then it is offered in busy loops.
+    rival_until: u64,
+    /// Until then the lane sleeps at once,
     shared_until: u64,
+    /// for so long,
+    hold_ns: u64,
+    /// but offers its core once: the thread that took it for so long may be a lane that found no offer.
+    probe: bool,
     /// Start of the loop at hand; 0: before the first.
     began: u64,
     /// The loop at hand has moved something.
@@ -37,15 +72,23 @@ pub(crate) struct Idle<'r> {
 }
 
 impl<'r> Idle<'r> {
-    pub(crate) fn new(busy_poll: bool, share_cores: bool, counters: &'r LaneCounters) -> Self {
+    pub(crate) fn new(busy_poll: bool, share_cores: bool, clock: Clock, counters: &'r LaneCounters) -> Self {
         Self {
             counters,
+            clock,
             busy_poll,
             always_share: share_cores && !busy_poll,
             idle_since: 0,
             looked_at: 0,
-            preempted: mpps_sys::sched::preemptions(),
+            offered_at: 0,
+            preempted: sched::preemptions(),
+            visited_at: 0,
+            visits: 0,
+            eager_until: 0,
+            rival_until: 0,
             shared_until: 0,
+            hold_ns: HOLD_NS,
+            probe: false,
             began: 0,
             busy: false,
         }
@@ -55,7 +98,7 @@ impl<'r> Idle<'r> {
     #[inline]
     pub(crate) fn look(&mut self, now_ns: u64) {
         if self.looked_at != 0 && now_ns - self.looked_at > SLICE_NS {
-            self.was_away(now_ns);
+            self.was_away(now_ns, now_ns - self.looked_at);
         }
         self.looked_at = now_ns;
         if self.began != 0 {
@@ -64,6 +107,9 @@ impl<'r> Idle<'r> {
             if self.busy {
                 self.counters.busy_ns.add(took);
             }
+        }
+        if self.busy && now_ns < self.rival_until && now_ns - self.offered_at > OFFER_NS {
+            self.offer(now_ns);
         }
         (self.began, self.busy) = (now_ns, false);
     }
@@ -101,13 +147,17 @@ impl<'r> Idle<'r> {
             self.idle_since = now_ns;
         }
         if self.busy_poll {
-            std::hint::spin_loop();
+            self.spin(now_ns);
             return Ok(());
         }
         let shared = self.always_share || now_ns < self.shared_until;
         let until = next_ns.saturating_sub(now_ns).min(MAX_SLEEP_NS);
         if !shared && (now_ns - self.idle_since < SPIN_NS || until < SPIN_NS) {
-            std::hint::spin_loop();
+            self.spin(now_ns);
+            return Ok(());
+        }
+        if std::mem::take(&mut self.probe) && !self.always_share {
+            self.offer(now_ns);
             return Ok(());
         }
         // Not shared: wake a little early and spin up to the departure.
@@ -120,13 +170,63 @@ impl<'r> Idle<'r> {
         sleep_for(Duration::from_nanos(sleep))
     }
 
-    /// The lane did not run for a slice: because another thread did, or because the whole host did not?
-    #[cold]
-    fn was_away(&mut self, now_ns: u64) {
-        let preempted = mpps_sys::sched::preemptions();
-        if preempted > self.preempted {
-            self.shared_until = now_ns + HOLD_NS;
+    /// Stays awake, and now and then lets another thread that is ready have the core.
+    #[inline]
+    fn spin(&mut self, now_ns: u64) {
+        if now_ns < self.eager_until || now_ns - self.offered_at > OFFER_NS {
+            self.offer(now_ns);
+        } else {
+            std::hint::spin_loop();
         }
+    }
+
+    /// Lets another thread that is ready have the core.
+    fn offer(&mut self, now_ns: u64) {
+        sched::yield_core();
+        let back = self.clock.now_ns();
+        (self.offered_at, self.looked_at) = (back, back);
+        if back.saturating_sub(now_ns) > RETURN_NS {
+            self.was_offered(back, back - now_ns);
+        }
+    }
+
+    /// The way back from an offer was long.
+    #[cold]
+    fn was_offered(&mut self, now_ns: u64, gap_ns: u64) {
+        if !self.was_away(now_ns, gap_ns) || gap_ns > SLICE_NS {
+            return;
+        }
+        let close = now_ns - self.visited_at < CLOSE_NS;
+        self.visits = if close { self.visits + 1 } else { 0 };
+        self.visited_at = now_ns;
+        // It gives the core back as soon: no need to sleep for its sake.
+        self.shared_until = self.shared_until.min(now_ns);
+        if self.visits >= CLOSE_VISITS {
+            self.rival_until = now_ns + RIVAL_NS;
+        }
+    }
+
+    /// The lane did not run for a while. True: because another thread did, false: because the whole host did not.
+    #[cold]
+    fn was_away(&mut self, now_ns: u64, gap_ns: u64) -> bool {
+        let preempted = sched::preemptions();
+        let visited = preempted > self.preempted;
         self.preempted = preempted;
+        if !visited {
+            return false;
+        }
+        self.eager_until = now_ns + EAGER_NS;
+        if gap_ns > SLICE_NS {
+            // Found again soon after the last hold: it is there for long.
+            let soon = now_ns < self.shared_until + 2 * self.hold_ns;
+            self.hold_ns = if soon {
+                (2 * self.hold_ns).min(LONGEST_HOLD_NS)
+            } else {
+                HOLD_NS
+            };
+            self.probe = now_ns >= self.shared_until;
+            self.shared_until = now_ns + self.hold_ns;
+        }
+        true
     }
 }

@@ -5,11 +5,12 @@
 //! hands closed rows to the sinks, watches for an interruption, and in the end adds everything up.
 
 use crate::capture;
-use crate::collect::{TICK, collect};
+use crate::collect::{Collected, collect};
 use crate::control::Control;
 use crate::generate::SentSeq;
 use crate::idle::Idle;
 use crate::job::{Job, Solo};
+use crate::live::HostWait;
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{CapturePlan, Common, DropPlan, ReflectPlan, TrafficPlan};
@@ -18,14 +19,19 @@ use crate::summary::{Measured, summarise};
 use crate::traffic::Lane;
 use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficWork, Work};
 use mpps_io::{Error, Port, QueueCounters};
-use mpps_stats::{CaptureSummary, Collector, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload};
+use mpps_stats::{
+    CaptureSummary, Collector, Housekeeping, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload,
+};
 use mpps_sys::clock::{Clock, ClockSource};
+use mpps_sys::proc_stat::ThreadStat;
 use mpps_sys::sched;
 use std::sync::{OnceLock, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// From the last lane's readiness to the start.
+/// How often a run that is not ready looks for an interruption.
+const LOOK: Duration = Duration::from_millis(20);
+/// From the last lane's readiness to the start, ns.
 const LEAD_NS: u64 = 5_000_000;
 /// More of it for each lane that has to wake up.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
@@ -203,7 +209,7 @@ pub(crate) fn run_job<J: Job>(
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
-    let control = Control::default();
+    let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
     let mut clocks = ClockSource::new();
     let counters: Vec<LaneCounters> = common.lanes.iter().map(|_| LaneCounters::default()).collect();
     let series = OnceLock::new();
@@ -242,7 +248,7 @@ pub(crate) fn run_job<J: Job>(
         for _ in 0..lanes {
             // A lane that failed or panicked says so or hangs up; dropping `starts` then sends the others home.
             let said = loop {
-                match is_ready.recv_timeout(TICK) {
+                match is_ready.recv_timeout(LOOK) {
                     // Only asking for a neighbour takes long; what else a lane prepares is ready at once, and a run that
                     // is interrupted by then still reports.
                     Err(mpsc::RecvTimeoutError::Timeout) if interruptions() == 0 || !resolves => {}
@@ -257,7 +263,9 @@ pub(crate) fn run_job<J: Job>(
             }
         }
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
-        let steal = sched::steal_ns();
+        let mut host = HostWait::begin(&counters);
+        let began_ns = clocks.clock().now_ns();
+        let steal = host.steal_ns();
         let interval_ns = common.interval.as_nanos() as u64;
         let mut timing = Timing {
             start_ns: 0,
@@ -278,15 +286,18 @@ pub(crate) fn run_job<J: Job>(
             let _ = start.send(start_ns);
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
-        let was_interrupted = collect(
+        let own_cores: Vec<usize> = common.lanes.iter().filter_map(|lane| lane.core).collect();
+        let beside_lanes = sched::keep_off(&own_cores);
+        let collected = collect(
             &mut collector,
             &mut clocks,
             timing,
             &shared,
-            &threads,
+            &mut host,
             sinks,
             interruptions,
         );
+        drop(beside_lanes);
         let mut outcomes = Vec::new();
         for (index, thread) in threads.into_iter().enumerate() {
             match thread.join() {
@@ -321,17 +332,38 @@ pub(crate) fn run_job<J: Job>(
             queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
             start_ns,
             end_ns,
-            interrupted: was_interrupted,
+            interrupted: collected.interrupted,
+            housekeeping: housekeeping(&mut host, &collected, clocks.clock().now_ns() - began_ns),
             control: &control,
             path_name: job.path(),
             latency_note: job.latency_note(totals_measured),
             port_facts: job.port_facts(),
             port_names: job.port_names(),
             clock: clocks.name(),
-            steal_ns: sched::steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
+            steal_ns: host.steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
             sink_notes: notes,
         }))
     })
+}
+
+/// What the program itself took; `None` where the kernel does not tell.
+fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
+    let threads = host.own().by_thread();
+    (!threads.is_empty()).then(|| Housekeeping {
+        cpu_ns: threads.iter().map(|(_, ns)| ns).sum(),
+        run_ns,
+        longest_ns: collected.longest_ns,
+        threads,
+    })
+}
+
+/// Says that a lane has ended, however it does.
+struct Ends<'r>(&'r Control);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.lane_ends();
+    }
 }
 
 /// Counters since a baseline.
@@ -356,9 +388,11 @@ fn lane_thread<J: Job>(
     ready: &mpsc::Sender<Result<(), RunError>>,
     started: &mpsc::Receiver<u64>,
 ) -> Option<LaneOutcome> {
+    let _ends = Ends(shared.control);
     let plan = shared.common.lanes[index];
     let job = shared.job;
     sched::tight_timers();
+    sched::short_slices();
     let prepared = (|| {
         if let Some(core) = plan.core {
             sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
@@ -390,6 +424,7 @@ fn lane_thread<J: Job>(
     let counters = &shared.counters[index];
     let thread = sched::thread_id();
     counters.thread.set(thread as u64);
+    let times = ThreadStat::open(thread);
     let _ = ready.send(Ok(()));
     let start_ns = started.recv().ok()?;
     let recorder = shared.series.get()?[index].recorder();
@@ -402,19 +437,25 @@ fn lane_thread<J: Job>(
     while clock.now_ns() < go_ns {
         std::hint::spin_loop();
     }
-    let delay = sched::run_delay_ns(thread);
+    let delay = times.as_ref().and_then(ThreadStat::read);
     let lane = Lane {
+        idle: Idle::new(
+            shared.common.busy_poll,
+            shared.common.share_cores,
+            clock.clone(),
+            counters,
+        ),
         clock,
         control: shared.control,
         counters,
-        idle: Idle::new(shared.common.busy_poll, shared.common.share_cores, counters),
         neighbor: job.link().map(|link| Neighbor::new(link, job.src(), shared.found)),
         burst: shared.common.burst,
         told_down: Default::default(),
     };
     let mut outcome = job.lane(index, lane, &mut queues, recorder, start_ns, dest_mac);
-    outcome.run_delay_ns = sched::run_delay_ns(thread)
+    outcome.run_delay_ns = times
+        .and_then(|times| times.read())
         .zip(delay)
-        .map(|(now, then)| now.saturating_sub(then));
+        .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
     Some(outcome)
 }

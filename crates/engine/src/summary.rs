@@ -7,7 +7,8 @@ use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
 use mpps_io::QueueCounters;
 use mpps_stats::{
-    Gaps, Histogram, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Summary, Totals, Workload,
+    Gaps, Histogram, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Summary, Totals,
+    Workload,
 };
 
 /// What a run has measured, before it is judged.
@@ -25,6 +26,7 @@ pub(crate) struct Measured<'r> {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) interrupted: bool,
+    pub(crate) housekeeping: Option<Housekeeping>,
     pub(crate) control: &'r Control,
     pub(crate) path_name: String,
     /// Where latency is taken, if not where the workload usually does.
@@ -115,6 +117,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         invalid_reasons,
         warnings,
         interrupted: m.interrupted,
+        housekeeping: m.housekeeping.clone(),
         host: host_facts(&m, run_ns),
         reasons,
         ports: port_summaries(&m),

@@ -1,7 +1,7 @@
 //! The JSON summary. Its keys are a contract: they change by addition only.
 
 use crate::{JsonTarget, ReportError};
-use mpps_stats::{CaptureSummary, LaneSummary, Latency, PortSummary, Summary, Workload};
+use mpps_stats::{CaptureSummary, Housekeeping, LaneSummary, Latency, PortSummary, Summary, Workload};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -73,11 +73,21 @@ pub fn json_value(s: &Summary) -> Value {
         "invalid_reasons": s.invalid_reasons,
         "warnings": s.warnings,
         "interrupted": s.interrupted,
+        "housekeeping": s.housekeeping.as_ref().map(housekeeping),
         "reasons": counters(&s.reasons),
         "capture": s.capture.as_ref().map(capture),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
+    })
+}
+
+fn housekeeping(h: &Housekeeping) -> Value {
+    json!({
+        "cpu_ns": h.cpu_ns,
+        "core_percent": number(h.cpu_ns as f64 / h.run_ns.max(1) as f64 * 100.0),
+        "longest_ns": h.longest_ns,
+        "threads": counters(&h.threads),
     })
 }
 

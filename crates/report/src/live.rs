@@ -9,7 +9,7 @@ use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use mpps_stats::{Row, Sink, Snapshot};
+use mpps_stats::{Row, Sink, Snapshot, Wants};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -266,6 +266,15 @@ fn sparkline(values: &VecDeque<f64>, top: f64) -> String {
 }
 
 impl Sink for LiveSink {
+    fn wants(&self) -> Wants {
+        let shown = self.mode != Mode::Off;
+        Wants {
+            percentiles: shown,
+            snapshots: shown,
+            ..Wants::default()
+        }
+    }
+
     fn row(&mut self, _: &Row) {}
 
     fn snapshot(&mut self, snapshot: &Snapshot) {

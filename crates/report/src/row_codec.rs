@@ -4,7 +4,7 @@ use crate::spill::Record;
 use mpps_stats::{Latency, Percentiles, Row};
 
 const LATENCY_WORDS: usize = 9;
-const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 2;
+const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 4;
 
 impl Record for Row {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -25,6 +25,7 @@ impl Record for Row {
             latency,
             latency_scheduled,
             host_wait_ns,
+            own_threads_ns,
         } = self;
         let mut put = |word: u64| out.extend_from_slice(&word.to_le_bytes());
         for word in [
@@ -47,8 +48,10 @@ impl Record for Row {
         latency_words(&latency_scheduled.unwrap_or_default())
             .into_iter()
             .for_each(&mut put);
-        put(u64::from(host_wait_ns.is_some()));
-        put(host_wait_ns.unwrap_or(0));
+        for known in [host_wait_ns, own_threads_ns] {
+            put(u64::from(known.is_some()));
+            put(known.unwrap_or(0));
+        }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -77,6 +80,11 @@ impl Record for Row {
                 there.then_some(latency)
             },
             host_wait_ns: {
+                let there = next()? != 0;
+                let wait = next()?;
+                there.then_some(wait)
+            },
+            own_threads_ns: {
                 let there = next()? != 0;
                 let wait = next()?;
                 there.then_some(wait)
@@ -149,11 +157,12 @@ mod tests {
         #[test]
         fn a_row_comes_back_as_it_was(
             w in any::<[u64; 11]>(), lost: i64, latency in latencies(),
-            latency_scheduled in proptest::option::of(latencies()), host_wait_ns: Option<u64>,
+            latency_scheduled in proptest::option::of(latencies()), host_wait_ns: Option<u64>, own_threads_ns: Option<u64>,
         ) {
             let row = Row {
                 index: w[0], start_ns: w[1], length_ns: w[2], tx: w[3], rx: w[4], lost, late: w[5], duplicates: w[6],
                 reordered: w[7], corrupt: w[8], foreign: w[9], missed: w[10], latency, latency_scheduled, host_wait_ns,
+                own_threads_ns,
             };
             let mut bytes = Vec::new();
             row.encode(&mut bytes);

@@ -17,8 +17,8 @@ pub use counter::Counter;
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use row::{
-    CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink, Snapshot,
-    Summary, Workload,
+    CaptureSummary, Gaps, Housekeeping, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink,
+    Snapshot, Summary, Wants, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use tally::Tally;

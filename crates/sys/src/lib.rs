@@ -4,6 +4,8 @@
 
 pub mod clock;
 pub mod probe;
+pub mod proc_stat;
 pub mod ready;
 pub mod sched;
 pub mod signal;
+pub mod wake;
