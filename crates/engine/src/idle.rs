@@ -230,3 +230,49 @@ impl<'r> Idle<'r> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_sys::clock::ClockSource;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Two lanes that poll busily on one core take turns `HANDOVERS` times: how often both found nothing to do.
+    fn idle_loops() -> u64 {
+        const HANDOVERS: u64 = 200;
+        let core = sched::allowed_cores()[0];
+        let (turn, idle_loops) = (AtomicU64::new(0), AtomicU64::new(0));
+        let clocks = ClockSource::new();
+        let lane = |place: u64, clock: Clock| {
+            sched::pin(core).expect("an allowed core");
+            let counters = LaneCounters::default();
+            let mut idle = Idle::new(true, false, clock.clone(), &counters);
+            while turn.load(Ordering::Acquire) < HANDOVERS {
+                let now = clock.now_ns();
+                idle.look(now);
+                if turn.load(Ordering::Acquire) % 2 == place {
+                    turn.fetch_add(1, Ordering::Release);
+                    idle.worked();
+                    continue;
+                }
+                idle_loops.fetch_add(1, Ordering::Relaxed);
+                let slept = idle.rest_with(now, u64::MAX, &counters, |_| panic!("a lane that polls busily sleeps"));
+                slept.expect("no error");
+            }
+        };
+        std::thread::scope(|scope| {
+            for place in 0..2 {
+                let (lane, clock) = (&lane, clocks.clock());
+                scope.spawn(move || lane(place, clock));
+            }
+        });
+        idle_loops.into_inner() / HANDOVERS
+    }
+
+    #[test]
+    fn two_lanes_on_one_core_hand_it_over_long_before_a_slice_is_over() {
+        // Spinning through a slice is hundreds of thousands of loops; between two offers there are some hundred.
+        let loops = idle_loops();
+        assert!(loops < 10_000, "{loops} idle loops a handover");
+    }
+}

@@ -65,6 +65,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         coalesced: m.port_facts.iter().any(|(name, value)| name == "gro" && value == "on"),
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
+        own_ns: m.housekeeping.as_ref().map_or(0, |own| own.cpu_ns),
         steal_ns: m.steal_ns.unwrap_or(0),
         cores: mpps_sys::sched::allowed_cores().len() as u64,
         overflowed: m.totals.overflowed,

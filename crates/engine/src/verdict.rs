@@ -20,6 +20,8 @@ pub(crate) struct Evidence {
     pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,
     pub(crate) duration_ns: u64,
+    /// Processor time of this program's threads beside the lanes, ns.
+    pub(crate) own_ns: u64,
     /// Time that the hypervisor took from this host during the run, ns.
     pub(crate) steal_ns: u64,
     pub(crate) cores: u64,
@@ -58,8 +60,9 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     let threads = lanes.iter().filter(|l| l.run_delay_ns.is_some()).count();
     let lane_time = e.duration_ns.max(1) as f64 * threads.max(1) as f64;
     let kept_off = delay_ns as f64 / lane_time;
+    let own = (e.own_ns.min(delay_ns)) as f64 / lane_time;
     let stolen = e.steal_ns as f64 / (e.duration_ns.max(1) as f64 * e.cores.max(1) as f64);
-    let host = host_cause(kept_off, stolen);
+    let host = host_cause(kept_off, own, stolen);
     if let Some(scheduled) = e.scheduled.filter(|&n| n > 0 && sends && e.tx > 0) {
         let off = e.tx.abs_diff(scheduled) as f64 / scheduled as f64;
         if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.iter().filter(|l| l.tx_role).count().max(1) as u64 {
@@ -212,11 +215,16 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
 }
 
 /// A sentence where the host took more than 1 % of the time from the lanes.
-fn host_cause(kept_off: f64, stolen: f64) -> Option<String> {
+fn host_cause(kept_off: f64, own: f64, stolen: f64) -> Option<String> {
     let mut parts = Vec::new();
     if kept_off > 0.01 {
+        // The scheduler does not say for whom a lane waited: this program's threads took at most what they worked.
+        let of_own = match own * 100.0 {
+            percent if percent >= 0.1 => format!(", {percent:.1} % at most of it threads of this program"),
+            _ => String::new(),
+        };
         parts.push(format!(
-            "other threads kept the lanes from running for {:.1} % of the time",
+            "other threads kept the lanes from running for {:.1} % of the time{of_own}",
             kept_off * 100.0
         ));
     }
@@ -378,6 +386,15 @@ mod tests {
             run_delay_ns: Some(100_000_000),
             ..LaneSummary::default()
         };
+        let own = Evidence {
+            own_ns: 2_000_000,
+            ..e.clone()
+        };
+        let (reasons, _) = judge(Workload::Send, &own, std::slice::from_ref(&lane));
+        assert!(
+            reasons[0].contains("for 10.0 % of the time, 0.2 % at most of it threads of this program"),
+            "{reasons:?}"
+        );
         // A line of the report that no thread stands behind has no time to lose.
         let (reasons, warnings) = judge(Workload::Send, &e, &[lane, LaneSummary::default()]);
         assert!(

@@ -169,7 +169,7 @@ fn with_frames<S>(
             clock: ClockSource::new().clock(),
             control: &control,
             counters: &counters,
-            idle: Idle::new(true, false, &counters),
+            idle: Idle::new(true, false, ClockSource::new().clock(), &counters),
             neighbor: None,
             burst: BURST,
             told_down: Default::default(),
