@@ -31,10 +31,15 @@ const CLOSE_VISITS: u32 = 3;
 /// For so long after the last of them the core is offered in busy loops, too.
 const RIVAL_NS: u64 = 2_000_000;
 /// A gap between two looks at the clock that is a time slice of another thread, not a short visit.
-const SLICE_NS: u64 = 100_000;
+const SLICE_NS: u64 = 500_000;
 /// How long a rival is held against spinning: at first, and when it is found again each time.
 const HOLD_NS: u64 = 50_000_000;
-const LONGEST_HOLD_NS: u64 = 1_600_000_000;
+const LONGEST_HOLD_NS: u64 = 400_000_000;
+/// A lane that lost its core for a slice offers it in busy loops for so long,
+const PROBE_NS: u64 = 20_000_000;
+/// unless so many offers cost a slice each: two lanes that are both behind find each other so, and a thread that is none
+/// gets no more than that.
+const PROBES: u32 = 3;
 /// Longest sleep: a lane looks up for the end of the run.
 const MAX_SLEEP_NS: u64 = 20_000_000;
 
@@ -61,10 +66,11 @@ pub(crate) struct Idle<'r> {
     rival_until: u64,
     /// Until then the lane sleeps at once,
     shared_until: u64,
-    /// for so long,
+    /// for so long.
     hold_ns: u64,
-    /// but offers its core once: the thread that took it for so long may be a lane that found no offer.
-    probe: bool,
+    /// Offers left that may cost a slice, and when there are new ones.
+    probes: u32,
+    probe_at: u64,
     /// Start of the loop at hand; 0: before the first.
     began: u64,
     /// The loop at hand has moved something.
@@ -88,7 +94,8 @@ impl<'r> Idle<'r> {
             rival_until: 0,
             shared_until: 0,
             hold_ns: HOLD_NS,
-            probe: false,
+            probes: 0,
+            probe_at: 0,
             began: 0,
             busy: false,
         }
@@ -97,8 +104,10 @@ impl<'r> Idle<'r> {
     /// Once a loop, with the time read at its start.
     #[inline]
     pub(crate) fn look(&mut self, now_ns: u64) {
-        if self.looked_at != 0 && now_ns - self.looked_at > SLICE_NS {
-            self.was_away(now_ns, now_ns - self.looked_at);
+        // Offers read another reader of the clock, which may be a moment ahead.
+        let gap_ns = now_ns.saturating_sub(self.looked_at);
+        if self.looked_at != 0 && gap_ns > SLICE_NS {
+            self.was_away(now_ns, gap_ns);
         }
         self.looked_at = now_ns;
         if self.began != 0 {
@@ -108,7 +117,7 @@ impl<'r> Idle<'r> {
                 self.counters.busy_ns.add(took);
             }
         }
-        if self.busy && now_ns < self.rival_until && now_ns - self.offered_at > OFFER_NS {
+        if self.busy && now_ns < self.rival_until && now_ns.saturating_sub(self.offered_at) > OFFER_NS {
             self.offer(now_ns);
         }
         (self.began, self.busy) = (now_ns, false);
@@ -150,14 +159,11 @@ impl<'r> Idle<'r> {
             self.spin(now_ns);
             return Ok(());
         }
-        let shared = self.always_share || now_ns < self.shared_until;
+        let rival = now_ns < self.rival_until;
+        let shared = self.always_share || (now_ns < self.shared_until && !rival);
         let until = next_ns.saturating_sub(now_ns).min(MAX_SLEEP_NS);
         if !shared && (now_ns - self.idle_since < SPIN_NS || until < SPIN_NS) {
             self.spin(now_ns);
-            return Ok(());
-        }
-        if std::mem::take(&mut self.probe) && !self.always_share {
-            self.offer(now_ns);
             return Ok(());
         }
         // Not shared: wake a little early and spin up to the departure.
@@ -173,7 +179,7 @@ impl<'r> Idle<'r> {
     /// Stays awake, and now and then lets another thread that is ready have the core.
     #[inline]
     fn spin(&mut self, now_ns: u64) {
-        if now_ns < self.eager_until || now_ns - self.offered_at > OFFER_NS {
+        if now_ns < self.eager_until || now_ns.saturating_sub(self.offered_at) > OFFER_NS {
             self.offer(now_ns);
         } else {
             std::hint::spin_loop();
@@ -193,16 +199,23 @@ impl<'r> Idle<'r> {
     /// The way back from an offer was long.
     #[cold]
     fn was_offered(&mut self, now_ns: u64, gap_ns: u64) {
-        if !self.was_away(now_ns, gap_ns) || gap_ns > SLICE_NS {
+        if !self.was_away(now_ns, gap_ns) {
             return;
         }
-        let close = now_ns - self.visited_at < CLOSE_NS;
+        if gap_ns > SLICE_NS {
+            self.probes = self.probes.saturating_sub(1);
+            if self.probes == 0 {
+                self.rival_until = 0;
+            }
+            return;
+        }
+        let close = now_ns.saturating_sub(self.visited_at) < CLOSE_NS;
         self.visits = if close { self.visits + 1 } else { 0 };
         self.visited_at = now_ns;
-        // It gives the core back as soon: no need to sleep for its sake.
-        self.shared_until = self.shared_until.min(now_ns);
         if self.visits >= CLOSE_VISITS {
-            self.rival_until = now_ns + RIVAL_NS;
+            // It gives the core back as soon: no need to sleep for its sake.
+            self.shared_until = self.shared_until.min(now_ns);
+            self.rival_until = self.rival_until.max(now_ns + RIVAL_NS);
         }
     }
 
@@ -224,7 +237,10 @@ impl<'r> Idle<'r> {
             } else {
                 HOLD_NS
             };
-            self.probe = now_ns >= self.shared_until;
+            if now_ns >= self.probe_at {
+                (self.probes, self.probe_at) = (PROBES, now_ns + self.hold_ns);
+                self.rival_until = now_ns + PROBE_NS;
+            }
             self.shared_until = now_ns + self.hold_ns;
         }
         true

@@ -286,8 +286,7 @@ pub(crate) fn run_job<J: Job>(
             let _ = start.send(start_ns);
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
-        let own_cores: Vec<usize> = common.lanes.iter().filter_map(|lane| lane.core).collect();
-        let beside_lanes = sched::keep_off(&own_cores);
+        let beside_lanes = sched::keep_off(&common.cores());
         let collected = collect(
             &mut collector,
             &mut clocks,
@@ -393,6 +392,9 @@ fn lane_thread<J: Job>(
     let job = shared.job;
     sched::tight_timers();
     sched::short_slices();
+    // One that only reads what the kernel counts stays out of the way of those that send.
+    let cores = shared.common.cores();
+    let _beside = plan.core.is_none().then(|| sched::keep_off(&cores));
     let prepared = (|| {
         if let Some(core) = plan.core {
             sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;

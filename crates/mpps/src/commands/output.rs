@@ -4,6 +4,7 @@ use crate::cli::Run;
 use crate::fail::{Result, failed, usage};
 use mpps_report::{Colour, CsvSink, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, Sinks, print_summary};
 use mpps_stats::{Sink, Summary};
+use mpps_sys::sched;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ pub(crate) struct Output {
     quiet: bool,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
     stdout_taken: bool,
+    /// This thread, and those that it has started, stay off the cores that lanes were given.
+    _beside_lanes: sched::KeptOff,
 }
 
 impl Output {
@@ -56,6 +59,8 @@ impl Output {
                 }
             }
         }
+        // The threads that write files inherit it.
+        let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
         let mut sinks = Sinks::new();
         let style = match (run.quiet, run.plain) {
             (true, _) => LiveStyle::Quiet,
@@ -93,6 +98,7 @@ impl Output {
             json,
             quiet: run.quiet,
             stdout_taken: stdout > 0,
+            _beside_lanes: beside_lanes,
         })
     }
 
