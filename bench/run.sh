@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures mpps side by side with other programs and writes bench/RESULTS.md. `make bench` builds first, then runs this.
 #
-#   bench/run.sh [SECTION…]      engine udp af_packet af_xdp xdp dpdk stats growth (nothing given: all)
+#   bench/run.sh [SECTION…]      engine udp af_packet af_xdp xdp dpdk latency stats growth (nothing given: all)
 #
 # BENCH_ROUNDS=5           how often each pair is alternated
 # BENCH_SECONDS=3          length of one run

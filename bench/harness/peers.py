@@ -9,22 +9,24 @@ import time
 from harness.proc import BenchError, Proc, bound, run, until
 
 
-def _server(ctx, label, argv, table, port):
-    command = ctx.command(argv, "b", ctx.core_b)
+def server(ctx, label, argv, table, port, core=None):
+    """Starts a server on host b, on its usual core or another, and waits until its port is bound."""
+    command = ctx.command(argv, "b", ctx.core_b if core is None else core)
     ctx.section.command(f"{label}, receiver", command)
-    server = Proc(command)
+    started = Proc(command)
     try:
-        until(lambda: server.child.poll() is not None or bound(server.pid, table, port), f"port {port} of {label}")
-        if server.child.poll() is not None:
-            raise BenchError(f"{label} server ended: {server.last_line()}")
+        until(lambda: started.child.poll() is not None or bound(started.pid, table, port), f"port {port} of {label}")
+        if started.child.poll() is not None:
+            raise BenchError(f"{label} server ended: {started.last_line()}")
     except BenchError:
-        server.kill()
+        started.kill()
         raise
-    return server
+    return started
 
 
-def _client(ctx, label, argv):
-    command = ctx.command(argv, "a", ctx.core_a)
+def client(ctx, label, argv, core=None):
+    """Runs a client on host a, on its usual core or another; its output."""
+    command = ctx.command(argv, "a", ctx.core_a if core is None else core)
     ctx.section.command(label, command)
     return run(command, ctx.seconds + 30)
 
@@ -39,29 +41,29 @@ def _find(pattern, text, what):
 def sockperf(ctx, size):
     """`sockperf throughput` → `sockperf server`."""
     ctx.need("sockperf")
-    server = _server(ctx, "sockperf", ["sockperf", "server", "-i", ctx.lab.B, "-p", 11111], "udp", 11111)
+    listening = server(ctx, "sockperf", ["sockperf", "server", "-i", ctx.lab.B, "-p", 11111], "udp", 11111)
     try:
-        text = _client(ctx, "sockperf", ["sockperf", "throughput", "-i", ctx.lab.B, "-p", 11111,
+        text = client(ctx, "sockperf", ["sockperf", "throughput", "-i", ctx.lab.B, "-p", 11111,
                                          "-t", max(1, round(ctx.seconds)), "-m", size])
         time.sleep(0.2)
-        server.stop(signal.SIGINT)
+        listening.stop(signal.SIGINT)
     finally:
-        server.kill()
+        listening.kill()
     sent = _find(r"Total of (\d+) messages sent in ([\d.]+) sec", text, "sockperf")
-    got = int(_find(r"Total (\d+) messages received", server.output(), "sockperf server")[1])
+    got = int(_find(r"Total (\d+) messages received", listening.output(), "sockperf server")[1])
     return {"rate": got / float(sent[2]), "sent": int(sent[1]) / float(sent[2]), "loss": 1 - got / int(sent[1])}
 
 
 def iperf3(ctx, size):
     """`iperf3 -u -b 0` → `iperf3 -s`; what the server reports to have received."""
     ctx.need("iperf3")
-    server = _server(ctx, "iperf3", ["iperf3", "-s", "-1", "-p", 5201], "tcp", 5201)
+    listening = server(ctx, "iperf3", ["iperf3", "-s", "-1", "-p", 5201], "tcp", 5201)
     try:
-        text = _client(ctx, "iperf3", ["iperf3", "-u", "-b", 0, "-l", size, "-t", max(1, round(ctx.seconds)),
+        text = client(ctx, "iperf3", ["iperf3", "-u", "-b", 0, "-l", size, "-t", max(1, round(ctx.seconds)),
                                        "-c", ctx.lab.B, "-p", 5201, "-J"])
-        server.wait(10)
+        listening.wait(10)
     finally:
-        server.kill()
+        listening.kill()
     try:
         end = json.loads(text[text.index("{"):])["end"]  # warnings may come first
         sent, got = end["sum_sent"], end["sum_received"]["bytes"] / size
@@ -84,12 +86,12 @@ def baseline_echo(ctx, size):
     """The plain echo: two threads of the sender on host a's core, the echo on host b's."""
     program = build_baseline(ctx)
     label = "baseline echo"
-    server = _server(ctx, label, [program, "echo", ctx.lab.B, 7007], "udp", 7007)
+    listening = server(ctx, label, [program, "echo", ctx.lab.B, 7007], "udp", 7007)
     try:
-        result = json.loads(_client(ctx, label, [program, "send", ctx.lab.B, 7007, ctx.seconds, size]))
-        server.stop(signal.SIGINT)
+        result = json.loads(client(ctx, label, [program, "send", ctx.lab.B, 7007, ctx.seconds, size]))
+        listening.stop(signal.SIGINT)
     finally:
-        server.kill()
+        listening.kill()
     return {"rate": result["received"] / result["seconds"], "sent": result["sent"] / result["seconds"],
             "loss": 1 - result["received"] / max(result["sent"], 1)}
 

@@ -7,7 +7,7 @@ import time
 
 from harness.stat import percent, rate, times
 
-ORDER = ("engine", "udp", "af_packet", "af_xdp", "xdp", "dpdk", "stats", "growth")
+ORDER = ("engine", "udp", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth")
 
 
 def say(text):

@@ -1,20 +1,70 @@
 //! The collector's loop: what the main thread of a run does while its lanes work.
+//!
+//! As a rule it shares its core with a lane, so it sleeps nearly always, and does nothing that nobody wants: it wakes as a
+//! row ends, or every 100 ms where rows are longer or of no interest, or for the live view, or at once for a signal or a
+//! lane that has ended.
 
 use crate::away::Away;
 use crate::host_drops::HostDrops;
 use crate::job::Job;
 use crate::live::{HostWait, Live};
-use crate::outcome::LaneOutcome;
 use crate::run::Shared;
-use mpps_stats::{Collector, LaneCounters, Sink, Timing};
+use mpps_stats::{Collector, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
-use std::thread::{self, ScopedJoinHandle};
+use mpps_sys::{ready, sched, signal};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How often the collector looks.
-pub(crate) const TICK: Duration = Duration::from_millis(20);
+/// Rows shorter than this are collected several at a time, ns.
+const LEAST_TICK_NS: u64 = 20_000_000;
+/// Longest sleep, ns: the clock is to be kept true, and whoever asks for the end without a signal is to be heard.
+const LONGEST_TICK_NS: u64 = 100_000_000;
 
-/// The collector's loop. True when the run was interrupted.
+/// What a run's collector found beside the statistics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Collected {
+    /// The run was interrupted.
+    pub(crate) interrupted: bool,
+    /// The longest stretch of work between two sleeps, ns of processor time.
+    pub(crate) longest_ns: u64,
+}
+
+/// When the collector looks at the rows: as rows end, so that what was sampled meanwhile is a row's.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    start_ns: u64,
+    tick_ns: u64,
+}
+
+impl Ticks {
+    fn new(timing: Timing) -> Self {
+        let interval = timing.interval_ns;
+        let tick_ns = if interval < LEAST_TICK_NS {
+            interval * LEAST_TICK_NS.div_ceil(interval)
+        } else {
+            interval / interval.div_ceil(LONGEST_TICK_NS)
+        };
+        Self {
+            start_ns: timing.start_ns,
+            tick_ns,
+        }
+    }
+
+    /// The last one up to `now_ns`.
+    fn last(self, now_ns: u64) -> u64 {
+        self.start_ns + now_ns.saturating_sub(self.start_ns) / self.tick_ns * self.tick_ns
+    }
+
+    /// The first one after `now_ns`.
+    fn next(self, now_ns: u64) -> u64 {
+        if now_ns < self.start_ns {
+            return self.start_ns;
+        }
+        self.last(now_ns) + self.tick_ns
+    }
+}
+
+/// Runs until every lane has ended.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn collect<J: Job>(
     collector: &mut Collector<'_>,
@@ -22,65 +72,123 @@ pub(crate) fn collect<J: Job>(
     clocks: &mut ClockSource,
     timing: Timing,
     shared: &Shared<'_, J>,
-    threads: &[ScopedJoinHandle<'_, Option<LaneOutcome>>],
+    host: &mut HostWait,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
-) -> bool {
+) -> Collected {
+    let wants = sinks.iter().fold(Wants::default(), |all, sink| all.and(sink.wants()));
+    collector.set_wants(wants);
+    let control = shared.control;
     let clock = clocks.clock();
-    let mut was_interrupted = false;
+    let ticks = Ticks::new(timing);
     let mut asked = 0;
     let mut end_told = false;
-    let mut host = HostWait::default();
     let mut live = Live::new(timing.start_ns);
+    let mut collected = Collected::default();
+    let mut row_at = timing.start_ns;
+    let mut discipline_at = 0;
+    let mut now = clock.now_ns();
+    let mut awake_since = sched::thread_cpu_ns();
     loop {
-        away.sleeps_until(clock.now_ns() + TICK.as_nanos() as u64);
-        thread::sleep(TICK);
-        clocks.discipline();
-        let now = clock.now_ns();
+        let end_ns = control.end_ns();
+        let mut until = ticks.next(now).min(discipline_at.max(now));
+        if wants.snapshots {
+            until = until.min(live.next_ns);
+        }
+        if now < end_ns {
+            until = until.min(end_ns);
+        }
+        collected.longest_ns = collected.longest_ns.max(sched::thread_cpu_ns() - awake_since);
+        away.sleeps_until(until.max(now));
+        sleep(shared, Duration::from_nanos(until.saturating_sub(now)));
+        awake_since = sched::thread_cpu_ns();
+        now = clock.now_ns();
         away.look(now);
+        if now >= discipline_at {
+            discipline_at = now + clocks.discipline().as_nanos() as u64;
+            now = clock.now_ns();
+        }
         if interruptions() > asked {
             asked = interruptions();
-            was_interrupted = true;
-            if now < shared.control.end_ns() {
-                shared
-                    .control
-                    .end_at(now.max(timing.start_ns + 1) + shared.job.notice_ns());
+            collected.interrupted = true;
+            if now < control.end_ns() {
+                control.end_at(now.max(timing.start_ns + 1) + shared.job.notice_ns());
             } else {
-                shared.control.settle_end_at(now);
+                control.settle_end_at(now);
             }
         }
-        let panicked = |(t, c): (&ScopedJoinHandle<'_, _>, &LaneCounters)| t.is_finished() && c.phase.get() != 2;
-        if threads.iter().zip(shared.counters).any(panicked) {
-            shared.control.end_at(now);
-            shared.control.settle_end_at(now);
+        if control.panicked() {
+            control.end_at(now);
+            control.settle_end_at(now);
         }
-        let end_ns = shared.control.end_ns();
+        let end_ns = control.end_ns();
         if now >= end_ns && !end_told {
             end_told = true;
             collector.set_end(end_ns);
         }
-        collector.note_host_wait(now, host.sample(shared.counters));
+        // Once a row, as it ends.
+        if wants.host_wait && now >= row_at {
+            let (waited, own) = host.sample();
+            collector.note_host_wait(ticks.last(now), waited, own);
+            let rows = timing.row_of(now) + 1;
+            row_at = timing.start_ns + (rows * timing.interval_ns).max(ticks.next(now) - timing.start_ns);
+        }
         // Before the row that it belongs to is handed on.
         drops.look(now, shared.job, collector);
         // Rows of the last sending may close before the end is told only if they end before it.
         if end_told || now < end_ns {
             collector.poll(sinks);
         }
-        if now >= live.next_ns {
-            let snapshot = live.snapshot(
-                now,
-                end_ns,
-                shared.common.duration,
-                shared.control,
-                shared.counters,
-                collector,
-            );
+        if wants.snapshots && now >= live.next_ns {
+            let snapshot = live.snapshot(now, end_ns, shared.common.duration, control, shared.counters, collector);
             for sink in sinks.iter_mut() {
                 sink.snapshot(&snapshot);
             }
         }
-        if threads.iter().all(ScopedJoinHandle::is_finished) {
-            return was_interrupted;
+        if control.ended() == shared.common.lanes.len() {
+            return collected;
+        }
+    }
+}
+
+/// Sleeps for `timeout`, or until a signal comes or a lane ends.
+fn sleep<J: Job>(shared: &Shared<'_, J>, timeout: Duration) {
+    let lanes = shared.control.waker();
+    let signals = signal::waker().unwrap_or(lanes);
+    // Where even this can't be done, there is nothing to fall back on but to look again soon.
+    if ready::readable([lanes.as_fd(), signals.as_fd()], timeout).is_err() {
+        std::thread::sleep(timeout.min(Duration::from_millis(1)));
+    }
+    lanes.clear();
+    if let Some(signals) = signal::waker() {
+        signals.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_collector_looks_as_rows_end_and_neither_too_often_nor_too_rarely() {
+        for interval_us in [100, 333, 1_000, 7_000, 20_000, 21_000, 100_000, 150_000, 1_000_000] {
+            let timing = Timing {
+                start_ns: 77,
+                interval_ns: interval_us * 1_000,
+                settle_ns: 0,
+            };
+            let ticks = Ticks::new(timing);
+            assert!((LEAST_TICK_NS..=LONGEST_TICK_NS).contains(&ticks.tick_ns) || ticks.tick_ns < 2 * LEAST_TICK_NS);
+            let whole = |a: u64, b: u64| a.is_multiple_of(b) || b.is_multiple_of(a);
+            assert!(
+                whole(ticks.tick_ns, timing.interval_ns),
+                "{interval_us}: {}",
+                ticks.tick_ns
+            );
+            assert_eq!(ticks.next(0), 77, "before the start");
+            assert_eq!(ticks.next(77), 77 + ticks.tick_ns);
+            assert_eq!(ticks.last(76 + ticks.tick_ns), 77);
+            assert_eq!(ticks.last(77 + ticks.tick_ns), 77 + ticks.tick_ns);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What the threads of a run share beside the statistics: the end, and notes. Nothing here is on the packet path but
 //! one load.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use mpps_sys::wake::Wake;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 /// Shared by the lanes and the collector of one run.
 #[derive(Debug)]
@@ -14,21 +17,71 @@ pub struct Control {
     gone: AtomicBool,
     down: AtomicBool,
     notes: Mutex<Vec<String>>,
+    /// Lanes that have ended, and whether one of them panicked.
+    ended: AtomicUsize,
+    panicked: AtomicBool,
+    /// The collector sleeps on it.
+    waker: Wake,
+    /// How often an end was moved; the reader sleeps on it.
+    moved: Mutex<u64>,
+    has_moved: Condvar,
 }
 
-impl Default for Control {
-    fn default() -> Self {
-        Self {
+impl Control {
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
             end_ns: AtomicU64::new(u64::MAX),
             settle_end_ns: AtomicU64::new(u64::MAX),
             gone: AtomicBool::new(false),
             down: AtomicBool::new(false),
             notes: Mutex::new(Vec::new()),
-        }
+            ended: AtomicUsize::new(0),
+            panicked: AtomicBool::new(false),
+            waker: Wake::new()?,
+            moved: Mutex::new(0),
+            has_moved: Condvar::new(),
+        })
     }
-}
 
-impl Control {
+    /// Ends the collector's sleep.
+    pub(crate) fn waker(&self) -> &Wake {
+        &self.waker
+    }
+
+    /// Says that a lane has ended, or, where the thread is panicking, broken down.
+    pub(crate) fn lane_ends(&self) {
+        if std::thread::panicking() {
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+        self.ended.fetch_add(1, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// How many lanes have ended.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether a lane has panicked.
+    pub(crate) fn panicked(&self) -> bool {
+        self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps for `timeout`, or until an end is moved that the caller has not seen; `seen` is what it knows.
+    pub(crate) fn sleep_until_moved(&self, timeout: Duration, seen: &mut u64) {
+        let moved = self.moved.lock().unwrap_or_else(|e| e.into_inner());
+        let still = |moved: &mut u64| *moved == *seen;
+        let waited = self.has_moved.wait_timeout_while(moved, timeout, still);
+        *seen = *waited.unwrap_or_else(|e| e.into_inner()).0;
+    }
+
+    fn tell_moved(&self) {
+        *self.moved.lock().unwrap_or_else(|e| e.into_inner()) += 1;
+        self.has_moved.notify_all();
+    }
+
     /// End of sending (or, on a receiver, of receiving), ns; `u64::MAX`: not yet known.
     #[inline]
     pub fn end_ns(&self) -> u64 {
@@ -37,7 +90,9 @@ impl Control {
 
     /// Ends the run at `at_ns`, or earlier where that was set before.
     pub fn end_at(&self, at_ns: u64) {
-        self.end_ns.fetch_min(at_ns, Ordering::Relaxed);
+        if self.end_ns.fetch_min(at_ns, Ordering::Relaxed) > at_ns {
+            self.tell_moved();
+        }
     }
 
     /// When settling ends before its time, ns; `u64::MAX`: it does not.
@@ -48,7 +103,9 @@ impl Control {
 
     /// Ends settling at `at_ns`.
     pub fn settle_end_at(&self, at_ns: u64) {
-        self.settle_end_ns.fetch_min(at_ns, Ordering::Relaxed);
+        if self.settle_end_ns.fetch_min(at_ns, Ordering::Relaxed) > at_ns {
+            self.tell_moved();
+        }
     }
 
     /// Notes that the device has vanished, and ends the run.

@@ -2,33 +2,97 @@
 
 use crate::control::Control;
 use mpps_stats::{Collector, LaneCounters, Snapshot};
-use mpps_sys::sched;
+use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use std::time::Duration;
 
 /// How often the live view is told.
 const SNAPSHOT_NS: u64 = 250_000_000;
 
-/// Samples how long the scheduler and the hypervisor kept lanes from running.
+/// Samples how long the scheduler and the hypervisor kept lanes from running, and what the program's own threads took.
+/// All files are opened beforehand.
 #[derive(Debug, Default)]
 pub(crate) struct HostWait {
-    run_delay: u64,
-    steal: u64,
-    begun: bool,
+    lanes: Vec<ThreadStat>,
+    own: OwnThreads,
+    steal: Option<Steal>,
+    last: (u64, u64, u64),
 }
 
 impl HostWait {
-    /// Wait since the last sample, ns over all lanes.
-    pub(crate) fn sample(&mut self, lanes: &[LaneCounters]) -> u64 {
+    /// Over the threads of `lanes` that run; the program's others are its own.
+    pub(crate) fn begin(lanes: &[LaneCounters]) -> Self {
+        let tids: Vec<i32> = lanes.iter().map(|lane| lane.thread.get() as i32).collect();
+        let mut this = Self {
+            lanes: tids.iter().filter_map(|tid| ThreadStat::open(*tid)).collect(),
+            own: OwnThreads::beside(&tids),
+            steal: Steal::open(),
+            last: (0, 0, 0),
+        };
+        this.last = this.read();
+        this
+    }
+
+    fn read(&mut self) -> (u64, u64, u64) {
         // A lane that has ended can't be asked any more; the sum then falls and counts as none.
-        let run_delay: u64 = lanes
+        let waited = self.lanes.iter().filter_map(|lane| Some(lane.read()?.waited_ns)).sum();
+        (waited, self.steal_ns().unwrap_or(0), self.own.cpu_ns())
+    }
+
+    /// Since the last sample, ns: wait over all lanes, and work of own threads.
+    pub(crate) fn sample(&mut self) -> (u64, u64) {
+        let now = self.read();
+        let then = std::mem::replace(&mut self.last, now);
+        let waited = now.0.saturating_sub(then.0) + now.1.saturating_sub(then.1);
+        (waited, now.2.saturating_sub(then.2))
+    }
+
+    /// What the hypervisor took since boot, ns.
+    pub(crate) fn steal_ns(&self) -> Option<u64> {
+        self.steal.as_ref()?.read_ns()
+    }
+
+    /// What the own threads took since [`HostWait::begin`].
+    pub(crate) fn own(&mut self) -> &mut OwnThreads {
+        &mut self.own
+    }
+}
+
+/// The program's threads beside the lanes.
+#[derive(Debug, Default)]
+pub(crate) struct OwnThreads {
+    /// Name, times, and processor time at the start and when last read, ns.
+    threads: Vec<(String, ThreadStat, u64, u64)>,
+}
+
+impl OwnThreads {
+    fn beside(lanes: &[i32]) -> Self {
+        let others = proc_stat::threads().into_iter().filter(|(tid, _)| !lanes.contains(tid));
+        let open = |(tid, name)| {
+            let stat = ThreadStat::open(tid)?;
+            let ran = stat.read()?.ran_ns;
+            Some((name, stat, ran, ran))
+        };
+        Self {
+            threads: others.filter_map(open).collect(),
+        }
+    }
+
+    /// Processor time so far, ns.
+    fn cpu_ns(&mut self) -> u64 {
+        for (_, stat, _, last) in &mut self.threads {
+            *last = stat.read().map_or(*last, |times| times.ran_ns);
+        }
+        self.threads.iter().map(|(_, _, first, last)| last - first).sum()
+    }
+
+    /// By thread; those that did nothing are left out.
+    pub(crate) fn by_thread(&mut self) -> Vec<(String, u64)> {
+        self.cpu_ns();
+        let busy = self
+            .threads
             .iter()
-            .filter_map(|lane| sched::run_delay_ns(lane.thread.get() as i32))
-            .sum();
-        let steal = sched::steal_ns().unwrap_or(0);
-        let waited = run_delay.saturating_sub(self.run_delay) + steal.saturating_sub(self.steal);
-        let first = !std::mem::replace(&mut self.begun, true);
-        (self.run_delay, self.steal) = (run_delay, steal);
-        if first { 0 } else { waited }
+            .map(|(name, _, first, last)| (name.clone(), last - first));
+        busy.filter(|(_, ns)| *ns > 0).collect()
     }
 }
 

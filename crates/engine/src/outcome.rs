@@ -21,8 +21,6 @@ pub(crate) struct LaneOutcome {
     pub(crate) sources: Option<Vec<SourceCounts>>,
     /// Involuntary context switches while it ran.
     pub(crate) preempted: u64,
-    /// Time that its thread has run, ns.
-    pub(crate) ran_ns: u64,
     /// Time on the run queue but not running while it ran, ns.
     pub(crate) run_delay_ns: Option<u64>,
 }

@@ -70,6 +70,13 @@ impl Common {
     }
 }
 
+impl Common {
+    /// Cores that lanes are pinned to.
+    pub(crate) fn cores(&self) -> Vec<usize> {
+        self.lanes.iter().filter_map(|lane| lane.core).collect()
+    }
+}
+
 /// Layer 2 of an Ethernet path.
 #[derive(Clone, Debug)]
 pub struct Link {

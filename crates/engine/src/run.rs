@@ -6,12 +6,13 @@
 
 use crate::away::Away;
 use crate::capture;
-use crate::collect::{TICK, collect};
+use crate::collect::{Collected, collect};
 use crate::control::Control;
 use crate::generate::SentSeq;
 use crate::host_drops::HostDrops;
 use crate::idle::Idle;
 use crate::job::{Job, Solo};
+use crate::live::HostWait;
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{CapturePlan, Common, DropPlan, Opened, ReflectPlan, TrafficPlan};
@@ -21,15 +22,18 @@ use crate::traffic::Lane;
 use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficWork, Work};
 use mpps_io::{Error, Port, QueueCounters};
 use mpps_stats::{
-    CaptureSummary, Collector, GapLog, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload,
+    CaptureSummary, Collector, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload,
 };
 use mpps_sys::clock::{Clock, ClockSource};
+use mpps_sys::proc_stat::ThreadStat;
 use mpps_sys::{evidence, sched};
 use std::sync::{OnceLock, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// From the last lane's readiness to the start.
+/// How often a run that is not ready looks for an interruption.
+const LOOK: Duration = Duration::from_millis(20);
+/// From the last lane's readiness to the start, ns.
 const LEAD_NS: u64 = 5_000_000;
 /// More of it for each lane that has to wake up.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
@@ -207,7 +211,7 @@ pub(crate) fn run_job<J: Job>(
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
-    let control = Control::default();
+    let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
     let mut clocks = ClockSource::new();
     let counters: Vec<LaneCounters> = common.lanes.iter().map(|_| LaneCounters::default()).collect();
     let series = OnceLock::new();
@@ -246,7 +250,7 @@ pub(crate) fn run_job<J: Job>(
         for _ in 0..lanes {
             // A lane that failed or panicked says so or hangs up; dropping `starts` then sends the others home.
             let said = loop {
-                match is_ready.recv_timeout(TICK) {
+                match is_ready.recv_timeout(LOOK) {
                     // Only asking for a neighbour takes long; what else a lane prepares is ready at once, and a run that
                     // is interrupted by then still reports.
                     Err(mpsc::RecvTimeoutError::Timeout) if interruptions() == 0 || !resolves => {}
@@ -263,7 +267,9 @@ pub(crate) fn run_job<J: Job>(
         common.opened(Opened::Main).inspect_err(|_| control.end_at(0))?;
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
         let rivals = evidence::lanes_of_others();
-        let steal = sched::steal_ns();
+        let mut host = HostWait::begin(&counters);
+        let began_ns = clocks.clock().now_ns();
+        let steal = host.steal_ns();
         let interval_ns = common.interval.as_nanos() as u64;
         let mut timing = Timing {
             start_ns: 0,
@@ -285,18 +291,19 @@ pub(crate) fn run_job<J: Job>(
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
         let mut drops = HostDrops::new(job, &baseline);
-        let ran = evidence::process_ran_ns();
         let gaps = GapLog::default();
-        let was_interrupted = collect(
+        let beside_lanes = sched::keep_off(&common.cores());
+        let collected = collect(
             &mut collector,
             (&mut drops, &Away::new(&gaps)),
             &mut clocks,
             timing,
             &shared,
-            &threads,
+            &mut host,
             sinks,
             interruptions,
         );
+        drop(beside_lanes);
         let mut outcomes = Vec::new();
         for (index, thread) in threads.into_iter().enumerate() {
             match thread.join() {
@@ -304,8 +311,6 @@ pub(crate) fn run_job<J: Job>(
                 _ => return Err(RunError::Panicked(index)),
             }
         }
-        let lanes_ran: u64 = outcomes.iter().map(|outcome| outcome.ran_ns).sum();
-        let own_ns = (evidence::process_ran_ns() - ran).saturating_sub(lanes_ran);
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
         let path: Vec<Vec<QueueCounters>> = baseline
@@ -334,20 +339,40 @@ pub(crate) fn run_job<J: Job>(
             queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
             start_ns,
             end_ns,
-            interrupted: was_interrupted,
+            interrupted: collected.interrupted,
+            housekeeping: housekeeping(&mut host, &collected, clocks.clock().now_ns() - began_ns),
             control: &control,
             path_name: job.path(),
             latency_note: job.latency_note(totals_measured),
             port_facts: job.port_facts(),
             port_names: job.port_names(),
             clock: clocks.name(),
-            steal_ns: sched::steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
+            steal_ns: host.steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
             sink_notes: notes,
             collector_gaps: gaps.longest(),
-            own_ns,
             rivals,
         }))
     })
+}
+
+/// What the program itself took; `None` where the kernel does not tell.
+fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
+    let threads = host.own().by_thread();
+    (!threads.is_empty()).then(|| Housekeeping {
+        cpu_ns: threads.iter().map(|(_, ns)| ns).sum(),
+        run_ns,
+        longest_ns: collected.longest_ns,
+        threads,
+    })
+}
+
+/// Says that a lane has ended, however it does.
+struct Ends<'r>(&'r Control);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.lane_ends();
+    }
 }
 
 /// Counters since a baseline.
@@ -372,9 +397,14 @@ fn lane_thread<J: Job>(
     ready: &mpsc::Sender<Result<(), RunError>>,
     started: &mpsc::Receiver<u64>,
 ) -> Option<LaneOutcome> {
+    let _ends = Ends(shared.control);
     let plan = shared.common.lanes[index];
     let job = shared.job;
     sched::tight_timers();
+    sched::short_slices();
+    // One that only reads what the kernel counts stays out of the way of those that send.
+    let cores = shared.common.cores();
+    let _beside = plan.core.is_none().then(|| sched::keep_off(&cores));
     let prepared = (|| {
         if let Some(core) = plan.core {
             sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
@@ -407,6 +437,7 @@ fn lane_thread<J: Job>(
     let counters = &shared.counters[index];
     let thread = sched::thread_id();
     counters.thread.set(thread as u64);
+    let times = ThreadStat::open(thread);
     let _ = ready.send(Ok(()));
     let start_ns = started.recv().ok()?;
     let recorder = shared.series.get()?[index].recorder();
@@ -419,21 +450,25 @@ fn lane_thread<J: Job>(
     while clock.now_ns() < go_ns {
         std::hint::spin_loop();
     }
-    let delay = sched::run_delay_ns(thread);
-    let ran = evidence::thread_ran_ns();
+    let delay = times.as_ref().and_then(ThreadStat::read);
     let lane = Lane {
+        idle: Idle::new(
+            shared.common.busy_poll,
+            shared.common.share_cores,
+            clock.clone(),
+            counters,
+        ),
         clock,
         control: shared.control,
         counters,
-        idle: Idle::new(shared.common.busy_poll, shared.common.share_cores, counters),
         neighbor: job.link().map(|link| Neighbor::new(link, job.src(), shared.found)),
         burst: shared.common.burst,
         told_down: Default::default(),
     };
     let mut outcome = job.lane(index, lane, &mut queues, recorder, start_ns, dest_mac);
-    outcome.run_delay_ns = sched::run_delay_ns(thread)
+    outcome.run_delay_ns = times
+        .and_then(|times| times.read())
         .zip(delay)
-        .map(|(now, then)| now.saturating_sub(then));
-    outcome.ran_ns = evidence::thread_ran_ns() - ran;
+        .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
     Some(outcome)
 }

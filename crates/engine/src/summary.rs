@@ -9,8 +9,8 @@ use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
 use mpps_io::QueueCounters;
 use mpps_stats::{
-    AwaySummary, Gap, Gaps, Histogram, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Summary,
-    Totals, Workload,
+    AwaySummary, Gap, Gaps, Histogram, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance,
+    Summary, Totals, Workload,
 };
 use mpps_sys::evidence::Rival;
 
@@ -29,6 +29,7 @@ pub(crate) struct Measured<'r> {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) interrupted: bool,
+    pub(crate) housekeeping: Option<Housekeeping>,
     pub(crate) control: &'r Control,
     pub(crate) path_name: String,
     /// Where latency is taken, if not where the workload usually does.
@@ -41,8 +42,6 @@ pub(crate) struct Measured<'r> {
     pub(crate) sink_notes: Vec<String>,
     /// When the collector was away from its clock.
     pub(crate) collector_gaps: Vec<Gap>,
-    /// Time that threads beside the lanes have run, ns.
-    pub(crate) own_ns: u64,
     /// Lanes of other processes before the start.
     pub(crate) rivals: Vec<Rival>,
 }
@@ -73,6 +72,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         coalesced: m.port_facts.iter().any(|(name, value)| name == "gro" && value == "on"),
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
+        own_ns: m.housekeeping.as_ref().map_or(0, |own| own.cpu_ns),
         steal_ns: m.steal_ns.unwrap_or(0),
         cores: mpps_sys::sched::allowed_cores().len() as u64,
         still: still(&m),
@@ -82,7 +82,6 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
             .map(|gap| since_start(gap, m.start_ns))
             .collect(),
         drops: m.totals.host_drops.clone(),
-        own_ns: m.own_ns,
         rivals: rivals(&lanes, &m.rivals, run_ns),
         overflowed: m.totals.overflowed,
         beyond_window: reason("beyond_window"),
@@ -146,6 +145,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         warnings,
         interrupted: m.interrupted,
         open_ended: m.common.duration.is_none(),
+        housekeeping: m.housekeeping.clone(),
         host: host_facts(&m, run_ns),
         reasons,
         ports: port_summaries(&m),

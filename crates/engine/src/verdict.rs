@@ -27,6 +27,8 @@ pub(crate) struct Evidence {
     pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,
     pub(crate) duration_ns: u64,
+    /// Processor time of this program's threads beside the lanes, ns.
+    pub(crate) own_ns: u64,
     /// Time that the hypervisor took from this host during the run, ns.
     pub(crate) steal_ns: u64,
     pub(crate) cores: u64,
@@ -36,8 +38,6 @@ pub(crate) struct Evidence {
     pub(crate) away: Vec<Gap>,
     /// When this host dropped packets.
     pub(crate) drops: Stretches,
-    /// Time that mpps's own threads beside the lanes have run, ns.
-    pub(crate) own_ns: u64,
     /// Lanes of other processes on the cores of ours.
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,

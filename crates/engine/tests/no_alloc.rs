@@ -1,5 +1,7 @@
 //! Nothing on the packet path allocates.
 //!
+//! Nor does the collector, which as a rule shares a lane's core, where nobody wants what it could work out.
+//!
 //! The allocator counts for each thread whose flag is up. A port around the real one raises the flag when the lane's
 //! loop first moves packets, and lowers it when the lane gives its queue back. What is counted in between may be a few
 //! things that a lane makes once, but must not grow with the packets or with the time.
@@ -20,7 +22,7 @@ use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::packet_ring::packet_ring;
 use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, Wait};
-use mpps_stats::{Row, Sink, Summary};
+use mpps_stats::{Row, Sink, Summary, Wants};
 use mpps_sys::clock::{ClockSource, monotonic_ns};
 use mpps_wire::{
     CaptureFilter, ChecksumMode, MacAddr, ReflectFilter, Rewrite, TakeFilter, Template, TemplateSpec, reflect_in_place,
@@ -423,4 +425,43 @@ fn lanes_that_forward_allocate_nothing_for_a_frame_moved_copied_or_left() {
         };
         run_forward(&[null()], &forwarding(1, ms, none), &mut sinks(), &|| 0).expect("a run")
     });
+}
+
+/// Wants nothing.
+struct Idle;
+
+impl Sink for Idle {
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    fn row(&mut self, _: &Row) {
+        panic!("a row that nobody wants");
+    }
+}
+
+#[test]
+fn the_collector_allocates_nothing_in_a_look_at_rows_that_nobody_wants() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let measure = |milliseconds| {
+        let (looks, allocated) = (Cell::new(0u64), Cell::new(0));
+        ALLOCATIONS.store(0, Ordering::Relaxed);
+        // The collector asks in each of its looks; what it does after the last lane has ended comes after the last one.
+        let interruptions = || {
+            ON_PACKET_PATH.with(|flag| flag.set(true));
+            looks.set(looks.get() + 1);
+            allocated.set(ALLOCATIONS.load(Ordering::Relaxed));
+            0
+        };
+        let port = NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], NoSource);
+        let plan = traffic(1, milliseconds, false, Rate::new(50_000, 1));
+        let ran = run_traffic(&port, &plan, &mut [Box::new(Idle) as Box<dyn Sink>], &interruptions);
+        ON_PACKET_PATH.with(|flag| flag.set(false));
+        assert!(ran.expect("a run").tx > 100);
+        (allocated.get(), looks.get())
+    };
+    let [(few, short), (many, long)] = [measure(60), measure(600)];
+    println!("{few} allocations in {short} looks, {many} in {long}");
+    assert!(long > short + 10, "{short} and {long} looks: the runs tell nothing");
+    assert!(many <= few + 2, "{few} allocations in {short} looks, {many} in {long}");
 }

@@ -2,7 +2,7 @@
 
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
-use mpps_stats::{Latency, Row, Sink};
+use mpps_stats::{Latency, Row, Sink, Wants};
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
     latency_min_us,latency_p50_us,latency_p90_us,latency_p99_us,latency_p999_us,latency_max_us,\
     latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
     latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
-    host_wait_us,host_dropped_packets";
+    host_wait_us,host_dropped_packets,own_threads_us";
 
 /// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
 /// run in s; cells are empty where nothing was measured.
@@ -61,6 +61,14 @@ impl CsvSink {
 }
 
 impl Sink for CsvSink {
+    fn wants(&self) -> Wants {
+        Wants {
+            histograms: false,
+            snapshots: false,
+            ..Wants::ALL
+        }
+    }
+
     fn row(&mut self, row: &Row) {
         self.spool.push(row.clone());
     }
@@ -122,6 +130,10 @@ impl Format<Row> for CsvFormat {
         out.push(b',');
         if let Some(dropped) = row.host_dropped {
             fixed(out, dropped, 0);
+        }
+        out.push(b',');
+        if let Some(own) = row.own_threads_ns {
+            fixed(out, own, 3);
         }
         out.push(b'\n');
     }

@@ -8,7 +8,7 @@ use crate::{Notes, ReportError};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
-use mpps_stats::{Row, Sink};
+use mpps_stats::{Row, Sink, Wants};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -53,6 +53,13 @@ impl HdrSink {
 }
 
 impl Sink for HdrSink {
+    fn wants(&self) -> Wants {
+        Wants {
+            histograms: true,
+            ..Wants::default()
+        }
+    }
+
     fn row(&mut self, _: &Row) {}
 
     fn histogram(&mut self, start_ns: u64, length_ns: u64, buckets: &mut dyn Iterator<Item = (u64, u64)>) {

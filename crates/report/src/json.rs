@@ -1,7 +1,9 @@
 //! The JSON summary. Its keys are a contract: they change by addition only.
 
 use crate::{JsonTarget, ReportError};
-use mpps_stats::{CaptureSummary, LaneSummary, Latency, PortSummary, Stretch, Stretches, Summary, Workload};
+use mpps_stats::{
+    CaptureSummary, Housekeeping, LaneSummary, Latency, PortSummary, Stretch, Stretches, Summary, Workload,
+};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -79,6 +81,7 @@ pub fn json_value(s: &Summary) -> Value {
         "warnings": s.warnings,
         "interrupted": s.interrupted,
         "open_ended": s.open_ended,
+        "housekeeping": s.housekeeping.as_ref().map(housekeeping),
         "reasons": counters(&s.reasons),
         "capture": s.capture.as_ref().map(capture),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
@@ -96,6 +99,15 @@ fn stretches(of: &Stretches, count: &str) -> Value {
 /// The others, and what was found after a stretch had ended: `count` of the stretches + this - found = the total.
 fn outside(of: &Stretches, count: &str) -> Value {
     json!({ "stretches": of.more, count: of.more_packets, "found_later": of.found_later })
+}
+
+fn housekeeping(h: &Housekeeping) -> Value {
+    json!({
+        "cpu_ns": h.cpu_ns,
+        "core_percent": number(h.cpu_ns as f64 / h.run_ns.max(1) as f64 * 100.0),
+        "longest_ns": h.longest_ns,
+        "threads": counters(&h.threads),
+    })
 }
 
 fn capture(c: &CaptureSummary) -> Value {

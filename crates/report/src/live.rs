@@ -9,7 +9,7 @@ use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use mpps_stats::{Latency, Row, Sink, Snapshot};
+use mpps_stats::{Latency, Row, Sink, Snapshot, Wants};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -267,6 +267,17 @@ fn sparkline(values: &VecDeque<f64>, top: f64) -> String {
 }
 
 impl Sink for LiveSink {
+    fn wants(&self) -> Wants {
+        let (shown, lines) = (self.mode != Mode::Off, self.mode == Mode::Lines);
+        Wants {
+            rows: lines,
+            percentiles: shown,
+            histograms: lines,
+            snapshots: shown,
+            ..Wants::default()
+        }
+    }
+
     fn row(&mut self, row: &Row) {
         if self.mode == Mode::Lines {
             self.plain.row(row);

@@ -1,7 +1,7 @@
 //! Several sinks as one, with the notes of all of them in each snapshot.
 
 use crate::Notes;
-use mpps_stats::{Row, Sink, Snapshot};
+use mpps_stats::{Row, Sink, Snapshot, Wants};
 
 /// Passes everything on to several sinks, in the order added. Snapshots are passed on with the notes of the boards
 /// watched, so that the live view shows that a disk is full as soon as it is.
@@ -30,6 +30,12 @@ impl Sinks {
 }
 
 impl Sink for Sinks {
+    fn wants(&self) -> Wants {
+        self.sinks
+            .iter()
+            .fold(Wants::default(), |all, sink| all.and(sink.wants()))
+    }
+
     fn row(&mut self, row: &Row) {
         for sink in &mut self.sinks {
             sink.row(row);

@@ -73,6 +73,7 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     });
     first.host_wait_ns = Some(1_500_000);
     first.host_dropped = Some(33_144);
+    first.own_threads_ns = Some(30_250);
     sink.row(&first);
     let nothing = Row {
         start_ns: 1,
@@ -90,7 +91,7 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     assert_eq!(
         lines[1],
         "1.234500,104,99,0.048076923,2.501,0.000100000,5,0,0,0,0,0,0,1.001,2.000,3.000,4.000,5.000,6.007,\
-         2.501,1.001,,,,,6.007,1500.000,33144"
+         2.501,1.001,,,,,6.007,1500.000,33144,30.250"
     );
     assert_eq!(
         lines[2],

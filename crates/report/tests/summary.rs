@@ -81,6 +81,7 @@ fn summary() -> Summary {
         warnings: vec!["csv: /x/run.csv: No space left on device".into()],
         interrupted: false,
         open_ended: false,
+        housekeeping: None,
         capture: None,
         ports: vec![],
         lanes: vec![lane(0, 1_600_000), lane(1, 1_400_000)],

@@ -4,7 +4,7 @@ use crate::histogram::{Histogram, Moments};
 use crate::series::LaneSeries;
 use crate::stretches::{Stretches, Stretching};
 use crate::tally::Tally;
-use crate::{Latency, Row, Sink, Timing, Workload};
+use crate::{Latency, Row, Sink, Timing, Wants, Workload};
 use std::collections::VecDeque;
 
 /// Rows shorter than this carry no host wait: it is sampled more slowly.
@@ -48,12 +48,13 @@ pub struct Collector<'s> {
     end_ns: u64,
     corrections_seen: u64,
     totals: Totals,
+    wants: Wants,
     latency_total: Histogram,
     scheduled_total: Histogram,
     latency_period: Histogram,
     scheduled_period: Histogram,
-    /// (sampled at, ns of host wait since the sample before).
-    host_waits: VecDeque<(u64, u64)>,
+    /// (sampled at, since the sample before: ns of host wait, ns of this program's own threads).
+    host_waits: VecDeque<(u64, u64, u64)>,
     host_wait_known: bool,
     recent: Option<Latency>,
     loss: Stretching,
@@ -91,6 +92,7 @@ impl<'s> Collector<'s> {
             end_ns: 0,
             corrections_seen: 0,
             totals: Totals::default(),
+            wants: Wants::ALL,
             latency_total: Histogram::default(),
             scheduled_total: Histogram::default(),
             latency_period: Histogram::default(),
@@ -103,11 +105,17 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note.
-    pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64) {
+    /// Works out no more than is wanted from now on. The totals stay whole.
+    pub fn set_wants(&mut self, wants: Wants) {
+        self.wants = wants;
+    }
+
+    /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this program's
+    /// own threads have worked for `own_ns`.
+    pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64, own_ns: u64) {
         self.host_wait_known = true;
-        if waited_ns > 0 {
-            self.host_waits.push_back((now_ns, waited_ns));
+        if waited_ns > 0 || own_ns > 0 {
+            self.host_waits.push_back((now_ns, waited_ns, own_ns));
         }
     }
 
@@ -226,24 +234,47 @@ impl<'s> Collector<'s> {
         tally
     }
 
+    /// Histograms of a period are kept apart from the totals only where somebody looks at them.
+    fn keeps_periods(&self) -> [bool; 2] {
+        let rows = self.timing.rows_per_period() == 1;
+        let latency = self.wants.histograms || (rows && self.wants.percentiles);
+        [latency, rows && self.wants.scheduled_percentiles]
+    }
+
     fn drain_period(&mut self, period: u64) {
+        let [latency, scheduled] = self.keeps_periods();
+        let latency = if latency {
+            &mut self.latency_period
+        } else {
+            &mut self.latency_total
+        };
+        let scheduled = if scheduled {
+            &mut self.scheduled_period
+        } else {
+            &mut self.scheduled_total
+        };
         for lane in &self.lanes {
-            lane.drain_period(period, &mut self.latency_period, &mut self.scheduled_period);
+            lane.drain_period(period, latency, scheduled);
         }
     }
 
     fn close_period(&mut self, period: u64, sinks: &mut [Box<dyn Sink>]) {
         let rows = self.timing.rows_per_period();
         let length = rows * self.timing.interval_ns;
-        if self.latency_period.count() > 0 {
+        if self.wants.histograms && self.latency_period.count() > 0 {
             for sink in sinks.iter_mut() {
                 sink.histogram(period * length, length, &mut self.latency_period.buckets());
             }
         }
-        self.latency_total.merge(&self.latency_period);
-        self.scheduled_total.merge(&self.scheduled_period);
-        self.latency_period.clear();
-        self.scheduled_period.clear();
+        for (of_period, total) in [
+            (&mut self.latency_period, &mut self.latency_total),
+            (&mut self.scheduled_period, &mut self.scheduled_total),
+        ] {
+            if of_period.count() > 0 {
+                total.merge(of_period);
+                of_period.clear();
+            }
+        }
     }
 
     /// Turns the tally of row `next_row` into a [`Row`], hands it on, and frees its place in the rings.
@@ -258,7 +289,9 @@ impl<'s> Collector<'s> {
         if whole_period {
             self.drain_period(index / rows);
         }
-        let histogram = |h, m: &Moments| -> Latency { m.latency(if rows == 1 { Some(h) } else { None }) };
+        let [of_latency, of_scheduled] = self.keeps_periods().map(|kept| kept && rows == 1);
+        let host = self.host_wait_until(self.timing.start_ns + index * self.timing.interval_ns + length_ns);
+        let histogram = |kept: bool, h, m: &Moments| -> Latency { m.latency(if kept { Some(h) } else { None }) };
         let (tx, lost) = match self.workload {
             Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
             Workload::Send => (tally.tx, 0),
@@ -283,9 +316,12 @@ impl<'s> Collector<'s> {
             corrupt: tally.corrupt,
             foreign: tally.foreign,
             missed: tally.missed,
-            latency: histogram(&self.latency_period, &tally.latency),
-            latency_scheduled: self.paced.then(|| histogram(&self.scheduled_period, &tally.scheduled)),
-            host_wait_ns: self.host_wait_until(self.timing.start_ns + start_ns + length_ns),
+            latency: histogram(of_latency, &self.latency_period, &tally.latency),
+            latency_scheduled: self
+                .paced
+                .then(|| histogram(of_scheduled, &self.scheduled_period, &tally.scheduled)),
+            host_wait_ns: host.map(|(waited, _)| waited),
+            own_threads_ns: host.map(|(_, own)| own),
             host_dropped: self.host_dropped_until(index),
         };
         self.loss.add(start_ns, start_ns + length_ns, lost);
@@ -295,8 +331,10 @@ impl<'s> Collector<'s> {
         if row.latency.count > 0 {
             self.recent = Some(row.latency);
         }
-        for sink in sinks.iter_mut() {
-            sink.row(&row);
+        if self.wants.rows {
+            for sink in sinks.iter_mut() {
+                sink.row(&row);
+            }
         }
         if whole_period {
             self.close_period(index / rows, sinks);
@@ -321,15 +359,16 @@ impl<'s> Collector<'s> {
         dropped
     }
 
-    fn host_wait_until(&mut self, end_ns: u64) -> Option<u64> {
-        let mut waited = 0;
-        while let Some(&(at, ns)) = self.host_waits.front() {
+    /// Waits of the host and work of own threads sampled by `end_ns` and in no row yet, ns.
+    fn host_wait_until(&mut self, end_ns: u64) -> Option<(u64, u64)> {
+        let mut sum = (0, 0);
+        while let Some(&(at, waited, own)) = self.host_waits.front() {
             if at > end_ns {
                 break;
             }
-            waited += ns;
+            sum = (sum.0 + waited, sum.1 + own);
             self.host_waits.pop_front();
         }
-        (self.host_wait_known && self.timing.interval_ns >= HOST_WAIT_ROW_NS).then_some(waited)
+        (self.host_wait_known && self.timing.interval_ns >= HOST_WAIT_ROW_NS).then_some(sum)
     }
 }

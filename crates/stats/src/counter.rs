@@ -64,6 +64,11 @@ impl Counter32 {
     }
 
     #[inline]
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
     pub(crate) fn take(&self) -> u32 {
         let n = self.0.load(Ordering::Relaxed);
         if n != 0 {

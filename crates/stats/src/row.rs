@@ -89,6 +89,9 @@ pub struct Row {
     /// Packets that this host dropped before mpps could take them, seen at the reading of the path's counters that
     /// belongs to this row: all since the reading before, whichever row that belongs to. `None`: no reading does.
     pub host_dropped: Option<u64>,
+    /// Processor time in this interval of this program's own threads beside the lanes, ns, as the host wait: at most so much
+    /// of it is not the host's doing.
+    pub own_threads_ns: Option<u64>,
 }
 
 /// What one lane did; packets by its own count, independent of the rows.
@@ -211,6 +214,20 @@ pub struct CaptureSummary {
     pub failure: Option<String>,
 }
 
+/// Processor time of this program's threads beside the lanes: the collector, what writes files, what reads from the
+/// kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Housekeeping {
+    /// While the lanes ran, ns over all of them.
+    pub cpu_ns: u64,
+    /// For how long that was, ns.
+    pub run_ns: u64,
+    /// The collector's longest stretch of work between two sleeps, ns of processor time.
+    pub longest_ns: u64,
+    /// By thread: name, and time, ns.
+    pub threads: Vec<(String, u64)>,
+}
+
 /// All that a run has measured.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -275,6 +292,8 @@ pub struct Summary {
     pub interrupted: bool,
     /// No end was asked for: the run goes on until a signal ends it.
     pub open_ended: bool,
+    /// What the program itself took, where the kernel tells.
+    pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
     /// Per lane and queue.
@@ -319,9 +338,55 @@ pub struct Snapshot {
     pub notes: Vec<String>,
 }
 
+/// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Rows as they close ([`Sink::row`]).
+    pub rows: bool,
+    /// Percentiles in the latency of each row.
+    pub percentiles: bool,
+    /// Percentiles in the latency from the scheduled time, too.
+    pub scheduled_percentiles: bool,
+    /// What kept lanes from running in each row.
+    pub host_wait: bool,
+    /// [`Sink::histogram`].
+    pub histograms: bool,
+    /// [`Sink::snapshot`].
+    pub snapshots: bool,
+}
+
+impl Wants {
+    /// Everything.
+    pub const ALL: Self = Self {
+        rows: true,
+        percentiles: true,
+        scheduled_percentiles: true,
+        host_wait: true,
+        histograms: true,
+        snapshots: true,
+    };
+
+    /// What either of two sinks wants.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            rows: self.rows | other.rows,
+            percentiles: self.percentiles | other.percentiles,
+            scheduled_percentiles: self.scheduled_percentiles | other.scheduled_percentiles,
+            host_wait: self.host_wait | other.host_wait,
+            histograms: self.histograms | other.histograms,
+            snapshots: self.snapshots | other.snapshots,
+        }
+    }
+}
+
 /// Takes what the collector produces, on the collector's thread. Must not block for long: a slow file is behind a
 /// thread of its own.
 pub trait Sink: Send {
+    /// What it has a use for; asked once, before the run. It may be given more.
+    fn wants(&self) -> Wants {
+        Wants::ALL
+    }
+
     /// A row has closed. Rows come in order, without gaps.
     fn row(&mut self, row: &Row);
 

@@ -1,15 +1,20 @@
 //! The time base: `CLOCK_MONOTONIC` nanoseconds, read through a calibrated TSC where that is sound.
 //!
 //! Two programs on one host compare times, so a private calibration must not drift away from the kernel's clock, which
-//! NTP keeps slewing. [`ClockSource::discipline`] is therefore called every few milliseconds by one thread (the
-//! collector): it takes a new (TSC, `CLOCK_MONOTONIC`) pair and publishes a line through it. Each lane holds a
-//! [`Clock`] with a private copy of the line and takes up a new one when the version has changed: a read is `rdtsc`,
-//! one load of a rarely written cache line, a multiplication and a shift.
+//! NTP keeps slewing. [`ClockSource::discipline`] is therefore called as often as it asks for by one thread (the
+//! collector): it takes a new (TSC, `CLOCK_MONOTONIC`) pair and publishes a line that leads from where the old one has come
+//! to the kernel's clock, without a jump. Each lane holds a [`Clock`] with a private copy of the line and takes up a new one
+//! when the version has changed: a read is `rdtsc`, one load of a rarely written cache line, a multiplication and a shift.
+//!
+//! How far may it be off? While the kernel's clock keeps its rate, by the error of a pair, some 50 ns. When the rate changes
+//! by Δ, by Δ × the time to the next pair, which comes after 100 ms at the most: 50 µs for the 500 ppm that NTP may slew
+//! by. From then on pairs come every 20 ms until the error is gone (test `the_line_follows_a_clock_that_is_slewed`).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 /// Fraction bits of the scale (ns a tick).
 const SHIFT: u32 = 32;
@@ -82,11 +87,107 @@ impl Pair {
     }
 }
 
+/// A line ns = ns0 + (tsc − tsc0) · scale / 2^32.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    tsc0: u64,
+    ns0: u64,
+    scale: u64,
+}
+
+impl Line {
+    fn at(&self, tsc: u64) -> u64 {
+        line(self.tsc0, self.ns0, self.scale, tsc)
+    }
+}
+
+/// Pairs are this far apart while the clocks agree, ns.
+const STEADY_NS: u64 = 100_000_000;
+/// And while they don't.
+const CLOSE_NS: u64 = 20_000_000;
+/// Pairs closer than this tell no rate: their own error is some 50 ns.
+const LEAST_BASE_NS: u64 = 10_000_000;
+/// The rate is measured over this long while it stays the same.
+const BASE_NS: u64 = 1_000_000_000;
+/// The line agrees with the kernel's clock: the error of a pair, and of the rate over [`STEADY_NS`], is within this.
+const AGREE_NS: u64 = 300;
+/// The line makes good for an error over this long: longer than the time between pairs, since the thread that takes them may
+/// be kept from running, and the line must not lead far past its aim.
+const MEND_NS: u64 = 200_000_000;
+/// A larger error is none of slewing's (a suspended machine, another host): the line jumps.
+const JUMP_NS: u64 = 1_000_000;
+
+/// Follows the kernel's clock: from pairs to lines. Pure.
+#[derive(Clone, Copy, Debug)]
+struct Follower {
+    /// The rate is measured from here.
+    base: Pair,
+    last: Pair,
+    line: Line,
+}
+
+impl Follower {
+    fn new(first: Pair, second: Pair) -> Self {
+        Self {
+            base: first,
+            last: second,
+            line: Line {
+                tsc0: second.tsc,
+                ns0: second.ns,
+                scale: scale_between(first, second),
+            },
+        }
+    }
+
+    /// Takes note of a new pair; when the next one is wanted.
+    fn follow(&mut self, now: Pair) -> Duration {
+        if now.ns.saturating_sub(self.last.ns) < LEAST_BASE_NS {
+            return Duration::from_nanos(LEAST_BASE_NS);
+        }
+        let reached = self.line.at(now.tsc);
+        let error = now.ns.wrapping_sub(reached) as i64;
+        let agrees = error.unsigned_abs() <= AGREE_NS;
+        let rate = if error.unsigned_abs() > JUMP_NS {
+            // Nothing can be measured across a jump: the rate stays.
+            self.base = now;
+            self.line = Line {
+                tsc0: now.tsc,
+                ns0: now.ns,
+                ..self.line
+            };
+            self.line.scale
+        } else {
+            if !agrees {
+                // The rate has changed: what was measured before tells nothing.
+                self.base = self.last;
+            }
+            let rate = scale_between(self.base, now);
+            let mend = i128::from(rate) * i128::from(error) / i128::from(MEND_NS);
+            self.line = Line {
+                tsc0: now.tsc,
+                ns0: reached,
+                scale: (i128::from(rate) + mend) as u64,
+            };
+            rate
+        };
+        self.last = now;
+        if now.ns - self.base.ns > 2 * BASE_NS {
+            let ticks = (u128::from(BASE_NS) << SHIFT) / u128::from(rate.max(1));
+            self.base = Pair {
+                tsc: now.tsc - ticks as u64,
+                ns: now.ns - BASE_NS,
+            };
+        }
+        let settled = agrees && now.ns - self.base.ns >= STEADY_NS;
+        Duration::from_nanos(if settled { STEADY_NS } else { CLOSE_NS })
+    }
+}
+
 /// Makes [`Clock`]s and keeps them true. One a process; the disciplining thread owns it.
 #[derive(Debug)]
 pub struct ClockSource {
     published: Option<Arc<Published>>,
-    oldest: Pair,
+    follower: Option<Follower>,
 }
 
 impl ClockSource {
@@ -95,22 +196,21 @@ impl ClockSource {
         if !tsc_is_sound() {
             return Self {
                 published: None,
-                oldest: Pair { tsc: 0, ns: 0 },
+                follower: None,
             };
         }
         let first = Pair::take();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let second = Pair::take();
-        let scale = scale_between(first, second);
+        std::thread::sleep(Duration::from_millis(20));
+        let follower = Follower::new(first, Pair::take());
         let published = Published {
             version: AtomicU64::new(2),
-            tsc0: AtomicU64::new(second.tsc),
-            ns0: AtomicU64::new(second.ns),
-            scale: AtomicU64::new(scale),
+            tsc0: AtomicU64::new(follower.line.tsc0),
+            ns0: AtomicU64::new(follower.line.ns0),
+            scale: AtomicU64::new(follower.line.scale),
         };
         Self {
             published: Some(Arc::new(published)),
-            oldest: first,
+            follower: Some(follower),
         }
     }
 
@@ -139,32 +239,20 @@ impl ClockSource {
         clock
     }
 
-    /// Takes a new pair and publishes the line through it. Call every few ms to 100 ms from one thread.
-    pub fn discipline(&mut self) {
-        let Some(p) = &self.published else { return };
-        let now = Pair::take();
-        let (tsc0, ns0) = (p.tsc0.load(Ordering::Relaxed), p.ns0.load(Ordering::Relaxed));
-        // The slope over the last second or so: long enough to be precise, short enough to follow NTP.
-        if now.ns - self.oldest.ns < 10_000_000 {
-            return;
-        }
-        let scale = scale_between(self.oldest, now);
-        if now.ns - self.oldest.ns > 2_000_000_000 {
-            self.oldest = Pair { tsc: tsc0, ns: ns0 };
-            if now.ns - ns0 < 500_000_000 {
-                self.oldest = Pair {
-                    tsc: now.tsc - (1u64 << SHIFT).wrapping_mul(1_000_000_000) / scale.max(1),
-                    ns: now.ns - 1_000_000_000,
-                };
-            }
-        }
+    /// Takes a new pair and publishes the line that follows from it; tells when it is to be called again. From one thread.
+    pub fn discipline(&mut self) -> Duration {
+        let (Some(p), Some(follower)) = (&self.published, &mut self.follower) else {
+            return Duration::from_nanos(STEADY_NS);
+        };
+        let next = follower.follow(Pair::take());
         let version = p.version.load(Ordering::Relaxed);
         p.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        p.tsc0.store(now.tsc, Ordering::Relaxed);
-        p.ns0.store(now.ns, Ordering::Relaxed);
-        p.scale.store(scale, Ordering::Relaxed);
+        p.tsc0.store(follower.line.tsc0, Ordering::Relaxed);
+        p.ns0.store(follower.line.ns0, Ordering::Relaxed);
+        p.scale.store(follower.line.scale, Ordering::Relaxed);
         p.version.store(version + 2, Ordering::Release);
+        next
     }
 }
 
@@ -188,7 +276,7 @@ fn line(tsc0: u64, ns0: u64, scale: u64, tsc: u64) -> u64 {
 }
 
 /// Reads the time; one a lane (not `Sync`). Never goes backwards.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Clock {
     published: Option<Arc<Published>>,
     version: Cell<u64>,
@@ -263,6 +351,88 @@ mod tests {
             source.discipline();
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
+    }
+
+    /// A kernel clock over a TSC of 2.5 GHz whose rate is changed each second, by what NTP may do.
+    struct Slewed {
+        tsc: u64,
+        ns: f64,
+    }
+
+    impl Slewed {
+        fn pass(&mut self, ns: f64, ppm: f64) {
+            self.tsc += (ns * 2.5) as u64;
+            self.ns += ns * (1.0 + ppm / 1e6);
+        }
+
+        /// A pair as it is taken: off by up to `noise` ns.
+        fn pair(&self, noise: f64) -> Pair {
+            Pair {
+                tsc: self.tsc,
+                ns: (self.ns + noise) as u64,
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_line_follows_a_clock_that_is_slewed(
+            seconds in proptest::collection::vec((-500.0..500.0f64, 0u64..8), 1..12),
+            noises in proptest::collection::vec(-30.0..30.0f64, 16),
+        ) {
+            let mut clock = Slewed { tsc: 1 << 40, ns: 1e15 };
+            let first = clock.pair(0.0);
+            clock.pass(2e7, 0.0);
+            let mut follower = Follower::new(first, clock.pair(0.0));
+            let (mut was_ppm, mut turn, mut wait) = (0.0, 0, CLOSE_NS);
+            for (ppm, late_ms) in seconds {
+                let change: f64 = f64::abs(ppm - was_ppm);
+                was_ppm = ppm;
+                let began = clock.ns;
+                while clock.ns < began + 1e9 {
+                    let from = follower.line.at(clock.tsc);
+                    // The thread that takes the pairs is woken late.
+                    let pass = wait as f64 + late_ms as f64 * 1e6;
+                    clock.pass(pass, ppm);
+                    let (line, kernel) = (follower.line.at(clock.tsc), clock.ns as u64);
+                    let off = line.abs_diff(kernel) as f64;
+                    // Never off by more than the change of rate comes to until it is seen, and what was left of the last one.
+                    let bound = (1000.0 / 1e6) * (STEADY_NS as f64 + late_ms as f64 * 1e6) * 1.5 + 1000.0;
+                    proptest::prop_assert!(off <= bound, "{off} ns off, a change of {change} ppm");
+                    let rate = (line - from) as f64 / pass;
+                    proptest::prop_assert!((rate - 1.0).abs() < 0.003, "a rate of {rate}");
+                    let before = follower.line.at(clock.tsc);
+                    wait = follower.follow(clock.pair(noises[turn % noises.len()])).as_nanos() as u64;
+                    proptest::prop_assert!(follower.line.at(clock.tsc).abs_diff(before) <= 1, "a jump");
+                    turn += 1;
+                }
+                // A second at one rate is enough to agree.
+                let off = follower.line.at(clock.tsc).abs_diff(clock.ns as u64);
+                proptest::prop_assert!(off < 1_500, "{off} ns off after a second at {ppm} ppm");
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_jump_of_the_clock_the_line_jumps_too_and_while_it_runs_evenly_pairs_are_far_apart() {
+        let mut clock = Slewed { tsc: 1 << 40, ns: 1e15 };
+        let first = clock.pair(0.0);
+        clock.pass(2e7, 0.0);
+        let mut follower = Follower::new(first, clock.pair(0.0));
+        let mut wait = Duration::from_nanos(CLOSE_NS);
+        for _ in 0..10 {
+            clock.pass(wait.as_nanos() as f64, 10.0);
+            wait = follower.follow(clock.pair(20.0));
+        }
+        assert_eq!(wait, Duration::from_nanos(STEADY_NS));
+        clock.pass(1e8, 10.0);
+        clock.ns += 5e9;
+        wait = follower.follow(clock.pair(0.0));
+        assert_eq!(follower.line.at(clock.tsc), clock.ns as u64);
+        assert_eq!(wait, Duration::from_nanos(CLOSE_NS));
+        clock.pass(2e7, 10.0);
+        let off = follower.line.at(clock.tsc).abs_diff(clock.ns as u64);
+        assert!(off < 1_000, "{off} ns off after a jump");
     }
 
     #[test]

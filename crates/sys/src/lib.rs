@@ -8,6 +8,8 @@ pub mod memory;
 pub mod private;
 pub mod privilege;
 pub mod probe;
+pub mod proc_stat;
 pub mod ready;
 pub mod sched;
 pub mod signal;
+pub mod wake;

@@ -2,9 +2,17 @@
 
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use std::io;
+use std::sync::OnceLock;
 
-/// Cores that this process may run on, in ascending order.
+/// Cores that this process may run on, in ascending order, as they were when this was first asked: before any thread
+/// was given cores of its own.
 pub fn allowed_cores() -> Vec<usize> {
+    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+    ALLOWED.get_or_init(own_cores).clone()
+}
+
+/// Cores that the calling thread may run on, in ascending order.
+fn own_cores() -> Vec<usize> {
     sched_getaffinity(None).map_or_else(
         |_| vec![0],
         |set| (0..CpuSet::MAX_CPU).filter(|&c| set.is_set(c)).collect(),
@@ -24,6 +32,30 @@ pub fn pin(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Keeps the calling thread, and those that it starts meanwhile, off some cores, until dropped.
+#[derive(Debug)]
+pub struct KeptOff(Option<CpuSet>);
+
+/// Keeps the calling thread off `cores`, where it may run on others.
+pub fn keep_off(cores: &[usize]) -> KeptOff {
+    let Ok(before) = sched_getaffinity(None) else {
+        return KeptOff(None);
+    };
+    let mut set = CpuSet::new();
+    let rest = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core) && !cores.contains(core));
+    let left = rest.map(|core| set.set(core)).count();
+    // Where it can't be done the thread stays where it is: this is a favour to the lanes, not a need.
+    KeptOff((left > 0 && set != before && sched_setaffinity(None, &set).is_ok()).then_some(before))
+}
+
+impl Drop for KeptOff {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}
+
 /// Sets the calling thread's timer slack to 1 ns, so that a sleep until a departure ends when it should (the default
 /// is 50 µs late).
 pub fn tight_timers() {
@@ -33,24 +65,60 @@ pub fn tight_timers() {
     }
 }
 
-/// The calling thread's number, for [`schedstat`].
+/// The calling thread's number.
 pub fn thread_id() -> i32 {
     gettid().as_raw_nonzero().get()
 }
 
-/// Time that thread `tid` of this process was runnable but did not run, ns since it began. `None` where the kernel
-/// does not tell. Source: `/proc/self/task/TID/schedstat`, second field.
-pub fn run_delay_ns(tid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
+/// Asks the scheduler to serve the calling thread in short slices (0.1 ms, the least that Linux 6.12 and later grant; others
+/// ignore it). A thread that wakes with a shorter slice than the one that is running takes the core at once, and both
+/// alternate by the shorter slice, where they would by milliseconds. It takes no more of the core for that.
+pub fn short_slices() {
+    let mut attr = SchedAttr::default();
+    // SAFETY: sched_getattr(2) writes at most as many bytes to the struct as it is told that it has, sched_setattr(2) reads
+    // as many as its first field says; both concern the calling thread (0) alone. The struct is SCHED_ATTR_SIZE_VER0.
+    unsafe {
+        let zero: libc::c_long = 0;
+        let size = size_of::<SchedAttr>() as libc::c_long;
+        let got = libc::syscall(libc::SYS_sched_getattr, zero, &raw mut attr, size, zero);
+        if got == 0 && matches!(attr.policy, POLICY_NORMAL | POLICY_BATCH) {
+            attr.runtime_ns = SHORT_SLICE_NS;
+            libc::syscall(libc::SYS_sched_setattr, zero, &raw const attr, zero);
+        }
+    }
 }
 
-/// Time that the hypervisor took from all cores together, ns since boot, at the resolution of the kernel's tick.
-/// Source: `/proc/stat`, `steal`.
-pub fn steal_ns() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
-    let ticks: u64 = text.lines().next()?.split_ascii_whitespace().nth(8)?.parse().ok()?;
-    Some(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+/// Least slice that Linux grants, ns (`kernel/sched/syscalls.c`, `__setparam_fair`).
+const SHORT_SLICE_NS: u64 = 100_000;
+const POLICY_NORMAL: u32 = 0;
+const POLICY_BATCH: u32 = 3;
+
+/// `struct sched_attr` of `linux/sched/types.h`, first version.
+#[derive(Default)]
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+const _: () = assert!(size_of::<SchedAttr>() == 48 && std::mem::offset_of!(SchedAttr, runtime_ns) == 24);
+
+/// Lets another thread that is ready run on this core; returns at once where there is none.
+#[inline]
+pub fn yield_core() {
+    rustix::thread::sched_yield();
+}
+
+/// Processor time of the calling thread since it began, ns.
+pub fn thread_cpu_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 /// Involuntary context switches of the calling thread since it began.
@@ -73,7 +141,7 @@ mod tests {
         for core in allowed_cores() {
             std::thread::spawn(move || {
                 pin(core).expect("allowed core");
-                assert_eq!(allowed_cores(), vec![core]);
+                assert_eq!(own_cores(), vec![core]);
             })
             .join()
             .expect("thread");
@@ -82,10 +150,46 @@ mod tests {
     }
 
     #[test]
-    fn run_delay_of_this_thread_is_told_or_absent_and_a_dead_thread_has_none() {
-        if let Some(first) = run_delay_ns(thread_id()) {
-            assert!(run_delay_ns(thread_id()).expect("told before") >= first);
-        }
-        assert_eq!(run_delay_ns(i32::MAX), None);
+    fn a_thread_kept_off_cores_runs_on_the_others_and_may_return() {
+        std::thread::spawn(|| {
+            let before = own_cores();
+            drop(keep_off(&before));
+            assert_eq!(own_cores(), before, "kept off all: stays");
+            let (first, rest) = before.split_first().expect("a core");
+            let kept = keep_off(&[*first]);
+            assert_eq!(
+                own_cores(),
+                if rest.is_empty() { before.clone() } else { rest.to_vec() }
+            );
+            drop(kept);
+            assert_eq!(own_cores(), before);
+        })
+        .join()
+        .expect("thread");
+    }
+
+    #[test]
+    fn a_thread_with_short_slices_keeps_its_policy_and_nice_value() {
+        std::thread::spawn(|| {
+            let read = || {
+                let mut attr = SchedAttr::default();
+                // SAFETY: as in `short_slices`.
+                let got = unsafe {
+                    let (zero, size): (libc::c_long, _) = (0, size_of::<SchedAttr>() as libc::c_long);
+                    libc::syscall(libc::SYS_sched_getattr, zero, &raw mut attr, size, zero)
+                };
+                assert_eq!(got, 0);
+                attr
+            };
+            let before = read();
+            short_slices();
+            let after = read();
+            assert_eq!((before.policy, before.nice), (after.policy, after.nice));
+            if after.runtime_ns != SHORT_SLICE_NS {
+                eprintln!("this kernel grants no slices (before Linux 6.12)");
+            }
+        })
+        .join()
+        .expect("thread");
     }
 }

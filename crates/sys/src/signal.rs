@@ -1,15 +1,28 @@
 //! Ctrl-C, SIGTERM and a closed terminal as a flag: a run ends early, with its results.
 
+use crate::wake::Wake;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
+/// Written by the handler: made before the handler is put in place, and never closed.
+static WAKE: OnceLock<Option<Wake>> = OnceLock::new();
 
 extern "C" fn on_signal(_: libc::c_int) {
-    // Only an atomic: all that a signal handler may safely do here.
+    // Only what is async-signal-safe: atomics, write(2), _exit(2).
     if CAUGHT.fetch_add(1, Ordering::Relaxed) >= 2 {
         // The third request is from somebody who wants out now.
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(130) };
+    }
+    if let Some(wake) = waker() {
+        // SAFETY: __errno_location returns this thread's errno, which is always there. The interrupted code may be
+        // about to read it, so it is put back after the write.
+        unsafe {
+            let errno = *libc::__errno_location();
+            wake.wake();
+            *libc::__errno_location() = errno;
+        }
     }
 }
 
@@ -18,7 +31,8 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// continued, too.
 pub fn catch_interrupts() {
     crate::evidence::watch_continues();
-    // SAFETY: the handler only touches an atomic and _exit; the struct is fully initialised by zeroed() plus the
+    WAKE.get_or_init(|| Wake::new().ok());
+    // SAFETY: the handler only does what is async-signal-safe; the struct is fully initialised by zeroed() plus the
     // fields set, as sigaction(2) asks.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -29,6 +43,11 @@ pub fn catch_interrupts() {
         libc::sigaction(libc::SIGHUP, &action, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
+}
+
+/// Ends a sleep when one of these signals comes; `None` before [`catch_interrupts`].
+pub fn waker() -> Option<&'static Wake> {
+    WAKE.get()?.as_ref()
 }
 
 /// How many of these signals came so far: the first ends the sending, another the wait for what is in flight.

@@ -152,7 +152,7 @@ fn with_frames<S>(
         left: Vec::new(),
     };
     let from = scripted.queue(0, &pool).expect("a queue");
-    let (control, counters) = (Control::default(), LaneCounters::default());
+    let (control, counters) = (Control::new().expect("eventfd"), LaneCounters::default());
     let timing = Timing {
         start_ns: T0,
         interval_ns: 1_000_000,
@@ -169,7 +169,7 @@ fn with_frames<S>(
             clock: ClockSource::new().clock(),
             control: &control,
             counters: &counters,
-            idle: Idle::new(true, false, &counters),
+            idle: Idle::new(true, false, ClockSource::new().clock(), &counters),
             neighbor: None,
             burst: BURST,
             told_down: Default::default(),

@@ -14,10 +14,11 @@ use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
 use std::thread;
 use std::time::Duration;
 
-/// How often the reader looks.
-const TICK_NS: u64 = 10_000_000;
-/// How many looks lie between two at the device.
-const CHECK_EVERY: u32 = 5;
+/// How often the reader looks: rows that close and lanes that are done wait for it, and the end is told at once.
+const TICK_NS: u64 = 50_000_000;
+/// How often lanes that are to leave the kernel are called, and the least time between looks: for short rows, of which the
+/// kernel keeps a limited number.
+const CALL_NS: u64 = 10_000_000;
 /// How long lanes are called out of the kernel when the reader fails.
 const LAST_CALLS: u32 = 300;
 
@@ -27,16 +28,12 @@ pub(super) fn run<P: KernelPort>(job: &InKernel<'_, P>, lane: &Lane<'_>, recorde
     lane.counters.thread.set(0);
     let _last_call = LastCall(job);
     let mut reader = Reader::new(job, lane, recorder);
-    let mut looks = 0;
     loop {
         reader.pause();
         let now = lane.clock.now_ns();
         let end_ns = lane.control.end_ns();
         reader.tell_end(end_ns);
-        looks += 1;
-        if looks % CHECK_EVERY == 0
-            && let Err(error) = job.port.check()
-        {
+        if let Err(error) = job.port.check() {
             trouble(lane, &error);
         }
         reader.total();
@@ -62,7 +59,7 @@ impl<P: KernelPort> Drop for LastCall<'_, '_, P> {
                 return;
             }
             inside.for_each(|(lane, exit)| exit.ask(self.0.port, lane));
-            thread::sleep(Duration::from_nanos(TICK_NS));
+            thread::sleep(Duration::from_nanos(CALL_NS));
         }
     }
 }
@@ -72,10 +69,14 @@ struct Reader<'j, 'r, 'l, 's, P> {
     lane: &'j Lane<'l>,
     recorder: Recorder<'s>,
     timing: Timing,
+    /// How often it looks, ns.
+    tick_ns: u64,
     /// Rows below this were taken.
     next_row: u64,
     /// Histogram periods below this were taken.
     next_period: u64,
+    /// Moves of the end that were seen.
+    ends_seen: u64,
     /// The end that the programs know.
     told_end_ns: u64,
     late: u64,
@@ -93,13 +94,17 @@ struct Booked {
 
 impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     fn new(job: &'j InKernel<'r, P>, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
+        let timing = recorder.timing();
+        let kept_ns = job.port.row_capacity().saturating_mul(timing.interval_ns);
         Self {
-            timing: recorder.timing(),
+            timing,
+            tick_ns: (kept_ns / 16).clamp(CALL_NS, TICK_NS),
             job,
             lane,
             recorder,
             next_row: 0,
             next_period: 0,
+            ends_seen: 0,
             told_end_ns: u64::MAX,
             late: 0,
             booked: Booked::default(),
@@ -118,12 +123,14 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     }
 
     /// Sleeps for a tick, or less where the end comes before.
-    fn pause(&self) {
+    fn pause(&mut self) {
         let now = self.lane.clock.now_ns();
         let end_ns = self.lane.control.end_ns();
         let next = [end_ns, self.settled_ns(end_ns)].into_iter().filter(|&at| at > now);
-        let pause = next.map(|at| at - now).fold(TICK_NS, u64::min);
-        thread::sleep(Duration::from_nanos(pause));
+        let tick_ns = if now < end_ns { self.tick_ns } else { CALL_NS };
+        let pause = next.map(|at| at - now).fold(tick_ns, u64::min);
+        let timeout = Duration::from_nanos(pause);
+        self.lane.control.sleep_until_moved(timeout, &mut self.ends_seen);
     }
 
     fn tell_end(&mut self, end_ns: u64) {
@@ -199,7 +206,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     /// Steps over rows whose places may be written again by now.
     fn leave_overtaken(&mut self, now_ns: u64) {
         let capacity = self.job.port.row_capacity();
-        let ahead = (TICK_NS / self.timing.interval_ns + 1).min(capacity / 4);
+        let ahead = (self.tick_ns / self.timing.interval_ns + 1).min(capacity / 4);
         let oldest = (self.timing.row_of(now_ns) + ahead + 1).saturating_sub(capacity);
         if self.next_row < oldest {
             self.starved = true;

@@ -7,6 +7,7 @@ use mpps_report::{
     Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, print_summary,
 };
 use mpps_stats::{Sink, Summary};
+use mpps_sys::sched;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ pub(crate) struct Output {
     stdout_taken: bool,
     /// Who opens and writes files.
     pub(crate) clerk: Clerk,
+    /// This thread, and those that it has started, stay off the cores that lanes were given.
+    _beside_lanes: sched::KeptOff,
 }
 
 impl Output {
@@ -63,6 +66,8 @@ impl Output {
             }
         }
         let more: Vec<&Path> = own.iter().map(|(_, path, _)| *path).collect();
+        // The threads that write files inherit it.
+        let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
         let clerk = Clerk::hire(run, &more)?;
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
         let quiet = run.quiet;
@@ -76,6 +81,7 @@ impl Output {
             detail,
             stdout_taken: stdout > 0,
             clerk,
+            _beside_lanes: beside_lanes,
         })
     }
 
