@@ -3,7 +3,7 @@
 use crate::beneath::Beneath;
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +14,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const TRY_EVERY: Duration = Duration::from_millis(500);
 /// Looks at the link to one at the interface beneath, which is a request to the kernel.
 const LOOKS: u64 = 20;
+
+/// A constant string of the shim; `None`: null.
+fn constant(text: *const c_char) -> Option<&'static str> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null; a string literal of the shim, which ends with a zero and is never freed.
+    let text = unsafe { CStr::from_ptr::<'static>(text) };
+    Some(text.to_str().unwrap_or("something unknown"))
+}
 
 /// The link of a port, as its lanes last saw it.
 pub(crate) struct Link {
@@ -106,12 +116,7 @@ impl Link {
     fn fault(&self) -> Option<&'static str> {
         // SAFETY: a number of a port; what comes back is null or a constant string of the shim.
         let text = unsafe { sys::mpps_memif_fault(self.port) };
-        // SAFETY: as above.
-        (!text.is_null()).then(|| {
-            unsafe { CStr::from_ptr::<'static>(text) }
-                .to_str()
-                .unwrap_or("in an unknown way")
-        })
+        constant(text)
     }
 
     /// Connections to a memif that were refused, and why the last was.
@@ -119,13 +124,7 @@ impl Link {
         let mut why = std::ptr::null();
         // SAFETY: a number of a port; `why` is ours, and becomes a constant string of the shim or stays null.
         let refused = unsafe { sys::mpps_memif_refused(self.port, &mut why) };
-        // SAFETY: as above.
-        (!why.is_null()).then(|| {
-            (
-                refused,
-                unsafe { CStr::from_ptr::<'static>(why) }.to_str().unwrap_or(""),
-            )
-        })
+        constant(why).map(|why| (refused, why))
     }
 
     /// Waits until the link is up; `more` is a further question to ask where it does not come. Now and then it is tried

@@ -261,7 +261,12 @@ fn walk(path: &Path) -> io::Result<Place> {
         if kernels && left.is_empty() {
             return Ok(Place::Kernel);
         }
-        if !kernels && open_to_others(&rustix::fs::fstat(&at)?) && stat.st_uid != me() {
+        if kernels {
+            // It leads to what is open, whatever its text says: `/proc/self/fd/3/file`.
+            at = open(&at, &name, OFlags::empty())?;
+            continue;
+        }
+        if open_to_others(&rustix::fs::fstat(&at)?) && stat.st_uid != me() {
             let link = name.display();
             return Err(refuse(format!(
                 "{link} is a link of user {}, in {NOT_YOURS}",
