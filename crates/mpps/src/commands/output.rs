@@ -66,13 +66,14 @@ impl Output {
         let clerk = Clerk::hire(run, &more)?;
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
         let quiet = run.quiet;
+        let detail = if run.verbose { Detail::Full } else { Detail::Brief };
         let (sinks, boards, json) = clerk.does(move || files_of(&run, notes))??;
         Ok(Self {
             sinks: vec![Box::new(sinks)],
             boards,
             json,
             quiet,
-            detail: if run.verbose { Detail::Full } else { Detail::Brief },
+            detail,
             stdout_taken: stdout > 0,
             clerk,
         })

@@ -9,7 +9,6 @@ use mpps_sys::memory::{Available, available};
 use std::time::Duration;
 
 /// What asks for memory.
-#[derive(Debug)]
 pub(crate) struct Part {
     /// The option with its value, and what it makes: "--lanes 9: 9 lanes take".
     says: String,
@@ -25,12 +24,6 @@ impl Part {
             bytes,
             want: Box::new(want),
         }
-    }
-}
-
-impl std::fmt::Debug for dyn Fn(u64) -> String {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("want")
     }
 }
 
