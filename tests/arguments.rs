@@ -392,3 +392,70 @@ fn plots_of_nothing_and_to_nowhere_are_refused() {
         &["/nonexistent/a.svg"],
     );
 }
+
+#[test]
+fn a_run_that_has_no_room_in_memory_is_refused_by_name_before_it_takes_any() {
+    // A limit of its own, so that the test neither depends on the host's memory nor could take it.
+    let limited = |kilobytes: u32, words: &str| {
+        let mut command = std::process::Command::new("sh");
+        let script = r#"ulimit -v "$1"; shift; exec "$@""#;
+        command.args(["-c", script, "sh", &kilobytes.to_string()]);
+        command.arg(mpps_tests::program()).args(words.split_whitespace());
+        command.args(["--duration", "20ms", "--quiet"]);
+        run_command(command)
+    };
+    for (words, parts) in [
+        (
+            "send null: --src-port-range 1-65535 --dest 10.99.0.2:1-65535",
+            [
+                "--src-port-range 1-65535 by --dest ports 1-65535: 4,294,836,225 flows",
+                "--flows N",
+            ],
+        ),
+        (
+            "sendrecv loop: --rate 1kpps --src-port-range 1-65535 --dest 10.99.0.2:1-9999",
+            ["655,284,465 flows", "--flows N"],
+        ),
+        (
+            "sendrecv loop: --flows 4000000 --src-port-range 1-65535 --dest 10.99.0.2:1-99",
+            ["--flows 4000000", "at most"],
+        ),
+        ("drop null: --max-flows 4000000", ["--max-flows 4000000", "at most"]),
+        ("drop null: --max-flows 9000 --lanes 128", ["128 lanes", "--lanes"]),
+        (
+            "sendrecv loop: --interval 100us --settle 60s",
+            ["--interval 100µs", "--settle"],
+        ),
+        ("send null:frames=1048576,mtu=60000", ["frames=1048576", "frames="]),
+        (
+            "capture null: -o /nonexistent/x --buffer 16GiB",
+            ["--buffer 17179869184", "at most"],
+        ),
+    ] {
+        let finished = limited(500_000, words);
+        let context = format!("{words}: {:?}: {}", finished.code, finished.stderr);
+        assert_eq!(finished.code, Some(2), "{context}");
+        assert_eq!(finished.stderr.lines().count(), 1, "{context}");
+        assert!(finished.stderr.contains("ulimit -v leaves"), "{context}");
+        assert!(parts.iter().all(|part| finished.stderr.contains(part)), "{context}");
+    }
+    // Too little for anything: one line all the same, and no signal.
+    for kilobytes in [40_000, 60_000, 80_000, 100_000] {
+        let finished = limited(kilobytes, "sendrecv loop: --rate 1kpps --settle 10ms");
+        let context = format!("{kilobytes}: {:?}: {}", finished.code, finished.stderr);
+        assert!(matches!(finished.code, Some(0..=3)), "{context}");
+        assert!(
+            finished.stderr.lines().count() <= 1 || finished.code == Some(3),
+            "{context}"
+        );
+    }
+}
+
+#[test]
+fn a_million_flows_work() {
+    let finished = run(
+        "sendrecv loop: --src-port-range 1-65535 --dest 10.99.0.2:1-16 --flows 1000000 --rate 10kpps --duration 100ms \
+         --catch-up 10s --settle 100ms --quiet",
+    );
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+}

@@ -161,3 +161,56 @@ fn standard_output_can_be_the_csv_or_the_json_and_holds_nothing_else() {
     );
     assert_eq!(finished.stdout.lines().count(), 4, "{}", finished.stdout);
 }
+
+#[test]
+fn a_file_that_one_run_writes_is_refused_to_another_which_leaves_it_as_it_is() {
+    let scratch = Scratch::new();
+    for option in ["--csv", "--hdr"] {
+        let file = scratch.file("shared");
+        let words = |duration: &str| {
+            let mut command = mpps(&format!(
+                "sendrecv loop: --rate 1kpps --duration {duration} --settle 10ms --quiet"
+            ));
+            command.arg(option).arg(&file);
+            command
+        };
+        let first = Background::start(words("1h"));
+        mpps_tests::wait_until("what the first run writes", || {
+            std::fs::metadata(&file).is_ok_and(|m| m.len() > 0)
+        });
+        let before = std::fs::read(&file).expect("the file");
+        let second = run_command(words("10ms"));
+        assert_eq!(second.code, Some(2), "{}", second.stderr);
+        let told = ["mpps: ", option, "shared", "another run is writing this file"];
+        assert!(
+            told.iter().all(|part| second.stderr.contains(part)),
+            "{}",
+            second.stderr
+        );
+        assert_eq!(second.stderr.lines().count(), 1, "{}", second.stderr);
+        assert!(std::fs::read(&file).expect("the file").starts_with(&before));
+        let ended = first.end(rustix::process::Signal::INT);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        std::fs::remove_file(&file).expect("ours");
+    }
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_told_with_quiet_too() {
+    let scratch = Scratch::new();
+    let fifo = scratch.file("run.csv");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("a FIFO");
+    let mut command = mpps("sendrecv loop: --rate 1kpps --duration 200ms --settle 10ms --quiet");
+    command.arg("--csv").arg(&fifo);
+    let finished = run_command(command);
+    let told: Vec<_> = finished
+        .stderr
+        .lines()
+        .filter(|line| line.contains("run.csv"))
+        .collect();
+    assert!(
+        told.len() == 1 && told[0].contains("nobody read"),
+        "{}",
+        finished.stderr
+    );
+}
