@@ -18,8 +18,10 @@ use crate::summary::{Measured, summarise};
 use crate::traffic::Lane;
 use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficWork, Work};
 use mpps_io::{Error, Port, QueueCounters};
-use mpps_stats::{CaptureSummary, Collector, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload};
-use mpps_sys::clock::{Clock, ClockSource};
+use mpps_stats::{
+    CaptureSummary, Collector, LaneCounters, LaneSeries, Sink, Started, Summary, Timing, Totals, Workload,
+};
+use mpps_sys::clock::{Clock, ClockSource, utc_ns};
 use mpps_sys::sched;
 use std::sync::{OnceLock, mpsc};
 use std::thread::{self, ScopedJoinHandle};
@@ -275,6 +277,11 @@ pub(crate) fn run_job<J: Job>(
         if let Some(duration) = common.duration {
             control.end_at(start_ns + duration.as_nanos() as u64);
         }
+        let started = Started {
+            monotonic_ns: start_ns,
+            utc_ns: utc_ns(start_ns),
+        };
+        sinks.iter_mut().for_each(|sink| sink.begin(started));
         job.begin(start_ns, control.end_ns());
         for start in &starts {
             let _ = start.send(start_ns);
@@ -321,7 +328,7 @@ pub(crate) fn run_job<J: Job>(
             counters: &counters,
             path,
             queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
-            start_ns,
+            started,
             end_ns,
             interrupted: was_interrupted,
             control: &control,

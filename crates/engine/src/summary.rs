@@ -7,7 +7,8 @@ use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
 use mpps_io::QueueCounters;
 use mpps_stats::{
-    Gaps, Histogram, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Summary, Totals, Workload,
+    Gaps, Histogram, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance, Started, Summary, Totals,
+    Workload,
 };
 
 /// What a run has measured, before it is judged.
@@ -22,7 +23,7 @@ pub(crate) struct Measured<'r> {
     pub(crate) path: Vec<Vec<QueueCounters>>,
     /// By lane: the number of its queues.
     pub(crate) queues: Vec<usize>,
-    pub(crate) start_ns: u64,
+    pub(crate) started: Started,
     pub(crate) end_ns: u64,
     pub(crate) interrupted: bool,
     pub(crate) control: &'r Control,
@@ -38,7 +39,7 @@ pub(crate) struct Measured<'r> {
 }
 
 pub(crate) fn summarise(m: Measured<'_>) -> Summary {
-    let run_ns = m.end_ns.saturating_sub(m.start_ns).max(1);
+    let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
     let tally = m.totals.tally;
     let duration_ns = if sends(m.workload) {
         run_ns
@@ -81,6 +82,8 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     };
     Summary {
         workload: m.workload,
+        started: m.started,
+        command: Vec::new(),
         duration_ns,
         tx: tally.tx,
         rx: tally.rx,

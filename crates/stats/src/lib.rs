@@ -18,7 +18,7 @@ pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use row::{
     CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance, Row, Sink, Snapshot,
-    Summary, Workload,
+    Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use tally::Tally;
