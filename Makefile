@@ -12,7 +12,10 @@ PROGRAM := target/release/mpps
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench setup lint fuzz clean program
+# Where `make install` puts the program: $(DESTDIR)$(PREFIX)/bin/mpps.
+PREFIX ?= /usr/local
+DESTDIR ?=
+.PHONY: help build demo test bench setup install lint fuzz clean program
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -46,6 +49,12 @@ bench: ## side by side with other programs; writes bench/RESULTS.md
 
 setup: ## check for, and as root install, all that test and bench need
 	@scripts/setup.sh bench
+
+install: ## the program into PREFIX (/usr/local) below DESTDIR, built before if it is not there; no capabilities are given
+	@# As root after `make build` as a user: nothing is built, so that target/ stays the user's.
+	@test -x $(PROGRAM) || $(MAKE) --no-print-directory build
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(PROGRAM) "$(DESTDIR)$(PREFIX)/bin/mpps"
 
 lint: ## formatting and clippy, as strict as it gets
 	$(CARGO) fmt --all -- --check

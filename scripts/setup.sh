@@ -19,6 +19,9 @@ TOOLS='
 build | cc           | gcc libc6-dev
 dpdk  | pkg:libdpdk  | libdpdk-dev pkg-config
 demo  | ip           | iproute2
+test  | python3      | python3
+test  | sysctl       | procps
+test  | ping         | iputils-ping
 test  | ethtool      | ethtool
 test  | tcpdump      | tcpdump
 test  | socat        | socat

@@ -2,7 +2,7 @@
 //! host's, with VLAN tags and several lanes.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Net, Report, Scratch, net_of, run_command, skip, wait_until};
+use mpps_tests::{Background, Net, Report, Scratch, arrived, net_of, run_command, skip, wait_until};
 use rustix::process::Signal;
 
 /// Starts a listener on host b with its results in `scratch`, and waits until it runs.
@@ -251,9 +251,7 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
         );
         let sent = here.measure(net.a(&words));
         sent.assert_accounted();
-        // The last packets are in the receiver's ring by now: a full row later they are counted.
-        let rows = there.rows_so_far();
-        wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+        arrived(&there, sent.count("tx_packets"));
         let received = there.read(receiver.end(Signal::INT));
         received.assert_rows_add_up();
         let context = format!("{drop_words}: {:#} {:#}", sent.json, received.json);

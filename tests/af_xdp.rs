@@ -2,7 +2,7 @@
 //! shapes; and beside it the host's own traffic, which goes on.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, ECHO, Net, Report, Scratch, TALK, missing, net_of, run_command, wait_until};
+use mpps_tests::{Background, ECHO, Net, Report, Scratch, TALK, arrived, missing, net_of, run_command, wait_until};
 use rustix::process::Signal;
 
 /// Starts a listener on host b with its results in `scratch`, and waits until it runs.
@@ -269,9 +269,7 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
             format!("send {send} --src 10.99.0.1 --dest {dest}:9000 --rate 10kpps --duration 300ms --quiet --seed 1");
         let sent = here.measure(net.a(&words));
         sent.assert_accounted();
-        // The last packets are in the receiver's ring by now: a full row later they are counted.
-        let rows = there.rows_so_far();
-        wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+        arrived(&there, sent.count("tx_packets"));
         let received = there.read(receiver.end(Signal::INT));
         received.assert_rows_add_up();
         let context = format!("{send} {drop_words}: {:#} {:#}", sent.json, received.json);

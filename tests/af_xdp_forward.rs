@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Frames, NOBODY, Net, Passed, Report, STRANGER, Scratch, Way, exchange, mac_of, macs, missing, net_of,
-    run_command, wait_until, way,
+    Background, Frames, NOBODY, Net, Passed, Report, STRANGER, Scratch, Way, arrived, exchange, mac_of, macs, missing,
+    net_of, run_command, wait_until, way,
 };
 use pcap_file::pcapng::{Block, PcapNgReader};
 use rustix::process::Signal;
@@ -259,8 +259,7 @@ fn rxdrop_counts_every_frame_though_it_looks_at_none() {
     let receiver = start(&net, &scratch, "drop af_xdp:eth1 --port 9000 --no-verify");
     let words = "send af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps --duration 400ms --quiet";
     let sent = Scratch::new().measure(net.a(words)).count("tx_packets");
-    let rows = scratch.rows_so_far();
-    wait_until("two more rows", || scratch.rows_so_far() >= rows + 2);
+    arrived(&scratch, sent);
     let report = scratch.read(receiver.end(Signal::INT));
     report.assert_rows_add_up();
     let received = report.count("rx_packets");

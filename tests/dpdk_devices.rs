@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use mpps_tests::{
-    Background, Memif, Report, Scratch, listen_by, missing, mpps, no_dpdk, program, run_command, skip, wait_until,
+    Background, Memif, Report, Scratch, arrived, listen_by, missing, mpps, no_dpdk, program, run_command, skip,
+    wait_until,
 };
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -77,8 +78,7 @@ fn packets_sent_into_a_file_are_all_in_it_and_come_out_of_it_whole() {
         let there = Scratch::new();
         let listener = listen_by(&there, mpps(&format!("{words} {port}{options}")));
         wait_until("the packets of the file", || there.busy_rows() > 0);
-        let rows = there.rows_so_far();
-        wait_until("two more rows", || there.rows_so_far() >= rows + 2);
+        arrived(&there, tx);
         there.read(listener.end(Signal::INT))
     };
     let received = read("drop", "");
@@ -109,8 +109,7 @@ fn what_comes_by_shared_memory_is_captured_to_the_last_packet() {
     );
     let words = format!("send {} {SEND} --dest-mac 02:00:00:00:00:02", memif.client());
     let sent = Scratch::new().measure(mpps(&format!("{words} --duration 100ms --quiet")));
-    let rows = there.rows_so_far();
-    wait_until("two more rows", || there.rows_so_far() >= rows + 2);
+    arrived(&there, sent.count("tx_packets"));
     let captured = there.read(capture.end(Signal::INT));
     let tx = sent.count("tx_packets");
     assert_eq!(captured.count("/capture/written"), tx, "{:#}", captured.json);

@@ -1,7 +1,7 @@
 //! Garbage, truncated and hostile frames on the wire: counted by reason, answered by nothing, survived by both ends.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Net, Scratch, missing, net_of, wait_until};
+use mpps_tests::{Background, Net, Scratch, arrived, missing, net_of, wait_until};
 use rustix::process::Signal;
 
 /// Sends frames of each kind from `eth1` through a raw socket; `sys.argv`: MAC address and last byte of the IPv4
@@ -114,8 +114,7 @@ fn a_receiver_counts_strangers_as_foreign_and_loses_nothing_of_its_own() {
     assault(&net, "88");
     let sent = here.read(sender.finish());
     sent.assert_accounted();
-    let rows = there.rows_so_far();
-    wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+    arrived(&there, sent.count("tx_packets"));
     let received = there.read(receiver.end(Signal::INT));
     received.assert_rows_add_up();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! The udp path over the loopback interface: both ends are ours, each end's numbers must agree with the other's.
 
-use mpps_tests::{Background, Report, Scratch, free_port, mpps, skip, source_ports, wait_until};
+use mpps_tests::{Background, Report, Scratch, arrived, free_port, mpps, skip, source_ports, wait_until};
 use rustix::process::Signal;
 
 /// A loopback address as it stands in a port or a destination, in front of the UDP port.
@@ -98,8 +98,7 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
             "a sender measures no latency: {:#}",
             sent.json
         );
-        let rows = there.rows_so_far();
-        wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+        arrived(&there, sent.count("tx_packets"));
         let received = there.read(background.end(Signal::INT));
         received.assert_rows_add_up();
         let context = format!("{:#} {:#}", sent.json, received.json);
@@ -132,8 +131,7 @@ fn a_seed_that_differs_at_the_two_ends_leaves_no_packet_that_counts_as_received(
     wait_until("a row of the receiver", || there.rows_so_far() > 0);
     let words = format!("send udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 5kpps --duration 200ms --payload-size 64");
     let sent = here.measure(mpps(&format!("{words} --quiet --seed 1 {}", source_ports(1))));
-    let rows = there.rows_so_far();
-    wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+    wait_until("all that was sent", || there.seen_so_far() >= sent.count("tx_packets"));
     let received = there.read(receiver.end(Signal::INT));
     received.assert_rows_add_up();
     assert_eq!(received.count("rx_packets"), 0, "{:#}", received.json);

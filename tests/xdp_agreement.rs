@@ -2,7 +2,7 @@
 //! and reorders them in a known order, and on one that does not.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Middlebox, Net, Report, Scratch, Treated, net_of, round_trips, wait_until};
+use mpps_tests::{Middlebox, Net, Report, Scratch, Treated, arrived, net_of, round_trips, wait_until};
 use rustix::process::Signal;
 
 /// A whole number of the middlebox's periods of 20.
@@ -120,8 +120,7 @@ fn one_way_through(net: &Net, drop: &str, roams: bool) -> Option<(Report, Report
     let mac = Host::B.mac();
     let ends = format!("--src 10.99.0.77 --src-port-range 9100-9100 --dest 10.99.0.99:9000 --dest-mac {mac} --seed 3");
     let sent = Scratch::new().measure(net.a(&format!("send af_packet:eth1 {ends} --payload-size 64 {PACED}")));
-    let rows = there.rows_so_far();
-    wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+    arrived(&there, sent.count("tx_packets"));
     let received = there.read(receiver.end(Signal::INT));
     let done = middlebox.end();
     received.assert_rows_add_up();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, NOBODY, Net, Passed, Report, STRANGER, Scratch, Way, all_back, all_there, assert_refused, exchange,
-    listen, mac_of, macs, missing, net_of, programs_of, still_loaded, wait_until, way,
+    Background, NOBODY, Net, Passed, Report, STRANGER, Scratch, Way, all_back, all_there, arrived, assert_refused,
+    exchange, listen, mac_of, macs, missing, net_of, programs_of, still_loaded, wait_until, way,
 };
 use rustix::process::Signal;
 
@@ -144,8 +144,7 @@ fn what_is_sent_by_one_path_arrives_by_another_over_a_forwarder() {
         let words = format!("send {send} {ends} --rate 20kpps --duration 150ms --catch-up 1s --quiet");
         let report = Scratch::new().measure(net.a(&words));
         report.assert_accounted();
-        let rows = there.rows_so_far();
-        wait_until("two more rows of the receiver", || there.rows_so_far() >= rows + 2);
+        arrived(&there, report.count("tx_packets"));
         let received = there.read(receiver.end(Signal::INT));
         received.assert_rows_add_up();
         let (tx, context) = (

@@ -17,6 +17,7 @@ mod middlebox;
 mod process;
 mod programs;
 mod progress;
+mod recipes;
 mod report;
 mod testpmd;
 mod threads;
@@ -24,7 +25,7 @@ mod threads;
 pub use bystanders::{ECHO, TALK};
 pub use dpdk::{Bridge, Memif, no_dpdk};
 pub use ends::{
-    all_back, all_back_by, all_there, all_there_by, assert_refused, listen, listen_by, one_way, one_way_by,
+    all_back, all_back_by, all_there, all_there_by, arrived, assert_refused, listen, listen_by, one_way, one_way_by,
     round_trips, round_trips_by,
 };
 pub use exchange::{End, Frames, Passed, Way, exchange};
@@ -35,6 +36,7 @@ pub use middlebox::{Middlebox, Treated};
 pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};
 pub use progress::{returning, silent, wait_for_more};
+pub use recipes::{Shown, shown};
 pub use report::{Report, Row, Scratch};
 pub use testpmd::{TESTPMD, Testpmd};
 pub use threads::{NET_ADMIN, Thread, threads_of};

@@ -58,6 +58,27 @@ impl Scratch {
         text.matches('\n').count().saturating_sub(1)
     }
 
+    /// Packets received, over the rows that the CSV holds so far.
+    pub fn received_so_far(&self) -> u64 {
+        self.sum_so_far(&["rx_packets"])
+    }
+
+    /// Packets that came at all, the test's or not, over the rows that the CSV holds so far.
+    pub fn seen_so_far(&self) -> u64 {
+        self.sum_so_far(&["rx_packets", "corrupt_packets", "foreign_packets"])
+    }
+
+    fn sum_so_far(&self, columns: &[&str]) -> u64 {
+        let text = std::fs::read_to_string(self.file("run.csv")).unwrap_or_default();
+        // The last line may be half written.
+        let mut lines = text[..text.rfind('\n').unwrap_or(0)].lines();
+        let header: Vec<_> = lines.next().unwrap_or_default().split(',').collect();
+        let wanted = |(name, cell): (&&str, &str)| columns.contains(name).then(|| cell.parse::<u64>().ok())?;
+        lines
+            .map(|row| header.iter().zip(row.split(',')).filter_map(wanted).sum::<u64>())
+            .sum()
+    }
+
     /// Rows that the CSV holds so far with something sent or received in them.
     pub fn busy_rows(&self) -> usize {
         let text = std::fs::read_to_string(self.file("run.csv")).unwrap_or_default();

@@ -22,9 +22,10 @@ use crate::traffic::Lane;
 use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficWork, Work};
 use mpps_io::{Error, Port, QueueCounters};
 use mpps_stats::{
-    CaptureSummary, Collector, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Summary, Timing, Totals, Workload,
+    CaptureSummary, Collector, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Started, Summary, Timing, Totals,
+    Workload,
 };
-use mpps_sys::clock::{Clock, ClockSource};
+use mpps_sys::clock::{Clock, ClockSource, utc_ns};
 use mpps_sys::proc_stat::ThreadStat;
 use mpps_sys::{evidence, sched};
 use std::sync::{OnceLock, mpsc};
@@ -285,6 +286,11 @@ pub(crate) fn run_job<J: Job>(
         if let Some(duration) = common.duration {
             control.end_at(start_ns + duration.as_nanos() as u64);
         }
+        let started = Started {
+            monotonic_ns: start_ns,
+            utc_ns: utc_ns(start_ns),
+        };
+        sinks.iter_mut().for_each(|sink| sink.begin(started));
         job.begin(start_ns, control.end_ns());
         for start in &starts {
             let _ = start.send(start_ns);
@@ -337,7 +343,7 @@ pub(crate) fn run_job<J: Job>(
             counters: &counters,
             path,
             queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
-            start_ns,
+            started,
             end_ns,
             interrupted: collected.interrupted,
             housekeeping: housekeeping(&mut host, &collected, clocks.clock().now_ns() - began_ns),

@@ -10,7 +10,7 @@ use crate::work::{WorkFacts, sends};
 use mpps_io::QueueCounters;
 use mpps_stats::{
     AwaySummary, Gap, Gaps, Histogram, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance,
-    Summary, Totals, Workload,
+    Started, Summary, Totals, Workload,
 };
 use mpps_sys::evidence::Rival;
 
@@ -26,7 +26,7 @@ pub(crate) struct Measured<'r> {
     pub(crate) path: Vec<Vec<QueueCounters>>,
     /// By lane: the number of its queues.
     pub(crate) queues: Vec<usize>,
-    pub(crate) start_ns: u64,
+    pub(crate) started: Started,
     pub(crate) end_ns: u64,
     pub(crate) interrupted: bool,
     pub(crate) housekeeping: Option<Housekeeping>,
@@ -47,7 +47,7 @@ pub(crate) struct Measured<'r> {
 }
 
 pub(crate) fn summarise(m: Measured<'_>) -> Summary {
-    let run_ns = m.end_ns.saturating_sub(m.start_ns).max(1);
+    let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
     let tally = m.totals.tally;
     let duration_ns = if sends(m.workload) {
         run_ns
@@ -79,7 +79,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         away: lane_gaps(&m)
             .concat()
             .iter()
-            .map(|gap| since_start(gap, m.start_ns))
+            .map(|gap| since_start(gap, m.started.monotonic_ns))
             .collect(),
         drops: m.totals.host_drops.clone(),
         rivals: rivals(&lanes, &m.rivals, run_ns),
@@ -107,6 +107,8 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     };
     Summary {
         workload: m.workload,
+        started: m.started,
+        command: Vec::new(),
         duration_ns,
         tx: tally.tx,
         rx: tally.rx,
@@ -171,7 +173,11 @@ fn still(m: &Measured<'_>) -> Standstills {
     let waited_ns = m.outcomes.iter().filter_map(|o| o.run_delay_ns).max().unwrap_or(0);
     let continued = mpps_sys::evidence::continues();
     let found = standstills(&lane_gaps(m), &m.collector_gaps, &continued, waited_ns);
-    let since = |gaps: Vec<Gap>| gaps.iter().map(|gap| since_start(gap, m.start_ns)).collect();
+    let since = |gaps: Vec<Gap>| {
+        gaps.iter()
+            .map(|gap| since_start(gap, m.started.monotonic_ns))
+            .collect()
+    };
     Standstills {
         stops: since(found.stops),
         others: since(found.others),
@@ -281,7 +287,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
                 looped => Some((counters.busy_ns.get() as f64 / looped as f64).min(1.0)),
             },
             run_delay_ns: outcome.run_delay_ns,
-            away: away(counters, m.start_ns),
+            away: away(counters, m.started.monotonic_ns),
             preempted: Some(outcome.preempted),
             ..LaneSummary::default()
         };

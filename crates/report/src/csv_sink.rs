@@ -2,8 +2,10 @@
 
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
-use mpps_stats::{Latency, Row, Sink, Wants};
+use mpps_stats::{Latency, Row, Sink, Started, Wants};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Rows kept in memory before the rest goes to disk: some 400 ms of the shortest interval, about 1.2 MB.
@@ -17,10 +19,10 @@ const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
     latency_min_us,latency_p50_us,latency_p90_us,latency_p99_us,latency_p999_us,latency_max_us,\
     latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
     latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
-    host_wait_us,host_dropped_packets,own_threads_us";
+    host_wait_us,host_dropped_packets,own_threads_us,start_utc_ns";
 
 /// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
-/// run in s; cells are empty where nothing was measured.
+/// run in s, `start_utc_ns` the same as a time of day, ns since 1970; cells are empty where nothing was measured.
 pub fn csv_header() -> &'static str {
     HEADER
 }
@@ -28,6 +30,8 @@ pub fn csv_header() -> &'static str {
 /// Writes rows to a CSV file, never holding up the caller.
 pub struct CsvSink {
     spool: Spool<Row>,
+    /// Time of day of the start of the run, ns since 1970; 0 until it is known. Shared with the thread that writes.
+    zero: Arc<AtomicU64>,
 }
 
 impl CsvSink {
@@ -49,8 +53,11 @@ impl CsvSink {
             patience,
             noun: "rows",
         };
+        let zero = Arc::new(AtomicU64::new(0));
+        let format = CsvFormat(Arc::clone(&zero));
         Ok(Self {
-            spool: Spool::create("csv", path, CsvFormat, limits)?,
+            spool: Spool::create("csv", path, format, limits)?,
+            zero,
         })
     }
 
@@ -69,6 +76,10 @@ impl Sink for CsvSink {
         }
     }
 
+    fn begin(&mut self, started: Started) {
+        self.zero.store(started.utc_ns, Ordering::Relaxed);
+    }
+
     fn row(&mut self, row: &Row) {
         self.spool.push(row.clone());
     }
@@ -78,7 +89,7 @@ impl Sink for CsvSink {
     }
 }
 
-struct CsvFormat;
+struct CsvFormat(Arc<AtomicU64>);
 
 impl Format<Row> for CsvFormat {
     fn header(&mut self, _: Option<&Row>, out: &mut Vec<u8>) {
@@ -134,6 +145,12 @@ impl Format<Row> for CsvFormat {
         out.push(b',');
         if let Some(own) = row.own_threads_ns {
             fixed(out, own, 3);
+        }
+        out.push(b',');
+        // Rows are handed over after the start, by a lock that orders the two.
+        let zero = self.0.load(Ordering::Relaxed);
+        if zero > 0 {
+            fixed(out, zero + row.start_ns, 0);
         }
         out.push(b'\n');
     }

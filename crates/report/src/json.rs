@@ -41,6 +41,15 @@ pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
 
 /// The summary as JSON. Numbers are finite; what was not measured is `null`.
 pub fn json_value(s: &Summary) -> Value {
+    let mut all = measured(s);
+    if let (Value::Object(all), Value::Object(more)) = (&mut all, circumstances(s)) {
+        all.extend(more);
+    }
+    all
+}
+
+/// What was counted and timed.
+fn measured(s: &Summary) -> Value {
     json!({
         "workload": workload(s.workload),
         "tx_packets": s.tx,
@@ -76,6 +85,12 @@ pub fn json_value(s: &Summary) -> Value {
             object.insert("intended_mean".to_owned(), intended);
             object
         }),
+    })
+}
+
+/// Whether it can be believed, and what was measured on what.
+fn circumstances(s: &Summary) -> Value {
+    json!({
         "valid": s.valid,
         "invalid_reasons": s.invalid_reasons,
         "warnings": s.warnings,
@@ -85,6 +100,9 @@ pub fn json_value(s: &Summary) -> Value {
         "reasons": counters(&s.reasons),
         "capture": s.capture.as_ref().map(capture),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
+        "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
+        "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
+        "command": s.command,
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
     })
@@ -108,6 +126,27 @@ fn housekeeping(h: &Housekeeping) -> Value {
         "longest_ns": h.longest_ns,
         "threads": counters(&h.threads),
     })
+}
+
+/// A time of day, ns since 1970, as RFC 3339 has it, to the ns, in UTC.
+pub(crate) fn rfc3339(ns: u64) -> String {
+    let (seconds, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01, so that a leap day is the last of its year.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
 }
 
 fn capture(c: &CaptureSummary) -> Value {
@@ -213,4 +252,23 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "preempted": l.preempted,
         "path_counters": counters(&l.path_counters),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rfc3339;
+
+    #[test]
+    fn times_of_day_are_written_as_date_says_them() {
+        // `date -u -d @N +%FT%T.%NZ`.
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000000007Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000007Z"),
+            (1_077_926_399, "2004-02-27T23:59:59.000000007Z"),
+            (1_767_225_599, "2025-12-31T23:59:59.000000007Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000000007Z"),
+        ] {
+            assert_eq!(rfc3339(seconds * 1_000_000_000 + 7), text);
+        }
+    }
 }

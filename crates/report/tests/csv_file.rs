@@ -1,7 +1,7 @@
 //! The CSV and HDR log: whole, exact, and never in the way.
 
 use mpps_report::{CsvSink, HdrSink, Sinks, csv_header};
-use mpps_stats::{Latency, Percentiles, Row, Sink, Snapshot};
+use mpps_stats::{Latency, Percentiles, Row, Sink, Snapshot, Started};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -66,6 +66,10 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.csv");
     let mut sink = CsvSink::create(&path).unwrap();
+    let started = Started {
+        monotonic_ns: 7,
+        utc_ns: 1_790_000_000_123_456_789,
+    };
     let mut first = row(12_345);
     first.latency_scheduled = Some(Latency {
         percentiles: None,
@@ -74,6 +78,7 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     first.host_wait_ns = Some(1_500_000);
     first.host_dropped = Some(33_144);
     first.own_threads_ns = Some(30_250);
+    sink.begin(started);
     sink.row(&first);
     let nothing = Row {
         start_ns: 1,
@@ -91,11 +96,11 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     assert_eq!(
         lines[1],
         "1.234500,104,99,0.048076923,2.501,0.000100000,5,0,0,0,0,0,0,1.001,2.000,3.000,4.000,5.000,6.007,\
-         2.501,1.001,,,,,6.007,1500.000,33144,30.250"
+         2.501,1.001,,,,,6.007,1500.000,33144,30.250,1790000001357956789"
     );
     assert_eq!(
         lines[2],
-        "0.000000,5,0,0.000000000,,0.000099999,-3,0,0,0,0,0,0,,,,,,,,,,,,,,,"
+        "0.000000,5,0,0.000000000,,0.000099999,-3,0,0,0,0,0,0,,,,,,,,,,,,,,,,,1790000000123456790"
     );
     for line in &lines[1..] {
         assert_eq!(line.split(',').count(), csv_header().split(',').count());

@@ -1,7 +1,7 @@
 //! Plots: any CSV of ours gives a picture, anything else one clear line.
 
 use mpps_report::{CsvSink, csv_header, plot};
-use mpps_stats::{Latency, Percentiles, Row, Sink};
+use mpps_stats::{Latency, Percentiles, Row, Sink, Started};
 use std::path::{Path, PathBuf};
 
 /// Writes a CSV of `rows` and draws it both ways; returns the SVG. `MPPS_PLOT_DIR` keeps the pictures to look at.
@@ -140,6 +140,47 @@ fn one_short_dip_among_many_rows_stays_visible() {
     let bottom = "V318.00";
     let low = |svg: &str| svg.matches("318.00V").count() + svg.matches(bottom).count();
     assert!(low(&dip) > low(&flat), "{} {}", low(&dip), low(&flat));
+}
+
+#[test]
+fn no_axis_of_loss_goes_beyond_all_of_it() {
+    for (name, lost) in [("all", 40_000), ("most", 30_000), ("half", 20_000)] {
+        let svg = draw(name, (0..50).map(|i| lossy(row(i, 100_000_000, true), lost)));
+        for tick in ["120 %", "150 %", "200 %"] {
+            assert!(!svg.contains(&format!(">{tick}<")), "{name}: {tick}");
+        }
+        assert!(svg.contains(" %<"), "{name}: {svg}");
+    }
+}
+
+#[test]
+fn the_title_says_what_ran_and_when_where_the_summary_beside_is_the_runs_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = dir.path().join("run.csv");
+    let mut sink = CsvSink::create(&csv).unwrap();
+    sink.begin(Started {
+        monotonic_ns: 5,
+        utc_ns: 1_790_000_000_123_456_789,
+    });
+    (0..20).for_each(|i| sink.row(&row(i, 100_000_000, true)));
+    assert!(sink.finish().is_empty());
+    assert!(draw_file(&csv).contains("run.csv   ·   2026-09-21 14:13:20 UTC<"));
+    let summary = |utc: &str| {
+        format!(
+            r#"{{"workload":"sendrecv","started_utc":"{utc}","host":{{"port":"af_xdp:eth1"}},
+                "command":["mpps","sendrecv","af_xdp:eth1","--eal","a b"]}}"#
+        )
+    };
+    std::fs::write(dir.path().join("run.json"), summary("2026-09-21T14:13:20.123456789Z")).unwrap();
+    let svg = draw_file(&csv);
+    assert!(
+        svg.contains("sendrecv af_xdp:eth1   ·   2026-09-21 14:13:20 UTC<"),
+        "{svg}"
+    );
+    assert!(svg.contains(">mpps sendrecv af_xdp:eth1 --eal 'a b'<"), "{svg}");
+    // Of another run: an earlier one of the same name.
+    std::fs::write(dir.path().join("run.json"), summary("2026-09-20T14:13:20.123456789Z")).unwrap();
+    assert!(!draw_file(&csv).contains("sendrecv"));
 }
 
 #[test]

@@ -46,6 +46,11 @@ fn summary() -> Summary {
     };
     Summary {
         workload: Workload::SendRecv,
+        started: mpps_stats::Started {
+            monotonic_ns: 7_000_000_001,
+            utc_ns: 1_790_000_000_123_456_789,
+        },
+        command: ["mpps", "sendrecv", "loop:"].map(str::to_owned).into(),
         duration_ns: 10_000_000_000,
         tx: 3_000_000,
         rx: 2_999_990,
@@ -89,6 +94,28 @@ fn summary() -> Summary {
             ("kernel".into(), "6.1".into()),
             ("rcvbuf_bytes".into(), "425984".into()),
         ],
+    }
+}
+
+#[test]
+fn the_documentation_has_every_key_and_every_column() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measuring.md");
+    let page = std::fs::read_to_string(file).unwrap();
+    let json = json_value(&summary());
+    let keys = json.as_object().unwrap().keys().map(String::as_str);
+    for name in keys.chain(mpps_report::csv_header().split(',')) {
+        // Percentiles stand there by their endings, rates by their unit.
+        let ending = ["_p50_us", "_p90_us", "_p99_us", "_p999_us", "_max_us"];
+        let short = ending
+            .iter()
+            .find(|end| name.ends_with(**end))
+            .map(|end| format!("…{end}"));
+        let told = |name: &str| page.contains(&format!("`{name}`")) || page.contains(&format!("`{name} "));
+        let word = |name: &str| page.contains(&format!(" {name} ")) || page.contains(&format!(" {name}`"));
+        assert!(
+            told(name) || word(name) || short.is_some_and(|s| told(&s)),
+            "{name} is not in docs/measuring.md"
+        );
     }
 }
 

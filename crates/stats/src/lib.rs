@@ -24,7 +24,7 @@ pub use lane::LaneCounters;
 pub use reasons::{REASONS, meaning_of};
 pub use row::{
     AwaySummary, CaptureSummary, Gaps, Housekeeping, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance,
-    Row, Sink, Snapshot, Summary, Wants, Workload,
+    Row, Sink, Snapshot, Started, Summary, Wants, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

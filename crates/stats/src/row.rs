@@ -228,11 +228,24 @@ pub struct Housekeeping {
     pub threads: Vec<(String, u64)>,
 }
 
+/// When a run began: the zero of its rows' times, by two clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Started {
+    /// `CLOCK_MONOTONIC`, ns: the clock of the lanes.
+    pub monotonic_ns: u64,
+    /// Time of day, ns since 1970 (UTC), as it was set then.
+    pub utc_ns: u64,
+}
+
 /// All that a run has measured.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// What was run.
     pub workload: Workload,
+    /// When it began.
+    pub started: Started,
+    /// The command line; empty where it was no command that ran it.
+    pub command: Vec<String>,
     /// Length of the sending (or, on a receiver, receiving) phase in ns, as measured.
     pub duration_ns: u64,
     /// Packets sent.
@@ -386,6 +399,9 @@ pub trait Sink: Send {
     fn wants(&self) -> Wants {
         Wants::ALL
     }
+
+    /// The run begins at this time. Comes once, before all else.
+    fn begin(&mut self, _started: Started) {}
 
     /// A row has closed. Rows come in order, without gaps.
     fn row(&mut self, row: &Row);

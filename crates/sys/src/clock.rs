@@ -26,6 +26,21 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// The time of day (`CLOCK_REALTIME`, ns since 1970) at a reading of `CLOCK_MONOTONIC`, by the offset that lies between
+/// the two now.
+pub fn utc_ns(monotonic_ns: u64) -> u64 {
+    // The tightest of a few pairs: a thread that loses its core between two readings has a wrong one.
+    let once = |_| {
+        let before = self::monotonic_ns();
+        let t = clock_gettime(ClockId::Realtime);
+        let width = self::monotonic_ns() - before;
+        let real = t.tv_sec * 1_000_000_000 + t.tv_nsec;
+        (width, real - (before + width / 2) as i64)
+    };
+    let (_, offset) = (0..8).map(once).min().unwrap_or_default();
+    monotonic_ns.saturating_add_signed(offset)
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn ticks() -> u64 {

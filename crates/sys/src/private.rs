@@ -263,7 +263,7 @@ fn walk(path: &Path) -> io::Result<Place> {
         }
         if kernels {
             // It leads to what is open, whatever its text says: `/proc/self/fd/3/file`.
-            at = open(&at, &name, OFlags::empty())?;
+            at = step(&at, &name, OFlags::empty())?;
             continue;
         }
         if open_to_others(&rustix::fs::fstat(&at)?) && stat.st_uid != me() {

@@ -87,6 +87,12 @@ impl Output {
 
     /// Writes the summary, and gives the exit code that goes with it.
     pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
+        let summary = &Summary {
+            command: std::env::args_os()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            ..summary.clone()
+        };
         if !self.quiet {
             let (out, err) = (std::io::stdout(), std::io::stderr());
             let printed = match self.stdout_taken {

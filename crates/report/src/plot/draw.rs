@@ -1,5 +1,6 @@
 //! The page: title, totals, and the panels one below the other over one time axis.
 
+use super::about::About;
 use super::panels::{self, Panel};
 use super::read::Run;
 use super::scale::{Scale, time_unit};
@@ -11,6 +12,8 @@ const LEFT: f64 = 86.0;
 const RIGHT: f64 = 28.0;
 /// Above the first panel: title and totals.
 const TOP: f64 = 72.0;
+/// The command line, where it is known.
+const COMMAND: f64 = 18.0;
 /// Title and legend of a panel.
 const HEAD: f64 = 26.0;
 /// Between panels.
@@ -22,19 +25,24 @@ pub(super) const FAINT: &str = "#666666";
 const GRID: &str = "#e3e3e3";
 const FRAME: &str = "#9a9a9a";
 
-/// Draws the run named `name`.
-pub(super) fn draw(name: &str, run: &Run) -> String {
+/// Draws a run.
+pub(super) fn draw(about: &About, run: &Run) -> String {
     let panels = [panels::rates(run), panels::loss(run), panels::latency(run)];
-    let height = TOP + panels.iter().map(|p| HEAD + p.height + GAP).sum::<f64>() - GAP + BOTTOM;
+    let top = TOP + if about.command.is_some() { COMMAND } else { 0.0 };
+    let height = top + panels.iter().map(|p| HEAD + p.height + GAP).sum::<f64>() - GAP + BOTTOM;
     let mut svg = Svg::new(WIDTH, height);
-    svg.text((LEFT, 32.0), 18.0, Anchor::Start, INK, true, &shorten(name, 80));
+    svg.text((LEFT, 32.0), 18.0, Anchor::Start, INK, true, &shorten(&about.title, 90));
     svg.text((LEFT, 54.0), 12.5, Anchor::Start, FAINT, false, &totals(run));
+    if let Some(command) = &about.command {
+        let at = (LEFT, 54.0 + COMMAND);
+        svg.text(at, 11.5, Anchor::Start, FAINT, false, &shorten(command, 150));
+    }
     let plot_width = WIDTH - LEFT - RIGHT;
     let span = run.to - run.from;
     let (unit, unit_name) = time_unit(span);
     let time = Scale::linear(run.from, run.to.max(run.from + 1e-9), 10, unit, false);
     let x = |seconds: f64| LEFT + plot_width * time.at(seconds);
-    let mut y = TOP;
+    let mut y = top;
     for (i, panel) in panels.iter().enumerate() {
         head(&mut svg, panel, y + HEAD - 9.0);
         y += HEAD;

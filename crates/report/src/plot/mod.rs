@@ -4,6 +4,7 @@
 //! configuration. The PNG is rasterised from it with a font that is built in, so that it looks the same on a server
 //! without fonts.
 
+mod about;
 mod draw;
 mod panels;
 mod read;
@@ -33,7 +34,7 @@ pub fn plot(csv: &Path, out: &Path) -> Result<(), ReportError> {
     let target = JsonTarget::prepare(out)?;
     let run = read::read(csv)?;
     let name = csv.file_name().unwrap_or(csv.as_os_str()).to_string_lossy();
-    let svg = draw::draw(&name, &run);
+    let svg = draw::draw(&about::About::of(csv, &name), &run);
     if png {
         let bytes = rasterise(&svg).map_err(|e| ReportError::io("draw", out, io::Error::other(e)))?;
         target.write_bytes(&bytes)

@@ -73,7 +73,8 @@ pub(super) fn loss(run: &Run) -> Panel {
     let scale = if log {
         Scale::log(least, top, 0.12, percent_label)
     } else {
-        let top = if top > 0.0 { top * 1.02 } else { 0.01 };
+        // No more than all can be lost, however the axis is rounded.
+        let top = if top > 0.0 { (top * 1.02).min(1.0) } else { 0.01 };
         let mut scale = Scale::linear(0.0, top, 3, 1.0, true);
         let ticks = scale.ticks.len().max(2) - 1;
         let step = top_of(&scale, top) / ticks as f64;

@@ -175,10 +175,14 @@ pub(super) fn measure(
     stage: &Stage,
     ends: &Ends,
     rate: Option<&str>,
-    duration: Duration,
+    (duration, settle): (Duration, Option<Duration>),
     json: &str,
 ) -> Result<Figures> {
-    let argv = ends.sendrecv(stage, rate, duration) + words(["--json", json, "--quiet"]);
+    let mut argv = ends.sendrecv(stage, rate, duration);
+    if let Some(settle) = settle {
+        argv = argv + words(["--settle", &super::seconds(settle)]);
+    }
+    let argv = argv + words(["--json", json, "--quiet"]);
     tell.command(&stage.typed(Host::A, &argv));
     let mut command = stage.command(Host::A, &argv)?;
     command.stdout(Stdio::null()).stderr(Stdio::piped());

@@ -10,6 +10,8 @@ pub(super) struct Figures {
     pub(super) received_pps: f64,
     pub(super) loss_ratio: f64,
     pub(super) valid: bool,
+    /// Why not, in the program's words.
+    reasons: Vec<String>,
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,
 }
@@ -24,6 +26,10 @@ impl Figures {
             received_pps: number(&json["received_pps"]).unwrap_or(0.0),
             loss_ratio: number(&json["loss_ratio"]).unwrap_or(0.0),
             valid: json["valid"] == true,
+            reasons: json["invalid_reasons"]
+                .as_array()
+                .map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+                .unwrap_or_default(),
             p50_ns: number(&json["latency_ns"]["p50"]),
             p99_ns: number(&json["latency_ns"]["p99"]),
         })
@@ -50,45 +56,115 @@ pub(super) fn rate_text(pps: u64) -> String {
     }
 }
 
-/// Runs side by side. Latency only where the runs were paced: in a run that fills every queue it is that of the
-/// queues.
-pub(super) fn table(runs: &[(&str, &Figures)], paced: bool) -> Vec<String> {
-    let line = |cells: [&str; 6]| {
-        let [path, sent, back, lost, p50, p99] = cells;
-        let line = format!("   {path:<9}  {sent:>11}  {back:>11}  {lost:>9}");
-        if paced {
-            format!("{line}  {p50:>11}  {p99:>11}")
-        } else {
-            line
+/// The runs of one path.
+pub(super) struct Runs {
+    pub(super) path: &'static str,
+    pub(super) runs: Vec<Figures>,
+}
+
+/// Paths side by side: of each the median of its runs, how far they lie apart, and how many of them are valid. Latency
+/// only where the runs were paced: in a run that fills every queue it is that of the queues.
+pub(super) fn table(paths: &[Runs], paced: bool) -> Vec<String> {
+    let line = |cells: [&str; 7]| {
+        let [path, valid, back, spread, lost, p50, p99] = cells;
+        let line = format!("   {path:<9}  {valid:>6}  {back:>11}  {spread:>6}  {lost:>8}");
+        match paced {
+            true => format!("{line}  {p50:>10}  {p99:>10}"),
+            false => line,
         }
     };
-    let mut lines = vec![line([
-        "path",
-        "sent",
-        "came back",
-        "lost",
-        "latency p50",
-        "latency p99",
-    ])];
-    let latency = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), time);
-    lines.extend(runs.iter().map(|(path, f)| {
-        let (p50, p99) = (latency(f.p50_ns), latency(f.p99_ns));
-        line([
+    let mut lines = vec![line(["path", "valid", "came back", "spread", "lost", "p50", "p99"])];
+    for Runs { path, runs } in paths {
+        let of = |value: fn(&Figures) -> Option<f64>| {
+            let mut all: Vec<f64> = runs.iter().filter_map(value).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let back = of(|f| Some(f.received_pps));
+        let spread = match (back.first(), back.last(), median(&back)) {
+            (Some(least), Some(most), Some(middle)) if middle > 0.0 => percent((most - least) / middle),
+            _ => "-".to_owned(),
+        };
+        let latency = |value| median(&of(value)).map_or_else(|| "-".to_owned(), time);
+        let valid = runs.iter().filter(|f| f.valid).count();
+        lines.push(line([
             path,
-            &pps(f.offered_pps),
-            &pps(f.received_pps),
-            &percent(f.loss_ratio),
-            &p50,
-            &p99,
-        ])
-    }));
+            &format!("{valid} of {}", runs.len()),
+            &median(&back).map_or_else(|| "-".to_owned(), pps),
+            &spread,
+            &median(&of(|f| Some(f.loss_ratio))).map_or_else(|| "-".to_owned(), percent),
+            &latency(|f| f.p50_ns),
+            &latency(|f| f.p99_ns),
+        ]));
+    }
+    for Runs { path, runs } in paths {
+        let mut told: Vec<&String> = runs.iter().flat_map(|f| &f.reasons).collect();
+        told.sort();
+        // Numbers in it differ from run to run: one is enough.
+        told.dedup_by(|a, b| a.split_whitespace().next() == b.split_whitespace().next());
+        lines.extend(told.iter().map(|why| format!("   {path} NOT VALID: {why}")));
+    }
     lines
+}
+
+/// The middle of sorted values, or the mean of the two in the middle.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
+    Some((sorted[low] + sorted[high]) / 2.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use mpps_engine::Rate;
+
+    fn run(received_pps: f64, valid: bool) -> Figures {
+        Figures {
+            offered_pps: 1e6,
+            received_pps,
+            loss_ratio: 0.0,
+            valid,
+            reasons: if valid {
+                Vec::new()
+            } else {
+                vec!["the generator was late".to_owned()]
+            },
+            p50_ns: Some(received_pps / 100.0),
+            p99_ns: None,
+        }
+    }
+
+    #[test]
+    fn a_comparison_shows_the_median_the_spread_and_every_verdict() {
+        let udp = vec![run(100e3, true), run(300e3, false), run(200e3, true)];
+        let paths = [
+            Runs { path: "udp", runs: udp },
+            Runs {
+                path: "xdp",
+                runs: Vec::new(),
+            },
+        ];
+        let lines = table(&paths, true);
+        for part in ["udp", "2 of 3", "200.0 kpps", "100 %", "2.000 µs", "-"] {
+            assert!(lines[1].contains(part), "{part}: {lines:#?}");
+        }
+        assert!(
+            lines
+                .last()
+                .expect("a line")
+                .contains("udp NOT VALID: the generator was late"),
+            "{lines:#?}"
+        );
+        assert!(lines[2].contains("0 of 0"), "{lines:#?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+    }
+
+    #[test]
+    fn medians_are_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), Some(3.0));
+    }
 
     #[test]
     fn the_rate_is_half_rounded_down_to_two_digits_and_reads_back_as_itself() {

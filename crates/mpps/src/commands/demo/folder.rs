@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Files of a demo; those of an earlier one are removed first, so that nobody takes them for this one's.
-const FILES: [&str; 13] = [
+const FILES: [&str; 23] = [
     "run.csv",
     "run.json",
     "run.hdr",
@@ -18,12 +18,22 @@ const FILES: [&str; 13] = [
     "run.png",
     "calibration.json",
     "reflect.json",
-    "udp.json",
+    "udp-1.json",
+    "udp-2.json",
+    "udp-3.json",
     "udp-reflect.json",
-    "af_packet.json",
+    "af_packet-1.json",
+    "af_packet-2.json",
+    "af_packet-3.json",
     "af_packet-reflect.json",
-    "af_xdp.json",
+    "af_xdp-1.json",
+    "af_xdp-2.json",
+    "af_xdp-3.json",
     "af_xdp-reflect.json",
+    "xdp-1.json",
+    "xdp-2.json",
+    "xdp-3.json",
+    "xdp-reflect.json",
 ];
 
 /// How long a folder may still be locked by a process that was just ended.

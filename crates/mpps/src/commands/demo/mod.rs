@@ -16,7 +16,7 @@ use crate::cli::Demo;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::privilege::as_user;
 use child::{Reflector, interrupted, measure, show};
-use figures::{Figures, half, rate_text, table};
+use figures::{Figures, Runs, half, rate_text, table};
 use folder::Folder;
 use mpps_engine::Rate;
 use mpps_host::lab::{Host, ScratchLab};
@@ -28,8 +28,12 @@ use tell::{Teller, say};
 
 /// Length of the run that finds the rate.
 const CALIBRATION: Duration = Duration::from_secs(2);
-/// Length of the run on the other path.
-const COMPARISON: Duration = Duration::from_secs(3);
+/// Length of each run of the comparison, and how many there are of each path: a single run says little on a host that
+/// does other things, too.
+const COMPARISON: Duration = Duration::from_millis(700);
+const RUNS: usize = 3;
+/// How long packets under way are waited for in a comparison.
+const SETTLE: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
     check(args)?;
@@ -81,7 +85,7 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
         + words(["--json", &folder.file("reflect.json")]);
     let reflector = Reflector::start(tell, stage, &reflect)?;
 
-    let mut fastest = None;
+    let mut fastest = None::<Figures>;
     let rate = match &args.rate {
         Some(rate) => rate.clone(),
         None => {
@@ -90,7 +94,14 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
                 seconds(CALIBRATION)
             );
             tell.step(&title);
-            let found = measure(tell, stage, &ends, None, CALIBRATION, &folder.file("calibration.json"))?;
+            let found = measure(
+                tell,
+                stage,
+                &ends,
+                None,
+                (CALIBRATION, None),
+                &folder.file("calibration.json"),
+            )?;
             say(&format!("   {}", found.in_words()));
             let rate = half(found.received_pps)
                 .ok_or_else(|| failed("demo: no packet came back from the reflector: nothing to measure"))?;
@@ -116,13 +127,9 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
 
     tell.step("Draw it");
     draw(tell, stage, folder)?;
-    for other in stage.other_paths() {
-        if interrupted() {
-            break;
-        }
-        let compared = fastest.as_ref().unwrap_or(&main);
-        let paced = fastest.is_none().then_some(rate.as_str());
-        compare(tell, stage, folder, other, compared, paced)?;
+    if stage.has_lab() && !interrupted() {
+        let paced = args.rate.is_some().then_some(rate.as_str());
+        compare(tell, stage, folder, paced)?;
     }
     what_to_look_at(tell, folder, stage);
     if !main.valid {
@@ -145,52 +152,63 @@ fn draw(tell: &mut Teller, stage: &Stage, folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// A short run on the other path, beside what was seen on the first.
-fn compare(
+/// Short runs on each path in turns, so that what the host does meanwhile meets all of them alike.
+fn compare(tell: &mut Teller, stage: &Stage, folder: &Folder, rate: Option<&str>) -> Result<()> {
+    let pace = rate.map_or_else(|| "as fast as it goes".to_owned(), |rate| format!("at {rate}"));
+    tell.step(&format!(
+        "For comparison each path {pace}: {RUNS} runs of {} in turns",
+        seconds(COMPARISON)
+    ));
+    for path in stage::PATHS {
+        say(&format!("   {path:<9}  {}", about(path)));
+    }
+    let mut paths: Vec<_> = stage::PATHS
+        .iter()
+        .map(|path| Runs { path, runs: Vec::new() })
+        .collect();
+    let mut not_here = Vec::new();
+    for round in 0..RUNS {
+        for of in paths.iter_mut().filter(|of| round == 0 || !of.runs.is_empty()) {
+            match one_run(tell, stage, folder, of.path, rate, round) {
+                Ok(found) => of.runs.push(found),
+                // The measurement is done; what is missing is beside it.
+                Err(_) if interrupted() => return Ok(()),
+                // Not every kernel has it; doctor says what it lacks.
+                Err(Failure::Usage(line) | Failure::Failed(line)) if of.path.ends_with("xdp") => {
+                    not_here.push(format!("   {}: not here: {line}", of.path));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    paths.retain(|of| !of.runs.is_empty());
+    say("");
+    table(&paths, rate.is_some())
+        .iter()
+        .chain(&not_here)
+        .for_each(|line| say(line));
+    Ok(())
+}
+
+/// One run of a comparison; the commands are shown in the first round.
+fn one_run(
     tell: &mut Teller,
     stage: &Stage,
     folder: &Folder,
     path: &'static str,
-    first: &Figures,
     rate: Option<&str>,
-) -> Result<()> {
-    let pace = rate.map_or_else(|| "as fast as it goes".to_owned(), |rate| format!("at {rate}"));
-    tell.step(&format!(
-        "For comparison the path {path} ({}): {} {pace}",
-        about(path),
-        seconds(COMPARISON)
-    ));
+    round: usize,
+) -> Result<Figures> {
+    tell.hush(round > 0);
     let ends = stage.ends(path)?;
     let reflect = words(["reflect", &ends.reflect, "--duration", "30s"])
         + ends.core(stage, Host::B)
         + words(["--json", &folder.file(&format!("{path}-reflect.json"))]);
-    let compared = Reflector::start(tell, stage, &reflect).and_then(|_reflector| {
-        measure(
-            tell,
-            stage,
-            &ends,
-            rate,
-            COMPARISON,
-            &folder.file(&format!("{path}.json")),
-        )
-    });
-    match compared {
-        Ok(second) => {
-            say("");
-            table(&[(stage.path(), first), (path, &second)], rate.is_some())
-                .iter()
-                .for_each(|line| say(line));
-            Ok(())
-        }
-        // The measurement is done; what is missing is beside it.
-        Err(_) if interrupted() => Ok(()),
-        // Not every kernel has it; doctor says what it lacks.
-        Err(Failure::Usage(line) | Failure::Failed(line)) if path.ends_with("xdp") => {
-            say(&format!("   not here: {line}"));
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
+    let reflector = Reflector::start(tell, stage, &reflect);
+    let file = folder.file(&format!("{path}-{}.json", round + 1));
+    let found = reflector.and_then(|_reflector| measure(tell, stage, &ends, rate, (COMPARISON, Some(SETTLE)), &file));
+    tell.hush(false);
+    found
 }
 
 /// What a path is, in a few words.

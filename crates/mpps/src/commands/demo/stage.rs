@@ -135,13 +135,6 @@ impl Stage {
         self.path
     }
 
-    /// The paths to compare with.
-    pub(super) fn other_paths(&self) -> impl Iterator<Item = &'static str> {
-        let lab = self.lab.is_some();
-        let own = self.path;
-        PATHS.into_iter().filter(move |path| lab && *path != own)
-    }
-
     /// This program, as it was typed.
     pub(super) fn program(&self) -> &str {
         &self.typed

@@ -14,6 +14,7 @@ pub(super) fn say(line: &str) {
 pub(super) struct Teller {
     step: u32,
     bold: [&'static str; 2],
+    hushed: bool,
 }
 
 impl Teller {
@@ -22,7 +23,11 @@ impl Teller {
             mpps_report::Colour::Always => ["\x1b[1m", "\x1b[0m"],
             mpps_report::Colour::Never => [""; 2],
         };
-        Self { step: 0, bold }
+        Self {
+            step: 0,
+            bold,
+            hushed: false,
+        }
     }
 
     pub(super) fn step(&mut self, what: &str) {
@@ -36,8 +41,16 @@ impl Teller {
         say(&format!("\n{on}{what}{off}"));
     }
 
+    /// Keeps command lines to itself: those of a second round are known from the first.
+    pub(super) fn hush(&mut self, hushed: bool) {
+        self.hushed = hushed;
+    }
+
     /// A command line as it can be typed.
     pub(super) fn command(&self, words: &[String]) {
+        if self.hushed {
+            return;
+        }
         for line in folded(words) {
             say(&line);
         }

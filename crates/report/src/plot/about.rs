@@ -1,0 +1,71 @@
+//! What a picture says of its run in words: what was run and when. The rows tell when; the JSON summary beside the CSV
+//! (`run.json` of `run.csv`) tells the rest, where it is that of the same run.
+
+use crate::json::rfc3339;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// A line of the CSV is a few hundred bytes.
+const LONGEST_LINE: u64 = 64 * 1024;
+/// Digits that a row's time and the summary's share: the rows have them to the µs.
+const SAME: usize = "2026-11-22T11:00:42.123456".len();
+
+/// The words of a picture.
+pub(super) struct About {
+    pub(super) title: String,
+    pub(super) command: Option<String>,
+}
+
+impl About {
+    /// Of the run in this file, called `name`.
+    pub(super) fn of(csv: &Path, name: &str) -> Self {
+        let started = started(csv).map(rfc3339);
+        let summary = started.as_deref().and_then(|started| beside(csv, started));
+        let mut parts = vec![name.to_owned()];
+        let word = |pointer: &str| summary.as_ref()?.pointer(pointer)?.as_str().map(str::to_owned);
+        if let (Some(workload), Some(port)) = (word("/workload"), word("/host/port")) {
+            parts.push(format!("{workload} {port}"));
+        }
+        if let Some(started) = &started {
+            parts.push(format!("{} {} UTC", &started[..10], &started[11..19]));
+        }
+        let words = summary.as_ref().and_then(|summary| summary["command"].as_array());
+        let command = words.map(|words| {
+            let words: Vec<_> = words.iter().filter_map(Value::as_str).map(quoted).collect();
+            words.join(" ")
+        });
+        Self {
+            title: parts.join("   ·   "),
+            command: command.filter(|command| !command.is_empty()),
+        }
+    }
+}
+
+/// Time of day of the first row, ns since 1970.
+fn started(csv: &Path) -> Option<u64> {
+    let mut file = BufReader::new(File::open(csv).ok()?).take(2 * LONGEST_LINE);
+    let (mut header, mut first) = (String::new(), String::new());
+    file.read_line(&mut header).ok()?;
+    file.read_line(&mut first).ok()?;
+    let column = header.trim_end().split(',').position(|name| name == "start_utc_ns")?;
+    first.trim_end().split(',').nth(column)?.parse().ok()
+}
+
+/// The summary beside the CSV, if it is of the run that began then.
+fn beside(csv: &Path, started: &str) -> Option<Value> {
+    let text = std::fs::read_to_string(csv.with_extension("json")).ok()?;
+    let summary: Value = serde_json::from_str(&text).ok()?;
+    let same = summary["started_utc"].as_str()?.get(..SAME)? == started.get(..SAME)?;
+    same.then_some(summary)
+}
+
+/// A word of a command line as it can be typed.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-./:,=@%+[]".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}

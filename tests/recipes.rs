@@ -1,0 +1,421 @@
+//! Every command that README.md and docs/ show is run as it is printed, or left out for a reason given here. One that is
+//! in neither list fails the test: put it where it belongs.
+//!
+//! Each recipe has a lab of the default name for itself, in a mount namespace whose `/run` is its own, so that neither
+//! the user's lab nor another recipe is in its way. Runs without a `--duration` get one of a second.
+
+use std::process::Command;
+use std::sync::Mutex;
+
+use mpps_tests::{Finished, Scratch, Shown, missing, no_dpdk, program, run_command, shown, skip};
+
+/// Commands of one page that belong together, in order.
+struct Recipe {
+    page: &'static str,
+    /// Run in a shell on host b before.
+    before: &'static str,
+    commands: &'static [&'static str],
+}
+
+const fn recipe(page: &'static str, commands: &'static [&'static str]) -> Recipe {
+    Recipe {
+        page,
+        before: "",
+        commands,
+    }
+}
+
+const README: &str = "README.md";
+const CAPTURE: &str = "docs/capture.md";
+const DPDK: &str = "docs/dpdk.md";
+const FORWARDING: &str = "docs/forwarding.md";
+const PATHS: &str = "docs/paths.md";
+
+/// A second link between the hosts, and three more: eth2 to eth4.
+const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name eth$i netns mpps-lab-a || exit; \
+                     ip link set eth$i up; ip -n mpps-lab-a link set eth$i up; done; ethtool -K eth2 gro on; \
+                     ip netns exec mpps-lab-a ethtool -K eth2 gro on";
+
+const RECIPES: &[Recipe] = &[
+    recipe(
+        README,
+        &[
+            "mpps reflect udp:10.99.0.2:9000",
+            "mpps sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps --csv run.csv --json run.json",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps reflect af_packet:eth1",
+            "mpps sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps reflect af_packet:eth1 --ip 10.99.0.88",
+            "mpps sendrecv af_packet:eth1 --src 10.99.0.77 --dest 10.99.0.88:9000 --rate 50kpps",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps reflect af_xdp:eth1",
+            "mpps sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps reflect xdp:eth1",
+            "mpps sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps reflect dpdk:net_memif0,role=server --ip 10.99.0.2 &",
+            "mpps sendrecv dpdk:net_memif0 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps lab up",
+            "mpps lab exec b -- mpps reflect af_xdp:eth1 &",
+            "mpps lab exec a -- mpps sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
+            "mpps lab down",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps drop udp:10.99.0.2:9000",
+            "mpps send udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
+        ],
+    ),
+    recipe(
+        README,
+        &[
+            "mpps drop udp:10.99.0.2:9000,gro=on",
+            "mpps send udp:10.99.0.1,gso=on --dest 10.99.0.2:9000 --rate 50kpps",
+        ],
+    ),
+    recipe(
+        CAPTURE,
+        &[
+            "mpps capture af_packet:eth1 -o trace.pcapng --duration 10s",
+            "mpps capture af_packet:eth1 -o dns.pcapng --port 53 --snap-len 128",
+            "mpps capture af_packet:eth1 -o ring.pcapng --rotate-size 100MB --max-files 10",
+            "mpps capture af_packet:eth1 -o - --quiet | tshark -r -",
+            "mpps capture af_xdp:eth1,rx_time=on -o test.pcapng --port 9000",
+        ],
+    ),
+    recipe(
+        DPDK,
+        &[
+            "mpps reflect dpdk:net_memif0,role=server --ip 10.99.0.2 &",
+            "mpps sendrecv dpdk:net_memif0 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps --duration 5s",
+        ],
+    ),
+    recipe(
+        DPDK,
+        &[
+            "mpps reflect dpdk:net_memif0,role=server,socket=/run/x.sock --ip 10.99.0.2 &",
+            "mpps sendrecv dpdk:net_memif0,role=client,socket=/run/x.sock --src 10.99.0.1 --dest 10.99.0.2:9000 \
+             --rate 50kpps",
+        ],
+    ),
+    recipe(DPDK, &["mpps reflect dpdk:net_af_packet0,iface=eth1 --ip 10.99.0.88"]),
+    recipe(DPDK, &["mpps reflect dpdk:net_af_xdp0,iface=eth1 --ip 10.99.0.88"]),
+    Recipe {
+        page: DPDK,
+        before: "ip link delete eth1",
+        commands: &[
+            "mpps reflect dpdk:net_tap0,iface=tap0 --ip 10.99.0.2 &",
+            "until ip addr add 10.99.0.1/24 dev tap0 2>/dev/null; do sleep 0.1; done",
+            "mpps sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps",
+        ],
+    },
+    recipe(
+        DPDK,
+        &[
+            "mpps send dpdk:net_null0,no-rx=1 --duration 3s",
+            "mpps reflect dpdk:net_null0,size=60 --duration 3s",
+        ],
+    ),
+    Recipe {
+        page: DPDK,
+        before: "mpps send dpdk:net_pcap0,tx_pcap=in.pcap --src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac \
+                 02:00:00:00:00:02 --rate 1kpps --duration 100ms",
+        commands: &[
+            "mpps drop dpdk:net_pcap0,rx_pcap=in.pcap --no-verify --duration 1s",
+            "mpps forward dpdk:net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap --mode macswap --duration 1s",
+        ],
+    },
+    Recipe {
+        page: FORWARDING,
+        before: LINKS,
+        commands: &[
+            "mpps forward af_packet:eth1 af_packet:eth2",
+            "mpps forward af_packet:eth1",
+            "mpps forward af_packet:eth1 af_packet:eth2 --mode l2fwd --dest-mac 02:00:00:00:00:0a,02:00:00:00:00:0b",
+            "mpps forward af_xdp:eth1 af_xdp:eth2",
+            "mpps forward af_xdp:eth1 af_packet:eth2",
+            "mpps forward xdp:eth1 xdp:eth2",
+            "mpps forward xdp:eth1 --mode 5tswap --port 9000",
+            "mpps forward af_packet:eth1 af_packet:eth2 --port 9000-9063",
+            "mpps forward af_xdp:eth1 af_xdp:eth2 af_xdp:eth3 af_xdp:eth4",
+        ],
+    },
+    recipe(FORWARDING, &["mpps forward null: --mode 5tswap --duration 5s"]),
+    recipe(
+        FORWARDING,
+        &[
+            "mpps lab up",
+            "mpps lab exec b -- mpps forward af_xdp:eth1 --mode 5tswap --port 9000 &",
+            "mpps lab exec a -- mpps sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps \
+             --duration 3s",
+        ],
+    ),
+    recipe(
+        "docs/measuring.md",
+        &[
+            "mpps sendrecv loop:delay=200us,loss=1%,duplicate=1%,reorder=1%,reorder_distance=3,corrupt=1% --rate 20kpps \
+           --duration 2s",
+        ],
+    ),
+    recipe(PATHS, &["ethtool -l eth1"]),
+    recipe(
+        PATHS,
+        &[
+            "echo 2      > /sys/class/net/eth1/napi_defer_hard_irqs",
+            "echo 200000 > /sys/class/net/eth1/gro_flush_timeout",
+        ],
+    ),
+    recipe(
+        PATHS,
+        &[
+            "mpps reflect xdp:eth1",
+            "mpps sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
+        ],
+    ),
+    recipe(
+        PATHS,
+        &[
+            "mpps drop xdp:eth1 --port 9000",
+            "mpps send xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps",
+        ],
+    ),
+];
+
+/// Commands with any of these words are not run.
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("make demo", "half a minute of several runs as fast as they go"),
+    ("make test", "that is what runs this"),
+    ("wireshark", "opens a window"),
+    ("0000:03:00.0", "a PCI device"),
+    ("dpdk:03:00.0", "a PCI device"),
+    ("dpdk:mac=", "a PCI or VMBus device"),
+    ("driverctl", "changes the drivers of this machine"),
+    ("dpdk-devbind.py", "changes the drivers of this machine"),
+    ("modprobe", "changes this machine's kernel"),
+    ("sysctl -w vm.", "changes this machine's memory"),
+    ("apt-get", "installs programs"),
+    ("dpdkproj", "another program, which is not public"),
+    ("dpdk-testpmd", "tests/dpdk_peers.rs runs testpmd, on memory of its own"),
+    (
+        "dpdk:net_memif0 --src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac",
+        "its other end is that testpmd",
+    ),
+    (
+        "net_virtio_user",
+        "vhost-net, which few kernels have, or testpmd at the other end",
+    ),
+    (
+        "ip addr add 10.99.0.1/24 dev tap0 && ip link set tap0 up",
+        "belongs to net_virtio_user",
+    ),
+    ("br0", "tests/dpdk.rs joins taps to a bridge"),
+    ("dpdk:net_tap0,iface=tap1", "tests/dpdk.rs joins taps to a bridge"),
+    ("ethtool -L", "a veth's queues are as many as it was made with"),
+    ("ethtool -X", "a veth has no indirection table"),
+    ("--cores 2", "wants cores that this machine may not have"),
+    ("af_xdp:eth1,first=2", "wants a NIC with ntuple filters"),
+];
+
+/// A shell that runs the recipe's steps, each with its output in files of its own, and writes their exit codes.
+const STEPS: &str = r#"
+mount --make-rprivate / && mount -t tmpfs none /run || exit 77
+mkdir -p bin && ln -s "$0" bin/mpps && PATH=$PWD/bin:$PATH
+# Until the step says that it is ready, or has ended.
+listen() {
+    # Its process is the listener itself, so that signals reach it.
+    ${host:+ip netns exec mpps-lab-$host} sh -c "exec $2" > $1.out 2> $1.err & pid=$!
+    listeners="$listeners $1:$pid"
+    until grep -q 'is ready on' $1.err; do kill -0 $pid 2>/dev/null || break; sleep 0.05; done
+}
+run() { ${host:+ip netns exec mpps-lab-$host} sh -c "$2" > $1.out 2> $1.err; echo "$1 $?" >> codes; }
+finish() {
+    for l in $listeners; do kill -TERM ${l#*:} 2>/dev/null; wait ${l#*:}; echo "${l%:*} $?" >> codes; done
+}
+"#;
+
+/// Commands that end only when they are ended.
+fn listens(shown: &Shown) -> bool {
+    shown.prompt.starts_with('b') || shown.command.ends_with('&')
+}
+
+/// Gives a run that would last long a duration.
+fn shortened(command: &str) -> String {
+    if command.contains("--duration") {
+        return command.to_owned();
+    }
+    let mut text = command.to_owned();
+    for workload in ["sendrecv", "send", "drop", "reflect", "forward", "capture"] {
+        text = text.replacen(
+            &format!("mpps {workload} "),
+            &format!("mpps {workload} --duration 1s "),
+            1,
+        );
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Runs a recipe; what went wrong.
+fn run(recipe: &Recipe, steps: &[&Shown]) -> Vec<String> {
+    let own_lab = recipe.commands[0] == "mpps lab up";
+    let mut script = STEPS.to_owned();
+    if !own_lab {
+        script += "host=; run up 'mpps lab up'\n";
+    }
+    if !recipe.before.is_empty() {
+        script += &format!("host=b; run before {}\n", quoted(recipe.before));
+    }
+    for (i, step) in steps.iter().enumerate() {
+        let host = match step.prompt.chars().next() {
+            _ if own_lab => "",
+            Some('a') => "a",
+            _ => "b",
+        };
+        let command = step.command.trim_end_matches('&').trim_end();
+        let line = match listens(step) {
+            true => format!("host={host}; listen {i} {}\n", quoted(command)),
+            false => format!("host={host}; run {i} {}\n", quoted(&shortened(command))),
+        };
+        script += &line;
+    }
+    // The end of the last sender: the listeners' turn.
+    script += "finish\nexit 0\n";
+    let scratch = Scratch::new();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).arg(program());
+    command.current_dir(scratch.path());
+    let finished = run_command(command);
+    judged(recipe, steps, &scratch, &finished)
+}
+
+fn judged(recipe: &Recipe, steps: &[&Shown], scratch: &Scratch, finished: &Finished) -> Vec<String> {
+    if finished.code == Some(77) {
+        skip(&format!(
+            "{}: no file system can be mounted here: {}",
+            recipe.page, finished.stderr
+        ));
+        return Vec::new();
+    }
+    let read = |name: &str| std::fs::read_to_string(scratch.file(name)).unwrap_or_default();
+    let codes = read("codes");
+    let code = |name: &str| {
+        codes
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    };
+    let mut wrong = Vec::new();
+    let names = (0..steps.len()).map(|i| i.to_string());
+    let names = names.chain(
+        recipe
+            .before
+            .split(' ')
+            .next()
+            .filter(|b| !b.is_empty())
+            .map(|_| "before".to_owned()),
+    );
+    for name in names {
+        let what = name.parse::<usize>().map_or(recipe.before, |i| &steps[i].command);
+        let said = format!("{}{}", read(&format!("{name}.out")), read(&format!("{name}.err")));
+        // A busy machine may keep a generator from its rate: that run is not valid, and still well.
+        let ended: Option<i32> = code(&name);
+        let measures = said.contains("VALID");
+        let well = ended == Some(0) || ended == Some(3) && measures && !said.contains("vanished");
+        if !well {
+            wrong.push(format!(
+                "{}: {what}: exit code {ended:?}: {said} {}",
+                recipe.page, finished.stderr
+            ));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_command_of_the_pages_is_run_or_left_out_for_a_reason() {
+    let all = shown();
+    assert!(all.len() > 80, "the pages show {} commands", all.len());
+    let mut unknown = Vec::new();
+    for Shown { page, command, .. } in &all {
+        let of_recipe = |r: &Recipe| r.page == page && r.commands.contains(&command.as_str());
+        let left_out = LEFT_OUT.iter().any(|(words, _)| command.contains(words));
+        if !left_out && !RECIPES.iter().any(of_recipe) {
+            unknown.push(format!("{page}: {command}"));
+        }
+    }
+    assert!(unknown.is_empty(), "not in tests/recipes.rs: {unknown:#?}");
+    for recipe in RECIPES {
+        let printed = |command: &&&str| all.iter().any(|s| s.page == recipe.page && s.command == **command);
+        let gone: Vec<_> = recipe.commands.iter().filter(|command| !printed(command)).collect();
+        assert!(gone.is_empty(), "{} shows no more: {gone:#?}", recipe.page);
+    }
+}
+
+#[test]
+fn every_recipe_of_the_pages_ends_well() {
+    for (tool, package) in [
+        ("unshare", "util-linux"),
+        ("ip", "iproute2"),
+        ("ethtool", "ethtool"),
+        ("tshark", "tshark"),
+    ] {
+        if missing(tool, package) {
+            return;
+        }
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("labs need root");
+    }
+    let without_dpdk = no_dpdk();
+    let all = shown();
+    let (next, wrong) = (Mutex::new(RECIPES.iter()), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(recipe) = { next.lock().expect("no panic").next() } {
+            if without_dpdk && recipe.commands.iter().any(|c| c.contains("dpdk:")) {
+                continue;
+            }
+            let found = |command: &&str| all.iter().find(|s| s.page == recipe.page && s.command == *command);
+            let steps: Vec<_> = recipe.commands.iter().filter_map(found).collect();
+            wrong.lock().expect("no panic").extend(run(recipe, &steps));
+        }
+    };
+    // Side by side: most of the time they wait for each other's second to pass.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(work);
+        }
+    });
+    let wrong = wrong.into_inner().expect("no panic");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
