@@ -11,8 +11,7 @@ use crate::live::{HostWait, Live};
 use crate::run::Shared;
 use mpps_stats::{Collector, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
-use mpps_sys::{ready, sched, signal};
-use std::os::fd::AsFd;
+use mpps_sys::{sched, signal, wake};
 use std::time::Duration;
 
 /// Rows shorter than this are collected several at a time, ns.
@@ -104,7 +103,8 @@ pub(crate) fn collect<J: Job>(
         awake_since = sched::thread_cpu_ns();
         now = clock.now_ns();
         away.look(now);
-        if now >= discipline_at {
+        // A little early is as good, and saves a wake-up of its own.
+        if now + ticks.tick_ns / 2 >= discipline_at {
             discipline_at = now + clocks.discipline().as_nanos() as u64;
             now = clock.now_ns();
         }
@@ -156,12 +156,8 @@ fn sleep<J: Job>(shared: &Shared<'_, J>, timeout: Duration) {
     let lanes = shared.control.waker();
     let signals = signal::waker().unwrap_or(lanes);
     // Where even this can't be done, there is nothing to fall back on but to look again soon.
-    if ready::readable([lanes.as_fd(), signals.as_fd()], timeout).is_err() {
+    if wake::sleep([lanes, signals], timeout).is_err() {
         std::thread::sleep(timeout.min(Duration::from_millis(1)));
-    }
-    lanes.clear();
-    if let Some(signals) = signal::waker() {
-        signals.clear();
     }
 }
 

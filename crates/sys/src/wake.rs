@@ -1,9 +1,10 @@
 //! Ending another thread's sleep: a descriptor that it sleeps on, which any thread or signal handler may write to.
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Wakes one sleeper (`eventfd(2)`). A wake before the sleep ends it at once.
 #[derive(Debug)]
@@ -23,42 +24,57 @@ impl Wake {
     }
 
     /// Takes note: the next sleep lasts until the next wake.
-    pub fn clear(&self) {
+    fn clear(&self) {
         let _ = read(&self.0, &mut [0; 8]);
     }
 }
 
-impl AsFd for Wake {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+/// Sleeps until one of two wakes comes, and takes note of it, or until `timeout` has passed.
+///
+/// # Errors
+/// When the kernel can't wait.
+pub fn sleep(wakes: [&Wake; 2], timeout: Duration) -> io::Result<()> {
+    let mut polled = wakes.map(|wake| PollFd::new(&wake.0, PollFlags::IN));
+    let timeout = Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
     }
+    let came = polled.map(|fd| !fd.revents().is_empty());
+    wakes
+        .iter()
+        .zip(came)
+        .filter(|(_, came)| *came)
+        .for_each(|(wake, _)| wake.clear());
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ready::readable;
-    use std::time::Duration;
 
     #[test]
-    fn a_wake_before_the_sleep_ends_it_and_a_cleared_one_does_not() {
+    fn a_wake_before_the_sleep_ends_it_once() {
         let (wake, other) = (Wake::new().expect("eventfd"), Wake::new().expect("eventfd"));
-        let asleep = |timeout| readable([wake.as_fd(), other.as_fd()], timeout).expect("poll");
+        let asleep = |timeout| sleep([&wake, &other], timeout).expect("poll");
+        let forever = Duration::from_secs(100_000);
         wake.wake();
         wake.wake();
-        // With the wake lost this would be a test that never ends.
-        asleep(Duration::from_secs(100_000));
-        wake.clear();
+        // With a wake lost this would be a test that never ends.
+        asleep(forever);
         std::thread::scope(|scope| {
-            scope.spawn(|| asleep(Duration::from_secs(100_000)));
-            wake.wake();
+            scope.spawn(|| asleep(forever));
+            other.wake();
         });
-        wake.clear();
         let before = crate::clock::monotonic_ns();
         asleep(Duration::from_millis(2));
         assert!(
             crate::clock::monotonic_ns() - before >= 2_000_000,
-            "a cleared wake woke"
+            "a wake that was taken note of woke again"
         );
     }
 }
