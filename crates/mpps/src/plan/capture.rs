@@ -82,7 +82,7 @@ impl Draft {
         let (buffer, lanes) = (args.buffer, roles.len() as u64);
         let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, [&path]);
         parts.push(memory::Part::new(
-            format!("--buffer {buffer}: of {lanes} lanes they take"),
+            format!("--buffer {buffer} with --lanes {lanes}: they take"),
             buffer.next_power_of_two() * lanes,
             move |left| format!("{} at most, or fewer --lanes", left / lanes.max(1)),
         ));

@@ -153,13 +153,15 @@ impl Listener {
             false => footprint::flows_of_drop(n as u32, lanes),
         };
         let mut parts = memory::of_run(&args.run, Duration::ZERO, &self.roles, [&self.path]);
-        let says = format!("--max-flows {flows}: on {} lanes they take", lanes.all.max(1));
-        parts.push(memory::Part::new(says, bytes(flows.into()), move |left| {
-            format!(
-                "--max-flows {} at most, or fewer --lanes",
-                memory::most(flows.into(), left, bytes)
-            )
-        }));
+        let says = format!("--max-flows {flows} with --lanes {}: they take", lanes.all.max(1));
+        parts.push(memory::Part::new(
+            says,
+            bytes(flows.into()),
+            move |left| match memory::most(flows.into(), left, bytes) {
+                0 => "fewer --lanes".to_owned(),
+                n => format!("--max-flows {n} at most, or fewer --lanes"),
+            },
+        ));
         memory::check(&parts)
     }
 

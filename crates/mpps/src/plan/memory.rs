@@ -45,7 +45,7 @@ pub(crate) fn of_run<'p>(
     let lanes = lane_count(roles);
     let (interval, n) = (run.interval, lanes.all);
     let mut parts = vec![Part::new(
-        format!("--interval {interval:?}, settle time {settle:?} and {n} lanes: their rows and histograms take"),
+        format!("--interval {interval:?} and settle time {settle:?} with --lanes {n}: rows and histograms take"),
         footprint::rows(interval, settle, lanes) + footprint::lanes(lanes),
         |_| "a longer --interval, a shorter --settle or fewer --lanes".to_owned(),
     )];
@@ -62,7 +62,7 @@ pub(crate) fn of_run<'p>(
         let one = (size + 64) as u64;
         let each = n.max(1) as u64;
         parts.push(Part::new(
-            format!("port option frames={frames}: that many for each of {each} queues take"),
+            format!("port option frames={frames} with --lanes {each}: they take"),
             one * frames as u64 * each,
             move |bytes| format!("frames={} at most", bytes / one / each),
         ));
