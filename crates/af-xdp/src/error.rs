@@ -17,6 +17,8 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         xsk::Error::Os { op, object, source } => (Error::os("", "", source).kind, *op, object.clone()),
         xsk::Error::Program { op, object, .. } => (ErrorKind::Other, *op, object.clone()),
         xsk::Error::Memlock { .. } => (ErrorKind::Permission, "register", "packet memory".into()),
+        // The host has no more: nothing is wrong with the argument.
+        xsk::Error::NoHugePages { .. } => (ErrorKind::Other, "set up", "af_xdp".into()),
         _ => (ErrorKind::Unsupported, "set up", "af_xdp".into()),
     };
     let cause = match error {

@@ -26,7 +26,8 @@ impl Failure {
             }
             Self::Failed(line) => {
                 // The paths know what they need, not where they run.
-                match mpps_host::privilege::why_not_setcap().filter(|_| line.contains("setcap")) {
+                let advises = line.contains("with the command that `mpps doctor` prints");
+                match mpps_host::privilege::why_not_setcap().filter(|_| advises) {
                     Some(why) => eprintln!("mpps: {line} (setcap does not help here: {why})"),
                     None => eprintln!("mpps: {line}"),
                 }
