@@ -234,9 +234,17 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// The signal for [`everywhere`]. A real-time signal: nobody else sends it by chance.
-fn signal() -> libc::c_int {
-    libc::SIGRTMIN() + 5
+/// A real-time signal that nobody in this process has a handler for: drivers take them, too, from the lowest on (net_tap, one
+/// a queue).
+fn free_signal() -> Option<libc::c_int> {
+    (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&number| {
+        // SAFETY: a zeroed `sigaction` is a value; the call only writes to it.
+        let action = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            (libc::sigaction(number, std::ptr::null(), &raw mut action) == 0).then_some(action)
+        };
+        action.is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
+    })
 }
 
 /// Has the threads of this process that libraries have made keep `keep`: all whose capabilities or user are more than
@@ -246,6 +254,7 @@ fn signal() -> libc::c_int {
 /// When a thread still has more a while later: with its name.
 pub fn everywhere(keep: &Keep, most: CapabilitySet) -> io::Result<()> {
     let mut asked = Vec::new();
+    let mut signal = 0;
     let deadline = Instant::now() + LIMIT;
     loop {
         let left = strays(keep, most);
@@ -255,6 +264,7 @@ pub fn everywhere(keep: &Keep, most: CapabilitySet) -> io::Result<()> {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         if asked.is_empty() {
+            signal = free_signal().ok_or_else(|| io::Error::other("no real-time signal is free"))?;
             WANTED.store(Box::leak(Box::new(keep.clone())), Ordering::Release);
             // SAFETY: the struct is fully initialised by zeroed() plus the fields set, as sigaction(2) asks; the handler
             // is safe for a signal. SA_RESTART: most calls that it interrupts go on.
@@ -262,13 +272,13 @@ pub fn everywhere(keep: &Keep, most: CapabilitySet) -> io::Result<()> {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
                 action.sa_flags = libc::SA_RESTART;
-                libc::sigaction(signal(), &raw const action, std::ptr::null_mut());
+                libc::sigaction(signal, &raw const action, std::ptr::null_mut());
             }
         }
         for (thread, _) in left {
             if !asked.contains(&thread) {
                 // SAFETY: plain numbers; the kernel checks that the thread is this process's.
-                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
                 asked.push(thread);
             }
         }
