@@ -42,7 +42,7 @@ fn a_sender_that_was_stopped_says_so_and_blames_no_generator() {
 fn what_a_stopped_reflector_dropped_is_in_rows_lines_and_summary_with_its_cause() {
     let (here, there) = (Scratch::new(), Scratch::new());
     let port = free_port();
-    let words = format!("reflect udp:127.0.0.1:{port} --plain --interval 20ms");
+    let words = format!("reflect udp:127.0.0.1:{port},rcvbuf=65536 --plain --interval 20ms");
     let reflector = Background::ready(there.results(mpps(&words)));
     // Rows of the sender are closed soon after: it tells while the reflector is stopped that nothing comes back.
     let words = format!(

@@ -181,12 +181,15 @@ impl<'e> Causes<'e> {
             .e
             .rivals
             .iter()
-            .filter(|rival| rival.ran_ns >= waited / 4)
+            .filter(|rival| rival.ran_ns >= (waited / 50).max(self.e.duration_ns / 100))
             .collect();
         if let Some(rival) = rivals.first() {
             whose.push(format!(
-                "another mpps (process {}) has a lane on core {}, too: give each end cores of its own (--cores)",
-                rival.process, rival.core
+                "another mpps (process {}) has a lane on core {}, too, which ran for {} meanwhile: give each end cores of its \
+                 own (--cores)",
+                rival.process,
+                rival.core,
+                time(rival.ran_ns)
             ));
         }
         if self.e.own_ns >= waited / 2 && waited > 0 {
