@@ -80,8 +80,10 @@ fn assert_told(finished: &Finished, scratch: &Scratch, context: &str) {
     assert!(said.contains("broke its rules"), "{context}: {said}");
 }
 
+type Forge = fn(&MemifPeer);
+
 /// Everything that a client can write wrong about packets it sends, with whatever makes the server look at it.
-const SENT: [(&str, fn(&MemifPeer)); 10] = [
+const SENT: [(&str, Forge); 10] = [
     ("a region that there is not", |peer| {
         peer.describe_all(0, (0, 1, 60, 0));
         peer.set_head(0, 8);
@@ -125,7 +127,7 @@ const SENT: [(&str, fn(&MemifPeer)); 10] = [
 ];
 
 /// Likewise about the buffers that it offers to the server.
-const OFFERED: [(&str, fn(&MemifPeer)); 5] = [
+const OFFERED: [(&str, Forge); 5] = [
     ("a region that there is not", |peer| {
         peer.describe_all(1, (0, 1, 2048, 0));
         peer.set_head(1, 1024);
@@ -192,7 +194,7 @@ fn whoever_sends_into_forged_buffers_ends_and_says_why() {
 }
 
 /// What a server can write wrong into its client's memory.
-const ANSWERED: [(&str, fn(&MemifPeer)); 7] = [
+const ANSWERED: [(&str, Forge); 7] = [
     ("a packet in a region that there is not", |peer| {
         peer.describe_all(1, (0, 3, 60, 0));
         peer.set_tail(1, 8);
@@ -338,6 +340,47 @@ fn a_server_that_is_told_nonsense_lets_go_of_who_said_it_and_takes_the_next() {
     assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
     let refused = reflected.json["lanes"][0]["path_counters"]["memif_refused"].as_u64();
     assert!(refused >= Some(10), "{:#}", reflected.json);
+}
+
+#[test]
+fn a_server_outlives_clients_that_go_before_it_has_spoken() {
+    if no_dpdk() {
+        return;
+    }
+    let (own, scratch) = (Own::new(), Scratch::new());
+    let mut reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
+    for _ in 0..3 {
+        reflector.signal(Signal::STOP);
+        MemifPeer::come_and_go(&PathBuf::from(own.0.name()));
+        reflector.signal(Signal::CONT);
+        let rows = scratch.rows_so_far();
+        wait_until("rows after it", || {
+            scratch.rows_so_far() >= rows + 3 || !reflector.running()
+        });
+        assert!(reflector.running(), "{}", reflector.stderr());
+    }
+    drop(own.introduced());
+    let reflected = scratch.read(reflector.end(Signal::INT));
+    assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
+}
+
+#[test]
+fn a_client_waits_for_a_server_that_is_stopped_no_longer_than_it_says() {
+    if no_dpdk() {
+        return;
+    }
+    let (own, scratch) = (Own::new(), Scratch::new());
+    let reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
+    reflector.signal(Signal::STOP);
+    let words = "--src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac 02:00:00:00:00:02 --duration 100ms --quiet";
+    // The socket takes a few connections that nobody accepts.
+    for _ in 0..4 {
+        let port = own.port(0, "client");
+        let finished = mpps_tests::run_command(mpps(&format!("sendrecv {port},link_wait=1 {words}")));
+        assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    }
+    reflector.signal(Signal::CONT);
+    reflector.end(Signal::INT);
 }
 
 #[test]

@@ -116,6 +116,14 @@ impl MemifPeer {
         Some(peer)
     }
 
+    /// Connects to the socket `path` and goes.
+    ///
+    /// # Panics
+    /// When nobody listens there.
+    pub fn come_and_go(path: &Path) {
+        connect(unix(), &SocketAddrUnix::new(path).expect("a path")).expect("a listener");
+    }
+
     /// Rings as a good client makes them.
     fn fill(&mut self) {
         for (kind, ring) in self.rings.into_iter().enumerate() {

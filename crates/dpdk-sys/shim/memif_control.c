@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -171,7 +172,12 @@ int
 mpps_memif_connect(int fd, const struct sockaddr *address, socklen_t length)
 {
 	struct sockaddr_un at = { 0 };
+	/* A server that is stopped does not accept: it is tried again, not waited for. */
+	struct timeval patience = { .tv_usec = 200000 }, for_ever = { 0 };
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	int result = connect(fd, address, length);
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &for_ever, sizeof(for_ever));
 
 	if (result < 0)
 		return result;
@@ -437,5 +443,13 @@ mpps_memif_sendmsg(int fd, const struct msghdr *header, int flags)
 	}
 	pthread_mutex_unlock(&memif_lock);
 	/* The driver's thread serves all connections: one that does not read has not to keep it waiting. */
-	return sendmsg(fd, header, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t sent = sendmsg(fd, header, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sent < 0) {
+		/* Where a server's first message fails, the driver closes the socket and leaves it with the EAL, which then
+		 * aborts (22.11): whoever connects and goes at once could have it so. Taken for sent, and ended: the driver
+		 * finds that when it reads. */
+		(void)shutdown(fd, SHUT_RDWR);
+		return MEMIF_MESSAGE_BYTES;
+	}
+	return sent;
 }
