@@ -350,6 +350,21 @@ fn a_refused_run_leaves_earlier_results_alone() {
 }
 
 #[test]
+fn a_listener_runs_on_whichever_allowed_core_it_is_given() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    // The first and the last: with its threads beside the lane it must not lose sight of either.
+    for core in [
+        list.and_then(|l| l.split(['-', ',']).next()),
+        list.and_then(|l| l.rsplit(['-', ',']).next()),
+    ] {
+        let core = core.expect("a core").trim();
+        let finished = run(&format!("drop null: --cores {core} --duration 50ms"));
+        assert_ne!(finished.code, Some(2), "core {core}: {}", finished.stderr);
+    }
+}
+
+#[test]
 fn more_lanes_than_cores_are_allowed_and_warned_about() {
     let lanes = std::thread::available_parallelism().map_or(1, usize::from) + 1;
     let words = format!("sendrecv loop: --lanes {lanes} --rate 5kpps --duration 100ms --settle 50ms --quiet");

@@ -265,10 +265,11 @@ pub(crate) fn run_job<J: Job>(
                 return Err(error);
             }
         }
+        // Its files are opened while that is allowed.
+        let mut host = HostWait::begin(&counters);
         common.opened(Opened::Main).inspect_err(|_| control.end_at(0))?;
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
         let rivals = evidence::lanes_of_others();
-        let mut host = HostWait::begin(&counters);
         let began_ns = clocks.clock().now_ns();
         let steal = host.steal_ns();
         let interval_ns = common.interval.as_nanos() as u64;

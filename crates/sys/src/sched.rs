@@ -38,6 +38,8 @@ pub struct KeptOff(Option<CpuSet>);
 
 /// Keeps the calling thread off `cores`, where it may run on others.
 pub fn keep_off(cores: &[usize]) -> KeptOff {
+    // What the process may use is known from before.
+    allowed_cores();
     let Ok(before) = sched_getaffinity(None) else {
         return KeptOff(None);
     };
