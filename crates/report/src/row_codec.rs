@@ -4,7 +4,7 @@ use crate::spill::Record;
 use mpps_stats::{Latency, Percentiles, Row};
 
 const LATENCY_WORDS: usize = 9;
-const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 4;
+const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 6;
 
 impl Record for Row {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -145,7 +145,7 @@ mod tests {
             },
         ];
         let lines = table(&paths, true);
-        for part in ["udp", "2 of 3", "200.0 kpps", "100 %", "2.000 µs", "-"] {
+        for part in ["udp", "2 of 3", "200.0 kpps", "100.0 %", "2.000 µs", "-"] {
             assert!(lines[1].contains(part), "{part}: {lines:#?}");
         }
         assert!(
