@@ -177,8 +177,10 @@ fn what_testpmd_sends_is_sent_back_or_counted_as_given_up() {
         let report = ended(listener, &there, sent);
         let context = format!("{mode} {command}: testpmd {received} {sent}: {:#}", report.json);
         let (rx, tx) = (report.count("rx_packets"), report.count("tx_packets"));
-        let reasons = report.json["reasons"].as_object().expect("reasons").values();
-        let given_up: u64 = reasons.map(|n| n.as_u64().expect("a count")).sum();
+        // In place of a few answers, since packets of one payload look like one that goes round, a probe went: it is sent, too.
+        let reasons = report.json["reasons"].as_object().expect("reasons").iter();
+        let given_up = reasons.filter(|(name, _)| *name != "probed");
+        let given_up: u64 = given_up.map(|(_, n)| n.as_u64().expect("a count")).sum();
         assert_eq!([rx, tx + given_up], [sent; 2], "{context}");
         // What it did not take before it stopped lies in the ring still.
         assert!(received <= tx, "{context}");
