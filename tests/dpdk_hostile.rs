@@ -4,7 +4,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use mpps_tests::{
     Background, Finished, Memif, MemifPeer, REGION, Scratch, add_region, add_ring, init, listen_by, message, mpps,
@@ -351,7 +353,7 @@ fn a_server_outlives_clients_that_go_before_it_has_spoken() {
     let mut reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
     for _ in 0..3 {
         reflector.signal(Signal::STOP);
-        MemifPeer::come_and_go(&PathBuf::from(own.0.name()));
+        assert!(MemifPeer::come_and_go(&PathBuf::from(own.0.name())));
         reflector.signal(Signal::CONT);
         let rows = scratch.rows_so_far();
         wait_until("rows after it", || {
@@ -362,6 +364,36 @@ fn a_server_outlives_clients_that_go_before_it_has_spoken() {
     drop(own.introduced());
     let reflected = scratch.read(reflector.end(Signal::INT));
     assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
+}
+
+#[test]
+fn a_server_ends_in_good_order_while_clients_come_and_go_and_say_nothing() {
+    if no_dpdk() {
+        return;
+    }
+    for _ in 0..6 {
+        let (own, scratch) = (Own::new(), Scratch::new());
+        let reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
+        let (connected, silent) = (own.introduced(), own.client());
+        let ended = AtomicBool::new(false);
+        let path = PathBuf::from(own.0.name());
+        let finished = thread::scope(|scope| {
+            scope.spawn(|| {
+                // One disconnects as the server does.
+                thread::sleep(Duration::from_millis(1));
+                drop(connected);
+                while !ended.load(Ordering::Relaxed) {
+                    let _ = MemifPeer::come_and_go(&path);
+                }
+            });
+            let finished = reflector.end(Signal::INT);
+            ended.store(true, Ordering::Relaxed);
+            finished
+        });
+        drop(silent);
+        let reflected = scratch.read(finished);
+        assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
+    }
 }
 
 #[test]

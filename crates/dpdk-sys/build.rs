@@ -30,13 +30,13 @@ const DRIVERS: [(&str, &[&str]); 3] = [
 /// The oldest long-term release whose interface the shim knows.
 const OLDEST: &str = "22.11";
 
-const SOURCES: [&str; 6] = ["burst.c", "eal.c", "flow.c", "guard.c", "port.c", "stats.c"];
+const SOURCES: [&str; 7] = ["burst.c", "eal.c", "flow.c", "guard.c", "intr.c", "port.c", "stats.c"];
 
 /// What stands between net_memif and its other end.
 const MEMIF: [&str; 2] = ["memif.c", "memif_control.c"];
 
-/// The driver's calls that it takes instead of the system.
-const MEMIF_CALLS: [(&str, &str); 7] = [
+/// The driver's calls that it takes instead of the system, and of the EAL.
+const MEMIF_CALLS: [(&str, &str); 8] = [
     ("accept", "mpps_memif_accept"),
     ("connect", "mpps_memif_connect"),
     ("close", "mpps_memif_close_fd"),
@@ -44,6 +44,7 @@ const MEMIF_CALLS: [(&str, &str); 7] = [
     ("sendmsg", "mpps_memif_sendmsg"),
     ("mmap64", "mpps_memif_mmap"),
     ("munmap", "mpps_memif_munmap"),
+    ("rte_intr_callback_register", "mpps_memif_intr_register"),
 ];
 
 fn main() {

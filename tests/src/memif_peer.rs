@@ -116,12 +116,13 @@ impl MemifPeer {
         Some(peer)
     }
 
-    /// Connects to the socket `path` and goes.
+    /// Connects to the socket `path` and goes; false: nobody listens there.
     ///
     /// # Panics
-    /// When nobody listens there.
-    pub fn come_and_go(path: &Path) {
-        connect(unix(), &SocketAddrUnix::new(path).expect("a path")).expect("a listener");
+    /// When it can't have a socket.
+    #[must_use]
+    pub fn come_and_go(path: &Path) -> bool {
+        connect(unix(), &SocketAddrUnix::new(path).expect("a path")).is_ok()
     }
 
     /// Rings as a good client makes them.

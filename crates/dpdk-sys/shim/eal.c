@@ -198,7 +198,8 @@ mpps_eal_init(int argc, char **argv, int keep_log)
 int
 mpps_eal_cleanup(void)
 {
-	return rte_eal_cleanup();
+	/* It unmaps what the interrupt thread would walk over. */
+	return mpps_intr_end() ? rte_eal_cleanup() : -EBUSY;
 }
 
 int
@@ -210,7 +211,7 @@ mpps_probe(const char *devargs)
 int
 mpps_unplug(const char *name)
 {
-	return rte_eal_hotplug_remove("vdev", name);
+	return mpps_intr_lost() ? -EBUSY : rte_eal_hotplug_remove("vdev", name);
 }
 
 int
@@ -271,5 +272,6 @@ mpps_pool_fill(struct rte_mempool *pool, const uint8_t *bytes, uint16_t len)
 void
 mpps_pool_free(struct rte_mempool *pool)
 {
-	rte_mempool_free(pool);
+	if (!mpps_intr_lost())
+		rte_mempool_free(pool);
 }

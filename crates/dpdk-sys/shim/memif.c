@@ -32,6 +32,15 @@ memif_port_of(const char *path, uint32_t id, bool server)
 	return NULL;
 }
 
+bool
+memif_serves(const char *path)
+{
+	for (unsigned int i = 0; i < RTE_MAX_ETHPORTS; i++)
+		if (ports[i] != NULL && ports[i]->server && strcmp(ports[i]->path, path) == 0)
+			return true;
+	return false;
+}
+
 void
 memif_fault(struct memif_port *port, const char *what)
 {
@@ -120,7 +129,8 @@ mpps_memif_close(uint16_t id)
 		memif_link_release(atomic_exchange(&port->link, NULL));
 	}
 	pthread_mutex_unlock(&memif_lock);
-	/* The port itself stays: the driver's thread may be looking at it. There are one or two a process. */
+	memif_end_sources();
+	/* The port itself stays: a connection of another port may name it. There are one or two a process. */
 }
 
 const char *

@@ -88,6 +88,8 @@ struct memif_port {
 
 extern pthread_mutex_t memif_lock;
 
+/* Whether there is a server at this socket. Under memif_lock. */
+bool memif_serves(const char *path);
 /* The port of this socket and number; NULL where there is none, or its driver is left alone. */
 struct memif_port *memif_port_of(const char *path, uint32_t id, bool server);
 /* The first of them stands. */
@@ -95,6 +97,10 @@ void memif_fault(struct memif_port *port, const char *what);
 struct memif_link *memif_link_new(void);
 /* Under memif_lock. */
 void memif_link_release(struct memif_link *link);
+
+/* Ends the sockets that the driver leaves behind with a server: nobody listens for any port that there is. Not under
+ * memif_lock; the interrupt thread is aside. */
+void memif_end_sources(void);
 
 /* Memory of files that another process can cut short: a SIGBUS there replaces it by memory of our own. False: no room. */
 bool memif_watch(struct memif_port *port, void *base, uint64_t size);

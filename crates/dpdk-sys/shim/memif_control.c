@@ -20,6 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <rte_interrupts.h>
+
 #include "memif.h"
 
 /* Connections that have a file descriptor; two or three are usual. */
@@ -35,6 +37,13 @@ static struct control {
 	struct memif_port *port;
 	struct memif_link *link;
 } controls[CONTROLS];
+
+/* What the driver has the interrupt thread listen to: the connections, and the sockets of servers. */
+static struct source {
+	int fd;			/* 0: free */
+	rte_intr_callback_fn callback;
+	void *arg;
+} sources[2 * CONTROLS];
 
 /* ---- memory that may be cut short */
 
@@ -124,6 +133,15 @@ forget(struct control *c)
 	memset(c, 0, sizeof(*c));
 }
 
+static void
+socket_name(char path[MEMIF_PATH], const struct sockaddr_un *at)
+{
+	/* A name without a file begins with a zero. */
+	const char *name = at->sun_path[0] != '\0' ? at->sun_path : at->sun_path + 1;
+
+	snprintf(path, MEMIF_PATH, "%.*s", (int)sizeof(at->sun_path) - 1, name);
+}
+
 static bool
 remember(int fd, const struct sockaddr_un *at, bool server)
 {
@@ -140,9 +158,7 @@ remember(int fd, const struct sockaddr_un *at, bool server)
 			return false;
 		c->fd = fd;
 		c->server = server;
-		/* A name without a file begins with a zero. */
-		const char *path = at->sun_path[0] != '\0' ? at->sun_path : at->sun_path + 1;
-		snprintf(c->path, sizeof(c->path), "%.*s", (int)sizeof(at->sun_path) - 1, path);
+		socket_name(c->path, at);
 		return true;
 	}
 	return false;
@@ -192,6 +208,72 @@ mpps_memif_connect(int fd, const struct sockaddr *address, socklen_t length)
 	return result;
 }
 
+static struct source *
+source_of(int fd)
+{
+	for (unsigned int i = 0; i < 2 * CONTROLS; i++)
+		if (sources[i].fd == fd)
+			return &sources[i];
+	return NULL;
+}
+
+int
+mpps_memif_intr_register(const struct rte_intr_handle *handle, rte_intr_callback_fn callback, void *arg)
+{
+	int fd = rte_intr_fd_get(handle);
+
+	pthread_mutex_lock(&memif_lock);
+	struct source *source = fd > 0 ? source_of(0) : NULL;
+	/* Before the thread knows of it: it may close the socket at once. */
+	if (source != NULL)
+		*source = (struct source){ fd, callback, arg };
+	pthread_mutex_unlock(&memif_lock);
+	if (source == NULL)
+		return -ENOSPC;
+	/* Where this fails, the driver closes the socket. */
+	return rte_intr_callback_register(handle, callback, arg);
+}
+
+/* The name of a server's socket, whether this listens or was accepted there. False: another. */
+static bool
+server_path(int fd, char path[MEMIF_PATH])
+{
+	struct sockaddr_un at = { 0 };
+	socklen_t size = sizeof(at) - 1;
+	struct control *c = control_of(fd);
+
+	if (c != NULL) {
+		memcpy(path, c->path, MEMIF_PATH);
+		return c->server;
+	}
+	if (getsockname(fd, (struct sockaddr *)&at, &size) != 0)
+		return false;
+	socket_name(path, &at);
+	return true;
+}
+
+int mpps_memif_close_fd(int fd);
+
+void
+memif_end_sources(void)
+{
+	struct rte_intr_handle *handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+
+	for (unsigned int i = 0; handle != NULL && i < 2 * CONTROLS; i++) {
+		char path[MEMIF_PATH];
+		pthread_mutex_lock(&memif_lock);
+		struct source source = sources[i];
+		bool ends = source.fd > 0 && server_path(source.fd, path) && !memif_serves(path);
+		pthread_mutex_unlock(&memif_lock);
+		/* By its number: the driver may have freed the handle. What it had for a connection that never said which port
+		 * it wants stays with DPDK's memory: the port has ended. */
+		if (ends && rte_intr_fd_set(handle, source.fd) == 0 &&
+		    rte_intr_callback_unregister(handle, source.callback, source.arg) > 0)
+			mpps_memif_close_fd(source.fd);
+	}
+	rte_intr_instance_free(handle);
+}
+
 int
 mpps_memif_close_fd(int fd)
 {
@@ -199,6 +281,9 @@ mpps_memif_close_fd(int fd)
 	struct control *c = control_of(fd);
 	if (c != NULL)
 		forget(c);
+	struct source *source = fd > 0 ? source_of(fd) : NULL;
+	if (source != NULL)
+		source->fd = 0;
 	pthread_mutex_unlock(&memif_lock);
 	return close(fd);
 }

@@ -3,6 +3,7 @@
 #ifndef MPPS_DPDK_H
 #define MPPS_DPDK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,7 @@ struct mpps_memif_conf {
 	uint8_t server;
 };
 int mpps_memif_open(uint16_t port, const struct mpps_memif_conf *conf, struct rte_mempool **rx_pools);
+/* The driver has closed it; the interrupt thread is aside. */
 void mpps_memif_close(uint16_t port);
 uint16_t mpps_memif_rx(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_memif_tx(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
@@ -73,6 +75,15 @@ void mpps_thread_unregister(void);
 struct rte_mempool *mpps_pool_create(const char *name, uint32_t mbufs, uint16_t data_room, int socket, int *error);
 void mpps_pool_fill(struct rte_mempool *pool, const uint8_t *bytes, uint16_t len);
 void mpps_pool_free(struct rte_mempool *pool);
+
+/* ---- intr.c: the EAL's interrupt thread, put aside. False: it does not come, now or ever again. */
+bool mpps_intr_pause(void);
+/* After a pause, by the same thread. */
+void mpps_intr_resume(void);
+/* For good: the EAL ends. */
+bool mpps_intr_end(void);
+/* Nothing may be taken down any more. */
+bool mpps_intr_lost(void);
 
 /* ---- port.c: devices */
 struct mpps_port_info {
@@ -115,6 +126,7 @@ int mpps_port_info(uint16_t port, struct mpps_port_info *info);
 int mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mempool **rx_pools, int socket,
 		    struct mpps_port_state *state);
 void mpps_port_stop(uint16_t port);
+/* Ends what mpps_memif_open began, too. */
 void mpps_port_close(uint16_t port);
 /* 1: up, 0: down; speed in Mbit/s, 0: not known. */
 int mpps_link(uint16_t port, uint32_t *mbps);

@@ -1,5 +1,6 @@
 /* Devices: found, described, started, stopped. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -167,16 +168,41 @@ mpps_port_start(uint16_t port, const struct mpps_port_conf *conf, struct rte_mem
 	return 0;
 }
 
+static bool
+is_memif(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+
+	return rte_eth_dev_info_get(port, &info) == 0 && info.driver_name != NULL &&
+	       strcmp(info.driver_name, "net_memif") == 0;
+}
+
+/* A memif is disconnected by the interrupt thread, too: not at the same time. Where that thread can't be put aside, the
+ * port stays as it is. Other drivers may have use for the thread here. */
 void
 mpps_port_stop(uint16_t port)
 {
+	bool memif = is_memif(port);
+
+	if (memif && !mpps_intr_pause())
+		return;
 	(void)rte_eth_dev_stop(port);
+	if (memif)
+		mpps_intr_resume();
 }
 
 void
 mpps_port_close(uint16_t port)
 {
+	bool memif = is_memif(port);
+
+	if (memif && !mpps_intr_pause())
+		return;
 	(void)rte_eth_dev_close(port);
+	if (memif) {
+		mpps_memif_close(port);
+		mpps_intr_resume();
+	}
 }
 
 int

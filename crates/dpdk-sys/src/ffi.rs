@@ -257,8 +257,6 @@ unsafe extern "C" {
     pub fn mpps_tx_burst_offload(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// Has this port's bursts go by the two below; before it is started. `rx_pools`: one for each receive queue.
     pub fn mpps_memif_open(port: u16, conf: *const MemifConf, rx_pools: *const *mut RteMempool) -> c_int;
-    /// Ends that: no lane uses the port any more.
-    pub fn mpps_memif_close(port: u16);
     /// Receives over a memif; believes nothing of what the other end wrote.
     pub fn mpps_memif_rx(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// Sends over a memif; adds to `refused` what will never fit (taken, freed).
@@ -276,7 +274,7 @@ unsafe extern "C" {
 
     /// `rte_eal_init`. `keep_log`: what DPDK logs is kept for [`mpps_log_take`], not printed.
     pub fn mpps_eal_init(argc: c_int, argv: *mut *mut c_char, keep_log: c_int) -> c_int;
-    /// `rte_eal_cleanup`.
+    /// `rte_eal_cleanup`; not while its interrupt thread can't be put aside.
     pub fn mpps_eal_cleanup() -> c_int;
     /// Takes what was logged since the last call: its end, as far as it fits. Returns bytes; no zero at the end.
     pub fn mpps_log_take(text: *mut c_char, size: usize) -> usize;
@@ -319,7 +317,7 @@ unsafe extern "C" {
     ) -> c_int;
     /// `rte_eth_dev_stop`.
     pub fn mpps_port_stop(port: u16);
-    /// `rte_eth_dev_close`.
+    /// `rte_eth_dev_close`; ends what `mpps_memif_open` began, too: no lane uses the port any more.
     pub fn mpps_port_close(port: u16);
     /// 1: the link is up, 0: it is down. Speed in Mbit/s, 0: not known.
     pub fn mpps_link(port: u16, mbps: *mut u32) -> c_int;

@@ -66,7 +66,6 @@ impl Half<'_> {
                     sys::mpps_port_stop(port);
                 }
                 sys::mpps_port_close(port);
-                sys::mpps_memif_close(port);
             }
         }
         if self.plugged {

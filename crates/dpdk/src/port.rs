@@ -175,7 +175,6 @@ impl Drop for DpdkPort {
         unsafe {
             sys::mpps_port_stop(self.id);
             sys::mpps_port_close(self.id);
-            sys::mpps_memif_close(self.id);
         }
         unplug(&self.config);
         eal::port_closed();
