@@ -398,7 +398,7 @@ fn check_memory(
     parts.push(memory::Part::new(says, bytes(count), move |left| {
         format!(
             "--flows N, {} at most",
-            memory::count(memory::most(count.min(4_000_000), left, &bytes))
+            memory::count(memory::most(count.min(4_000_000), left, bytes))
         )
     }));
     memory::check(&parts)
