@@ -122,9 +122,8 @@ const RECIPES: &[Recipe] = &[
     recipe(
         DPDK,
         &[
-            "mpps reflect dpdk:net_memif0,role=server,socket=/run/x.sock --ip 10.99.0.2 &",
-            "mpps sendrecv dpdk:net_memif0,role=client,socket=/run/x.sock --src 10.99.0.1 --dest 10.99.0.2:9000 \
-             --rate 50kpps",
+            "mpps reflect dpdk:net_memif0,role=server --ip 10.99.0.2 &",
+            "mpps sendrecv dpdk:net_memif0 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
         ],
     ),
     recipe(DPDK, &["mpps reflect dpdk:net_af_packet0,iface=eth1 --ip 10.99.0.88"]),
@@ -225,9 +224,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("apt-get", "installs programs"),
     ("dpdkproj", "another program, which is not public"),
     ("dpdk-testpmd", "tests/dpdk_peers.rs runs testpmd, on memory of its own"),
+    ("socket=/run/pmd.sock", "its other end is that testpmd"),
     (
-        "dpdk:net_memif0 --src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac",
-        "its other end is that testpmd",
+        "sudo ",
+        "changes the groups of this machine; tests/lent.rs runs a program with capabilities",
     ),
     (
         "net_virtio_user",
