@@ -4,9 +4,8 @@ use crate::output::{Output, Progress};
 use crate::{ReportError, lock};
 use mpps_sys::private;
 use rustix::fs::OFlags;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 enum Way {
     /// A new file beside it, then renamed over it: readers see the old contents or the new, never half.
-    Rename(PathBuf),
+    Rename(private::Place),
     /// Over what is there: its directory can't be written.
-    InPlace,
+    InPlace(private::Place),
     /// A pipe, a device, standard output.
     Stream,
 }
@@ -49,45 +48,37 @@ impl JsonTarget {
         if path == Path::new("-") {
             return Ok(target(Way::Stream));
         }
-        private::check(path).map_err(error)?;
-        let (place, locked) = match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => return Err(error(io::ErrorKind::IsADirectory.into())),
-            Ok(meta) if !meta.is_file() => {
+        let Some(place) = private::Place::find(path).map_err(error)? else {
+            return Ok(target(Way::Stream));
+        };
+        let locked = match place.look().map_err(error)? {
+            Some(there) if there.folder => return Err(error(io::ErrorKind::IsADirectory.into())),
+            Some(there) if !there.regular => {
                 rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(|e| error(e.into()))?;
                 return Ok(target(Way::Stream));
             }
-            Ok(_) => {
-                let file = File::options().write(true).open(path).map_err(error)?;
+            Some(_) => {
+                let file = place.open(OFlags::empty()).map_err(error)?;
                 lock::take(&file, path).map_err(error)?;
-                // The file a symbolic link points to is the one to replace, not the link.
-                (std::fs::canonicalize(path).map_err(error)?, Some(file))
+                Some(file)
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_owned(), None),
+            None => None,
+        };
+        let way = match place.try_draft() {
+            Ok(()) => Way::Rename(place),
+            Err(_) if locked.is_some() => Way::InPlace(place),
             Err(e) => return Err(error(e)),
         };
-        match tempfile::tempfile_in(directory(&place)) {
-            Ok(_) => Ok(Self {
-                locked,
-                ..target(Way::Rename(place))
-            }),
-            Err(_) if locked.is_some() => Ok(Self {
-                locked,
-                ..target(Way::InPlace)
-            }),
-            Err(e) => Err(error(e)),
-        }
+        Ok(Self { locked, ..target(way) })
     }
 
     /// Whether somebody else has written the file since [`JsonTarget::prepare`]: writing replaces that.
     pub fn overtaken(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         let Way::Rename(place) = &self.way else { return false };
-        let file = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
-        let ours = self.locked.as_ref().and_then(|f| f.metadata().ok()).map(file);
-        std::fs::metadata(place)
-            .ok()
-            .map(file)
-            .is_some_and(|now| ours != Some(now))
+        let ours = self.locked.as_ref().and_then(|f| f.metadata().ok());
+        let ours = ours.map(|meta| (meta.dev(), meta.ino()));
+        matches!(place.look(), Ok(Some(there)) if ours != Some(there.id))
     }
 
     /// Writes the summary of a run.
@@ -100,34 +91,15 @@ impl JsonTarget {
 
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
         let result = match &self.way {
-            Way::Rename(place) => replace(place, bytes),
-            Way::InPlace => private::create(&self.path, OFlags::empty()).and_then(|mut file| file.write_all(bytes)),
+            Way::Rename(place) => place.replace(bytes),
+            Way::InPlace(place) => place.open(OFlags::empty()).and_then(|mut file| {
+                file.set_len(0)?;
+                file.write_all(bytes)
+            }),
             Way::Stream => return stream(&self.path, bytes),
         };
         result.map_err(|e| ReportError::io("write", &self.path, e))
     }
-}
-
-fn directory(path: &Path) -> &Path {
-    path.parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
-}
-
-fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Somebody may have put a link into the way since the start.
-    private::check(place)?;
-    // As open(2) would make it: 0666 less the umask, unless a file is there whose permissions stay.
-    let new = Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new()
-        .prefix(".mpps-")
-        .permissions(new)
-        .tempfile_in(directory(place))?;
-    file.write_all(bytes)?;
-    if let Ok(meta) = std::fs::metadata(place) {
-        file.as_file().set_permissions(meta.permissions())?;
-    }
-    file.persist(place).map(drop).map_err(|e| e.error)
 }
 
 fn stream(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {

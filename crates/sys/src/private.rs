@@ -8,7 +8,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
@@ -112,34 +113,152 @@ pub fn create(path: &Path, more: OFlags) -> io::Result<File> {
 /// # Errors
 /// When it can't be opened, or somebody else may have put it there.
 pub fn open(path: &Path, more: OFlags) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | more;
-    let open_mode = Mode::from_raw_mode(0o666);
-    let Place::File(folder, name) = walk(path)? else {
-        let flags = flags | OFlags::CREATE;
-        return Ok(File::from(rustix::fs::open(path, flags, open_mode)?));
-    };
-    let shared = open_to_others(&rustix::fs::fstat(&folder)?);
-    let flags = flags | OFlags::NOFOLLOW;
-    let new = if shared {
-        OFlags::CREATE | OFlags::EXCL
-    } else {
-        OFlags::CREATE
-    };
-    let fd = match rustix::fs::openat(&folder, &name, flags | new, open_mode) {
-        // A file that is there is looked at.
-        Err(Errno::EXIST) => rustix::fs::openat(&folder, &name, flags, Mode::empty())?,
-        other => other?,
-    };
-    let stat = rustix::fs::fstat(&fd)?;
-    let regular = kind(&stat) == FileType::RegularFile;
-    let theirs = stat.st_uid != me() && Some(stat.st_uid) != caller();
-    if shared && theirs && (regular || kind(&stat) == FileType::Fifo) {
-        return Err(refuse(format!("it is a file of user {}, in {NOT_YOURS}", stat.st_uid)));
+    match Place::find(path)? {
+        Some(place) => place.open(more),
+        None => {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::CREATE | more;
+            Ok(File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?))
+        }
     }
-    if shared && regular && stat.st_nlink > 1 {
-        return Err(refuse(format!("the file has a second name, in {NOT_YOURS}")));
+}
+
+/// Where a file is or is to be: a folder, kept open, and a name in it that is no link. Nobody can lead elsewhere what is done
+/// with it by moving folders or putting links in the way.
+#[derive(Debug)]
+pub struct Place {
+    folder: OwnedFd,
+    name: OsString,
+    /// Others may make files in the folder.
+    shared: bool,
+}
+
+/// What lies at a [`Place`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct There {
+    /// A regular file.
+    pub regular: bool,
+    /// A folder.
+    pub folder: bool,
+    /// Device and inode: which file it is.
+    pub id: (u64, u64),
+    /// Permissions, without the bits that make a program run as its owner.
+    mode: u32,
+}
+
+impl Place {
+    /// The place that `path` leads to, by the rules of [`open`]. `None`: something that is open already (`/dev/stdout`).
+    ///
+    /// # Errors
+    /// When there is no way to it, or a link of somebody else's is on it.
+    pub fn find(path: &Path) -> io::Result<Option<Self>> {
+        let End::File(folder, name) = walk(path)? else {
+            return Ok(None);
+        };
+        let shared = open_to_others(&rustix::fs::fstat(&folder)?);
+        Ok(Some(Self { folder, name, shared }))
     }
-    Ok(File::from(fd))
+
+    /// What lies there; `None`: nothing.
+    ///
+    /// # Errors
+    /// When it is a link, or a file of somebody else's where others may put files.
+    pub fn look(&self) -> io::Result<Option<There>> {
+        match rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if kind(&stat) == FileType::Symlink => Err(Errno::LOOP.into()),
+            Ok(stat) => {
+                self.trust(&stat)?;
+                Ok(Some(There {
+                    regular: kind(&stat) == FileType::RegularFile,
+                    folder: kind(&stat) == FileType::Directory,
+                    id: (stat.st_dev, stat.st_ino),
+                    mode: stat.st_mode & 0o777,
+                }))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Refuses what somebody else may have put there.
+    fn trust(&self, stat: &Stat) -> io::Result<()> {
+        let regular = kind(stat) == FileType::RegularFile;
+        let theirs = stat.st_uid != me() && Some(stat.st_uid) != caller();
+        if self.shared && theirs && (regular || kind(stat) == FileType::Fifo) {
+            return Err(refuse(format!("it is a file of user {}, in {NOT_YOURS}", stat.st_uid)));
+        }
+        Ok(())
+    }
+
+    /// Opens it as [`open`] does.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open(&self, more: OFlags) -> io::Result<File> {
+        // A FIFO that was put there meanwhile must not hold anybody up.
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
+        let new = if self.shared {
+            OFlags::CREATE | OFlags::EXCL
+        } else {
+            OFlags::CREATE
+        };
+        let mode = Mode::from_raw_mode(0o666);
+        let fd = match rustix::fs::openat(&self.folder, &self.name, flags | new, mode) {
+            // A file that is there is looked at.
+            Err(Errno::EXIST) => rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())?,
+            other => other?,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        self.trust(&stat)?;
+        if self.shared && kind(&stat) == FileType::RegularFile && stat.st_nlink > 1 {
+            return Err(refuse(format!("the file has a second name, in {NOT_YOURS}")));
+        }
+        if !more.contains(OFlags::NONBLOCK) {
+            let flags = rustix::fs::fcntl_getfl(&fd)?;
+            rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
+        }
+        Ok(File::from(fd))
+    }
+
+    /// Shows that a file can be made beside it.
+    ///
+    /// # Errors
+    /// When it can't.
+    pub fn try_draft(&self) -> io::Result<()> {
+        let (name, _) = self.draft()?;
+        Ok(rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty())?)
+    }
+
+    /// Puts a file with these bytes there in one step: readers see what was there or this, never half. The permissions of
+    /// a file that is there stay.
+    ///
+    /// # Errors
+    /// When it can't be written or put there; what was there is then as it was.
+    pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        let before = self.look()?;
+        let (name, mut file) = self.draft()?;
+        let mut put = || -> io::Result<()> {
+            file.write_all(bytes)?;
+            if let Some(before) = before {
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(before.mode))?;
+            }
+            Ok(rustix::fs::renameat(&self.folder, &name, &self.folder, &self.name)?)
+        };
+        put().inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty());
+        })
+    }
+
+    /// A new file in the folder, with a name that nobody has.
+    fn draft(&self) -> io::Result<(OsString, File)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let name = OsString::from(format!(".mpps-{:016x}", RandomState::new().hash_one(&self.name)));
+            match rustix::fs::openat(&self.folder, &name, flags, Mode::from_raw_mode(0o666)) {
+                Err(Errno::EXIST) => {}
+                made => return Ok((name, File::from(made?))),
+            }
+        }
+    }
 }
 
 /// Checks the way to `path` as [`create`] does, for those who open it otherwise: by a rename, or later.
@@ -147,32 +266,24 @@ pub fn open(path: &Path, more: OFlags) -> io::Result<File> {
 /// # Errors
 /// As [`create`], where it is there already; an absent file is no error.
 pub fn check(path: &Path) -> io::Result<()> {
-    let Place::File(folder, name) = walk(path)? else {
-        return Ok(());
-    };
-    if !open_to_others(&rustix::fs::fstat(&folder)?) {
-        return Ok(());
-    }
-    match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => {
-            let kept = matches!(kind(&stat), FileType::RegularFile | FileType::Fifo);
-            let theirs = stat.st_uid != me() && Some(stat.st_uid) != caller();
-            match kept && theirs {
-                true => Err(refuse(format!("it is a file of user {}, in {NOT_YOURS}", stat.st_uid))),
-                false => Ok(()),
-            }
-        }
-        Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+    match Place::find(path)? {
+        Some(place) => place.look().map(drop),
+        None => Ok(()),
     }
 }
 
-/// Opens the folder `path`, which is made where it is missing; links on the way to it by the rules of [`create`].
+/// Opens the folder `path`, which is made where it is missing with those above it; links on the way to it by the rules of
+/// [`create`].
 ///
 /// # Errors
 /// When it is none, or a link of somebody else's leads to it.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
-    let Place::File(parent, name) = walk(path)? else {
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty())
+        && matches!(walk(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
+    {
+        open_folder(above)?;
+    }
+    let End::File(parent, name) = walk(path)? else {
         return Err(Errno::NOTDIR.into());
     };
     match rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777)) {
@@ -203,7 +314,10 @@ const NOT_YOURS: &str = "a folder that is not yours alone: want another folder";
 
 /// The user who called this program by sudo.
 fn caller() -> Option<u32> {
-    std::env::var("SUDO_UID").ok()?.parse().ok().filter(|_| me() == 0)
+    // Both, as sudo sets them: else a run stays root's.
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    number("SUDO_GID")?;
+    number("SUDO_UID").filter(|_| me() == 0)
 }
 
 /// Most links that are followed, as the kernel's.
@@ -212,7 +326,7 @@ const LINKS: usize = 40;
 const PROC_SUPER_MAGIC: i128 = 0x9fa0;
 
 /// Where a path leads.
-enum Place {
+enum End {
     /// To this name in this folder; no link.
     File(OwnedFd, OsString),
     /// To something open, by a link of the kernel's own: `/proc/self/fd/1`.
@@ -220,7 +334,7 @@ enum Place {
 }
 
 /// Follows the links of a path, each by the rules above.
-fn walk(path: &Path) -> io::Result<Place> {
+fn walk(path: &Path) -> io::Result<End> {
     let enter = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
     let step = |at: &OwnedFd, name: &OsStr, more| rustix::fs::openat(at, name, enter | more, Mode::empty());
     let begin = |path: &Path| {
@@ -243,12 +357,12 @@ fn walk(path: &Path) -> io::Result<Place> {
         }
         let stat = match rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::NOENT) if left.is_empty() => return Ok(Place::File(at, name)),
+            Err(Errno::NOENT) if left.is_empty() => return Ok(End::File(at, name)),
             Err(error) => return Err(error.into()),
         };
         if kind(&stat) != FileType::Symlink {
             if left.is_empty() {
-                return Ok(Place::File(at, name));
+                return Ok(End::File(at, name));
             }
             at = step(&at, &name, OFlags::NOFOLLOW)?;
             continue;
@@ -259,7 +373,7 @@ fn walk(path: &Path) -> io::Result<Place> {
         }
         let kernels = i128::from(rustix::fs::fstatfs(&at)?.f_type) == PROC_SUPER_MAGIC;
         if kernels && left.is_empty() {
-            return Ok(Place::Kernel);
+            return Ok(End::Kernel);
         }
         if kernels {
             // It leads to what is open, whatever its text says: `/proc/self/fd/3/file`.
@@ -324,6 +438,41 @@ mod tests {
                 create(Path::new(path), OFlags::empty()).expect(path);
             }
         }
+    }
+
+    #[test]
+    fn links_that_come_in_the_way_later_lead_nowhere() {
+        let own = Scratch::new("later");
+        let (dir, away, file) = (own.0.join("dir"), own.0.join("away"), own.0.join("dir/file"));
+        let victim = own.0.join("victim");
+        std::fs::create_dir(&dir).expect("a folder");
+        std::fs::write(&victim, "kept").expect("a file");
+        let place = Place::find(&file).expect("a way").expect("a file's place");
+        assert_eq!(place.look().expect("a look"), None);
+        place.replace(b"first").expect("ours");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("chmod");
+        place.replace(b"second").expect("ours");
+        let mode = std::fs::metadata(&file).expect("a file").permissions().mode();
+        assert_eq!(
+            (std::fs::read(&file).expect("a file"), mode & 0o777),
+            (b"second".to_vec(), 0o640)
+        );
+        // A link in place of the file.
+        std::fs::remove_file(&file).expect("removed");
+        symlink("../victim", &file).expect("a link");
+        assert!(place.look().is_err() && place.open(OFlags::empty()).is_err() && place.replace(b"x").is_err());
+        // A link in place of the folder: the folder is the one that was found.
+        std::fs::remove_file(&file).expect("removed");
+        std::fs::rename(&dir, &away).expect("moved");
+        symlink(".", &dir).expect("a link");
+        place.replace(b"third").expect("ours");
+        assert_eq!(std::fs::read(away.join("file")).expect("a file"), b"third");
+        assert!(!own.0.join("file").exists() && std::fs::read(&victim).expect("a file") == b"kept");
+        assert_eq!(
+            std::fs::read_dir(&away).expect("a folder").count(),
+            1,
+            "a draft was left"
+        );
     }
 
     #[test]

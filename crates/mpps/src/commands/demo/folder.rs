@@ -58,12 +58,6 @@ impl Folder {
                 1 => wanted.to_owned(),
                 _ => PathBuf::from(format!("{}-{number}", shown.trim_end_matches('/'))),
             };
-            if let Some(above) = path
-                .parent()
-                .filter(|above| !above.as_os_str().is_empty() && !above.exists())
-            {
-                std::fs::create_dir_all(above).map_err(|e| unusable(&e))?;
-            }
             let lock = private::open_folder(&path).map_err(|e| unusable(&e))?;
             let limit = if number == 1 { LOCK_LIMIT } else { Duration::ZERO };
             if !locked(&lock, limit).map_err(|e| unusable(&e))? {
