@@ -22,6 +22,8 @@ fn root_is_led_by_nobody_elses_link_and_empties_nobody_elses_file() {
     }
     let place = Scratch::new();
     let victim = place.file("victim");
+    // They get as far as here.
+    std::fs::set_permissions(place.file("."), std::fs::Permissions::from_mode(0o755)).expect("chmod");
     // A home of theirs, and a folder where everybody may make files.
     for (owner, mode) in [(NOBODY, 0o755), (0, 0o1777)] {
         let home = place.file(&format!("home{owner}"));
@@ -50,10 +52,12 @@ fn root_is_led_by_nobody_elses_link_and_empties_nobody_elses_file() {
                 );
                 assert!(!place.file("none").exists(), "{context}");
             }
-            // Called by them with sudo: their files are the caller's own, their links are not.
+            // Called by them with sudo: the run is theirs, and gets no further than they do.
             for (name, good) in [("theirs", true), ("link", false)] {
                 let mut command = writing(option, &home.join(name));
-                command.env("SUDO_UID", NOBODY.to_string());
+                command
+                    .env("SUDO_UID", NOBODY.to_string())
+                    .env("SUDO_GID", NOBODY.to_string());
                 let code = run_command(command).code;
                 assert_eq!(
                     matches!(code, Some(0 | 3)),
