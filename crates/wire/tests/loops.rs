@@ -28,7 +28,7 @@ fn answer(reflector: &mut Reflector<'_>, frame: &mut Vec<u8>, weight: u32) -> Re
 }
 
 /// A socket's echo: ports and addresses exchanged, a fresh time to live.
-fn echo(frame: &mut Vec<u8>, fresh: &[u8]) {
+fn echo(frame: &mut [u8], fresh: &[u8]) {
     let filter = ReflectFilter::default();
     reflect_in_place(frame, &filter, false).expect("a packet");
     let p = parse_udp(frame).expect("a packet");
