@@ -119,7 +119,7 @@ fn remove_left_folders(of_whom: impl Fn(u32) -> bool) {
 fn arguments(configs: &[&Config], eal: &EalArgs, needed: usize, free_hugepages: usize) -> Vec<String> {
     let mut words = vec!["mpps".to_owned()];
     // The main thread keeps every core it may run on: lanes are threads of our own, pinned by the engine.
-    let cores: Vec<String> = allowed_cores().iter().map(usize::to_string).collect();
+    let cores: Vec<String> = mpps_sys::sched::allowed_cores().iter().map(usize::to_string).collect();
     words.push(format!("--lcores=0@({})", cores.join(",")));
     let mut ours = |option: &str, value: Option<String>| {
         if !eal.has(option) {
@@ -157,15 +157,6 @@ fn arguments(configs: &[&Config], eal: &EalArgs, needed: usize, free_hugepages: 
     }
     words.extend(eal.words.iter().cloned());
     words
-}
-
-fn allowed_cores() -> Vec<usize> {
-    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
-        return vec![0];
-    };
-    (0..rustix::thread::CpuSet::MAX_CPU)
-        .filter(|&core| set.is_set(core))
-        .collect()
 }
 
 /// Longest transmit ring that a port of the run asks for, descriptors; 0: none does.
