@@ -24,8 +24,9 @@ pub struct Tally {
     pub corrupt: u64,
     /// Not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender).
-    pub expected: u64,
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an earlier
+    /// row has is believed no longer.
+    pub expected: i64,
     /// Latency from the actual send time.
     pub latency: Moments,
     /// Latency from the scheduled send time.
@@ -111,7 +112,7 @@ impl Slot {
             t.distance_sum,
             t.corrupt,
             t.foreign,
-            t.expected,
+            t.expected.cast_unsigned(),
         ];
         for (cell, value) in self.plain.iter().zip(values) {
             if value != 0 {
@@ -152,7 +153,7 @@ impl Slot {
             distance_sum,
             corrupt,
             foreign,
-            expected,
+            expected: expected.cast_signed(),
             latency: self.latency.take(),
             scheduled: self.scheduled.take(),
         }
