@@ -134,6 +134,8 @@ pub struct DropPlan {
     pub ip: Option<IpAddr>,
     /// Only packets to these ports (Ethernet paths).
     pub ports: Option<RangeInclusive<u16>>,
+    /// Ports among them that are somebody else's (the host's own sockets), in ascending order.
+    pub excluded_ports: Box<[u16]>,
     /// Verify stamps and data; else every UDP packet counts as received.
     pub verify: bool,
     /// Flows to keep sequence windows for.
