@@ -86,6 +86,8 @@ pub struct Link {
     pub vlan: Option<u16>,
     /// Addresses that mpps answers for (ARP, neighbour solicitation, ping). Empty where the host does so itself.
     pub answer_for: Vec<IpAddr>,
+    /// Whose pings are not answered: our own other addresses, and those of our subnets that no host has.
+    pub unanswered: Vec<IpAddr>,
     /// The peer's MAC address, where known; else [`Link::next_hop`] is resolved before the run.
     pub dest_mac: Option<MacAddr>,
     /// Whom to resolve: the peer, or the gateway to it.

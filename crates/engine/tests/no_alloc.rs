@@ -189,6 +189,7 @@ fn link() -> Link {
         mac: MacAddr([2, 0, 0, 0, 0, 1]),
         vlan: None,
         answer_for: Vec::new(),
+        unanswered: Vec::new(),
         dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
         next_hop: None,
     }

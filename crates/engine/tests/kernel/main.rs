@@ -67,6 +67,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             vlan: None,
             answer_for: Vec::new(),
+            unanswered: Vec::new(),
             dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
             next_hop: None,
         }),
