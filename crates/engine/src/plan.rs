@@ -203,6 +203,16 @@ impl ForwardPlan {
             false => [true, true],
         }
     }
+
+    /// Whether lane `lane` forwards what comes in by the port at `place`.
+    pub fn takes(&self, lane: usize, place: usize) -> bool {
+        let ForwardSeat { first, second, .. } = self.seat(lane);
+        let [there, back] = self.directions(lane);
+        match second {
+            None => first == place,
+            Some(second) => first == place && there || second == place && back,
+        }
+    }
 }
 
 /// A port of `forward`.
