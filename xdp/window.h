@@ -175,7 +175,7 @@ static long look_at_lock(u32 i, struct wait *wait)
 
 enum access {
 	/* It is our own. */
-	OWN,
+	OURS,
 	/* It is everybody's, and locked by us. */
 	LOCKED,
 	/* Somebody else may be writing it. Who that is has been away for too long: counts may be wrong, which is told. */
@@ -194,7 +194,7 @@ NOINLINE enum access open_shared(struct flow_window *window, struct source *sour
 	u64 contended = 0;
 
 	if (!owner)
-		return OWN;
+		return OURS;
 	if (!(owner & EVERYBODY) && (owner & ~WANTED) != key + 1) {
 		end_burst(source);
 		/*
@@ -229,7 +229,7 @@ NOINLINE enum access open_shared(struct flow_window *window, struct source *sour
 INLINE enum access open_window(struct flow_window *window, struct source *source, u32 key)
 {
 	if (!(PLAN.flags & SEVERAL) || window->owner == key + 1)
-		return OWN;
+		return OURS;
 	return open_shared(window, source, key);
 }
 
