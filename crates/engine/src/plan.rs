@@ -136,6 +136,8 @@ pub struct DropPlan {
     pub ip: Option<IpAddr>,
     /// Only packets to these ports (Ethernet paths).
     pub ports: Option<RangeInclusive<u16>>,
+    /// Ports among them that are somebody else's (the host's own sockets), in ascending order.
+    pub excluded_ports: Box<[u16]>,
     /// Verify stamps and data; else every UDP packet counts as received.
     pub verify: bool,
     /// Flows to keep sequence windows for.
@@ -199,6 +201,16 @@ impl ForwardPlan {
         match self.split_directions {
             true => [even, !even],
             false => [true, true],
+        }
+    }
+
+    /// Whether lane `lane` forwards what comes in by the port at `place`.
+    pub fn takes(&self, lane: usize, place: usize) -> bool {
+        let ForwardSeat { first, second, .. } = self.seat(lane);
+        let [there, back] = self.directions(lane);
+        match second {
+            None => first == place,
+            Some(second) => first == place && there || second == place && back,
         }
     }
 }

@@ -323,6 +323,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             common: common(1, ms),
             ip: None,
             ports: None,
+            excluded_ports: Box::default(),
             verify: true,
             max_flows: 4096,
             link: Some(link()),

@@ -358,6 +358,7 @@ fn a_dropping_kernel_whose_flows_moved_is_believed_unless_two_counted_at_once() 
         common: common(0, 100),
         ip: None,
         ports: None,
+        excluded_ports: Box::default(),
         verify: true,
         max_flows: 16,
         link: None,

@@ -148,11 +148,9 @@ impl Listener {
         })
     }
 
-    /// What is said at the start of the ports that are left to programs of the host; `None` where there are none, or where
-    /// packets for them are counted all the same.
-    pub(crate) fn left_ports(&self, answers: bool) -> Option<String> {
-        let leaves = answers || self.path.takes_own_addresses();
-        (leaves && !self.excluded.is_empty()).then(|| {
+    /// What is said at the start of the ports that are left to programs of the host; `None` where there are none.
+    pub(crate) fn left_ports(&self) -> Option<String> {
+        (!self.excluded.is_empty()).then(|| {
             format!(
                 "UDP ports that programs of this host have open are left to them: {}. To take one, stop its program, name \
                  it with --port, or use --ip with an address that is not the host's",
@@ -313,6 +311,7 @@ impl Listener {
             common: self.common(&args.run, capabilities)?,
             ip: self.ip,
             ports: self.ports.clone(),
+            excluded_ports: self.excluded.clone().into(),
             verify: !args.no_verify,
             max_flows: args.max_flows,
             link: self.link(capabilities),
