@@ -100,12 +100,16 @@ INLINE int plain_taken6(void *data)
 }
 
 /* Whether a packet is taken: 0, or a reason and one. */
-NOINLINE int filter(struct xdp_md *ctx, const struct udp_packet *p)
+GLOBAL int filter(struct xdp_md *ctx, const struct udp_packet *p)
 {
-	void *data = frame_data(ctx), *end = frame_end(ctx), *ip = data + (p->l3 & 31), *source, *destination;
-	struct ports *ports = data + (p->l4 & OFFSET);
+	void *data = frame_data(ctx), *end = frame_end(ctx), *ip, *source, *destination;
 	int group, answerable, listed;
+	struct ports *ports;
 
+	if (!p)
+		LEAVE(LEFT_TOO_SHORT);
+	ip = data + (p->l3 & 31);
+	ports = data + (p->l4 & OFFSET);
 	if (data + 14 > end || ip + sizeof(struct ipv4) > end || (void *)(ports + 1) > end)
 		LEAVE(LEFT_TOO_SHORT);
 	if (p->v6) {

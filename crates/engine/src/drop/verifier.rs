@@ -209,7 +209,7 @@ impl<'p> Verifier<'p> {
         let packets = std::mem::take(&mut self.unverified);
         if packets > 0 {
             recorder.arrived_n(now_ns, packets);
-            recorder.expected(packets);
+            recorder.expected(packets as i64);
         }
     }
 
@@ -253,8 +253,9 @@ impl<'p> Verifier<'p> {
             ("untracked_flow_packets", self.untracked),
             ("beyond_window", doubts.beyond_window),
             ("sender_restarts", doubts.restarts),
-            ("implausible_sequence", doubts.implausible),
+            ("implausible_sequence", doubts.implausible()),
             ("unconfirmed_gap", doubts.open_gap),
+            ("contested_gap", doubts.contested_gap),
             ("gap_after_first", doubts.after_first),
             ("neighbor_service", self.service),
             ("latency_not_measurable", self.other_clock),
