@@ -23,7 +23,7 @@ fn listen(net: &Net, scratch: &Scratch, words: &str) -> Background {
 fn round_trip(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
     let (here, there) = (Scratch::new(), Scratch::new());
     let reflector = listen(net, &there, reflect);
-    let words = format!("{sendrecv} --rate 20kpps --duration 500ms --settle 300ms --quiet");
+    let words = format!("{sendrecv} --rate 20kpps --duration 300ms --settle 500ms --quiet");
     let sent = here.measure(net.a(&words));
     let reflected = there.read(reflector.end(Signal::INT));
     sent.assert_accounted();

@@ -162,11 +162,10 @@ INLINE int answerable6(void *at, u32 ports)
 /* Takes one from the time to live: RFC 1624. `at`: the word with it, the protocol and the checksum. */
 INLINE void lower_ttl4(void *at)
 {
-	u32 sum = U16(at + 2);
+	u32 word = U32(at), sum = (word >> 16) + BE16(0x0100);
 
-	sum += BE16(0x0100);
-	U16(at + 2) = sum + (sum >= 0xffff);
-	*(u8 *)at -= 1;
+	sum += sum >= 0xffff;
+	U32(at) = (sum & 0xffff) << 16 | ((word - 1) & 0xffff);
 }
 
 /* Whether it is a source's turn to look at a packet. */

@@ -292,7 +292,10 @@ pub(crate) fn run_job<J: Job>(
             monotonic_ns: start_ns,
             utc_ns: utc_ns(start_ns),
         };
-        sinks.iter_mut().for_each(|sink| sink.begin(started));
+        for sink in sinks.iter_mut() {
+            sink.workload(workload);
+            sink.begin(started);
+        }
         job.begin(start_ns, control.end_ns());
         for start in &starts {
             let _ = start.send(start_ns);

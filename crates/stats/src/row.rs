@@ -409,7 +409,10 @@ pub trait Sink: Send {
         Wants::ALL
     }
 
-    /// The run begins at this time. Comes once, before all else.
+    /// What is run. Comes once, before all else.
+    fn workload(&mut self, _workload: Workload) {}
+
+    /// The run begins at this time. Comes once, before any row.
     fn begin(&mut self, _started: Started) {}
 
     /// A row has closed. Rows come in order, without gaps.

@@ -30,7 +30,7 @@ pub(crate) struct Site {
     pub(crate) device: NetDev,
     pub(crate) queues: u32,
     pub(crate) _promiscuous: Option<Promiscuous>,
-    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours.
+    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours, or none are.
     pub(crate) drops_then: Option<u64>,
     /// Sources of this device.
     pub(crate) sources: u32,

@@ -252,24 +252,26 @@ impl<'e> Causes<'e> {
             whose.push(format!("this run has {threads} lanes on {} cores", self.e.cores));
         }
         // Another end that has hardly run meanwhile kept nobody waiting.
-        let ran = |rivals: &[&Rival]| rivals.iter().map(|rival| rival.ran_ns).sum();
         let rivals: Vec<_> = self
             .e
             .rivals
             .iter()
             .filter(|rival| rival.ran_ns >= waited / 10)
             .collect();
-        if half(ran(&rivals)) {
-            let rival = |rival: &&Rival| {
-                format!(
-                    "another mpps (process {}) has a lane on core {}, too, which ran for {} meanwhile",
-                    rival.process,
-                    rival.core,
-                    span(rival.ran_ns)
-                )
-            };
-            let all: Vec<_> = rivals.iter().map(rival).collect();
+        let rival = |rival: &&Rival| {
+            format!(
+                "another mpps (process {}) has a lane on core {}, too, which ran for {} of the {} that lanes waited",
+                rival.process,
+                rival.core,
+                span(rival.ran_ns),
+                span(waited)
+            )
+        };
+        let all: Vec<_> = rivals.iter().map(rival).collect();
+        if half(rivals.iter().map(|rival| rival.ran_ns).sum()) {
             whose.push(format!("{}: give each end cores of its own (--cores)", all.join("; ")));
+        } else {
+            whose.extend(all);
         }
         if half(self.e.own_ns) {
             whose.push(format!(

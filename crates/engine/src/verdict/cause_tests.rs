@@ -470,6 +470,7 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
         ..lane.clone()
     };
     let other = "another mpps (process 77) has a lane on core 1, too, which ran for";
+    let remedy = "give each end cores of its own";
     let whose = "other threads kept the lanes from running for 10.0 % of the time (";
     for (name, text, words) in [
         (
@@ -485,7 +486,7 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
         (
             "another process for 40 ms of 100",
             said(vec![rival(77, 40)], 0, one),
-            None,
+            Some(other),
         ),
         (
             "two processes for 40 ms each",
@@ -506,7 +507,11 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
         ("two lanes on two cores", said(vec![], 0, &[lane.clone(), alone]), None),
     ] {
         match words {
-            Some(words) => assert!(text.contains(whose) && text.contains(words), "{name}: {text}"),
+            Some(words) => {
+                assert!(text.contains(whose) && text.contains(words), "{name}: {text}");
+                let half = !name.contains("for 40 ms of 100");
+                assert_eq!(text.contains(remedy), words == other && half, "{name}: {text}");
+            }
             None => assert!(text.ends_with("% of the time"), "{name}: {text}"),
         }
     }
