@@ -29,18 +29,11 @@ demo: ## two hosts on a veth pair, packets between them, a live view, CSV, JSON 
 	@$(MAKE) --no-print-directory program
 	$(PROGRAM) demo $(ARGS)
 
-test: ## every test; those that need root or a tool that is missing say SKIPPED and why
+test: ## every test; those that need root or a tool that is missing say SKIPPED and why; failed ones are listed last
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory program
-	@# --show-output: a test that was SKIPPED says why though it passed. The doc tests go first, so that the last
-	@# line is that of the whole-program tests. Both run whatever the other's result.
-	@export MPPS_BIN="$(CURDIR)/$(PROGRAM)"; failed=0; \
-	$(CARGO) test --workspace --doc $(ARGS) || failed=1; \
-	scripts/miri.sh || failed=1; \
-	scripts/no-dpdk.sh || failed=1; \
-	$(CARGO) build -p xsk --examples || failed=1; \
-	$(CARGO) test --workspace --lib --bins --tests --no-fail-fast $(ARGS) -- --show-output || failed=1; \
-	exit $$failed
+	@# RETRY=1, for the continuous integration: a failed test is tried once more, by itself.
+	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" CARGO="$(CARGO)" scripts/test.sh $(if $(RETRY),--retry) $(ARGS)
 
 bench: ## side by side with other programs; writes bench/RESULTS.md
 	@scripts/setup.sh bench

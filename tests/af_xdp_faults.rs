@@ -12,7 +12,7 @@ use mpps_tests::{
 };
 use rustix::process::Signal;
 
-const SENDRECV: &str = "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 200ms \
+const SENDRECV: &str = "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms \
                         --interval 20ms";
 
 /// A run that is under way, with a reflector.
@@ -244,7 +244,7 @@ fn packets_of_a_queue_that_came_later_are_left_to_the_host_and_the_queue_is_told
     change(Host::A, "tx 2");
     // The kernel spreads flows over the queues.
     let sendrecv = "sendrecv udp:10.99.0.1,sockets=16 --src-port-range 10000-10015 --dest 10.99.0.2:9000 --rate 10kpps \
-                    --settle 200ms --duration 300ms --quiet";
+                    --settle 500ms --duration 300ms --quiet";
     let sent = here.measure(net.a(sendrecv));
     let reflected = there.read(reflector.end(Signal::INT));
     sent.assert_accounted();
@@ -337,7 +337,7 @@ fn without_the_privilege_the_refusal_names_the_capability() {
 fn a_reflector_killed_and_started_again_costs_the_packets_of_that_time_only() {
     let Some(net) = net_of(1) else { return };
     let reflect = "reflect af_xdp:eth1";
-    let udp = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 200ms --interval 20ms";
+    let udp = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms --interval 20ms";
     for sendrecv in [SENDRECV, udp] {
         let scratch = Scratch::new();
         let (sender, reflector) = under_way(&net, &scratch, sendrecv, reflect);

@@ -8,7 +8,7 @@ use mpps_tests::{
 };
 use rustix::process::Signal;
 
-const SENDRECV: &str = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 200ms \
+const SENDRECV: &str = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms \
                         --interval 20ms";
 
 /// A run that is under way, with a reflector.
@@ -22,7 +22,7 @@ fn under_way(net: &Net, scratch: &Scratch, sendrecv: &str, reflect: &str) -> (Ba
 #[test]
 fn a_reflector_killed_and_started_again_costs_the_packets_of_that_time_only() {
     let Some(net) = net_of(1) else { return };
-    let udp = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 200ms --interval 20ms";
+    let udp = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms --interval 20ms";
     for (sendrecv, reflect) in [
         (SENDRECV, "reflect af_packet:eth1"),
         (udp, "reflect udp:10.99.0.2:9000"),
@@ -51,7 +51,7 @@ fn a_reflector_killed_and_started_again_costs_the_packets_of_that_time_only() {
 #[test]
 fn an_interface_that_goes_down_and_comes_back_is_told_and_the_run_goes_on() {
     let Some(net) = net_of(1) else { return };
-    let udp = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 200ms --interval 20ms";
+    let udp = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms --interval 20ms";
     for sendrecv in [SENDRECV, udp] {
         let scratch = Scratch::new();
         let (sender, mut reflector) = under_way(&net, &scratch, sendrecv, "reflect af_packet:eth1");
@@ -113,7 +113,7 @@ fn what_a_killed_run_leaves_behind_does_not_disturb_the_next() {
     for (sendrecv, reflect) in [
         (SENDRECV, "reflect af_packet:eth1"),
         (
-            "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 200ms",
+            "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms",
             "reflect udp:10.99.0.2:9000",
         ),
     ] {

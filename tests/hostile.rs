@@ -73,7 +73,7 @@ fn a_reflector_counts_what_it_leaves_by_reason_and_goes_on_reflecting() {
     let reflector = listen(&net, &there, "reflect af_packet:eth1 --ip 10.99.0.88 --port 9000");
     assault(&net, "88");
     let words = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.88:9000 --rate 10kpps --duration 300ms \
-                 --settle 300ms --quiet";
+                 --settle 500ms --quiet";
     let sent = here.measure(net.a(words));
     // Host a's own stack, which owns no port 9000, did not see what came back.
     let reflected = there.read(reflector.end(Signal::INT));
@@ -156,7 +156,7 @@ fn forged_answers_are_no_packets_of_the_test() {
         // The reflector does not own port 9000 as a socket, so the stranger can pose as it.
         let reflector = Background::ready(net.b("reflect af_packet:eth1 --port 9000"));
         let words =
-            format!("sendrecv {sendrecv} --dest 10.99.0.2:9000 --rate 10kpps --duration 1h --settle 300ms --quiet");
+            format!("sendrecv {sendrecv} --dest 10.99.0.2:9000 --rate 10kpps --duration 1h --settle 500ms --quiet");
         let sender = Background::start(here.results(net.a(&words)));
         wait_until("packets", || here.busy_rows() > 0);
         net.python(Host::B, STRANGER, &["10.99.0.1"]);

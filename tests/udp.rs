@@ -16,7 +16,7 @@ fn round_trip(address: &str, more: &str, listener: &str) -> (Report, Report) {
     wait_until("a row of the reflector", || there.rows_so_far() > 0);
     let (port_options, more) = more.split_once(' ').unwrap_or((more, ""));
     let words = format!(
-        "sendrecv udp:{address}{port_options} --dest {address}:{port} --rate 20kpps --duration 500ms --settle 300ms \
+        "sendrecv udp:{address}{port_options} --dest {address}:{port} --rate 20kpps --duration 300ms --settle 500ms \
          --quiet {more}"
     );
     let sent = here.measure(mpps(&words));
@@ -193,7 +193,7 @@ fn a_port_in_use_is_named() {
 fn packets_that_the_kernel_drops_for_want_of_buffer_are_told_and_make_the_run_invalid() {
     let port = free_port();
     let (here, there) = (Scratch::new(), Scratch::new());
-    let words = format!("drop udp:127.0.0.1:{port},rcvbuf=2K --quiet");
+    let words = format!("drop udp:127.0.0.1:{port},rcvbuf=2K --interval 20ms --quiet");
     let receiver = Background::start(there.results(mpps(&words)));
     wait_until("a row of the receiver", || there.rows_so_far() > 0);
     // Stopped, it takes nothing, and the buffer overflows whatever the machine's speed.
@@ -201,7 +201,7 @@ fn packets_that_the_kernel_drops_for_want_of_buffer_are_told_and_make_the_run_in
     let words = format!("send udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 20kpps --duration 300ms --quiet");
     let sent = here.measure(mpps(&format!("{words} {}", source_ports(1))));
     receiver.signal(Signal::CONT);
-    wait_until("rows with packets", || there.busy_rows() > 0);
+    arrived(&there, sent.count("tx_packets"));
     let received = there.read(receiver.end(Signal::INT));
     received.assert_rows_add_up();
     let dropped = received.lanes("rx_dropped");

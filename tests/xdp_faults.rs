@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 const PACED: &str = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --interval 20ms";
 const SENDRECV: &str = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --interval 20ms \
-                        --settle 200ms";
+                        --settle 500ms";
 
 /// A run that is under way, with a reflector whose results go to `there`.
 fn under_way(net: &Net, here: &Scratch, there: &Scratch, sendrecv: &str, reflect: &str) -> (Background, Background) {

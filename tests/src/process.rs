@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take before a test gives up: far beyond what it takes on a loaded machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Waits until `condition` holds.
 ///
 /// # Panics
-/// When it does not within a minute.
+/// When it does not within three minutes.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !condition() {
@@ -153,7 +153,7 @@ impl Background {
     /// Waits for the end.
     ///
     /// # Panics
-    /// When it does not come within a minute.
+    /// When it does not come within three minutes.
     pub fn finish(mut self) -> Finished {
         let deadline = Instant::now() + LIMIT;
         let status = loop {

@@ -94,7 +94,7 @@ pub(crate) fn run<Q: Queue>(
                 lane.counters.rx_test.add(taken);
                 recorder.event(at, |t| {
                     t.rx += counts.stored;
-                    t.expected += taken;
+                    t.expected += taken as i64;
                     t.foreign += counts.not_taken + counts.after_count;
                 });
                 total.ring_full += counts.ring_full;

@@ -88,9 +88,10 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
 
 /// Sequence numbers that were not believed, or that had to be.
 fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
-    let [aside, gap, first, restarts] = [
+    let [aside, gap, contested, first, restarts] = [
         "implausible_sequence",
         "unconfirmed_gap",
+        "contested_gap",
         "gap_after_first",
         "sender_restarts",
     ]
@@ -104,6 +105,12 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
             "{} came with sequence numbers far from their flow's, and no further packets bore them out: they are forged, or \
              the last of a flow after a loss{skipped}",
             packets(aside)
+        ));
+    }
+    if contested > 0 {
+        remarks.push(format!(
+            "{contested} numbers that packets skipped are not counted as lost: the flow went on where it had been before, so \
+             those packets were forged, or its sender was started again"
         ));
     }
     if first > 0 {
@@ -159,8 +166,8 @@ mod tests {
             told[0].contains("299 numbers that they skip are not counted as lost"),
             "{told:?}"
         );
-        let reasons = [("sender_restarts".to_owned(), 2), ("gap_after_first".to_owned(), 9)];
-        assert_eq!(remarks(&heard(&reasons)).len(), 2);
+        let reasons = ["sender_restarts", "gap_after_first", "contested_gap"].map(|name| (name.to_owned(), 9));
+        assert_eq!(remarks(&heard(&reasons)).len(), 3);
     }
 
     #[test]

@@ -272,8 +272,7 @@ pub(crate) fn run_job<J: Job>(
         common.opened(Opened::Main).inspect_err(|_| control.end_at(0))?;
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
         let rivals = evidence::lanes_of_others();
-        let began_ns = clocks.clock().now_ns();
-        let steal = host.steal_ns();
+        let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
         let interval_ns = common.interval.as_nanos() as u64;
         let mut timing = Timing {
             start_ns: 0,
@@ -356,7 +355,7 @@ pub(crate) fn run_job<J: Job>(
             started,
             end_ns,
             interrupted: collected.interrupted,
-            housekeeping: housekeeping(&mut host, &collected, clocks.clock().now_ns() - began_ns),
+            housekeeping: housekeeping(&mut host, &collected, clocks.clock().now_ns().saturating_sub(start_ns)),
             control: &control,
             path_name: job.path(),
             latency_note: job.latency_note(totals_measured),
@@ -369,7 +368,7 @@ pub(crate) fn run_job<J: Job>(
             rivals,
             sending,
             dropping,
-            looked_ns: ended_ns - began_ns,
+            looked_ns: ended_ns.saturating_sub(looked_from_ns),
         }))
     })
 }

@@ -37,7 +37,8 @@ fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
                 };
                 lanes
             ],
-            duration: Some(Duration::from_millis(200)),
+            // So long that each lane gets its turn on a host that is busy.
+            duration: Some(Duration::from_millis(400)),
             interval: Duration::from_millis(5),
             settle: Duration::ZERO,
             burst: 32,

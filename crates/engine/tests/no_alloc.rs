@@ -189,6 +189,7 @@ fn link() -> Link {
         mac: MacAddr([2, 0, 0, 0, 0, 1]),
         vlan: None,
         answer_for: Vec::new(),
+        unanswered: Vec::new(),
         dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
         next_hop: None,
     }
@@ -271,12 +272,13 @@ fn assert_no_growth(what: &str, run: impl Fn(u64) -> Summary) {
             .sum::<u64>();
         (ALLOCATIONS.load(Ordering::Relaxed), packets)
     };
-    let [(few, little), (many, much)] = [measure(60), measure(360)];
-    println!("{what}: {few} allocations for {little} packets, {many} for {much}");
-    assert!(
-        little > 100 && much > little,
-        "{what}: {little} and {much} packets: the runs tell nothing"
-    );
+    // Lanes that were kept from their cores for most of a run tell nothing: they get another, for longer.
+    let told = [1, 4, 16].into_iter().find_map(|times| {
+        let [(few, little), (many, much)] = [measure(60 * times), measure(360 * times)];
+        println!("{what}: {few} allocations for {little} packets, {many} for {much}");
+        (little > 100 && much > little).then_some([(few, little), (many, much)])
+    });
+    let [(few, little), (many, much)] = told.unwrap_or_else(|| panic!("{what}: the runs tell nothing"));
     // What lanes make once as they end (lists of reasons, a note) is the same for both, but for reasons that only the
     // longer run has met.
     assert!(
@@ -322,6 +324,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             common: common(1, ms),
             ip: None,
             ports: None,
+            excluded_ports: Box::default(),
             verify: true,
             max_flows: 4096,
             link: Some(link()),
@@ -460,8 +463,11 @@ fn the_collector_allocates_nothing_in_a_look_at_rows_that_nobody_wants() {
         assert!(ran.expect("a run").tx > 100);
         (allocated.get(), looks.get())
     };
-    let [(few, short), (many, long)] = [measure(60), measure(600)];
-    println!("{few} allocations in {short} looks, {many} in {long}");
-    assert!(long > short + 10, "{short} and {long} looks: the runs tell nothing");
+    let told = [1, 4, 16].into_iter().find_map(|times| {
+        let [(few, short), (many, long)] = [measure(60 * times), measure(600 * times)];
+        println!("{few} allocations in {short} looks, {many} in {long}");
+        (long > short + 10).then_some([(few, short), (many, long)])
+    });
+    let [(few, short), (many, long)] = told.expect("runs that tell something");
     assert!(many <= few + 2, "{few} allocations in {short} looks, {many} in {long}");
 }

@@ -47,6 +47,8 @@ pub struct Collector<'s> {
     last_row: Option<u64>,
     end_ns: u64,
     corrections_seen: u64,
+    /// Packets that rows have as sent and that were not, after all: the next rows have as many less.
+    owed: u64,
     totals: Totals,
     wants: Wants,
     latency_total: Histogram,
@@ -93,6 +95,7 @@ impl<'s> Collector<'s> {
             last_row: None,
             end_ns: 0,
             corrections_seen: 0,
+            owed: 0,
             totals: Totals::default(),
             wants: Wants::ALL,
             latency_total: Histogram::default(),
@@ -220,6 +223,7 @@ impl<'s> Collector<'s> {
             self.close_period(period, sinks);
         }
         let mut totals = self.totals.clone();
+        totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
         totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
         totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
         totals.distance_max = self.lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
@@ -313,10 +317,12 @@ impl<'s> Collector<'s> {
         let (tx, lost) = match self.workload {
             Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
             Workload::Send => (tally.tx, 0),
-            Workload::Drop | Workload::Capture => (
-                tally.expected,
-                tally.expected as i64 - tally.rx as i64 - tally.late as i64,
-            ),
+            Workload::Drop | Workload::Capture => {
+                let expected = tally.expected - self.owed.cast_signed();
+                self.owed = expected.min(0).unsigned_abs();
+                let lost = tally.expected - tally.rx as i64 - tally.late as i64;
+                (expected.max(0).unsigned_abs(), lost)
+            }
             Workload::Reflect | Workload::Forward => (tally.tx, tally.rx as i64 - tally.tx as i64),
         };
         tally.tx = tx;

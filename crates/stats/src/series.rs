@@ -364,7 +364,7 @@ impl Recorder<'_> {
 
     /// Adds `n` to the packets that the sequence numbers say were sent, in the row booked last.
     #[inline]
-    pub fn expected(&mut self, n: u64) {
+    pub fn expected(&mut self, n: i64) {
         self.tally.expected += n;
     }
 

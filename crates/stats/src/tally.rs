@@ -24,8 +24,9 @@ pub struct Tally {
     pub corrupt: u64,
     /// Not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender).
-    pub expected: u64,
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an earlier
+    /// row has is believed no longer.
+    pub expected: i64,
     /// Time for which lanes waited for room to send, ns.
     pub blocked_ns: u64,
     /// Latency from the actual send time.
@@ -116,7 +117,7 @@ impl Slot {
             t.distance_sum,
             t.corrupt,
             t.foreign,
-            t.expected,
+            t.expected.cast_unsigned(),
         ];
         for (cell, value) in self.plain.iter().zip(values) {
             if value != 0 {
@@ -167,7 +168,7 @@ impl Slot {
             distance_sum,
             corrupt,
             foreign,
-            expected,
+            expected: expected.cast_signed(),
             latency: self.latency.take(),
             scheduled: self.scheduled.take(),
         }

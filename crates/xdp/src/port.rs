@@ -368,7 +368,11 @@ impl KernelPort for XdpPort {
 
     fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
         let sources = || &self.sources[self.sources_of(port)];
-        let total = |at: usize| sources().iter().map(|s| s.reasons[at].load(Relaxed)).sum();
+        // Doubts that one source has counted another may take back: only the sum is none below 0.
+        let total = |at: usize| {
+            let all = sources().iter().map(|s| s.reasons[at].load(Relaxed));
+            all.fold(0, u64::wrapping_add).cast_signed().max(0).cast_unsigned()
+        };
         let names = self.reasons.iter().copied().flatten();
         let mut reasons: Vec<_> = names.map(|&(at, name)| (name, total(at))).collect();
         let flows = self.flows.as_ref().map(|flows| flows[0].load(Relaxed));

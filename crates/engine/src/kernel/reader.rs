@@ -329,7 +329,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             tx: tx.saturating_sub(self.booked.tx),
             rx,
             // What is not known to have been sent must not turn into loss.
-            expected: if job.workload == Workload::Drop { rx } else { 0 },
+            expected: if job.workload == Workload::Drop { rx as i64 } else { 0 },
             ..Tally::default()
         });
     }
