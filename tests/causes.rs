@@ -24,10 +24,10 @@ fn a_sender_that_was_stopped_says_so_and_blames_no_generator() {
     let words = "sendrecv loop:delay=1ms --rate 1kpps --duration 1h --settle 100ms --interval 20ms --quiet";
     let sender = Background::start(scratch.results(mpps(words)));
     wait_until("packets that came back", || scratch.busy_rows() >= 3);
-    // From when it is stopped, which may take its time.
+    // From when it is stopped, which may take its time; and for longer than all else takes that a loaded host misses.
     let mut began = None;
     stop(&sender, || {
-        began.get_or_insert_with(Instant::now).elapsed() > Duration::from_millis(500)
+        began.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(2)
     });
     let rows = scratch.rows_so_far();
     wait_until("rows after the stop", || scratch.rows_so_far() > rows + 10);
@@ -94,17 +94,15 @@ fn two_ends_on_one_core_name_each_other() {
     let words = format!("reflect udp:127.0.0.1:{port} --cores 0 --busy-poll");
     let reflector = Background::ready(mpps(&words));
     let rival = format!("another mpps (process {}) has a lane on core 0, too", reflector.id());
-    // One is named: where other runs on this machine have lanes on the core as well, it may be one of theirs, until they end.
-    wait_until("a run that was kept waiting by this reflector alone", || {
+    // Where many other threads have the core, too, this one's share of the wait is not worth a word, until they end.
+    wait_until("a run that was kept waiting by this reflector", || {
         let words = format!(
             "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 2kpps --duration 500ms --settle 100ms --cores 0 \
              --busy-poll --quiet {}",
             source_ports(1)
         );
         let said = Scratch::new().measure(mpps(&words)).said();
-        let told = said.contains("other threads kept the lanes") && said.contains("another mpps (process ");
-        assert!(told && said.contains(") has a lane on core 0, too"), "{said}");
-        said.contains(&rival)
+        said.contains("other threads kept the lanes") && said.contains(&rival)
     });
     reflector.end(Signal::INT);
 }
@@ -115,10 +113,10 @@ fn a_reflector_that_waits_for_room_to_send_says_so_and_for_how_long() {
         return mpps_tests::skip("tc is not installed (package iproute2)");
     }
     let Some(net) = net_of(1) else { return };
-    // Some thousand packets a second leave, the others wait in the socket's buffer.
+    // Some hundred packets a second leave, the others wait in the socket's buffer: there is hardly ever room.
     net.on(
         Host::B,
-        "tc qdisc replace dev eth1 root tbf rate 2mbit burst 4k limit 20m",
+        "tc qdisc replace dev eth1 root tbf rate 64kbit burst 4k limit 20m",
     );
     let (here, there) = (Scratch::new(), Scratch::new());
     let reflector = listen(&net, &there, "reflect udp:10.99.0.2:9000,rcvbuf=65536");
