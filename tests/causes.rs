@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
-use mpps_host::lab::Host;
 use mpps_tests::{Background, Scratch, free_port, has, listen, mpps, net_of, silent, skip, source_ports, wait_until};
 use rustix::process::Signal;
 
@@ -25,10 +24,10 @@ fn a_sender_that_was_stopped_says_so_and_blames_no_generator() {
     let words = "sendrecv loop:delay=1ms --rate 1kpps --duration 1h --settle 100ms --interval 20ms --quiet";
     let sender = Background::start(scratch.results(mpps(words)));
     wait_until("packets that came back", || scratch.busy_rows() >= 3);
-    // From when it is stopped, which may take its time.
+    // From when it is stopped, which may take its time; and for longer than all else takes that a loaded host misses.
     let mut began = None;
     stop(&sender, || {
-        began.get_or_insert_with(Instant::now).elapsed() > Duration::from_millis(500)
+        began.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(2)
     });
     let rows = scratch.rows_so_far();
     wait_until("rows after the stop", || scratch.rows_so_far() > rows + 10);
@@ -112,43 +111,6 @@ fn two_ends_on_one_core_name_each_other() {
         skip("core 0 is busy with others than this test's two ends");
     }
     reflector.end(Signal::INT);
-}
-
-#[test]
-fn a_reflector_that_waits_for_room_to_send_says_so_and_for_how_long() {
-    if !has("tc") {
-        return skip("tc is not installed (package iproute2)");
-    }
-    let Some(net) = net_of(1) else { return };
-    // Some thousand packets a second leave, the others wait in the socket's buffer.
-    net.on(
-        Host::B,
-        "tc qdisc replace dev eth1 root tbf rate 2mbit burst 4k limit 20m",
-    );
-    let (here, there) = (Scratch::new(), Scratch::new());
-    let reflector = listen(&net, &there, "reflect udp:10.99.0.2:9000,rcvbuf=65536");
-    let words = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 30kpps --duration 500ms --settle 10ms --quiet";
-    here.measure(net.a(words));
-    let rows = there.rows_so_far();
-    wait_until("further rows", || there.rows_so_far() > rows + 5);
-    let reflected = there.read(reflector.end(Signal::INT));
-    reflected.assert_rows_add_up();
-    let warnings = reflected.json["warnings"].to_string();
-    assert!(
-        warnings.contains("dropped by this host before mpps saw them: lanes waited for room to send for"),
-        "{:#}",
-        reflected.json
-    );
-    let us: f64 = reflected
-        .rows
-        .iter()
-        .filter_map(|row| row["blocked_us"].parse::<f64>().ok())
-        .sum();
-    let ns = reflected.lanes("blocked_ns");
-    assert!(
-        ns > 0 && (us * 1e3 - ns as f64).abs() < 1e3,
-        "{us} us in rows, {ns} ns of lanes"
-    );
 }
 
 #[test]

@@ -144,7 +144,7 @@ pub(crate) fn collect<J: Job>(
             collector.set_end(end_ns);
         }
         // Once a row, as it ends.
-        if wants.host_wait && now >= row_at {
+        if wants.host_wait && collector.tells_host_wait() && now >= row_at {
             let (waited, own) = host.sample();
             collector.note_host_wait(ticks.last(now), waited, own);
             let rows = timing.row_of(now) + 1;

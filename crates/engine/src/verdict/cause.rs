@@ -36,8 +36,8 @@ impl<'e> Causes<'e> {
         }
     }
 
-    /// Why departures of `scheduled` are missing. Something that took a share of the sending time is the cause if, sending
-    /// on as in the rest of it, half of them would have left.
+    /// Why departures of `scheduled` are missing. What let nothing leave is the cause if half of them were due then; something
+    /// else that took a share of the sending time if, sending on as in the rest of it, half of them would have left.
     pub(super) fn of_missing(&self, scheduled: u64) -> String {
         let (sent, scheduled) = (self.e.tx as f64, scheduled as f64);
         let explains = |share: f64| {
@@ -53,14 +53,16 @@ impl<'e> Causes<'e> {
             let ns: u64 = gaps.iter().map(|gap| gap.common_ns(&whole)).sum();
             ns as f64 / self.e.duration_ns.max(1) as f64
         };
+        // Nothing at all could be sent then: what was due in that time is missing for it.
+        let due_then = |share: f64| share > 0.0 && share * scheduled >= (scheduled - sent) / 2.0;
         let still = &self.e.still;
-        if explains(lasted(&still.stops)) {
+        if due_then(lasted(&still.stops)) {
             return self.stopped(&still.stops);
         }
-        if explains(lasted(&still.others)) {
+        if due_then(lasted(&still.others)) {
             return self.stood_still(&still.others);
         }
-        if explains(self.e.link_down_ns as f64 / self.e.duration_ns.max(1) as f64) {
+        if due_then(self.e.link_down_ns as f64 / self.e.duration_ns.max(1) as f64) {
             return format!("the link was down for {}", span(self.e.link_down_ns));
         }
         let stolen = self.stolen();

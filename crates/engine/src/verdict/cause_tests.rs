@@ -105,6 +105,11 @@ fn missing_departures_have_the_cause_that_explains_half_of_them() {
         ),
         ("a stop of 5 ms", short(10_000, lane, stop(405)), unknown),
         (
+            "a stop of half the run on a host that is slow",
+            short(70_000, waited(200), |e| e.still.stops = vec![gap(400, 900)]),
+            "the process was stopped for 500.0 ms",
+        ),
+        (
             "a stop in the settle time",
             short(10_000, lane, |e| e.still.stops = vec![gap(1_000, 1_200)]),
             unknown,

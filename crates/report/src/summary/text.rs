@@ -113,19 +113,31 @@ pub(super) fn fold<S: AsRef<str>>(
     let mut pieces: Vec<(String, &str)> = Vec::new();
     for part in parts {
         let part = part.as_ref();
-        if columns(part) + columns(indent) + columns(separator.trim_end()) <= out.columns {
+        if columns(part) + columns(separator.trim_end()) + columns(indent) * usize::from(!pieces.is_empty())
+            <= out.columns
+        {
             pieces.push((part.to_owned(), separator));
         } else {
-            let first = separator;
-            let words = part.split(' ').enumerate();
-            pieces.extend(words.map(|(i, word)| (word.to_owned(), if i == 0 { first } else { " " })));
+            let blanks = part.len() - part.trim_start().len();
+            let mut from = separator;
+            for word in part[blanks..].split(' ') {
+                let lead = if from == separator && pieces.is_empty() {
+                    &part[..blanks]
+                } else {
+                    ""
+                };
+                pieces.push((format!("{lead}{word}"), from));
+                from = " ";
+            }
         }
     }
-    for (part, separator) in &pieces {
+    for (i, (part, separator)) in pieces.iter().enumerate() {
         let (width, gap) = (columns(part), columns(separator));
+        // Of what stands between it and the next the first part is on this line.
+        let after = pieces.get(i + 1).map_or(0, |(_, next)| columns(next.trim_end()));
         if used == 0 {
             used = width;
-        } else if used + gap + width + columns(separator.trim_end()) <= out.columns {
+        } else if used + gap + width + after <= out.columns {
             line += separator;
             used += gap + width;
         } else {
@@ -204,6 +216,18 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "latency  p50 12.35 µs\n  p99 1.234 ms  max 2.500 s\nlatency  12.35 µs  1.234 ms\n  2.500 s\n\
              a part that is longer than the\n  line has room for\n"
+        );
+        // The first keeps its indent, and is not cut where it has just room.
+        let mut out = Vec::new();
+        let page = &mut Page {
+            out: &mut out,
+            columns: 30,
+        };
+        fold(["  1,000 lost between 1 and 2.0 s", "and 5"], ", ", "  ", page).unwrap();
+        fold(["  1,000 lost between 1 and 2 s"], ", ", "  ", page).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "  1,000 lost between 1 and 2.0\n  s, and 5\n  1,000 lost between 1 and 2 s\n"
         );
     }
 
