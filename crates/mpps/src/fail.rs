@@ -116,6 +116,7 @@ pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    eprintln!("mpps: {line}");
+    // It quotes what was typed.
+    eprintln!("mpps: {}", mpps_io::hide_secrets(&line));
     ExitCode::from(2)
 }

@@ -90,7 +90,7 @@ impl Output {
     pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
         let summary = &Summary {
             command: std::env::args_os()
-                .map(|word| word.to_string_lossy().into_owned())
+                .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
                 .collect(),
             ..summary.clone()
         };
