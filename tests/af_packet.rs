@@ -2,8 +2,15 @@
 //! host's, with VLAN tags and several lanes.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Net, Report, Scratch, arrived, net_of, run_command, skip, wait_until};
+use mpps_tests::{Background, Net, Report, Scratch, arrived, inside, missing, net_of, run_command, skip, wait_until};
 use rustix::process::Signal;
+
+/// A program that has UDP port 9001 open until it is ended.
+const HOLDER: &str = "import signal, socket, sys
+held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+held.bind(('', 9001))
+print('9001 is open', file=sys.stderr, flush=True)
+signal.pause()";
 
 /// Starts a listener on host b with its results in `scratch`, and waits until it runs.
 fn listen(net: &Net, scratch: &Scratch, words: &str) -> Background {
@@ -271,6 +278,36 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
             received.count("rx_packets"),
             "{context}"
         );
+    }
+}
+
+#[test]
+fn a_receiver_leaves_the_ports_that_programs_of_its_host_have_open_to_them() {
+    if missing("python3", "python3") {
+        return;
+    }
+    let Some(net) = net_of(1) else { return };
+    let mut holder = inside(&net.lab, Host::B, "python3 -c");
+    holder.arg(HOLDER);
+    let _holder = Background::start(holder).wait_to_hear("9001 is open");
+    for verify in ["", " --no-verify"] {
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let receiver = listen(&net, &there, &format!("drop af_packet:eth1{verify}"));
+        // Flows to 9000, 9001 and 9002 in turn, as many packets to each.
+        let words = "send af_packet:eth1 --src 10.99.0.1 --src-port-range 10000-10000 --dest 10.99.0.2:9000-9002 \
+                     --rate 10kpps --duration 300ms --catch-up 10s --quiet";
+        let sent = here.measure(net.a(words));
+        sent.assert_accounted();
+        let tx = sent.count("tx_packets");
+        assert!(tx > 2, "{:#}", sent.json);
+        arrived(&there, tx - tx.div_ceil(3));
+        let received = there.read(receiver.end(Signal::INT));
+        received.assert_rows_add_up();
+        let context = format!("{:#}", received.json);
+        let (rx, left) = (received.count("rx_packets"), received.reason("host_port"));
+        assert_eq!(rx + left, tx, "{context}");
+        assert!(left.abs_diff(tx / 3) <= 1, "{context}");
+        assert_eq!(received.count("lost"), 0, "{context}");
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mpps_tests::{Background, Scratch, free_port, mpps, silent, skip, source_ports, wait_until};
+use mpps_host::lab::Host;
+use mpps_tests::{Background, Scratch, free_port, has, listen, mpps, net_of, silent, skip, source_ports, wait_until};
 use rustix::process::Signal;
 
 /// Stops the program, keeps it so until `condition` holds, and has it go on.
@@ -110,4 +111,41 @@ fn two_ends_on_one_core_name_each_other() {
         skip("core 0 is busy with others than this test's two ends");
     }
     reflector.end(Signal::INT);
+}
+
+#[test]
+fn a_reflector_that_waits_for_room_to_send_says_so_and_for_how_long() {
+    if !has("tc") {
+        return skip("tc is not installed (package iproute2)");
+    }
+    let Some(net) = net_of(1) else { return };
+    // Some thousand packets a second leave, the others wait in the socket's buffer.
+    net.on(
+        Host::B,
+        "tc qdisc replace dev eth1 root tbf rate 2mbit burst 4k limit 20m",
+    );
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let reflector = listen(&net, &there, "reflect udp:10.99.0.2:9000,rcvbuf=65536");
+    let words = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 30kpps --duration 500ms --settle 10ms --quiet";
+    here.measure(net.a(words));
+    let rows = there.rows_so_far();
+    wait_until("further rows", || there.rows_so_far() > rows + 5);
+    let reflected = there.read(reflector.end(Signal::INT));
+    reflected.assert_rows_add_up();
+    let warnings = reflected.json["warnings"].to_string();
+    assert!(
+        warnings.contains("dropped by this host before mpps saw them: lanes waited for room to send for"),
+        "{:#}",
+        reflected.json
+    );
+    let us: f64 = reflected
+        .rows
+        .iter()
+        .filter_map(|row| row["blocked_us"].parse::<f64>().ok())
+        .sum();
+    let ns = reflected.lanes("blocked_ns");
+    assert!(
+        ns > 0 && (us * 1e3 - ns as f64).abs() < 1e3,
+        "{us} us in rows, {ns} ns of lanes"
+    );
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use mpps_tests::{
-    Background, Finished, Memif, MemifPeer, REGION, Scratch, add_region, add_ring, init, listen_by, message, mpps,
+    Background, Finished, Memif, MemifPeer, Own, REGION, Scratch, add_region, add_ring, init, listen_by, message, mpps,
     no_dpdk, packed, wait_until,
 };
 use rustix::event::{EventfdFlags, eventfd};
@@ -29,45 +29,6 @@ fn frame() -> Vec<u8> {
     bytes.extend([0x27, 0x10, 0x23, 0x28, 0, 26, 0, 0]);
     bytes.extend([0; 18]);
     bytes
-}
-
-/// A memif whose socket is a file that only this test knows.
-struct Own(Memif);
-
-impl Own {
-    fn new() -> Self {
-        Self(Memif::new())
-    }
-
-    fn port(&self, number: usize, role: &str) -> String {
-        format!(
-            "dpdk:net_memif{number},role={role},socket-abstract=no,socket={}",
-            self.0.name()
-        )
-    }
-
-    /// A client that has said nothing yet.
-    fn client(&self) -> MemifPeer {
-        let mut peer = None;
-        wait_until("a server", || {
-            peer = MemifPeer::connect(&PathBuf::from(self.0.name()));
-            peer.is_some()
-        });
-        peer.expect("a server")
-    }
-
-    /// A client that has said all that a good one says. A server whose port has not started yet refuses it.
-    fn introduced(&self) -> MemifPeer {
-        let mut peer = self.client();
-        wait_until("a server that connects", || {
-            let connected = peer.introduce();
-            if !connected {
-                peer = self.client();
-            }
-            connected
-        });
-        peer
-    }
 }
 
 /// It has ended by itself, and says in one line what the other end did.
@@ -230,7 +191,7 @@ fn a_client_whose_server_forges_ends_and_says_why() {
     for (what, forge) in ANSWERED {
         let (own, scratch) = (Own::new(), Scratch::new());
         let words = format!("sendrecv {} {send} --quiet", own.port(0, "client"));
-        let path = PathBuf::from(own.0.name());
+        let path = PathBuf::from(own.name());
         let server = thread::spawn(move || MemifPeer::serve(&path));
         let client = Background::start(scratch.results(mpps(&words)));
         let mut peer = server.join().expect("a client");
@@ -353,7 +314,7 @@ fn a_server_outlives_clients_that_go_before_it_has_spoken() {
     let mut reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
     for _ in 0..3 {
         reflector.signal(Signal::STOP);
-        assert!(MemifPeer::come_and_go(&PathBuf::from(own.0.name())));
+        assert!(MemifPeer::come_and_go(&PathBuf::from(own.name())));
         reflector.signal(Signal::CONT);
         let rows = scratch.rows_so_far();
         wait_until("rows after it", || {
@@ -376,7 +337,7 @@ fn a_server_ends_in_good_order_while_clients_come_and_go_and_say_nothing() {
         let reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
         let (connected, silent) = (own.introduced(), own.client());
         let ended = AtomicBool::new(false);
-        let path = PathBuf::from(own.0.name());
+        let path = PathBuf::from(own.name());
         let finished = thread::scope(|scope| {
             scope.spawn(|| {
                 // One disconnects as the server does.

@@ -11,6 +11,7 @@
 #include "run.h"
 #include "checksum.h"
 #include "filter.h"
+#include "own.h"
 #include "swap.h"
 
 enum { ARP_REQUEST = 1, ARP_REPLY = 2 };
@@ -253,13 +254,19 @@ NOINLINE int answer_echo(struct xdp_md *ctx, const struct ip_packet *p)
 		if (ip + sizeof(struct ipv6) > end || icmp->type != ICMPV6_ECHO || *(u8 *)(ip + 8) == 0xff ||
 		    !(U64(ip + 8) | U64(ip + 16)) || !is_address6(PLAN.answer6, PLAN.answer6_count, ip + 24))
 			return NO_ANSWER;
-		/* ::1 */
-		if (!U64(ip + 8) && U64(ip + 16) == 1ULL << 56)
+		if (is_loopback6(ip + 8) || listed6(ip + 8) || is_address6(PLAN.answer6, PLAN.answer6_count, ip + 8))
 			return NO_ANSWER;
 		pseudo = sum_pseudo(ctx, p->l3, 1, PROTOCOL_ICMPV6, p->room);
 	} else {
-		if (icmp->type != ICMP_ECHO || group4(U32(ip + 12)) || !U32(ip + 12) || (U32(ip + 12) & 0xff) == 127 ||
+		be32 source = U32(ip + 12);
+
+		if (icmp->type != ICMP_ECHO || !is_one_host4(source) || (source & 0xff) == 127 ||
 		    !is_address4(PLAN.answer4, PLAN.answer4_count, U32(ip + 16)))
+			return NO_ANSWER;
+		/* The answer would come back, or go to many. */
+		if (is_address4(PLAN.answer4, PLAN.answer4_count, source) ||
+		    listed4(LOOPS.own4, LOOPS.own4_count, source) ||
+		    listed4(LOOPS.broadcasts, LOOPS.broadcasts_count, source))
 			return NO_ANSWER;
 	}
 	if (p->room > SUM_MAX)

@@ -56,11 +56,6 @@ struct xdp_md {
 	u32 egress_ifindex;
 };
 
-/* Of a map's value, at its top level; the kernel looks for this name. */
-struct bpf_spin_lock {
-	u32 value;
-};
-
 /* enum bpf_func_id */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
@@ -70,9 +65,6 @@ static long (*const bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)5
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *ctx, int delta) = (void *)65;
 static long (*const bpf_xdp_adjust_meta)(struct xdp_md *ctx, int delta) = (void *)54;
-/* Between the two nothing is called. */
-static void (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
-static void (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
 /* Calls `body` with 0 and up, `times` times or until it returns 1. Since Linux 5.17. */
 static long (*const bpf_loop)(u32 times, void *body, void *of_body, u64 flags) = (void *)181;
 /* Since Linux 5.18. */

@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * Counts the test's packets where they come in, and throws them away. Nobody tells this end what was sent: the sequence
- * numbers do, flow by flow, by the rules of crates/engine/src/drop.rs.
+ * numbers do, flow by flow, by the rules of crates/stats/src/streams.rs.
  */
-#include "window.h"
+#include "streams.h"
 #include "checksum.h"
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
 #include "taps.h"
 
-/* Latencies above this are taken for the clocks of two hosts, ns. */
-static const u64 MAX_ONE_WAY = 60000000000ULL;
-/* What a flow's numbers may skip, beside what its sender may have sent in the time since: one packet a ns. */
-static const u64 MAX_GAP = 1 << 20;
-/* By so much the clocks of two CPUs may differ, ns. */
-static const u64 CLOCK_SPREAD = 1000000;
-
 enum {
-	/* Packets in a row beyond the window that make a flow begin anew. */
-	STRANGERS = 3,
 	/* Places of the table that are looked at: it is half empty, so nobody is ever so far from where he should be. */
 	PROBES = 128,
 	WORDS = 448,
@@ -36,28 +27,10 @@ struct place {
 };
 typedef struct place place_t;
 
-struct drop_flow {
-	struct flow_window window;
-	/* Source that counted the newest packet of a window that is everybody's, + 1. */
-	u32 last;
-	struct bpf_spin_lock lock;
-	/* Lowest sequence number of the stream. */
-	u64 base;
-	/* Send time of the highest number seen. */
-	u64 newest_ns;
-	/* When a packet was last heard. */
-	u64 heard_ns;
-	/* Packets in a row that were too old to be told from duplicates. */
-	u32 too_old;
-	/* A packet was verified. */
-	u32 known;
-};
-typedef struct drop_flow drop_flow_t;
-_Static_assert(sizeof(struct place) == 24 && sizeof(struct drop_flow) == 64, "crates/xdp/src/encode.rs");
+_Static_assert(sizeof(struct place) == 24, "crates/xdp/src/encode.rs");
 
 /* The table is everybody's. A place in it, and with it a flow, is claimed once, by compare-and-swap. */
 SHARED_ARRAY(TABLE, place_t);
-SHARED_ARRAY(FLOWS, drop_flow_t);
 /* Flows in the table. */
 SHARED_ARRAY(FLOW_COUNT, u64);
 
@@ -93,30 +66,16 @@ NOINLINE int wait_for_claim(u32 at)
 	return claim.state == TAKEN;
 }
 
-/* The number of a packet's flow; `max_flows`: the table is full. */
-INLINE u32 find_flow(void *addresses, u32 ports, int v6)
+/* The flow of a place's key; `max_flows`: the table is full. */
+INLINE u32 flow_of_key(u64 first, u64 second)
 {
-	u64 key[2], hash = PLAN.key, *count;
-	u32 zero = 0;
+	u32 zero = 0, hash;
+	u64 *count;
 
-	if (v6) {
-		u64 other = ~PLAN.key;
-
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			hash = mix(hash, U64(addresses + 8 * i));
-			other = mix(other, U64(addresses + 8 * i) ^ hash >> 7);
-		}
-		key[0] = mix(hash, ports);
-		key[1] = mix(other, ports) | 1;
-	} else {
-		key[0] = U64(addresses);
-		key[1] = (u64)ports << 32 | 2;
-	}
 	/* The last word is in the upper half of the last product: the step after it brings all of it to where places are. */
-	hash = mix(mix(mix(PLAN.key, key[0]), key[1]), 0) >> 32;
+	hash = mix(mix(mix(PLAN.key, first), second), 0) >> 32;
 	for (u32 i = 0; i < PROBES; i++) {
-		u32 at = (u32)(hash + i) & (PLAN.table - 1), state;
+		u32 at = (hash + i) & (PLAN.table - 1), state;
 		struct place *place = bpf_map_lookup_elem(&TABLE, &at);
 
 		if (!place)
@@ -132,8 +91,8 @@ INLINE u32 find_flow(void *addresses, u32 ports, int v6)
 
 				if (flow > PLAN.max_flows)
 					flow = PLAN.max_flows;
-				place->key[0] = key[0];
-				place->key[1] = key[1];
+				place->key[0] = first;
+				place->key[1] = second;
 				place->flow = flow;
 				/* After all of it. */
 				__sync_lock_test_and_set(&place->state, TAKEN);
@@ -142,10 +101,32 @@ INLINE u32 find_flow(void *addresses, u32 ports, int v6)
 		}
 		if (state == CLAIMED && !wait_for_claim(at))
 			break;
-		if (place->key[1] == key[1] && place->key[0] == key[0])
+		if (place->key[1] == second && place->key[0] == first)
 			return place->flow;
 	}
 	return PLAN.max_flows;
+}
+
+/* The number of a packet's flow; `max_flows`: the table is full. */
+INLINE u32 find_flow(void *addresses, u32 ports, int v6)
+{
+	u64 first, second;
+
+	if (v6) {
+		u64 hash = PLAN.key, other = ~PLAN.key;
+
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			hash = mix(hash, U64(addresses + 8 * i));
+			other = mix(other, U64(addresses + 8 * i) ^ hash >> 7);
+		}
+		first = mix(hash, ports);
+		second = mix(other, ports) | 1;
+	} else {
+		first = U64(addresses);
+		second = (u64)ports << 32 | 2;
+	}
+	return flow_of_key(first, second);
 }
 
 enum verdict { WRONG, UNSTAMPED, WHOLE };
@@ -225,152 +206,6 @@ INLINE int corrupt(struct source *source, struct row *row)
 	source->others++;
 	row->corrupt++;
 	return XDP_DROP;
-}
-
-/* The flow begins anew: what was seen of it means nothing now. */
-INLINE void forget(struct drop_flow *flow)
-{
-	flow->window.next = 0;
-	flow->window.bits = 0;
-	flow->window.generation = (flow->window.generation + 1) & 0xffff;
-	flow->base = 0;
-	flow->newest_ns = 0;
-	flow->heard_ns = 0;
-	flow->too_old = 0;
-	flow->known = 0;
-}
-
-/* What a packet with a verified stamp is to its flow. */
-struct finding {
-	u64 seq;
-	u64 sent;
-	u64 distance;
-	/* Numbers that it shows to have been sent. */
-	u64 expected;
-	u32 restarts;
-	enum arrival_kind kind;
-};
-
-/* Finds that out, and notes it. `word`: for a window that is everybody's, whose lock is held; 0: it is our own. */
-INLINE void note(struct drop_flow *flow, struct window_word *word, u32 number, u64 now, struct finding *found)
-{
-	u64 seq = found->seq, sent = found->sent, highest = flow->window.next, heard = flow->heard_ns;
-	enum arrival_kind kind;
-
-	/* Numbers and times rise together: a lower number with a later time is a sender that began anew. */
-	if (flow->known && seq < highest && sent > flow->newest_ns) {
-		forget(flow);
-		found->restarts++;
-		highest = 0;
-	}
-	/* A stray packet must not pass for a gap. */
-	if (flow->known && seq > highest && seq - highest > MAX_GAP + (now > heard ? now - heard : 0)) {
-		found->kind = STRANGE;
-		return;
-	}
-	if (word)
-		kind = window_mark(&flow->window, word, seq, &found->distance);
-	else
-		kind = window_record(&flow->window, PLAN.max_flows, number, seq, &found->distance);
-	found->kind = kind;
-	if (kind == DUPLICATE)
-		return;
-	if (kind == TOO_OLD) {
-		/* One is a straggler. Several in a row are a sender whose stream was mistaken for another's. */
-		if (++flow->too_old == STRANGERS) {
-			forget(flow);
-			found->restarts++;
-		}
-		return;
-	}
-	if (kind == IN_ORDER) {
-		found->expected = flow->known ? seq + 1 - highest : 1;
-		if (!flow->known)
-			flow->base = seq;
-		flow->known = 1;
-		flow->newest_ns = sent;
-	} else if (seq < flow->base) {
-		/* The first packets came out of order: the stream begins earlier than thought. */
-		found->expected = flow->base - seq;
-		flow->base = seq;
-	}
-	flow->heard_ns = now;
-	flow->too_old = 0;
-}
-
-/* The same for a flow whose window is not this source's own. */
-NOINLINE int note_shared(struct source *source, u32 key, u32 number, struct finding *found)
-{
-	struct drop_flow *flow = bpf_map_lookup_elem(&FLOWS, &number);
-	struct window_word *word = window_word(PLAN.max_flows, number, found->seq >> 6);
-	u64 now = source->now_ns;
-	u32 last;
-
-	/* Never. */
-	if (!flow || !word)
-		return 0;
-	if (!(flow->window.owner & EVERYBODY) &&
-	    join(&flow->window, &flow->lock, &flow->last, source, key, PLAN.max_flows, number)) {
-		note(flow, 0, number, now, found);
-		return 0;
-	}
-	bpf_spin_lock(&flow->lock);
-	note(flow, word, number, now, found);
-	last = flow->last;
-	flow->last = key + 1;
-	bpf_spin_unlock(&flow->lock);
-	if (last != key + 1)
-		source->reasons[FLOW_MOVED]++;
-	return 0;
-}
-
-/* Books a packet whose stamp was verified. */
-INLINE int stamped(struct source *source, u32 key, struct drop_flow *flow, u32 number, u64 seq, u64 sent)
-{
-	struct row *row = current_row(source);
-	u64 now = source->now_ns, latency;
-	struct finding found = { .seq = seq, .sent = sent };
-
-	if (!row)
-		return XDP_DROP;
-	if (!(PLAN.flags & SEVERAL) || flow->window.owner == key + 1)
-		note(flow, 0, number, now, &found);
-	else
-		note_shared(source, key, number, &found);
-	if (found.restarts)
-		source->reasons[SENDER_RESTARTS] += found.restarts;
-	if (found.kind == STRANGE)
-		return foreign(source, row);
-	if (found.kind == DUPLICATE) {
-		source->others++;
-		row->duplicates++;
-		return XDP_DROP;
-	}
-	if (found.kind == TOO_OLD) {
-		source->others++;
-		source->reasons[BEYOND_WINDOW]++;
-		return XDP_DROP;
-	}
-	if (found.kind == REORDERED) {
-		row->reordered++;
-		row->distance_sum += found.distance;
-		if (found.distance > source->distance_max)
-			source->distance_max = found.distance;
-	}
-	/* The reading of the clock may be older than the packet: then a new one is needed. */
-	if (sent > now && sent - now < CLOCK_SPREAD) {
-		now = read_clock(source, key);
-		if (sent > now)
-			now = sent;
-	}
-	latency = now - sent;
-	if (latency < MAX_ONE_WAY) {
-		measure(&row->latency, latency);
-		add_to_histogram(&HISTOGRAMS, source->period_key, latency, 1);
-	} else {
-		source->reasons[LATENCY_NOT_MEASURABLE]++;
-	}
-	return count(source, row, found.expected);
 }
 
 INLINE int examine(struct xdp_md *ctx, struct source *source, u32 key, struct udp_packet *p)

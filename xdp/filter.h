@@ -73,12 +73,18 @@ INLINE int group4(be32 address)
 	return (address & 0xf0) == 0xe0 || address == 0xffffffff;
 }
 
+/* `ipv4::is_one_host` of crates/wire. */
+INLINE int is_one_host4(be32 address)
+{
+	return (address & 0xff) && (address & 0xe0) != 0xe0;
+}
+
 /* Whether a packet that `plain_udp4` knows is taken. Class E is left to the long way. */
 INLINE int plain_taken4(void *data)
 {
 	be32 source = U32(data + 26), destination = U32(data + 30);
 
-	return plain_macs(data) && source && (source & 0xe0) != 0xe0 && (destination & 0xe0) != 0xe0 &&
+	return plain_macs(data) && is_one_host4(source) && (destination & 0xe0) != 0xe0 &&
 	       (any_address() || is_address4(PLAN.addresses4, PLAN.addresses4_count, destination)) &&
 	       U16(data + PLAIN4_L4) && in_ports(PORTS, U16(data + PLAIN4_L4 + 2));
 }
@@ -94,12 +100,16 @@ INLINE int plain_taken6(void *data)
 }
 
 /* Whether a packet is taken: 0, or a reason and one. */
-NOINLINE int filter(struct xdp_md *ctx, const struct udp_packet *p)
+GLOBAL int filter(struct xdp_md *ctx, const struct udp_packet *p)
 {
-	void *data = frame_data(ctx), *end = frame_end(ctx), *ip = data + (p->l3 & 31), *source, *destination;
-	struct ports *ports = data + (p->l4 & OFFSET);
+	void *data = frame_data(ctx), *end = frame_end(ctx), *ip, *source, *destination;
 	int group, answerable, listed;
+	struct ports *ports;
 
+	if (!p)
+		LEAVE(LEFT_TOO_SHORT);
+	ip = data + (p->l3 & 31);
+	ports = data + (p->l4 & OFFSET);
 	if (data + 14 > end || ip + sizeof(struct ipv4) > end || (void *)(ports + 1) > end)
 		LEAVE(LEFT_TOO_SHORT);
 	if (p->v6) {
@@ -114,7 +124,7 @@ NOINLINE int filter(struct xdp_md *ctx, const struct udp_packet *p)
 		source = ip + 12;
 		destination = ip + 16;
 		group = group4(U32(destination));
-		answerable = !group4(U32(source)) && U32(source);
+		answerable = is_one_host4(U32(source));
 		listed = is_address4(PLAN.addresses4, PLAN.addresses4_count, U32(destination));
 	}
 	if ((*(u8 *)data & 1) || group)

@@ -74,14 +74,7 @@ SHARED_ARRAY(FLOW_PORTS, flow_ports_t);
 /* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than scheduled the packet left, ns. */
 SHARED_ARRAY(SLIPS, u64);
 /* What has come back of a flow. */
-struct back_flow {
-	struct flow_window window;
-	/* Source that counted the newest packet of a window that is everybody's, + 1. */
-	u32 last;
-	struct bpf_spin_lock lock;
-};
-typedef struct back_flow back_flow_t;
-SHARED_ARRAY(FLOW_WINDOWS, back_flow_t);
+SHARED_ARRAY(FLOW_WINDOWS, flow_window_t);
 /* By lane, then by octave. Over the whole run, which 32 bits have no room for. */
 struct wide_octave {
 	u64 bucket[OCTAVE];

@@ -9,6 +9,7 @@
 #include "run.h"
 #include "udp.h"
 #include "checksum.h"
+#include "own.h"
 
 enum {
 	PROBE_LEN = 12,
@@ -25,21 +26,6 @@ enum {
 
 /* Not every packet is looked at where they come fast: one in LOOK_NS, and in LOOK_MOST packets. */
 enum { LOOK_NS = 4096, LOOK_MOST = 64 };
-
-enum { OWN = 16 };
-
-/* Sources that are not answered, and the secret; 0: nothing is looked at. */
-const volatile struct loops {
-	u64 secret[2];
-	u32 own4_count;
-	u32 own6_count;
-	u32 broadcasts_count;
-	/* The device is a host's way to itself. */
-	u32 loopback;
-	be32 own4[OWN];
-	be32 broadcasts[OWN];
-	struct words6 own6[OWN];
-} LOOPS = {};
 
 struct seen {
 	u32 tag;
@@ -140,31 +126,6 @@ NOINLINE u64 mark_of(const struct sender *sender)
 	return v0 ? v0 : 1;
 }
 
-INLINE int listed4(const volatile be32 *list, u32 count, be32 address)
-{
-#pragma unroll
-	for (u32 i = 0; i < OWN; i++)
-		if (i < count && list[i] == address)
-			return 1;
-	return 0;
-}
-
-INLINE int listed6(void *at)
-{
-#pragma unroll
-	for (u32 i = 0; i < OWN; i++)
-		if (i < LOOPS.own6_count && *(const volatile u64 *)LOOPS.own6[i].word == U64(at) &&
-		    *(const volatile u64 *)(LOOPS.own6[i].word + 2) == U64(at + 8))
-			return 1;
-	return 0;
-}
-
-/* ::1 */
-INLINE int is_loopback6(void *at)
-{
-	return !U64(at) && U64(at + 8) == 1ULL << 56;
-}
-
 /* Whether a packet that the filter takes can be answered: `answerable` of crates/wire. 0, or a reason and one. */
 INLINE int answerable4(be32 source, be32 destination, u32 ports)
 {
@@ -201,11 +162,10 @@ INLINE int answerable6(void *at, u32 ports)
 /* Takes one from the time to live: RFC 1624. `at`: the word with it, the protocol and the checksum. */
 INLINE void lower_ttl4(void *at)
 {
-	u32 sum = U16(at + 2);
+	u32 word = U32(at), sum = (word >> 16) + BE16(0x0100);
 
-	sum += BE16(0x0100);
-	U16(at + 2) = sum + (sum >= 0xffff);
-	*(u8 *)at -= 1;
+	sum += sum >= 0xffff;
+	U32(at) = (sum & 0xffff) << 16 | ((word - 1) & 0xffff);
 }
 
 /* Whether it is a source's turn to look at a packet. */

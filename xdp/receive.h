@@ -109,40 +109,17 @@ INLINE int foreign(struct source *source, u32 reason)
 	return XDP_DROP;
 }
 
-/* Notes a packet of a flow whose window is not this source's own. */
-NOINLINE enum arrival_kind record_shared(struct source *source, u32 key, u32 flow, u64 seq, u64 *distance)
-{
-	struct back_flow *back = bpf_map_lookup_elem(&FLOW_WINDOWS, &flow);
-	struct window_word *word = window_word(PLAN.flows, flow, seq >> 6);
-	enum arrival_kind kind;
-	u32 last;
-
-	/* Never. */
-	if (!back || !word)
-		return STRANGE;
-	if (!(back->window.owner & EVERYBODY) &&
-	    join(&back->window, &back->lock, &back->last, source, key, PLAN.flows, flow))
-		return window_record(&back->window, PLAN.flows, flow, seq, distance);
-	bpf_spin_lock(&back->lock);
-	kind = window_mark(&back->window, word, seq, distance);
-	last = back->last;
-	back->last = key + 1;
-	bpf_spin_unlock(&back->lock);
-	if (last != key + 1)
-		source->reasons[FLOW_MOVED]++;
-	return kind;
-}
-
 /* Books a packet that came back whole. */
 INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 {
-	struct back_flow *back = bpf_map_lookup_elem(&FLOW_WINDOWS, &flow);
+	struct flow_window *window = bpf_map_lookup_elem(&FLOW_WINDOWS, &flow);
 	u64 now = source->now_ns, latency, distance = 0;
 	enum arrival_kind kind;
+	enum access access;
 	u32 place, period;
 	struct row *row;
 
-	if (!back)
+	if (!window)
 		return XDP_DROP;
 	/* The reading of the clock may be older than the packet: then a new one is needed. */
 	if (sent > now) {
@@ -153,10 +130,9 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	/* Two CPUs' clocks may differ by a little, so a packet may seem to come from the near future. */
 	if (!was_sent(source, seq) || sent - source->start_ns > now - source->start_ns + 1000000)
 		return foreign(source, FOREIGN_OTHER_RUN);
-	if (!(PLAN.flags & SEVERAL) || back->window.owner == key + 1)
-		kind = window_record(&back->window, PLAN.flows, flow, seq, &distance);
-	else
-		kind = record_shared(source, key, flow, seq, &distance);
+	access = open_window(window, source, key);
+	kind = window_record(window, PLAN.flows, flow, seq, &distance);
+	close_window(window, access);
 	if (kind == TOO_OLD) {
 		source->reasons[BEYOND_WINDOW]++;
 		source->others++;

@@ -21,6 +21,11 @@ enum {
 	SENDER_RESTARTS,
 	LATENCY_NOT_MEASURABLE,
 	FLOW_CONTENDED,
+	/* What `drop` does not believe. Where two sources count up and down, only their sum says something. */
+	IMPLAUSIBLE,
+	UNCONFIRMED_GAP,
+	GAP_AFTER_FIRST,
+	CONTESTED_GAP,
 };
 
 enum { STAMP = 16, UDP_HEADER = 8 };

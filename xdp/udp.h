@@ -13,7 +13,10 @@
 #include "parse.h"
 
 #define NOINLINE static __attribute__((noinline, unused))
-/* The verifier follows a function that is visible outside of its file once, and not from each place that calls it. */
+/*
+ * The verifier follows a function that is visible outside of its file once, and not from each place that calls it; it then
+ * knows nothing of what the arguments are, so these are numbers, or memory of the caller's that is looked at for NULL.
+ */
 #define GLOBAL __attribute__((noinline))
 
 /* Why a frame is left: `Left` of crates/wire/src/reflect.rs, in its order (crates/xdp/src/reasons.rs). Functions return one more, and 0 for none. */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Which sequence numbers of a flow have been seen: crates/stats/src/window.rs. And who may write that down, since a flow
- * may come by several sources, in turn or at the same time.
+ * Which sequence numbers of a flow have been seen: crates/stats/src/window.rs. And who may write that down, and all else
+ * that is kept of a flow, since it may come by several sources, in turn or at the same time.
  *
  * A window belongs to the source that the flow's first packet came by, which writes it with plain stores. When a packet
  * comes by another one, the window becomes everybody's, for the rest of the run: from then on it is written under a lock.
- * In between the owner must be out of any burst that began before it could see that it is to share (`join`).
+ * In between the owner must be out of any burst that began before it could see that it is to share (`open_shared`).
+ *
+ * The lock is our own: under the kernel's (bpf_spin_lock) no function may be called, and no map be looked into. Programs at
+ * interfaces run with soft interrupts off: nothing on the same CPU comes in between that would want the lock, too.
  */
 #ifndef XDP_WINDOW_H
 #define XDP_WINDOW_H
@@ -22,6 +25,8 @@ enum {
 
 /* How often is looked whether the owner's burst has ended: it takes microseconds, unless its CPU was taken away. */
 enum { LOOKS = 1 << 20 };
+/* The same for the lock; bpf_loop has no more. */
+enum { LOCK_LOOKS = 1 << 23 };
 
 /* Which of 64 sequence numbers were seen. */
 struct window_word {
@@ -34,11 +39,15 @@ typedef struct window_word window_word_t;
 struct flow_window {
 	/* Highest number seen + 1; 0: none was. */
 	u64 next;
-	/* An owner's word of the highest number. It moves to WINDOWS when a later one begins. */
+	/* The word of the highest number. It moves to WINDOWS when a later one begins. */
 	u64 bits;
 	u32 owner;
-	/* Counts how often the flow began anew: words of before mean nothing. */
+	/* Counts how often the flow began again: words of before mean nothing. */
 	u32 generation;
+	/* 1: somebody writes a window that is everybody's. */
+	u32 lock;
+	/* Source that counted the newest packet of a window that is everybody's, + 1. */
+	u32 last;
 };
 typedef struct flow_window flow_window_t;
 
@@ -48,7 +57,7 @@ typedef struct flow_window flow_window_t;
  */
 SHARED_ARRAY(WINDOWS, window_word_t);
 
-enum arrival_kind { IN_ORDER, REORDERED, DUPLICATE, TOO_OLD, STRANGE };
+enum arrival_kind { IN_ORDER, REORDERED, DUPLICATE, TOO_OLD };
 
 /* Of 64 sequence numbers, of which there are fewer than 2^54, in one life of the flow. */
 INLINE u64 window_tag(struct flow_window *window, u64 epoch)
@@ -93,7 +102,7 @@ INLINE enum arrival_kind window_look_back(struct flow_window *window, u32 flows,
 }
 
 /*
- * Notes that number `seq` of flow `flow` of `flows` has arrived; by the window's owner. `distance`: how far behind the
+ * Notes that number `seq` of flow `flow` of `flows` has arrived; by who may write. `distance`: how far behind the
  * highest it is.
  */
 INLINE enum arrival_kind window_record(struct flow_window *window, u32 flows, u32 flow, u64 seq, u64 *distance)
@@ -114,26 +123,6 @@ INLINE enum arrival_kind window_record(struct flow_window *window, u32 flows, u3
 	window->bits = bits | 1ULL << (seq & 63);
 	window->next = seq + 1;
 	return IN_ORDER;
-}
-
-/* The same for a window that is everybody's, under its lock. `word`: the one of these numbers. */
-INLINE enum arrival_kind window_mark(struct flow_window *window, struct window_word *word, u64 seq, u64 *distance)
-{
-	u64 next = window->next, epoch = seq >> 6, bit = 1ULL << (seq & 63);
-
-	if (seq < next && (next - 1) >> 6 != epoch && (next >> 6) - epoch >= PLAN.window_words)
-		return TOO_OLD;
-	window_turn(window, word, epoch);
-	if (seq >= next) {
-		word->bits |= bit;
-		window->next = seq + 1;
-		return IN_ORDER;
-	}
-	if (word->bits & bit)
-		return DUPLICATE;
-	word->bits |= bit;
-	*distance = next - 1 - seq;
-	return REORDERED;
 }
 
 struct look {
@@ -168,45 +157,86 @@ INLINE int wait_for_burst(u32 key)
 	return of.over;
 }
 
-/*
- * Source `key` is about to write a window that is not its own. 1: now it is, for it was nobody's. 0: now it is everybody's.
- *
- * Whoever waits here is out of its own burst: two who want each other's windows don't wait for each other.
- */
-INLINE int join(struct flow_window *window, struct bpf_spin_lock *lock, u32 *last, struct source *source, u32 key,
-		u32 flows, u32 flow)
+struct wait {
+	struct flow_window *window;
+	u64 locked;
+};
+
+static long look_at_lock(u32 i, struct wait *wait)
 {
-	u32 owner = __sync_val_compare_and_swap(&window->owner, 0, key + 1);
-	struct window_word *word;
-	u64 next;
+	u32 *lock = &wait->window->lock;
+
+	(void)i;
+	if (*(volatile u32 *)lock || __sync_val_compare_and_swap(lock, 0, 1))
+		return 0;
+	wait->locked = 1;
+	return 1;
+}
+
+enum access {
+	/* It is our own. */
+	OURS,
+	/* It is everybody's, and locked by us. */
+	LOCKED,
+	/* Somebody else may be writing it. Who that is has been away for too long: counts may be wrong, which is told. */
+	CONTENDED,
+};
+
+/*
+ * For a window that is not the source's own, or wanted by others.
+ *
+ * Whoever waits here for the owner is out of its own burst: two who want each other's windows don't wait for each other.
+ */
+NOINLINE enum access open_shared(struct flow_window *window, struct source *source, u32 key)
+{
+	u32 owner = __sync_val_compare_and_swap(&window->owner, 0, key + 1), last;
+	struct wait wait = { .window = window };
+	u64 contended = 0;
 
 	if (!owner)
-		return 1;
-	if (owner & EVERYBODY)
-		return 0;
-	owner &= ~WANTED;
-	if (owner != key + 1) {
+		return OURS;
+	if (!(owner & EVERYBODY) && (owner & ~WANTED) != key + 1) {
 		end_burst(source);
-		/* The owner sees this at its next burst at the latest. */
-		__sync_fetch_and_or(&window->owner, WANTED);
-		if (!wait_for_burst(owner - 1))
-			source->reasons[FLOW_CONTENDED]++;
+		/*
+		 * The owner sees this at its next burst at the latest. What was there before is of use, so that the
+		 * instruction is one that fetches it: one that doesn't is no barrier on some machines (arm64).
+		 */
+		owner = __sync_fetch_and_or(&window->owner, WANTED);
+		if (owner & ~(WANTED | EVERYBODY) && !wait_for_burst((owner & ~(WANTED | EVERYBODY)) - 1))
+			contended = 1;
 		begin_burst(source);
 	}
-	/* Until the window is everybody's nobody writes it any more. */
-	next = *(volatile u64 *)&window->next;
-	word = window_word(flows, flow, (next - 1) >> 6);
-	bpf_spin_lock(lock);
-	if (!(window->owner & EVERYBODY)) {
-		if (word && next) {
-			word->bits = window->bits;
-			word->tag = window_tag(window, (next - 1) >> 6);
-		}
-		*last = owner;
-		window->owner = EVERYBODY;
+	if (!__sync_val_compare_and_swap(&window->lock, 0, 1))
+		wait.locked = 1;
+	else
+		bpf_loop(LOCK_LOOKS, look_at_lock, &wait, 0);
+	if (contended || !wait.locked)
+		source->reasons[FLOW_CONTENDED]++;
+	/* Until it is everybody's nobody writes it any more. */
+	owner = *(volatile u32 *)&window->owner;
+	last = window->last;
+	if (!(owner & EVERYBODY)) {
+		last = owner & ~WANTED;
+		*(volatile u32 *)&window->owner = EVERYBODY;
 	}
-	bpf_spin_unlock(lock);
-	return 0;
+	if (last != key + 1)
+		source->reasons[FLOW_MOVED]++;
+	window->last = key + 1;
+	return wait.locked ? LOCKED : CONTENDED;
+}
+
+/* Makes sure that nobody else writes the window until `close_window`. */
+INLINE enum access open_window(struct flow_window *window, struct source *source, u32 key)
+{
+	if (!(PLAN.flags & SEVERAL) || window->owner == key + 1)
+		return OURS;
+	return open_shared(window, source, key);
+}
+
+INLINE void close_window(struct flow_window *window, enum access access)
+{
+	if (access == LOCKED)
+		__sync_lock_test_and_set(&window->lock, 0);
 }
 
 #endif

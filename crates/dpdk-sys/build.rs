@@ -33,7 +33,7 @@ const OLDEST: &str = "22.11";
 const SOURCES: [&str; 7] = ["burst.c", "eal.c", "flow.c", "guard.c", "intr.c", "port.c", "stats.c"];
 
 /// What stands between net_memif and its other end.
-const MEMIF: [&str; 2] = ["memif.c", "memif_control.c"];
+const MEMIF: [&str; 3] = ["memif.c", "memif_control.c", "memif_fd.c"];
 
 /// The driver's calls that it takes instead of the system, and of the EAL.
 const MEMIF_CALLS: [(&str, &str); 8] = [

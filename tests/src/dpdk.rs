@@ -1,9 +1,10 @@
 //! Devices of the dpdk path that a test makes for itself.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::{Background, Net, Scratch, mpps, run_command, skip, wait_until};
+use crate::{Background, MemifPeer, Net, Scratch, init, mpps, run_command, skip, wait_until};
 use mpps_host::lab::Host;
 
 /// True, and said, where the program was built without DPDK.
@@ -52,6 +53,80 @@ impl Memif {
     /// The name of its socket.
     pub fn name(&self) -> String {
         self.0.file("memif").display().to_string()
+    }
+}
+
+/// A memif whose socket is a file that only this test knows.
+pub struct Own(Memif);
+
+impl Default for Own {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Own {
+    /// A name nobody has.
+    pub fn new() -> Self {
+        Self(Memif::new())
+    }
+
+    /// Driver number `number` at one of its ends.
+    pub fn port(&self, number: usize, role: &str) -> String {
+        format!(
+            "dpdk:net_memif{number},role={role},socket-abstract=no,socket={}",
+            self.0.name()
+        )
+    }
+
+    /// The name of its socket.
+    pub fn name(&self) -> String {
+        self.0.name()
+    }
+
+    /// A client that has said nothing yet.
+    ///
+    /// # Panics
+    /// When no server comes.
+    pub fn client(&self) -> MemifPeer {
+        let mut peer = None;
+        wait_until("a server", || {
+            peer = MemifPeer::connect(&PathBuf::from(self.0.name()));
+            peer.is_some()
+        });
+        peer.expect("a server")
+    }
+
+    /// A client that the server has taken, and that has passed nothing yet. The one before it may still be in its place.
+    ///
+    /// # Panics
+    /// When the server takes none.
+    pub fn introducing(&self) -> MemifPeer {
+        let mut peer = self.client();
+        wait_until("a server that takes a client", || {
+            let taken = peer.ask(&init(), None);
+            if !taken {
+                peer = self.client();
+            }
+            taken
+        });
+        peer
+    }
+
+    /// A client that has said all that a good one says. A server whose port has not started yet refuses it.
+    ///
+    /// # Panics
+    /// When none takes it.
+    pub fn introduced(&self) -> MemifPeer {
+        let mut peer = self.client();
+        wait_until("a server that connects", || {
+            let connected = peer.introduce();
+            if !connected {
+                peer = self.client();
+            }
+            connected
+        });
+        peer
     }
 }
 

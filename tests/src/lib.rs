@@ -23,7 +23,7 @@ mod testpmd;
 mod threads;
 
 pub use bystanders::{ECHO, TALK};
-pub use dpdk::{Bridge, Memif, no_dpdk};
+pub use dpdk::{Bridge, Memif, Own, no_dpdk};
 pub use ends::{
     all_back, all_back_by, all_there, all_there_by, arrived, assert_refused, listen, listen_by, one_way, one_way_by,
     round_trips, round_trips_by,
@@ -31,7 +31,7 @@ pub use ends::{
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
 pub use links::{NOBODY, STRANGER, mac_of, macs, way};
-pub use memif_peer::{MemifPeer, REGION, add_region, add_ring, init, message, packed};
+pub use memif_peer::{MemifPeer, PASSED, REGION, add_region, add_ring, init, message, packed};
 pub use middlebox::{Middlebox, Treated};
 pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};

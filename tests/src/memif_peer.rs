@@ -33,6 +33,8 @@ pub mod message {
     pub const CONNECTED: u16 = 7;
 }
 
+/// Most descriptors that one message can pass (`SCM_MAX_FD`).
+pub const PASSED: usize = 253;
 const BYTES: usize = 128;
 const COOKIE: u32 = 0x03e3_1f20;
 /// Descriptors of a ring that a client makes, as a power of two.
@@ -55,6 +57,8 @@ pub struct MemifPeer {
     pub memory: File,
     /// Where the rings are: from client to server, and back.
     pub rings: [u64; 2],
+    /// As a client, what wakes the reader of each ring.
+    pub events: Vec<OwnedFd>,
 }
 
 /// A message of this kind with these bytes at these places.
@@ -110,6 +114,7 @@ impl MemifPeer {
             socket,
             memory,
             rings: RINGS.map(u64::from),
+            events: Vec::new(),
         };
         peer.fill();
         assert_eq!(peer.receive().0, message::HELLO);
@@ -139,8 +144,17 @@ impl MemifPeer {
 
     /// Says all that a good client says; true: the server has connected.
     pub fn introduce(&mut self) -> bool {
+        self.ask(&init(), None) && self.introduce_further()
+    }
+
+    /// Says all that a good client says after the first message; true: the server has connected.
+    ///
+    /// # Panics
+    /// When it can't have descriptors.
+    pub fn introduce_further(&mut self) -> bool {
         let memory = self.memory.try_clone().expect("a descriptor");
-        let mut good = self.ask(&init(), None) && self.ask(&add_region(0, REGION), Some(memory.as_fd()));
+        self.events.clear();
+        let mut good = self.ask(&add_region(0, REGION), Some(memory.as_fd()));
         for kind in [0, 1] {
             let event = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
             good = good
@@ -148,6 +162,7 @@ impl MemifPeer {
                     &add_ring(kind, 0, 0, RINGS[usize::from(kind)], LOG2),
                     Some(event.as_fd()),
                 );
+            self.events.push(event);
         }
         good && self.say(&packed(message::CONNECT, &[]), None) && self.receive().0 == message::CONNECTED
     }
@@ -165,6 +180,7 @@ impl MemifPeer {
             socket,
             memory: File::open("/dev/null").expect("a file"),
             rings: [0, 0],
+            events: Vec::new(),
         };
         let version = 0x0200_u16.to_le_bytes();
         let fields: [(usize, &[u8]); 6] = [
@@ -194,11 +210,16 @@ impl MemifPeer {
 
     /// Sends a message; false: the other end has gone.
     pub fn say(&mut self, bytes: &[u8], passed: Option<BorrowedFd<'_>>) -> bool {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
         let fds: Vec<_> = passed.into_iter().collect();
-        if !fds.is_empty() {
-            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        self.say_with(bytes, &fds)
+    }
+
+    /// Sends a message with descriptors, of which there may be at most [`PASSED`]; false: the other end has gone.
+    pub fn say_with(&mut self, bytes: &[u8], passed: &[BorrowedFd<'_>]) -> bool {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !passed.is_empty() {
+            assert!(control.push(SendAncillaryMessage::ScmRights(passed)));
         }
         sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL).is_ok()
     }

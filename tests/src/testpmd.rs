@@ -1,6 +1,6 @@
 //! DPDK's testpmd as the other end: spoken to at its prompt, its answers waited for.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,7 +16,24 @@ pub const TESTPMD: &str = "stdbuf -oL dpdk-testpmd --lcores=(0,1)@(0,1) --no-hug
 pub struct Testpmd {
     child: Child,
     stdin: ChildStdin,
+    /// What it said at its prompt, and in its log.
     heard: Arc<Mutex<String>>,
+    logged: Arc<Mutex<String>>,
+}
+
+/// Collects what comes by `from`, by the line, until that ends.
+fn hear(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let heard = Arc::new(Mutex::new(String::new()));
+    let told = Arc::clone(&heard);
+    thread::spawn(move || {
+        let mut reader = BufReader::new(from);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            told.lock().expect("no panic").push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    });
+    heard
 }
 
 impl Testpmd {
@@ -30,23 +47,41 @@ impl Testpmd {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
         let stdin = child.stdin.take().expect("piped");
-        let out = child.stdout.take().expect("piped");
-        let heard = Arc::new(Mutex::new(String::new()));
-        let told = Arc::clone(&heard);
-        thread::spawn(move || {
-            let mut reader = BufReader::new(out);
-            let mut line = Vec::new();
-            while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-                told.lock().expect("no panic").push_str(&String::from_utf8_lossy(&line));
-                line.clear();
-            }
-        });
-        let mut testpmd = Self { child, stdin, heard };
+        let heard = hear(child.stdout.take().expect("piped"));
+        let logged = hear(child.stderr.take().expect("piped"));
+        let mut testpmd = Self {
+            child,
+            stdin,
+            heard,
+            logged,
+        };
         testpmd.ask("start", "packet forwarding packets/burst");
         testpmd
+    }
+
+    /// Starts it as the end of a memif that connects, again until a server takes it: its driver does not try again after
+    /// one whose port had not started yet has refused it.
+    ///
+    /// # Panics
+    /// When none does.
+    pub fn connected(mut command: impl FnMut() -> Command, mode: &str) -> Self {
+        let mut testpmd = None;
+        wait_until("a server that takes testpmd", || {
+            // One before has ended first: its driver would hold the place.
+            drop(testpmd.take());
+            let mut command = command();
+            command.arg("--log-level=pmd.net.memif:debug");
+            let started = testpmd.insert(Self::start(command, mode));
+            let said = |words: &str| started.logged.lock().expect("no panic").contains(words);
+            wait_until("testpmd's link, or a refusal", || {
+                said("Connected.") || said("Disconnected")
+            });
+            !said("Disconnected") || said("Connected.")
+        });
+        testpmd.expect("one that is connected")
     }
 
     /// Says something at its prompt and gives what it said since, when that holds `answer`.

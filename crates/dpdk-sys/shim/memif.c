@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <rte_ethdev.h>
@@ -70,13 +69,44 @@ memif_link_release(struct memif_link *link)
 		return;
 	for (unsigned int i = 0; i < link->regions; i++) {
 		memif_unwatch(link->region[i].base);
-		munmap(link->region[i].base, link->region[i].size);
+		munmap(link->region[i].base, link->region[i].mapped);
 	}
 	for (unsigned int kind = 0; kind < 2; kind++)
 		for (unsigned int i = 0; i < MEMIF_RINGS; i++)
 			if (link->ring[kind][i].event >= 0)
 				close(link->ring[kind][i].event);
 	free(link);
+}
+
+/* Regions that the driver has, by their addresses. The driver has those of one connection a port. */
+static struct lent {
+	struct memif_link *link;	/* NULL: free */
+	void *base;
+} lents[4 * MEMIF_REGIONS];
+
+void *
+memif_lend(struct memif_link *link, unsigned int region)
+{
+	for (unsigned int i = 0; i < sizeof(lents) / sizeof(lents[0]); i++)
+		if (lents[i].link == NULL) {
+			lents[i] = (struct lent){ link, link->region[region].base };
+			link->holders++;
+			return lents[i].base;
+		}
+	return MAP_FAILED;
+}
+
+bool
+memif_lent_back(void *base)
+{
+	for (unsigned int i = 0; i < sizeof(lents) / sizeof(lents[0]); i++)
+		if (lents[i].link != NULL && lents[i].base == base) {
+			struct memif_link *link = lents[i].link;
+			lents[i].link = NULL;
+			memif_link_release(link);
+			return true;
+		}
+	return false;
 }
 
 int
@@ -124,8 +154,10 @@ mpps_memif_close(uint16_t id)
 	if (port != NULL) {
 		for (uint16_t i = 0; i < port->rx_queues; i++)
 			memif_link_release(port->rx[i].held);
-		for (uint16_t i = 0; i < port->tx_queues; i++)
+		for (uint16_t i = 0; i < port->tx_queues; i++) {
 			memif_link_release(port->tx[i].held);
+			memif_wake_end(port->tx[i].wakes);
+		}
 		memif_link_release(atomic_exchange(&port->link, NULL));
 	}
 	pthread_mutex_unlock(&memif_lock);
@@ -406,16 +438,12 @@ scatter(struct memif_port *port, struct memif_lane *lane, struct rte_mbuf *m, ui
 	return used;
 }
 
-/* A reader that sleeps is woken. The descriptor is the other end's, too, which could have it wait for ever: only what takes
- * the number at once is written to. */
+/* A reader that sleeps is woken. */
 static __rte_noinline void
-wake(int event)
+wake(struct memif_port *port, struct memif_lane *lane)
 {
-	struct pollfd fd = { .fd = event, .events = POLLOUT };
-	uint64_t one = 1;
-
-	if (event >= 0 && poll(&fd, 1, 0) == 1 && (fd.revents & POLLOUT))
-		(void)!write(event, &one, sizeof(one));
+	if (lane->event >= 0 && !memif_wake(&lane->wakes, lane->event))
+		memif_fault(port, "it wants to be woken, and this host lets no process do that without waiting (io_setup)");
 }
 
 uint16_t
@@ -474,7 +502,7 @@ mpps_memif_tx(uint16_t id, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, 
 	if (likely(sent > 0)) {
 		atomic_store_explicit(kind == MEMIF_S2C ? &ring->tail : &ring->head, lane->at, memory_order_release);
 		if (unlikely(!(atomic_load_explicit(&ring->flags, memory_order_relaxed) & MEMIF_MASK_INT)))
-			wake(lane->event);
+			wake(port, lane);
 		mpps_free_bulk(mbufs[0]->pool, mbufs, sent);
 	}
 	return sent;

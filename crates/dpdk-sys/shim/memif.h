@@ -44,6 +44,7 @@ enum { MEMIF_C2S, MEMIF_S2C };
 struct memif_region {
 	uint8_t *base;
 	uint64_t size;		/* bytes; the file had as many when it was mapped */
+	uint64_t mapped;	/* whole pages, which may be huge */
 };
 
 struct memif_ring_place {
@@ -51,7 +52,7 @@ struct memif_ring_place {
 	uint16_t region;
 	uint8_t log2;
 	bool set;
-	int event;		/* wakes a reader that does not poll; -1: none that could be written without waiting */
+	int event;		/* an eventfd that wakes a reader which does not poll; -1: none, or not ours to wake */
 };
 
 /* One connection: constant once lanes can see it. Each lane that uses it holds it, so its memory stays while a lane is in
@@ -70,6 +71,7 @@ struct memif_lane {
 	uint16_t size, mask;
 	uint16_t at;				/* the next descriptor, counted on; ours alone, never read back */
 	int event;
+	unsigned long wakes;			/* an AIO context, by which readers are woken; 0: none yet */
 	struct rte_mempool *pool;
 } __attribute__((aligned(128)));
 
@@ -101,6 +103,25 @@ void memif_link_release(struct memif_link *link);
 /* Ends the sockets that the driver leaves behind with a server: nobody listens for any port that there is. Not under
  * memif_lock; the interrupt thread is aside. */
 void memif_end_sources(void);
+
+/* Under memif_lock: the driver has a region, too, and lets go of it (false: it is none of ours). */
+void *memif_lend(struct memif_link *link, unsigned int region);
+bool memif_lent_back(void *base);
+
+/* Descriptors that another program has passed (memif_fd.c): none of these waits for what the file of one does. */
+
+/* Looks whether a descriptor is of memory, and its file large enough for the region, and says how much to map. What is
+ * wrong; NULL: nothing. */
+const char *memif_memory_of(int fd, struct memif_region *region);
+bool memif_is_event(int fd);
+/* Adds one to an eventfd, if it is one. False: the host gives no means to do that without waiting. */
+bool memif_wake(unsigned long *context, int event);
+void memif_wake_end(unsigned long context);
+/* Closes it; whether that can be done with any that comes next. By the interrupt thread. */
+void memif_discard(int fd);
+bool memif_can_discard(void);
+/* A descriptor to be closed where there are no others left; -1: none. */
+int memif_spare(void);
 
 /* Memory of files that another process can cut short: a SIGBUS there replaces it by memory of our own. False: no room. */
 bool memif_watch(struct memif_port *port, void *base, uint64_t size);

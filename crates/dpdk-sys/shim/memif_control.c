@@ -5,8 +5,13 @@
  * the protocol, each ring once, within a region, and a region within its file. Another message ends the connection, as the
  * driver ends one that has failed.
  *
- * The same messages say where the rings are, so lanes map them for themselves (memif.c): the driver unmaps its own while a
- * lane may be in the middle of a burst. */
+ * The same messages say where the rings are, so lanes have them for themselves (memif.c): the driver unmaps its own while a
+ * lane may be in the middle of a burst.
+ *
+ * A descriptor that another program passes may be of a file whose every call waits for that program (FUSE), even the call
+ * that closes it, and then for ever. So the kernel is asked for one with the messages that take one, and for none with the
+ * others; it is looked at without its file system being asked; and it is closed by a process that can be left to wait
+ * (memif_fd.c). The driver gets a number in its place: it would close some of them twice, and others never. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,17 +20,23 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <rte_alarm.h>
 #include <rte_interrupts.h>
 
 #include "memif.h"
 
-/* Connections that have a file descriptor; two or three are usual. */
-enum { CONTROLS = 64, WATCHED = 1024 };
+/* Connections that have a file descriptor; two or three are usual. Of those that a server has not connected yet, so many
+ * may be there at once, each so long: a client takes milliseconds. */
+enum { CONTROLS = 64, WATCHED = CONTROLS * MEMIF_REGIONS, UNCONNECTED = 16, PATIENCE_SECONDS = 3 };
+
+/* What the driver gets in place of a descriptor that was passed: no descriptor has so large a number. Which connection and
+ * which region, or a ring's. */
+enum { STAND_IN = 1 << 30, STAND_IN_RING = 1 << 20 };
 
 static struct control {
 	int fd;			/* 0: free. Standard input is no socket of the driver's */
@@ -33,6 +44,9 @@ static struct control {
 	bool begun;		/* INIT (server) or HELLO (client) was received */
 	bool asked;		/* CONNECT was sent or received */
 	bool connected;
+	bool ended;		/* both ways are shut: the driver is about to close it */
+	time_t since;		/* seconds; monotonic */
+	uint64_t number;	/* in the order in which they came */
 	char path[MEMIF_PATH];
 	struct memif_port *port;
 	struct memif_link *link;
@@ -142,9 +156,76 @@ socket_name(char path[MEMIF_PATH], const struct sockaddr_un *at)
 	snprintf(path, MEMIF_PATH, "%.*s", (int)sizeof(at->sun_path) - 1, name);
 }
 
+static time_t
+now(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	return at.tv_sec;
+}
+
+/* A client that a server has not connected yet. */
+static bool
+waits(const struct control *c)
+{
+	return c->fd != 0 && c->server && !c->connected && !c->ended;
+}
+
+/* The driver reads the end, and closes the socket. */
+static void
+end(struct control *c)
+{
+	c->ended = true;
+	(void)shutdown(c->fd, SHUT_RDWR);
+}
+
+/* Ends connections that have taken too long. In the interrupt thread, as long as there are any. */
+static void
+look_after(void *arg)
+{
+	bool more = false;
+
+	(void)arg;
+	pthread_mutex_lock(&memif_lock);
+	for (unsigned int i = 0; i < CONTROLS; i++) {
+		struct control *c = &controls[i];
+		char unread;
+		/* What it has said in time and we have not read yet is our own delay. */
+		if (waits(c) && now() - c->since >= PATIENCE_SECONDS &&
+		    recv(c->fd, &unread, sizeof(unread), MSG_PEEK | MSG_DONTWAIT) <= 0)
+			end(c);
+		more = more || waits(c);
+	}
+	pthread_mutex_unlock(&memif_lock);
+	if (more)
+		(void)rte_eal_alarm_set(1000000, look_after, NULL);
+}
+
+/* Where there are too many that say nothing, the one that came first goes. */
+static void
+make_room(void)
+{
+	struct control *first = NULL;
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < CONTROLS; i++) {
+		struct control *c = &controls[i];
+		if (!waits(c))
+			continue;
+		count++;
+		if (first == NULL || c->number < first->number)
+			first = c;
+	}
+	if (count >= UNCONNECTED)
+		end(first);
+}
+
 static bool
 remember(int fd, const struct sockaddr_un *at, bool server)
 {
+	static uint64_t number;
+
 	struct control *c = control_of(fd);
 
 	if (c != NULL)
@@ -158,24 +239,47 @@ remember(int fd, const struct sockaddr_un *at, bool server)
 			return false;
 		c->fd = fd;
 		c->server = server;
+		c->since = now();
+		c->number = number++;
 		socket_name(c->path, at);
 		return true;
 	}
 	return false;
 }
 
+/* Given up for a moment where there are no descriptors left. */
+static int spare = -1;
+
 int
 mpps_memif_accept(int fd, struct sockaddr *address, socklen_t *length)
 {
 	struct sockaddr_un at = { 0 };
 	socklen_t size = sizeof(at) - 1;
-	int got = accept4(fd, address, length, SOCK_CLOEXEC);
+	int got = accept4(fd, address, length, SOCK_CLOEXEC), off = 0;
 
+	/* One that waits to be accepted would wake the thread for ever. */
+	if (got < 0 && (errno == EMFILE || errno == ENFILE) && spare >= 0) {
+		close(spare);
+		got = accept4(fd, address, length, SOCK_CLOEXEC);
+		if (got >= 0)
+			close(got);
+		got = -1;
+		spare = -1;
+		errno = EMFILE;
+	}
+	if (spare < 0)
+		spare = memif_spare();
 	if (got < 0)
 		return got;
+	/* Who is there the driver does not ask, and it would take the room of a descriptor. */
+	(void)setsockopt(got, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
 	pthread_mutex_lock(&memif_lock);
+	make_room();
 	bool kept = getsockname(fd, (struct sockaddr *)&at, &size) == 0 && remember(got, &at, true);
 	pthread_mutex_unlock(&memif_lock);
+	(void)rte_eal_alarm_cancel(look_after, NULL);
+	if (kept)
+		(void)rte_eal_alarm_set(1000000, look_after, NULL);
 	if (!kept) {
 		close(got);
 		errno = ENOBUFS;
@@ -223,6 +327,8 @@ mpps_memif_intr_register(const struct rte_intr_handle *handle, rte_intr_callback
 	int fd = rte_intr_fd_get(handle);
 
 	pthread_mutex_lock(&memif_lock);
+	if (spare < 0)
+		spare = memif_spare();
 	struct source *source = fd > 0 ? source_of(0) : NULL;
 	/* Before the thread knows of it: it may close the socket at once. */
 	if (source != NULL)
@@ -259,6 +365,7 @@ memif_end_sources(void)
 {
 	struct rte_intr_handle *handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
 
+	(void)rte_eal_alarm_cancel(look_after, NULL);
 	for (unsigned int i = 0; handle != NULL && i < 2 * CONTROLS; i++) {
 		char path[MEMIF_PATH];
 		pthread_mutex_lock(&memif_lock);
@@ -277,6 +384,8 @@ memif_end_sources(void)
 int
 mpps_memif_close_fd(int fd)
 {
+	if (fd >= STAND_IN)
+		return 0;
 	pthread_mutex_lock(&memif_lock);
 	struct control *c = control_of(fd);
 	if (c != NULL)
@@ -288,12 +397,25 @@ mpps_memif_close_fd(int fd)
 	return close(fd);
 }
 
-/* The driver's own mapping of a region: it looks at the rings once, as it connects. */
+/* The driver's mapping of a region, by which it looks at the rings once, as it connects. A region that was passed is mapped
+ * already, and is the driver's as long as it wants it. */
 void *
 mpps_memif_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
-	void *base = mmap(address, size, protection, flags, fd, offset);
+	void *base = MAP_FAILED;
 
+	if (fd >= STAND_IN) {
+		unsigned int slot = (unsigned int)(fd - STAND_IN) / MEMIF_REGIONS, index = (unsigned int)fd % MEMIF_REGIONS;
+		pthread_mutex_lock(&memif_lock);
+		struct memif_link *link = slot < CONTROLS ? controls[slot].link : NULL;
+		if (link != NULL && index < link->regions && size <= link->region[index].size)
+			base = memif_lend(link, index);
+		pthread_mutex_unlock(&memif_lock);
+		if (base == MAP_FAILED)
+			errno = EINVAL;
+		return base;
+	}
+	base = mmap(address, size, protection, flags, fd, offset);
 	if (base != MAP_FAILED && !memif_watch(NULL, base, size)) {
 		munmap(base, size);
 		errno = ENOMEM;
@@ -305,6 +427,11 @@ mpps_memif_mmap(void *address, size_t size, int protection, int flags, int fd, o
 int
 mpps_memif_munmap(void *base, size_t size)
 {
+	pthread_mutex_lock(&memif_lock);
+	bool lent = memif_lent_back(base);
+	pthread_mutex_unlock(&memif_lock);
+	if (lent)
+		return 0;
 	memif_unwatch(base);
 	return munmap(base, size);
 }
@@ -325,39 +452,23 @@ add_region(struct control *c, const uint8_t *message, int fd)
 {
 	uint64_t index = field(message, 2, 2), size = field(message, 4, 8);
 	struct memif_link *link = c->link;
-	struct stat file;
+	struct memif_region region = { .size = size };
 
 	if (index != link->regions || index >= MEMIF_REGIONS)
 		return "a region out of turn";
-	if (fd < 0 || fstat(fd, &file) != 0 || !S_ISREG(file.st_mode))
-		return "a region without a file";
-	if (size == 0 || size > (uint64_t)file.st_size)
-		return "a region larger than its file";
-	void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	if (base == MAP_FAILED)
+	const char *wrong = memif_memory_of(fd, &region);
+	if (wrong != NULL)
+		return wrong;
+	region.base = mmap(NULL, region.mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (region.base == MAP_FAILED)
 		return "a region that can't be mapped";
-	if (!memif_watch(c->port, base, size)) {
-		munmap(base, size);
+	if (!memif_watch(c->port, region.base, region.mapped)) {
+		munmap(region.base, region.mapped);
 		return "too many regions";
 	}
-	link->region[index] = (struct memif_region){ base, size };
+	link->region[index] = region;
 	link->regions++;
 	return NULL;
-}
-
-/* Only an eventfd that does not make us wait. */
-static int
-event_of(int fd)
-{
-	char name[32], what[32] = "";
-
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	if (readlink(name, what, sizeof(what) - 1) < 0 || strcmp(what, "anon_inode:[eventfd]") != 0)
-		return -1;
-	int flags = fcntl(fd, F_GETFL);
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
-		return -1;
-	return fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
 static const char *
@@ -375,9 +486,13 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 	uint64_t bytes = sizeof(struct memif_shared_ring) + ((uint64_t)16 << log2);
 	if (region >= link->regions || offset % 8 != 0 || offset + bytes > link->region[region].size)
 		return "a ring outside its regions";
+	if (c->server && !memif_is_event(fd))
+		return "a ring whose descriptor is no eventfd";
+	/* Only the reader of a ring is woken, and by a lane. */
+	bool ours = kind == (c->server ? MEMIF_S2C : MEMIF_C2S) && c->port != NULL && index < c->port->tx_queues;
 	link->ring[kind][index] = (struct memif_ring_place){
 		.offset = (uint32_t)offset, .region = (uint16_t)region, .log2 = (uint8_t)log2, .set = true,
-		.event = fd >= 0 ? event_of(fd) : -1,
+		.event = fd >= 0 && ours ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1,
 	};
 	return NULL;
 }
@@ -442,49 +557,82 @@ received(struct control *c, uint8_t *message, int fd)
 	}
 }
 
+/* The descriptor that a message brought; -1: none. The kernel was asked for one. */
 static int
 descriptor_of(struct msghdr *header)
 {
-	int first = -1;
+	struct cmsghdr *c = CMSG_FIRSTHDR(header);
+	int fd = -1;
 
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
-			/* The driver looks at one: others would stay open for ever. */
-			if (first < 0)
-				first = fd;
-			else
-				close(fd);
-		}
-	}
-	return first;
+	if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len >= CMSG_LEN(sizeof(fd)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+/* Whether the next message takes a descriptor; the kernel lets go of what others bring. */
+static bool
+takes_descriptor(const struct control *c)
+{
+	uint16_t type;
+
+	if (!c->server || !c->begun || c->asked || c->port == NULL ||
+	    recv(c->fd, &type, sizeof(type), MSG_PEEK | MSG_DONTWAIT) != sizeof(type))
+		return false;
+	return (type == MEMIF_ADD_REGION || type == MEMIF_ADD_RING) && memif_can_discard();
+}
+
+/* Has the driver find a number in place of a descriptor that was passed. */
+static void
+stand_in(struct msghdr *header, struct control *c, uint64_t type)
+{
+	struct cmsghdr *first = header->msg_control;
+	int number = STAND_IN + (int)(c - controls) * MEMIF_REGIONS + (int)c->link->regions - 1;
+
+	if (type == MEMIF_ADD_RING)
+		number = STAND_IN + STAND_IN_RING;
+	first->cmsg_len = CMSG_LEN(sizeof(number));
+	first->cmsg_level = SOL_SOCKET;
+	first->cmsg_type = SCM_RIGHTS;
+	memcpy(CMSG_DATA(first), &number, sizeof(number));
+	header->msg_controllen = CMSG_SPACE(sizeof(number));
 }
 
 ssize_t
 mpps_memif_recvmsg(int fd, struct msghdr *header, int flags)
 {
-	ssize_t size = recvmsg(fd, header, flags | MSG_CMSG_CLOEXEC);
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_LEN(sizeof(int))];
+	} control;
+	struct msghdr own = *header;
+	const char *wrong = NULL;
+	int passed = -1;
+	ssize_t size;
 
-	if (size < 0)
-		return size;
 	pthread_mutex_lock(&memif_lock);
 	struct control *c = control_of(fd);
-	const char *wrong = NULL;
+	bool takes = c != NULL && takes_descriptor(c) && header->msg_controllen >= CMSG_SPACE(sizeof(int));
+	own.msg_control = takes ? control.bytes : NULL;
+	own.msg_controllen = takes ? sizeof(control.bytes) : 0;
+	header->msg_controllen = 0;
+	/* The thread comes when there is something to read. */
+	size = recvmsg(fd, &own, flags | MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	header->msg_flags = own.msg_flags;
 	if (c != NULL && size > 0) {
-		int passed = descriptor_of(header);
-		wrong = size == MEMIF_MESSAGE_BYTES ? received(c, header->msg_iov[0].iov_base, passed)
-						    : "a message of a length that none has";
-		if (wrong != NULL && passed >= 0)
-			close(passed);
+		uint8_t *message = header->msg_iov[0].iov_base;
+		if (takes)
+			passed = descriptor_of(&own);
+		wrong = size == MEMIF_MESSAGE_BYTES ? received(c, message, passed) : "a message of a length that none has";
+		if (wrong == NULL && passed >= 0)
+			stand_in(header, c, field(message, 0, 2));
 		if (wrong != NULL && c->port != NULL) {
 			atomic_fetch_add(&c->port->refused, 1);
 			atomic_store(&c->port->refusal, wrong);
 		}
 	}
 	pthread_mutex_unlock(&memif_lock);
+	if (passed >= 0)
+		memif_discard(passed);
 	if (wrong != NULL) {
 		/* As if it had gone. */
 		errno = EPROTO;

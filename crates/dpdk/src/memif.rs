@@ -8,8 +8,10 @@ use crate::Config;
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
 use mpps_sys::private;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// The driver's name for a socket where none is given: that of DPDK since 22.11.
@@ -77,16 +79,30 @@ impl Socket {
         (self.server && !self.is_abstract).then_some(self.path.as_str())
     }
 
-    /// Removes the socket of a server that was killed: nobody listens on it any more, and DPDK would refuse to. One that
-    /// somebody listens on stays.
-    pub(crate) fn remove_stale(&self) {
-        let Some(path) = self.file().filter(|path| path.starts_with('/')) else {
-            return;
+    /// Removes the socket of a server that was killed: nobody listens on it any more, and DPDK would refuse to. What is no
+    /// socket, or another user's, stays, and so does one that somebody listens on, whether or not they accept.
+    ///
+    /// # Errors
+    /// What is in the way there, and what would be right.
+    pub(crate) fn remove_stale(&self) -> std::result::Result<(), (String, ErrorKind)> {
+        let Some(path) = self.file() else { return Ok(()) };
+        let want = "want another socket=PATH";
+        let there = match std::fs::symlink_metadata(path) {
+            Ok(there) => there,
+            Err(_) => return Ok(()),
         };
-        // A socket of another type answers otherwise: only one without a listener refuses.
-        let answer = std::os::unix::net::UnixStream::connect(path);
-        if answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            let _ = std::fs::remove_file(path);
+        if !there.file_type().is_socket() {
+            let wrong = format!("socket={path}: there is a file of this name that is no socket: {want}");
+            return Err((wrong, ErrorKind::NotFound));
+        }
+        let in_the_way = |what: String| Err((format!("socket={path}: {what}: {want}"), ErrorKind::Other));
+        if there.uid() != rustix::process::geteuid().as_raw() {
+            return in_the_way(format!("there is a socket of user {}", there.uid()));
+        }
+        match is_listened_on(Path::new(path)) {
+            Ok(false) => std::fs::remove_file(path).or_else(|error| in_the_way(error.to_string())),
+            Ok(true) => in_the_way("another process listens there".to_owned()),
+            Err(error) => in_the_way(error.to_string()),
         }
     }
 
@@ -118,6 +134,24 @@ impl Socket {
             format!("{name}: other users of this host can connect to the socket {path}: want no socket=, or umask 077")
         })
     }
+}
+
+/// Whether somebody listens on a socket, of whichever type. Not waited for: one who does not accept has a queue that is
+/// full, and listens all the same.
+fn is_listened_on(path: &Path) -> io::Result<bool> {
+    let address = SocketAddrUnix::new(path)?;
+    // Connected to with another type than its own, a socket answers only whether there is one.
+    for kind in [SocketType::SEQPACKET, SocketType::STREAM, SocketType::DGRAM] {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+        match connect(&socket, &address) {
+            Err(Errno::CONNREFUSED) => return Ok(false),
+            Err(Errno::PROTOTYPE) => {}
+            Ok(()) | Err(Errno::AGAIN) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
 }
 
 /// What the shim must know of a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each other:

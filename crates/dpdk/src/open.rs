@@ -230,7 +230,9 @@ impl Half<'_> {
             Device::Vdev(name) => {
                 let mut devargs = self.config.devargs();
                 if let Some(socket) = &self.socket {
-                    socket.remove_stale();
+                    socket
+                        .remove_stale()
+                        .map_err(|(cause, kind)| self.error("open", cause, kind))?;
                     devargs = socket.devargs(devargs);
                 }
                 let devargs = eal::c_string(&devargs);

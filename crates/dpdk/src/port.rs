@@ -158,6 +158,10 @@ impl Port for DpdkPort {
         Some(missed + self.link.beneath().map_or(0, |beneath| beneath.rx_dropped(missed)))
     }
 
+    fn drops_by_queue(&self) -> bool {
+        false
+    }
+
     fn facts(&self) -> Vec<Fact> {
         let mut facts = self.facts.clone();
         facts.extend(self.spread().map(|value| Fact {

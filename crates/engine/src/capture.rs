@@ -8,7 +8,7 @@ use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{Burst, Frame, Queue, Wait};
-use mpps_stats::{CaptureSummary, Recorder, Summary};
+use mpps_stats::{CaptureSummary, Recorder, Summary, count};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Frames that the filter took, of which the ring had no room for some.
@@ -94,7 +94,7 @@ pub(crate) fn run<Q: Queue>(
                 lane.counters.rx_test.add(taken);
                 recorder.event(at, |t| {
                     t.rx += counts.stored;
-                    t.expected += taken;
+                    t.expected += taken as i64;
                     t.foreign += counts.not_taken + counts.after_count;
                 });
                 total.ring_full += counts.ring_full;
@@ -170,13 +170,13 @@ pub(crate) fn judge(summary: &mut Summary, capture: CaptureSummary) {
         reasons.push(format!(
             "{} packets are not in the file because it was written more slowly than they came: enlarge the buffer \
              (--buffer), keep less (--snap-len, a filter), or write to something faster",
-            capture.dropped_ring
+            count(capture.dropped_ring)
         ));
     }
     if let Some(failure) = &capture.failure {
         reasons.push(match capture.dropped_write {
             0 => failure.clone(),
-            n => format!("{failure}; {n} packets that came later are not in the file"),
+            n => format!("{failure}; {} packets that came later are not in the file", count(n)),
         });
     }
     let accounted = capture.written + capture.dropped_write + capture.dropped_ring;

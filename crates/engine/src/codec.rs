@@ -17,17 +17,20 @@ pub(crate) enum Foreign {
     /// Another address or another port.
     WrongAddress,
     WrongPort,
+    /// A port that another program of this host has open.
+    HostPort,
     /// No stamp, or one that this run can't have written.
     NotStamped,
     OtherRun,
 }
 
 impl Foreign {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::NotUdp,
         Self::Fragment,
         Self::WrongAddress,
         Self::WrongPort,
+        Self::HostPort,
         Self::NotStamped,
         Self::OtherRun,
     ];
@@ -38,6 +41,7 @@ impl Foreign {
             Self::Fragment => "foreign_fragment",
             Self::WrongAddress => "foreign_wrong_address",
             Self::WrongPort => "foreign_wrong_port",
+            Self::HostPort => "host_port",
             Self::NotStamped => "foreign_not_stamped",
             Self::OtherRun => "foreign_other_run",
         }

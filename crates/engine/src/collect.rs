@@ -1,8 +1,7 @@
 //! The collector's loop: what the main thread of a run does while its lanes work.
 //!
 //! As a rule it shares its core with a lane, so it sleeps nearly always, and does nothing that nobody wants: it wakes as a
-//! row ends, or every 100 ms where rows are longer or of no interest, or for the live view, or at once for a signal or a
-//! lane that has ended.
+//! row ends, or every 100 ms where rows are longer or of no interest, or at once for a signal or a lane that has ended.
 
 use crate::away::Away;
 use crate::host_drops::HostDrops;
@@ -61,6 +60,22 @@ impl Ticks {
         }
         self.last(now_ns) + self.tick_ns
     }
+
+    /// When to wake after `now_ns`, if the clock is to be looked after at `clock_ns`: that is done with a look at the rows
+    /// where one is near, before or after, and saves a wake-up of its own.
+    fn wake(self, now_ns: u64, clock_ns: u64) -> u64 {
+        let tick = self.next(now_ns);
+        if clock_ns + self.tick_ns / 2 < tick {
+            clock_ns.max(now_ns)
+        } else {
+            tick
+        }
+    }
+
+    /// Whether a look at `now_ns` is the one for the clock.
+    fn is_near(self, now_ns: u64, clock_ns: u64) -> bool {
+        now_ns + self.tick_ns / 2 >= clock_ns
+    }
 }
 
 /// Runs until every lane has ended.
@@ -85,15 +100,13 @@ pub(crate) fn collect<J: Job>(
     let mut live = Live::new(timing.start_ns);
     let mut collected = Collected::default();
     let mut row_at = timing.start_ns;
+    let mut lanes_work = false;
     let mut discipline_at = 0;
     let mut now = clock.now_ns();
     let mut awake_since = sched::thread_cpu_ns();
     loop {
         let end_ns = control.end_ns();
-        let mut until = ticks.next(now).min(discipline_at.max(now));
-        if wants.snapshots {
-            until = until.min(live.next_ns);
-        }
+        let mut until = ticks.wake(now, discipline_at);
         if now < end_ns {
             until = until.min(end_ns);
         }
@@ -103,8 +116,12 @@ pub(crate) fn collect<J: Job>(
         awake_since = sched::thread_cpu_ns();
         now = clock.now_ns();
         away.look(now);
-        // A little early is as good, and saves a wake-up of its own.
-        if now + ticks.tick_ns / 2 >= discipline_at {
+        if !lanes_work && now >= timing.start_ns {
+            lanes_work = true;
+            host.restart();
+            collected.longest_ns = 0;
+        }
+        if ticks.is_near(now, discipline_at) {
             discipline_at = now + clocks.discipline().as_nanos() as u64;
             now = clock.now_ns();
         }
@@ -139,7 +156,7 @@ pub(crate) fn collect<J: Job>(
         if end_told || now < end_ns {
             collector.poll(sinks);
         }
-        if wants.snapshots && now >= live.next_ns {
+        if wants.snapshots && live.is_due(now, ticks.tick_ns) {
             let snapshot = live.snapshot(now, end_ns, shared.common.duration, control, shared.counters, collector);
             for sink in sinks.iter_mut() {
                 sink.snapshot(&snapshot);
@@ -186,5 +203,34 @@ mod tests {
             assert_eq!(ticks.last(76 + ticks.tick_ns), 77);
             assert_eq!(ticks.last(77 + ticks.tick_ns), 77 + ticks.tick_ns);
         }
+    }
+
+    #[test]
+    fn the_clock_costs_no_wake_up_of_its_own_where_rows_are_as_far_apart_as_its_pairs() {
+        let timing = Timing {
+            start_ns: 1_000_000,
+            interval_ns: 100_000_000,
+            settle_ns: 0,
+        };
+        let ticks = Ticks::new(timing);
+        for phase in (0..100).map(|ms| ms * 1_000_000) {
+            let (mut now, mut clock_at, mut pairs) = (timing.start_ns, timing.start_ns + phase, 0);
+            for _ in 0..50 {
+                // Every thread wakes a little late.
+                now = ticks.wake(now, clock_at) + 60_000;
+                if ticks.is_near(now, clock_at) {
+                    clock_at = now + 100_000_000;
+                    pairs += 1;
+                }
+            }
+            let wakes_needed = (now - timing.start_ns) / ticks.tick_ns;
+            assert!(wakes_needed >= 48, "{phase}: {wakes_needed} ticks by 50 wake-ups");
+            assert!(pairs >= 48, "{phase}: {pairs} pairs");
+        }
+        // Pairs that are wanted sooner get wake-ups.
+        assert_eq!(
+            ticks.wake(timing.start_ns, timing.start_ns + 20_000_000),
+            timing.start_ns + 20_000_000
+        );
     }
 }

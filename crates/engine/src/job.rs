@@ -39,9 +39,29 @@ pub(crate) trait Job: Sync {
     }
     /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
     fn counters(&self, lane: usize) -> Vec<QueueCounters>;
-    /// Packets that this host dropped before the lane could take them, over its ports ([`Port::rx_dropped`]); `None` where
-    /// one can't tell.
-    fn rx_dropped(&self, lane: usize) -> Option<u64>;
+    /// Ports whose drops are told apart.
+    fn places(&self) -> usize {
+        1
+    }
+    /// Packets that this host dropped before lane `lane` could take them from the port at `place` ([`Port::rx_dropped`]);
+    /// `None` where that can't be told.
+    fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64>;
+    /// Whether a lane that receives takes what comes in by the port at `place`.
+    fn takes(&self, _lane: usize, _place: usize) -> bool {
+        true
+    }
+    /// Whether the port at `place` counts its drops by queue, and not all of them at the first.
+    fn drops_by_queue(&self, _place: usize) -> bool {
+        true
+    }
+    /// Whether the thread of lane `lane` is no lane, but reads what the kernel has counted.
+    fn only_reads(&self, _lane: usize) -> bool {
+        false
+    }
+    /// Whether packets are sent by the kernel, not by the lanes' threads.
+    fn kernel_sends(&self) -> bool {
+        false
+    }
     /// The path or paths, for the report.
     fn path(&self) -> String;
     /// What the port or ports say about themselves.
@@ -132,8 +152,12 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         vec![self.port.counters(lane)]
     }
 
-    fn rx_dropped(&self, lane: usize) -> Option<u64> {
+    fn rx_dropped(&self, lane: usize, _place: usize) -> Option<u64> {
         self.port.rx_dropped(lane)
+    }
+
+    fn drops_by_queue(&self, _place: usize) -> bool {
+        self.port.drops_by_queue()
     }
 
     fn path(&self) -> String {

@@ -4,7 +4,8 @@
 //! ([`sender`]), and one more lane, the reader ([`reader`]), wakes every 10 ms, takes what the programs have counted and
 //! can count no more, and books it into its own series. Collector, sinks, verdict and report see what they always see.
 //!
-//! Who writes what: a sending lane writes `thread` and `phase` of its counters and nothing else, since it does not run.
+//! Who writes what: a sending lane writes `thread`, `phase` and `down_ns` of its counters and nothing else, since it does
+//! not run. The reader is no lane to those who ask what kept lanes from running: it is one of the program's own threads.
 //! The reader's counters are the totals of all lanes and sources, for the live view, and their one writer is the reader.
 //! The report's lines are made of what the kernel itself counted, once the lanes are out ([`LaneOutcome::sent`],
 //! [`LaneOutcome::sources`]).
@@ -198,8 +199,17 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     }
 
     /// The device drops before the program sees a packet, and does not tell.
-    fn rx_dropped(&self, _lane: usize) -> Option<u64> {
+    fn rx_dropped(&self, _lane: usize, _place: usize) -> Option<u64> {
         None
+    }
+
+    /// It sleeps nearly always; that it is kept from running costs no packet.
+    fn only_reads(&self, lane: usize) -> bool {
+        lane >= self.exits.len()
+    }
+
+    fn kernel_sends(&self) -> bool {
+        true
     }
 
     fn path(&self) -> String {

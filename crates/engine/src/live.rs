@@ -19,7 +19,8 @@ pub(crate) struct HostWait {
 }
 
 impl HostWait {
-    /// Over the threads of `lanes` that run; the program's others are its own.
+    /// Over the threads of `lanes` that run; the program's others are its own. Opens the files; what is counted begins with
+    /// [`HostWait::restart`].
     pub(crate) fn begin(lanes: &[LaneCounters]) -> Self {
         let tids: Vec<i32> = lanes.iter().map(|lane| lane.thread.get() as i32).collect();
         let mut this = Self {
@@ -30,6 +31,12 @@ impl HostWait {
         };
         this.last = this.read();
         this
+    }
+
+    /// Counts from here: making a run ready (its rings, its files) takes nothing from lanes that do not work yet.
+    pub(crate) fn restart(&mut self) {
+        self.own.restart();
+        self.last = self.read();
     }
 
     fn read(&mut self) -> (u64, u64, u64) {
@@ -51,7 +58,7 @@ impl HostWait {
         self.steal.as_ref()?.read_ns()
     }
 
-    /// What the own threads took since [`HostWait::begin`].
+    /// What the own threads took since [`HostWait::restart`].
     pub(crate) fn own(&mut self) -> &mut OwnThreads {
         &mut self.own
     }
@@ -60,7 +67,7 @@ impl HostWait {
 /// The program's threads beside the lanes.
 #[derive(Debug, Default)]
 pub(crate) struct OwnThreads {
-    /// Name, times, and processor time at the start and when last read, ns.
+    /// Name, times, and processor time when it began to count and when last read, ns.
     threads: Vec<(String, ThreadStat, u64, u64)>,
 }
 
@@ -74,6 +81,13 @@ impl OwnThreads {
         };
         Self {
             threads: others.filter_map(open).collect(),
+        }
+    }
+
+    fn restart(&mut self) {
+        self.cpu_ns();
+        for (_, _, first, last) in &mut self.threads {
+            *first = *last;
         }
     }
 
@@ -100,7 +114,7 @@ impl OwnThreads {
 #[derive(Debug)]
 pub(crate) struct Live {
     start_ns: u64,
-    pub(crate) next_ns: u64,
+    next_ns: u64,
     last: (u64, u64, u64),
     closed: (u64, i64),
 }
@@ -115,6 +129,16 @@ impl Live {
         }
     }
 
+    /// Whether a snapshot is due by a look at `now_ns`; the next one is then by the look that is nearest to its time, so that
+    /// no wake-up is for the view alone.
+    pub(crate) fn is_due(&mut self, now_ns: u64, tick_ns: u64) -> bool {
+        let due = now_ns + tick_ns / 2 >= self.next_ns;
+        if due {
+            self.next_ns = now_ns.max(self.start_ns) + SNAPSHOT_NS;
+        }
+        due
+    }
+
     pub(crate) fn snapshot(
         &mut self,
         now_ns: u64,
@@ -124,7 +148,6 @@ impl Live {
         lanes: &[LaneCounters],
         collector: &Collector<'_>,
     ) -> Snapshot {
-        self.next_ns = now_ns + SNAPSHOT_NS;
         let tx = lanes.iter().map(|l| l.tx_packets.get()).sum();
         let rx = lanes.iter().map(|l| l.rx_test.get()).sum();
         let (then, tx_then, rx_then) = std::mem::replace(&mut self.last, (now_ns, tx, rx));

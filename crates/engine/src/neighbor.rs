@@ -83,8 +83,9 @@ impl<'r> Neighbor<'r> {
                     vlan,
                 )
             }
-            SlowPath::EchoRequest { dst_ip, .. } => {
-                if !self.ours(dst_ip) {
+            SlowPath::EchoRequest { src_ip, dst_ip, .. } => {
+                // A reply to our own address, or to that of a whole subnet, would come back or go to many.
+                if !self.ours(dst_ip) || self.ours(src_ip) || self.link.unanswered.contains(&src_ip) {
                     return Some(false);
                 }
                 answer_echo_in_place(frame.bytes_mut())?
@@ -133,5 +134,62 @@ impl<'r> Neighbor<'r> {
         let sent = queue.transmit(&mut burst)? == 1;
         queue.flush()?;
         Ok(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_wire::checksum::internet_checksum;
+    use std::net::Ipv4Addr;
+
+    struct Bytes(Vec<u8>);
+
+    impl Frame for Bytes {
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+        fn bytes_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+        fn capacity(&self) -> usize {
+            self.0.len()
+        }
+        fn set_len(&mut self, len: usize) {
+            self.0.truncate(len);
+        }
+    }
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 88);
+
+    fn ping(from: Ipv4Addr) -> Bytes {
+        let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0];
+        ip.extend(from.octets().into_iter().chain(OWN.octets()));
+        let sum = internet_checksum(&ip);
+        ip[10..12].copy_from_slice(&sum);
+        let macs = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        let echo = [8, 0, 0xf7, 0xff, 0, 0, 0, 0];
+        Bytes(macs.into_iter().chain(ip).chain(echo).collect())
+    }
+
+    #[test]
+    fn a_ping_from_ourselves_or_from_a_whole_subnet_is_not_answered() {
+        let other = Ipv4Addr::new(10, 99, 0, 3);
+        let subnet = [Ipv4Addr::new(10, 99, 0, 255), Ipv4Addr::new(10, 99, 0, 0)];
+        let link = Link {
+            mac: MacAddr([2, 0, 0, 0, 0, 2]),
+            vlan: None,
+            answer_for: vec![OWN.into()],
+            unanswered: vec![other.into(), subnet[0].into(), subnet[1].into()],
+            dest_mac: None,
+            next_hop: None,
+        };
+        let found = Found::new();
+        let neighbor = Neighbor::new(&link, None, &found);
+        let nobody = [[0, 1, 2, 3], [240, 0, 0, 1]].map(Ipv4Addr::from);
+        for from in [OWN, other].into_iter().chain(subnet).chain(nobody) {
+            assert_ne!(neighbor.attend(&mut ping(from)), Some(true), "{from}");
+        }
+        assert_eq!(neighbor.attend(&mut ping(Ipv4Addr::new(10, 99, 0, 4))), Some(true));
     }
 }

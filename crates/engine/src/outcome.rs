@@ -23,6 +23,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) preempted: u64,
     /// Time on the run queue but not running while it ran, ns.
     pub(crate) run_delay_ns: Option<u64>,
+    /// Time over which that was measured, ns.
+    pub(crate) measured_ns: u64,
 }
 
 /// What one source in the kernel received.

@@ -86,6 +86,8 @@ pub struct Link {
     pub vlan: Option<u16>,
     /// Addresses that mpps answers for (ARP, neighbour solicitation, ping). Empty where the host does so itself.
     pub answer_for: Vec<IpAddr>,
+    /// Whose pings are not answered: our own other addresses, and those of our subnets that no host has.
+    pub unanswered: Vec<IpAddr>,
     /// The peer's MAC address, where known; else [`Link::next_hop`] is resolved before the run.
     pub dest_mac: Option<MacAddr>,
     /// Whom to resolve: the peer, or the gateway to it.
@@ -134,6 +136,8 @@ pub struct DropPlan {
     pub ip: Option<IpAddr>,
     /// Only packets to these ports (Ethernet paths).
     pub ports: Option<RangeInclusive<u16>>,
+    /// Ports among them that are somebody else's (the host's own sockets), in ascending order.
+    pub excluded_ports: Box<[u16]>,
     /// Verify stamps and data; else every UDP packet counts as received.
     pub verify: bool,
     /// Flows to keep sequence windows for.
@@ -197,6 +201,16 @@ impl ForwardPlan {
         match self.split_directions {
             true => [even, !even],
             false => [true, true],
+        }
+    }
+
+    /// Whether lane `lane` forwards what comes in by the port at `place`.
+    pub fn takes(&self, lane: usize, place: usize) -> bool {
+        let ForwardSeat { first, second, .. } = self.seat(lane);
+        let [there, back] = self.directions(lane);
+        match second {
+            None => first == place,
+            Some(second) => first == place && there || second == place && back,
         }
     }
 }

@@ -4,14 +4,11 @@ use crate::echo::{Echo, probe_frames};
 use crate::loop_clock::LoopClock;
 use crate::loop_guard::{Sampler, secret};
 use crate::outcome::LaneOutcome;
+use crate::room::Room;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};
-use std::time::Duration;
-
-/// How long the path may refuse everything before the burst is given up.
-const PATIENCE_NS: u64 = 10_000_000;
 
 pub(crate) struct Counts {
     /// Why each frame of the burst at hand was left; `None`: it was turned. All `None` between bursts.
@@ -205,7 +202,7 @@ fn send_back<Q: Queue>(
     counts: &mut Counts,
     recorder: &mut Recorder<'_>,
 ) {
-    let mut give_up_at = 0;
+    let mut room = Room::default();
     while !burst.is_empty() {
         let offered = burst.len();
         let result = queue.transmit(burst);
@@ -214,23 +211,19 @@ fn send_back<Q: Queue>(
             recorder.sent(now, taken);
             lane.counters.tx_packets.add(taken);
             lane.counters.tx_bursts.add(1);
-            give_up_at = 0;
+            room.found();
         }
         if let Err(error) = result {
             lane.trouble(&error);
             counts.not_sent += burst.len() as u64;
             burst.clear();
         } else if taken == 0 {
-            lane.counters.tx_full.add(1);
-            let at = lane.clock.now_ns();
-            if give_up_at == 0 {
-                give_up_at = at + PATIENCE_NS;
-            }
-            if at >= give_up_at {
+            let waited = room.wait(lane, recorder, |timeout| {
+                queue.wait(Wait { rx: false, tx: true }, timeout)
+            });
+            if !waited {
                 counts.not_sent += burst.len() as u64;
                 burst.clear();
-            } else if let Err(error) = queue.wait(Wait { rx: false, tx: true }, Duration::from_millis(1)) {
-                lane.trouble(&error);
             }
         }
     }

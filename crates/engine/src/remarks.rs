@@ -1,7 +1,7 @@
 //! What a receiver's counts by reason mean for the one who reads them: warnings beside the verdict. Pure, as the verdict.
 
 use crate::summary::Measured;
-use mpps_stats::{LaneSummary, Workload};
+use mpps_stats::{LaneSummary, Workload, count};
 
 /// What a receiver heard of.
 pub(crate) struct Heard<'m> {
@@ -21,7 +21,7 @@ impl<'m> Heard<'m> {
         let mut host_ports: Vec<(u16, u64)> = Vec::new();
         for &(port, n) in m.outcomes.iter().flat_map(|o| &o.host_ports) {
             match host_ports.iter_mut().find(|(p, _)| *p == port) {
-                Some((_, count)) => *count += n,
+                Some((_, counted)) => *counted += n,
                 None => host_ports.push((port, n)),
             }
         }
@@ -55,7 +55,7 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
 
 /// "1 packet", "2 packets".
 fn packets(n: u64) -> String {
-    format!("{n} packet{}", if n == 1 { "" } else { "s" })
+    format!("{} packet{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
@@ -88,9 +88,10 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
 
 /// Sequence numbers that were not believed, or that had to be.
 fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
-    let [aside, gap, first, restarts] = [
+    let [aside, gap, contested, first, restarts] = [
         "implausible_sequence",
         "unconfirmed_gap",
+        "contested_gap",
         "gap_after_first",
         "sender_restarts",
     ]
@@ -98,7 +99,7 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
     if aside > 0 {
         let skipped = match gap {
             0 => String::new(),
-            n => format!("; the {n} numbers that they skip are not counted as lost"),
+            n => format!("; the {} numbers that they skip are not counted as lost", count(n)),
         };
         remarks.push(format!(
             "{} came with sequence numbers far from their flow's, and no further packets bore them out: they are forged, or \
@@ -106,17 +107,24 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
             packets(aside)
         ));
     }
+    if contested > 0 {
+        remarks.push(format!(
+            "{contested} numbers that packets skipped are not counted as lost: the flow went on where it had been before, so \
+             those packets were forged, or its sender was started again"
+        ));
+    }
     if first > 0 {
         remarks.push(format!(
             "{} of the lost ones stand between the first packet or two of a flow and what came next: if those were not the \
              sender's, they are not lost",
-            first
+            count(first)
         ));
     }
     if restarts > 0 {
         remarks.push(format!(
-            "{restarts} time{} the numbers of a flow began again: its sender was started again, or three packets in a row \
+            "{} time{} the numbers of a flow began again: its sender was started again, or three packets in a row \
              were forged; what was lost in between can't be seen",
+            count(restarts),
             if restarts == 1 { "" } else { "s" }
         ));
     }
@@ -158,8 +166,8 @@ mod tests {
             told[0].contains("299 numbers that they skip are not counted as lost"),
             "{told:?}"
         );
-        let reasons = [("sender_restarts".to_owned(), 2), ("gap_after_first".to_owned(), 9)];
-        assert_eq!(remarks(&heard(&reasons)).len(), 2);
+        let reasons = ["sender_restarts", "gap_after_first", "contested_gap"].map(|name| (name.to_owned(), 9));
+        assert_eq!(remarks(&heard(&reasons)).len(), 3);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::host_drops::HostDrops;
 use crate::idle::Idle;
 use crate::job::{Job, Solo};
 use crate::live::HostWait;
+use crate::meanwhile::Lookout;
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{CapturePlan, Common, DropPlan, Opened, ReflectPlan, TrafficPlan};
@@ -267,11 +268,11 @@ pub(crate) fn run_job<J: Job>(
         }
         // Its files are opened while that is allowed.
         let mut host = HostWait::begin(&counters);
+        let lookout = Lookout::new(&counters);
         common.opened(Opened::Main).inspect_err(|_| control.end_at(0))?;
         let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
         let rivals = evidence::lanes_of_others();
-        let began_ns = clocks.clock().now_ns();
-        let steal = host.steal_ns();
+        let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
         let interval_ns = common.interval.as_nanos() as u64;
         let mut timing = Timing {
             start_ns: 0,
@@ -291,13 +292,19 @@ pub(crate) fn run_job<J: Job>(
             monotonic_ns: start_ns,
             utc_ns: utc_ns(start_ns),
         };
-        sinks.iter_mut().for_each(|sink| sink.begin(started));
+        for sink in sinks.iter_mut() {
+            sink.workload(workload);
+            sink.begin(started);
+        }
         job.begin(start_ns, control.end_ns());
         for start in &starts {
             let _ = start.send(start_ns);
         }
         let mut collector = Collector::new(all.iter().collect(), workload, paced);
-        let mut drops = HostDrops::new(job, &baseline);
+        if job.kernel_sends() {
+            collector.kernel_sends();
+        }
+        let mut drops = HostDrops::new(job, &baseline, &common.lanes, &control, lookout);
         let gaps = GapLog::default();
         let beside_lanes = sched::keep_off(&common.cores());
         let collected = collect(
@@ -331,7 +338,8 @@ pub(crate) fn run_job<J: Job>(
                     .collect()
             })
             .collect();
-        drops.end(clocks.clock().now_ns(), &path, &mut collector);
+        let ended_ns = clocks.clock().now_ns();
+        let [sending, dropping] = drops.end(ended_ns, job, (&path, &outcomes), &mut collector);
         let totals: Totals = collector.finish(sinks);
         let totals_measured = totals.latency.count > 0;
         let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
@@ -347,7 +355,7 @@ pub(crate) fn run_job<J: Job>(
             started,
             end_ns,
             interrupted: collected.interrupted,
-            housekeeping: housekeeping(&mut host, &collected, clocks.clock().now_ns() - began_ns),
+            housekeeping: housekeeping(&mut host, &collected, clocks.clock().now_ns().saturating_sub(start_ns)),
             control: &control,
             path_name: job.path(),
             latency_note: job.latency_note(totals_measured),
@@ -358,6 +366,9 @@ pub(crate) fn run_job<J: Job>(
             sink_notes: notes,
             collector_gaps: gaps.longest(),
             rivals,
+            sending,
+            dropping,
+            looked_ns: ended_ns.saturating_sub(looked_from_ns),
         }))
     })
 }
@@ -443,8 +454,12 @@ fn lane_thread<J: Job>(
     };
     let counters = &shared.counters[index];
     let thread = sched::thread_id();
-    counters.thread.set(thread as u64);
-    let times = ThreadStat::open(thread);
+    // A reader is one of the program's own threads.
+    let times = (!job.only_reads(index)).then(|| {
+        counters.thread.set(thread as u64);
+        ThreadStat::open(thread)
+    });
+    let times = times.flatten();
     let _ = ready.send(Ok(()));
     let start_ns = started.recv().ok()?;
     let recorder = shared.series.get()?[index].recorder();
@@ -458,6 +473,8 @@ fn lane_thread<J: Job>(
         std::hint::spin_loop();
     }
     let delay = times.as_ref().and_then(ThreadStat::read);
+    let began_ns = clock.now_ns();
+    let measured = clock.clone();
     let lane = Lane {
         idle: Idle::new(
             shared.common.busy_poll,
@@ -477,5 +494,6 @@ fn lane_thread<J: Job>(
         .and_then(|times| times.read())
         .zip(delay)
         .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
+    outcome.measured_ns = measured.now_ns().saturating_sub(began_ns);
     Some(outcome)
 }

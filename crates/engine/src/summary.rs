@@ -2,6 +2,7 @@
 
 use crate::away::{Standstills, standstills};
 use crate::control::Control;
+use crate::meanwhile::LaneTime;
 use crate::outcome::{LaneOutcome, SourceCounts};
 use crate::plan::Common;
 use crate::remarks::{Heard, remarks};
@@ -44,6 +45,11 @@ pub(crate) struct Measured<'r> {
     pub(crate) collector_gaps: Vec<Gap>,
     /// Lanes of other processes before the start.
     pub(crate) rivals: Vec<Rival>,
+    /// By lane: what it did until the sending ended, and in the time of its drops.
+    pub(crate) sending: Vec<LaneTime>,
+    pub(crate) dropping: Vec<LaneTime>,
+    /// Time over which the host was looked at, ns.
+    pub(crate) looked_ns: u64,
 }
 
 pub(crate) fn summarise(m: Measured<'_>) -> Summary {
@@ -68,20 +74,19 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         scheduled,
         tolerance: m.work.tolerance,
         device_gone: m.control.gone(),
-        link_down: m.control.was_down(),
+        link_down_ns: m.counters.iter().map(|lane| lane.down_ns.get()).max().unwrap_or(0),
         coalesced: m.port_facts.iter().any(|(name, value)| name == "gro" && value == "on"),
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
         own_ns: m.housekeeping.as_ref().map_or(0, |own| own.cpu_ns),
         steal_ns: m.steal_ns.unwrap_or(0),
         cores: mpps_sys::sched::allowed_cores().len() as u64,
+        looked_ns: m.looked_ns,
         still: still(&m),
-        away: lane_gaps(&m)
-            .concat()
-            .iter()
-            .map(|gap| since_start(gap, m.started.monotonic_ns))
-            .collect(),
+        sending: senders(&m, &lanes),
+        dropping: droppers(&m),
         drops: m.totals.host_drops.clone(),
+        host_drops_known: m.totals.host_dropped.is_some(),
         rivals: rivals(&lanes, &m.rivals, run_ns),
         overflowed: m.totals.overflowed,
         beyond_window: reason("beyond_window"),
@@ -154,6 +159,42 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         lanes,
         capture: None,
     }
+}
+
+/// What the lanes that send did until the sending ended.
+fn senders(m: &Measured<'_>, lanes: &[LaneSummary]) -> Vec<LaneTime> {
+    let all = m.common.lanes.iter().zip(&m.sending).enumerate();
+    let senders = all.filter(|(_, (plan, _))| plan.tx);
+    let sender = |(i, (_, time)): (usize, (_, &LaneTime))| {
+        let mut time = *time;
+        // One that runs in the kernel does not loop: of its looks those that found something due.
+        if let Some(line) = lanes.get(i).filter(|_| m.outcomes[i].sent.is_some()) {
+            (time.busy_ns, time.loop_ns) = (line.tx_bursts, line.tx_bursts + line.waits);
+        }
+        time
+    };
+    senders.map(sender).collect()
+}
+
+/// What the lanes did in the time in which packets were dropped that they were to take.
+fn droppers(m: &Measured<'_>) -> Vec<LaneTime> {
+    let stretches = m.totals.host_drops.largest.iter().map(|stretch| Gap {
+        from_ns: stretch.from_ns,
+        to_ns: stretch.to_ns,
+    });
+    let stretches: Vec<Gap> = stretches.collect();
+    let lane = |(time, counters): (&LaneTime, &LaneCounters)| {
+        let gaps = counters.away.longest();
+        let gaps = gaps.iter().map(|gap| since_start(gap, m.started.monotonic_ns));
+        let common = |gap: Gap| stretches.iter().map(|stretch| stretch.common_ns(&gap)).sum::<u64>();
+        LaneTime {
+            // One that ended after the stretch is noted only then.
+            away_ns: time.away_ns.max(gaps.map(common).sum::<u64>().min(time.ns)),
+            ..*time
+        }
+    };
+    let lanes = m.dropping.iter().zip(m.counters).map(lane);
+    lanes.filter(|time| time.dropped > 0).collect()
 }
 
 /// The longest gaps of each lane that looks at a clock.
@@ -287,6 +328,9 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
                 looped => Some((counters.busy_ns.get() as f64 / looped as f64).min(1.0)),
             },
             run_delay_ns: outcome.run_delay_ns,
+            measured_ns: outcome.measured_ns,
+            blocked_ns: (counters.loop_ns.get() > 0).then(|| counters.blocked_ns.get()),
+            link_down_ns: counters.down_ns.get(),
             away: away(counters, m.started.monotonic_ns),
             preempted: Some(outcome.preempted),
             ..LaneSummary::default()

@@ -14,6 +14,9 @@ use mpps_sys::clock::Clock;
 use std::cell::Cell;
 use std::time::Duration;
 
+/// Time in which the path takes nothing is booked this often while it lasts, ns.
+const BOOK_BLOCKED_NS: u64 = 1_000_000;
+
 /// What a lane's loop works with, beside its queue.
 pub(crate) struct Lane<'r> {
     pub(crate) clock: Clock,
@@ -32,13 +35,15 @@ impl Lane<'_> {
     pub(crate) fn trouble(&self, error: &Error) {
         match error.kind {
             ErrorKind::LinkDown => {
+                let since = self.clock.now_ns();
                 // Told once a lane: an outage is thousands of failed calls.
                 if !self.told_down.replace(true) {
                     self.control.device_down(format!("{error}; trying on"));
                 }
                 let nap = Duration::from_millis(1);
-                self.idle.away.sleeps_until(self.clock.now_ns() + nap.as_nanos() as u64);
+                self.idle.away.sleeps_until(since + nap.as_nanos() as u64);
                 std::thread::sleep(nap);
+                self.counters.down_ns.add(self.clock.now_ns().saturating_sub(since));
             }
             _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
         }
@@ -85,6 +90,8 @@ pub(crate) fn run<Q: Queue, C: Codec>(
     let mut pending = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
     let mut time = LoopClock::default();
+    // Until when it is booked that the path takes nothing; 0: it takes.
+    let mut blocked_to = 0;
     loop {
         // What is measured is measured by readings of its own.
         let (now, fresh) = time.now(&lane.clock);
@@ -145,6 +152,9 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 Err(error) => lane.trouble(&error),
             }
             blocked = generator.blocked;
+            if blocked && now > blocked_to + BOOK_BLOCKED_NS || !blocked && blocked_to != 0 {
+                blocked_to = book_blocked(&lane, blocked, blocked_to, now, &mut recorder);
+            }
             next = if blocked { u64::MAX } else { generator.next_due() };
         }
         let sending = generator.as_ref().is_some_and(|g| !g.done());
@@ -192,6 +202,16 @@ pub(crate) fn run<Q: Queue, C: Codec>(
         preempted: mpps_sys::sched::preemptions() - preempted,
         ..LaneOutcome::default()
     }
+}
+
+/// Counts the time up to `now` in which the path took nothing; returns up to when that is done, 0 where it takes again.
+#[cold]
+fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recorder: &mut Recorder<'_>) -> u64 {
+    if blocked_to != 0 && now > blocked_to {
+        lane.counters.blocked_ns.add(now - blocked_to);
+        recorder.blocked(now, now - blocked_to);
+    }
+    if blocked { now } else { 0 }
 }
 
 /// Goes through a burst again for the frames that are no test packets, and answers those that ask.

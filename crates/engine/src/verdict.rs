@@ -1,13 +1,14 @@
 //! Whether the numbers of a run can be believed. Pure: from what was measured to a verdict with its reasons.
 
 use crate::away::Standstills;
+use crate::meanwhile::LaneTime;
 use mpps_io::DROPPED_SENT;
-use mpps_stats::{Gap, LaneSummary, Stretches, Workload};
+use mpps_stats::{LaneSummary, Stretches, Workload, count};
 use mpps_sys::evidence::Rival;
 
 mod cause;
 
-use cause::Causes;
+use cause::{Causes, span};
 
 /// What the verdict rests on.
 #[derive(Clone, Debug, Default)]
@@ -21,23 +22,28 @@ pub(crate) struct Evidence {
     pub(crate) scheduled: Option<u64>,
     pub(crate) tolerance: f64,
     pub(crate) device_gone: bool,
-    /// The device was down at some time.
-    pub(crate) link_down: bool,
+    /// For how long the device was down, ns.
+    pub(crate) link_down_ns: u64,
     /// What the kernel drops may be super-packets of many packets each.
     pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,
     pub(crate) duration_ns: u64,
     /// Processor time of this program's threads beside the lanes, ns.
     pub(crate) own_ns: u64,
-    /// Time that the hypervisor took from this host during the run, ns.
+    /// Time that the hypervisor took from this host during the run, ns, and how long that was looked at.
     pub(crate) steal_ns: u64,
+    pub(crate) looked_ns: u64,
     pub(crate) cores: u64,
     /// When the whole process stood still, ns since the start.
     pub(crate) still: Standstills,
-    /// The longest times for which lanes were away from their clocks, ns since the start.
-    pub(crate) away: Vec<Gap>,
+    /// What the lanes that send did until the sending ended.
+    pub(crate) sending: Vec<LaneTime>,
+    /// What lanes did while packets were dropped that they were to take.
+    pub(crate) dropping: Vec<LaneTime>,
     /// When this host dropped packets.
     pub(crate) drops: Stretches,
+    /// The path tells what this host drops.
+    pub(crate) host_drops_known: bool,
     /// Lanes of other processes on the cores of ours.
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,
@@ -82,43 +88,63 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.iter().filter(|l| l.tx_role).count().max(1) as u64 {
             let cause = causes.of_missing(scheduled);
             reasons.push(format!(
-                "the offered rate is {:.3} % off the intended one ({} of {scheduled} departures missed; {:.3} % are \
-                 allowed): {cause}",
+                "the offered rate is {:.3} % off the intended one ({} of {} departures missed; {:.3} % are allowed): {cause}",
                 off * 100.0,
-                e.missed,
+                count(e.missed),
+                count(scheduled),
+                e.tolerance * 100.0
+            ));
+        } else if e.missed > 0 {
+            warnings.push(format!(
+                "{} of {} departures were missed ({:.4} %; {:.3} % are allowed)",
+                count(e.missed),
+                count(scheduled),
+                e.missed as f64 / scheduled as f64 * 100.0,
                 e.tolerance * 100.0
             ));
         }
     }
     // A paced run is judged by what it was to send.
-    if sends && e.link_down && !e.device_gone && e.scheduled.is_none() {
-        reasons
-            .push("the link was down for a part of the run: rates are means over a time that includes it".to_owned());
+    if sends && e.link_down_ns > 0 && !e.device_gone && e.scheduled.is_none() {
+        let text = format!(
+            "the link was down for {}: rates are means over a time that includes it",
+            span(e.link_down_ns)
+        );
+        let much = e.link_down_ns as f64 > e.tolerance * e.duration_ns as f64;
+        if much { &mut reasons } else { &mut warnings }.push(text);
     }
     let failed = sum(|l| l.tx_failed);
     if failed > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
         // As with what they could not take: loss to the sender, told by port or lane.
         warnings.push(format!(
-            "{failed} of the packets counted as sent were refused by the kernel or device afterwards (its queue was full, \
-             or the link has no carrier)"
+            "{} of the packets counted as sent were refused by the kernel or device afterwards (its queue was full, or the \
+             link has no carrier)",
+            count(failed)
         ));
     } else if failed > 0 && failed as f64 > e.tolerance * e.tx as f64 {
         reasons.push(format!(
-            "{failed} packets counted as sent were refused by the kernel or device afterwards"
+            "{} packets counted as sent were refused by the kernel or device afterwards",
+            count(failed)
+        ));
+    } else if failed > 0 {
+        warnings.push(format!(
+            "{} packets counted as sent were refused by the kernel or device afterwards: no more than the {:.3} % that are \
+             allowed",
+            count(failed),
+            e.tolerance * 100.0
         ));
     }
     let counters = lanes.iter().flat_map(|l| &l.path_counters);
     let dropped_sent: u64 = counters.filter(|(n, _)| n == DROPPED_SENT).map(|(_, v)| v).sum();
-    // Where all came back it was not the test's, or was sent again.
-    let may_be_ours = match workload {
-        Workload::SendRecv => e.lost > 0,
-        Workload::Send | Workload::Reflect | Workload::Forward => true,
-        Workload::Drop | Workload::Capture => false,
-    };
-    if dropped_sent > 0 && may_be_ours {
+    if dropped_sent > 0 {
+        let whose = match workload {
+            Workload::Drop | Workload::Capture => "none was the test's, which sends none here",
+            Workload::SendRecv if e.lost <= 0 => "all of the test's came back",
+            _ => "packets of the test may be among them",
+        };
         warnings.push(format!(
-            "the interface dropped {dropped_sent} packets that it was to send, of whatever origin: packets of the test may \
-             be among them"
+            "the interface dropped {} packets that it was to send, of whatever origin: {whose}",
+            count(dropped_sent)
         ));
     }
     let counters = lanes.iter().flat_map(|l| &l.path_counters);
@@ -134,7 +160,10 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         let counters = lanes.iter().flat_map(|l| &l.path_counters).filter(|(n, _)| n == name);
         let left: u64 = counters.map(|(_, n)| n).sum();
         if left > 0 {
-            let text = format!("{left} packets of the test went to the host instead of mpps, because {why}");
+            let text = format!(
+                "{} packets of the test went to the host instead of mpps, because {why}",
+                count(left)
+            );
             if judged { &mut reasons } else { &mut warnings }.push(text);
         }
     }
@@ -145,31 +174,33 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     let passed: u64 = passed.map(|(_, n)| n).sum();
     if workload == Workload::Forward && passed > sum(|l| l.rx_packets) && passed > 100 {
         warnings.push(format!(
-            "{passed} frames went to the host, more than were taken: --take foreign leaves it what is for its own \
-             addresses; --port A-B or --take all takes them"
+            "{} frames went to the host, more than were taken: --take foreign leaves it what is for its own addresses; \
+             --port A-B or --take all takes them",
+            count(passed)
         ));
     }
     let dropped = sum(|l| l.rx_dropped);
     if dropped > 0 {
-        let cause = causes.of_drops(dropped);
+        let cause = causes.of_drops();
+        let many = count(dropped);
         let (listens, text) = match workload {
             // What these count themselves stands; what they could not take is loss to the sender.
             Workload::Reflect | Workload::Forward => (
                 true,
-                format!("{dropped} packets were dropped by this host before mpps saw them: {cause}"),
+                format!("{many} packets were dropped by this host before mpps saw them: {cause}"),
             ),
             Workload::Capture => (
                 false,
                 format!(
-                    "this host itself dropped {dropped} packets before mpps could take them, so they are not in the file: \
+                    "this host itself dropped {many} packets before mpps could take them, so they are not in the file: \
                      {cause}"
                 ),
             ),
             _ => (
                 false,
                 format!(
-                    "this host itself dropped {dropped} packets{} before mpps could take them, so loss is not the path's \
-                     alone: {cause}",
+                    "this host itself dropped {many} packets{} before mpps could take them, so loss is not the path's alone: \
+                     {cause}",
                     if e.coalesced {
                         " (with gro=on coalesced ones, of up to 128 packets each)"
                     } else {
@@ -183,38 +214,42 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     if sends && sum(|l| l.tx_packets) != e.tx {
         reasons.push(format!(
             "internal: the lanes sent {} packets, the rows hold {}",
-            sum(|l| l.tx_packets),
-            e.tx
+            count(sum(|l| l.tx_packets)),
+            count(e.tx)
         ));
     }
     if e.lost < 0 {
-        reasons.push(format!("internal: {} packets more came back than were sent", -e.lost));
+        reasons.push(format!(
+            "internal: {} packets more came back than were sent",
+            count(e.lost.unsigned_abs())
+        ));
     }
     if e.beyond_window > 0 {
         reasons.push(format!(
             "{} packets came back so far out of order that they can't be told from duplicates; they count as lost",
-            e.beyond_window
+            count(e.beyond_window)
         ));
     }
     if e.flow_contended > 0 {
         reasons.push(format!(
             "{} times a flow moved to another queue or CPU while the one before was in the middle of a packet of it and did \
              not come to its end: its duplicates and order may be miscounted",
-            e.flow_contended
+            count(e.flow_contended)
         ));
     }
     if e.flow_moved > 0 && e.reordered > 0 {
         warnings.push(format!(
             "packets of one flow moved between queues or CPUs {} times: all are counted, but of those that this host \
              handled at the same time some may be among the {} reordered",
-            e.flow_moved, e.reordered
+            count(e.flow_moved),
+            count(e.reordered)
         ));
     }
     if e.untracked > 0 && workload == Workload::Drop {
         warnings.push(format!(
             "{} packets were of flows beyond the {} that are tracked (--max-flows): they count as received, unchecked for \
              loss, order and copies",
-            e.untracked, e.flows
+            count(e.untracked), count(e.flows)
         ));
     }
     if workload == Workload::SendRecv && e.tx > 0 && e.rx == 0 && e.late == 0 {
@@ -228,22 +263,29 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             0 => {
                 "nothing came back: is a reflector running at the destination, and does it take these ports?".to_owned()
             }
-            n => format!("nothing came back: nobody listens at the destination ({n} times ICMP port unreachable)"),
+            n => format!(
+                "nothing came back: nobody listens at the destination ({} times ICMP port unreachable)",
+                count(n)
+            ),
         });
     }
     if e.late > 0 {
         warnings.push(format!(
             "{} packets came back later than the settle time of {} ms; with a longer --settle they would count as \
              received",
-            e.late, e.settle_ms
+            count(e.late),
+            e.settle_ms
         ));
     }
-    for note in causes.notes() {
-        // What is named as a cause is not told twice.
-        if !reasons.iter().chain(&warnings).any(|told| told.contains(&note)) {
-            warnings.push(note);
-        }
+    if workload == Workload::SendRecv && e.lost > 0 && e.rx > 0 {
+        warnings.push(where_lost(
+            e.lost.unsigned_abs(),
+            dropped,
+            dropped_sent + failed,
+            e.host_drops_known,
+        ));
     }
+    warnings.extend(causes.notes());
     if e.overflowed > 0 {
         warnings.push(
             "the collector was kept from running for seconds: some counts stand in a later row than they should \
@@ -252,6 +294,29 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         );
     }
     (reasons, warnings)
+}
+
+/// Where a sender's loss may have been, as far as this host's counters tell: `here` of them dropped by this host on the way
+/// in, and perhaps as many as `refused` on the way out.
+fn where_lost(lost: u64, here: u64, refused: u64, known: bool) -> String {
+    let lost_text = count(lost);
+    match (here, refused) {
+        (0, 0) if known => format!(
+            "none of the {lost_text} lost packets shows on this host's counters: they were lost on the way, or at the other \
+             end (see the counters there)"
+        ),
+        (0, 0) => format!(
+            "where the {lost_text} lost packets were lost is not known: this path does not tell what this host drops"
+        ),
+        (here, refused) if here + refused >= lost => format!(
+            "this host's counters account for all of the {lost_text} lost packets, if what it dropped was of the test"
+        ),
+        (here, refused) => format!(
+            "this host's counters account for {} of the {lost_text} lost packets at the most: the others were lost on the way, \
+             or at the other end",
+            count(here + refused)
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ fn run(give_up: fn(Opened) -> io::Result<()>) -> Result<mpps_stats::Summary, mpp
         common,
         ip: None,
         ports: None,
+        excluded_ports: Box::default(),
         verify: false,
         max_flows: 1,
         link: None,

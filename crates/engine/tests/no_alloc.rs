@@ -189,6 +189,7 @@ fn link() -> Link {
         mac: MacAddr([2, 0, 0, 0, 0, 1]),
         vlan: None,
         answer_for: Vec::new(),
+        unanswered: Vec::new(),
         dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
         next_hop: None,
     }
@@ -323,6 +324,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             common: common(1, ms),
             ip: None,
             ports: None,
+            excluded_ports: Box::default(),
             verify: true,
             max_flows: 4096,
             link: Some(link()),

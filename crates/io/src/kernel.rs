@@ -40,8 +40,9 @@ pub struct KernelRow {
     pub corrupt: u64,
     /// Not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender).
-    pub expected: u64,
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an earlier
+    /// row has is believed no longer.
+    pub expected: i64,
     /// Latency from the actual send time.
     pub latency: KernelMoments,
     /// Latency from the scheduled send time.

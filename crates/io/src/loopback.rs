@@ -35,9 +35,46 @@ impl<F: Fn() -> u64 + Sync> Now for F {
     }
 }
 
-/// The device of the loop path. `N` is its clock; `T` turns a departing packet round as a reflector would
-/// (addresses and ports swapped), and refuses what a reflector would not send back.
-pub struct LoopPort<N: Now, T: Fn(&mut [u8]) -> bool + Sync> {
+/// The loop's far end.
+pub trait Turn: Sync {
+    /// What it keeps of one queue's packets.
+    type Memory<'p>
+    where
+        Self: 'p;
+
+    /// Memory of a queue that has sent nothing yet.
+    fn memory(&self) -> Self::Memory<'_>;
+
+    /// Turns a departing packet round as a reflector would (addresses and ports swapped); false for what a reflector
+    /// would not send back.
+    fn turn<'p>(memory: &mut Self::Memory<'p>, frame: &mut [u8]) -> bool
+    where
+        Self: 'p;
+}
+
+/// One that keeps nothing.
+impl<F: Fn(&mut [u8]) -> bool + Sync> Turn for F {
+    type Memory<'p>
+        = &'p F
+    where
+        F: 'p;
+
+    #[inline]
+    fn memory(&self) -> &F {
+        self
+    }
+
+    #[inline]
+    fn turn<'p>(memory: &mut &'p F, frame: &mut [u8]) -> bool
+    where
+        F: 'p,
+    {
+        memory(frame)
+    }
+}
+
+/// The device of the loop path. `N` is its clock.
+pub struct LoopPort<N: Now, T: Turn> {
     config: LoopConfig,
     capabilities: Capabilities,
     claims: Claims,
@@ -46,7 +83,7 @@ pub struct LoopPort<N: Now, T: Fn(&mut [u8]) -> bool + Sync> {
     turn: T,
 }
 
-impl<N: Now, T: Fn(&mut [u8]) -> bool + Sync> LoopPort<N, T> {
+impl<N: Now, T: Turn> LoopPort<N, T> {
     /// A loop with `queues` queues (0 counts as 1). `turn` is applied to each Ethernet frame that departs, unless
     /// [`LoopConfig::reflect`] is off; frames for which it returns false are dropped and counted as `not_reflected`.
     pub fn new(config: LoopConfig, queues: usize, clock: N, turn: T) -> Self {
@@ -76,7 +113,7 @@ impl<N: Now, T: Fn(&mut [u8]) -> bool + Sync> LoopPort<N, T> {
     }
 }
 
-impl<N: Now, T: Fn(&mut [u8]) -> bool + Sync> Port for LoopPort<N, T> {
+impl<N: Now, T: Turn> Port for LoopPort<N, T> {
     type Pool = LoopPool;
     type Queue<'p>
         = LoopQueue<'p, N, T>
@@ -98,13 +135,13 @@ impl<N: Now, T: Fn(&mut [u8]) -> bool + Sync> Port for LoopPort<N, T> {
 
     fn queue<'p>(&'p self, queue: usize, pool: &'p LoopPool) -> Result<LoopQueue<'p, N, T>> {
         let claim = self.claims.claim("loop", queue)?;
-        let turn = (self.config.reflect && self.config.buffers.layer == Layer::Ethernet).then_some(&self.turn);
+        let reflects = self.config.reflect && self.config.buffers.layer == Layer::Ethernet;
         Ok(LoopQueue::new(
             &self.config,
             queue,
             pool,
             &self.clock,
-            turn,
+            reflects.then(|| self.turn.memory()),
             &self.counts[queue],
             claim,
         ))

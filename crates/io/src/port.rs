@@ -79,6 +79,11 @@ pub trait Port: Sync {
         Some(self.counters(queue).rx_dropped)
     }
 
+    /// Whether [`Port::rx_dropped`] tells the drops of each queue; else all of the port's stand at its first.
+    fn drops_by_queue(&self) -> bool {
+        true
+    }
+
     /// Facts for the report (real buffer sizes, ring sizes, mode, driver).
     fn facts(&self) -> Vec<Fact>;
 }

@@ -19,7 +19,7 @@ const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
     latency_min_us,latency_p50_us,latency_p90_us,latency_p99_us,latency_p999_us,latency_max_us,\
     latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
     latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
-    host_wait_us,host_dropped_packets,own_threads_us,start_utc_ns";
+    host_wait_us,host_dropped_packets,own_threads_us,start_utc_ns,blocked_us";
 
 /// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
 /// run in s, `start_utc_ns` the same as a time of day, ns since 1970; cells are empty where nothing was measured.
@@ -151,6 +151,10 @@ impl Format<Row> for CsvFormat {
         let zero = self.0.load(Ordering::Relaxed);
         if zero > 0 {
             fixed(out, zero + row.start_ns, 0);
+        }
+        out.push(b',');
+        if let Some(blocked) = row.blocked_ns {
+            fixed(out, blocked, 3);
         }
         out.push(b'\n');
     }

@@ -240,6 +240,9 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "tx_full": l.tx_full,
         "waits": l.waits,
         "busy_ratio": l.busy_ratio.map(number),
+        "blocked_ns": l.blocked_ns,
+        "link_down_ns": l.link_down_ns,
+        "measured_ns": l.measured_ns,
         "rx_dropped": l.rx_dropped,
         "tx_failed": l.tx_failed,
         "away": l.away.map(|away| json!({

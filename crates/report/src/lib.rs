@@ -35,5 +35,5 @@ pub use lock::same_file;
 pub use notes::Notes;
 pub use plot::plot;
 pub use sinks::Sinks;
-pub use summary::{Colour, Detail, print_summary};
+pub use summary::{Colour, Detail, columns_of, print_summary};
 pub use target::JsonTarget;

@@ -5,11 +5,12 @@
 //! runs on the collector's thread.
 
 use crate::output::writable;
+use crate::summary::wrapped;
 use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use mpps_stats::{Latency, Row, Sink, Snapshot, Wants};
+use mpps_stats::{Latency, Row, Sink, Snapshot, Wants, Workload};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -78,6 +79,8 @@ pub struct LiveSink {
     losses: VecDeque<f64>,
     told: Vec<String>,
     plain: Lines,
+    /// Nothing comes back: what is received and lost is not known here.
+    sends_only: bool,
 }
 
 impl LiveSink {
@@ -102,6 +105,7 @@ impl LiveSink {
             losses: VecDeque::new(),
             told: Vec::new(),
             plain: Lines::default(),
+            sends_only: false,
         }
     }
 
@@ -124,10 +128,12 @@ impl LiveSink {
         let _ = queue!(frame, MoveToColumn(0));
         let news = self.news(snapshot);
         for note in &news {
-            // A note may wrap: it scrolls away whole.
-            let _ = write!(frame, "note: {note}");
-            let _ = queue!(frame, Clear(ClearType::UntilNewLine));
-            let _ = write!(frame, "\r\n");
+            // It may take several lines: they scroll away whole.
+            for line in wrapped(&format!("note: {note}"), width - 1) {
+                let _ = write!(frame, "{line}");
+                let _ = queue!(frame, Clear(ClearType::UntilNewLine));
+                let _ = write!(frame, "\r\n");
+            }
         }
         for line in &lines {
             let _ = write!(frame, "{}", line.chars().take(width - 1).collect::<String>());
@@ -184,6 +190,9 @@ impl LiveSink {
                 percent(loss)
             ),
         };
+        if self.sends_only {
+            return lines;
+        }
         spark(lost, &self.losses, worst);
         lines.insert(2, format!("received {:>11}  {:>19}", pps(s.rx_pps), count(s.rx)));
         if let Some(dropped) = s.host_dropped.filter(|n| *n > 0) {
@@ -276,6 +285,11 @@ impl Sink for LiveSink {
             snapshots: shown,
             ..Wants::default()
         }
+    }
+
+    fn workload(&mut self, workload: Workload) {
+        self.sends_only = workload == Workload::Send;
+        self.plain.sends_only = self.sends_only;
     }
 
     fn row(&mut self, row: &Row) {

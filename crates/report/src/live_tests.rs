@@ -251,3 +251,80 @@ fn the_frame_shows_progress_rates_loss_and_latency() {
     s.settling = true;
     assert!(live.lines(&s)[0].contains("waiting for packets still under way"));
 }
+
+/// The lines of a run of three seconds at so many packets/s each.
+fn plain_lines(workload: Workload, rates: [u64; 3]) -> Vec<String> {
+    let fake = Fake::default();
+    let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
+    live.workload(workload);
+    for (second, rate) in rates.into_iter().enumerate() {
+        let lost = rate * second as u64 / 7;
+        for index in (second as u64 * 10..).take(10) {
+            live.row(&Row {
+                tx: rate / 10,
+                rx: (rate - lost) / 10,
+                lost: (lost / 10) as i64,
+                ..row(index, 0)
+            });
+        }
+    }
+    live.finish();
+    let all = fake.writes.lock().unwrap().concat();
+    all.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn columns_of_plain_lines_stay_where_they_are_whatever_the_rates_and_times() {
+    let mut lines = plain_lines(Workload::SendRecv, [700, 70_000, 7_000_000]);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for hours in [0, 1, 20] {
+        let fake = Fake::default();
+        let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
+        live.snapshot(&snapshot(hours * 3_600_000 + 1_600));
+        lines.push(fake.writes.lock().unwrap().concat());
+    }
+    for word in ["sent", "received", "lost"] {
+        let places: Vec<_> = lines.iter().map(|line| line.find(word)).collect();
+        assert!(
+            places[0].is_some() && places.iter().all(|place| *place == places[0]),
+            "{word}: {lines:#?}"
+        );
+    }
+    let shares: Vec<_> = lines[..3].iter().map(|line| line.find('%')).collect();
+    assert!(shares.iter().all(|place| *place == shares[0]), "{lines:#?}");
+}
+
+#[test]
+fn a_run_that_only_sends_tells_nothing_of_what_is_received_or_lost() {
+    let lines = plain_lines(Workload::Send, [700, 70_000, 7_000_000]);
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("sent") && !line.contains("received") && !line.contains("lost")),
+        "{lines:?}"
+    );
+    let mut live = LiveSink::on(Box::new(Fake::default()), Mode::Frames);
+    live.workload(Workload::Send);
+    let frame = live.lines(&snapshot(500)).join("\n");
+    assert!(
+        frame.contains("sent") && !frame.contains("received") && !frame.contains("lost"),
+        "{frame}"
+    );
+}
+
+#[test]
+fn a_long_note_is_folded_between_words() {
+    let fake = Fake::default();
+    let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
+    let mut s = snapshot(250);
+    s.notes = vec![["word"; 40].join(" ")];
+    live.snapshot(&s);
+    let all = fake.writes.lock().unwrap().concat();
+    let told: Vec<_> = all.split("\r\n").filter(|line| line.contains("word")).collect();
+    assert!(told.len() > 2, "{all}");
+    assert!(
+        told.iter()
+            .all(|line| line.matches("word").count() * 5 < 60 && !line.contains("wor\x1b")),
+        "{all}"
+    );
+}

@@ -4,7 +4,7 @@ use crate::spill::Record;
 use mpps_stats::{Latency, Percentiles, Row};
 
 const LATENCY_WORDS: usize = 9;
-const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 6;
+const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 8;
 
 impl Record for Row {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -27,6 +27,7 @@ impl Record for Row {
             host_wait_ns,
             host_dropped,
             own_threads_ns,
+            blocked_ns,
         } = self;
         let mut put = |word: u64| out.extend_from_slice(&word.to_le_bytes());
         for word in [
@@ -49,7 +50,7 @@ impl Record for Row {
         latency_words(&latency_scheduled.unwrap_or_default())
             .into_iter()
             .for_each(&mut put);
-        for cell in [host_wait_ns, host_dropped, own_threads_ns] {
+        for cell in [host_wait_ns, host_dropped, own_threads_ns, blocked_ns] {
             put(u64::from(cell.is_some()));
             put(cell.unwrap_or(0));
         }
@@ -83,6 +84,7 @@ impl Record for Row {
             host_wait_ns: cell_of(&mut next)?,
             host_dropped: cell_of(&mut next)?,
             own_threads_ns: cell_of(&mut next)?,
+            blocked_ns: cell_of(&mut next)?,
         })
     }
 }
@@ -158,12 +160,12 @@ mod tests {
         fn a_row_comes_back_as_it_was(
             w in any::<[u64; 11]>(), lost: i64, latency in latencies(),
             latency_scheduled in proptest::option::of(latencies()), host_wait_ns: Option<u64>,
-            host_dropped: Option<u64>, own_threads_ns: Option<u64>,
+            host_dropped: Option<u64>, own_threads_ns: Option<u64>, blocked_ns: Option<u64>,
         ) {
             let row = Row {
                 index: w[0], start_ns: w[1], length_ns: w[2], tx: w[3], rx: w[4], lost, late: w[5], duplicates: w[6],
                 reordered: w[7], corrupt: w[8], foreign: w[9], missed: w[10], latency, latency_scheduled, host_wait_ns,
-                host_dropped, own_threads_ns,
+                host_dropped, own_threads_ns, blocked_ns,
             };
             let mut bytes = Vec::new();
             row.encode(&mut bytes);

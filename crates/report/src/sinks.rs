@@ -1,7 +1,7 @@
 //! Several sinks as one, with the notes of all of them in each snapshot.
 
 use crate::Notes;
-use mpps_stats::{Row, Sink, Snapshot, Started, Wants};
+use mpps_stats::{Row, Sink, Snapshot, Started, Wants, Workload};
 
 /// Passes everything on to several sinks, in the order added. Snapshots are passed on with the notes of the boards
 /// watched, so that the live view shows that a disk is full as soon as it is.
@@ -34,6 +34,10 @@ impl Sink for Sinks {
         self.sinks
             .iter()
             .fold(Wants::default(), |all, sink| all.and(sink.wants()))
+    }
+
+    fn workload(&mut self, workload: Workload) {
+        self.sinks.iter_mut().for_each(|sink| sink.workload(workload));
     }
 
     fn begin(&mut self, started: Started) {

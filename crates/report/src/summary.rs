@@ -7,7 +7,9 @@ use crate::json::{layer1_bps, workload};
 use crate::units::{count, elapsed, percent, pps, si, time};
 use mpps_stats::{CaptureSummary, Latency, Summary, Workload};
 use std::io::{self, IsTerminal, Write};
-use text::{fold, sentence, table};
+pub use text::columns_of;
+pub(crate) use text::wrapped;
+use text::{Heads, Page, fold, sentence, table};
 use when::when;
 
 mod headline;
@@ -80,11 +82,19 @@ impl Colour {
     }
 }
 
-/// Prints the summary of a run: rates, counts, latency, lanes, in full the host, then notes and the verdict.
+/// Prints the summary of a run, no wider than `columns` ([`columns_of`] a stream): rates, counts, latency, lanes, in full
+/// the host, then notes and the verdict.
 ///
 /// # Errors
 /// When `out` can't be written.
-pub fn print_summary(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
+pub fn print_summary(
+    s: &Summary,
+    detail: Detail,
+    colour: Colour,
+    columns: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let out = &mut Page { out, columns };
     rates(s, out)?;
     packets(s, detail, colour, out)?;
     latency(s, detail, out)?;
@@ -107,7 +117,7 @@ pub fn print_summary(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn 
         .collect();
     if !facts.is_empty() && detail == Detail::Full {
         writeln!(out)?;
-        table(&facts, "ll", out)?;
+        table(&facts, "ll", Heads::None, out)?;
     }
     if !s.warnings.is_empty() {
         writeln!(out)?;
@@ -119,21 +129,17 @@ pub fn print_summary(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn 
     verdict(s, colour, out)
 }
 
-fn verdict(s: &Summary, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
+fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let (verdict, ended) = (headline::headline(s, colour), headline::ended(s));
-    writeln!(
-        out,
-        "{verdict}  {}, {}{ended}",
-        workload(s.workload),
-        elapsed(s.duration_ns)
-    )?;
+    let rest = format!("{}, {}{ended}", workload(s.workload), elapsed(s.duration_ns));
+    fold([verdict, rest], "  ", "  ", out)?;
     for reason in &s.invalid_reasons {
         sentence("-", reason, "  ", out)?;
     }
     Ok(())
 }
 
-fn rates(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let row = |name: &str, rate: f64, packets: u64| {
         let layer1 = layer1_bps(rate, s.frame_size).map_or_else(String::new, |bps| si(bps, "bps L1"));
         let share = match s.intended_pps {
@@ -174,10 +180,10 @@ fn rates(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
             row("forwarded", s.offered_pps, s.tx),
         ]),
     }
-    table(&rows, "lrrrr", out)
+    table(&rows, "lrrrr", Heads::None, out)
 }
 
-fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut dyn Write) -> io::Result<()> {
+fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let mut parts = Vec::new();
     if matches!(s.workload, Workload::SendRecv | Workload::Drop) {
         let lost = format!("lost {} ({})", count(s.lost), percent(s.loss_ratio));
@@ -247,7 +253,7 @@ fn captured(c: &CaptureSummary, colour: Colour) -> Vec<String> {
     ]
 }
 
-fn latency(s: &Summary, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
+fn latency(s: &Summary, detail: Detail, out: &mut Page<'_>) -> io::Result<()> {
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     let mut push = |name: &str, l: &Latency, note: String| {
         if l.count > 0 {
@@ -278,7 +284,7 @@ fn latency(s: &Summary, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
     let names = ["", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
     rows.insert(0, names.map(str::to_owned).to_vec());
     writeln!(out)?;
-    table(&rows, "lrrrrrrr", out)?;
+    table(&rows, "lrrrrrrr", Heads::Named, out)?;
     for (name, note) in notes
         .iter()
         .filter(|(_, note)| !note.is_empty() && detail == Detail::Full)
@@ -289,7 +295,7 @@ fn latency(s: &Summary, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What came in and went out at each port, and what did not.
-fn ports(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn ports(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if s.ports.is_empty() {
         return Ok(());
     }
@@ -303,7 +309,7 @@ fn ports(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
         rows.push([p.port.clone()].into_iter().chain(numbers).collect());
     }
     writeln!(out)?;
-    table(&rows, "lrrrr", out)?;
+    table(&rows, "lrrrr", Heads::Named, out)?;
     for p in s.ports.iter().filter(|p| !p.reasons.is_empty()) {
         let mut reasons: Vec<_> = p
             .reasons

@@ -1,5 +1,7 @@
 //! Numbers as people read them: SI prefixes, durations, thousands. Never "NaN", never "inf".
 
+pub use mpps_stats::count;
+
 /// A rate or any other quantity with SI prefix and four significant digits: `1.234 Mpps`, `999.9 kpps`, `0 pps`.
 /// What is not a finite number is `-`.
 pub fn si(value: f64, unit: &str) -> String {
@@ -80,19 +82,6 @@ pub fn elapsed(ns: u64) -> String {
     }
 }
 
-/// A count with thousands set apart: `1,234,567`.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A ratio in percent: `0 %` only when it is 0, `1.234 %`, `0.0012 %`, `1.2e-7 %`.
 pub fn percent(ratio: f64) -> String {
     if !ratio.is_finite() {
@@ -125,8 +114,6 @@ mod tests {
         assert_eq!(time(0.0), "0 ns");
         assert_eq!(elapsed(59_960_000_000), "1 min 00 s");
         assert_eq!(elapsed(3_723_000_000_000), "1 h 02 min 03 s");
-        assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(count(999), "999");
         assert_eq!(percent(0.0), "0 %");
         assert_eq!(percent(1e-9), "1.0e-7 %");
     }
@@ -151,11 +138,6 @@ mod tests {
         fn time_reads_back_within_its_four_digits(ns in 1.0..1e11f64) {
             let read = value_of(&time(ns), &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)]);
             prop_assert!((read - ns).abs() <= ns * 0.006, "{ns} {}", time(ns));
-        }
-
-        #[test]
-        fn count_is_the_number_without_its_commas(n: u64) {
-            prop_assert_eq!(count(n).replace(',', "").parse::<u64>().unwrap(), n);
         }
 
         #[test]

@@ -78,6 +78,7 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     first.host_wait_ns = Some(1_500_000);
     first.host_dropped = Some(33_144);
     first.own_threads_ns = Some(30_250);
+    first.blocked_ns = Some(7_125);
     sink.begin(started);
     sink.row(&first);
     let nothing = Row {
@@ -96,11 +97,11 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     assert_eq!(
         lines[1],
         "1.234500,104,99,0.048076923,2.501,0.000100000,5,0,0,0,0,0,0,1.001,2.000,3.000,4.000,5.000,6.007,\
-         2.501,1.001,,,,,6.007,1500.000,33144,30.250,1790000001357956789"
+         2.501,1.001,,,,,6.007,1500.000,33144,30.250,1790000001357956789,7.125"
     );
     assert_eq!(
         lines[2],
-        "0.000000,5,0,0.000000000,,0.000099999,-3,0,0,0,0,0,0,,,,,,,,,,,,,,,,,1790000000123456790"
+        "0.000000,5,0,0.000000000,,0.000099999,-3,0,0,0,0,0,0,,,,,,,,,,,,,,,,,1790000000123456790,"
     );
     for line in &lines[1..] {
         assert_eq!(line.split(',').count(), csv_header().split(',').count());

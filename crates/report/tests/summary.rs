@@ -250,7 +250,7 @@ fn json_that_cannot_be_written_is_refused_before_the_run() {
 
 fn shown(s: &Summary, detail: Detail, colour: Colour) -> String {
     let mut out = Vec::new();
-    print_summary(s, detail, colour, &mut out).unwrap();
+    print_summary(s, detail, colour, 80, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -424,4 +424,46 @@ fn a_capture_tells_what_became_of_its_packets_on_the_screen_and_in_json() {
     assert_eq!(json["dropped"]["write_error"], 5);
     assert_eq!(json["files"].as_array().map(Vec::len), Some(2));
     assert_eq!(json_value(&summary())["capture"], serde_json::Value::Null);
+}
+
+#[test]
+fn counts_that_do_not_apply_to_a_sender_are_numbers() {
+    let s = Summary {
+        workload: Workload::Send,
+        tx: 5,
+        ..Summary::default()
+    };
+    let json = json_value(&s);
+    for key in [
+        "rx_packets",
+        "lost",
+        "late",
+        "duplicates",
+        "reordered",
+        "corrupt",
+        "foreign",
+        "missed",
+    ] {
+        assert_eq!(json[key].as_u64(), Some(0), "{key}");
+    }
+    for key in ["received_pps", "loss_ratio"] {
+        assert_eq!(json[key].as_f64(), Some(0.0), "{key}");
+    }
+}
+
+#[test]
+fn a_narrow_terminal_gets_no_line_that_is_wider() {
+    for columns in [30, 40, 60, 80] {
+        for detail in [Detail::Brief, Detail::Full] {
+            let mut s = summary();
+            s.warnings = vec![
+                "a note with thousands set apart, 254,484 of them, and more words than a line has room for".into(),
+            ];
+            let mut out = Vec::new();
+            print_summary(&s, detail, Colour::Never, columns, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let wide = text.lines().find(|line| line.chars().count() > columns);
+            assert_eq!(wide, None, "{columns}: {text}");
+        }
+    }
 }

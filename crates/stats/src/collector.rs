@@ -47,6 +47,8 @@ pub struct Collector<'s> {
     last_row: Option<u64>,
     end_ns: u64,
     corrections_seen: u64,
+    /// Packets that rows have as sent and that were not, after all: the next rows have as many less.
+    owed: u64,
     totals: Totals,
     wants: Wants,
     latency_total: Histogram,
@@ -56,6 +58,8 @@ pub struct Collector<'s> {
     /// (sampled at, since the sample before: ns of host wait, ns of this program's own threads).
     host_waits: VecDeque<(u64, u64, u64)>,
     host_wait_known: bool,
+    /// Lanes send themselves, and tell when they can't.
+    sees_blocked: bool,
     recent: Option<Latency>,
     loss: Stretching,
     drops: HostDrops,
@@ -91,6 +95,7 @@ impl<'s> Collector<'s> {
             last_row: None,
             end_ns: 0,
             corrections_seen: 0,
+            owed: 0,
             totals: Totals::default(),
             wants: Wants::ALL,
             latency_total: Histogram::default(),
@@ -99,15 +104,26 @@ impl<'s> Collector<'s> {
             scheduled_period: Histogram::default(),
             host_waits: VecDeque::new(),
             host_wait_known: false,
+            sees_blocked: true,
             recent: None,
             loss: Stretching::default(),
             drops: HostDrops::default(),
         }
     }
 
+    /// The kernel sends, not a lane: for how long it could not is not known.
+    pub fn kernel_sends(&mut self) {
+        self.sees_blocked = false;
+    }
+
     /// Works out no more than is wanted from now on. The totals stay whole.
     pub fn set_wants(&mut self, wants: Wants) {
         self.wants = wants;
+    }
+
+    /// Whether rows tell what kept lanes from running: short ones do not.
+    pub fn tells_host_wait(&self) -> bool {
+        self.timing.interval_ns >= HOST_WAIT_ROW_NS
     }
 
     /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this program's
@@ -117,6 +133,11 @@ impl<'s> Collector<'s> {
         if waited_ns > 0 || own_ns > 0 {
             self.host_waits.push_back((now_ns, waited_ns, own_ns));
         }
+    }
+
+    /// When the run begins, ns on the clock of the lanes.
+    pub fn start_ns(&self) -> u64 {
+        self.timing.start_ns
     }
 
     /// When the path's counters are to be read next after `now_ns`: at the end of a row, or of as many as are 100 ms.
@@ -202,6 +223,7 @@ impl<'s> Collector<'s> {
             self.close_period(period, sinks);
         }
         let mut totals = self.totals.clone();
+        totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
         totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
         totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
         totals.distance_max = self.lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
@@ -295,10 +317,12 @@ impl<'s> Collector<'s> {
         let (tx, lost) = match self.workload {
             Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
             Workload::Send => (tally.tx, 0),
-            Workload::Drop | Workload::Capture => (
-                tally.expected,
-                tally.expected as i64 - tally.rx as i64 - tally.late as i64,
-            ),
+            Workload::Drop | Workload::Capture => {
+                let expected = tally.expected - self.owed.cast_signed();
+                self.owed = expected.min(0).unsigned_abs();
+                let lost = tally.expected - tally.rx as i64 - tally.late as i64;
+                (expected.max(0).unsigned_abs(), lost)
+            }
             Workload::Reflect | Workload::Forward => (tally.tx, tally.rx as i64 - tally.tx as i64),
         };
         tally.tx = tx;
@@ -323,6 +347,7 @@ impl<'s> Collector<'s> {
             host_wait_ns: host.map(|(waited, _)| waited),
             own_threads_ns: host.map(|(_, own)| own),
             host_dropped: self.host_dropped_until(index),
+            blocked_ns: self.sees_blocked.then_some(tally.blocked_ns),
         };
         self.loss.add(start_ns, start_ns + length_ns, lost);
         self.totals.tally.merge(&tally);
@@ -369,6 +394,6 @@ impl<'s> Collector<'s> {
             sum = (sum.0 + waited, sum.1 + own);
             self.host_waits.pop_front();
         }
-        (self.host_wait_known && self.timing.interval_ns >= HOST_WAIT_ROW_NS).then_some(sum)
+        (self.host_wait_known && self.tells_host_wait()).then_some(sum)
     }
 }

@@ -25,6 +25,10 @@ pub struct LaneCounters {
     pub tx_bursts: Counter,
     /// Transmit calls that took none, and allocations that gave none.
     pub tx_full: Counter,
+    /// Time in which packets were to be sent and the path took none, ns.
+    pub blocked_ns: Counter,
+    /// Time in which the device was down and nothing could be done, ns.
+    pub down_ns: Counter,
     /// Times asleep.
     pub waits: Counter,
     /// Time in loops that moved something, ns.

@@ -5,6 +5,7 @@
 mod booking;
 mod collector;
 mod counter;
+mod figures;
 mod gaps;
 mod histogram;
 mod lane;
@@ -18,6 +19,7 @@ mod window;
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
+pub use figures::count;
 pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;

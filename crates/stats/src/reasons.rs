@@ -2,7 +2,7 @@
 //! and for docs/measuring.md.
 
 /// Names as they stand in the JSON, and their meaning.
-pub const REASONS: [(&str, &str); 44] = [
+pub const REASONS: [(&str, &str); 45] = [
     ("too_short", "frames cut short: no header fits in"),
     ("not_ip", "other protocols than IP"),
     ("bad_ip_header", "malformed IP headers"),
@@ -47,6 +47,10 @@ pub const REASONS: [(&str, &str); 44] = [
     (
         "unconfirmed_gap",
         "numbers skipped by such packets; not counted as lost",
+    ),
+    (
+        "contested_gap",
+        "numbers skipped by packets that were none of the stream's; not counted as lost",
     ),
     ("gap_after_first", "lost after the first one or two packets of a flow"),
     ("latency_not_measurable", "the sender's clock is not this host's"),

@@ -92,6 +92,9 @@ pub struct Row {
     /// Processor time in this interval of this program's own threads beside the lanes, ns, as the host wait: at most so much
     /// of it is not the host's doing.
     pub own_threads_ns: Option<u64>,
+    /// Time in this interval for which lanes had packets to send and the path took none, ns over all lanes; `None` where the
+    /// kernel sends.
+    pub blocked_ns: Option<u64>,
 }
 
 /// What one lane did; packets by its own count, independent of the rows.
@@ -121,6 +124,12 @@ pub struct LaneSummary {
     pub tx_full: u64,
     /// Times that the lane went to sleep.
     pub waits: u64,
+    /// Time for which it had packets to send and the path took none, ns; `None` where no thread of ours sends.
+    pub blocked_ns: Option<u64>,
+    /// Time for which its device was down, ns.
+    pub link_down_ns: u64,
+    /// Time over which its waiting for a core was measured, ns: that of the settle time is in it.
+    pub measured_ns: u64,
     /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` where it never looped.
     pub busy_ratio: Option<f64>,
     /// When the lane was away from its clock; `None` where no thread of ours looks at one.
@@ -400,7 +409,10 @@ pub trait Sink: Send {
         Wants::ALL
     }
 
-    /// The run begins at this time. Comes once, before all else.
+    /// What is run. Comes once, before all else.
+    fn workload(&mut self, _workload: Workload) {}
+
+    /// The run begins at this time. Comes once, before any row.
     fn begin(&mut self, _started: Started) {}
 
     /// A row has closed. Rows come in order, without gaps.

@@ -364,7 +364,7 @@ impl Recorder<'_> {
 
     /// Adds `n` to the packets that the sequence numbers say were sent, in the row booked last.
     #[inline]
-    pub fn expected(&mut self, n: u64) {
+    pub fn expected(&mut self, n: i64) {
         self.tally.expected += n;
     }
 
@@ -385,6 +385,27 @@ impl Recorder<'_> {
         }
         change(&mut self.tally);
         self.dirty = true;
+    }
+
+    /// Books that the lane has waited for room to send until `until_ns`, for `ns`: each row gets its part.
+    #[cold]
+    pub fn blocked(&mut self, until_ns: u64, ns: u64) {
+        let (timing, mut at) = (
+            self.series.timing,
+            until_ns.saturating_sub(ns).max(self.series.timing.start_ns),
+        );
+        while at < until_ns {
+            let row = timing.row_of(at).max(self.closed);
+            self.enter_row(row);
+            let end = (timing.start_ns + (row + 1) * timing.interval_ns).clamp(at + 1, until_ns);
+            let rows = &self.series.rows;
+            let slot = match self.in_ring {
+                true => &rows[row as usize & (rows.len() - 1)],
+                false => &self.series.overflow,
+            };
+            slot.add_blocked(end - at);
+            at = end;
+        }
     }
 
     /// Moves what was added up to the ring. Call once a burst.

@@ -11,8 +11,14 @@
 //!   is out of the window's reach, is held aside. It counts when as many more follow beside it, and none that
 //!   continues the stream as it was.
 //!
-//! At the end [`Doubts`] says what was never borne out. Three forged packets in a row, with none of the sender's between
-//! them, are believed; of a stream that then goes on where it was, the numbers between are left open, too.
+//! - A smaller gap is lost at once, and so is a larger one that others bore out; but they are remembered as a **leap** until
+//!   packets follow without a gap. When the stream goes on where it was before the leap, those that leapt were none of it:
+//!   what they skipped is lost no longer. Its numbers are open again where the stream fills them, or, where it took another
+//!   stream to see it, in [`Doubts::contested_gap`].
+//!
+//! Each packet is received, a duplicate, aside or beyond the window: in one of these counts. At the end [`Doubts`] says
+//! what was never borne out. Three forged packets in a row without a gap between them, and with none of the sender's, are
+//! believed; of a stream that then goes on where it was, the numbers between are left open, too.
 
 use crate::window::{Arrival, SequenceWindows};
 
@@ -20,6 +26,8 @@ use crate::window::{Arrival, SequenceWindows};
 pub const NEAR: u64 = 64;
 /// Packets that bear each other out.
 pub const PROOF: usize = 3;
+/// A leap of more gaps is believed: so long a chain is a way that loses much.
+const MAX_GAPS: u32 = 255;
 /// Packets of another stream are within so many numbers of each other.
 const MAX_STEP: u64 = 1 << 20;
 /// No sender is faster, packets a ns: a larger jump is another stream.
@@ -32,8 +40,8 @@ pub struct Counted {
     pub latency: Option<u64>,
     /// As of [`Arrival::Reordered`]; 0: in order.
     pub distance: u64,
-    /// By how many the packets grew that the numbers say were sent.
-    pub expected: u64,
+    /// By how many the packets grew that the numbers say were sent. Negative where a gap is believed no longer.
+    pub expected: i64,
 }
 
 /// What the arrival of a packet comes to.
@@ -52,10 +60,14 @@ pub enum Outcome {
 /// What was not borne out so far. At the end of a run: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubts {
-    /// Packets whose number jumps: those held aside (in no count), and those above an open gap (received).
-    pub implausible: u64,
+    /// Packets held aside: in no other count.
+    pub aside: u64,
+    /// Packets above an open gap, which are received.
+    pub jumps: u64,
     /// Numbers that open gaps skip. Not counted as lost.
     pub open_gap: u64,
+    /// Numbers that were lost until the stream went on where it had been before they were skipped. Not counted as lost.
+    pub contested_gap: u64,
     /// Numbers counted as lost between the first packet or two of a flow, which nothing bore out, and what came next.
     pub after_first: u64,
     /// Packets from before the window; in no count.
@@ -64,8 +76,16 @@ pub struct Doubts {
     pub restarts: u64,
 }
 
+impl Doubts {
+    /// Packets whose number jumps.
+    pub fn implausible(&self) -> u64 {
+        self.aside + self.jumps
+    }
+}
+
 const HELD: u8 = 1;
 const GAP: u8 = 2;
+const LEAP: u8 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
@@ -77,7 +97,7 @@ struct Stream {
     heard_ns: u64,
     /// A packet was received.
     known: bool,
-    /// [`HELD`] and [`GAP`]: what of [`Doubt`] is in use.
+    /// [`HELD`], [`GAP`] and [`LEAP`]: what of [`Doubt`] is in use.
     doubt: u8,
 }
 
@@ -86,11 +106,38 @@ struct Held {
     seq: u64,
     time_ns: u64,
     latency: Option<u64>,
-    /// It counts in [`Doubts::beyond_window`], not in [`Doubts::implausible`].
+    /// It counts in [`Doubts::beyond_window`], not in [`Doubts::aside`].
     too_old: bool,
 }
 
-/// An open gap and packets held aside, one of each a flow: memory is bounded whatever is sent.
+/// Gaps that were counted as lost, with no two packets in a row above them so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leap {
+    /// The number that was expected before the first of them.
+    first: u64,
+    /// Send time of the highest number before.
+    time_ns: u64,
+    /// The number that the stream would go on with, if it had not leapt.
+    low: u64,
+    /// Numbers from `first` on that are counted as lost, and have not come.
+    lost: u64,
+    gaps: u32,
+    /// Packets in order since the last gap.
+    run: u8,
+    /// Packets that went on from `low`.
+    fills: u8,
+}
+
+impl Leap {
+    /// Whether a packet goes on with the stream that began at `base` from where it was before the leap. Of the numbers
+    /// below, one or two may have been forged. One that begins at the base again is a sender that was started again.
+    fn goes_on(&self, base: u64, packet: &Held) -> bool {
+        let low = self.low.saturating_sub(PROOF as u64 - 1).max(base + 1);
+        packet.time_ns >= self.time_ns && (low..=self.low.saturating_add(NEAR)).contains(&packet.seq)
+    }
+}
+
+/// An open gap, a leap and packets held aside, one of each a flow: memory is bounded whatever is sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doubt {
     held: [Held; PROOF - 1],
@@ -99,7 +146,7 @@ struct Doubt {
     below: bool,
     /// Packets that bear the gap out so far.
     support: u8,
-    /// Packets above the gap that [`Doubts::implausible`] counts.
+    /// Packets above the gap that [`Doubts::jumps`] counts.
     jumps: u32,
     /// The numbers of the gap, of which `open` have not come.
     low: u64,
@@ -107,6 +154,7 @@ struct Doubt {
     open: u64,
     /// Where the flow's stream was before the one at hand was believed; 0: it was the first.
     former: u64,
+    leap: Leap,
 }
 
 impl Doubt {
@@ -195,8 +243,14 @@ impl Streams {
         }
         if seq >= next && stream.doubt & HELD != 0 {
             // The stream goes on, so what is held belongs to none.
+            let doubt = &mut self.doubts[flow];
+            for held in &doubt.held[..usize::from(doubt.count).min(PROOF - 1)] {
+                if held.seq >= doubt.leap.low && held.seq - doubt.leap.low <= NEAR {
+                    doubt.leap.low = held.seq + 1;
+                }
+            }
+            doubt.count = 0;
             self.streams[flow].doubt &= !HELD;
-            self.doubts[flow].count = 0;
         }
         self.received(flow, packet, now_ns, false)
     }
@@ -213,7 +267,9 @@ impl Streams {
                 let above = stream.doubt & GAP != 0 && !doubt.below;
                 if above && seq == doubt.high && seq + 1 == next && packet.time_ns != stream.newest_ns {
                     // The one at the top was forged: this is the packet of that number.
+                    self.doubted.jumps -= u64::from(doubt.jumps);
                     doubt.jumps = 0;
+                    self.doubted.aside += 1;
                     return Outcome::Aside;
                 }
                 return Outcome::Duplicate;
@@ -235,46 +291,75 @@ impl Streams {
     }
 
     /// A new highest number; `next` was expected. Returns how many more packets were sent.
-    fn risen(&mut self, flow: usize, seq: u64, next: u64, time_ns: u64, sure: bool) -> u64 {
+    fn risen(&mut self, flow: usize, seq: u64, next: u64, time_ns: u64, sure: bool) -> i64 {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
-        stream.newest_ns = time_ns;
+        let before_ns = std::mem::replace(&mut stream.newest_ns, time_ns);
         if !stream.known {
             (stream.known, stream.base) = (true, seq);
             return 1;
         }
         let gap = seq - next;
+        if gap == 0 {
+            doubt.leap.run = doubt.leap.run.saturating_add(1);
+            if usize::from(doubt.leap.run) >= PROOF - 1 {
+                stream.doubt &= !LEAP;
+            }
+        } else if !sure {
+            if stream.doubt & LEAP == 0 {
+                stream.doubt |= LEAP;
+                doubt.leap = Leap {
+                    first: next,
+                    time_ns: before_ns,
+                    low: next,
+                    ..Leap::default()
+                };
+            }
+            (doubt.leap.run, doubt.leap.gaps) = (0, doubt.leap.gaps + 1);
+            if doubt.leap.gaps > MAX_GAPS {
+                stream.doubt &= !LEAP;
+            }
+        }
         let above = stream.doubt & GAP != 0 && !doubt.below;
         let mut expected = 1;
-        if gap <= NEAR || sure {
-            expected += gap;
+        if sure {
+            expected += gap as i64;
         } else if above {
-            doubt.high = seq;
-            doubt.open += gap;
-            doubt.jumps += 1;
-            self.doubted.implausible += 1;
-            self.doubted.open_gap += gap;
+            if gap > 0 {
+                doubt.high = seq;
+                doubt.open += gap;
+                doubt.jumps += 1;
+                self.doubted.jumps += 1;
+                self.doubted.open_gap += gap;
+            }
+            expected += self.support(flow);
+        } else if gap <= NEAR && (gap == 0 || !doubt.goes_back(seq)) {
+            expected += gap as i64;
+            doubt.leap.lost += gap;
         } else {
             // One gap at a time: one below the first packet stays open for ever.
             self.open_gap(flow, next, seq, false);
-            return expected;
-        }
-        if above {
-            expected += self.support(flow);
         }
         expected
     }
 
     /// A new number below the highest. Returns how many more packets were sent.
-    fn behind(&mut self, flow: usize, seq: u64) -> u64 {
+    fn behind(&mut self, flow: usize, seq: u64) -> i64 {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
+        doubt.leap.run = 0;
         if stream.doubt & GAP != 0 && (doubt.low..doubt.high).contains(&seq) {
-            doubt.open = doubt.open.saturating_sub(1);
-            self.doubted.open_gap = self.doubted.open_gap.saturating_sub(1);
+            if doubt.open > 0 {
+                doubt.open -= 1;
+                self.doubted.open_gap -= 1;
+            }
             if doubt.below {
                 return 1 + self.support(flow);
             }
             doubt.support = 0;
-            return 1;
+            return 1 + self.fill_gap(flow, seq);
+        }
+        if stream.doubt & LEAP != 0 && seq >= doubt.leap.first {
+            doubt.leap.lost = doubt.leap.lost.saturating_sub(1);
+            return self.fill_leap(flow, seq);
         }
         if seq >= stream.base {
             return 0;
@@ -283,7 +368,7 @@ impl Streams {
         let (base, more) = (stream.base, stream.base - seq);
         if more <= NEAR {
             stream.base = seq;
-            return more;
+            return more as i64;
         }
         if stream.doubt & GAP == 0 {
             stream.base = seq;
@@ -294,18 +379,64 @@ impl Streams {
         1
     }
 
+    /// The stream goes on below the gap: what it skipped there is lost. Returns how many more packets were sent.
+    fn fill_gap(&mut self, flow: usize, seq: u64) -> i64 {
+        let doubt = &mut self.doubts[flow];
+        if seq - doubt.low > NEAR || !self.windows.reaches(flow, doubt.low) {
+            return 0;
+        }
+        let missing = self.windows.missing(flow, doubt.low, seq).min(doubt.open);
+        doubt.low = seq + 1;
+        doubt.open -= missing;
+        self.doubted.open_gap -= missing;
+        missing as i64
+    }
+
+    /// The same below a leap. Once [`PROOF`] packets have done so, what was leapt over is open, and no longer lost.
+    fn fill_leap(&mut self, flow: usize, seq: u64) -> i64 {
+        let (next, stream, doubt) = (self.windows.next(flow), &mut self.streams[flow], &mut self.doubts[flow]);
+        let leap = &mut doubt.leap;
+        if seq < leap.low || seq - leap.low > NEAR || !self.windows.reaches(flow, leap.low) {
+            return 0;
+        }
+        leap.lost = leap.lost.saturating_sub(self.windows.missing(flow, leap.low, seq));
+        leap.low = seq + 1;
+        leap.fills += 1;
+        let (gaps, lost) = (leap.gaps, leap.lost);
+        if usize::from(leap.fills) < PROOF || (stream.doubt & GAP != 0 && doubt.below) {
+            leap.fills = leap.fills.min(PROOF as u8);
+            return 0;
+        }
+        stream.doubt &= !LEAP;
+        if lost == 0 {
+            return 0;
+        }
+        if stream.doubt & GAP == 0 {
+            self.open_gap(flow, seq + 1, next - 1, false);
+            let doubt = &mut self.doubts[flow];
+            self.doubted.open_gap -= doubt.open;
+            self.doubted.jumps += u64::from(gaps - 1);
+            (doubt.open, doubt.jumps) = (0, gaps);
+        }
+        let doubt = &mut self.doubts[flow];
+        doubt.low = seq + 1;
+        doubt.open += lost;
+        self.doubted.open_gap += lost;
+        -(lost as i64)
+    }
+
     /// Leaves the numbers from `low` to below `high` open.
     fn open_gap(&mut self, flow: usize, low: u64, high: u64, below: bool) {
         let doubt = &mut self.doubts[flow];
         (doubt.low, doubt.high, doubt.open, doubt.below) = (low, high, high - low, below);
         (doubt.support, doubt.jumps) = (0, 1);
         self.streams[flow].doubt |= GAP;
-        self.doubted.implausible += 1;
+        self.doubted.jumps += 1;
         self.doubted.open_gap += high - low;
     }
 
     /// One more packet bears the gap out. Returns how many packets it now says were sent.
-    fn support(&mut self, flow: usize) -> u64 {
+    fn support(&mut self, flow: usize) -> i64 {
         let doubt = &mut self.doubts[flow];
         doubt.support += 1;
         if usize::from(doubt.support) < PROOF - 1 {
@@ -315,7 +446,7 @@ impl Streams {
     }
 
     /// The gap is believed: what has not come of it was sent.
-    fn close_gap(&mut self, flow: usize) -> u64 {
+    fn close_gap(&mut self, flow: usize) -> i64 {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
         stream.doubt &= !GAP;
         if !doubt.below && doubt.goes_back(doubt.high) {
@@ -326,9 +457,12 @@ impl Streams {
         if !doubt.below && doubt.low - stream.base < PROOF as u64 {
             self.doubted.after_first += doubt.open;
         }
-        self.doubted.implausible -= u64::from(doubt.jumps);
+        self.doubted.jumps -= u64::from(doubt.jumps);
         self.doubted.open_gap -= doubt.open;
-        doubt.open
+        if !doubt.below {
+            doubt.leap.lost += doubt.open;
+        }
+        doubt.open as i64
     }
 
     /// Holds a packet aside, or believes it with those that were held.
@@ -352,7 +486,7 @@ impl Streams {
             stream.doubt |= HELD;
             match packet.too_old {
                 true => self.doubted.beyond_window += 1,
-                false => self.doubted.implausible += 1,
+                false => self.doubted.aside += 1,
             }
             return Outcome::Aside;
         }
@@ -371,15 +505,21 @@ impl Streams {
         for held in &packets[..PROOF - 1] {
             match held.too_old {
                 true => self.doubted.beyond_window -= 1,
-                false => self.doubted.implausible -= 1,
+                false => self.doubted.aside -= 1,
             }
         }
         let first = packets[0];
         let most = MAX_STEP + now_ns.saturating_sub(stream.heard_ns).saturating_mul(MAX_RATE_PER_NS);
         let goes_on = packets.iter().all(|p| p.seq >= next && p.time_ns >= stream.newest_ns);
+        let mut contested = 0;
         if goes_on && first.seq - next <= most && !doubt.goes_back(first.seq) {
             self.streams[flow].doubt = 0;
         } else {
+            let leap = doubt.leap;
+            if stream.doubt & LEAP != 0 && leap.goes_on(stream.base, &first) {
+                contested = leap.lost;
+                self.doubted.contested_gap += contested;
+            }
             doubt.former = next;
             self.windows.reset(flow);
             self.streams[flow] = Stream::default();
@@ -392,6 +532,7 @@ impl Streams {
                 counted[i] = one;
             }
         }
+        counted[0].expected -= contested as i64;
         Outcome::Believed(counted)
     }
 }

@@ -24,8 +24,11 @@ pub struct Tally {
     pub corrupt: u64,
     /// Not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender).
-    pub expected: u64,
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an earlier
+    /// row has is believed no longer.
+    pub expected: i64,
+    /// Time for which lanes waited for room to send, ns.
+    pub blocked_ns: u64,
     /// Latency from the actual send time.
     pub latency: Moments,
     /// Latency from the scheduled send time.
@@ -45,6 +48,7 @@ impl Tally {
         self.corrupt += other.corrupt;
         self.foreign += other.foreign;
         self.expected += other.expected;
+        self.blocked_ns += other.blocked_ns;
         self.latency.merge(&other.latency);
         self.scheduled.merge(&other.scheduled);
     }
@@ -93,12 +97,14 @@ const PLAIN: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     plain: [Counter; PLAIN],
+    /// Apart from the others: it is added to outside of the packet path.
+    blocked_ns: Counter,
     latency: MomentCells,
     scheduled: MomentCells,
 }
 
 impl Slot {
-    /// Adds all of `t`. For the single writer only.
+    /// Adds all of `t` but the time blocked, which has [`Slot::add_blocked`]. For the single writer only.
     #[inline]
     pub(crate) fn add(&self, t: &Tally) {
         let values = [
@@ -111,7 +117,7 @@ impl Slot {
             t.distance_sum,
             t.corrupt,
             t.foreign,
-            t.expected,
+            t.expected.cast_unsigned(),
         ];
         for (cell, value) in self.plain.iter().zip(values) {
             if value != 0 {
@@ -120,6 +126,11 @@ impl Slot {
         }
         self.latency.add(&t.latency);
         self.scheduled.add(&t.scheduled);
+    }
+
+    /// Adds time for which the lane waited for room to send. For the single writer only.
+    pub(crate) fn add_blocked(&self, ns: u64) {
+        self.blocked_ns.add(ns);
     }
 
     /// Takes the counts and leaves zeros. Only while the writer is elsewhere.
@@ -142,7 +153,12 @@ impl Slot {
             }
             n
         });
+        let blocked_ns = self.blocked_ns.get();
+        if blocked_ns != 0 {
+            self.blocked_ns.set(0);
+        }
         Tally {
+            blocked_ns,
             tx,
             missed,
             rx,
@@ -152,7 +168,7 @@ impl Slot {
             distance_sum,
             corrupt,
             foreign,
-            expected,
+            expected: expected.cast_signed(),
             latency: self.latency.take(),
             scheduled: self.scheduled.take(),
         }

@@ -77,6 +77,19 @@ impl SequenceWindows {
         self.next[flow]
     }
 
+    /// Whether number `seq` of `flow`, below [`SequenceWindows::next`], is told new from seen.
+    pub fn reaches(&self, flow: usize, seq: u64) -> bool {
+        self.next[flow] / WORD_BITS - seq / WORD_BITS < self.words
+    }
+
+    /// How many numbers of `flow` from `from` to below `to` have not been seen, where the window reaches `from`.
+    pub fn missing(&self, flow: usize, from: u64, to: u64) -> u64 {
+        let base = flow * self.words as usize;
+        let seen =
+            |seq: u64| self.bits[base + ((seq / WORD_BITS) & (self.words - 1)) as usize] >> (seq % WORD_BITS) & 1;
+        (from..to).map(|seq| 1 - seen(seq)).sum()
+    }
+
     /// Forgets what was seen of `flow` (its sender has begun anew).
     pub fn reset(&mut self, flow: usize) {
         let words = self.words as usize;

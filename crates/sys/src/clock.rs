@@ -7,8 +7,8 @@
 //! when the version has changed: a read is `rdtsc`, one load of a rarely written cache line, a multiplication and a shift.
 //!
 //! How far may it be off? While the kernel's clock keeps its rate, by the error of a pair, some 50 ns. When the rate changes
-//! by Δ, by Δ × the time to the next pair, which comes after 100 ms at the most: 50 µs for the 500 ppm that NTP may slew
-//! by. From then on pairs come every 20 ms until the error is gone (test `the_line_follows_a_clock_that_is_slewed`).
+//! by Δ, by Δ × the time to the next pair, which comes after 150 ms at the most: 75 µs for the 500 ppm that NTP may
+//! slew by. From then on pairs come every 20 ms until the error is gone (test `the_line_follows_a_clock_that_is_slewed`).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;

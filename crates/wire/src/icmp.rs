@@ -40,7 +40,7 @@ fn find(frame: &[u8], ethernet: &Ethernet) -> Option<Echo> {
             }
             let src = Ipv4Addr::from(*chunk::<4>(packet, 12)?);
             let dst = Ipv4Addr::from(*chunk::<4>(packet, 16)?);
-            if src.is_broadcast() || dst.is_broadcast() || src.is_loopback() {
+            if !ipv4::is_one_host(src) || dst.is_broadcast() || src.is_loopback() || src == dst {
                 return None;
             }
             (ip.header_len, ip.total_len, IpAddr::V4(src), IpAddr::V4(dst))
@@ -55,7 +55,7 @@ fn find(frame: &[u8], ethernet: &Ethernet) -> Option<Echo> {
             }
             let src = Ipv6Addr::from(*chunk::<16>(packet, 8)?);
             let dst = Ipv6Addr::from(*chunk::<16>(packet, 24)?);
-            if src.is_loopback() {
+            if src.is_loopback() || src == dst {
                 return None;
             }
             (ip.header_len, ip.total_len, IpAddr::V6(src), IpAddr::V6(dst))

@@ -1,5 +1,7 @@
 //! IPv4 headers (RFC 791), options included.
 
+use core::net::Ipv4Addr;
+
 use crate::Reject;
 use crate::bytes::chunk;
 use crate::checksum::Sum;
@@ -13,6 +15,13 @@ pub const PROTOCOL_UDP: u8 = 17;
 
 /// "More fragments" and the offset; "don't fragment" and the reserved bit are no matter.
 pub(crate) const FRAGMENT_BITS: u16 = 0x3fff;
+
+/// Whether an address can be one host's: not of this network (0.0.0.0/8, RFC 1122, section 3.2.1.3), a group, reserved
+/// (240.0.0.0/4, RFC 1112, section 4) or broadcast. Loopback is one host's, to itself.
+#[inline(always)]
+pub const fn is_one_host(ip: Ipv4Addr) -> bool {
+    matches!(ip.octets()[0], 1..=223)
+}
 
 /// What a valid header says about the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +134,22 @@ mod tests {
         packet[10..12].copy_from_slice(&sum);
         packet.resize(0x73, 0);
         packet
+    }
+
+    #[test]
+    fn an_address_of_no_one_host_is_known() {
+        for ip in [
+            [0, 0, 0, 0],
+            [0, 1, 2, 3],
+            [224, 0, 0, 1],
+            [240, 0, 0, 1],
+            [255, 255, 255, 255],
+        ] {
+            assert!(!is_one_host(ip.into()), "{ip:?}");
+        }
+        for ip in [[1, 0, 0, 0], [10, 99, 0, 1], [127, 0, 0, 1], [223, 255, 255, 255]] {
+            assert!(is_one_host(ip.into()), "{ip:?}");
+        }
     }
 
     #[test]

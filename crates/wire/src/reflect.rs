@@ -12,7 +12,7 @@ use core::ops::RangeInclusive;
 
 use crate::bytes::{chunk, chunk_mut, swap_macs, swap_neighbours};
 use crate::packet::{parse_any, parse_plain};
-use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, udp_checksum_open};
+use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, ipv4, udp_checksum_open};
 
 /// Which packets are turned round. The default takes any UDP packet sent to one station.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct ReflectFilter {
     pub excluded_ports: Box<[u16]>,
     /// The reflector's own addresses: what comes from them was made up, or has come back.
     pub own: Box<[IpAddr]>,
-    /// Broadcast addresses of its subnets.
+    /// Broadcast addresses of its subnets, and their lowest ones, which no host has either.
     pub broadcasts: Box<[Ipv4Addr]>,
     /// The device is a host's way to itself: own and loopback addresses are senders, but for the reflector's own port.
     pub loopback: bool,
@@ -71,7 +71,7 @@ reasons! {
     BadUdpLength = "bad_udp_length",
     /// Sent to a group: its address can't be a source.
     Multicast = "multicast",
-    /// Nobody to answer to: the source is a group, broadcast, unspecified, on a wire loopback, or port 0.
+    /// Nobody to answer to: the source is no one host's address, on a wire loopback, or port 0.
     BadSource = "bad_source",
     /// To another MAC address than the filter's.
     WrongMac = "wrong_mac",
@@ -206,10 +206,10 @@ impl ReflectFilter {
     pub fn check_peer(&self, src: SocketAddr, port: u16) -> Result<(), Left> {
         let ip = src.ip().to_canonical();
         let many = match ip {
-            IpAddr::V4(v4) => v4.is_broadcast() || self.broadcasts.contains(&v4),
-            IpAddr::V6(_) => false,
+            IpAddr::V4(v4) => !ipv4::is_one_host(v4) || self.broadcasts.contains(&v4),
+            IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
         };
-        if many || ip.is_multicast() || ip.is_unspecified() || src.port() == 0 {
+        if many || src.port() == 0 {
             return Err(Left::BadSource);
         }
         if src.port() == port && (ip.is_loopback() && self.loopback || self.own.contains(&ip)) {
@@ -236,7 +236,7 @@ fn addresses(frame: &[u8], p: &UdpPacket) -> (bool, bool) {
         let src = Ipv4Addr::new(both[0], both[1], both[2], both[3]);
         let dst = Ipv4Addr::new(both[4], both[5], both[6], both[7]);
         let group = |ip: Ipv4Addr| ip.is_multicast() || ip.is_broadcast();
-        (group(dst), !group(src) && !src.is_unspecified())
+        (group(dst), ipv4::is_one_host(src))
     }
 }
 

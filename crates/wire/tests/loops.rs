@@ -200,7 +200,7 @@ fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left() {
     let (v4, v6) = (udp_v4(&[], &[], &[0; 18]), udp_v6(&[], &[], &[0; 18]));
     let filter = ReflectFilter {
         own: Box::new([[10, 99, 0, 77].into(), "fd00::77".parse().unwrap()]),
-        broadcasts: Box::new([[10, 99, 0, 255].into()]),
+        broadcasts: Box::new([[10, 99, 0, 255].into(), [10, 99, 0, 0].into()]),
         ..ReflectFilter::default()
     };
     let within = ReflectFilter {
@@ -234,6 +234,21 @@ fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left() {
             Err(Left::Multicast),
         ),
         (changed([127, 0, 0, 5], own, 1), Err(Left::BadSource), Ok(())),
+        (
+            changed([10, 99, 0, 0], own, 1),
+            Err(Left::BadSource),
+            Err(Left::BadSource),
+        ),
+        (
+            changed([0, 1, 2, 3], own, 1),
+            Err(Left::BadSource),
+            Err(Left::BadSource),
+        ),
+        (
+            changed([240, 0, 0, 1], own, 1),
+            Err(Left::BadSource),
+            Err(Left::BadSource),
+        ),
         (changed([127, 0, 0, 1], [127, 0, 0, 1], 1), Err(Left::OwnSource), Ok(())),
     ] {
         for (filter, want) in [(&filter, want), (&within, inside)] {
@@ -256,7 +271,7 @@ fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left() {
 fn a_sockets_peer_is_judged_by_the_same_rules() {
     let filter = ReflectFilter {
         own: Box::new([[10, 99, 0, 2].into()]),
-        broadcasts: Box::new([[10, 99, 0, 255].into()]),
+        broadcasts: Box::new([[10, 99, 0, 255].into(), [10, 99, 0, 0].into()]),
         loopback: true,
         ..ReflectFilter::default()
     };
@@ -271,6 +286,11 @@ fn a_sockets_peer_is_judged_by_the_same_rules() {
         ("255.255.255.255:7", Err(Left::BadSource)),
         ("224.0.0.1:7", Err(Left::BadSource)),
         ("0.0.0.0:7", Err(Left::BadSource)),
+        ("0.1.2.3:7", Err(Left::BadSource)),
+        ("10.99.0.0:7", Err(Left::BadSource)),
+        ("240.0.0.1:7", Err(Left::BadSource)),
+        ("[::]:7", Err(Left::BadSource)),
+        ("[ff02::1]:7", Err(Left::BadSource)),
         ("10.99.0.1:0", Err(Left::BadSource)),
     ] {
         assert_eq!(filter.check_peer(peer.parse().unwrap(), 9000), want, "{peer}");

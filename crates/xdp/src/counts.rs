@@ -110,7 +110,7 @@ impl XdpPort {
                     distance_sum: take(&row.distance_sum),
                     corrupt: take(&row.corrupt),
                     foreign: take(&row.foreign),
-                    expected: take(&row.expected),
+                    expected: take(&row.expected).cast_signed(),
                     latency,
                     scheduled: moments(&row.scheduled),
                 };

@@ -264,7 +264,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
                 Some(true) => Some(promiscuous(&device.device)?),
                 _ => None,
             },
-            drops_then: (skb && order.sends_back())
+            drops_then: (skb && order.sends_back() || order.which == Which::Drop)
                 .then(|| mpps_netdev::transmit_drops(device.device.ifindex).ok())
                 .flatten(),
             sources: sources(device, skb),

@@ -30,7 +30,7 @@ pub(crate) struct Site {
     pub(crate) device: NetDev,
     pub(crate) queues: u32,
     pub(crate) _promiscuous: Option<Promiscuous>,
-    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours.
+    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours, or none are.
     pub(crate) drops_then: Option<u64>,
     /// Sources of this device.
     pub(crate) sources: u32,
@@ -368,7 +368,11 @@ impl KernelPort for XdpPort {
 
     fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
         let sources = || &self.sources[self.sources_of(port)];
-        let total = |at: usize| sources().iter().map(|s| s.reasons[at].load(Relaxed)).sum();
+        // Doubts that one source has counted another may take back: only the sum is none below 0.
+        let total = |at: usize| {
+            let all = sources().iter().map(|s| s.reasons[at].load(Relaxed));
+            all.fold(0, u64::wrapping_add).cast_signed().max(0).cast_unsigned()
+        };
         let names = self.reasons.iter().copied().flatten();
         let mut reasons: Vec<_> = names.map(|&(at, name)| (name, total(at))).collect();
         let flows = self.flows.as_ref().map(|flows| flows[0].load(Relaxed));

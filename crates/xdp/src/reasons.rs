@@ -6,7 +6,7 @@ use crate::load::Which;
 /// Lists of places and names.
 pub(crate) type Names = &'static [&'static [(usize, &'static str)]];
 
-const LISTENER: [(usize, &str); 18] = [
+const LISTENER: [(usize, &str); 14] = [
     (0, "too_short"),
     (1, "not_ip"),
     (2, "bad_ip_header"),
@@ -21,6 +21,9 @@ const LISTENER: [(usize, &str); 18] = [
     (11, "wrong_port"),
     (12, "host_port"),
     (13, "neighbor_service"),
+];
+
+const REFLECTOR: [(usize, &str); 4] = [
     (28, "own_source"),
     (29, "ttl_expired"),
     (30, "returned"),
@@ -45,13 +48,21 @@ const RECEIVER: [(usize, &str); 11] = [
     (26, "flow_contended"),
 ];
 
+/// Counted up and down, by one source or another.
+const DOUBTS: [(usize, &str); 4] = [
+    (27, "implausible_sequence"),
+    (28, "unconfirmed_gap"),
+    (29, "gap_after_first"),
+    (30, "contested_gap"),
+];
+
 /// What the programs of a workload count by reason: place and name.
 pub(crate) fn of(which: Which) -> Names {
     match which {
-        Which::Reflect => &[&LISTENER],
+        Which::Reflect => &[&LISTENER, &REFLECTOR],
         // What is not taken is the host's: it is in `left_to_host`.
         Which::Forward => &[&FORWARDER],
         Which::Traffic => &[&SERVICE, &RECEIVER],
-        Which::Drop => &[&LISTENER, &RECEIVER],
+        Which::Drop => &[&LISTENER, &RECEIVER, &DOUBTS],
     }
 }

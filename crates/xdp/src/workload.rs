@@ -150,6 +150,7 @@ impl XdpDevice {
                 vec![
                     ("TABLE", plan.table),
                     ("FLOWS", plan.max_flows),
+                    ("DOUBTS", plan.max_flows),
                     ("WINDOWS", plan.max_flows * plan.window_words),
                 ]
             },

@@ -212,12 +212,15 @@ fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left_as_in_
         [10, 99, 0, 255],
         [127, 0, 0, 1],
         [127, 9, 9, 9],
+        [10, 99, 0, 0],
+        [0, 1, 2, 3],
+        [240, 0, 0, 1],
     ];
     let v6 = ["fd00:99::1", "fd00:99::2", "fd00::77", "::1"].map(|ip| ip.parse::<std::net::Ipv6Addr>().unwrap());
     for loopback in [false, true] {
         let filter = ReflectFilter {
             own: Box::new([v4[2].into(), v6[2].into()]),
-            broadcasts: Box::new([v4[3].into()]),
+            broadcasts: Box::new([v4[3].into(), v4[6].into()]),
             loopback,
             ..ReflectFilter::default()
         };
@@ -225,7 +228,7 @@ fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left_as_in_
         let check = |frame: &[u8]| same(&program, frame, |frame| reflect_in_place(frame, &filter, false));
         for port in [1u16, frames::DST_PORT] {
             for tags in frames::TAGS {
-                for (from, to) in (0..36).map(|i| (i / 6, i % 6)) {
+                for (from, to) in (0..81).map(|i| (i / 9, i % 9)) {
                     let mut frame = frames::udp_v4(tags, &[], &[0; 18]);
                     let l3 = 14 + 4 * tags.len();
                     frame[l3 + 12..l3 + 16].copy_from_slice(&v4[from]);
@@ -434,6 +437,52 @@ fn questions() -> Vec<Vec<u8>> {
     }
     // Each often enough to be counted.
     (0..12).flat_map(|_| all.clone()).collect()
+}
+
+#[test]
+fn a_ping_from_ourselves_or_from_a_whole_subnet_is_not_answered() {
+    if !programs::can_load() {
+        return;
+    }
+    let filter = ReflectFilter {
+        own: Box::new([[10, 99, 0, 3].into(), "fd00:99::3".parse().unwrap()]),
+        broadcasts: Box::new([[10, 99, 0, 255].into(), [10, 99, 0, 0].into()]),
+        ..ReflectFilter::default()
+    };
+    let program = load(&filter, 0, &[frames::DST_V4.into(), frames::DST_V6.into()], None);
+    let v4 = |ip: [u8; 4]| {
+        let mut frame = frames::echo_v4(&[], &[], b"ping");
+        frame[26..30].copy_from_slice(&ip);
+        frame[24..26].fill(0);
+        let sum = frames::naive_checksum(&[&frame[14..34]]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    let v6 = |ip: &str| {
+        let mut frame = frames::echo_v6(&[], &[], b"ping");
+        frame[22..38].copy_from_slice(&ip.parse::<std::net::Ipv6Addr>().unwrap().octets());
+        frame[56..58].fill(0);
+        let (length, end) = ((frame.len() - 54) as u16, frame.len());
+        let sum = frames::naive_checksum(&[&frame[22..54], &length.to_be_bytes(), &[0, 58], &frame[54..end]]);
+        frame[56..58].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    let own = frames::DST_V4.octets();
+    let unanswered = [
+        [10, 99, 0, 255],
+        [10, 99, 0, 0],
+        [10, 99, 0, 3],
+        [0, 1, 2, 3],
+        [240, 0, 0, 1],
+        own,
+    ];
+    let own = frames::DST_V6.to_string();
+    for frame in unanswered.map(v4).into_iter().chain(["fd00:99::3", &own].map(v6)) {
+        assert_eq!(program.run(&frame), (PASS, frame.clone()), "{frame:02x?}");
+    }
+    for frame in [v4([10, 99, 0, 4]), v6("fd00:99::4")] {
+        assert_eq!(program.run(&frame).0, TX, "{frame:02x?}");
+    }
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Bench {
             ("REFUSED", plan.sources),
         ];
         entries.extend(match which {
-            Which::Drop => vec![("TABLE", plan.table), ("FLOWS", flows)],
+            Which::Drop => vec![("TABLE", plan.table), ("FLOWS", flows), ("DOUBTS", flows)],
             Which::Receive => vec![("FLOW_WINDOWS", flows), ("LANES_BY_CPU", plan.sources)],
         });
         let constants = match which {

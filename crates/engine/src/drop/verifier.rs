@@ -90,8 +90,8 @@ impl<'p> Verifier<'p> {
         if let Some(seen) = self.known.check(bytes, seed, verify_checksum(frame))
             && seen.checksum_ok
         {
-            if !self.takes(seen.dst_port) {
-                return Err(Class::Foreign(Foreign::WrongPort));
+            if let Some(why) = self.leaves(seen.dst_port) {
+                return Err(Class::Foreign(why));
             }
             return Ok(Located {
                 verified: seen.data_ok.then_some(seen.stamp),
@@ -108,8 +108,8 @@ impl<'p> Verifier<'p> {
         let (bytes, seed) = (frame.bytes(), self.plan.common.seed);
         let checked = check_udp(bytes, seed, verify_checksum(frame)).map_err(class_of_reject)?;
         let packet = &checked.packet;
-        if !self.takes(packet.dst_port) {
-            return Err(Class::Foreign(Foreign::WrongPort));
+        if let Some(why) = self.leaves(packet.dst_port) {
+            return Err(Class::Foreign(why));
         }
         if self.plan.ip.is_some_and(|ip| !packet.dst_ip_eq(bytes, &ip)) {
             return Err(Class::Foreign(Foreign::WrongAddress));
@@ -132,9 +132,14 @@ impl<'p> Verifier<'p> {
         })
     }
 
+    /// Why packets to a port are not this run's; `None`: they are.
     #[inline]
-    fn takes(&self, port: u16) -> bool {
-        self.plan.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+    fn leaves(&self, port: u16) -> Option<Foreign> {
+        if self.plan.ports.as_ref().is_some_and(|ports| !ports.contains(&port)) {
+            return Some(Foreign::WrongPort);
+        }
+        let excluded = &self.plan.excluded_ports;
+        (!excluded.is_empty() && excluded.binary_search(&port).is_ok()).then_some(Foreign::HostPort)
     }
 
     /// The flow of a packet with the headers that are remembered.
@@ -204,7 +209,7 @@ impl<'p> Verifier<'p> {
         let packets = std::mem::take(&mut self.unverified);
         if packets > 0 {
             recorder.arrived_n(now_ns, packets);
-            recorder.expected(packets);
+            recorder.expected(packets as i64);
         }
     }
 
@@ -248,8 +253,9 @@ impl<'p> Verifier<'p> {
             ("untracked_flow_packets", self.untracked),
             ("beyond_window", doubts.beyond_window),
             ("sender_restarts", doubts.restarts),
-            ("implausible_sequence", doubts.implausible),
+            ("implausible_sequence", doubts.implausible()),
             ("unconfirmed_gap", doubts.open_gap),
+            ("contested_gap", doubts.contested_gap),
             ("gap_after_first", doubts.after_first),
             ("neighbor_service", self.service),
             ("latency_not_measurable", self.other_clock),

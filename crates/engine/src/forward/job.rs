@@ -116,10 +116,24 @@ impl<P: Port> Job for Alike<'_, P> {
         counters
     }
 
-    fn rx_dropped(&self, lane: usize) -> Option<u64> {
+    fn places(&self) -> usize {
+        self.ports.len()
+    }
+
+    fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64> {
         let ForwardSeat { first, second, index } = self.plan.seat(lane);
-        let places = [first].into_iter().chain(second);
-        places.map(|place| self.ports[place].rx_dropped(index)).sum()
+        if first != place && second != Some(place) {
+            return Some(0);
+        }
+        self.ports[place].rx_dropped(index)
+    }
+
+    fn takes(&self, lane: usize, place: usize) -> bool {
+        self.plan.takes(lane, place)
+    }
+
+    fn drops_by_queue(&self, place: usize) -> bool {
+        self.ports[place].drops_by_queue()
     }
 
     fn path(&self) -> String {
@@ -191,8 +205,26 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
         vec![self.a.counters(lane), self.b.counters(lane)]
     }
 
-    fn rx_dropped(&self, lane: usize) -> Option<u64> {
-        Some(self.a.rx_dropped(lane)? + self.b.rx_dropped(lane)?)
+    fn places(&self) -> usize {
+        2
+    }
+
+    fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64> {
+        match place {
+            0 => self.a.rx_dropped(lane),
+            _ => self.b.rx_dropped(lane),
+        }
+    }
+
+    fn takes(&self, lane: usize, place: usize) -> bool {
+        self.plan.takes(lane, place)
+    }
+
+    fn drops_by_queue(&self, place: usize) -> bool {
+        match place {
+            0 => self.a.drops_by_queue(),
+            _ => self.b.drops_by_queue(),
+        }
     }
 
     fn path(&self) -> String {

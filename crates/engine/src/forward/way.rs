@@ -6,6 +6,7 @@
 use super::held::Held;
 use crate::outcome::PortCounts;
 use crate::plan::ForwardPort;
+use crate::room::Room;
 use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
@@ -13,9 +14,6 @@ use mpps_wire::forward::{is_frame, set_macs, swap_five_tuple, swap_macs};
 use mpps_wire::{Rewrite, TakeFilter, complete_checksum, complete_open_checksum, eth};
 use std::marker::PhantomData;
 use std::time::Duration;
-
-/// How long the path may refuse everything before the burst is given up.
-const PATIENCE_NS: u64 = 10_000_000;
 
 /// How frames that one queue received become frames that another can send.
 pub(super) trait Step<F: Frame, Q: Queue> {
@@ -428,23 +426,13 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         now_ns: u64,
         recorder: &mut Recorder<'_>,
     ) {
-        let mut give_up_at = 0;
+        let mut room = Room::default();
         while !self.all_sent::<HELD>(taken) {
             if taken > 0 {
-                give_up_at = 0;
-            } else {
-                lane.counters.tx_full.add(1);
-                let at = lane.clock.now_ns();
-                if give_up_at == 0 {
-                    give_up_at = at + PATIENCE_NS;
-                }
-                if at >= give_up_at {
-                    self.counts.tx_full += self.give_up();
-                    return;
-                }
-                if let Err(error) = to.wait(Wait { rx: false, tx: true }, Duration::from_millis(1)) {
-                    lane.trouble(&error);
-                }
+                room.found();
+            } else if !room.wait(lane, recorder, |timeout| to.wait(Wait { rx: false, tx: true }, timeout)) {
+                self.counts.tx_full += self.give_up();
+                return;
             }
             match self.offer::<HELD>(lane, to, now_ns, recorder) {
                 Some(more) => taken = more,

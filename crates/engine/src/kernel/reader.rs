@@ -9,6 +9,7 @@
 use super::{InKernel, trouble};
 use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
 use crate::traffic::Lane;
+use mpps_io::ErrorKind;
 use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, SourceTotals};
 use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
 use std::thread;
@@ -24,18 +25,21 @@ const LAST_CALLS: u32 = 300;
 
 /// Runs the reader until the end of the run and, where packets come back, of the settle time.
 pub(super) fn run<P: KernelPort>(job: &InKernel<'_, P>, lane: &Lane<'_>, recorder: Recorder<'_>) -> LaneOutcome {
-    // It sleeps nearly always; that it is kept from running costs no packet.
-    lane.counters.thread.set(0);
     let _last_call = LastCall(job);
     let mut reader = Reader::new(job, lane, recorder);
+    let mut checked_ns = lane.clock.now_ns();
     loop {
         reader.pause();
         let now = lane.clock.now_ns();
         let end_ns = lane.control.end_ns();
         reader.tell_end(end_ns);
         if let Err(error) = job.port.check() {
+            if error.kind == ErrorKind::LinkDown {
+                lane.counters.down_ns.add(now.saturating_sub(checked_ns));
+            }
             trouble(lane, &error);
         }
+        checked_ns = now;
         reader.total();
         reader.take(now);
         let all_out = reader.call_out(now, end_ns);
@@ -325,7 +329,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             tx: tx.saturating_sub(self.booked.tx),
             rx,
             // What is not known to have been sent must not turn into loss.
-            expected: if job.workload == Workload::Drop { rx } else { 0 },
+            expected: if job.workload == Workload::Drop { rx as i64 } else { 0 },
             ..Tally::default()
         });
     }
@@ -389,6 +393,7 @@ fn tally(row: &KernelRow) -> Tally {
         corrupt: row.corrupt,
         foreign: row.foreign,
         expected: row.expected,
+        blocked_ns: 0,
         latency: moments(&row.latency),
         scheduled: moments(&row.scheduled),
     }

@@ -1,8 +1,13 @@
-//! Why departures were missed or packets dropped. A cause is named where what was measured tells it from the others; else
-//! the sentence says that it is not known, and what was measured.
+//! Why departures were missed or packets dropped. Pure: from what was measured to a sentence.
+//!
+//! A cause is named where it has a quantity, was at work at the time of its effect and in the lanes concerned, and explains
+//! at least half of it. Else the sentence says that the cause is not known, and gives what was measured.
 
 use super::Evidence;
-use mpps_stats::{Gap, LaneSummary, Workload};
+use crate::meanwhile::LaneTime;
+use mpps_stats::{Gap, LaneSummary, Workload, count};
+use mpps_sys::evidence::Rival;
+use std::cell::Cell;
 
 /// A lane that works for this share of its time has none left.
 const BUSY: f64 = 0.9;
@@ -13,110 +18,153 @@ pub(super) struct Causes<'e> {
     workload: Workload,
     e: &'e Evidence,
     lanes: &'e [LaneSummary],
-    duration_ns: f64,
-    /// Shares of the lanes' time that other threads, and of the cores' time that the hypervisor took.
-    kept_off: f64,
-    stolen: f64,
+    /// What was named as a cause, and need not be told again.
+    told_stops: Cell<bool>,
+    told_others: Cell<bool>,
+    told_host: Cell<bool>,
 }
 
 impl<'e> Causes<'e> {
     pub(super) fn new(workload: Workload, e: &'e Evidence, lanes: &'e [LaneSummary]) -> Self {
-        let duration_ns = e.duration_ns.max(1) as f64;
-        // Only lanes that a thread runs can be kept from running.
-        let delays: Vec<u64> = lanes.iter().filter_map(|l| l.run_delay_ns).collect();
         Self {
             workload,
             e,
             lanes,
-            duration_ns,
-            kept_off: delays.iter().sum::<u64>() as f64 / (duration_ns * delays.len().max(1) as f64),
-            stolen: e.steal_ns as f64 / (duration_ns * e.cores.max(1) as f64),
+            told_stops: Cell::new(false),
+            told_others: Cell::new(false),
+            told_host: Cell::new(false),
         }
     }
 
-    /// Why departures of `scheduled` are missing. Something that took a share of the time is the cause if, sending on as in
-    /// the rest of the time, half of them would have left.
+    /// Why departures of `scheduled` are missing. Something that took a share of the sending time is the cause if, sending
+    /// on as in the rest of it, half of them would have left.
     pub(super) fn of_missing(&self, scheduled: u64) -> String {
         let (sent, scheduled) = (self.e.tx as f64, scheduled as f64);
         let explains = |share: f64| {
             let all = (sent / (1.0 - share.clamp(0.0, 0.999_999))).min(scheduled);
             share > 0.0 && all - sent >= (scheduled - sent) / 2.0
         };
-        let lasted = |gaps: &[Gap]| gaps.iter().map(Gap::ns).sum::<u64>() as f64 / self.duration_ns;
+        let time = &Shares::of(&self.e.sending);
+        let whole = Gap {
+            from_ns: 0,
+            to_ns: self.e.duration_ns,
+        };
+        let lasted = |gaps: &[Gap]| {
+            let ns: u64 = gaps.iter().map(|gap| gap.common_ns(&whole)).sum();
+            ns as f64 / self.e.duration_ns.max(1) as f64
+        };
         let still = &self.e.still;
-        if self.e.link_down {
-            return "the link was down for a part of the run".to_owned();
-        }
         if explains(lasted(&still.stops)) {
-            return stopped(&still.stops);
+            return self.stopped(&still.stops);
         }
         if explains(lasted(&still.others)) {
-            return stood_still(&still.others);
+            return self.stood_still(&still.others);
         }
-        if let Some(host) = self.host().filter(|_| explains(self.kept_off + self.stolen)) {
-            return host;
+        if explains(self.e.link_down_ns as f64 / self.e.duration_ns.max(1) as f64) {
+            return format!("the link was down for {}", span(self.e.link_down_ns));
         }
-        let away = self.lanes.iter().filter(|l| l.tx_role).filter_map(|l| l.away);
-        if let Some(away) = away.max_by_key(|away| away.total_ns)
-            && explains(away.total_ns as f64 / self.duration_ns)
-        {
+        let stolen = self.stolen();
+        if explains(time.waited + stolen) {
+            self.told_host.set(true);
+            let (mut parts, of) = (Vec::new(), "the sending time");
+            if time.waited > stolen || explains(time.waited) {
+                parts.push(self.kept_off(time.waited, of));
+            }
+            if stolen >= time.waited || explains(stolen) || !explains(time.waited) {
+                parts.push(hypervisor(stolen));
+            }
+            return format!("the host interfered: {}", parts.join("; "));
+        }
+        if explains(time.held()) {
             return format!(
-                "a lane was away from its clock {}, for {} in all, {} at the longest, without waiting for a core: what held \
-                 it is not known (a call into the kernel, interrupts, or a host that does not tell)",
-                times(away.count),
-                time(away.total_ns),
-                time(away.longest_ns)
+                "lanes were away from their clocks {}, for {} of the sending time, without waiting for a core: what held them \
+                 is not known (a call into the kernel, interrupts, or a host that does not tell)",
+                times(time.away_times),
+                percent(time.held())
             );
         }
-        if self.busy().is_some_and(|busy| busy >= BUSY) {
+        if explains(time.blocked) || time.busy + time.blocked >= BUSY && time.blocked > time.busy {
             return format!(
-                "the generator could not keep up: its lanes were busy for {} of the time; lower the rate, add lanes or use \
-                 a faster path",
-                percent(self.busy().unwrap_or(1.0))
+                "the path took nothing for {} of the sending time, because a ring, buffer or queue was full: lower the \
+                 rate, enlarge it or use a faster path",
+                percent(time.blocked)
             );
         }
-        match self.lanes.iter().map(|l| l.tx_full).sum::<u64>() {
-            0 => format!("the cause is not known: {}", self.measured()),
-            refusals => format!(
-                "the path took nothing {refusals} times, because a ring, buffer or queue was full: lower the rate, \
-                 enlarge it or use a faster path"
-            ),
+        if time.busy + time.blocked >= BUSY {
+            return format!(
+                "the generator could not keep up: its lanes were busy for {} of the sending time; lower the rate, add lanes \
+                 or use a faster path",
+                percent(time.busy)
+            );
         }
+        format!(
+            "the cause is not known: {}",
+            time.measured("of the sending time the lanes")
+        )
     }
 
-    /// Why this host dropped packets before mpps took them. Those are in some stretches of time, and so many take some
-    /// time to come: what is to explain them must have been at that time, and have lasted for so long.
-    pub(super) fn of_drops(&self, dropped: u64) -> String {
+    /// Why this host dropped packets before mpps took them. Only lanes that should have taken them are asked, and only for
+    /// the time in which they were dropped. While a lane did not take what came, as much came as in the rest of that time.
+    pub(super) fn of_drops(&self) -> String {
         let still = &self.e.still;
-        if self.mostly_during(&still.stops) {
-            return stopped(&still.stops);
+        if self.fell_in(&still.stops) {
+            return self.stopped(&still.stops);
         }
-        if self.mostly_during(&still.others) {
-            return stood_still(&still.others);
+        if self.fell_in(&still.others) {
+            return self.stood_still(&still.others);
         }
-        let took: u64 = self.lanes.iter().map(|l| l.rx_packets).sum();
-        let needed_ns = dropped as f64 / (took + dropped).max(1) as f64 * self.duration_ns;
-        let (count, total_ns, longest_ns) = self.away();
-        if self.mostly_during(&self.e.away) && total_ns as f64 >= needed_ns / 2.0 {
-            let away = format!("{}, for {} at the longest", times(count), time(longest_ns));
-            let waited: u64 = self.lanes.iter().filter_map(|l| l.run_delay_ns).sum();
-            return match self.host() {
-                Some(host) if waited >= total_ns / 2 || self.stolen > NOTABLE => {
-                    format!("lanes were kept from their cores {away}; {host}")
-                }
-                _ if waited >= total_ns / 2 => {
-                    format!(
-                        "lanes were kept from their cores {away}, by other threads{}",
-                        self.by_whose_threads()
-                    )
-                }
-                _ => format!(
-                    "lanes were away from their clocks {away}, without waiting for a core: what held them is not known (a \
-                     call into the kernel, interrupts, or a host that does not tell). A larger buffer or ring bridges this"
-                ),
+        let lanes = &self.e.dropping;
+        let dropped: u64 = lanes.iter().map(|lane| lane.dropped).sum();
+        let most = |packets: f64| dropped > 0 && packets * 2.0 >= dropped as f64;
+        let explained = |ns: fn(&LaneTime) -> u64| -> f64 {
+            let lane = |lane: &LaneTime| {
+                let came = (lane.dropped + lane.taken) as f64;
+                (came * ns(lane) as f64 / lane.ns.max(1) as f64).min(lane.dropped as f64)
             };
+            lanes.iter().map(lane).sum()
+        };
+        let time = &Shares::of(lanes);
+        let of = &format!("the {} in which it happened", span(time.longest_ns));
+        let waited = explained(|lane| lane.waited_ns.unwrap_or(0));
+        let held = explained(held_ns);
+        let blocked = explained(|lane| lane.blocked_ns);
+        if most(blocked) && blocked >= waited.max(held) {
+            return format!(
+                "lanes waited for room to send for {} of {of}, and could take nothing meanwhile: a ring, buffer or queue of \
+                 the port that they send by was full. Lower the rate, enlarge it, or see what its other end is slow at",
+                percent(time.blocked)
+            );
         }
-        if let Some(busy) = self.busy().filter(|busy| *busy >= BUSY) {
+        if most(waited) && waited >= held {
+            self.told_host.set(true);
+            return format!("lanes were kept from their cores: {}", self.kept_off(time.waited, of));
+        }
+        if most(held) {
+            let stolen = self.stolen();
+            let away: u64 = self
+                .lanes
+                .iter()
+                .filter_map(|lane| lane.away)
+                .map(|away| away.total_ns)
+                .sum();
+            // Over the whole run, as far as that can be compared.
+            let by_host = stolen * self.e.looked_ns as f64 >= away as f64 / 2.0 && stolen > NOTABLE;
+            self.told_host.set(by_host);
+            let what = match by_host {
+                true => hypervisor(stolen),
+                false => {
+                    "what held them is not known (a call into the kernel, interrupts, or a host that does not tell)"
+                        .into()
+                }
+            };
+            return format!(
+                "lanes were away from their clocks for {} of {of}, without waiting for a core: {what}. A larger buffer or ring \
+                 bridges this",
+                percent(time.held())
+            );
+        }
+        let without_rest = lanes.iter().filter(|lane| busy(lane) >= BUSY);
+        if most(without_rest.map(|lane| lane.dropped as f64).sum()) {
             let (done, remedy) = match self.workload {
                 Workload::Reflect => ("turned round", "lower the rate or add lanes"),
                 Workload::Forward => ("forwarded", "lower the rate or add lanes"),
@@ -124,52 +172,79 @@ impl<'e> Causes<'e> {
                 _ => ("taken", "lower the rate, add receive lanes or enlarge the buffer"),
             };
             return format!(
-                "they came faster than they could be {done}, with lanes busy for {} of the time: {remedy}",
-                percent(busy)
+                "they came faster than they could be {done}, with lanes busy for {} of {of}: {remedy}",
+                percent(lanes.iter().map(busy).fold(0.0, f64::max))
             );
         }
         format!(
             "a socket buffer or ring was full, and the cause is not known: {}. A larger buffer or ring may help",
-            self.measured()
+            time.measured(&format!("of {of} the lanes concerned"))
         )
     }
 
-    /// What the reader should know of the host, though it may have done no harm.
+    /// What the reader should know of the host, though it may have done no harm. Once what is a cause was asked for.
     pub(super) fn notes(&self) -> Vec<String> {
         let still = &self.e.still;
-        let stops = (!still.stops.is_empty()).then(|| stopped(&still.stops));
-        let others = (!still.others.is_empty()).then(|| stood_still(&still.others));
-        stops.into_iter().chain(others).chain(self.host()).collect()
+        let stops = !still.stops.is_empty() && !self.told_stops.get();
+        let others = !still.others.is_empty() && !self.told_others.get();
+        let stops = stops.then(|| self.stopped(&still.stops));
+        let others = others.then(|| self.stood_still(&still.others));
+        let host = (!self.told_host.get()).then(|| self.host()).flatten();
+        stops.into_iter().chain(others).chain(host).collect()
     }
 
     /// A sentence where the host took more than 1 % of the time from the lanes.
     fn host(&self) -> Option<String> {
+        let (waited, measured) = self.waited();
+        let (kept_off, stolen) = (waited as f64 / measured.max(1) as f64, self.stolen());
         let mut parts = Vec::new();
-        if self.kept_off > NOTABLE {
-            parts.push(format!(
-                "other threads kept the lanes from running for {} of the time{}",
-                percent(self.kept_off),
-                self.by_whose_threads()
-            ));
+        if kept_off > NOTABLE {
+            parts.push(self.kept_off(kept_off, "the time"));
         }
-        if self.stolen > NOTABLE {
-            parts.push(format!(
-                "the hypervisor took {} of the time (steal)",
-                percent(self.stolen)
-            ));
+        if stolen > NOTABLE {
+            parts.push(hypervisor(stolen));
         }
         (!parts.is_empty()).then(|| format!("the host interfered: {}", parts.join("; ")))
     }
 
-    /// Whose threads had the cores, as far as is known.
+    /// For how long the lanes of the whole run waited for their cores, and of how long that was measured, ns.
+    fn waited(&self) -> (u64, u64) {
+        // Only lanes that a thread runs can be kept from running.
+        let lanes = self
+            .lanes
+            .iter()
+            .filter_map(|lane| Some((lane.run_delay_ns?, lane.measured_ns)));
+        lanes.fold((0, 0), |sum, lane| (sum.0 + lane.0, sum.1 + lane.1))
+    }
+
+    /// Share of the cores' time that the hypervisor took.
+    fn stolen(&self) -> f64 {
+        self.e.steal_ns as f64 / (self.e.looked_ns.max(1) * self.e.cores.max(1)) as f64
+    }
+
+    fn kept_off(&self, share: f64, of: &str) -> String {
+        format!(
+            "other threads kept the lanes from running for {} of {of}{}",
+            percent(share),
+            self.by_whose_threads()
+        )
+    }
+
+    /// Whose threads had the cores, as far as is known: those that account for half of the time that lanes waited.
     fn by_whose_threads(&self) -> String {
-        let waited: u64 = self.lanes.iter().filter_map(|l| l.run_delay_ns).sum();
-        let mut cores: Vec<_> = self.lanes.iter().filter_map(|l| l.core).collect();
-        let pinned = cores.len();
-        cores.sort_unstable();
-        cores.dedup();
+        let (waited, _) = self.waited();
+        let half = |ns: u64| waited > 0 && ns >= waited / 2;
         let mut whose = Vec::new();
-        if cores.len() < pinned {
+        let shares_core = |lane: &&LaneSummary| {
+            lane.core.is_some() && self.lanes.iter().filter(|other| other.core == lane.core).count() > 1
+        };
+        if half(
+            self.lanes
+                .iter()
+                .filter(shares_core)
+                .filter_map(|lane| lane.run_delay_ns)
+                .sum(),
+        ) {
             whose.push("lanes of this run share a core (--cores)".to_owned());
         }
         let threads = self.lanes.iter().filter(|l| l.run_delay_ns.is_some()).count() as u64;
@@ -181,21 +256,27 @@ impl<'e> Causes<'e> {
             .e
             .rivals
             .iter()
-            .filter(|rival| rival.ran_ns >= (waited / 50).max(self.e.duration_ns / 100))
+            .filter(|rival| rival.ran_ns >= waited / 10)
             .collect();
-        if let Some(rival) = rivals.first() {
-            whose.push(format!(
-                "another mpps (process {}) has a lane on core {}, too, which ran for {} meanwhile: give each end cores of its \
-                 own (--cores)",
+        let rival = |rival: &&Rival| {
+            format!(
+                "another mpps (process {}) has a lane on core {}, too, which ran for {} of the {} that lanes waited",
                 rival.process,
                 rival.core,
-                time(rival.ran_ns)
-            ));
+                span(rival.ran_ns),
+                span(waited)
+            )
+        };
+        let all: Vec<_> = rivals.iter().map(rival).collect();
+        if half(rivals.iter().map(|rival| rival.ran_ns).sum()) {
+            whose.push(format!("{}: give each end cores of its own (--cores)", all.join("; ")));
+        } else {
+            whose.extend(all);
         }
-        if self.e.own_ns >= waited / 2 && waited > 0 {
+        if half(self.e.own_ns) {
             whose.push(format!(
                 "mpps's own threads beside the lanes (the collector, files) ran for {}",
-                time(self.e.own_ns)
+                span(self.e.own_ns)
             ));
         }
         match whose.is_empty() {
@@ -204,84 +285,128 @@ impl<'e> Causes<'e> {
         }
     }
 
-    /// Whether half of what this host dropped was dropped in stretches of time that share some with `gaps`.
-    fn mostly_during(&self, gaps: &[Gap]) -> bool {
+    /// Whether half of what this host dropped came while one of `gaps` was on: by stretch of time, and no more than came in
+    /// the length of the gap.
+    fn fell_in(&self, gaps: &[Gap]) -> bool {
         let drops = &self.e.drops;
-        let during = drops.largest.iter().filter(|stretch| {
-            let stretch = Gap {
+        let lanes = &self.e.dropping;
+        let came: u64 = lanes.iter().map(|lane| lane.dropped + lane.taken).sum();
+        let ns = lanes.iter().map(|lane| lane.ns).max().unwrap_or(0);
+        let per_ns = came as f64 / ns.max(1) as f64;
+        let during = drops.largest.iter().map(|stretch| {
+            let span = Gap {
                 from_ns: stretch.from_ns,
                 to_ns: stretch.to_ns,
             };
-            gaps.iter().any(|gap| gap.common_ns(&stretch) > 0)
+            let common: u64 = gaps.iter().map(|gap| gap.common_ns(&span)).sum();
+            (common as f64 * per_ns).min(stretch.packets as f64)
         });
-        let during: u64 = during.map(|stretch| stretch.packets).sum();
-        during > 0 && during * 2 >= drops.packets()
+        let during: f64 = during.sum();
+        during > 0.0 && during * 2.0 >= drops.packets() as f64
     }
 
-    /// How often lanes were away, for how long in all, and at the longest, ns.
-    fn away(&self) -> (u64, u64, u64) {
-        let away = || self.lanes.iter().filter_map(|l| l.away);
-        (
-            away().map(|a| a.count).sum(),
-            away().map(|a| a.total_ns).sum(),
-            away().map(|a| a.longest_ns).max().unwrap_or(0),
+    fn stopped(&self, stops: &[Gap]) -> String {
+        self.told_stops.set(true);
+        format!(
+            "the process was stopped {} (Ctrl-Z, SIGSTOP or a debugger)",
+            spans(stops)
         )
     }
 
-    /// The share of time for which the busiest lane worked; of one that runs in the kernel, of its looks those that found
-    /// something due.
-    fn busy(&self) -> Option<f64> {
-        let busy = |l: &LaneSummary| {
-            let looks = l.tx_bursts + l.waits;
-            l.busy_ratio
-                .or_else(|| (l.run_delay_ns.is_some() && looks > 0).then(|| l.tx_bursts as f64 / looks as f64))
-        };
-        self.lanes.iter().filter_map(busy).reduce(f64::max)
+    fn stood_still(&self, gaps: &[Gap]) -> String {
+        self.told_others.set(true);
+        format!(
+            "all of mpps stood still {}, and no signal told of it: the process was frozen, or the whole machine was (a \
+             virtual machine that is paused or moved)",
+            spans(gaps)
+        )
+    }
+}
+
+/// For how long something else than waiting for its core held the lane, ns.
+fn held_ns(lane: &LaneTime) -> u64 {
+    lane.away_ns.saturating_sub(lane.waited_ns.unwrap_or(0))
+}
+
+/// The share of its loops' time in which a lane moved something.
+fn busy(lane: &LaneTime) -> f64 {
+    (lane.busy_ns as f64 / lane.loop_ns.max(1) as f64).min(1.0)
+}
+
+/// Lanes' time, by what they did, as shares of it.
+#[derive(Default)]
+struct Shares {
+    longest_ns: u64,
+    busy: f64,
+    blocked: f64,
+    waited: f64,
+    away: f64,
+    away_times: u64,
+    down: f64,
+    /// The lanes loop, and are asked for how long they wait for a core.
+    loops: bool,
+    waits: bool,
+}
+
+impl Shares {
+    fn of(lanes: &[LaneTime]) -> Self {
+        let all: u64 = lanes.iter().map(|lane| lane.ns).sum();
+        let sum = |of: fn(&LaneTime) -> u64| lanes.iter().map(of).sum::<u64>();
+        let share = |of: fn(&LaneTime) -> u64| (sum(of) as f64 / all.max(1) as f64).min(1.0);
+        Self {
+            longest_ns: lanes.iter().map(|lane| lane.ns).max().unwrap_or(0),
+            busy: sum(|lane| lane.busy_ns) as f64 / sum(|lane| lane.loop_ns).max(1) as f64,
+            blocked: share(|lane| lane.blocked_ns),
+            waited: share(|lane| lane.waited_ns.unwrap_or(0)),
+            away: share(|lane| lane.away_ns),
+            away_times: sum(|lane| lane.away),
+            down: share(|lane| lane.down_ns),
+            loops: lanes.iter().any(|lane| lane.loop_ns > 0),
+            waits: lanes.iter().any(|lane| lane.waited_ns.is_some()),
+        }
+    }
+
+    fn held(&self) -> f64 {
+        (self.away - self.waited).max(0.0)
     }
 
     /// What is known where no cause is.
-    fn measured(&self) -> String {
+    fn measured(&self, whose: &str) -> String {
         let mut parts = Vec::new();
-        if let Some(busy) = self.busy() {
-            parts.push(format!("the busiest lane worked for {} of the time", percent(busy)));
+        if self.loops {
+            parts.push(format!("worked for {}", percent(self.busy)));
         }
-        if self.lanes.iter().any(|l| l.away.is_some()) {
-            parts.push(match self.away() {
-                (0, ..) => "no lane was away from its clock for more than 1 ms".to_owned(),
-                (count, total, longest) => format!(
-                    "lanes were away from their clocks {}, for {} in all, {} at the longest",
-                    times(count),
-                    time(total),
-                    time(longest)
+        if self.waits {
+            parts.push(format!("waited for their cores for {}", percent(self.waited)));
+        }
+        for (share, text) in [
+            (self.blocked, "for room to send"),
+            (self.down, "for a link that was down"),
+        ] {
+            if share > 0.0 {
+                parts.push(format!("waited {text} for {}", percent(share)));
+            }
+        }
+        if self.loops {
+            parts.push(match self.away_times {
+                0 if self.away == 0.0 => "were never away from their clocks for more than 1 ms".to_owned(),
+                n => format!(
+                    "were away from their clocks {}, for {}",
+                    times(n.max(1)),
+                    percent(self.away)
                 ),
             });
         }
-        if self.lanes.iter().any(|l| l.run_delay_ns.is_some()) {
-            parts.push(format!(
-                "other threads had their cores for {} of it",
-                percent(self.kept_off)
-            ));
-        }
-        match parts.is_empty() {
-            true => "nothing was measured of the lanes".to_owned(),
-            false => parts.join("; "),
+        match parts.as_slice() {
+            [] => "nothing was measured of the lanes".to_owned(),
+            [all @ .., last] if !all.is_empty() => format!("{whose} {} and {last}", all.join(", ")),
+            [one, ..] => format!("{whose} {one}"),
         }
     }
 }
 
-fn stopped(stops: &[Gap]) -> String {
-    format!(
-        "the process was stopped {} (Ctrl-Z, SIGSTOP or a debugger)",
-        spans(stops)
-    )
-}
-
-fn stood_still(gaps: &[Gap]) -> String {
-    format!(
-        "all of mpps stood still {}, and no signal told of it: the process was frozen, or the whole machine was (a virtual \
-         machine that is paused or moved)",
-        spans(gaps)
-    )
+fn hypervisor(share: f64) -> String {
+    format!("the hypervisor took {} of the time (steal)", percent(share))
 }
 
 /// `for 1.500 s, from 2.000 to 3.500 s`.
@@ -290,25 +415,25 @@ fn spans(gaps: &[Gap]) -> String {
     let Some(longest) = gaps.iter().max_by_key(|gap| gap.ns()) else {
         return String::new();
     };
-    let span = format!(
+    let when = format!(
         "from {:.3} to {:.3} s",
         seconds(longest.from_ns),
         seconds(longest.to_ns)
     );
     match gaps.len() {
-        1 => format!("for {}, {span}", time(longest.ns())),
+        1 => format!("for {}, {when}", span(longest.ns())),
         n => format!(
-            "{n} times, for {} in all, the longest {span}",
-            time(gaps.iter().map(Gap::ns).sum())
+            "{n} times, for {} in all, the longest {when}",
+            span(gaps.iter().map(Gap::ns).sum())
         ),
     }
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn time(ns: u64) -> String {
+pub(super) fn span(ns: u64) -> String {
     match ns {
         1_000_000_000.. => format!("{:.3} s", ns as f64 / 1e9),
         _ => format!("{:.1} ms", ns as f64 / 1e6),
@@ -318,6 +443,10 @@ fn time(ns: u64) -> String {
 fn times(n: u64) -> String {
     match n {
         1 => "once".to_owned(),
-        n => format!("{n} times"),
+        n => format!("{} times", count(n)),
     }
 }
+
+#[cfg(test)]
+#[path = "cause_tests.rs"]
+mod tests;

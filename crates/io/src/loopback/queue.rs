@@ -3,7 +3,7 @@
 use super::fault::{Counts, Dice, Fault, flip};
 use super::frame::{LoopFrame, LoopPool, Mark};
 use super::held::Held;
-use super::{LoopConfig, Now};
+use super::{LoopConfig, Now, Turn};
 use crate::null::Claim;
 use crate::{Burst, Frame, Layer, Queue, Result, Wait};
 use std::collections::VecDeque;
@@ -16,11 +16,11 @@ const IDLE_FLUSH_NS: u64 = 20_000_000;
 const WAKE_UP: Duration = Duration::from_micros(60);
 
 /// One queue of the loop path.
-pub struct LoopQueue<'p, N: Now, T: Fn(&mut [u8]) -> bool> {
+pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     pool: &'p LoopPool,
     clock: &'p N,
     /// Turns departing frames round; `None` when they come back as they are.
-    turn: Option<&'p T>,
+    turn: Option<T::Memory<'p>>,
     counts: &'p Counts,
     layer: Layer,
     delay_ns: u64,
@@ -38,13 +38,13 @@ pub struct LoopQueue<'p, N: Now, T: Fn(&mut [u8]) -> bool> {
     _claim: Claim<'p>,
 }
 
-impl<'p, N: Now, T: Fn(&mut [u8]) -> bool> LoopQueue<'p, N, T> {
+impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     pub(super) fn new(
         config: &LoopConfig,
         queue: usize,
         pool: &'p LoopPool,
         clock: &'p N,
-        turn: Option<&'p T>,
+        turn: Option<T::Memory<'p>>,
         counts: &'p Counts,
         claim: Claim<'p>,
     ) -> Self {
@@ -74,8 +74,8 @@ impl<'p, N: Now, T: Fn(&mut [u8]) -> bool> LoopQueue<'p, N, T> {
     fn depart(&mut self, mut frame: LoopFrame<'p>, due_ns: u64) {
         frame.due_ns = due_ns;
         frame.mark = Mark::Plain;
-        if let Some(turn) = self.turn
-            && !turn(frame.bytes_mut())
+        if let Some(turn) = &mut self.turn
+            && !T::turn(turn, frame.bytes_mut())
         {
             self.counts.not_reflected.bump();
             return;
@@ -180,7 +180,7 @@ impl<'p, N: Now, T: Fn(&mut [u8]) -> bool> LoopQueue<'p, N, T> {
     }
 }
 
-impl<'p, N: Now, T: Fn(&mut [u8]) -> bool> Queue for LoopQueue<'p, N, T> {
+impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
     type Frame = LoopFrame<'p>;
 
     #[inline]

@@ -35,7 +35,7 @@ impl Workload for DropRun<'_> {
 
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.drop_plan(self.0, port.capabilities())?;
-        remark_left(&self.0.run, self.1, false);
+        remark_left(&self.0.run, self.1);
         announce(&self.0.run, &self.0.port, "drop");
         Ok(run_drop(port, &plan, sinks, &signal::interruptions)?)
     }
@@ -48,16 +48,16 @@ impl Workload for ReflectRun<'_> {
 
     fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
         let plan = self.1.reflect_plan(self.0, port.capabilities())?;
-        remark_left(&self.0.run, self.1, true);
+        remark_left(&self.0.run, self.1);
         announce(&self.0.run, &self.0.port, "reflect");
         Ok(run_reflect(port, &plan, sinks, &signal::interruptions)?)
     }
 }
 
 /// Says which ports are left to the host.
-pub(super) fn remark_left(run: &Run, listener: &Listener, answers: bool) {
+pub(super) fn remark_left(run: &Run, listener: &Listener) {
     if !run.quiet
-        && let Some(note) = listener.left_ports(answers)
+        && let Some(note) = listener.left_ports()
     {
         eprintln!("mpps: {note}");
     }

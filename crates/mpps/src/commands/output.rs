@@ -4,7 +4,8 @@ use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::privilege::{Clerk, caller};
 use mpps_report::{
-    Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, print_summary,
+    Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, columns_of,
+    print_summary,
 };
 use mpps_stats::{Sink, Summary};
 use mpps_sys::sched;
@@ -96,8 +97,20 @@ impl Output {
         if !self.quiet {
             let (out, err) = (std::io::stdout(), std::io::stderr());
             let printed = match self.stdout_taken {
-                true => print_summary(summary, self.detail, Colour::for_stream(&err), &mut err.lock()),
-                false => print_summary(summary, self.detail, Colour::for_stream(&out), &mut out.lock()),
+                true => print_summary(
+                    summary,
+                    self.detail,
+                    Colour::for_stream(&err),
+                    columns_of(&err),
+                    &mut err.lock(),
+                ),
+                false => print_summary(
+                    summary,
+                    self.detail,
+                    Colour::for_stream(&out),
+                    columns_of(&out),
+                    &mut out.lock(),
+                ),
             };
             // A reader that has gone is no reason to fail: the files still get everything.
             if let Err(error) = printed

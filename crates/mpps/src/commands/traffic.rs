@@ -10,11 +10,11 @@ use crate::privilege::{Work, plan};
 use mpps_af_packet::AfPacketPort;
 use mpps_engine::run_traffic;
 use mpps_io::Port;
-use mpps_io::loopback::LoopPort;
+use mpps_io::loopback::{LoopPort, Turn};
 use mpps_io::null::{NoSource, NullPort};
 use mpps_stats::Summary;
 use mpps_sys::signal;
-use mpps_wire::{ReflectFilter, reflect_in_place};
+use mpps_wire::{ReflectFilter, Reflector};
 use std::process::ExitCode;
 
 pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
@@ -69,13 +69,31 @@ pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
             draft,
         ),
         PathConfig::Loop(config) => {
-            let filter = ReflectFilter::default();
-            let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
+            let end = Reflecting(ReflectFilter::default());
             on(
-                &LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, turn),
+                &LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, end),
                 draft,
             )
         }
+    }
+}
+
+/// The far end of `loop:`, which is as fast as a reflector. It answers no other and so needs no secret.
+struct Reflecting(ReflectFilter);
+
+impl Turn for Reflecting {
+    type Memory<'p> = Reflector<'p>;
+
+    fn memory(&self) -> Reflector<'_> {
+        Reflector::new(&self.0, [0; 2])
+    }
+
+    #[inline]
+    fn turn<'p>(reflector: &mut Reflector<'p>, frame: &mut [u8]) -> bool
+    where
+        Self: 'p,
+    {
+        reflector.turn(frame, false).is_ok()
     }
 }
 

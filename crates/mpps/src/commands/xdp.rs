@@ -55,7 +55,7 @@ pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> R
     let plan = listener.reflect_plan(args, device.capabilities())?;
     let spec = reflect_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.reflect(&spec).map_err(unopened(&args.port))?);
-    remark_left(&args.run, listener, true);
+    remark_left(&args.run, listener);
     announce(&args.run, &args.port, "reflect");
     let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
@@ -71,7 +71,7 @@ pub(super) fn drop(config: &Config, args: &Drop, listener: &Listener) -> Result<
     let plan = listener.drop_plan(args, device.capabilities())?;
     let spec = drop_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.drop(&spec).map_err(unopened(&args.port))?);
-    remark_left(&args.run, listener, false);
+    remark_left(&args.run, listener);
     announce(&args.run, &args.port, "drop");
     let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)

@@ -31,18 +31,36 @@ fn of_socket(config: &mpps_udp::Config, filter: ReflectFilter) -> ReflectFilter 
     ReflectFilter {
         ports: Some(port..=port),
         own,
-        broadcasts: assigned.iter().filter_map(|(ip, bits)| broadcast(*ip, *bits)).collect(),
+        broadcasts: nobodys(&assigned).into(),
         loopback,
         ..filter
     }
 }
 
-/// The broadcast address of a subnet. Those of one or two addresses have none (RFC 3021).
-fn broadcast(ip: IpAddr, bits: u8) -> Option<Ipv4Addr> {
-    match ip {
-        IpAddr::V4(ip) if bits <= 30 => Some(Ipv4Addr::from(u32::from(ip) | u32::MAX >> bits)),
+/// The highest and the lowest address of each subnet, broadcast and network, which no host has; but for one that is assigned.
+/// Subnets of one or two addresses have none (RFC 3021).
+fn nobodys(assigned: &[(IpAddr, u8)]) -> Vec<Ipv4Addr> {
+    let subnets = assigned.iter().filter_map(|(ip, bits)| match ip {
+        IpAddr::V4(ip) if *bits <= 30 => Some((u32::from(*ip), u32::MAX >> bits)),
         _ => None,
+    });
+    // A list with too little room then has the broadcast addresses first.
+    let highest = subnets.clone().map(|(ip, host)| ip | host);
+    let lowest = subnets.map(|(ip, host)| ip & !host);
+    let mut all: Vec<Ipv4Addr> = Vec::new();
+    for ip in highest.chain(lowest).map(Ipv4Addr::from) {
+        if !all.contains(&ip) && !assigned.iter().any(|(own, _)| *own == ip) {
+            all.push(ip);
+        }
     }
+    all
+}
+
+/// Whose pings are not answered on a device, beside the addresses that mpps answers for.
+pub(crate) fn unanswered(device: &NetDev) -> Vec<IpAddr> {
+    let own = device.addresses.iter().map(|(ip, _)| *ip);
+    own.chain(nobodys(&device.addresses).into_iter().map(IpAddr::V4))
+        .collect()
 }
 
 /// Which packets a listener takes.
@@ -130,11 +148,9 @@ impl Listener {
         })
     }
 
-    /// What is said at the start of the ports that are left to programs of the host; `None` where there are none, or where
-    /// packets for them are counted all the same.
-    pub(crate) fn left_ports(&self, answers: bool) -> Option<String> {
-        let leaves = answers || self.path.takes_own_addresses();
-        (leaves && !self.excluded.is_empty()).then(|| {
+    /// What is said at the start of the ports that are left to programs of the host; `None` where there are none.
+    pub(crate) fn left_ports(&self) -> Option<String> {
+        (!self.excluded.is_empty()).then(|| {
             format!(
                 "UDP ports that programs of this host have open are left to them: {}. To take one, stop its program, name \
                  it with --port, or use --ip with an address that is not the host's",
@@ -183,10 +199,12 @@ impl Listener {
         self.ip.into_iter().chain(assigned).collect()
     }
 
-    /// Broadcast addresses of the device's subnets.
+    /// Addresses of the device's subnets that no host has.
     fn broadcasts(&self) -> Vec<Ipv4Addr> {
-        let assigned = self.device.iter().flat_map(|d| &d.addresses);
-        assigned.filter_map(|(ip, bits)| broadcast(*ip, *bits)).collect()
+        let all = self.device.as_ref().map(|d| nobodys(&d.addresses));
+        let mut all = all.unwrap_or_default();
+        all.retain(|ip| self.ip != Some(IpAddr::V4(*ip)));
+        all
     }
 
     /// Whether the device is the host's way to itself.
@@ -258,6 +276,7 @@ impl Listener {
                 mac,
                 vlan: None,
                 answer_for: self.answer_for(),
+                unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
                 dest_mac: None,
                 next_hop: None,
             }
@@ -292,6 +311,7 @@ impl Listener {
             common: self.common(&args.run, capabilities)?,
             ip: self.ip,
             ports: self.ports.clone(),
+            excluded_ports: self.excluded.clone().into(),
             verify: !args.no_verify,
             max_flows: args.max_flows,
             link: self.link(capabilities),
@@ -318,5 +338,23 @@ impl Listener {
             filter,
             link: self.link(capabilities),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_host_has_the_highest_and_the_lowest_address_of_a_subnet() {
+        let subnets = |all: &[(&str, u8)]| {
+            let all: Vec<(IpAddr, u8)> = all.iter().map(|(ip, bits)| (ip.parse().unwrap(), *bits)).collect();
+            nobodys(&all).iter().map(Ipv4Addr::to_string).collect::<Vec<_>>()
+        };
+        let two = [("10.99.0.2", 24), ("fd00::2", 64), ("10.1.2.2", 30), ("10.99.0.3", 24)];
+        assert_eq!(subnets(&two), ["10.99.0.255", "10.1.2.3", "10.99.0.0", "10.1.2.0"]);
+        assert!(subnets(&[("10.99.0.2", 31), ("10.99.0.2", 32)]).is_empty());
+        // One who has given a host the lowest address means it.
+        assert_eq!(subnets(&[("10.99.0.0", 24)]), ["10.99.0.255"]);
     }
 }

@@ -3,6 +3,7 @@
 use super::dpdk::check_eal;
 use super::ends::{Destination, addresses};
 use super::flow::Rules;
+use super::listen::unanswered;
 use super::path::PathConfig;
 use super::{family, lanes, memory, xdp};
 use crate::cli::Traffic;
@@ -153,6 +154,7 @@ impl Draft {
                     mac,
                     vlan: self.args.vlan,
                     answer_for: vec![self.src],
+                    unanswered: Vec::new(),
                     dest_mac: self.args.dest_mac,
                     next_hop: Some(self.args.gateway.unwrap_or(self.dest.ip)),
                 }));
@@ -162,6 +164,7 @@ impl Draft {
                 mac,
                 vlan: self.args.vlan,
                 answer_for: Vec::new(),
+                unanswered: Vec::new(),
                 dest_mac,
                 next_hop: None,
             }));
@@ -184,6 +187,7 @@ impl Draft {
             mac,
             vlan: self.args.vlan,
             answer_for,
+            unanswered: unanswered(device),
             dest_mac,
             next_hop: Some(next_hop),
         }))

@@ -5,11 +5,13 @@
 //! not known.
 
 use super::latency;
-use crate::units::{count, elapsed, percent, pps};
+use crate::units::{count, percent, pps};
 use mpps_stats::{Histogram, Latency, MIN_PERIOD_NS, Row, Snapshot};
 use std::collections::VecDeque;
 
 const SECOND: u64 = 1_000_000_000;
+/// Columns of the time: those of `99999-100000 s` and of `0.012-0.013 s`.
+const AT: usize = 14;
 /// Lines kept for a reader that takes none.
 const KEPT: usize = 64;
 /// No line of rows for so long: what was counted is told instead, ns.
@@ -25,6 +27,8 @@ pub(super) struct Lines {
     next_count_ns: u64,
     /// Then, and packets sent and received by then, when it was told last.
     counted: (u64, u64, u64),
+    /// Nothing comes back: lines tell of what was sent.
+    pub(super) sends_only: bool,
 }
 
 /// The rows of a line.
@@ -49,6 +53,7 @@ impl Default for Lines {
             ready: VecDeque::new(),
             next_count_ns: PATIENCE,
             counted: (0, 0, 0),
+            sends_only: false,
         }
     }
 }
@@ -94,11 +99,12 @@ impl Lines {
             let rate = |now: u64, before: u64| {
                 pps(now.saturating_sub(before) as f64 / (s.elapsed_ns - then).max(1) as f64 * 1e9)
             };
-            let at = format!("by {}", elapsed(s.elapsed_ns));
+            let at = format!("by {:.1} s", s.elapsed_ns as f64 / 1e9);
             let (sent, received) = (rate(s.tx, tx), rate(s.rx, rx));
-            self.ready.push_back(format!(
-                "{at:>11}  sent {sent:>11}  received {received:>11}  lost: not known yet\n"
-            ));
+            self.ready.push_back(match self.sends_only {
+                true => format!("{at:>AT$}  sent {sent:>11}\n"),
+                false => format!("{at:>AT$}  sent {sent:>11}  received {received:>11}  lost: not known yet\n"),
+            });
             self.next_count_ns = (s.elapsed_ns / SECOND + 1) * SECOND;
         }
         self.ready.drain(..).collect()
@@ -117,12 +123,12 @@ impl Lines {
         if self.ready.len() == KEPT {
             self.ready.pop_front();
         }
-        self.ready.push_back(span.line());
+        self.ready.push_back(span.line(self.sends_only));
     }
 }
 
 impl Span {
-    fn line(&self) -> String {
+    fn line(&self, sends_only: bool) -> String {
         let rate = |packets: u64| pps(packets as f64 / (self.to_ns - self.from_ns).max(1) as f64 * 1e9);
         // A receiver that knows no sender has no tx: its loss is of what should have come.
         let lost = self.lost.max(0);
@@ -132,13 +138,11 @@ impl Span {
             self.rx as f64 + lost as f64
         };
         let ratio = if base > 0.0 { lost as f64 / base } else { 0.0 };
-        let mut line = format!(
-            "{:>11}  sent {:>11}  received {:>11}  lost {:>9}",
-            span(self.from_ns, self.to_ns),
-            rate(self.tx),
-            rate(self.rx),
-            percent(ratio)
-        );
+        let mut line = format!("{:>AT$}  sent {:>11}", span(self.from_ns, self.to_ns), rate(self.tx));
+        if sends_only {
+            return line + "\n";
+        }
+        line += &format!("  received {:>11}  lost {:>9}", rate(self.rx), percent(ratio));
         if let Some(latency) = latency(&self.latency) {
             line += &format!("  latency {latency}");
         }

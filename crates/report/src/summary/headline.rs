@@ -1,7 +1,7 @@
 //! The first words of a summary, and the counts by reason with what they mean.
 
 use super::Colour;
-use super::text::sentence;
+use super::text::{Page, sentence};
 use crate::units::count;
 use mpps_stats::{Summary, Workload, meaning_of};
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub(super) fn ended(s: &Summary) -> &'static str {
 }
 
 /// Counts by reason, each with its meaning.
-pub(super) fn reasons(reasons: &[(String, u64)], out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn reasons(reasons: &[(String, u64)], out: &mut Page<'_>) -> io::Result<()> {
     for (name, n) in reasons.iter().filter(|(_, n)| *n > 0) {
         let head = format!("{name} {}", count(*n));
         match meaning_of(name) {
@@ -91,12 +91,13 @@ mod tests {
     fn every_reason_stands_with_its_count_and_its_meaning() {
         let all: Vec<_> = REASONS.iter().map(|(name, _)| ((*name).to_owned(), 123_456)).collect();
         let mut out = Vec::new();
-        reasons(&all, &mut out).unwrap();
+        let page = &mut Page {
+            out: &mut out,
+            columns: 80,
+        };
+        reasons(&all, page).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(
-            text.lines().all(|l| l.chars().count() <= super::super::text::COLUMNS),
-            "{text}"
-        );
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         for (name, meaning) in REASONS {
             assert!(

@@ -1,13 +1,13 @@
 //! The lanes: in brief what they cost over all, in full a table of each.
 
-use super::text::{fold, table};
+use super::text::{Heads, Page, fold, table};
 use crate::json::share;
 use crate::units::{count, time};
 use mpps_stats::{LaneSummary, Summary};
 use std::io::{self, Write};
 
 /// What the lanes cost and lost, in a line or two.
-pub(super) fn in_brief(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if s.lanes.is_empty() {
         return Ok(());
     }
@@ -46,7 +46,7 @@ pub(super) fn in_brief(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What the lanes moved, and below it what it cost them: one table would be too wide.
-pub(super) fn in_full(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if s.lanes.is_empty() {
         return Ok(());
     }
@@ -88,8 +88,8 @@ pub(super) fn in_full(s: &Summary, out: &mut dyn Write) -> io::Result<()> {
         ]);
     }
     writeln!(out)?;
-    table(&moved, "rrrrrrrr", out)?;
-    table(&cost, "rrrrrrr", out)?;
+    table(&moved, "rrrrrrrr", Heads::Named, out)?;
+    table(&cost, "rrrrrrr", Heads::Named, out)?;
     // How loaded a lane is that polls: the processor's time does not tell.
     let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
     let mut busy: Vec<_> = busy

@@ -1,14 +1,46 @@
-//! Columns and folded lines: nothing of ours is wider than the smallest usual terminal, so that no terminal folds a
-//! table in the middle of a figure.
+//! Columns and folded lines: nothing of ours is wider than the terminal, or than the smallest usual one, so that no
+//! terminal folds a table in the middle of a figure.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// Columns of the smallest usual terminal.
-pub(super) const COLUMNS: usize = 80;
+const COLUMNS: usize = 80;
+/// Columns that nothing is made to fit.
+const FEWEST: usize = 20;
+
+/// Columns that text for a stream may take: 80, or those of a terminal that has less.
+pub fn columns_of(stream: &impl IsTerminal) -> usize {
+    let terminal = stream.is_terminal().then(crossterm::terminal::size);
+    let columns = terminal
+        .and_then(Result::ok)
+        .map_or(0, |(columns, _)| usize::from(columns));
+    if columns == 0 {
+        COLUMNS
+    } else {
+        columns.clamp(FEWEST, COLUMNS)
+    }
+}
+
+/// Where text goes, and how wide it may be.
+pub(super) struct Page<'o> {
+    pub(super) out: &'o mut dyn Write,
+    pub(super) columns: usize,
+}
+
+impl Write for Page<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.out.write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
 
 /// Prints rows in columns, two blanks apart; `align` has `l` or `r` for each column. Columns that are empty in every
-/// row are left out.
-pub(super) fn table(rows: &[Vec<String>], align: &str, out: &mut dyn Write) -> io::Result<()> {
+/// row are left out. Where they find no room beside each other, each row is folded; where the first row has the columns'
+/// names (`Heads::Named`), each cell then has its name before it.
+pub(super) fn table(rows: &[Vec<String>], align: &str, heads: Heads, out: &mut Page<'_>) -> io::Result<()> {
     debug_assert!(
         rows.iter().all(|row| row.len() <= align.len()),
         "more cells than columns"
@@ -24,6 +56,10 @@ pub(super) fn table(rows: &[Vec<String>], align: &str, out: &mut dyn Write) -> i
         .enumerate()
         .filter_map(|(i, a)| Some((i, a, width(i).filter(|w| *w > 0)?)))
         .collect();
+    let wide = columns.iter().map(|(.., width)| width + 2).sum::<usize>() > out.columns + 2;
+    if wide && out.columns < COLUMNS {
+        return folded(rows, heads, out);
+    }
     for row in rows {
         let mut line = String::new();
         for (position, &(i, align, width)) in columns.iter().enumerate() {
@@ -41,21 +77,55 @@ pub(super) fn table(rows: &[Vec<String>], align: &str, out: &mut dyn Write) -> i
     Ok(())
 }
 
-/// Joins the parts by `separator`, a new line begun after it where [`COLUMNS`] would be passed; further lines are
-/// indented. Parts are never cut. Escape sequences take no column.
+/// Whether the first row of a table has the names of its columns.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Heads {
+    Named,
+    None,
+}
+
+fn folded(rows: &[Vec<String>], heads: Heads, out: &mut Page<'_>) -> io::Result<()> {
+    let (names, rows) = match (heads, rows.split_first()) {
+        (Heads::Named, Some((names, rows))) => (Some(names), rows),
+        _ => (None, rows),
+    };
+    for row in rows {
+        let cell = |(i, cell): (usize, &String)| match names.map(|names| names[i].as_str()) {
+            None | Some("") => cell.clone(),
+            Some(name) => format!("{name} {cell}"),
+        };
+        let parts = row.iter().enumerate().filter(|(_, cell)| !cell.is_empty()).map(cell);
+        fold(parts, "  ", "  ", out)?;
+    }
+    Ok(())
+}
+
+/// Joins the parts by `separator`, a new line begun after it where the width would be passed; further lines are
+/// indented. Parts that find room on a line are never cut, others between words. Escape sequences take no column.
 pub(super) fn fold<S: AsRef<str>>(
     parts: impl IntoIterator<Item = S>,
     separator: &str,
     indent: &str,
-    out: &mut dyn Write,
+    out: &mut Page<'_>,
 ) -> io::Result<()> {
     let (mut line, mut used) = (String::new(), 0);
+    // Each with what stands between it and the one before.
+    let mut pieces: Vec<(String, &str)> = Vec::new();
     for part in parts {
         let part = part.as_ref();
+        if columns(part) + columns(indent) + columns(separator.trim_end()) <= out.columns {
+            pieces.push((part.to_owned(), separator));
+        } else {
+            let first = separator;
+            let words = part.split(' ').enumerate();
+            pieces.extend(words.map(|(i, word)| (word.to_owned(), if i == 0 { first } else { " " })));
+        }
+    }
+    for (part, separator) in &pieces {
         let (width, gap) = (columns(part), columns(separator));
         if used == 0 {
             used = width;
-        } else if used + gap + width + columns(separator.trim_end()) <= COLUMNS {
+        } else if used + gap + width + columns(separator.trim_end()) <= out.columns {
             line += separator;
             used += gap + width;
         } else {
@@ -69,7 +139,7 @@ pub(super) fn fold<S: AsRef<str>>(
 }
 
 /// Prints a sentence, folded between words.
-pub(super) fn sentence(head: &str, text: &str, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn sentence(head: &str, text: &str, indent: &str, out: &mut Page<'_>) -> io::Result<()> {
     let words = text.split_whitespace();
     fold(
         std::iter::once(head).filter(|h| !h.is_empty()).chain(words),
@@ -77,6 +147,14 @@ pub(super) fn sentence(head: &str, text: &str, indent: &str, out: &mut dyn Write
         indent,
         out,
     )
+}
+
+/// A sentence as lines of so many columns, folded between words.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut out = Vec::new();
+    // Writing to a Vec does not fail.
+    let _ = sentence("", text, "  ", &mut Page { out: &mut out, columns });
+    String::from_utf8_lossy(&out).lines().map(str::to_owned).collect()
 }
 
 /// Columns that the text takes, its colours not counted.
@@ -107,13 +185,37 @@ mod tests {
         assert_eq!(columns("\x1b[1;31mNOT VALID\x1b[0m x"), 11);
     }
 
+    #[test]
+    fn a_table_without_room_is_folded_with_the_names_at_the_cells() {
+        let cells = |row: &[&str]| row.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let rows = [
+            cells(&["", "p50", "p99", "max"]),
+            cells(&["latency", "12.35 µs", "1.234 ms", "2.500 s"]),
+        ];
+        let mut out = Vec::new();
+        let page = &mut Page {
+            out: &mut out,
+            columns: 30,
+        };
+        table(&rows, "lrrr", Heads::Named, page).unwrap();
+        table(&rows[1..], "lrrr", Heads::None, page).unwrap();
+        fold(["a part that is longer than the line has room for"], "   ", "  ", page).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "latency  p50 12.35 µs\n  p99 1.234 ms  max 2.500 s\nlatency  12.35 µs  1.234 ms\n  2.500 s\n\
+             a part that is longer than the\n  line has room for\n"
+        );
+    }
+
     proptest! {
         #[test]
-        fn folding_keeps_every_word_and_the_width(words in proptest::collection::vec("[a-zµ]{1,20}", 0..60)) {
+        fn folding_keeps_every_word_and_the_width(
+            words in proptest::collection::vec("[a-zµ]{1,18}", 0..60), columns in FEWEST..=COLUMNS,
+        ) {
             let mut out = Vec::new();
-            sentence("-", &words.join(" "), "  ", &mut out).unwrap();
+            sentence("-", &words.join(" "), "  ", &mut Page { out: &mut out, columns }).unwrap();
             let text = String::from_utf8(out).unwrap();
-            prop_assert!(text.lines().all(|l| l.chars().count() <= COLUMNS));
+            prop_assert!(text.lines().all(|l| l.chars().count() <= columns));
             prop_assert_eq!(text.split_whitespace().skip(1).collect::<Vec<_>>(), words);
         }
     }

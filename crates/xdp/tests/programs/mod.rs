@@ -21,6 +21,10 @@ pub const DROP: u32 = 1;
 pub const PASS: u32 = 2;
 pub const TX: u32 = 3;
 
+/// Instructions that the verifier may have to follow in a program: half of what the kernel allows, since other kernels follow
+/// more ways than this one.
+pub const MOST_VERIFIED: u32 = 500_000;
+
 pub const OWN_MAC: [u8; 6] = frames::DST_MAC;
 
 /// The loader reads ELF structures in place.
@@ -194,6 +198,11 @@ pub fn load_sized(
         .try_into()
         .expect("an XDP program");
     program.load().unwrap_or_else(|e| panic!("load {name}: {e:?}"));
+    let instructions = program.info().unwrap().verified_instruction_count();
+    assert!(
+        instructions.is_some_and(|n| n < MOST_VERIFIED),
+        "{name}: {instructions:?}"
+    );
     let descriptor = program.fd().unwrap().as_fd().try_clone_to_owned().unwrap();
     let run: Mapping<abi::Run> = mapping(&ebpf, "RUN", 1);
     run[0].start_ns.store(1, Ordering::Relaxed);
@@ -310,4 +319,29 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
 pub fn tags(frame: &[u8]) -> usize {
     let is_tag = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0] | [0x88, 0xa8]));
     usize::from(is_tag(12)) + usize::from(is_tag(12) && is_tag(16))
+}
+
+/// Loads all programs of an object; how many instructions the verifier followed in each.
+pub fn verified(object: &[u8], plan: &Plan, constants: &[Constant<'_>]) -> Vec<(String, u32)> {
+    let btf = Btf::from_sys_fs().ok();
+    let mut loader = EbpfLoader::new();
+    loader.btf(btf.as_ref()).override_global("PLAN", plan, true);
+    for Constant(name, value) in constants {
+        loader.override_global(name, *value, true);
+    }
+    let mut ebpf = loader.load(object).unwrap_or_else(|e| panic!("maps: {e}"));
+    let mut all = Vec::new();
+    for (name, program) in ebpf.programs_mut() {
+        let info = match program {
+            aya::programs::Program::Xdp(program) => program.load().and_then(|()| program.info()),
+            aya::programs::Program::RawTracePoint(program) => program.load().and_then(|()| program.info()),
+            _ => panic!("{name}: another kind of program"),
+        };
+        let info = info.unwrap_or_else(|e| panic!("load {name}: {e:?}"));
+        all.push((
+            name.to_owned(),
+            info.verified_instruction_count().expect("since Linux 5.16"),
+        ));
+    }
+    all
 }

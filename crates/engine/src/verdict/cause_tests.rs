@@ -1,0 +1,518 @@
+use super::*;
+use crate::away::Standstills;
+use mpps_stats::{AwaySummary, Stretch, Stretches};
+
+const MS: u64 = 1_000_000;
+
+fn gap(from_ms: u64, to_ms: u64) -> Gap {
+    Gap {
+        from_ns: from_ms * MS,
+        to_ns: to_ms * MS,
+    }
+}
+
+/// What a sentence says of the cause: it has these words, and none of what other causes say.
+fn assert_named(name: &str, sentence: &str, words: &str) {
+    const CAUSES: [&str; 11] = [
+        "the link was down",
+        "the process was stopped",
+        "stood still",
+        "other threads kept the lanes",
+        "the hypervisor took",
+        "without waiting for a core",
+        "could not keep up",
+        "the path took nothing",
+        "waited for room to send for",
+        "faster than they could",
+        "the cause is not known",
+    ];
+    assert!(sentence.contains(words), "{name}: no {words:?} in: {sentence}");
+    for other in CAUSES.iter().filter(|other| !words.contains(**other)) {
+        // The evidence, where no cause is named, has the time for which lanes waited for room.
+        let evidence = *other == "waited for room to send for" && words.contains("not known");
+        assert!(
+            evidence || !sentence.contains(other),
+            "{name}: {other:?} in: {sentence}"
+        );
+    }
+}
+
+/// A run of 1 s, and of 200 ms settle time, in which `missing` of 100,000 departures are missing.
+fn short(missing: u64, lane: LaneTime, change: impl FnOnce(&mut Evidence)) -> String {
+    let mut e = Evidence {
+        tx: 100_000 - missing,
+        missed: missing,
+        duration_ns: 1_000 * MS,
+        looked_ns: 1_200 * MS,
+        cores: 2,
+        sending: vec![lane],
+        ..Evidence::default()
+    };
+    change(&mut e);
+    Causes::new(Workload::Send, &e, &[]).of_missing(100_000)
+}
+
+/// A lane that had time to spare, and was never held up.
+fn calm(ms: u64) -> LaneTime {
+    LaneTime {
+        ns: ms * MS,
+        loop_ns: ms * MS,
+        busy_ns: ms * MS * 3 / 10,
+        waited_ns: Some(0),
+        ..LaneTime::default()
+    }
+}
+
+#[test]
+fn missing_departures_have_the_cause_that_explains_half_of_them() {
+    let lane = calm(1_000);
+    let waited = |ms: u64| LaneTime {
+        waited_ns: Some(ms * MS),
+        away: 3,
+        away_ns: ms * MS,
+        ..lane
+    };
+    let held = |ms: u64| LaneTime {
+        away: 3,
+        away_ns: ms * MS,
+        ..lane
+    };
+    let blocked = |ms: u64| LaneTime {
+        blocked_ns: ms * MS,
+        ..lane
+    };
+    let busy = |ms: u64| LaneTime {
+        busy_ns: ms * MS,
+        ..lane
+    };
+    let stop = |to: u64| move |e: &mut Evidence| e.still.stops = vec![gap(400, to)];
+    let froze = |to: u64| move |e: &mut Evidence| e.still.others = vec![gap(400, to)];
+    let down = |ms: u64| move |e: &mut Evidence| e.link_down_ns = ms * MS;
+    let steal = |ms: u64| move |e: &mut Evidence| e.steal_ns = ms * MS;
+    let none = |_: &mut Evidence| {};
+    let unknown = "the cause is not known: of the sending time the lanes worked for 30.0 %";
+    for (name, sentence, words) in [
+        ("nothing is known", short(10_000, lane, none), unknown),
+        (
+            "a stop of a tenth",
+            short(10_000, lane, stop(500)),
+            "the process was stopped for 100.0 ms, from 0.400 to 0.500 s",
+        ),
+        (
+            "a stop while busy",
+            short(10_000, busy(950), stop(500)),
+            "the process was stopped",
+        ),
+        ("a stop of 5 ms", short(10_000, lane, stop(405)), unknown),
+        (
+            "a stop in the settle time",
+            short(10_000, lane, |e| e.still.stops = vec![gap(1_000, 1_200)]),
+            unknown,
+        ),
+        (
+            "a standstill of a tenth",
+            short(10_000, lane, froze(500)),
+            "all of mpps stood still for 100.0 ms",
+        ),
+        ("a standstill of 5 ms", short(10_000, lane, froze(405)), unknown),
+        (
+            "a link down for a tenth",
+            short(10_000, lane, down(100)),
+            "the link was down for 100.0 ms",
+        ),
+        ("a link down for an instant", short(10_000, lane, down(1)), unknown),
+        (
+            "lanes that waited for a tenth",
+            short(10_000, waited(100), none),
+            "other threads kept the lanes from running for 10.0 % of the sending time",
+        ),
+        (
+            "lanes that waited for 1 %",
+            short(10_000, waited(10), none),
+            "waited for their cores for 1.0 %",
+        ),
+        (
+            "lanes that were held for a tenth",
+            short(10_000, held(100), none),
+            "3 times, for 10.0 % of the sending time, without waiting for a core",
+        ),
+        ("lanes that were held for 1 %", short(10_000, held(10), none), unknown),
+        (
+            "a hypervisor that took a fifth",
+            short(10_000, lane, steal(500)),
+            "the hypervisor took 20.8 %",
+        ),
+        ("a hypervisor that took 1 %", short(10_000, lane, steal(24)), unknown),
+        (
+            "a path that took nothing for a tenth",
+            short(10_000, blocked(100), none),
+            "the path took nothing for 10.0 % of the sending time",
+        ),
+        (
+            "a path that refused once",
+            short(
+                10_000,
+                LaneTime {
+                    blocked_ns: 1_000,
+                    ..lane
+                },
+                none,
+            ),
+            unknown,
+        ),
+        (
+            "a lane that never rested",
+            short(10_000, busy(950), none),
+            "could not keep up: its lanes were busy for 95.0 % of the sending time",
+        ),
+        (
+            "a rate that no lane reaches, on a host that waits",
+            short(
+                99_900,
+                LaneTime {
+                    busy_ns: 970 * MS,
+                    ..waited(650)
+                },
+                none,
+            ),
+            "could not keep up",
+        ),
+        (
+            "a path far below the rate",
+            short(
+                99_900,
+                LaneTime {
+                    busy_ns: 200 * MS,
+                    ..blocked(750)
+                },
+                none,
+            ),
+            "the path took nothing for 75.0 %",
+        ),
+    ] {
+        // What was given as evidence is no cause.
+        let words = if name == "lanes that waited for 1 %" {
+            unknown
+        } else {
+            words
+        };
+        assert_named(name, &sentence, words);
+    }
+}
+
+#[test]
+fn a_share_is_of_the_time_looked_at() {
+    // Two lanes waited through most of a run, and of a settle time that is much longer.
+    let lane = LaneSummary {
+        tx_role: true,
+        run_delay_ns: Some(8_940 * MS),
+        measured_ns: 11_000 * MS,
+        ..LaneSummary::default()
+    };
+    let e = Evidence {
+        duration_ns: 1_000 * MS,
+        looked_ns: 11_000 * MS,
+        steal_ns: 440 * MS,
+        cores: 2,
+        ..Evidence::default()
+    };
+    let notes = Causes::new(Workload::SendRecv, &e, &[lane.clone(), lane]).notes();
+    assert!(
+        notes[0].contains("from running for 81.3 % of the time") && notes[0].contains("took 2.0 % of the time"),
+        "{notes:?}"
+    );
+}
+
+/// Drops of 1,000 of 10,000 packets in 100 ms, from 400 to 500 ms, of what `lane` was to take; 10 ms explain them.
+fn dropped(workload: Workload, lane: LaneTime, change: impl FnOnce(&mut Evidence)) -> String {
+    let mut e = Evidence {
+        duration_ns: 10_000 * MS,
+        looked_ns: 10_000 * MS,
+        cores: 2,
+        dropping: vec![LaneTime {
+            taken: 9_000,
+            dropped: 1_000,
+            ..lane
+        }],
+        drops: Stretches {
+            largest: vec![Stretch {
+                from_ns: 400 * MS,
+                to_ns: 500 * MS,
+                packets: 1_000,
+            }],
+            ..Stretches::default()
+        },
+        ..Evidence::default()
+    };
+    change(&mut e);
+    Causes::new(workload, &e, &[]).of_drops()
+}
+
+#[test]
+fn drops_have_the_cause_that_was_at_work_at_their_time_for_long_enough() {
+    let lane = calm(100);
+    let stops = |stops: Vec<Gap>| move |e: &mut Evidence| e.still = Standstills { stops, others: vec![] };
+    let froze = |others: Vec<Gap>| move |e: &mut Evidence| e.still = Standstills { stops: vec![], others };
+    let none = |_: &mut Evidence| {};
+    let waited = |ms: u64| LaneTime {
+        waited_ns: Some(ms * MS),
+        away: 2,
+        away_ns: ms * MS,
+        ..lane
+    };
+    let held = |ms: u64| LaneTime {
+        away: 2,
+        away_ns: ms * MS,
+        ..lane
+    };
+    let blocked = |ms: u64| LaneTime {
+        blocked_ns: ms * MS,
+        ..lane
+    };
+    let busy = LaneTime {
+        busy_ns: 97 * MS,
+        ..lane
+    };
+    // Drops all along the run, of which a stop is a small part.
+    let all_along = |e: &mut Evidence| {
+        e.still.stops = vec![gap(450, 455)];
+        e.dropping[0].ns = 10_000 * MS;
+        e.dropping[0].taken = 900_000;
+        e.dropping[0].dropped = 100_000;
+        e.drops.largest = vec![Stretch {
+            from_ns: 0,
+            to_ns: 10_000 * MS,
+            packets: 100_000,
+        }];
+    };
+    let unknown = "the cause is not known: of the 100.0 ms in which it happened the lanes concerned worked for 30.0 %";
+    for workload in [
+        Workload::Reflect,
+        Workload::Forward,
+        Workload::Drop,
+        Workload::SendRecv,
+        Workload::Capture,
+    ] {
+        let dropped = |lane, change: &dyn Fn(&mut Evidence)| dropped(workload, lane, change);
+        let at = |gaps: Vec<Gap>| move |e: &mut Evidence| stops(gaps.clone())(e);
+        let frozen = |gaps: Vec<Gap>| move |e: &mut Evidence| froze(gaps.clone())(e);
+        for (name, sentence, words) in [
+            ("nothing is known", dropped(lane, &none), unknown),
+            (
+                "a stop then",
+                dropped(lane, &at(vec![gap(390, 495)])),
+                "the process was stopped for 105.0 ms, from 0.390 to 0.495 s",
+            ),
+            (
+                "a stop at another time",
+                dropped(lane, &at(vec![gap(700, 900)])),
+                unknown,
+            ),
+            (
+                "a stop then that is too short",
+                dropped(lane, &at(vec![gap(450, 454)])),
+                unknown,
+            ),
+            (
+                "a stop of 5 ms in 10 s of drops",
+                dropped(lane, &all_along),
+                "the cause is not known: of the 10.000 s",
+            ),
+            (
+                "a standstill then",
+                dropped(lane, &frozen(vec![gap(390, 495)])),
+                "all of mpps stood still",
+            ),
+            (
+                "a standstill at another time",
+                dropped(lane, &frozen(vec![gap(501, 900)])),
+                unknown,
+            ),
+            (
+                "lanes that waited for room",
+                dropped(blocked(60), &none),
+                "waited for room to send for 60.0 % of the 100.0 ms in which it happened",
+            ),
+            ("lanes that hardly waited for room", dropped(blocked(4), &none), unknown),
+            (
+                "lanes busy waiting for room",
+                dropped(
+                    LaneTime {
+                        busy_ns: 99 * MS,
+                        ..blocked(60)
+                    },
+                    &none,
+                ),
+                "waited for room to send for 60.0 %",
+            ),
+            (
+                "lanes kept from their cores",
+                dropped(waited(9), &none),
+                "lanes were kept from their cores: other threads kept the lanes from running for 9.0 % of the 100.0 ms",
+            ),
+            ("lanes hardly kept from their cores", dropped(waited(3), &none), unknown),
+            (
+                "lanes held by something",
+                dropped(held(90), &none),
+                "for 90.0 % of the 100.0 ms in which it happened, without waiting for a core: what held them is not known",
+            ),
+            ("lanes hardly held", dropped(held(4), &none), unknown),
+            (
+                "lanes that never rested",
+                dropped(busy, &none),
+                "faster than they could be",
+            ),
+            (
+                "lanes that never rested, and a stop elsewhere",
+                dropped(busy, &at(vec![gap(700, 900)])),
+                "faster than they could be",
+            ),
+        ] {
+            assert_named(name, &sentence, words);
+        }
+    }
+}
+
+#[test]
+fn a_lane_answers_only_for_what_it_was_to_take() {
+    // One direction is busy and drops nothing; the other, at rest, drops.
+    let rest = dropped(Workload::Forward, calm(100), |_| {});
+    assert_named("the busy direction dropped nothing", &rest, "the cause is not known");
+    // Two lanes drop: the one that drops most is the one to explain.
+    let lanes = |busy_dropped: u64, calm_dropped: u64| {
+        dropped(Workload::Forward, calm(100), |e| {
+            let busy = LaneTime {
+                busy_ns: 98 * MS,
+                dropped: busy_dropped,
+                ..e.dropping[0]
+            };
+            e.dropping[0].dropped = calm_dropped;
+            e.dropping.push(busy);
+        })
+    };
+    assert_named(
+        "the busy lane drops most",
+        &lanes(900, 100),
+        "faster than they could be forwarded",
+    );
+    assert_named(
+        "the lane at rest drops most",
+        &lanes(100, 900),
+        "the cause is not known",
+    );
+}
+
+#[test]
+fn a_hypervisor_is_named_for_lanes_that_were_held_where_it_took_as_much() {
+    let held = LaneTime {
+        away: 1,
+        away_ns: 50 * MS,
+        ..calm(100)
+    };
+    let mut e = Evidence {
+        looked_ns: 1_000 * MS,
+        cores: 1,
+        dropping: vec![LaneTime {
+            taken: 500,
+            dropped: 500,
+            ..held
+        }],
+        steal_ns: 40 * MS,
+        ..Evidence::default()
+    };
+    let lane = LaneSummary {
+        away: Some(AwaySummary {
+            count: 1,
+            total_ns: 50 * MS,
+            ..AwaySummary::default()
+        }),
+        ..LaneSummary::default()
+    };
+    let said = |e: &Evidence| Causes::new(Workload::Drop, e, std::slice::from_ref(&lane)).of_drops();
+    assert!(
+        said(&e).contains("without waiting for a core: the hypervisor took 4.0 %"),
+        "{}",
+        said(&e)
+    );
+    e.steal_ns = 12 * MS;
+    assert!(said(&e).contains("what held them is not known"), "{}", said(&e));
+}
+
+#[test]
+fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait() {
+    let lane = LaneSummary {
+        core: Some(1),
+        run_delay_ns: Some(100 * MS),
+        measured_ns: 1_000 * MS,
+        ..LaneSummary::default()
+    };
+    let rival = |process: u32, ran_ms: u64| Rival {
+        process,
+        thread: process + 1,
+        core: 1,
+        ran_ns: ran_ms * MS,
+    };
+    let said = |rivals: Vec<Rival>, own_ms: u64, lanes: &[LaneSummary]| {
+        let e = Evidence {
+            duration_ns: 1_000 * MS,
+            looked_ns: 1_000 * MS,
+            cores: 2,
+            rivals,
+            own_ns: own_ms * MS,
+            ..Evidence::default()
+        };
+        Causes::new(Workload::Reflect, &e, lanes).notes().join(" ")
+    };
+    let one = std::slice::from_ref(&lane);
+    let alone = LaneSummary {
+        core: Some(0),
+        run_delay_ns: Some(0),
+        ..lane.clone()
+    };
+    let other = "another mpps (process 77) has a lane on core 1, too, which ran for";
+    let remedy = "give each end cores of its own";
+    let whose = "other threads kept the lanes from running for 10.0 % of the time (";
+    for (name, text, words) in [
+        (
+            "another process for 80 ms of 100",
+            said(vec![rival(77, 80)], 0, one),
+            Some(other),
+        ),
+        (
+            "another process for 3 ms of 100",
+            said(vec![rival(77, 3)], 0, one),
+            None,
+        ),
+        (
+            "another process for 40 ms of 100",
+            said(vec![rival(77, 40)], 0, one),
+            Some(other),
+        ),
+        (
+            "two processes for 40 ms each",
+            said(vec![rival(77, 40), rival(99, 40)], 0, one),
+            Some(other),
+        ),
+        (
+            "own threads for 70 ms",
+            said(vec![], 70, one),
+            Some("mpps's own threads beside the lanes (the collector, files) ran for 70.0 ms"),
+        ),
+        ("own threads for 7 ms", said(vec![], 7, one), None),
+        (
+            "two lanes on one core",
+            said(vec![], 0, &[lane.clone(), lane.clone()]),
+            Some("lanes of this run share a core"),
+        ),
+        ("two lanes on two cores", said(vec![], 0, &[lane.clone(), alone]), None),
+    ] {
+        match words {
+            Some(words) => {
+                assert!(text.contains(whose) && text.contains(words), "{name}: {text}");
+                let half = !name.contains("for 40 ms of 100");
+                assert_eq!(text.contains(remedy), words == other && half, "{name}: {text}");
+            }
+            None => assert!(text.ends_with("% of the time"), "{name}: {text}"),
+        }
+    }
+}

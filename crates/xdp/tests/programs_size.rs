@@ -1,0 +1,69 @@
+//! How much work the verifier has with the programs: the kernel refuses one at a million instructions, so there must be
+//! room for other kernels, which follow more ways than this one. The programs of `forward` are looked at where they are tried.
+
+#[path = "programs/mod.rs"]
+mod programs;
+#[allow(dead_code, unreachable_pub, reason = "a part is used")]
+#[path = "../src/sys.rs"]
+mod sys;
+
+use programs::abi::{ADDRESSES, Plan, flag};
+use programs::{Constant, Object, bytes_of};
+
+static DROP: Object<{ include_bytes!("../bpf/drop.bpf.o").len() }> = Object(*include_bytes!("../bpf/drop.bpf.o"));
+static TRAFFIC: Object<{ include_bytes!("../bpf/traffic.bpf.o").len() }> =
+    Object(*include_bytes!("../bpf/traffic.bpf.o"));
+static REFLECT: Object<{ include_bytes!("../bpf/reflect.bpf.o").len() }> =
+    Object(*include_bytes!("../bpf/reflect.bpf.o"));
+
+/// A plan that uses everything.
+fn plan() -> Plan {
+    let mut plan: Plan = programs::plan();
+    plan.flags = flag::BY_CPU | flag::CHECK_DATA | flag::OPEN_CHECKSUMS | flag::OWN_MAC | flag::RECEIVE;
+    plan.flags |= flag::PACED | flag::RANDOM | flag::STAMPED | flag::VETH | flag::SEVERAL;
+    (plan.addresses4_count, plan.addresses6_count) = (ADDRESSES as u32, ADDRESSES as u32);
+    (plan.answer4_count, plan.answer6_count) = (ADDRESSES as u32, ADDRESSES as u32);
+    plan.lanes = 64;
+    plan.window_words = 16;
+    plan.max_flows = 1024;
+    plan.table = 2048;
+    plan.flows = 1024;
+    plan.src_count = 1024;
+    plan.slips = 8;
+    plan.l3 = 14;
+    plan.l4 = 34;
+    plan.payload_len = 1472;
+    plan.frame_len = 1514;
+    plan
+}
+
+#[test]
+fn no_program_takes_the_verifier_half_of_what_it_allows() {
+    if !programs::can_load() {
+        return;
+    }
+    let (all, none) = (programs::port_bits(|_| true), programs::port_bits(|_| false));
+    let ports = [
+        Constant("PORTS", bytes_of(&all)),
+        Constant("HOST_PORTS", bytes_of(&none)),
+    ];
+    let ipv6 = |mut plan: Plan| {
+        (plan.flags, plan.l4, plan.payload_len) = (plan.flags | flag::IPV6, 54, 1452);
+        plan
+    };
+    let cases = [
+        (&DROP.0[..], "drop", plan(), &ports[..]),
+        (&TRAFFIC.0[..], "receive", plan(), &[]),
+        (&TRAFFIC.0[..], "receive", ipv6(plan()), &[]),
+        (&REFLECT.0[..], "reflect", plan(), &ports[..]),
+    ];
+    for (object, name, plan, constants) in cases {
+        for (program, instructions) in programs::verified(object, &plan, constants) {
+            println!("{program} of {name}: {instructions}");
+            assert!(
+                instructions < programs::MOST_VERIFIED,
+                "{program} of {name}: {instructions}"
+            );
+        }
+    }
+}

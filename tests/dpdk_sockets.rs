@@ -1,0 +1,99 @@
+//! The file of a memif's socket: only what a server of this user's has left there is removed, and nobody is waited for.
+
+use std::os::unix::fs::{FileTypeExt, chown};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use mpps_tests::{Own, Scratch, listen_by, mpps, no_dpdk, run_command};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
+use rustix::process::Signal;
+
+/// A server that is to make its socket at a file where something is: refused, with the name.
+fn assert_refused(own: &Own, code: i32, said: &str) {
+    let finished = run_command(mpps(&format!("reflect {} --duration 1h", own.port(0, "server"))));
+    assert_eq!(finished.code, Some(code), "{}", finished.stderr);
+    let line = format!("socket={}: ", own.name());
+    assert!(
+        finished.stderr.contains(&line) && finished.stderr.contains(said),
+        "{}",
+        finished.stderr
+    );
+    assert!(std::fs::symlink_metadata(own.name()).is_ok(), "{said}");
+}
+
+#[test]
+fn what_is_no_socket_stays() {
+    if no_dpdk() {
+        return;
+    }
+    let own = Own::new();
+    std::fs::write(own.name(), "precious").expect("a file");
+    assert_refused(&own, 2, "no socket");
+    assert_eq!(std::fs::read_to_string(own.name()).expect("a file"), "precious");
+    std::fs::remove_file(own.name()).expect("our file");
+    let target = Scratch::new();
+    std::fs::write(target.file("x"), "precious").expect("a file");
+    std::os::unix::fs::symlink(target.file("x"), own.name()).expect("a link");
+    assert_refused(&own, 2, "no socket");
+    assert!(target.file("x").exists());
+}
+
+#[test]
+fn a_socket_that_somebody_listens_on_stays_whatever_its_type_and_whether_or_not_they_accept() {
+    if no_dpdk() {
+        return;
+    }
+    let own = Own::new();
+    let stream = UnixListener::bind(own.name()).expect("a listener");
+    assert_refused(&own, 1, "another process listens there");
+    drop(stream);
+    std::fs::remove_file(own.name()).expect("our socket");
+    let new = |kind| socket(AddressFamily::UNIX, kind, None).expect("a socket");
+    let address = SocketAddrUnix::new(own.name()).expect("a path");
+    let datagrams = new(SocketType::DGRAM);
+    bind(&datagrams, &address).expect("a free name");
+    assert_refused(&own, 1, "another process listens there");
+    drop(datagrams);
+    std::fs::remove_file(own.name()).expect("our socket");
+    let packets = new(SocketType::SEQPACKET);
+    bind(&packets, &address).expect("a free name");
+    listen(&packets, 0).expect("a listener");
+    // Its queue is full: the next would wait.
+    let queued = new(SocketType::SEQPACKET);
+    connect(&queued, &address).expect("a place");
+    assert_refused(&own, 1, "another process listens there");
+}
+
+#[test]
+fn a_socket_of_another_users_stays() {
+    if no_dpdk() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return mpps_tests::skip("only root can give a file away");
+    }
+    let own = Own::new();
+    drop(UnixListener::bind(own.name()).expect("a listener"));
+    chown(own.name(), Some(65_534), Some(65_534)).expect("root may give away");
+    assert_refused(&own, 1, "a socket of user 65534");
+}
+
+#[test]
+fn a_socket_that_a_killed_server_has_left_is_replaced() {
+    if no_dpdk() {
+        return;
+    }
+    for kind in [SocketType::SEQPACKET, SocketType::STREAM] {
+        let (own, scratch) = (Own::new(), Scratch::new());
+        let left = socket(AddressFamily::UNIX, kind, None).expect("a socket");
+        bind(&left, &SocketAddrUnix::new(own.name()).expect("a path")).expect("a free name");
+        drop(left);
+        let reflector = listen_by(&scratch, mpps(&format!("reflect {}", own.port(0, "server"))));
+        let there = std::fs::symlink_metadata(own.name()).expect("a socket");
+        assert!(there.file_type().is_socket());
+        drop(own.introduced());
+        let reflected = scratch.read(reflector.end(Signal::INT));
+        assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
+        assert!(!Path::new(&own.name()).exists());
+    }
+}
