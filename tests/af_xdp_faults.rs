@@ -278,7 +278,9 @@ fn a_queue_that_another_socket_has_and_a_program_that_is_there_already_are_named
     );
     // Who only sends from an address of the host's own needs none.
     let words = "send af_xdp:eth1,first=1 --src 10.99.0.2 --dest 10.99.0.1:9000 --rate 1kpps --duration 50ms --quiet";
-    assert_eq!(run_command(net.b(words)).code, Some(0));
+    // A busy host may keep it from its rate.
+    let finished = run_command(net.b(words));
+    assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
 }
 
 #[test]

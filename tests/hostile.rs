@@ -156,7 +156,7 @@ fn forged_answers_are_no_packets_of_the_test() {
         // The reflector does not own port 9000 as a socket, so the stranger can pose as it.
         let reflector = Background::ready(net.b("reflect af_packet:eth1 --port 9000"));
         let words =
-            format!("sendrecv {sendrecv} --dest 10.99.0.2:9000 --rate 10kpps --duration 1h --settle 500ms --quiet");
+            format!("sendrecv {sendrecv} --dest 10.99.0.2:9000 --rate 10kpps --duration 1h --settle 2s --quiet");
         let sender = Background::start(here.results(net.a(&words)));
         wait_until("packets", || here.busy_rows() > 0);
         net.python(Host::B, STRANGER, &["10.99.0.1"]);

@@ -67,7 +67,7 @@ NOINLINE int wait_for_claim(u32 at)
 }
 
 /* The flow of a place's key; `max_flows`: the table is full. */
-GLOBAL u32 flow_of_key(u64 first, u64 second)
+INLINE u32 flow_of_key(u64 first, u64 second)
 {
 	u32 zero = 0, hash;
 	u64 *count;
@@ -110,16 +110,23 @@ GLOBAL u32 flow_of_key(u64 first, u64 second)
 /* The number of a packet's flow; `max_flows`: the table is full. */
 INLINE u32 find_flow(void *addresses, u32 ports, int v6)
 {
-	u64 hash = PLAN.key, other = ~PLAN.key;
+	u64 first, second;
 
-	if (!v6)
-		return flow_of_key(U64(addresses), (u64)ports << 32 | 2);
+	if (v6) {
+		u64 hash = PLAN.key, other = ~PLAN.key;
+
 #pragma unroll
-	for (int i = 0; i < 4; i++) {
-		hash = mix(hash, U64(addresses + 8 * i));
-		other = mix(other, U64(addresses + 8 * i) ^ hash >> 7);
+		for (int i = 0; i < 4; i++) {
+			hash = mix(hash, U64(addresses + 8 * i));
+			other = mix(other, U64(addresses + 8 * i) ^ hash >> 7);
+		}
+		first = mix(hash, ports);
+		second = mix(other, ports) | 1;
+	} else {
+		first = U64(addresses);
+		second = (u64)ports << 32 | 2;
 	}
-	return flow_of_key(mix(hash, ports), mix(other, ports) | 1);
+	return flow_of_key(first, second);
 }
 
 enum verdict { WRONG, UNSTAMPED, WHOLE };
