@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
-use mpps_host::lab::Host;
 use mpps_tests::{Background, Scratch, free_port, has, listen, mpps, net_of, silent, skip, source_ports, wait_until};
 use rustix::process::Signal;
 
