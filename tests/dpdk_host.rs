@@ -58,6 +58,30 @@ fn an_mtu_that_a_run_has_set_is_set_back_when_it_ends_and_by_the_next_when_it_wa
     assert_eq!(mtu(&net, Host::B), "1300");
 }
 
+#[test]
+fn an_interface_of_another_namespace_whose_inode_has_the_same_number_is_left_alone() {
+    if no_dpdk() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let Some(net) = net_of(1) else { return };
+    let number = |words: &str| net.on(Host::B, words).stdout.trim().to_owned();
+    let inode = number("stat -Lc %i /proc/self/ns/net");
+    let index = number("cat /sys/class/net/eth1/ifindex");
+    net.on(Host::B, "ip link set eth1 mtu 1400");
+    // As a run would have left it in a namespace that is gone, whose number this one got.
+    let folder = Path::new("/run/mpps");
+    run_command(mpps("drop null: --duration 1ms --quiet"));
+    if !folder.is_dir() {
+        return skip("no run has made root's folder yet");
+    }
+    let left = folder.join(format!("undo-test-{}", std::process::id()));
+    std::fs::write(&left, format!("mtu {inode} {index} 1500 1400 eth1\n")).expect("a file");
+    let finished = run_command(net.b("doctor"));
+    let stays = mtu(&net, Host::B);
+    let _ = std::fs::remove_file(&left);
+    assert_eq!(stays, "1400", "{}", finished.stderr);
+}
+
 /// Where the EAL of this user makes a folder for each process.
 fn eal_folder() -> PathBuf {
     let base = match rustix::process::getuid().is_root() {

@@ -97,3 +97,21 @@ fn a_socket_that_a_killed_server_has_left_is_replaced() {
         assert!(!Path::new(&own.name()).exists());
     }
 }
+
+#[test]
+fn a_secret_stands_neither_in_the_results_nor_in_what_is_said() {
+    if no_dpdk() {
+        return;
+    }
+    let (own, scratch) = (Own::new(), Scratch::new());
+    let port = format!("{},secret=xyzzy", own.port(0, "server"));
+    let reflector = listen_by(&scratch, mpps(&format!("reflect {port}")));
+    let finished = reflector.end(Signal::INT);
+    let json = std::fs::read_to_string(scratch.file("run.json")).expect("results");
+    assert!(json.contains("secret=…"), "{json}");
+    let wrong = run_command(mpps(&format!("reflect {port},rolle=x")));
+    let twice = run_command(mpps(&format!("reflect {port},secret=xyzzy")));
+    for said in [json, finished.stdout, finished.stderr, wrong.stderr, twice.stderr] {
+        assert!(!said.contains("xyzzy"), "{said}");
+    }
+}

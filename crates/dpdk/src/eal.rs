@@ -219,7 +219,7 @@ pub(crate) fn logged() -> Option<String> {
     // SAFETY: at most `text.len()` bytes are written.
     let n = unsafe { sys::mpps_log_take(text.as_mut_ptr().cast(), text.len()) };
     text.truncate(n);
-    last_lines(&String::from_utf8_lossy(&text))
+    last_lines(&mpps_io::hide_secrets(&String::from_utf8_lossy(&text)))
 }
 
 /// The last lines of a log that tell of something, joined: a line of its own is what the user gets to see.

@@ -4,12 +4,12 @@
 //! however it ends. A file that nobody holds is of a run that was killed, and whoever comes next puts the interface
 //! back, unless somebody has changed it since.
 
-use mpps_netdev::{NetDev, set_mtu};
+use mpps_netdev::{NetDev, netns_cookie, set_mtu};
 use mpps_sys::private;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,7 +21,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// An MTU that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
-    /// The network namespace in which the index means something: its inode.
+    /// The network namespace in which the index means something: its cookie, which no other ever has. (The number of its
+    /// inode goes to the next that is made.)
     namespace: u64,
     ifindex: u32,
     before: u32,
@@ -63,10 +64,6 @@ impl Change {
     }
 }
 
-fn namespace() -> io::Result<u64> {
-    Ok(std::fs::metadata("/proc/thread-self/ns/net")?.ino())
-}
-
 /// An MTU that is put back when this is dropped, or by a later run.
 #[derive(Debug)]
 pub(crate) struct MtuChange {
@@ -82,7 +79,8 @@ impl MtuChange {
     /// When the file can't be written.
     pub(crate) fn remember(device: &NetDev, set: u16) -> io::Result<Self> {
         let change = Change {
-            namespace: namespace()?,
+            // A kernel that has no cookies (before 5.14): no later run can tell, so none puts it back.
+            namespace: netns_cookie().unwrap_or(0),
             ifindex: device.ifindex,
             before: device.mtu as u32,
             set: u32::from(set),
@@ -123,7 +121,7 @@ impl Drop for MtuChange {
 /// Puts back what runs that were killed have left changed on interfaces of this network namespace. A line for each.
 pub fn mend() -> Vec<String> {
     let folder = private::runtime_path();
-    match namespace() {
+    match netns_cookie() {
         Ok(here) if private::is_own_folder(&folder) => mend_in(&folder, here),
         _ => Vec::new(),
     }

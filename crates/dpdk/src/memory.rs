@@ -68,12 +68,9 @@ pub(crate) fn free_hugepages() -> usize {
         .sum()
 }
 
-/// Bytes that a program may have without swapping; `None` where it is not told. Source: `/proc/meminfo`.
+/// Bytes that this process may still have, by the host and by its control groups; `None` where it is not told.
 pub(crate) fn available() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
+    mpps_sys::memory::available().map(|available| available.bytes as usize)
 }
 
 /// NUMA node of a core; -1 (any) where it is not known. Source: sysfs.

@@ -3,7 +3,8 @@
 //! A lane looks at its clock in each loop, and wakes from a sleep that it has chosen. Where it is back a millisecond late,
 //! something held it: another thread, an interrupt, a call into the kernel, or that the process did not run at all. When
 //! the *whole* process stood still every thread is away at the same time, and none waited for a core meanwhile. A stop by
-//! signal is known for certain: the kernel tells when it ends.
+//! signal is known by its end: the process is told to go on. It is told so as well where it was not stopped, so the gap must
+//! be there, and be long.
 
 use mpps_stats::{Gap, GapLog};
 use std::cell::Cell;
@@ -12,7 +13,7 @@ use std::cell::Cell;
 const AWAY_NS: u64 = 1_000_000;
 /// By how much the note of a process that goes on may come after its threads do, ns: it is made by a thread as well.
 const NOTE_LATE_NS: u64 = 50_000_000;
-/// A standstill that nobody told of is taken for one from here on, ns: threads that share a core may be away together for less.
+/// A standstill is taken for one from here on, ns: threads that share a core may be away together for less.
 const STANDSTILL_NS: u64 = 50_000_000;
 
 /// Notes when a thread is away.
@@ -59,17 +60,27 @@ pub(crate) struct Standstills {
     pub(crate) others: Vec<Gap>,
 }
 
+/// When the process was told to go on, and to end, ns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signals {
+    pub(crate) continued: Vec<u64>,
+    /// `timeout` and shells send a signal to continue after one to end, whether the process was stopped or not.
+    pub(crate) ended: Vec<u64>,
+}
+
 /// Finds them: by the gaps of each lane, of the collector, and the times when the process was continued. Without lanes that
 /// look at a clock the collector stands for all. `waited_ns`: for how long a lane waited for its core in the whole run, at
 /// the most; threads that all wait are away together, too.
-pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], continued: &[u64], waited_ns: u64) -> Standstills {
+pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], signals: &Signals, waited_ns: u64) -> Standstills {
     let witnesses: Vec<&[Gap]> = match lanes {
         [] => vec![collector],
         lanes => lanes.iter().map(Vec::as_slice).collect(),
     };
     let shares = |gaps: &[Gap], with: &Gap| gaps.iter().map(|gap| gap.common_ns(with)).sum::<u64>() * 2 >= with.ns();
     let mut found = Standstills::default();
+    let mut continued = signals.continued.clone();
     let mut candidates: Vec<Gap> = witnesses.concat();
+    candidates.retain(|gap| gap.ns() >= STANDSTILL_NS);
     candidates.sort_by_key(|gap| std::cmp::Reverse(gap.ns()));
     for gap in candidates {
         let known = found
@@ -80,13 +91,20 @@ pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], continued: &[u6
         if known || !witnesses.iter().all(|gaps| shares(gaps, &gap)) {
             continue;
         }
-        // A collector that slept through it saw nothing; that the process was continued needs no second witness.
-        if continued
+        let alone = gap.ns() >= 2 * waited_ns && (lanes.is_empty() || shares(collector, &gap));
+        // Each tells of one stop.
+        let told = continued
             .iter()
-            .any(|&at| gap.from_ns < at && at <= gap.to_ns + NOTE_LATE_NS)
-        {
-            found.stops.push(gap);
-        } else if gap.ns() >= STANDSTILL_NS.max(2 * waited_ns) && !lanes.is_empty() && shares(collector, &gap) {
+            .position(|&at| gap.from_ns < at && at <= gap.to_ns + NOTE_LATE_NS);
+        if let Some(place) = told {
+            let at = continued[place];
+            // A collector that slept through it saw nothing; that the process was continued needs no second witness, unless
+            // it was ended at the same time.
+            if alone || !signals.ended.iter().any(|end| end.abs_diff(at) <= NOTE_LATE_NS) {
+                continued.swap_remove(place);
+                found.stops.push(gap);
+            }
+        } else if alone && !lanes.is_empty() {
             found.others.push(gap);
         }
     }
@@ -105,6 +123,14 @@ mod tests {
         Gap {
             from_ns: from_ms * MS,
             to_ns: to_ms * MS,
+        }
+    }
+
+    /// Told to go on at these times, ns.
+    fn continued(at: &[u64]) -> Signals {
+        Signals {
+            continued: at.to_vec(),
+            ..Signals::default()
         }
     }
 
@@ -130,33 +156,67 @@ mod tests {
     #[test]
     fn a_stop_is_told_by_the_process_going_on_and_every_lane_away() {
         let lanes = [vec![gap(1000, 1400), gap(2000, 2003)], vec![gap(1010, 1401)]];
-        let found = standstills(&lanes, &[], &[1402 * MS], 500 * MS);
+        let found = standstills(&lanes, &[], &continued(&[1402 * MS]), 500 * MS);
         assert_eq!((found.stops, found.others), (vec![gap(1000, 1400)], vec![]));
         // One lane worked on: no stop, though a signal came.
-        let found = standstills(&[lanes[0].clone(), vec![]], &[gap(1000, 1400)], &[1402 * MS], 0);
+        let found = standstills(
+            &[lanes[0].clone(), vec![]],
+            &[gap(1000, 1400)],
+            &continued(&[1402 * MS]),
+            0,
+        );
         assert_eq!(found, Standstills::default());
         // The signal came at another time.
-        let found = standstills(&lanes, &[], &[3000 * MS], 0);
+        let found = standstills(&lanes, &[], &continued(&[3000 * MS]), 0);
         assert_eq!(found, Standstills::default());
     }
 
     #[test]
     fn without_a_signal_all_threads_and_the_collector_away_together_are_a_standstill() {
         let lanes = [vec![gap(1000, 1400)], vec![gap(990, 1400)]];
-        let found = standstills(&lanes, &[gap(1000, 1399)], &[], 100 * MS);
+        let found = standstills(&lanes, &[gap(1000, 1399)], &continued(&[]), 100 * MS);
         assert_eq!((found.stops, found.others), (vec![], vec![gap(990, 1400)]));
-        assert_eq!(standstills(&lanes, &[], &[], 0), Standstills::default());
+        assert_eq!(standstills(&lanes, &[], &continued(&[]), 0), Standstills::default());
         // They may have waited for their cores.
-        let found = standstills(&lanes, &[gap(1000, 1399)], &[], 300 * MS);
+        let found = standstills(&lanes, &[gap(1000, 1399)], &continued(&[]), 300 * MS);
         assert_eq!(found, Standstills::default());
         // Too short to tell from threads that share a core.
         let lanes = [vec![gap(1000, 1010)]];
-        assert_eq!(standstills(&lanes, &[gap(1000, 1010)], &[], 0), Standstills::default());
+        assert_eq!(
+            standstills(&lanes, &[gap(1000, 1010)], &continued(&[]), 0),
+            Standstills::default()
+        );
+    }
+
+    #[test]
+    fn a_signal_to_go_on_with_one_to_end_is_no_stop_unless_the_process_stood_still() {
+        // `timeout`: both signals, to a process that runs. Its threads wait for their cores now and then.
+        let signals = Signals {
+            continued: vec![1000 * MS + 1],
+            ended: vec![1000 * MS],
+        };
+        let lanes = [vec![gap(830, 833), gap(930, 990), gap(996, 999)]];
+        let found = standstills(&lanes, &[gap(930, 990)], &signals, 66 * MS);
+        assert_eq!(found, Standstills::default());
+        // A shell that ends a job that was stopped.
+        let lanes = [vec![gap(600, 1000)]];
+        let found = standstills(&lanes, &[gap(610, 1001)], &signals, 66 * MS);
+        assert_eq!(found.stops, [gap(600, 1000)]);
+    }
+
+    #[test]
+    fn a_signal_to_go_on_tells_of_one_stop_and_of_none_where_nothing_stood_still() {
+        let lanes = [vec![gap(500, 900), gap(905, 965), gap(966, 969)]];
+        let found = standstills(&lanes, &[], &continued(&[901 * MS]), 0);
+        assert_eq!(found.stops, [gap(500, 900)]);
+        let lanes = [vec![gap(890, 897)]];
+        let found = standstills(&lanes, &[gap(890, 897)], &continued(&[900 * MS]), 0);
+        assert_eq!(found, Standstills::default());
     }
 
     #[test]
     fn a_run_without_lanes_of_its_own_has_the_collector_s_word_for_a_stop() {
-        let found = standstills(&[], &[gap(1000, 1400)], &[1401 * MS], 0);
+        let found = standstills(&[], &[gap(1000, 1400)], &continued(&[1401 * MS]), 0);
         assert_eq!(found.stops, [gap(1000, 1400)]);
     }
 }

@@ -50,7 +50,16 @@ impl Rate {
             .find(|c: char| !c.is_ascii_digit() && c != '.')
             .unwrap_or(text.len());
         let (number, unit) = (&text[..split], text[split..].trim());
+        if let Some(rest) = text
+            .strip_prefix('-')
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            return Err(format!("{WANT}: did you mean {rest}?"));
+        }
         let (num, den) = decimal(number).ok_or_else(|| WANT.to_owned())?;
+        if num == 0 {
+            return Err(format!("{WANT}; without --rate as fast as the path takes packets"));
+        }
         let frame_bits = (frame_size + L1_OVERHEAD) * 8;
         let (scale, per) = match (UNITS.iter().find(|(name, ..)| *name == unit), unit) {
             (Some((_, scale, bits)), _) => (*scale, if *bits { frame_bits } else { 1 }),

@@ -1,6 +1,6 @@
 //! Adds everything up: from totals, lanes' outcomes and the path's counters to the [`Summary`].
 
-use crate::away::{Standstills, standstills};
+use crate::away::{Signals, Standstills, standstills};
 use crate::control::Control;
 use crate::meanwhile::LaneTime;
 use crate::outcome::{LaneOutcome, SourceCounts};
@@ -78,6 +78,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         coalesced: m.port_facts.iter().any(|(name, value)| name == "gro" && value == "on"),
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
+        interrupted: m.interrupted,
         own_ns: m.housekeeping.as_ref().map_or(0, |own| own.cpu_ns),
         steal_ns: m.steal_ns.unwrap_or(0),
         cores: mpps_sys::sched::allowed_cores().len() as u64,
@@ -212,8 +213,11 @@ fn since_start(gap: &Gap, start_ns: u64) -> Gap {
 
 fn still(m: &Measured<'_>) -> Standstills {
     let waited_ns = m.outcomes.iter().filter_map(|o| o.run_delay_ns).max().unwrap_or(0);
-    let continued = mpps_sys::evidence::continues();
-    let found = standstills(&lane_gaps(m), &m.collector_gaps, &continued, waited_ns);
+    let signals = Signals {
+        continued: mpps_sys::evidence::continues(),
+        ended: mpps_sys::signal::interrupted_at(),
+    };
+    let found = standstills(&lane_gaps(m), &m.collector_gaps, &signals, waited_ns);
     let since = |gaps: Vec<Gap>| {
         gaps.iter()
             .map(|gap| since_start(gap, m.started.monotonic_ns))

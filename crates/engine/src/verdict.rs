@@ -3,7 +3,7 @@
 use crate::away::Standstills;
 use crate::meanwhile::LaneTime;
 use mpps_io::DROPPED_SENT;
-use mpps_stats::{LaneSummary, Stretches, Workload, count};
+use mpps_stats::{LEAST_NS, LaneSummary, Stretches, Workload, count};
 use mpps_sys::evidence::Rival;
 
 mod cause;
@@ -28,6 +28,8 @@ pub(crate) struct Evidence {
     pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,
     pub(crate) duration_ns: u64,
+    /// The user ended it.
+    pub(crate) interrupted: bool,
     /// Processor time of this program's threads beside the lanes, ns.
     pub(crate) own_ns: u64,
     /// Time that the hypervisor took from this host during the run, ns, and how long that was looked at.
@@ -81,6 +83,13 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     }
     if sends && e.tx == 0 {
         reasons.push("nothing was sent".to_owned());
+    }
+    if sends && e.interrupted && e.tx > 0 && e.duration_ns < LEAST_NS {
+        reasons.push(format!(
+            "interrupted after {:.1} ms: too short to tell a rate (want {} ms at least)",
+            e.duration_ns as f64 / 1e6,
+            LEAST_NS / 1_000_000
+        ));
     }
     let causes = Causes::new(workload, e, lanes);
     if let Some(scheduled) = e.scheduled.filter(|&n| n > 0 && sends && e.tx > 0) {

@@ -30,4 +30,4 @@ pub use frame::{Frame, RxChecksum};
 pub use mailbox::Mailbox;
 pub use port::{DROPPED_SENT, Fact, Port, QueueCounters, Roles};
 pub use queue::{Queue, Wait};
-pub use spec::{PortSpec, SpecError, SpecOptions};
+pub use spec::{PortSpec, SpecError, SpecOptions, hide_secrets};

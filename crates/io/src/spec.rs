@@ -52,12 +52,13 @@ impl PortSpec {
     fn with_options<'a>(mut self, parts: impl Iterator<Item = &'a str>, text: &str) -> Result<Self, SpecError> {
         for part in parts {
             let Some((key, value)) = part.split_once('=').filter(|(k, v)| !k.is_empty() && !v.is_empty()) else {
-                return Err(SpecError(format!(
+                return Err(SpecError(hide_secrets(&format!(
                     "port '{text}': option '{part}' is not of the form key=value"
-                )));
+                ))));
             };
             if self.options.iter().any(|(k, _)| k == key) {
-                return Err(SpecError(format!("port '{text}': option '{key}' is given twice")));
+                let twice = format!("port '{text}': option '{key}' is given twice");
+                return Err(SpecError(hide_secrets(&twice)));
             }
             self.options.push((key.to_owned(), value.to_owned()));
         }
@@ -89,11 +90,30 @@ impl PortSpec {
     }
 }
 
+/// In place of a secret.
+const HIDDEN: &str = "…";
+
+/// A text without the values of options `secret=`.
+pub fn hide_secrets(text: &str) -> String {
+    const KEY: &str = "secret=";
+    let mut parts = text.split(KEY);
+    let mut hidden = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find([',', '\'', '"', ';', '\n']).unwrap_or(part.len());
+        hidden += KEY;
+        hidden += HIDDEN;
+        hidden += &part[end..];
+    }
+    hidden
+}
+
 impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.path, self.device)?;
         for (i, (key, value)) in self.options.iter().enumerate() {
             let comma = if i == 0 && self.device.is_empty() { "" } else { "," };
+            // What keeps others out is in no report and no error.
+            let value = if key == "secret" { HIDDEN } else { value.as_str() };
             write!(f, "{comma}{key}={value}")?;
         }
         Ok(())

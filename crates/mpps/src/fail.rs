@@ -1,7 +1,10 @@
 //! How the program fails: one line on standard error, and the exit code that the Contract gives it.
 
+use crate::plan::holders::held;
+use mpps_netdev::NetDev;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 /// A failure, sorted by its exit code.
@@ -88,10 +91,30 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
 /// A port that could not be opened: naming a device or address that is not there, or asking for what can't be had of it,
 /// is a wrong argument.
 pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> Failure + '_ {
-    move |error| match error.kind {
-        mpps_io::ErrorKind::NotFound | mpps_io::ErrorKind::Unsupported => usage(format!("port '{spec}': {error}")),
-        _ => failed(error),
+    move |error| {
+        use mpps_io::ErrorKind::{InUse, NotFound, Unsupported};
+        if let (InUse, Ok(address)) = (error.kind, error.object.parse::<SocketAddr>()) {
+            return usage(format!(
+                "port '{spec}': {address}: UDP port {} is held by another program: stop that, or give another port",
+                held(&[address.port()])
+            ));
+        }
+        match error.kind {
+            // The kernel has many words for it: some blame an argument.
+            kind if kind != NotFound && went(spec) => failed(format!(
+                "port '{spec}': interface {} went while it was opened ({error})",
+                spec.device
+            )),
+            NotFound | Unsupported => usage(format!("port '{spec}': {error}")),
+            _ => failed(error),
+        }
     }
+}
+
+/// Whether the interface of a port is not there any more. The plan has seen it.
+fn went(spec: &mpps_io::PortSpec) -> bool {
+    let drives = ["af_packet", "af_xdp", "xdp"].contains(&spec.path.as_str());
+    drives && matches!(NetDev::by_name(&spec.device), Err(e) if e.kind() == io::ErrorKind::NotFound)
 }
 
 /// What the argument parser has to say: help and version as they are, errors in one line.
@@ -116,6 +139,30 @@ pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    eprintln!("mpps: {line}");
+    // It quotes what was typed.
+    eprintln!("mpps: {}", mpps_io::hide_secrets(&line));
     ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_io::{Error, ErrorKind, PortSpec};
+
+    #[test]
+    fn an_interface_that_went_while_it_was_opened_is_named_and_no_wrong_argument() {
+        let error = |kind| Error::new("attach the program to", "nonesuch9", "Invalid argument", kind);
+        for path in ["af_packet", "af_xdp", "xdp"] {
+            let spec: PortSpec = format!("{path}:nonesuch9").parse().expect("a port");
+            let Failure::Failed(told) = unopened(&spec)(error(ErrorKind::Unsupported)) else {
+                panic!("{path}: a wrong argument");
+            };
+            assert!(told.contains("interface nonesuch9 went while it was opened"), "{told}");
+            // One that never was.
+            assert!(matches!(unopened(&spec)(error(ErrorKind::NotFound)), Failure::Usage(_)));
+        }
+        let there: PortSpec = "xdp:lo".parse().expect("a port");
+        let refused = unopened(&there)(error(ErrorKind::Unsupported));
+        assert!(matches!(refused, Failure::Usage(_)), "{refused:?}");
+    }
 }

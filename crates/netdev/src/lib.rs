@@ -3,6 +3,7 @@
 mod admin;
 mod change;
 mod drops;
+mod namespace;
 mod netlink;
 mod ntuple;
 mod ntuple_spec;
@@ -12,6 +13,7 @@ mod xdp_features;
 
 pub use change::{set_mac, set_mtu};
 pub use drops::{Drops, drops, transmit_drops};
+pub use namespace::netns_cookie;
 pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
 pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
 pub use packet_sockets::PacketSockets;

@@ -35,7 +35,7 @@ pub struct CsvSink {
 }
 
 impl CsvSink {
-    /// Opens (and empties) `path` at once; `-` is standard output; a FIFO is written once somebody reads it.
+    /// Opens `path` at once, and empties it when the run begins; `-` is standard output; a FIFO is written once somebody reads it.
     ///
     /// # Errors
     /// When it can't be opened for writing.
@@ -78,6 +78,7 @@ impl Sink for CsvSink {
 
     fn begin(&mut self, started: Started) {
         self.zero.store(started.utc_ns, Ordering::Relaxed);
+        self.spool.begin();
     }
 
     fn row(&mut self, row: &Row) {

@@ -8,7 +8,7 @@ use crate::{Notes, ReportError};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
-use mpps_stats::{Row, Sink, Wants};
+use mpps_stats::{Row, Sink, Started, Wants};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ pub struct HdrSink {
 }
 
 impl HdrSink {
-    /// Opens (and empties) `path` at once; `-` is standard output.
+    /// Opens `path` at once, and empties it when the run begins; `-` is standard output.
     ///
     /// # Errors
     /// When it can't be opened for writing.
@@ -58,6 +58,10 @@ impl Sink for HdrSink {
             histograms: true,
             ..Wants::default()
         }
+    }
+
+    fn begin(&mut self, _: Started) {
+        self.spool.begin();
     }
 
     fn row(&mut self, _: &Row) {}

@@ -34,6 +34,6 @@ pub use live::{LiveSink, LiveStyle};
 pub use lock::same_file;
 pub use notes::Notes;
 pub use plot::plot;
-pub use sinks::Sinks;
+pub use sinks::{AtBegin, Sinks};
 pub use summary::{Colour, Detail, columns_of, print_summary};
 pub use target::JsonTarget;

@@ -1,7 +1,7 @@
 //! The live view: a few lines redrawn in place on a terminal, a plain line for each second elsewhere.
 //!
 //! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
-//! nothing flickers. A terminal that takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view
+//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view
 //! runs on the collector's thread.
 
 use crate::output::writable;
@@ -11,6 +11,7 @@ use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 use mpps_stats::{Latency, Row, Sink, Snapshot, Wants, Workload};
+use mpps_sys::evidence::continued;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -22,7 +23,8 @@ use lines::Lines;
 /// How the live view looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveStyle {
-    /// Redraws in place on a terminal, plain lines elsewhere.
+    /// Redraws in place on a terminal, plain lines elsewhere. In the background of a terminal nothing, as another program
+    /// draws there.
     Auto,
     /// One plain line for each second.
     Plain,
@@ -37,6 +39,8 @@ const TEXT: usize = 46;
 
 /// Where the view goes.
 trait Screen: Send {
+    /// Whether it is this program's to draw on: other programs draw while it is in the background.
+    fn ours(&self) -> bool;
     /// Whether a frame can be written without waiting.
     fn ready(&self) -> bool;
     /// Columns, where known.
@@ -48,6 +52,11 @@ trait Screen: Send {
 struct Stderr;
 
 impl Screen for Stderr {
+    fn ours(&self) -> bool {
+        // A terminal that is not this session's tells no group, and has no jobs.
+        rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == rustix::process::getpgrp())
+    }
+
     fn ready(&self) -> bool {
         writable(&io::stderr(), Duration::ZERO).unwrap_or(false)
     }
@@ -58,6 +67,28 @@ impl Screen for Stderr {
 
     fn write(&mut self, frame: &[u8]) -> io::Result<()> {
         io::stderr().lock().write_all(frame)
+    }
+}
+
+/// What standard input is.
+enum Input {
+    Terminal,
+    /// `/dev/null`: what shells without job control give a program that a script puts into the background with `&`. It is
+    /// in the foreground's group, and another program draws on the terminal.
+    Nothing,
+    /// A file or pipe, as in `while read`.
+    Else,
+}
+
+fn input() -> Input {
+    if io::stdin().is_terminal() {
+        return Input::Terminal;
+    }
+    let id = |meta: Option<rustix::fs::Stat>| meta.map(|meta| meta.st_rdev).filter(|&device| device != 0);
+    let null = id(rustix::fs::stat("/dev/null").ok());
+    match id(rustix::fs::fstat(io::stdin()).ok()) {
+        Some(device) if Some(device) == null => Input::Nothing,
+        _ => Input::Else,
     }
 }
 
@@ -75,6 +106,8 @@ pub struct LiveSink {
     /// Lines of the frame on the screen.
     drawn: usize,
     hidden: bool,
+    /// How many times the process had been told to go on when the last frame was drawn.
+    continued: usize,
     rates: VecDeque<f64>,
     losses: VecDeque<f64>,
     told: Vec<String>,
@@ -89,7 +122,11 @@ impl LiveSink {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let mode = match style {
             LiveStyle::Quiet => Mode::Off,
-            LiveStyle::Auto if io::stderr().is_terminal() && !dumb => Mode::Frames,
+            LiveStyle::Auto if io::stderr().is_terminal() && !dumb => match input() {
+                Input::Terminal => Mode::Frames,
+                Input::Nothing => Mode::Off,
+                Input::Else => Mode::Lines,
+            },
             LiveStyle::Auto | LiveStyle::Plain => Mode::Lines,
         };
         Self::on(Box::new(Stderr), mode)
@@ -101,6 +138,7 @@ impl LiveSink {
             mode,
             drawn: 0,
             hidden: false,
+            continued: continued(),
             rates: VecDeque::new(),
             losses: VecDeque::new(),
             told: Vec::new(),
@@ -111,8 +149,23 @@ impl LiveSink {
 
     /// Draws a frame: new notes scroll above it, its lines overwrite the last frame's.
     fn draw(&mut self, snapshot: &Snapshot) {
+        if !self.screen.ours() {
+            // The lines are someone else's now, and the cursor, too.
+            if std::mem::take(&mut self.hidden) {
+                let mut show = Vec::new();
+                let _ = queue!(show, Show);
+                let _ = self.screen.write(&show);
+            }
+            self.drawn = 0;
+            return;
+        }
         if !self.screen.ready() {
             return;
+        }
+        // Stopped meanwhile: the shell has written below the last frame, and shows the cursor.
+        let continued = continued();
+        if std::mem::replace(&mut self.continued, continued) != continued {
+            (self.drawn, self.hidden) = (0, false);
         }
         let width = self.screen.width();
         let lines = self.lines(snapshot);

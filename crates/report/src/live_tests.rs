@@ -1,13 +1,18 @@
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Default)]
 struct Fake {
     writes: Arc<Mutex<Vec<String>>>,
     stuck: bool,
+    theirs: Arc<AtomicBool>,
 }
 
 impl Screen for Fake {
+    fn ours(&self) -> bool {
+        !self.theirs.load(Relaxed)
+    }
     fn ready(&self) -> bool {
         !self.stuck
     }
@@ -66,6 +71,28 @@ fn a_frame_is_one_write_and_fits_the_terminal() {
         }
     }
     live.finish();
+}
+
+#[test]
+fn in_the_background_nothing_is_drawn_and_back_in_the_foreground_nothing_is_drawn_over() {
+    let fake = Fake::default();
+    let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
+    let written = || std::mem::take(&mut *fake.writes.lock().unwrap());
+    live.snapshot(&snapshot(250));
+    live.snapshot(&snapshot(500));
+    assert!(written()[1].contains("\x1b[5F"), "the second frame covers the first");
+    fake.theirs.store(true, Relaxed);
+    for i in 3..6 {
+        live.snapshot(&snapshot(i * 250));
+    }
+    assert_eq!(written(), ["\x1b[?25h"], "the cursor, and nothing else");
+    fake.theirs.store(false, Relaxed);
+    live.snapshot(&snapshot(2000));
+    let frames = written();
+    assert!(
+        frames[0].contains("\x1b[?25l") && !frames[0].contains('F'),
+        "{frames:?}"
+    );
 }
 
 #[test]

@@ -58,13 +58,17 @@ mod tests {
         let path = folder.path().join("a.csv");
         std::fs::write(&path, "earlier").unwrap();
         let mut first = Output::open(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"earlier", "the run has not begun");
+        first.empty().unwrap();
         let _ = first.write(b"row\n", std::time::Duration::ZERO).unwrap();
         let error = Output::open(&path).err().expect("it is being written").to_string();
         assert!(error.contains("another run is writing this file"), "{error}");
         assert!(crate::JsonTarget::prepare(&path).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"row\n");
         drop(first);
-        assert!(Output::open(&path).is_ok());
+        let mut next = Output::open(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"row\n");
+        next.empty().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"");
     }
 

@@ -6,6 +6,7 @@
 
 use crate::{ReportError, lock};
 use mpps_sys::private;
+use mpps_sys::signal::interruptions;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Access, OFlags};
 use std::fs::File;
@@ -13,10 +14,49 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `PIPE_BUF` of `linux/limits.h`.
 const PIPE_BUF: usize = 4096;
+
+/// How long the end of an interrupted run waits for the first reader of a FIFO.
+const FIRST_READER: Duration = Duration::from_secs(1);
+
+/// How long a run's end waits for readers.
+pub(crate) struct Waiting {
+    since: Instant,
+    patience: Duration,
+    /// Interruptions before.
+    asked: u32,
+}
+
+impl Waiting {
+    /// From now on.
+    pub(crate) fn begin(patience: Duration) -> Self {
+        Self {
+            since: Instant::now(),
+            patience,
+            asked: interruptions(),
+        }
+    }
+
+    /// A reader has taken something.
+    pub(crate) fn progress(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// How long nobody has read anything, once that was long enough; `unread`: a FIFO that nobody has opened. Whoever
+    /// interrupts again wants out at once.
+    pub(crate) fn over(&self, unread: bool) -> Option<Duration> {
+        let now = interruptions();
+        let patience = match unread && now > 0 {
+            true => self.patience.min(FIRST_READER),
+            false => self.patience,
+        };
+        let waited = self.since.elapsed();
+        (waited >= patience || now > self.asked).then_some(waited)
+    }
+}
 
 /// What a try to write came to.
 pub(crate) enum Progress {
@@ -36,7 +76,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Opens and empties `path`; `-` is standard output. A FIFO is opened once somebody reads it.
+    /// Opens `path`; `-` is standard output. A FIFO is opened once somebody reads it. What is in a file stays until
+    /// [`Output::empty`]: a run that never begins leaves an earlier one's results alone.
     ///
     /// # Errors
     /// When it can't be written, somebody else may have put it there ([`private::create`]), or another run writes it: that
@@ -58,14 +99,25 @@ impl Output {
             private::check(path).map_err(error)?;
             return Ok(output(None, false));
         }
-        // Emptied only once it is ours alone: another run may be writing it.
         let file = private::open(path, OFlags::empty()).map_err(error)?;
         let regular = file.metadata().map_err(error)?.is_file();
         if regular {
             lock::take(&file, path).map_err(error)?;
-            file.set_len(0).map_err(error)?;
         }
         Ok(output(Some(file), regular))
+    }
+
+    /// Forgets what an earlier run has left in the file.
+    pub(crate) fn empty(&mut self) -> io::Result<()> {
+        match &self.file {
+            Some(file) if self.regular => file.set_len(0),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is a FIFO that nobody has read so far.
+    pub(crate) fn unread(&self) -> bool {
+        self.file.is_none()
     }
 
     /// Where it writes to, for notes.

@@ -3,6 +3,21 @@
 use crate::Notes;
 use mpps_stats::{Row, Sink, Snapshot, Started, Wants, Workload};
 
+/// Does something when the run begins.
+pub struct AtBegin<F>(pub F);
+
+impl<F: FnMut() + Send> Sink for AtBegin<F> {
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    fn begin(&mut self, _: Started) {
+        (self.0)();
+    }
+
+    fn row(&mut self, _: &Row) {}
+}
+
 /// Passes everything on to several sinks, in the order added. Snapshots are passed on with the notes of the boards
 /// watched, so that the live view shows that a disk is full as soon as it is.
 #[derive(Default)]

@@ -6,14 +6,14 @@
 //! write to a slow disk and the inbox full, the collector moves the inbox to the backlog.
 
 use crate::error::reason;
-use crate::output::{Output, Progress};
+use crate::output::{Output, Progress, Waiting};
 use crate::spill::{self, Record, SpillQueue};
 use crate::{Notes, ReportError, units};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time that a record stays in the inbox of an idle output.
 const TICK: Duration = Duration::from_millis(100);
@@ -41,11 +41,15 @@ pub(crate) struct Limits {
 struct Inbox<T> {
     records: Vec<T>,
     accepted: u64,
+    /// The run has begun: an earlier one's file may go.
+    begun: bool,
     closing: bool,
     abandoned: bool,
     /// The output has failed: records are only counted.
     failed: bool,
     done: bool,
+    /// The output is a FIFO that nobody has opened.
+    unread: bool,
     written: u64,
     progress: u64,
 }
@@ -81,10 +85,12 @@ impl<T: Record> Spool<T> {
             inbox: Mutex::new(Inbox {
                 records: Vec::with_capacity(limits.records),
                 accepted: 0,
+                begun: false,
                 closing: false,
                 abandoned: false,
                 failed: false,
                 done: false,
+                unread: false,
                 written: 0,
                 progress: 0,
             }),
@@ -123,9 +129,15 @@ impl<T: Record> Spool<T> {
         self.notes.clone()
     }
 
+    /// The run begins: what an earlier one has left in the file goes, not before.
+    pub(crate) fn begin(&mut self) {
+        self.shared.inbox().begun = true;
+    }
+
     /// Takes a record; never waits for the output.
     pub(crate) fn push(&mut self, record: T) {
         let mut inbox = self.shared.inbox();
+        inbox.begun = true;
         inbox.accepted += 1;
         if inbox.failed {
             return;
@@ -147,10 +159,11 @@ impl<T: Record> Spool<T> {
             return Vec::new();
         };
         let mut inbox = self.shared.inbox();
-        inbox.closing = true;
+        (inbox.begun, inbox.closing) = (true, true);
         self.shared.wake.notify_all();
-        let (mut seen, mut since) = (inbox.progress, Instant::now());
-        while !inbox.done && since.elapsed() < self.limits.patience {
+        let (mut seen, mut waiting) = (inbox.progress, Waiting::begin(self.limits.patience));
+        let mut gave_up = None;
+        while !inbox.done && gave_up.is_none() {
             inbox = self
                 .shared
                 .wake
@@ -158,17 +171,19 @@ impl<T: Record> Spool<T> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
             if inbox.progress != seen {
-                (seen, since) = (inbox.progress, Instant::now());
+                seen = inbox.progress;
+                waiting.progress();
             }
+            gave_up = waiting.over(inbox.unread);
         }
         let (accepted, noun) = (inbox.accepted, self.limits.noun);
         if !inbox.done {
             // The thread ends at its next look, or with the program when it hangs in the kernel.
             inbox.abandoned = true;
             let left = units::count(accepted - inbox.written);
-            let patience = self.limits.patience.as_secs_f64();
+            let waited = gave_up.unwrap_or(self.limits.patience).as_secs_f64();
             let note = format!(
-                "{}: gave up after nobody read for {patience:.0} s; the last {left} {noun} were not written",
+                "{}: gave up after nobody read for {waited:.0} s; the last {left} {noun} were not written",
                 self.label
             );
             // For those who print no summary.
@@ -272,8 +287,18 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
     }
 
     fn write_all(&mut self) -> io::Result<()> {
+        let mut emptied = false;
         loop {
-            let closing = self.wait_for_work();
+            let (begun, closing) = self.wait_for_work();
+            if !begun {
+                match closing {
+                    true => return Ok(()),
+                    false => continue,
+                }
+            }
+            if !std::mem::replace(&mut emptied, true) {
+                self.output.empty()?;
+            }
             self.shared.absorb(&mut self.fresh);
             self.tell_losses();
             loop {
@@ -291,8 +316,9 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         }
     }
 
-    /// Sleeps until the next tick, a half-full inbox or the end; returns whether this is the end.
-    fn wait_for_work(&self) -> bool {
+    /// Sleeps until the next tick, a half-full inbox or the end; returns whether the run has begun, and whether this is the
+    /// end.
+    fn wait_for_work(&self) -> (bool, bool) {
         let half = self.shared.capacity / 2;
         let inbox = self.shared.inbox();
         let idle = |inbox: &mut Inbox<T>| !inbox.closing && inbox.records.len() < half;
@@ -301,7 +327,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
             .wake
             .wait_timeout_while(inbox, TICK, idle)
             .unwrap_or_else(PoisonError::into_inner);
-        inbox.closing
+        (inbox.begun, inbox.closing)
     }
 
     /// Formats the next records of the backlog.
@@ -337,7 +363,9 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
                 Ok(Progress::NotReady) => {
                     self.shared.absorb(&mut self.fresh);
                     self.tell_losses();
-                    if self.shared.inbox().abandoned {
+                    let mut inbox = self.shared.inbox();
+                    inbox.unread = self.output.unread();
+                    if inbox.abandoned {
                         return Ok(false);
                     }
                 }

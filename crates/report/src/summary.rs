@@ -141,6 +141,10 @@ fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
 
 fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let row = |name: &str, rate: f64, packets: u64| {
+        if !s.tells_rate() {
+            let packets = format!("{} packets", count(packets));
+            return vec![name.to_owned(), "-".to_owned(), String::new(), String::new(), packets];
+        }
         let layer1 = layer1_bps(rate, s.frame_size).map_or_else(String::new, |bps| si(bps, "bps L1"));
         let share = match s.intended_pps {
             // Three decimals: a trial is judged by 0.1 %.
@@ -156,7 +160,7 @@ fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
         ]
     };
     let mut rows = Vec::new();
-    if let Some(intended) = s.intended_pps {
+    if let Some(intended) = s.intended_pps.filter(|_| s.tells_rate()) {
         rows.push(row(
             "intended",
             intended,

@@ -1,13 +1,13 @@
 //! A file that is written in one piece at the end of a run, though the run must know at its start that it can be.
 
-use crate::output::{Output, Progress};
+use crate::output::{Output, Progress, Waiting};
 use crate::{ReportError, lock};
 use mpps_sys::private;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a pipe's reader may take nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -105,7 +105,8 @@ impl JsonTarget {
 fn stream(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     let error = |e: io::Error| ReportError::io("write", path, e);
     let mut output = Output::open(path)?;
-    let (mut rest, mut since) = (bytes, Instant::now());
+    output.empty().map_err(error)?;
+    let (mut rest, mut waiting) = (bytes, Waiting::begin(PATIENCE));
     while !rest.is_empty() {
         let progress = match output.write(rest, Duration::from_millis(100)) {
             // `| head`: the reader had all that it wanted.
@@ -113,9 +114,16 @@ fn stream(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
             other => other.map_err(error)?,
         };
         match progress {
-            Progress::Took(n) => (rest, since) = (&rest[n..], Instant::now()),
-            Progress::NotReady if since.elapsed() < PATIENCE => {}
-            Progress::NotReady => return Err(error(io::Error::other("nobody read for 10 s"))),
+            Progress::Took(n) => {
+                rest = &rest[n..];
+                waiting.progress();
+            }
+            Progress::NotReady => {
+                if let Some(waited) = waiting.over(output.unread()) {
+                    let told = format!("nobody read for {:.0} s", waited.as_secs_f64());
+                    return Err(error(io::Error::other(told)));
+                }
+            }
         }
     }
     Ok(())

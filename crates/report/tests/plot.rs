@@ -236,3 +236,46 @@ fn what_is_not_a_run_is_refused_in_one_line_that_names_the_place() {
     );
     assert!(plot(&csv, Path::new("/nonexistent/x.svg")).is_err());
 }
+
+#[test]
+fn a_row_that_was_cut_is_left_out_and_told_and_a_run_that_is_not_valid_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = dir.path().join("run.csv");
+    let mut sink = CsvSink::create(&csv).unwrap();
+    sink.begin(Started {
+        monotonic_ns: 5,
+        utc_ns: 1_790_000_000_123_456_789,
+    });
+    (0..20).for_each(|i| sink.row(&row(i, 100_000_000, true)));
+    assert!(sink.finish().is_empty());
+    let whole = std::fs::read(&csv).unwrap();
+    let svg = draw_file(&csv);
+    assert!(svg.contains("20 rows<") && !svg.contains("NOT VALID"), "{svg}");
+    // In the last cell, where the number of cells is right, and in the middle of the row.
+    for cut in [5, 60] {
+        std::fs::write(&csv, &whole[..whole.len() - cut]).unwrap();
+        let svg = draw_file(&csv);
+        assert!(svg.contains("19 rows   ·   the last row is cut<"), "{cut}: {svg}");
+    }
+    let summary = r#"{"started_utc":"2026-09-21T14:13:20.123456789Z","valid":false,
+        "invalid_reasons":["nothing was sent","the device failed"]}"#;
+    std::fs::write(dir.path().join("run.json"), summary).unwrap();
+    let svg = draw_file(&csv);
+    assert!(
+        svg.contains(">NOT VALID: nothing was sent; the device failed<"),
+        "{svg}"
+    );
+}
+
+#[test]
+fn a_run_that_only_sends_has_no_loss_to_show() {
+    let only_sent = |i: u64| Row {
+        start_ns: i * 100_000_000,
+        length_ns: 100_000_000,
+        tx: 1000,
+        ..Row::default()
+    };
+    let svg = draw("send", (0..20).map(only_sent));
+    assert!(svg.contains("not measured: packets were only sent"), "{svg}");
+    assert!(!svg.contains("no packet lost") && !svg.contains("lost 0"), "{svg}");
+}

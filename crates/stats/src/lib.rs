@@ -25,8 +25,8 @@ pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use reasons::{REASONS, meaning_of};
 pub use row::{
-    AwaySummary, CaptureSummary, Gaps, Housekeeping, LaneSummary, Latency, Percentiles, PortSummary, ReorderDistance,
-    Row, Sink, Snapshot, Started, Summary, Wants, Workload,
+    AwaySummary, CaptureSummary, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles, PortSummary,
+    ReorderDistance, Row, Sink, Snapshot, Started, Summary, Wants, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

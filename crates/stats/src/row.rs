@@ -377,6 +377,17 @@ pub struct Wants {
     pub snapshots: bool,
 }
 
+/// A sender that is interrupted earlier has sent a burst or two, and tells no rate, ns.
+pub const LEAST_NS: u64 = 100_000_000;
+
+impl Summary {
+    /// Whether the run lasted long enough to tell a rate: as long as the user had asked for, or for a while.
+    pub fn tells_rate(&self) -> bool {
+        let sends = matches!(self.workload, Workload::SendRecv | Workload::Send);
+        !(sends && self.interrupted && self.duration_ns < LEAST_NS)
+    }
+}
+
 impl Wants {
     /// Everything.
     pub const ALL: Self = Self {

@@ -30,14 +30,20 @@ pub fn watch_continues() {
     }
 }
 
+/// How many times the process was told to continue so far.
+pub fn continued() -> usize {
+    CONTINUED.load(Ordering::Relaxed)
+}
+
 /// When the process was continued, ns on `CLOCK_MONOTONIC`: the newest 64 times. The handler runs on a thread that has to get
-/// a core first, so each may be some ms late.
+/// a core first, so each may be some ms late. One that had not been stopped is told, too: `timeout` does so after each
+/// signal that it sends.
 pub fn continues() -> Vec<u64> {
     let known = CONTINUED.load(Ordering::Relaxed).min(REMEMBERED);
     TIMES[..known].iter().map(|time| time.load(Ordering::Relaxed)).collect()
 }
 
-fn nanoseconds(clock: ClockId) -> u64 {
+pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -35,7 +35,7 @@ fn host() -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// What `memory.max` leaves over `memory.current`, in the group of this process and in those above it (cgroup v2).
+/// What `memory.max` leaves over what is in use, in the group of this process and in those above it (cgroup v2).
 fn control_groups() -> Option<u64> {
     let text = read_to_string("/proc/self/cgroup").ok()?;
     let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -46,9 +46,18 @@ fn control_groups() -> Option<u64> {
     groups
         .filter_map(|folder| {
             let most = number(&folder.join("memory.max"))?;
-            Some(most.saturating_sub(number(&folder.join("memory.current")).unwrap_or(0)))
+            let current = number(&folder.join("memory.current")).unwrap_or(0);
+            let stat = read_to_string(folder.join("memory.stat")).unwrap_or_default();
+            Some(most.saturating_sub(in_use(current, &stat)))
         })
         .min()
+}
+
+/// Bytes of a group that are not given back on demand: `memory.current` counts files that were read or written once, which
+/// the kernel drops when memory is wanted (`inactive_file` of `memory.stat`).
+fn in_use(current: u64, stat: &str) -> u64 {
+    let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
+    current.saturating_sub(cached.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0))
 }
 
 fn address_space() -> Option<u64> {
@@ -118,6 +127,13 @@ fn refused(size: usize) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_the_kernel_keeps_on_trust_are_not_memory_in_use() {
+        let stat = "anon 4096\nfile 900\ninactive_anon 7\nactive_file 300\ninactive_file 600\n";
+        assert_eq!(in_use(5000, stat), 4400);
+        assert_eq!((in_use(5000, ""), in_use(100, stat)), (5000, 0));
+    }
 
     #[test]
     fn something_is_available_and_no_more_than_the_host_has() {

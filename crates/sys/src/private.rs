@@ -35,7 +35,7 @@ fn open_to_others(folder: &Stat) -> bool {
 }
 
 /// Makes `path` a folder of this user's that is closed to others (mode 0700), or takes the one that is there. One that
-/// others could write to is closed to them.
+/// is open to others, as earlier versions made it, is closed to them.
 ///
 /// # Errors
 /// When it can't be made, is no folder (a link is none), or belongs to somebody else.
@@ -54,7 +54,7 @@ pub fn folder(path: &Path) -> io::Result<OwnedFd> {
     if stat.st_uid != me() {
         return Err(refuse(format!("{shown} belongs to user {}", stat.st_uid)));
     }
-    if stat.st_mode & OTHERS_WRITE != 0 {
+    if stat.st_mode & 0o077 != 0 {
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o700))?;
     }
     Ok(fd)

@@ -1,16 +1,23 @@
 //! Ctrl-C, SIGTERM and a closed terminal as a flag: a run ends early, with its results.
 
+use crate::evidence::nanoseconds;
 use crate::wake::Wake;
+use rustix::time::ClockId;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
+/// When they came: the third ends the program.
+static TIMES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Written by the handler: made before the handler is put in place, and never closed.
 static WAKE: OnceLock<Option<Wake>> = OnceLock::new();
 
 extern "C" fn on_signal(_: libc::c_int) {
-    // Only what is async-signal-safe: atomics, write(2), _exit(2).
-    if CAUGHT.fetch_add(1, Ordering::Relaxed) >= 2 {
+    // Only what is async-signal-safe: atomics, clock_gettime(2), write(2), _exit(2).
+    let before = CAUGHT.fetch_add(1, Ordering::Relaxed) as usize;
+    if let Some(time) = TIMES.get(before) {
+        time.store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
+    } else {
         // The third request is from somebody who wants out now.
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(130) };
@@ -53,6 +60,12 @@ pub fn waker() -> Option<&'static Wake> {
 /// How many of these signals came so far: the first ends the sending, another the wait for what is in flight.
 pub fn interruptions() -> u32 {
     CAUGHT.load(Ordering::Relaxed)
+}
+
+/// When the first two of them came, ns on `CLOCK_MONOTONIC`.
+pub fn interrupted_at() -> Vec<u64> {
+    let times = TIMES.iter().map(|time| time.load(Ordering::Relaxed));
+    times.filter(|&time| time > 0).collect()
 }
 
 /// True once any of them came.

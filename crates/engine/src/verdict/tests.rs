@@ -319,3 +319,32 @@ fn what_is_named_as_a_cause_is_not_told_again_and_what_is_none_is_a_note() {
         "{reasons:?} {warnings:?}"
     );
 }
+
+#[test]
+fn a_sender_that_is_interrupted_at_once_tells_no_rate_and_is_not_valid() {
+    let e = |workload, interrupted, duration_ns| {
+        let e = Evidence {
+            interrupted,
+            duration_ns,
+            scheduled: None,
+            ..good()
+        };
+        let lane = LaneSummary {
+            tx_role: true,
+            tx_packets: e.tx,
+            ..LaneSummary::default()
+        };
+        judge(workload, &e, &[lane]).0
+    };
+    for workload in [Workload::Send, Workload::SendRecv] {
+        let reasons = e(workload, true, 1);
+        assert!(
+            reasons.iter().any(|r| r.contains("too short to tell a rate")),
+            "{reasons:?}"
+        );
+        assert_eq!(e(workload, true, LEAST_NS), Vec::<String>::new());
+        // As long as the user had asked for.
+        assert_eq!(e(workload, false, 1), Vec::<String>::new());
+    }
+    assert_eq!(e(Workload::Reflect, true, 1), Vec::<String>::new());
+}

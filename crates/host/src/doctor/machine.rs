@@ -15,6 +15,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::tool;
 
+/// The interfaces of the network namespace in which it was mounted.
+const SYS_NET: &str = "/sys/class/net";
+
 /// Why a tool printed nothing to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoOutput {
@@ -146,6 +149,35 @@ impl Machine {
         } else {
             self.exists(&format!("tool/{name}"))
         }
+    }
+
+    /// Names of the interfaces of this network namespace, sorted.
+    pub(super) fn interfaces(&self) -> Vec<String> {
+        if !self.live {
+            return self.list(SYS_NET);
+        }
+        let mut names = mpps_netdev::interface_names();
+        names.sort();
+        names
+    }
+
+    /// What the kernel tells of an interface of this network namespace; `None` on a sample machine.
+    pub(super) fn device(&self, interface: &str) -> Option<NetDev> {
+        NetDev::by_name(interface).ok().filter(|_| self.live)
+    }
+
+    /// The interface's folder in `/sys`. `None` where what is mounted there shows another network namespace, as it does in
+    /// one that was entered without a mount of its own: an interface of that name there is another.
+    pub(super) fn sys_net(&self, interface: &str) -> Option<String> {
+        let folder = format!("{SYS_NET}/{interface}");
+        let same = match self.live {
+            true => {
+                let index = self.number(&format!("{folder}/ifindex"));
+                index.is_some() && index == self.device(interface).map(|device| device.ifindex.into())
+            }
+            false => true,
+        };
+        same.then_some(folder)
     }
 
     /// What the interface's driver can do with XDP; `None` where the kernel does not tell (before Linux 6.3).

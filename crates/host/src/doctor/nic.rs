@@ -1,5 +1,6 @@
 //! The network interfaces.
 
+use mpps_netdev::NetDev;
 use serde_json::Value;
 
 use super::bind;
@@ -20,7 +21,7 @@ const OFFLOADS: [(&str, &str); 6] = [
 ];
 
 pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, report: &mut Report) {
-    let present = machine.list("/sys/class/net");
+    let present = machine.interfaces();
     let interfaces: Vec<String> = match wanted {
         [] => present
             .iter()
@@ -43,7 +44,9 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
         let mut area = report.area(format!("nic {name}"));
         if present.contains(&name) {
             interface(machine, &name, !wanted.is_empty(), &mut area);
-            bind::interface(facts, &name, &mut area);
+            if machine.sys_net(&name).is_some() {
+                bind::interface(facts, &name, &mut area);
+            }
         } else {
             let known = if present.is_empty() {
                 "none".into()
@@ -62,25 +65,31 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
 }
 
 fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
-    let dir = format!("/sys/class/net/{name}");
+    let dir = machine.sys_net(name);
     let shown = machine.run(&["ip", "-details", "-json", "address", "show", "dev", name]);
     let link = shown.as_ref().ok().and_then(|t| serde_json::from_str::<Value>(t).ok());
     let link = link.as_ref().and_then(|v| v.get(0));
-    let driver = driver(machine, name, &dir, link, area);
+    let driver = driver(machine, name, dir.as_deref(), link, area);
     xdp::examine(machine, name, &driver, area);
     // An interface that nobody asked about may well be down on purpose.
     state(
         machine,
         name,
-        &dir,
+        dir.as_deref(),
         if asked { Status::Warn } else { Status::Info },
         area,
     );
-    queues(machine, name, &dir, area);
     rings(machine, name, area);
     offloads(machine, name, area);
-    interrupts(machine, name, &dir, area);
-    steering(machine, &dir, area);
+    if let Some(dir) = &dir {
+        queues(machine, name, dir, area);
+        interrupts(machine, name, dir, area);
+        steering(machine, dir, area);
+    } else {
+        let finding = "not seen: /sys shows the interfaces of another network namespace";
+        let why = "`ip netns exec` mounts the right one, `nsenter` and `unshare` do not";
+        area.add(Status::Info, "queues, interrupts", finding, why, "");
+    }
     match link {
         Some(link) => stack(name, link, area),
         None if shown == Err(NoOutput::Missing) => {
@@ -91,14 +100,14 @@ fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
     }
 }
 
-fn driver(machine: &Machine, name: &str, dir: &str, link: Option<&Value>, area: &mut Area<'_>) -> String {
+fn driver(machine: &Machine, name: &str, dir: Option<&str>, link: Option<&Value>, area: &mut Area<'_>) -> String {
     let kind = link
         .and_then(|l| l.pointer("/linkinfo/info_kind"))
         .and_then(Value::as_str)
         .map(str::to_owned);
     let by_ethtool = || parse::keyed(&machine.run(&["ethtool", "-i", name]).ok()?, "driver").map(str::to_owned);
-    let driver = machine
-        .link_name(&format!("{dir}/device/driver"))
+    let driver = dir
+        .and_then(|dir| machine.link_name(&format!("{dir}/device/driver")))
         .or(kind)
         .or_else(by_ethtool);
     let driver = driver.unwrap_or_else(|| "unknown".into());
@@ -113,18 +122,58 @@ fn driver(machine: &Machine, name: &str, dir: &str, link: Option<&Value>, area: 
     driver
 }
 
-fn state(machine: &Machine, name: &str, dir: &str, down: Status, area: &mut Area<'_>) {
+/// What is known of a link.
+struct Link {
+    admin_up: bool,
+    carrier: bool,
+    /// In words.
+    state: String,
+    mtu: u64,
+    mbps: Option<u64>,
+    numa: Option<i64>,
+}
+
+impl Link {
+    /// From its folder in `/sys`; where that shows another network namespace, from the kernel itself.
+    fn of(machine: &Machine, name: &str, dir: Option<&str>) -> Self {
+        let Some(dir) = dir else {
+            let device = machine.device(name);
+            let told = |f: fn(&NetDev) -> bool| device.as_ref().is_some_and(f);
+            return Self {
+                admin_up: told(|d| d.up),
+                carrier: told(|d| d.running),
+                state: if told(|d| d.running) { "up" } else { "down" }.into(),
+                mtu: device.as_ref().map_or(0, |d| d.mtu as u64),
+                mbps: device.and_then(|d| d.speed_bps).map(|bps| bps / 1_000_000),
+                numa: None,
+            };
+        };
+        let read = |file: &str| machine.read(&format!("{dir}/{file}"));
+        let signed = |file: &str| read(file)?.parse::<i64>().ok();
+        let flags = read("flags").unwrap_or_default();
+        Self {
+            // IFF_UP of linux/if.h.
+            admin_up: u32::from_str_radix(flags.trim_start_matches("0x"), 16).is_ok_and(|f| f & 1 == 1),
+            carrier: signed("carrier") == Some(1),
+            state: read("operstate").unwrap_or_else(|| "unknown".into()),
+            mtu: machine.number(&format!("{dir}/mtu")).unwrap_or(0),
+            // Negative or absent where the device does not tell.
+            mbps: signed("speed")
+                .and_then(|mbps| u64::try_from(mbps).ok())
+                .filter(|&mbps| mbps > 0),
+            numa: signed("device/numa_node"),
+        }
+    }
+}
+
+fn state(machine: &Machine, name: &str, dir: Option<&str>, down: Status, area: &mut Area<'_>) {
     let why = "nothing is sent or received on a link that is down";
-    let oper = machine
-        .read(&format!("{dir}/operstate"))
-        .unwrap_or_else(|| "unknown".into());
-    let flags = machine.read(&format!("{dir}/flags")).unwrap_or_default();
-    // IFF_UP of linux/if.h.
-    let admin_up = u32::from_str_radix(flags.trim_start_matches("0x"), 16).is_ok_and(|f| f & 1 == 1);
-    match (admin_up, machine.number(&format!("{dir}/carrier"))) {
+    let link = Link::of(machine, name, dir);
+    let oper = &link.state;
+    match (link.admin_up, link.carrier) {
         (false, _) => area.add(down, "link", "set down", why, &format!("ip link set dev {name} up")),
-        (true, Some(1)) => area.add(Status::Ok, "link", format!("up (operstate {oper})"), why, ""),
-        (true, _) => area.add(
+        (true, true) => area.add(Status::Ok, "link", format!("up (operstate {oper})"), why, ""),
+        (true, false) => area.add(
             down,
             "link",
             format!("no carrier (operstate {oper}): check the peer"),
@@ -132,21 +181,14 @@ fn state(machine: &Machine, name: &str, dir: &str, down: Status, area: &mut Area
             "",
         ),
     }
-    let mtu = machine.number(&format!("{dir}/mtu")).unwrap_or(0);
-    area.add(Status::Info, "MTU", format!("{mtu} bytes"), "bounds the frame size", "");
-    // Negative or absent where the device does not tell.
-    let speed = match machine
-        .read(&format!("{dir}/speed"))
-        .and_then(|t| t.parse::<i64>().ok())
-    {
-        Some(mbps) if mbps > 0 => format!("{mbps} Mbit/s"),
-        _ => "the device does not tell: rates in % of the link can't be used".into(),
+    let mtu = format!("{} bytes", link.mtu);
+    area.add(Status::Info, "MTU", mtu, "bounds the frame size", "");
+    let speed = match link.mbps {
+        Some(mbps) => format!("{mbps} Mbit/s"),
+        None => "the device does not tell: rates in % of the link can't be used".into(),
     };
     area.add(Status::Info, "speed", speed, "bounds the rate", "");
-    if let Some(node) = machine
-        .read(&format!("{dir}/device/numa_node"))
-        .and_then(|t| t.parse::<i64>().ok())
-    {
+    if let Some(node) = link.numa {
         let text = if node < 0 {
             "none told".into()
         } else {

@@ -1,7 +1,7 @@
 //! `capture`.
 
 use super::dpdk;
-use super::listen::{announce, null_port};
+use super::listen::null_port;
 use super::output::{Output, remark, unwritable};
 use crate::cli::Capture;
 use crate::fail::{Result, unopened, usage};
@@ -13,7 +13,7 @@ use mpps_af_packet::AfPacketPort;
 use mpps_engine::run_capture;
 use mpps_io::Port;
 use mpps_io::loopback::LoopPort;
-use mpps_report::{CaptureTotals, CaptureWriter, Notes};
+use mpps_report::{AtBegin, CaptureTotals, CaptureWriter, Notes};
 use mpps_stats::{CaptureSummary, Summary};
 use mpps_sys::signal;
 use std::process::ExitCode;
@@ -71,7 +71,8 @@ fn on<P: Port>(port: &P, draft: &Draft) -> Result<ExitCode> {
         .clerk
         .does(move || CaptureWriter::create(&path, options, rings, notes))?;
     let writer = writer.map_err(|e| unwritable("-o", &e))?;
-    announce(&args.run, &args.port, "capture");
+    output.sinks.push(Box::new(AtBegin(writer.begin())));
+    output.when_ready(&args.run, format!("capture is ready on {}", args.port));
     // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
     let reader_gone = writer.reader_gone();
     let interruptions = || signal::interruptions() + u32::from(reader_gone.load(Ordering::Relaxed));

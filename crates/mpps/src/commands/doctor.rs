@@ -4,14 +4,14 @@ use crate::cli::Doctor;
 use crate::fail::{Result, failed, print, usage};
 use crate::plan::path::PATHS;
 use mpps_host::doctor::{Options, examine};
+use mpps_netdev::NetDev;
 use std::io::IsTerminal;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Exit codes: 0 nothing failed; 1 a check failed, of what was asked about or of anything at all; 2 a device that was
 /// asked about does not exist.
 pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
-    let is_path = |name: &&String| PATHS.contains(&name.as_str()) && !Path::new("/sys/class/net").join(name).exists();
+    let is_path = |name: &&String| PATHS.contains(&name.as_str()) && NetDev::by_name(name).is_err();
     let built_paths = PATHS.iter().map(|p| (*p).to_owned()).collect();
     let report = examine(&Options {
         interfaces: args.about.iter().filter(|name| !is_path(name)).cloned().collect(),

@@ -6,7 +6,7 @@
 use super::listen::null_port;
 use super::output::{Output, remark};
 use super::{dpdk, xdp};
-use crate::cli::{Forward, Run};
+use crate::cli::Forward;
 use crate::fail::{Failure, Result, unopened, usage};
 use crate::plan::forward::{Draft, DraftPort};
 use crate::plan::path::PathConfig;
@@ -192,15 +192,13 @@ fn alike<P: Port>(draft: &Draft, ports: &[P]) -> Result<ExitCode> {
     })
 }
 
-/// Says that the ports are open: whoever starts the sender may go on.
-pub(super) fn announce(run: &Run, plan: &ForwardPlan) {
-    if !run.quiet {
-        let names: Vec<_> = plan.ports.iter().map(|port| port.name.as_str()).collect();
-        let (last, others) = names.split_last().unwrap_or((&"", &[]));
-        match others {
-            [] => eprintln!("mpps: forward is ready on {last}"),
-            others => eprintln!("mpps: forward is ready on {} and {last}", others.join(", ")),
-        }
+/// What is said once it is ready.
+pub(super) fn ready(plan: &ForwardPlan) -> String {
+    let names: Vec<_> = plan.ports.iter().map(|port| port.name.as_str()).collect();
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    match others {
+        [] => format!("forward is ready on {last}"),
+        others => format!("forward is ready on {} and {last}", others.join(", ")),
     }
 }
 
@@ -212,7 +210,7 @@ fn execute(
     let run = &draft.args.run;
     let mut output = Output::open(run)?;
     let plan = draft.plan(capabilities)?;
-    announce(run, &plan);
+    output.when_ready(run, ready(&plan));
     let summary = start(&plan, &mut output.sinks)?;
     output.finish(&summary)
 }

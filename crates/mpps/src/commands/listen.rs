@@ -12,8 +12,8 @@ use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{run_drop, run_reflect};
 use mpps_io::loopback::LoopPort;
 use mpps_io::null::{NullConfig, NullPort};
-use mpps_io::{Layer, Port, PortSpec};
-use mpps_stats::{Sink, Summary};
+use mpps_io::{Layer, Port};
+use mpps_stats::Summary;
 use mpps_sys::clock::ClockSource;
 use mpps_sys::signal;
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Stamp, Template, TemplateSpec};
@@ -25,7 +25,7 @@ const NULL_PAYLOAD: usize = 18;
 /// A workload that listens, run on whatever port.
 trait Workload {
     const KIND: Work;
-    fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary>;
+    fn run<P: Port>(&self, port: &P, output: &mut Output) -> Result<Summary>;
 }
 
 struct DropRun<'a>(&'a Drop, &'a Listener);
@@ -33,11 +33,11 @@ struct DropRun<'a>(&'a Drop, &'a Listener);
 impl Workload for DropRun<'_> {
     const KIND: Work = Work::Ends;
 
-    fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
+    fn run<P: Port>(&self, port: &P, output: &mut Output) -> Result<Summary> {
         let plan = self.1.drop_plan(self.0, port.capabilities())?;
         remark_left(&self.0.run, self.1);
-        announce(&self.0.run, &self.0.port, "drop");
-        Ok(run_drop(port, &plan, sinks, &signal::interruptions)?)
+        output.when_ready(&self.0.run, format!("drop is ready on {}", self.0.port));
+        Ok(run_drop(port, &plan, &mut output.sinks, &signal::interruptions)?)
     }
 }
 
@@ -46,11 +46,11 @@ struct ReflectRun<'a>(&'a Reflect, &'a Listener);
 impl Workload for ReflectRun<'_> {
     const KIND: Work = Work::SendsBack;
 
-    fn run<P: Port>(&self, port: &P, sinks: &mut [Box<dyn Sink>]) -> Result<Summary> {
+    fn run<P: Port>(&self, port: &P, output: &mut Output) -> Result<Summary> {
         let plan = self.1.reflect_plan(self.0, port.capabilities())?;
         remark_left(&self.0.run, self.1);
-        announce(&self.0.run, &self.0.port, "reflect");
-        Ok(run_reflect(port, &plan, sinks, &signal::interruptions)?)
+        output.when_ready(&self.0.run, format!("reflect is ready on {}", self.0.port));
+        Ok(run_reflect(port, &plan, &mut output.sinks, &signal::interruptions)?)
     }
 }
 
@@ -60,13 +60,6 @@ pub(super) fn remark_left(run: &Run, listener: &Listener) {
         && let Some(note) = listener.left_ports()
     {
         eprintln!("mpps: {note}");
-    }
-}
-
-/// Says that the port is open: whoever starts the sender may go on.
-pub(super) fn announce(run: &Run, port: &PortSpec, what: &str) {
-    if !run.quiet {
-        eprintln!("mpps: {what} is ready on {port}");
     }
 }
 
@@ -190,6 +183,6 @@ fn frame_template(seed: u64) -> Template {
 
 fn on<P: Port, W: Workload>(port: &P, run: &Run, workload: &W) -> Result<ExitCode> {
     let mut output = Output::open(run)?;
-    let summary = workload.run(port, &mut output.sinks)?;
+    let summary = workload.run(port, &mut output)?;
     output.finish(&summary)
 }

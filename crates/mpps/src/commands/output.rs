@@ -4,7 +4,7 @@ use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::privilege::{Clerk, caller};
 use mpps_report::{
-    Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, columns_of,
+    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, columns_of,
     print_summary,
 };
 use mpps_stats::{Sink, Summary};
@@ -86,11 +86,18 @@ impl Output {
         })
     }
 
+    /// Says at the start, when every lane receives, that it is so: whoever starts the sender may go on.
+    pub(crate) fn when_ready(&mut self, run: &Run, line: String) {
+        if !run.quiet {
+            self.sinks.push(Box::new(AtBegin(move || eprintln!("mpps: {line}"))));
+        }
+    }
+
     /// Writes the summary, and gives the exit code that goes with it.
     pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
         let summary = &Summary {
             command: std::env::args_os()
-                .map(|word| word.to_string_lossy().into_owned())
+                .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
                 .collect(),
             ..summary.clone()
         };

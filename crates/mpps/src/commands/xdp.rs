@@ -1,8 +1,8 @@
 //! Runs on the `xdp` path: the device is looked up, planned for, and only then given its programs, which are made for
 //! this one run. Whoever waits for "ready" may send: the programs are loaded and attached by then.
 
-use super::forward::announce as announce_forward;
-use super::listen::{announce, remark_left};
+use super::forward::ready;
+use super::listen::remark_left;
 use super::output::{Output, remark};
 use crate::cli::{Drop, Reflect};
 use crate::fail::{Result, unopened};
@@ -56,7 +56,7 @@ pub(super) fn reflect(config: &Config, args: &Reflect, listener: &Listener) -> R
     let spec = reflect_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.reflect(&spec).map_err(unopened(&args.port))?);
     remark_left(&args.run, listener);
-    announce(&args.run, &args.port, "reflect");
+    output.when_ready(&args.run, format!("reflect is ready on {}", args.port));
     let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
 }
@@ -72,7 +72,7 @@ pub(super) fn drop(config: &Config, args: &Drop, listener: &Listener) -> Result<
     let spec = drop_spec(&plan, listener.taken_in_kernel());
     let port = loaded(device.drop(&spec).map_err(unopened(&args.port))?);
     remark_left(&args.run, listener);
-    announce(&args.run, &args.port, "drop");
+    output.when_ready(&args.run, format!("drop is ready on {}", args.port));
     let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
 }
@@ -92,7 +92,7 @@ pub(super) fn forward(configs: &[&Config], draft: &ForwardDraft) -> Result<ExitC
     let spec = forward_spec(&plan, takes);
     // Which of two devices it is, the error itself says.
     let port = loaded(mpps_xdp::forward(devices, &spec).map_err(unopened(&draft.ports[0].spec))?);
-    announce_forward(run, &plan);
+    output.when_ready(run, ready(&plan));
     let summary = run_forward_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
     output.finish(&summary)
 }

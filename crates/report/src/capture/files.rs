@@ -3,11 +3,11 @@
 use super::pcapng::{CaptureHeader, Counts, Encoder, STATISTICS_BYTES, packet_block_bytes};
 use super::wall::Wall;
 use crate::ReportError;
-use crate::output::{Output, Progress};
+use crate::output::{Output, Progress, Waiting};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Encoded bytes gathered before they are written.
 const BATCH_BYTES: usize = 256 << 10;
@@ -30,6 +30,8 @@ pub(super) struct Files {
     rotation: Option<Rotation>,
     patience: Duration,
     output: Output,
+    /// What an earlier run has left in the file is gone.
+    emptied: bool,
     encoder: Encoder,
     /// Where each block in the encoder's bytes ends, and whether it is a packet.
     ends: Vec<(usize, bool)>,
@@ -58,8 +60,7 @@ pub(super) struct Failure {
 }
 
 impl Files {
-    /// Opens the first file and writes its head, so that what can't be written is found at once. A FIFO is written once
-    /// somebody reads it.
+    /// Opens the first file, and leaves what is in it until something is written. A FIFO is written once somebody reads it.
     pub(super) fn create(
         path: &Path,
         header: CaptureHeader,
@@ -72,13 +73,14 @@ impl Files {
             return Err(ReportError::io("rotate", path, error));
         }
         let encoder = Encoder::new(&header);
-        let mut files = Self {
+        Ok(Self {
             path: path.to_owned(),
             ends: vec![(encoder.bytes().len(), false)],
             header,
             rotation,
             patience,
             output,
+            emptied: false,
             encoder,
             file_bytes: 0,
             file_packets: 0,
@@ -88,13 +90,7 @@ impl Files {
             removed: 0,
             written: 0,
             bytes: 0,
-        };
-        if files.output.is_regular() {
-            files
-                .flush(&|| true)
-                .map_err(|failure| ReportError::io("write", path, failure.error))?;
-        }
-        Ok(files)
+        })
     }
 
     /// Name of the file written to, for notes.
@@ -132,20 +128,28 @@ impl Files {
 
     /// Writes all that is encoded.
     pub(super) fn flush(&mut self, ending: &dyn Fn() -> bool) -> Result<(), Failure> {
-        let (mut taken, mut since) = (0, Instant::now());
+        let (mut taken, mut waiting) = (0, Waiting::begin(self.patience));
         let result = loop {
+            if !self.emptied {
+                match self.output.empty() {
+                    Ok(()) => self.emptied = true,
+                    Err(error) => break Err(error),
+                }
+            }
             let rest = &self.encoder.bytes()[taken..];
             if rest.is_empty() {
                 break Ok(());
             }
             match self.output.write(rest, TICK) {
-                Ok(Progress::Took(bytes)) => (taken, since) = (taken + bytes, Instant::now()),
-                Ok(Progress::NotReady) if since.elapsed() < self.patience || !ending() => {}
+                Ok(Progress::Took(bytes)) => {
+                    taken += bytes;
+                    waiting.progress();
+                }
                 Ok(Progress::NotReady) => {
-                    let patience = self.patience.as_secs_f64();
-                    break Err(io::Error::other(format!(
-                        "gave up after nobody read for {patience:.0} s"
-                    )));
+                    if let Some(waited) = waiting.over(self.output.unread()).filter(|_| ending()) {
+                        let waited = waited.as_secs_f64();
+                        break Err(io::Error::other(format!("gave up after nobody read for {waited:.0} s")));
+                    }
                 }
                 Err(error) => break Err(error),
             }
@@ -187,6 +191,7 @@ impl Files {
             },
             lost: 0,
         })?;
+        self.emptied = false;
         self.next_number += 1;
         self.paths.push_back(path);
         while rotation.keep.is_some_and(|keep| self.paths.len() as u64 > keep) {

@@ -18,7 +18,7 @@ use files::Files;
 use mpps_io::packet_ring::PacketConsumer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -70,14 +70,16 @@ pub struct CaptureWriter {
     thread: JoinHandle<CaptureEnd>,
     totals: mpsc::Sender<CaptureTotals>,
     reader_gone: Arc<AtomicBool>,
+    begun: Arc<AtomicBool>,
 }
 
 impl CaptureWriter {
-    /// Opens (and empties) `path`; `-` is standard output; a FIFO is written once somebody reads it. Packets are taken
+    /// Opens `path`, and empties it when the run begins ([`CaptureWriter::begin`]) or a packet is written; `-` is standard
+    /// output; a FIFO is written once somebody reads it. Packets are taken
     /// from `rings` until all producers are gone. What goes wrong while writing is told by `notes`, once.
     ///
     /// # Errors
-    /// When the file can't be opened, its head not be written, or the thread not be started.
+    /// When the file can't be opened, or the thread not be started.
     pub fn create(
         path: &Path,
         options: CaptureOptions,
@@ -87,7 +89,8 @@ impl CaptureWriter {
         let files = Files::create(path, options.header, options.rotation, PATIENCE)?;
         let reader_gone = Arc::new(AtomicBool::new(false));
         let (totals, told) = mpsc::channel();
-        let writer = Writer::new(files, rings, notes, Arc::clone(&reader_gone));
+        let begun = Arc::new(AtomicBool::new(false));
+        let writer = Writer::new(files, rings, notes, Arc::clone(&reader_gone), Arc::clone(&begun));
         let thread = std::thread::Builder::new()
             .name("capture".to_owned())
             .spawn(move || writer.run(&told))
@@ -96,7 +99,14 @@ impl CaptureWriter {
             thread,
             totals,
             reader_gone,
+            begun,
         })
+    }
+
+    /// Tells the writer that the run begins: the file gets its head.
+    pub fn begin(&self) -> impl Fn() + Send + use<> {
+        let begun = Arc::clone(&self.begun);
+        move || begun.store(true, Ordering::Relaxed)
     }
 
     /// Set once the pipe's reader has gone: nobody will ever read what is captured from then on.

@@ -25,6 +25,8 @@ pub(super) struct Writer {
     rings: Vec<PacketConsumer>,
     wall: Wall,
     sink: Sink,
+    /// The run has begun: an earlier one's file may go.
+    begun: Arc<AtomicBool>,
     /// A packet's bytes, from ring to file.
     packet: Vec<u8>,
 }
@@ -66,7 +68,13 @@ impl Sink {
 }
 
 impl Writer {
-    pub(super) fn new(files: Files, rings: Vec<PacketConsumer>, notes: Notes, reader_gone: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(
+        files: Files,
+        rings: Vec<PacketConsumer>,
+        notes: Notes,
+        reader_gone: Arc<AtomicBool>,
+        begun: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             rings,
             wall: Wall::new(),
@@ -77,6 +85,7 @@ impl Writer {
                 failure: None,
                 dropped: 0,
             },
+            begun,
             packet: Vec::new(),
         }
     }
@@ -91,7 +100,9 @@ impl Writer {
             if moved < ROUND {
                 let rings = &self.rings;
                 let ending = || rings.iter().all(PacketConsumer::closed);
-                self.sink.attempt(0, |files| files.flush(&ending));
+                if self.begun.load(Ordering::Relaxed) {
+                    self.sink.attempt(0, |files| files.flush(&ending));
+                }
                 if closed {
                     break;
                 }
@@ -103,7 +114,11 @@ impl Writer {
                 looked = Instant::now();
             }
         }
-        self.end(totals.recv().ok())
+        match totals.recv() {
+            // Nobody asks for the end of a run that has not begun: what is in the file stays.
+            Err(_) if !self.begun.load(Ordering::Relaxed) && self.sink.files.written == 0 => CaptureEnd::default(),
+            totals => self.end(totals.ok()),
+        }
     }
 
     /// Moves packets from the rings to the files, oldest first; returns how many, [`ROUND`] at the most.

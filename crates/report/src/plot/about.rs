@@ -16,6 +16,8 @@ const SAME: usize = "2026-11-22T11:00:42.123456".len();
 pub(super) struct About {
     pub(super) title: String,
     pub(super) command: Option<String>,
+    /// Why the run is not valid, if it is not.
+    pub(super) invalid: Option<String>,
 }
 
 impl About {
@@ -36,7 +38,16 @@ impl About {
             let words: Vec<_> = words.iter().filter_map(Value::as_str).map(quoted).collect();
             words.join(" ")
         });
+        let invalid = summary
+            .as_ref()
+            .filter(|summary| summary["valid"] == false)
+            .map(|summary| {
+                let reasons = summary["invalid_reasons"].as_array();
+                let reasons: Vec<_> = reasons.into_iter().flatten().filter_map(Value::as_str).collect();
+                format!("NOT VALID: {}", reasons.join("; "))
+            });
         Self {
+            invalid,
             title: parts.join("   ·   "),
             command: command.filter(|command| !command.is_empty()),
         }

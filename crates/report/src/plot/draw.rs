@@ -14,6 +14,9 @@ const RIGHT: f64 = 28.0;
 const TOP: f64 = 72.0;
 /// The command line, where it is known.
 const COMMAND: f64 = 18.0;
+/// Why the run is not valid.
+const INVALID: f64 = 18.0;
+const WARNING: &str = "#b00020";
 /// Title and legend of a panel.
 const HEAD: f64 = 26.0;
 /// Between panels.
@@ -28,7 +31,8 @@ const FRAME: &str = "#9a9a9a";
 /// Draws a run.
 pub(super) fn draw(about: &About, run: &Run) -> String {
     let panels = [panels::rates(run), panels::loss(run), panels::latency(run)];
-    let top = TOP + if about.command.is_some() { COMMAND } else { 0.0 };
+    let words = TOP + if about.command.is_some() { COMMAND } else { 0.0 };
+    let top = words + if about.invalid.is_some() { INVALID } else { 0.0 };
     let height = top + panels.iter().map(|p| HEAD + p.height + GAP).sum::<f64>() - GAP + BOTTOM;
     let mut svg = Svg::new(WIDTH, height);
     svg.text((LEFT, 32.0), 18.0, Anchor::Start, INK, true, &shorten(&about.title, 90));
@@ -36,6 +40,16 @@ pub(super) fn draw(about: &About, run: &Run) -> String {
     if let Some(command) = &about.command {
         let at = (LEFT, 54.0 + COMMAND);
         svg.text(at, 11.5, Anchor::Start, FAINT, false, &shorten(command, 150));
+    }
+    if let Some(invalid) = &about.invalid {
+        svg.text(
+            (LEFT, words),
+            12.5,
+            Anchor::Start,
+            WARNING,
+            true,
+            &shorten(invalid, 130),
+        );
     }
     let plot_width = WIDTH - LEFT - RIGHT;
     let span = run.to - run.from;
@@ -83,11 +97,11 @@ fn totals(run: &Run) -> String {
     }
     let base = if run.tx > 0.0 { run.tx } else { run.rx + run.lost };
     let ratio = if base > 0.0 { run.lost.max(0.0) / base } else { 0.0 };
-    let mut parts = vec![
-        format!("sent {}", n(run.tx)),
-        format!("received {}", n(run.rx)),
-        format!("lost {} ({})", n(run.lost), percent(ratio)),
-    ];
+    let mut parts = vec![format!("sent {}", n(run.tx))];
+    if !run.only_sends() {
+        parts.push(format!("received {}", n(run.rx)));
+        parts.push(format!("lost {} ({})", n(run.lost), percent(ratio)));
+    }
     let more = [
         ("late", run.late),
         ("duplicate", run.duplicates),
@@ -111,6 +125,9 @@ fn totals(run: &Run) -> String {
         count(run.rows),
         if run.rows == 1 { "" } else { "s" }
     ));
+    if run.torn {
+        parts.push("the last row is cut".to_owned());
+    }
     parts.join("   ·   ")
 }
 

@@ -98,7 +98,11 @@ pub(super) fn loss(run: &Run) -> Panel {
         legend,
         height: 120.0,
         scale,
-        message: (top == 0.0 && run.tx + run.rx > 0.0).then_some("no packet lost"),
+        message: (top == 0.0 && run.tx + run.rx > 0.0).then_some(if run.only_sends() {
+            "not measured: packets were only sent"
+        } else {
+            "no packet lost"
+        }),
     }
 }
 

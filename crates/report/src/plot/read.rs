@@ -5,6 +5,8 @@
 
 use crate::ReportError;
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Most bins that the picture shows.
@@ -99,6 +101,8 @@ pub(super) struct Bin {
 pub(super) struct Run {
     pub(super) bins: Vec<Bin>,
     pub(super) rows: u64,
+    /// The last row has no end, and is left out.
+    pub(super) torn: bool,
     /// Several rows share a bin.
     pub(super) folded: bool,
     pub(super) percentiles: bool,
@@ -113,6 +117,13 @@ pub(super) struct Run {
     pub(super) reordered: f64,
     pub(super) corrupt: f64,
     pub(super) host_dropped: f64,
+}
+
+impl Run {
+    /// Nothing came back, and nothing was waited for: its loss is not known. Where it was, all is lost.
+    pub(super) fn only_sends(&self) -> bool {
+        self.tx > 0.0 && self.rx + self.lost + self.late + self.host_dropped == 0.0
+    }
 }
 
 struct Columns {
@@ -135,11 +146,15 @@ struct Reader<'p> {
     csv: csv::Reader<File>,
     headers: csv::StringRecord,
     columns: Columns,
+    /// Bytes of the file, and whether its last line has no end.
+    length: u64,
+    torn: bool,
 }
 
 impl<'p> Reader<'p> {
     fn open(path: &'p Path) -> Result<Self, ReportError> {
         let file = File::open(path).map_err(|e| ReportError::io("read", path, e))?;
+        let (length, torn) = end(&file).map_err(|e| ReportError::io("read", path, e))?;
         let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
         let headers = csv.headers().map_err(|e| wrong(path, &e))?.clone();
         if headers.is_empty() {
@@ -173,11 +188,18 @@ impl<'p> Reader<'p> {
             csv,
             headers,
             columns,
+            length,
+            torn,
         })
     }
 
+    /// The next row; false after the last whole one: a run that was killed leaves a row without its end.
     fn next(&mut self, record: &mut csv::StringRecord) -> Result<bool, ReportError> {
-        self.csv.read_record(record).map_err(|e| wrong(self.path, &e))
+        match self.csv.read_record(record) {
+            Ok(false) => Ok(false),
+            _ if self.torn && self.csv.position().byte() >= self.length => Ok(false),
+            result => result.map_err(|e| wrong(self.path, &e)),
+        }
     }
 
     /// The cell of `column`; `None` where it is empty or the column is not there.
@@ -199,6 +221,16 @@ impl<'p> Reader<'p> {
             }
         }
     }
+}
+
+/// Bytes of a file, and whether its last line has no end.
+fn end(file: &File) -> io::Result<(u64, bool)> {
+    let length = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    Ok((length, last != [b'\n']))
 }
 
 fn wrong(path: &Path, error: &csv::Error) -> ReportError {
@@ -303,6 +335,7 @@ pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
     }
     let mut reader = Reader::open(path)?;
     let mut record = csv::StringRecord::new();
+    run.torn = reader.torn;
     let mut unread = Unread::default();
     while reader.next(&mut record)? {
         let columns = &reader.columns;

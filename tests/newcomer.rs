@@ -1,0 +1,125 @@
+//! What somebody sees who starts, interrupts and repeats runs without having read the manual.
+
+use std::net::UdpSocket;
+use std::process::Command;
+
+use mpps_tests::{Scratch, missing, mpps, program, run, run_command};
+
+/// Runs a shell line on a terminal of its own; all that appeared there.
+fn on_a_terminal(line: &str) -> Option<String> {
+    if missing("script", "bsdutils or util-linux") {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", line]);
+    command.arg(scratch.file("typescript")).env("TERM", "xterm-256color");
+    run_command(command);
+    Some(String::from_utf8_lossy(&std::fs::read(scratch.file("typescript")).expect("a typescript")).into_owned())
+}
+
+#[test]
+fn a_job_in_the_background_draws_nothing_over_the_foreground() {
+    let run = format!(
+        "'{}' sendrecv loop:delay=1ms --rate 1kpps --duration 2s --settle 10ms",
+        program().display()
+    );
+    // A cursor that is hidden tells of a view that is drawn.
+    let hidden = "\x1b[?25l";
+    for (line, drawn) in [
+        (run.clone(), true),
+        // With job control: a group of its own, which the terminal does not belong to.
+        (format!("bash -mc \"{run} & wait\""), false),
+        // Without: the foreground's group, and /dev/null to read.
+        (format!("sh -c \"{run} & wait\""), false),
+    ] {
+        let Some(seen) = on_a_terminal(&line) else { return };
+        assert!(seen.contains("VALID"), "{line}: no summary: {seen:?}");
+        assert_eq!(seen.contains(hidden), drawn, "{line}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_run_that_never_begins_leaves_earlier_results_as_they_are() {
+    let scratch = Scratch::new();
+    let files = ["--csv", "--json", "--hdr"].map(|option| (option, scratch.file(&option[2..])));
+    let capture = scratch.file("earlier.pcapng");
+    for file in files.iter().map(|(_, file)| file).chain([&capture]) {
+        std::fs::write(file, "earlier").expect("ours");
+    }
+    // A lane that may not have a socket: found when the lanes open their queues, or before.
+    for words in ["reflect udp:127.0.0.1:9 --cores 100000", "drop null: --cores 100000"] {
+        let mut command = mpps(words);
+        for (option, file) in &files {
+            command.arg(option).arg(file);
+        }
+        let finished = run_command(command);
+        assert!(matches!(finished.code, Some(1 | 2)), "{finished:?}");
+        assert!(!finished.stderr.contains("is ready on"), "{}", finished.stderr);
+    }
+    let mut command = mpps("capture null: --cores 100000 -o");
+    command.arg(&capture);
+    assert!(matches!(run_command(command).code, Some(1 | 2)));
+    for file in files.iter().map(|(_, file)| file).chain([&capture]) {
+        assert_eq!(
+            std::fs::read_to_string(file).expect("still there"),
+            "earlier",
+            "{}",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn a_udp_port_that_another_program_holds_is_a_wrong_argument_told_with_that_program() {
+    let holder = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let port = holder.local_addr().expect("bound").port();
+    let refused = run(&format!("reflect udp:127.0.0.1:{port} --duration 100ms"));
+    drop(holder);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let pid = format!("pid {})", std::process::id());
+    for part in [
+        format!("UDP port {port} ("),
+        pid,
+        "is held by another program".to_owned(),
+    ] {
+        assert!(refused.stderr.contains(&part), "{part}: {}", refused.stderr);
+    }
+    assert_eq!(refused.stderr.trim_end().lines().count(), 1, "{}", refused.stderr);
+}
+
+#[test]
+fn a_rate_that_is_none_is_answered_with_what_would_be_right() {
+    for (rate, part) in [
+        ("0", "without --rate as fast as the path takes packets"),
+        ("-5kpps", "did you mean 5kpps?"),
+        ("5Kpps", "did you mean 5kpps?"),
+    ] {
+        let refused = run(&format!("send null: --rate {rate} --duration 10ms"));
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(part), "{}", refused.stderr);
+        assert_eq!(refused.stderr.trim_end().lines().count(), 1, "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn doctor_sees_the_interfaces_of_the_network_namespace_it_is_in() {
+    // Without a mount of its own: /sys shows the interfaces of the namespace left behind.
+    if missing("unshare", "util-linux") || missing("ip", "iproute2") || missing("sh", "dash") {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    let script = "ip link add nc0 type dummy && ip link set nc0 up mtu 1400 || exit 77; exec \"$0\" doctor nc0";
+    command.args(["--net", "sh", "-c", script]).arg(program());
+    let finished = run_command(command);
+    if !matches!(finished.code, Some(0 | 1 | 2)) || finished.stderr.contains("unshare failed") {
+        return mpps_tests::skip(&format!("no namespace can be made here: {}", finished.stderr));
+    }
+    assert_ne!(finished.code, Some(2), "{}", finished.stderr);
+    assert!(finished.stdout.contains("1400 bytes"), "{}", finished.stdout);
+    assert!(
+        finished.stdout.contains("another network namespace"),
+        "{}",
+        finished.stdout
+    );
+}
