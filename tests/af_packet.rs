@@ -312,6 +312,38 @@ fn a_receiver_leaves_the_ports_that_programs_of_its_host_have_open_to_them() {
 }
 
 #[test]
+fn a_reflector_names_the_program_that_holds_a_port_and_says_how_to_take_it() {
+    if missing("python3", "python3") {
+        return;
+    }
+    let Some(net) = net_of(1) else { return };
+    let mut holder = inside(&net.lab, Host::B, "python3 -c");
+    holder.arg(HOLDER);
+    let _holder = Background::start(holder).wait_to_hear("9001 is open");
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let reflector = Background::ready(there.results(net.b("reflect af_packet:eth1")));
+    let said = reflector.stderr();
+    assert!(said.contains("9001 (python3, pid "), "{said}");
+    let words = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9001 --rate 10kpps --duration 100ms --settle 100ms \
+                 --catch-up 10s --quiet";
+    let sent = here.measure(net.a(words));
+    let tx = sent.count("tx_packets");
+    assert_eq!(
+        (sent.count("rx_packets"), sent.count("lost")),
+        (0, tx),
+        "{:#}",
+        sent.json
+    );
+    let reflected = there.read(reflector.end(Signal::INT));
+    assert_eq!(reflected.reason("host_port"), tx, "{:#}", reflected.json);
+    let warnings = reflected.json["warnings"].to_string();
+    assert!(
+        warnings.contains("for UDP port 9001 ") && warnings.contains("--port"),
+        "{warnings}"
+    );
+}
+
+#[test]
 fn a_ring_that_overflows_is_told() {
     let Some(net) = net_of(1) else { return };
     let (here, there) = (Scratch::new(), Scratch::new());

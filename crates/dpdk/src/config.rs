@@ -207,6 +207,13 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
                 known.join(", ")
             )));
         }
+        let (.., wanted, right) = VALUES
+            .iter()
+            .find(|(of, option, ..)| (*of, *option) == (driver, key.as_str()))
+            .unwrap_or(&("", "", "", |_| true));
+        if !right(value) {
+            return Err(SpecError(format!("port '{spec}': {key}={value}: want {wanted}")));
+        }
         let size = value.parse().unwrap_or(0);
         if (driver, key.as_str()) == ("net_null", "size") && !NULL_SIZES.contains(&size) {
             let (least, most) = (NULL_SIZES.start(), NULL_SIZES.end());
@@ -242,9 +249,61 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     })
 }
 
+/// Whether an option's value is one that the driver takes.
+type Takes = fn(&str) -> bool;
+
+fn yes_or_no(value: &str) -> bool {
+    matches!(value, "yes" | "no")
+}
+
+fn up_to(value: &str, most: u64) -> bool {
+    value.parse::<u64>().is_ok_and(|n| n <= most)
+}
+
+/// Driver, option, what it takes in words, and whether a value is that. What is not in here the driver judges itself.
+/// Source: `rte_eth_memif.c` of DPDK.
+const VALUES: [(&str, &str, &str, Takes); 6] = [
+    ("net_memif", "role", "server or client", |v| {
+        matches!(v, "server" | "client" | "master" | "slave")
+    }),
+    ("net_memif", "zero-copy", "yes or no", yes_or_no),
+    ("net_memif", "socket-abstract", "yes or no", yes_or_no),
+    ("net_memif", "id", "a number from 0 to 4294967295", |v| {
+        up_to(v, u32::MAX.into())
+    }),
+    ("net_memif", "rsize", "a power of two, 14 at most: 10 for 1024", |v| {
+        up_to(v, 14)
+    }),
+    ("net_memif", "bsize", "bytes, 65535 at most", |v| {
+        up_to(v, u16::MAX.into())
+    }),
+];
+
+/// Drivers of virtual devices. A device is the one's whose name its own begins with, whatever follows.
+/// Source: `vdev_parse` of DPDK's bus driver.
+const VIRTUAL: [&str; 14] = [
+    "net_af_packet",
+    "net_af_xdp",
+    "net_bonding",
+    "net_failsafe",
+    "net_memif",
+    "net_null",
+    "net_pcap",
+    "net_ring",
+    "net_softnic",
+    "net_tap",
+    "net_tun",
+    "net_vdev_netvsc",
+    "net_vhost",
+    "net_virtio_user",
+];
+
 fn driver(device: &Device) -> &str {
     match device {
-        Device::Vdev(name) => name.trim_end_matches(|c: char| c.is_ascii_digit()),
+        Device::Vdev(name) => match VIRTUAL.into_iter().find(|driver| name.starts_with(driver)) {
+            Some(driver) => driver,
+            None => name.trim_end_matches(|c: char| c.is_ascii_digit()),
+        },
         Device::Pci(_) | Device::Mac(_) => "",
     }
 }
@@ -310,6 +369,39 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, SpecError> {
         check(&text.parse()?)
+    }
+
+    #[test]
+    fn values_that_a_driver_does_not_take_are_refused_with_those_that_it_does() {
+        for (option, wanted) in [
+            ("role=foo", "server or client"),
+            ("zero-copy=on", "yes or no"),
+            ("socket-abstract=1", "yes or no"),
+            ("id=-1", "4294967295"),
+            ("rsize=15", "14 at most"),
+            ("bsize=65536", "65535"),
+        ] {
+            let error = parse(&format!("dpdk:net_memif0,{option}"))
+                .expect_err(option)
+                .to_string();
+            assert!(error.contains(option) && error.contains(wanted), "{error}");
+        }
+        let right = "dpdk:net_memif0,role=slave,id=7,rsize=14,bsize=2048,zero-copy=no,socket-abstract=no,socket=/run/x";
+        assert!(parse(right).is_ok());
+    }
+
+    #[test]
+    fn whatever_follows_a_drivers_name_is_a_device_of_that_driver() {
+        for (device, driver) in [
+            ("net_memif0", "net_memif"),
+            ("net_memiff0", "net_memif"),
+            ("net_memif_a-b", "net_memif"),
+            ("net_af_packet-x", "net_af_packet"),
+            ("net_virtio_user7", "net_virtio_user"),
+            ("net_other12", "net_other"),
+        ] {
+            assert_eq!(parse(&format!("dpdk:{device}")).expect(device).driver(), driver);
+        }
     }
 
     #[test]

@@ -14,8 +14,12 @@ use mpps_stats::Collector;
 
 /// Reads the drops of all lanes as rows end.
 pub(crate) struct HostDrops<'r> {
-    /// What was dropped before the run, by lane, then by port; `None` where the path can't tell.
-    before: Option<Vec<Vec<u64>>>,
+    /// What was dropped before the run; `None` where the path can't tell.
+    before: Option<Drops>,
+    /// Since then. Filled anew by each reading, as the next two are: a look allocates nothing.
+    since: Drops,
+    by_lane: Vec<u64>,
+    takers: Vec<usize>,
     plans: &'r [LanePlan],
     control: &'r Control,
     lookout: Lookout<'r>,
@@ -33,9 +37,14 @@ impl<'r> HostDrops<'r> {
         control: &'r Control,
         lookout: Lookout<'r>,
     ) -> Self {
-        let known = read(job, counters.len()).is_some();
+        let mut since = Drops::of(counters);
+        let before = since.clone();
+        let known = since.read(job);
         Self {
-            before: known.then(|| dropped(counters)),
+            before: known.then_some(before),
+            since,
+            by_lane: vec![0; counters.len()],
+            takers: Vec::with_capacity(counters.len()),
             plans,
             control,
             lookout,
@@ -55,13 +64,15 @@ impl<'r> HostDrops<'r> {
             return;
         }
         self.next_ns = collector.next_reading_ns(now_ns);
-        let now = self.before.as_ref().and_then(|_| read(job, self.plans.len()));
-        if let Some(now) = now {
-            let since = self.since(&now);
+        if let Some(before) = &self.before
+            && self.since.read(job)
+        {
+            self.since.subtract(before);
             if !ends {
-                collector.note_host_drops(now_ns, since.iter().flatten().sum());
+                collector.note_host_drops(now_ns, self.since.all());
             }
-            self.lookout.look(now_ns, &self.by_lane(job, &since));
+            self.attribute(job);
+            self.lookout.look(now_ns, &self.by_lane);
         } else if ends {
             self.lookout.look(now_ns, &[]);
         }
@@ -80,43 +91,38 @@ impl<'r> HostDrops<'r> {
         (path, outcomes): (&[Vec<QueueCounters>], &[LaneOutcome]),
         collector: &mut Collector<'_>,
     ) -> [Vec<LaneTime>; 2] {
-        let dropped = dropped(path);
+        self.since = Drops::of(path);
         if self.before.is_some() {
-            collector.note_host_drops(now_ns, dropped.iter().flatten().sum());
+            collector.note_host_drops(now_ns, self.since.all());
         }
-        let by_lane = self.by_lane(job, &dropped);
-        self.lookout.end(now_ns, &by_lane, outcomes);
+        self.attribute(job);
+        self.lookout.end(now_ns, &self.by_lane, outcomes);
         self.lookout.times()
     }
 
-    fn since(&self, now: &[Vec<u64>]) -> Vec<Vec<u64>> {
-        let before = self.before.iter().flatten();
-        let lanes = now.iter().zip(before);
-        lanes
-            .map(|(now, before)| {
-                now.iter()
-                    .zip(before)
-                    .map(|(now, then)| now.saturating_sub(*then))
-                    .collect()
-            })
-            .collect()
-    }
-
-    /// What was dropped of what each lane was to take.
-    fn by_lane<J: Job>(&self, job: &J, dropped: &[Vec<u64>]) -> Vec<u64> {
-        let takes = |lane: usize, place| self.plans[lane].rx && job.takes(lane, place);
-        attribute(dropped, takes, |place| job.drops_by_queue(place))
+    /// Finds what was dropped of what each lane was to take.
+    fn attribute<J: Job>(&mut self, job: &J) {
+        let plans = self.plans;
+        let takes = |lane: usize, place| plans[lane].rx && job.takes(lane, place);
+        let by_queue = |place| job.drops_by_queue(place);
+        attribute(&self.since, takes, by_queue, (&mut self.by_lane, &mut self.takers));
     }
 }
 
 /// Of drops by lane and port: those at a queue of a lane that takes what comes in by it are that lane's; the others could
 /// be of any lane that takes from that port, and count as spread over them.
-fn attribute(dropped: &[Vec<u64>], takes: impl Fn(usize, usize) -> bool, by_queue: impl Fn(usize) -> bool) -> Vec<u64> {
-    let mut lanes = vec![0; dropped.len()];
-    for place in 0..dropped.first().map_or(0, Vec::len) {
-        let takers: Vec<usize> = (0..dropped.len()).filter(|&lane| takes(lane, place)).collect();
+fn attribute(
+    dropped: &Drops,
+    takes: impl Fn(usize, usize) -> bool,
+    by_queue: impl Fn(usize) -> bool,
+    (lanes, takers): (&mut [u64], &mut Vec<usize>),
+) {
+    lanes.fill(0);
+    for place in 0..dropped.places {
+        takers.clear();
+        takers.extend((0..dropped.lanes()).filter(|&lane| takes(lane, place)));
         let mut any = 0;
-        for (lane, n) in dropped.iter().enumerate().map(|(lane, places)| (lane, places[place])) {
+        for (lane, n) in (0..dropped.lanes()).map(|lane| (lane, dropped.at(lane, place))) {
             if takers.is_empty() || by_queue(place) && takers.contains(&lane) {
                 lanes[lane] += n;
             } else {
@@ -128,39 +134,84 @@ fn attribute(dropped: &[Vec<u64>], takes: impl Fn(usize, usize) -> bool, by_queu
             lanes[lane] += any * (i + 1) / all - any * i / all;
         }
     }
-    lanes
 }
 
-fn dropped(counters: &[Vec<QueueCounters>]) -> Vec<Vec<u64>> {
-    let places = counters.iter().map(Vec::len).max().unwrap_or(0);
-    let lane = |lane: &Vec<QueueCounters>| {
-        let mut dropped: Vec<u64> = lane.iter().map(|port| port.rx_dropped).collect();
-        dropped.resize(places, 0);
-        dropped
-    };
-    counters.iter().map(lane).collect()
+/// Packets that were dropped, by lane, then by port.
+#[derive(Clone, Debug, Default)]
+struct Drops {
+    places: usize,
+    counts: Vec<u64>,
 }
 
-fn read<J: Job>(job: &J, lanes: usize) -> Option<Vec<Vec<u64>>> {
-    let places = job.places();
-    let lane = |lane| (0..places).map(|place| job.rx_dropped(lane, place)).collect();
-    (0..lanes).map(lane).collect()
+impl Drops {
+    fn of(counters: &[Vec<QueueCounters>]) -> Self {
+        let places = counters.iter().map(Vec::len).max().unwrap_or(0);
+        let mut counts = vec![0; places * counters.len()];
+        for (lane, ports) in counters.iter().enumerate() {
+            for (place, port) in ports.iter().enumerate() {
+                counts[lane * places + place] = port.rx_dropped;
+            }
+        }
+        Self { places, counts }
+    }
+
+    fn lanes(&self) -> usize {
+        self.counts.len().checked_div(self.places).unwrap_or(0)
+    }
+
+    fn at(&self, lane: usize, place: usize) -> u64 {
+        self.counts[lane * self.places + place]
+    }
+
+    fn all(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Takes the place of what was read before. False: the path can't tell.
+    fn read<J: Job>(&mut self, job: &J) -> bool {
+        let places = self.places;
+        self.counts.iter_mut().enumerate().all(|(i, count)| {
+            let now = job.rx_dropped(i / places, i % places);
+            *count = now.unwrap_or(0);
+            now.is_some()
+        })
+    }
+
+    fn subtract(&mut self, before: &Self) {
+        for (now, before) in self.counts.iter_mut().zip(&before.counts) {
+            *now = now.saturating_sub(*before);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::attribute;
+    use super::Drops;
+
+    fn attribute(
+        dropped: &[&[u64]],
+        takes: impl Fn(usize, usize) -> bool,
+        by_queue: impl Fn(usize) -> bool,
+    ) -> Vec<u64> {
+        let drops = Drops {
+            places: dropped[0].len(),
+            counts: dropped.concat(),
+        };
+        let mut lanes = vec![77; dropped.len()];
+        super::attribute(&drops, takes, by_queue, (&mut lanes, &mut Vec::new()));
+        lanes
+    }
 
     #[test]
     fn drops_are_those_of_the_lane_that_takes_what_comes_in_there() {
         // Two lanes, two ports; each lane takes from one of them.
         let one_way = |lane: usize, place: usize| lane == place;
-        assert_eq!(attribute(&[vec![7, 0], vec![0, 5]], one_way, |_| true), [7, 5]);
+        assert_eq!(attribute(&[&[7, 0], &[0, 5]], one_way, |_| true), [7, 5]);
         // All of a port's drops stand at its first queue.
-        assert_eq!(attribute(&[vec![7, 5], vec![0, 0]], one_way, |_| false), [7, 5]);
-        assert_eq!(attribute(&[vec![7, 5], vec![0, 0]], |_, _| true, |_| false), [5, 7]);
+        assert_eq!(attribute(&[&[7, 5], &[0, 0]], one_way, |_| false), [7, 5]);
+        assert_eq!(attribute(&[&[7, 5], &[0, 0]], |_, _| true, |_| false), [5, 7]);
         // A lane that only sends has a queue of the port, too.
-        assert_eq!(attribute(&[vec![9], vec![1]], |lane, _| lane == 1, |_| true), [0, 10]);
-        assert_eq!(attribute(&[vec![], vec![]], one_way, |_| true), [0, 0]);
+        assert_eq!(attribute(&[&[9], &[1]], |lane, _| lane == 1, |_| true), [0, 10]);
+        assert_eq!(attribute(&[&[], &[]], one_way, |_| true), [0, 0]);
     }
 }

@@ -39,10 +39,6 @@ pub(crate) trait Job: Sync {
     }
     /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
     fn counters(&self, lane: usize) -> Vec<QueueCounters>;
-    /// Ports whose drops are told apart.
-    fn places(&self) -> usize {
-        1
-    }
     /// Packets that this host dropped before lane `lane` could take them from the port at `place` ([`Port::rx_dropped`]);
     /// `None` where that can't be told.
     fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64>;

@@ -73,6 +73,8 @@ pub(crate) struct Lookout<'r> {
     /// Before the start, and at the last look.
     first: Vec<LaneTime>,
     last: Vec<LaneTime>,
+    /// Room for the look at hand: none allocates.
+    now: Vec<LaneTime>,
     start_ns: u64,
     sending: Option<Vec<LaneTime>>,
     dropping: Vec<LaneTime>,
@@ -90,12 +92,14 @@ impl<'r> Lookout<'r> {
             stats: lanes.iter().map(open).collect(),
             first: Vec::new(),
             last: Vec::new(),
+            now: vec![LaneTime::default(); lanes.len()],
             start_ns: 0,
             sending: None,
             dropping: vec![LaneTime::default(); lanes.len()],
         };
-        this.first = this.read(0, &[]);
-        this.last = this.first.clone();
+        this.read(0, &[]);
+        this.first = this.now.clone();
+        this.last = this.now.clone();
         this
     }
 
@@ -104,40 +108,42 @@ impl<'r> Lookout<'r> {
         self.start_ns = start_ns;
     }
 
-    fn read(&self, now_ns: u64, dropped: &[u64]) -> Vec<LaneTime> {
-        let lane = |(i, (lane, stat)): (usize, (&LaneCounters, &Option<ThreadStat>))| LaneTime {
-            ns: now_ns.saturating_sub(self.start_ns),
-            loop_ns: lane.loop_ns.get(),
-            busy_ns: lane.busy_ns.get(),
-            blocked_ns: lane.blocked_ns.get(),
-            waited_ns: stat.as_ref().and_then(ThreadStat::read).map(|times| times.waited_ns),
-            away: lane.away.count(),
-            away_ns: lane.away.total_ns(),
-            down_ns: lane.down_ns.get(),
-            taken: lane.rx_packets.get(),
-            dropped: dropped.get(i).copied().unwrap_or(0),
-        };
-        self.lanes.iter().zip(&self.stats).enumerate().map(lane).collect()
+    fn read(&mut self, now_ns: u64, dropped: &[u64]) {
+        let lanes = self.lanes.iter().zip(&self.stats).enumerate();
+        for (now, (i, (lane, stat))) in self.now.iter_mut().zip(lanes) {
+            *now = LaneTime {
+                ns: now_ns.saturating_sub(self.start_ns),
+                loop_ns: lane.loop_ns.get(),
+                busy_ns: lane.busy_ns.get(),
+                blocked_ns: lane.blocked_ns.get(),
+                waited_ns: stat.as_ref().and_then(ThreadStat::read).map(|times| times.waited_ns),
+                away: lane.away.count(),
+                away_ns: lane.away.total_ns(),
+                down_ns: lane.down_ns.get(),
+                taken: lane.rx_packets.get(),
+                dropped: dropped.get(i).copied().unwrap_or(0),
+            };
+        }
     }
 
     /// By `now_ns` so many packets were dropped of what each lane was to take. Where that is not known, none are given.
     pub(crate) fn look(&mut self, now_ns: u64, dropped: &[u64]) {
-        let now = self.read(now_ns, dropped);
-        self.step(now);
+        self.read(now_ns, dropped);
+        self.step();
     }
 
-    fn step(&mut self, mut now: Vec<LaneTime>) {
-        for (now, last) in now.iter_mut().zip(&self.last) {
+    fn step(&mut self) {
+        for (now, last) in self.now.iter_mut().zip(&self.last) {
             // A thread that has ended can't be asked any more.
             now.waited_ns = now.waited_ns.or(last.waited_ns);
         }
-        for ((sum, now), last) in self.dropping.iter_mut().zip(&now).zip(&self.last) {
+        for ((sum, now), last) in self.dropping.iter_mut().zip(&self.now).zip(&self.last) {
             let meanwhile = now.since(last);
             if meanwhile.dropped > 0 {
                 sum.add(&meanwhile);
             }
         }
-        self.last = now;
+        self.last.copy_from_slice(&self.now);
     }
 
     /// What was looked at last was the end of sending.
@@ -152,11 +158,11 @@ impl<'r> Lookout<'r> {
 
     /// As [`Lookout::look`], once the lanes have ended; their outcomes tell how long they waited in all.
     pub(crate) fn end(&mut self, now_ns: u64, dropped: &[u64], outcomes: &[LaneOutcome]) {
-        let mut now = self.read(now_ns, dropped);
-        for ((now, first), outcome) in now.iter_mut().zip(&self.first).zip(outcomes) {
+        self.read(now_ns, dropped);
+        for ((now, first), outcome) in self.now.iter_mut().zip(&self.first).zip(outcomes) {
             now.waited_ns = outcome.run_delay_ns.zip(first.waited_ns).map(|(ns, first)| first + ns);
         }
-        self.step(now);
+        self.step();
     }
 
     /// What each lane did until the sending ended, and in the times in which packets of its own were dropped.

@@ -488,6 +488,8 @@ fn lane_thread<J: Job>(
         neighbor: job.link().map(|link| Neighbor::new(link, job.src(), shared.found)),
         burst: shared.common.burst,
         told_down: Default::default(),
+        down: Default::default(),
+        napped_ns: Default::default(),
     };
     let mut outcome = job.lane(index, lane, &mut queues, recorder, start_ns, dest_mac);
     outcome.run_delay_ns = times

@@ -27,6 +27,10 @@ pub(crate) struct Lane<'r> {
     pub(crate) burst: usize,
     /// The user was told that the device is down.
     pub(crate) told_down: Cell<bool>,
+    /// The device was found down, and has taken nothing since.
+    pub(crate) down: Cell<bool>,
+    /// Of the time that is counted as down, what was slept since the path took nothing, ns.
+    pub(crate) napped_ns: Cell<u64>,
 }
 
 impl Lane<'_> {
@@ -43,7 +47,10 @@ impl Lane<'_> {
                 let nap = Duration::from_millis(1);
                 self.idle.away.sleeps_until(since + nap.as_nanos() as u64);
                 std::thread::sleep(nap);
-                self.counters.down_ns.add(self.clock.now_ns().saturating_sub(since));
+                let napped = self.clock.now_ns().saturating_sub(since);
+                self.counters.down_ns.add(napped);
+                self.down.set(true);
+                self.napped_ns.set(self.napped_ns.get() + napped);
             }
             _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
         }
@@ -148,7 +155,10 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 &mut recorder,
                 lane.counters,
             ) {
-                Ok(sent) => busy |= sent,
+                Ok(sent) => {
+                    busy |= sent;
+                    lane.down.set(lane.down.get() && !sent);
+                }
                 Err(error) => lane.trouble(&error),
             }
             blocked = generator.blocked;
@@ -204,12 +214,19 @@ pub(crate) fn run<Q: Queue, C: Codec>(
     }
 }
 
-/// Counts the time up to `now` in which the path took nothing; returns up to when that is done, 0 where it takes again.
+/// Counts the time up to `now` in which the path took nothing, as the device's where that is down; returns up to when that
+/// is done, 0 where it takes again.
 #[cold]
 fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recorder: &mut Recorder<'_>) -> u64 {
+    let napped = lane.napped_ns.take();
     if blocked_to != 0 && now > blocked_to {
-        lane.counters.blocked_ns.add(now - blocked_to);
-        recorder.blocked(now, now - blocked_to);
+        let ns = now - blocked_to;
+        if lane.down.get() {
+            lane.counters.down_ns.add(ns.saturating_sub(napped));
+        } else {
+            lane.counters.blocked_ns.add(ns);
+            recorder.blocked(now, ns);
+        }
     }
     if blocked { now } else { 0 }
 }

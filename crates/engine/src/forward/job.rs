@@ -116,10 +116,6 @@ impl<P: Port> Job for Alike<'_, P> {
         counters
     }
 
-    fn places(&self) -> usize {
-        self.ports.len()
-    }
-
     fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64> {
         let ForwardSeat { first, second, index } = self.plan.seat(lane);
         if first != place && second != Some(place) {
@@ -203,10 +199,6 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
 
     fn counters(&self, lane: usize) -> Vec<QueueCounters> {
         vec![self.a.counters(lane), self.b.counters(lane)]
-    }
-
-    fn places(&self) -> usize {
-        2
     }
 
     fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64> {

@@ -173,6 +173,8 @@ fn with_frames<S>(
             neighbor: None,
             burst: BURST,
             told_down: Default::default(),
+            down: Default::default(),
+            napped_ns: Default::default(),
         },
         recorder: series.recorder(),
         from,

@@ -9,8 +9,9 @@ use mpps_engine::{
 };
 use mpps_stats::{Row, Sink, Snapshot, Summary};
 use mpps_wire::{MacAddr, ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
+use std::cell::OnceCell;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<(Vec<Row>, Vec<Snapshot>)>>);
@@ -172,7 +173,10 @@ fn an_interrupted_run_has_its_full_result() {
         let mut plan = traffic(20_000, 0);
         (plan.common.duration, plan.rate) = (None, rate);
         let port = Fake::new(Config::default());
-        let asked = || u32::from(port.lane_packets() > 1_000);
+        // A run of less than 100 ms has no rate.
+        let under_way = OnceCell::new();
+        let long = || under_way.get_or_init(Instant::now).elapsed() > Duration::from_millis(150);
+        let asked = || u32::from(port.lane_packets() > 1_000 && long());
         let (summary, _) = sendrecv(&port, &plan, &asked);
         assert!(summary.interrupted);
         let slow = |reason: &String| reason.contains("off the intended");
