@@ -14,7 +14,7 @@ CARGO=${CARGO:-cargo}
 # Seconds that one file may take: a test that hangs is to be found by its name, not by the end of everything.
 FILE_LIMIT=${TEST_FILE_LIMIT:-1200}
 # So many failures are no chance: none of them is tried again.
-MANY=20
+MANY=4
 # Lines of a failed test's output that the list shows.
 LINES_SHOWN=15
 

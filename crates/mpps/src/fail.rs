@@ -94,7 +94,7 @@ pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> F
     move |error| {
         use mpps_io::ErrorKind::{InUse, NotFound, Unsupported};
         if let (InUse, Ok(address)) = (error.kind, error.object.parse::<SocketAddr>()) {
-            return usage(format!(
+            return failed(format!(
                 "port '{spec}': {address}: UDP port {} is held by another program: stop that, or give another port",
                 held(&[address.port()])
             ));

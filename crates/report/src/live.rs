@@ -124,7 +124,13 @@ impl LiveSink {
             LiveStyle::Quiet => Mode::Off,
             LiveStyle::Auto if io::stderr().is_terminal() && !dumb => match input() {
                 Input::Terminal => Mode::Frames,
-                Input::Nothing => Mode::Off,
+                Input::Nothing => {
+                    let _ = writeln!(
+                        io::stderr(),
+                        "mpps: no live view, as in the background: standard input is /dev/null (--plain: a line a second)"
+                    );
+                    Mode::Off
+                }
                 Input::Else => Mode::Lines,
             },
             LiveStyle::Auto | LiveStyle::Plain => Mode::Lines,

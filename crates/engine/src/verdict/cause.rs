@@ -54,7 +54,7 @@ impl<'e> Causes<'e> {
             ns as f64 / self.e.duration_ns.max(1) as f64
         };
         // Nothing at all could be sent then: what was due in that time is missing for it.
-        let due_then = |share: f64| share > 0.0 && share * scheduled >= (scheduled - sent) / 2.0;
+        let due_then = |share: f64| share > 0.0 && sent < scheduled && share * scheduled >= (scheduled - sent) / 2.0;
         let still = &self.e.still;
         if due_then(lasted(&still.stops)) {
             return self.stopped(&still.stops);
