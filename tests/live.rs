@@ -24,12 +24,11 @@ fn on_a_terminal(words: &str) -> Option<String> {
 fn on_a_terminal_the_live_view_is_drawn_again_in_place_and_the_cursor_comes_back() {
     let Some(seen) = on_a_terminal(RUN) else { return };
     assert!(seen.contains("\x1b["), "no cursor movement: {seen:?}");
-    if let Some(hidden) = seen.rfind("\x1b[?25l") {
-        assert!(
-            seen.rfind("\x1b[?25h").is_some_and(|shown| shown > hidden),
-            "the cursor stays hidden: {seen:?}"
-        );
-    }
+    let hidden = seen.rfind("\x1b[?25l").expect("a view that was drawn");
+    assert!(
+        seen.rfind("\x1b[?25h").is_some_and(|shown| shown > hidden),
+        "the cursor stays hidden: {seen:?}"
+    );
     // No flicker: what is there is written over, never blanked as a whole first.
     assert!(!seen.contains("\x1b[2J"), "the screen was cleared: {seen:?}");
     assert!(
@@ -112,7 +111,7 @@ fn ctrl_c_on_a_terminal_restores_the_cursor_and_shows_the_summary() {
     let file = csv.file("run.csv").display().to_string();
     let run = RUN.replace("1200ms", "1h");
     let wait = format!("until [ \"$(wc -l < {file})\" -gt 5 ]; do sleep 0.05; done");
-    let words = format!("{run} --csv {file} & pid=$!; {wait}; kill -INT $pid; wait $pid");
+    let words = format!("{run} --csv {file} </dev/tty & pid=$!; {wait}; kill -INT $pid; wait $pid");
     let Some(seen) = on_a_terminal(&words) else { return };
     if let Some(hidden) = seen.rfind("\x1b[?25l") {
         assert!(

@@ -150,14 +150,14 @@ fn two_reflectors_pass_a_packet_to_and_fro_until_its_time_to_live_is_used_up() {
         let (near, own) = reflector(&net, Host::A, a, &here);
         let (far, to) = reflector(&net, Host::B, b, &there);
         for (n, kind) in [(1, "same"), (30, "stamped")] {
-            // A host forges its own address: the far end turns it first.
-            forge(&net, Host::A, (own, 9000), to, n, kind, 64);
+            // A host forges its own address: the far end turns it first. So few turns that it is no suspect before.
+            forge(&net, Host::A, (own, 9000), to, n, kind, 20);
             quiet(&there);
         }
         let (near, far) = (end(near, &here), end(far, &there));
         let context = format!("{a} and {b}: {:#} {:#}", near.json, far.json);
         let rounds = far.count("rx_packets").max(near.count("rx_packets"));
-        assert!(rounds > 1 && rounds <= 31 * 32, "{rounds} of {context}");
+        assert!(rounds > 1 && rounds <= 31 * 10, "{rounds} of {context}");
         let count = |reason| near.reason(reason) + far.reason(reason);
         assert_eq!(count("ttl_expired") + count("returned"), 31, "{context}");
         assert!(
