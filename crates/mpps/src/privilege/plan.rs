@@ -22,7 +22,7 @@ struct Plan {
     in_force: CapabilitySet,
     /// Who lanes become.
     user: Option<User>,
-    /// The main thread becomes the user, too, and so do DPDK's that hold something.
+    /// The main thread and DPDK's become the user, too.
     all_become: bool,
 }
 
@@ -121,17 +121,13 @@ impl Plan {
         let own = Keep {
             held: self.in_reserve | self.in_force,
             in_force: self.in_force,
-            user,
+            user: user.clone(),
         };
         own.apply()?;
         let others = Keep {
             held: self.in_force,
             in_force: self.in_force,
-            // Those that hold nothing take nothing away at the end, either.
-            user: self
-                .user
-                .clone()
-                .filter(|_| self.all_become || self.in_force.is_empty()),
+            user,
         };
         let most = own.held | self.lanes | self.reader | clerk::kept();
         everywhere(&others, most)
