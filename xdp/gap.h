@@ -171,7 +171,8 @@ INLINE u64 close_gap(struct hand *h)
 		h->source->reasons[GAP_AFTER_FIRST] += doubt->open;
 	h->source->reasons[IMPLAUSIBLE] -= doubt->jumps;
 	h->source->reasons[UNCONFIRMED_GAP] -= doubt->open;
-	if (!doubt->below)
+	/* Of a leap that began within the gap, only some. */
+	if (!doubt->below && h->flow->doubt & LEAP && doubt->low >= doubt->leap_first)
 		doubt->leap_lost += doubt->open;
 	return doubt->open;
 }
@@ -229,7 +230,9 @@ INLINE u64 risen(struct hand *h, u64 seq, u64 next, u64 time_ns, u32 sure)
 		if (gap) {
 			doubt->high = seq;
 			doubt->open += gap;
-			doubt->jumps++;
+			/* One that is beyond this count stays in the sum. */
+			if (doubt->jumps != ~0U)
+				doubt->jumps++;
 			h->source->reasons[IMPLAUSIBLE]++;
 			h->source->reasons[UNCONFIRMED_GAP] += gap;
 		}
@@ -248,16 +251,21 @@ INLINE u64 risen(struct hand *h, u64 seq, u64 next, u64 time_ns, u32 sure)
 INLINE u64 fill_gap(struct hand *h, u64 seq)
 {
 	struct doubt *doubt = h->doubt;
-	u64 lost;
+	u64 lost = 0;
 
-	if (seq - doubt->low > NEAR || !window_reaches(&h->flow->window, doubt->low))
-		return 0;
-	lost = window_missing(&h->flow->window, h->number, doubt->low, seq);
-	if (lost > doubt->open)
-		lost = doubt->open;
-	doubt->low = seq + 1;
-	doubt->open -= lost;
-	h->source->reasons[UNCONFIRMED_GAP] -= lost;
+	if (seq - doubt->low <= NEAR && window_reaches(&h->flow->window, doubt->low)) {
+		lost = window_missing(&h->flow->window, h->number, doubt->low, seq);
+		if (lost > doubt->open)
+			lost = doubt->open;
+		doubt->low = seq + 1;
+		doubt->open -= lost;
+		h->source->reasons[UNCONFIRMED_GAP] -= lost;
+	}
+	if (!doubt->open) {
+		/* All of it came or is lost: those above were only early. */
+		h->source->reasons[IMPLAUSIBLE] -= doubt->jumps;
+		h->flow->doubt &= ~GAP;
+	}
 	return lost;
 }
 
@@ -295,21 +303,23 @@ INLINE u64 behind(struct hand *h, u64 seq)
 {
 	struct drop_flow *flow = h->flow;
 	struct doubt *doubt = h->doubt;
-	u64 base = flow->base;
+	u64 base = flow->base, expected = 0;
 
 	doubt->leap_run = 0;
 	if (flow->doubt & GAP && seq >= doubt->low && seq < doubt->high) {
+		/* None is open: this one was counted as lost. */
 		if (doubt->open) {
 			doubt->open--;
 			h->source->reasons[UNCONFIRMED_GAP]--;
+			expected = 1;
 		}
 		if (doubt->below)
-			return 1 + support(h);
+			return expected + support(h);
 		doubt->support = 0;
-		return 1 + fill_gap(h, seq);
+		return expected + fill_gap(h, seq);
 	}
 	if (flow->doubt & LEAP && seq >= doubt->leap_first) {
-		if (doubt->leap_lost)
+		if (seq >= doubt->leap_low && doubt->leap_lost)
 			doubt->leap_lost--;
 		return fill_leap(h, seq);
 	}

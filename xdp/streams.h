@@ -85,11 +85,12 @@ GLOBAL int received(u32 key, u32 number, const struct held *packet, u32 sure, st
 		one->expected = behind(&h, seq);
 		break;
 	case DUPLICATE:
-		if (h.flow->doubt & GAP && !h.doubt->below && seq == h.doubt->high && seq + 1 == next &&
-		    packet->time_ns != h.flow->newest_ns) {
-			/* The one at the top was forged: this is the packet of that number. */
-			h.source->reasons[IMPLAUSIBLE] -= h.doubt->jumps;
-			h.doubt->jumps = 0;
+		if (seq + 1 == next && packet->time_ns != h.flow->newest_ns) {
+			/* No copy, so the one at the top was forged: this is the packet of that number. */
+			if (h.flow->doubt & GAP && !h.doubt->below && seq == h.doubt->high) {
+				h.source->reasons[IMPLAUSIBLE] -= h.doubt->jumps;
+				h.doubt->jumps = 0;
+			}
 			h.source->reasons[IMPLAUSIBLE]++;
 			return ASIDE;
 		}
@@ -263,11 +264,11 @@ GLOBAL int note_and_book(u32 key, u32 number, u64 seq, u64 sent, u64 latency)
 	close_window(&h.flow->window, access);
 	switch (outcome) {
 	case BELIEVED:
-		/* Taken before; by another source where the flow moved in between. */
-		h.source->others = less(h.source->others, PROOF - 1);
 		book_one(h.source, row, &all[0]);
 		book_one(h.source, row, &all[1]);
 		book_one(h.source, row, &all[2]);
+		/* Taken before. Where another source held them, `others` may fall below 0; with `test` it never does. */
+		h.source->others -= PROOF - 1;
 		break;
 	case COUNTED:
 		book_one(h.source, row, &all[0]);

@@ -264,11 +264,12 @@ impl Streams {
             Arrival::Reordered(distance) => (distance, self.behind(flow, seq)),
             Arrival::Duplicate => {
                 let (stream, doubt) = (&self.streams[flow], &mut self.doubts[flow]);
-                let above = stream.doubt & GAP != 0 && !doubt.below;
-                if above && seq == doubt.high && seq + 1 == next && packet.time_ns != stream.newest_ns {
-                    // The one at the top was forged: this is the packet of that number.
-                    self.doubted.jumps -= u64::from(doubt.jumps);
-                    doubt.jumps = 0;
+                if seq + 1 == next && packet.time_ns != stream.newest_ns {
+                    // No copy, so the one at the top was forged: this is the packet of that number.
+                    if stream.doubt & GAP != 0 && !doubt.below && seq == doubt.high {
+                        self.doubted.jumps -= u64::from(doubt.jumps);
+                        doubt.jumps = 0;
+                    }
                     self.doubted.aside += 1;
                     return Outcome::Aside;
                 }
@@ -327,7 +328,8 @@ impl Streams {
             if gap > 0 {
                 doubt.high = seq;
                 doubt.open += gap;
-                doubt.jumps += 1;
+                // One that is beyond this count stays in the sum.
+                doubt.jumps = doubt.jumps.saturating_add(1);
                 self.doubted.jumps += 1;
                 self.doubted.open_gap += gap;
             }
@@ -347,18 +349,23 @@ impl Streams {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
         doubt.leap.run = 0;
         if stream.doubt & GAP != 0 && (doubt.low..doubt.high).contains(&seq) {
+            // None is open: this one was counted as lost.
+            let mut expected = 0;
             if doubt.open > 0 {
                 doubt.open -= 1;
                 self.doubted.open_gap -= 1;
+                expected = 1;
             }
             if doubt.below {
-                return 1 + self.support(flow);
+                return expected + self.support(flow);
             }
             doubt.support = 0;
-            return 1 + self.fill_gap(flow, seq);
+            return expected + self.fill_gap(flow, seq);
         }
         if stream.doubt & LEAP != 0 && seq >= doubt.leap.first {
-            doubt.leap.lost = doubt.leap.lost.saturating_sub(1);
+            if seq >= doubt.leap.low {
+                doubt.leap.lost = doubt.leap.lost.saturating_sub(1);
+            }
             return self.fill_leap(flow, seq);
         }
         if seq >= stream.base {
@@ -381,14 +388,19 @@ impl Streams {
 
     /// The stream goes on below the gap: what it skipped there is lost. Returns how many more packets were sent.
     fn fill_gap(&mut self, flow: usize, seq: u64) -> i64 {
-        let doubt = &mut self.doubts[flow];
-        if seq - doubt.low > NEAR || !self.windows.reaches(flow, doubt.low) {
-            return 0;
+        let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
+        let mut missing = 0;
+        if seq - doubt.low <= NEAR && self.windows.reaches(flow, doubt.low) {
+            missing = self.windows.missing(flow, doubt.low, seq).min(doubt.open);
+            doubt.low = seq + 1;
+            doubt.open -= missing;
+            self.doubted.open_gap -= missing;
         }
-        let missing = self.windows.missing(flow, doubt.low, seq).min(doubt.open);
-        doubt.low = seq + 1;
-        doubt.open -= missing;
-        self.doubted.open_gap -= missing;
+        if doubt.open == 0 {
+            // All of it came or is lost: those above were only early.
+            self.doubted.jumps -= u64::from(doubt.jumps);
+            stream.doubt &= !GAP;
+        }
         missing as i64
     }
 
@@ -459,7 +471,8 @@ impl Streams {
         }
         self.doubted.jumps -= u64::from(doubt.jumps);
         self.doubted.open_gap -= doubt.open;
-        if !doubt.below {
+        // Of a leap that began within the gap, only some.
+        if !doubt.below && stream.doubt & LEAP != 0 && doubt.low >= doubt.leap.first {
             doubt.leap.lost += doubt.open;
         }
         doubt.open as i64

@@ -61,6 +61,30 @@ impl Receiver {
     fn doubts(&self) -> Doubts {
         self.streams.doubts()
     }
+
+    /// Numbers, and after each: those spanned, from 0 on, are each received, lost or open.
+    fn run_spanned(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        for n in numbers {
+            self.run([n]);
+            let (doubts, spanned) = (self.doubts(), self.streams.windows.next(1) as i64);
+            let open = (doubts.open_gap + doubts.contested_gap) as i64;
+            assert_eq!(self.expected + open, spanned, "at {n}: {doubts:?}");
+        }
+    }
+}
+
+/// The numbers from 0 on in the order in which they come where each is `delay` places late.
+fn delayed(numbers: u64, mut delay: impl FnMut(u64) -> u64) -> Vec<u64> {
+    let mut order: Vec<_> = (0..numbers).map(|n| (n + delay(n), n)).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, n)| n).collect()
+}
+
+/// Below `end`, the same for each `n`.
+fn dice(seed: u64, n: u64, end: u64) -> u64 {
+    let mut x = (seed ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ x >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (x ^ x >> 29) % end
 }
 
 /// Packets that nobody of the run sent: number and time, at every place of a stream of 900.
@@ -231,6 +255,71 @@ fn packets_that_overtake_by_thousands_are_counted_exactly() {
             "{every}"
         );
     }
+}
+
+#[test]
+fn a_packet_overtaken_while_a_leap_is_undone_is_no_loss() {
+    let mut r = Receiver::new();
+    r.run_spanned((0..10).chain([16, 10, 12, 11, 13, 14, 15]).chain(17..100));
+    assert_eq!((r.rx, r.lost(), r.doubts()), (100, 0, Doubts::default()));
+}
+
+#[test]
+fn two_packets_of_three_that_overtake_are_no_loss_and_take_none_away() {
+    for late in [8, 20, 100] {
+        for all in [30, 30_000] {
+            let mut r = Receiver::new();
+            r.run_spanned(delayed(all, |n| if n % 3 == 2 { late } else { 0 }));
+            assert_eq!((r.rx, r.lost()), (all, 0), "{late} {all} {:?}", r.doubts());
+        }
+    }
+}
+
+#[test]
+fn reordering_whose_packets_all_came_is_not_implausible() {
+    for late in 3..=10 {
+        let mut r = Receiver::new();
+        r.run_spanned(delayed(1000, |n| n % 2 * late));
+        assert_eq!((r.rx, r.lost(), r.doubts()), (1000, 0, Doubts::default()), "{late}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Each packet is late by a number of places of its own.
+    #[test]
+    fn jitter_is_counted_exactly(seed: u64, jitter in prop_oneof![1u64..100, 1u64..3000], loss in prop_oneof![Just(0u64), 1u64..50]) {
+        jittered(seed, |n| dice(seed, n, jitter), loss)?;
+    }
+
+    /// A fast path and a slow one.
+    #[test]
+    fn two_paths_are_counted_exactly(
+        seed: u64, fast in 1u64..100, late in prop_oneof![1u64..100, 1u64..3000], loss in prop_oneof![Just(0u64), 1u64..50],
+    ) {
+        jittered(seed, |n| if dice(seed, n, 100) < fast { 0 } else { late }, loss)?;
+    }
+}
+
+/// A stream whose packets are so late, `loss` % of which are lost, and whose ends are in order.
+fn jittered(seed: u64, delay: impl Fn(u64) -> u64, loss: u64) -> Result<(), TestCaseError> {
+    const ALL: u64 = 6000;
+    let order = delayed(ALL, |n| if n < 3 { 0 } else { 3 + delay(n) });
+    let came: Vec<_> = order
+        .into_iter()
+        .filter(|n| *n < 3 || dice(!seed, *n, 100) >= loss)
+        .collect();
+    let (mut r, mut rx) = (Receiver::new(), came.len() as u64);
+    r.run_spanned(came);
+    if loss == 0 {
+        prop_assert_eq!((r.rx, r.lost(), r.doubts()), (rx, 0, Doubts::default()));
+    }
+    r.run_spanned(ALL..ALL + 3);
+    rx += 3;
+    prop_assert_eq!((r.rx, r.duplicates), (rx, 0));
+    prop_assert_eq!((r.expected, r.doubts()), (ALL as i64 + 3, Doubts::default()));
+    Ok(())
 }
 
 proptest! {

@@ -71,7 +71,12 @@ impl XdpPort {
             _ => s.tx.load(Relaxed),
         };
         SourceTotals {
-            packets: test + s.others.load(Relaxed),
+            // What another source held, this one may have counted: `others` alone may be below 0.
+            packets: test
+                .wrapping_add(s.others.load(Relaxed))
+                .cast_signed()
+                .max(0)
+                .cast_unsigned(),
             passed: s.passed.load(Relaxed),
             polls: s.polls.load(Relaxed),
             test,
