@@ -104,7 +104,7 @@ fn a_sender_that_is_killed_is_told_by_its_reflector_which_takes_the_next() {
             "{:#}",
             report.json
         );
-        assert!(there.busy_rows() > before);
+        wait_until("rows with the next sender's packets", || there.busy_rows() > before);
         let reflected = there.read(reflector.end(Signal::INT));
         assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
         assert_told_of_the_link(&reflected);
