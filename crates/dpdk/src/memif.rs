@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
 
 /// The driver's name for a socket where none is given: that of DPDK since 22.11.
 const DRIVERS: &str = "/run/memif.sock";
@@ -80,12 +81,15 @@ impl Socket {
     }
 
     /// Removes the socket of a server that was killed: nobody listens on it any more, and DPDK would refuse to. What is no
-    /// socket, or another user's, stays, and so does one that somebody listens on, whether or not they accept.
+    /// socket, or another user's, stays, and so does one that somebody has open, whether or not they listen or accept. A
+    /// socket of this process's own stays, too: several servers share it, and the driver listens on it once.
     ///
     /// # Errors
     /// What is in the way there, and what would be right.
     pub(crate) fn remove_stale(&self) -> std::result::Result<(), (String, ErrorKind)> {
-        let Some(path) = self.file() else { return Ok(()) };
+        let Some(path) = self.file().filter(|path| !served().iter().any(|own| own == path)) else {
+            return Ok(());
+        };
         let want = "want another socket=PATH";
         let there = match std::fs::symlink_metadata(path) {
             Ok(there) => there,
@@ -99,14 +103,21 @@ impl Socket {
         if there.uid() != rustix::process::geteuid().as_raw() {
             return in_the_way(format!("there is a socket of user {}", there.uid()));
         }
-        match is_listened_on(Path::new(path)) {
+        match is_held(Path::new(path)) {
             Ok(false) => std::fs::remove_file(path).or_else(|error| in_the_way(error.to_string())),
             Ok(true) => in_the_way("another process listens there".to_owned()),
             Err(error) => in_the_way(error.to_string()),
         }
     }
 
-    /// The server has made its file: nobody else may connect to ours.
+    /// The server has made its file, or listens on that of one before it.
+    pub(crate) fn serve(&self) -> Option<Served> {
+        let path = self.file()?.to_owned();
+        served().push(path.clone());
+        Some(Served(path))
+    }
+
+    /// Nobody else may connect to a file of ours.
     pub(crate) fn close_to_others(&self) {
         if let Some(path) = self.file().filter(|_| self.is_ours) {
             // Its folder is closed to others already.
@@ -136,22 +147,37 @@ impl Socket {
     }
 }
 
-/// Whether somebody listens on a socket, of whichever type. Not waited for: one who does not accept has a queue that is
-/// full, and listens all the same.
-fn is_listened_on(path: &Path) -> io::Result<bool> {
-    let address = SocketAddrUnix::new(path)?;
-    // Connected to with another type than its own, a socket answers only whether there is one.
-    for kind in [SocketType::SEQPACKET, SocketType::STREAM, SocketType::DGRAM] {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
-        match connect(&socket, &address) {
-            Err(Errno::CONNREFUSED) => return Ok(false),
-            Err(Errno::PROTOTYPE) => {}
-            Ok(()) | Err(Errno::AGAIN) => return Ok(true),
-            Err(error) => return Err(error.into()),
+/// Files that servers of this process listen on, one for each server.
+static SERVED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn served() -> MutexGuard<'static, Vec<String>> {
+    SERVED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A server of this process listens on the file, until this is dropped.
+pub(crate) struct Served(String);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let mut served = served();
+        if let Some(at) = served.iter().position(|path| *path == self.0) {
+            served.swap_remove(at);
         }
     }
-    Ok(true)
+}
+
+/// Whether somebody has a socket open, of whichever type. Asked by a datagram, which connects to none that a memif could
+/// have: a DPDK of 22.11 aborts when one connects to its server and goes at once.
+fn is_held(path: &Path) -> io::Result<bool> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    match connect(&socket, &address) {
+        Err(Errno::CONNREFUSED) => Ok(false),
+        // Another type than its own; EPERM: of its own, and it hears one sender only.
+        Ok(()) | Err(Errno::PROTOTYPE | Errno::PERM) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What the shim must know of a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each other:

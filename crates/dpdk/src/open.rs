@@ -7,7 +7,7 @@ use crate::eal;
 use crate::flow::Flows;
 use crate::journal::MtuChange;
 use crate::link::Link;
-use crate::memif::{self, Socket};
+use crate::memif::{self, Served, Socket};
 use crate::memory;
 use crate::options::Open;
 use crate::port::{DpdkPort, Lane, unplug};
@@ -41,6 +41,7 @@ pub fn open(config: &Config, options: &Open<'_>) -> Result<DpdkPort> {
         port: None,
         started: false,
         socket: None,
+        served: None,
         mtu: None,
     };
     half.open(options).inspect_err(|_| half.undo())
@@ -53,6 +54,7 @@ struct Half<'c> {
     port: Option<u16>,
     started: bool,
     socket: Option<Socket>,
+    served: Option<Served>,
     /// The interface beneath gets another MTU.
     mtu: Option<MtuChange>,
 }
@@ -216,6 +218,7 @@ impl Half<'_> {
             calls,
             mailbox: Mailbox::default(),
             _mtu: self.mtu.take(),
+            _served: self.served.take(),
             _promiscuous: promiscuous,
             flows,
             facts,
@@ -244,6 +247,7 @@ impl Half<'_> {
                 }
                 self.plugged = true;
                 if let Some(socket) = &self.socket {
+                    self.served = socket.serve();
                     socket.close_to_others();
                 }
                 let name = eal::c_string(name);

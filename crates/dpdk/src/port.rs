@@ -5,6 +5,7 @@ use crate::eal;
 use crate::flow::Flows;
 use crate::journal::MtuChange;
 use crate::link::Link;
+use crate::memif::Served;
 use crate::pool::DpdkPool;
 use crate::queue::{Calls, DpdkQueue};
 use crate::{Config, Device};
@@ -39,6 +40,8 @@ pub struct DpdkPort {
     pub(crate) flows: Flows,
     /// Sets the MTU of the interface beneath back once the port is closed.
     pub(crate) _mtu: Option<MtuChange>,
+    /// The file of a memif's server, until the port is closed.
+    pub(crate) _served: Option<Served>,
     pub(crate) _promiscuous: Option<Promiscuous>,
     pub(crate) facts: Vec<Fact>,
     pub(crate) remarks: Vec<String>,
