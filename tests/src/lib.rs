@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bystanders;
+mod denied;
 mod dpdk;
 mod ends;
 mod exchange;
@@ -23,6 +24,7 @@ mod testpmd;
 mod threads;
 
 pub use bystanders::{ECHO, TALK};
+pub use denied::{Call, denied};
 pub use dpdk::{Bridge, Memif, Own, no_dpdk};
 pub use ends::{
     all_back, all_back_by, all_there, all_there_by, arrived, assert_refused, listen, listen_by, one_way, one_way_by,

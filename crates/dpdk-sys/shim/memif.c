@@ -113,6 +113,7 @@ int
 mpps_memif_open(uint16_t id, const struct mpps_memif_conf *conf, struct rte_mempool **rx_pools)
 {
 	struct memif_port *port = calloc(1, sizeof(*port));
+	int wakes = 0;
 
 	if (port == NULL || strlen(conf->path) >= sizeof(port->path))
 		goto failed;
@@ -130,10 +131,16 @@ mpps_memif_open(uint16_t id, const struct mpps_memif_conf *conf, struct rte_memp
 	memset(port->tx, 0, sizeof(struct memif_lane) * conf->tx_queues);
 	for (uint16_t i = 0; i < conf->rx_queues; i++)
 		port->rx[i].pool = rx_pools[i];
+	/* Most readers poll, so a port goes without. */
+	for (uint16_t i = 0; i < conf->tx_queues; i++) {
+		int error = memif_wake_begin(&port->tx[i].wakes);
+		if (error != 0)
+			wakes = -error;
+	}
 	pthread_mutex_lock(&memif_lock);
 	ports[id] = port;
 	pthread_mutex_unlock(&memif_lock);
-	return 0;
+	return wakes;
 failed:
 	if (port != NULL) {
 		free(port->rx);
@@ -440,10 +447,10 @@ scatter(struct memif_port *port, struct memif_lane *lane, struct rte_mbuf *m, ui
 
 /* A reader that sleeps is woken. */
 static __rte_noinline void
-wake(struct memif_port *port, struct memif_lane *lane)
+wake(const struct memif_lane *lane)
 {
-	if (lane->event >= 0 && !memif_wake(&lane->wakes, lane->event))
-		memif_fault(port, "it wants to be woken, and this host lets no process do that without waiting (io_setup)");
+	if (lane->event >= 0)
+		memif_wake(lane->wakes, lane->event);
 }
 
 uint16_t
@@ -502,7 +509,7 @@ mpps_memif_tx(uint16_t id, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, 
 	if (likely(sent > 0)) {
 		atomic_store_explicit(kind == MEMIF_S2C ? &ring->tail : &ring->head, lane->at, memory_order_release);
 		if (unlikely(!(atomic_load_explicit(&ring->flags, memory_order_relaxed) & MEMIF_MASK_INT)))
-			wake(port, lane);
+			wake(lane);
 		mpps_free_bulk(mbufs[0]->pool, mbufs, sent);
 	}
 	return sent;

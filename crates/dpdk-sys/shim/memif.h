@@ -71,7 +71,7 @@ struct memif_lane {
 	uint16_t size, mask;
 	uint16_t at;				/* the next descriptor, counted on; ours alone, never read back */
 	int event;
-	unsigned long wakes;			/* an AIO context, by which readers are woken; 0: none yet */
+	unsigned long wakes;			/* an AIO context, by which readers are woken; 0: there is none */
 	struct rte_mempool *pool;
 } __attribute__((aligned(128)));
 
@@ -114,12 +114,17 @@ bool memif_lent_back(void *base);
  * wrong; NULL: nothing. */
 const char *memif_memory_of(int fd, struct memif_region *region);
 bool memif_is_event(int fd);
-/* Adds one to an eventfd, if it is one. False: the host gives no means to do that without waiting. */
-bool memif_wake(unsigned long *context, int event);
+/* The means to wake readers; a negative errno where this host has none left, and then nobody is woken. */
+int memif_wake_begin(unsigned long *context);
+/* Adds one to an eventfd, if it is one. */
+void memif_wake(unsigned long context, int event);
 void memif_wake_end(unsigned long context);
-/* Closes it; whether that can be done with any that comes next. By the interrupt thread. */
-void memif_discard(int fd);
+/* Closes it (false: it stays open, as no process can be had for that); whether that can be done with any that comes next. By
+ * the interrupt thread. */
+bool memif_discard(int fd);
 bool memif_can_discard(void);
+/* Lets go of processes that have closed theirs; true: there are others. */
+bool memif_reap(void);
 /* A descriptor to be closed where there are no others left; -1: none. */
 int memif_spare(void);
 

@@ -180,11 +180,12 @@ end(struct control *c)
 	(void)shutdown(c->fd, SHUT_RDWR);
 }
 
-/* Ends connections that have taken too long. In the interrupt thread, as long as there are any. */
+/* Ends connections that have taken too long, and the closing of what they passed. In the interrupt thread, as long as there
+ * are any. */
 static void
 look_after(void *arg)
 {
-	bool more = false;
+	bool more = memif_reap();
 
 	(void)arg;
 	pthread_mutex_lock(&memif_lock);
@@ -611,6 +612,7 @@ mpps_memif_recvmsg(int fd, struct msghdr *header, int flags)
 
 	pthread_mutex_lock(&memif_lock);
 	struct control *c = control_of(fd);
+	struct memif_port *port = c != NULL ? c->port : NULL;
 	bool takes = c != NULL && takes_descriptor(c) && header->msg_controllen >= CMSG_SPACE(sizeof(int));
 	own.msg_control = takes ? control.bytes : NULL;
 	own.msg_controllen = takes ? sizeof(control.bytes) : 0;
@@ -631,8 +633,9 @@ mpps_memif_recvmsg(int fd, struct msghdr *header, int flags)
 		}
 	}
 	pthread_mutex_unlock(&memif_lock);
-	if (passed >= 0)
-		memif_discard(passed);
+	/* Where one is taken there is a port, which lasts as long as the process. */
+	if (passed >= 0 && !memif_discard(passed))
+		memif_fault(port, "it passed a descriptor that is no memory, and this host has no process left to close it");
 	if (wrong != NULL) {
 		/* As if it had gone. */
 		errno = EPROTO;

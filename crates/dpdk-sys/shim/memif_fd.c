@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -64,39 +65,41 @@ memif_is_event(int fd)
 /* Completions of an AIO context that nobody has fetched yet. */
 enum { WAKES = 64 };
 
+/* Where requests for wakes go: nothing is written to where nothing is kept. */
+static int null = -1;
+
 /* Whose flags and count an eventfd has is the other end's, too: a write could wait for ever, whatever was asked before. The
  * kernel itself adds to an eventfd without waiting when an asynchronous request is done, and refuses what is none. */
-bool
-memif_wake(unsigned long *context, int event)
+int
+memif_wake_begin(unsigned long *context)
 {
-	static _Atomic int null = -1;
+	*context = 0;
+	if (null < 0)
+		null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (null < 0 || syscall(SYS_io_setup, WAKES, context) != 0) {
+		*context = 0;
+		return -errno;
+	}
+	return 0;
+}
+
+void
+memif_wake(unsigned long context, int event)
+{
 	struct io_event done[WAKES];
 	struct timespec none = { 0, 0 };
 
-	if (*context == 0) {
-		int opened = -1;
-		if (atomic_load(&null) < 0) {
-			opened = open("/dev/null", O_WRONLY | O_CLOEXEC);
-			int before = -1;
-			if (opened >= 0 && !atomic_compare_exchange_strong(&null, &before, opened))
-				close(opened);
-		}
-		if (atomic_load(&null) < 0 || syscall(SYS_io_setup, WAKES, context) != 0) {
-			*context = 0;
-			return false;
-		}
-	}
-	/* Nothing is written to where nothing is kept. */
+	if (context == 0)
+		return;
 	struct iocb request = {
-		.aio_lio_opcode = IOCB_CMD_PWRITE, .aio_fildes = (uint32_t)atomic_load(&null),
+		.aio_lio_opcode = IOCB_CMD_PWRITE, .aio_fildes = (uint32_t)null,
 		.aio_flags = IOCB_FLAG_RESFD, .aio_resfd = (uint32_t)event,
 	};
 	struct iocb *requests[] = { &request };
-	if (syscall(SYS_io_submit, *context, 1, requests) < 0 && errno == EAGAIN) {
-		(void)syscall(SYS_io_getevents, *context, 0, WAKES, done, &none);
-		(void)syscall(SYS_io_submit, *context, 1, requests);
+	if (syscall(SYS_io_submit, context, 1, requests) < 0 && errno == EAGAIN) {
+		(void)syscall(SYS_io_getevents, context, 0, WAKES, done, &none);
+		(void)syscall(SYS_io_submit, context, 1, requests);
 	}
-	return true;
 }
 
 void
@@ -119,50 +122,92 @@ enum { CLOSERS = 8, STACK = 4096 };
 
 static struct closer {
 	int fd;
-	pid_t pid;		/* 0: free */
+	_Atomic pid_t pid;	/* 0: free */
 	char stack[STACK] __attribute__((aligned(16)));
 } closers[CLOSERS];
 
+/* No process could be had to close one: it stays open, and none is taken any more. */
+static bool stuck;
+
+/* close(2) alone. It shares the thread-local variables of the thread that began it, so it must not set errno. */
 static int
 close_it(void *arg)
 {
 	const struct closer *own = arg;
+#if defined(__x86_64__)
+	long result = SYS_close;
 
+	__asm__ volatile("syscall" : "+a"(result) : "D"((long)own->fd) : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+	register long number __asm__("x8") = SYS_close;
+	register long first __asm__("x0") = own->fd;
+
+	__asm__ volatile("svc 0" : "+r"(first) : "r"(number) : "memory");
+#else
 	(void)syscall(SYS_close, own->fd);
+#endif
 	return 0;
+}
+
+bool
+memif_reap(void)
+{
+	bool waits = false;
+
+	for (unsigned int i = 0; i < CLOSERS; i++) {
+		pid_t pid = atomic_load(&closers[i].pid);
+		if (pid > 0 && waitpid(pid, NULL, __WALL | WNOHANG) != 0)
+			atomic_store(&closers[i].pid, 0);
+		waits = waits || atomic_load(&closers[i].pid) > 0;
+	}
+	return waits;
 }
 
 /* One that nobody is in; NULL: none. By the interrupt thread alone. */
 static struct closer *
 free_closer(void)
 {
-	struct closer *free = NULL;
+	(void)memif_reap();
+	for (unsigned int i = 0; i < CLOSERS; i++)
+		if (atomic_load(&closers[i].pid) == 0)
+			return &closers[i];
+	return NULL;
+}
 
-	for (unsigned int i = 0; i < CLOSERS; i++) {
-		if (closers[i].pid > 0 && waitpid(closers[i].pid, NULL, __WALL | WNOHANG) != 0)
-			closers[i].pid = 0;
-		if (closers[i].pid == 0)
-			free = &closers[i];
-	}
-	return free;
+/* As the program ends, after all that it writes is written. A closer that still waits shares the table of descriptors, which
+ * would last as long as it does, with pipes whose readers wait for their end, locks and listening sockets; so the table is
+ * emptied. What stays with it is the process's memory, huge pages too, and the namespaces that it is in. */
+static void
+leave_nothing_open(void)
+{
+	if (!memif_reap())
+		return;
+	fflush(NULL);
+#ifdef SYS_close_range
+	(void)syscall(SYS_close_range, 0u, ~0u, 0u);
+#endif
 }
 
 bool
 memif_can_discard(void)
 {
-	return free_closer() != NULL;
+	return !stuck && free_closer() != NULL;
 }
 
-void
+bool
 memif_discard(int fd)
 {
+	static bool leaves;
+
 	if (is_memory(fd) || memif_is_event(fd)) {
 		close(fd);
-		return;
+		return true;
 	}
-	struct closer *closer = free_closer();
+	struct closer *closer = stuck ? NULL : free_closer();
 	if (closer == NULL)
-		return;
+		return false;
+	if (!leaves)
+		leaves = atexit(leave_nothing_open) == 0;
 	closer->fd = fd;
 	/* With this memory and these descriptors, but a process of its own: ours need not wait for it, and can end. No signal
 	 * tells of its end, and none that is meant for us finds its short stack. */
@@ -171,5 +216,8 @@ memif_discard(int fd)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid_t pid = clone(close_it, closer->stack + STACK, CLONE_VM | CLONE_FILES, closer);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	closer->pid = pid > 0 ? pid : 0;
+	stuck = pid <= 0;
+	if (pid > 0)
+		atomic_store(&closer->pid, pid);
+	return !stuck;
 }

@@ -50,6 +50,7 @@ struct mpps_memif_conf {
 	uint16_t rx_queues, tx_queues;
 	uint8_t server;
 };
+/* Negative: an errno. Positive: it is open, and can't wake readers that sleep, because of this errno. */
 int mpps_memif_open(uint16_t port, const struct mpps_memif_conf *conf, struct rte_mempool **rx_pools);
 /* The driver has closed it; the interrupt thread is aside. */
 void mpps_memif_close(uint16_t port);

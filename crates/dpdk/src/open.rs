@@ -17,6 +17,7 @@ use dpdk_sys as sys;
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Result, Roles};
 use mpps_netdev::NetDev;
 use std::ffi::{CStr, c_char, c_int};
+use std::io;
 use std::mem::zeroed;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub fn open(config: &Config, options: &Open<'_>) -> Result<DpdkPort> {
         started: false,
         socket: None,
         served: None,
+        remarks: Vec::new(),
         mtu: None,
     };
     half.open(options).inspect_err(|_| half.undo())
@@ -55,6 +57,8 @@ struct Half<'c> {
     started: bool,
     socket: Option<Socket>,
     served: Option<Served>,
+    /// What is to be told of the port before the run.
+    remarks: Vec<String>,
     /// The interface beneath gets another MTU.
     mtu: Option<MtuChange>,
 }
@@ -190,7 +194,7 @@ impl Half<'_> {
         let facts = told::facts(config, &driver, &info, &conf, &state, (up, promisc), lanes.len());
         let unmarked = link.beneath().is_some_and(|beneath| beneath.unmarked);
         let calls = Calls::of(&driver, port, conf.tx_checksum != 0, unmarked, checked);
-        let mut remarks = Vec::new();
+        let mut remarks = std::mem::take(&mut self.remarks);
         remarks.extend(self.socket.as_ref().and_then(|socket| socket.remark(&name)));
         remarks.extend(
             apart
@@ -369,7 +373,7 @@ impl Half<'_> {
     }
 
     /// Puts the shim between a memif and its lanes; false: it is another device, or its driver is left alone.
-    fn memif(&self, port: u16, conf: &sys::PortConf, rx_pools: &[*mut sys::RteMempool]) -> Result<bool> {
+    fn memif(&mut self, port: u16, conf: &sys::PortConf, rx_pools: &[*mut sys::RteMempool]) -> Result<bool> {
         let Some(socket) = &self.socket else { return Ok(false) };
         let path = eal::c_string(&socket.path);
         let Some(told) = memif::conf(self.config, &path, (conf.rx_queues, conf.tx_queues)) else {
@@ -379,6 +383,14 @@ impl Half<'_> {
         let result = unsafe { sys::mpps_memif_open(port, &told, rx_pools.as_ptr()) };
         if result < 0 {
             return Err(self.error("have memory for", eal::cause_of(result), ErrorKind::Other));
+        }
+        if result > 0 {
+            self.remarks.push(format!(
+                "{}: an other end that sleeps is not woken, only one that polls is served: no asynchronous I/O \
+                 (io_setup: {}): want a larger sysctl fs.aio-max-nr, where that is what it lacks",
+                self.config.name,
+                io::Error::from_raw_os_error(result)
+            ));
         }
         Ok(true)
     }
