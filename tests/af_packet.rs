@@ -281,15 +281,23 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
     }
 }
 
-#[test]
-fn a_receiver_leaves_the_ports_that_programs_of_its_host_have_open_to_them() {
+/// Two hosts, and on host b a program that has port 9001 open.
+fn net_with_a_held_port() -> Option<(Net, Background)> {
     if missing("python3", "python3") {
-        return;
+        return None;
     }
-    let Some(net) = net_of(1) else { return };
+    let net = net_of(1)?;
     let mut holder = inside(&net.lab, Host::B, "python3 -c");
     holder.arg(HOLDER);
-    let _holder = Background::start(holder).wait_to_hear("9001 is open");
+    let holder = Background::start(holder).wait_to_hear("9001 is open");
+    Some((net, holder))
+}
+
+#[test]
+fn a_receiver_leaves_the_ports_that_programs_of_its_host_have_open_to_them() {
+    let Some((net, _holder)) = net_with_a_held_port() else {
+        return;
+    };
     for verify in ["", " --no-verify"] {
         let (here, there) = (Scratch::new(), Scratch::new());
         let receiver = listen(&net, &there, &format!("drop af_packet:eth1{verify}"));
@@ -313,13 +321,9 @@ fn a_receiver_leaves_the_ports_that_programs_of_its_host_have_open_to_them() {
 
 #[test]
 fn a_reflector_names_the_program_that_holds_a_port_and_says_how_to_take_it() {
-    if missing("python3", "python3") {
+    let Some((net, _holder)) = net_with_a_held_port() else {
         return;
-    }
-    let Some(net) = net_of(1) else { return };
-    let mut holder = inside(&net.lab, Host::B, "python3 -c");
-    holder.arg(HOLDER);
-    let _holder = Background::start(holder).wait_to_hear("9001 is open");
+    };
     let (here, there) = (Scratch::new(), Scratch::new());
     let reflector = Background::ready(there.results(net.b("reflect af_packet:eth1")));
     let said = reflector.stderr();

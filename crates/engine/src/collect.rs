@@ -61,8 +61,8 @@ impl Ticks {
         self.last(now_ns) + self.tick_ns
     }
 
-    /// When to wake after `now_ns`, if the clock is to be looked after at `clock_ns`: that is done with a look at the rows
-    /// where one is near, before or after, and saves a wake-up of its own.
+    /// When to wake after `now_ns`, if the clock's next pair is due at `clock_ns`. The pair is taken with a look at the rows
+    /// where one is near, before or after: that saves a wake-up.
     fn wake(self, now_ns: u64, clock_ns: u64) -> u64 {
         let tick = self.next(now_ns);
         if clock_ns + self.tick_ns / 2 < tick {
@@ -72,7 +72,7 @@ impl Ticks {
         }
     }
 
-    /// Whether a look at `now_ns` is the one for the clock.
+    /// Whether a look at `now_ns` takes the clock's pair, too.
     fn is_near(self, now_ns: u64, clock_ns: u64) -> bool {
         now_ns + self.tick_ns / 2 >= clock_ns
     }
@@ -223,8 +223,8 @@ mod tests {
                     pairs += 1;
                 }
             }
-            let wakes_needed = (now - timing.start_ns) / ticks.tick_ns;
-            assert!(wakes_needed >= 48, "{phase}: {wakes_needed} ticks by 50 wake-ups");
+            let looks = (now - timing.start_ns) / ticks.tick_ns;
+            assert!(looks >= 48, "{phase}: {looks} looks at rows by 50 wake-ups");
             assert!(pairs >= 48, "{phase}: {pairs} pairs");
         }
         // Pairs that are wanted sooner get wake-ups.
