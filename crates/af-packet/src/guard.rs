@@ -9,6 +9,7 @@
 mod asm;
 
 use asm::{Assembler, Label};
+use mpps_io::Selection;
 use mpps_io::{Error, ErrorKind};
 use std::fmt;
 use std::io;
@@ -34,6 +35,30 @@ pub struct GuardFilter {
 }
 
 impl GuardFilter {
+    /// What the host's stack must not see of a test. `None` where no address is known that its packets could be for.
+    pub fn of(selection: &Selection) -> Option<Self> {
+        let Selection::Udp {
+            to,
+            ports,
+            excluded,
+            from,
+        } = selection
+        else {
+            return None;
+        };
+        let addresses = to.addresses();
+        if addresses.is_empty() {
+            return None;
+        }
+        let mut filter = Self::new(addresses.to_vec(), ports.clone().unwrap_or(1..=u16::MAX));
+        filter.excluded_ports.clone_from(excluded);
+        if let Some(from) = from {
+            filter.source_ips.clone_from(&from.ips);
+            filter.source_ports = from.ports.clone();
+        }
+        Some(filter)
+    }
+
     /// All UDP packets to these addresses and ports.
     pub fn new(ips: Vec<IpAddr>, ports: RangeInclusive<u16>) -> Self {
         Self {

@@ -22,11 +22,9 @@ mod layout;
 mod open;
 mod port;
 mod queue;
-mod take;
 
 pub use config::{Config, Mode, Pages, check};
 pub use frame::AfXdpFrame;
-pub use open::{open, open_pair};
+pub use open::open;
 pub use port::AfXdpPort;
 pub use queue::AfXdpQueue;
-pub use take::{Take, Taken};

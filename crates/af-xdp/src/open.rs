@@ -5,9 +5,8 @@ use crate::config::{Config, Mode, Pages};
 use crate::error::{not_found, of};
 use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
 use crate::port::{AfXdpPort, Parts};
-use crate::take::{Take, Taken, own, without};
-use mpps_io::Mailbox;
-use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
+use mpps_io::selection::{left_to_host, without};
+use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Request, Result, Selection};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -29,7 +28,7 @@ struct Wanted<'a> {
     config: &'a Config,
     device: NetDev,
     queues_then: u32,
-    taken: &'a Taken,
+    request: &'a Request<'a>,
     depth: Depth,
     shares: Shares,
     queues: u32,
@@ -37,29 +36,24 @@ struct Wanted<'a> {
     gathers: Vec<bool>,
 }
 
-/// Opens the interface with one lane for each entry of `roles`. No packet is received before
-/// [`mpps_io::Port::queue`] is called for the lane.
+/// Opens the interfaces, with one lane for each entry of their roles. Two that follow each other from an even place on are a
+/// pair over one packet memory, so that a frame received on one can be sent on the other: lane *i* of both uses the pool
+/// that the first makes for it. No packet is received before [`mpps_io::Port::queue`] is called for the lane.
 ///
 /// # Errors
-/// When the interface or a queue does not exist or is in use, another XDP program is attached, the privilege is
-/// missing, memory can't be had, or there are more lanes than queues.
-pub fn open(config: &Config, roles: &[Roles], taken: &Taken) -> Result<AfXdpPort> {
-    let mut ports = make(vec![wanted(config, roles, taken)?])?;
-    Ok(ports.remove(0))
+/// When an interface or a queue does not exist or is in use, another XDP program is attached, the privilege is missing,
+/// memory can't be had, there are more lanes than queues, or the two of a pair want packet memory of different kinds.
+pub fn open(ports: &[(&Config, &Request<'_>)]) -> Result<Vec<AfXdpPort>> {
+    let mut opened = Vec::with_capacity(ports.len());
+    for pair in ports.chunks(2) {
+        let pair = pair.iter().map(|(config, request)| wanted(config, request));
+        opened.extend(make(pair.collect::<Result<_>>()?)?);
+    }
+    Ok(opened)
 }
 
-/// Opens two interfaces over one packet memory, so that a frame received on one can be sent on the other. Lane *i* of
-/// both uses the pool that the first makes for it.
-///
-/// # Errors
-/// As [`open`], and when the two want packet memory of different kinds.
-pub fn open_pair(a: (&Config, &[Roles], &Taken), b: (&Config, &[Roles], &Taken)) -> Result<(AfXdpPort, AfXdpPort)> {
-    let mut ports = make(vec![wanted(a.0, a.1, a.2)?, wanted(b.0, b.1, b.2)?])?;
-    let second = ports.remove(1);
-    Ok((ports.remove(0), second))
-}
-
-fn wanted<'a>(config: &'a Config, roles: &[Roles], taken: &'a Taken) -> Result<Wanted<'a>> {
+fn wanted<'a>(config: &'a Config, request: &'a Request<'_>) -> Result<Wanted<'a>> {
+    let roles = request.roles;
     let device = NetDev::by_name(&config.device).map_err(|e| not_found(&config.device, &e))?;
     if !device.ethernet {
         let cause = "not an Ethernet device: af_xdp moves Ethernet frames";
@@ -75,12 +69,12 @@ fn wanted<'a>(config: &'a Config, roles: &[Roles], taken: &'a Taken) -> Result<W
     let there = xsk::Device::named(&config.device)
         .and_then(|d| d.queues())
         .map_err(of)?;
-    let queues = queue_count(config, roles, taken.anything(), there.current)?;
+    let queues = queue_count(config, roles, receives(request), there.current)?;
     Ok(Wanted {
         config,
         device,
         queues_then: there.current,
-        taken,
+        request,
         depth,
         shares: deal(roles, queues),
         queues,
@@ -166,10 +160,8 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
             parts[lane].tx.push(tx);
         }
     }
-    let program = wanted
-        .taken
-        .anything()
-        .then(|| attach(config, device, wanted.taken, &mut remarks))
+    let program = receives(wanted.request)
+        .then(|| attach(config, device, wanted.request, &mut remarks))
         .transpose()?;
     if let Some(program) = &program {
         if let Some(why) = program.why_not_native().filter(|_| config.mode == Mode::Auto) {
@@ -248,48 +240,43 @@ fn bind(umem: &Arc<Umem>, config: &Config, depth: &Depth, queue: u32, mode: Sock
     }
 }
 
-fn attach(config: &Config, device: &NetDev, taken: &Taken, remarks: &mut Vec<String>) -> Result<Program> {
-    let take = match &taken.take {
-        Take::Nothing => xsk::Take::Nothing,
-        Take::All => xsk::Take::All,
-        Take::Foreign => {
-            let (own, more) = own(mpps_netdev::host_addresses(device), device.addresses.len());
+/// Whether any packet may be taken at all.
+fn receives(request: &Request<'_>) -> bool {
+    !request.selection.is_empty() || !request.answer.is_empty()
+}
+
+fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut Vec<String>) -> Result<Program> {
+    let take = match &request.selection {
+        Selection::Nothing => xsk::Take::Nothing,
+        Selection::All => xsk::Take::All,
+        Selection::Foreign => {
+            let (own, more) = left_to_host(mpps_netdev::host_addresses(device), device.addresses.len());
             if more > 0 {
                 remarks.push(format!(
-                    "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room for: frames for them are taken, too",
+                    "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room for: \
+                     frames for them are taken, too",
                     config.device
                 ));
             }
             xsk::Take::Foreign { own }
         }
-        Take::Udp {
-            addresses,
-            ports,
-            excluded,
+        Selection::Udp {
+            to, ports, excluded, ..
         } => xsk::Take::Match(Match {
             protocol: Some(PROTOCOL_UDP),
-            ports: Ports::In(without(ports, excluded)),
-            addresses: if addresses.is_empty() {
-                Addresses::Unicast
-            } else {
-                Addresses::Of(addresses.clone())
+            ports: Ports::In(without(ports.as_ref().unwrap_or(&(1..=u16::MAX)), excluded)),
+            addresses: match to.with_room() {
+                [] => Addresses::Unicast,
+                all => Addresses::Of(all.to_vec()),
             },
             either: false,
         }),
-        Take::Either {
-            protocol,
-            addresses,
-            ports,
-        } => xsk::Take::Match(Match {
+        Selection::Either { protocol, ip, ports } => xsk::Take::Match(Match {
             protocol: *protocol,
             ports: ports
                 .as_ref()
                 .map_or(Ports::Any, |range| Ports::In(vec![range.clone()])),
-            addresses: if addresses.is_empty() {
-                Addresses::Any
-            } else {
-                Addresses::Of(addresses.clone())
-            },
+            addresses: ip.map_or(Addresses::Any, |ip| Addresses::Of(vec![ip])),
             either: true,
         }),
     };
@@ -301,7 +288,7 @@ fn attach(config: &Config, device: &NetDev, taken: &Taken, remarks: &mut Vec<Str
         },
         filter: Filter {
             take,
-            answer: taken.answer.clone(),
+            answer: request.answer.clone(),
         },
         rx_timestamp: config.rx_time,
         frags: false,

@@ -21,6 +21,8 @@ pub mod null;
 pub mod packet_ring;
 mod port;
 mod queue;
+mod request;
+pub mod selection;
 mod spec;
 
 pub use burst::{Burst, MAX_BURST};
@@ -30,4 +32,6 @@ pub use frame::{Frame, RxChecksum};
 pub use mailbox::Mailbox;
 pub use port::{DROPPED_SENT, Fact, Port, QueueCounters, Roles};
 pub use queue::{Queue, Wait};
+pub use request::{Ends, Request, Task};
+pub use selection::{Selection, To};
 pub use spec::{PortSpec, SpecError, SpecOptions, hide_secrets};

@@ -113,8 +113,8 @@ pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> F
 
 /// Whether the interface of a port is not there any more. The plan has seen it.
 fn went(spec: &mpps_io::PortSpec) -> bool {
-    let drives = ["af_packet", "af_xdp", "xdp"].contains(&spec.path.as_str());
-    drives && matches!(NetDev::by_name(&spec.device), Err(e) if e.kind() == io::ErrorKind::NotFound)
+    crate::paths::drives_interface(spec)
+        && matches!(NetDev::by_name(&spec.device), Err(e) if e.kind() == io::ErrorKind::NotFound)
 }
 
 /// What the argument parser has to say: help and version as they are, errors in one line.

@@ -7,6 +7,7 @@
 mod cli;
 mod commands;
 mod fail;
+mod paths;
 mod plan;
 mod privilege;
 

@@ -1,5 +1,6 @@
 //! What a run asks of the programs: plain data, made by the program from its plan.
 
+use mpps_io::{Request, Selection};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -82,6 +83,27 @@ pub struct Taken {
     pub answer: Answer,
 }
 
+impl Taken {
+    /// What a listener asks for.
+    pub fn of(request: &Request<'_>) -> Self {
+        let (addresses, ports, excluded_ports) = match &request.selection {
+            Selection::Udp {
+                to, ports, excluded, ..
+            } => (to.with_room().to_vec(), ports.clone(), excluded.clone()),
+            _ => Default::default(),
+        };
+        Self {
+            addresses,
+            ports,
+            excluded_ports,
+            answer: Answer {
+                addresses: request.answer.clone(),
+                next_hop: None,
+            },
+        }
+    }
+}
+
 /// `reflect`.
 #[derive(Clone, Debug)]
 pub struct ReflectSpec {
@@ -133,6 +155,20 @@ pub enum ForwardTake {
         /// `None`: any.
         ports: Option<RangeInclusive<u16>>,
     },
+}
+
+impl ForwardTake {
+    /// What a forwarder asks for; `left`: the addresses that [`Selection::Foreign`] leaves to the host.
+    pub fn of(selection: &Selection, left: Vec<IpAddr>) -> Self {
+        match selection {
+            Selection::Foreign => Self::Foreign(left),
+            Selection::Either { ip, ports, .. } => Self::Udp {
+                ip: *ip,
+                ports: ports.clone(),
+            },
+            _ => Self::All,
+        }
+    }
 }
 
 /// What is done to frames that leave.

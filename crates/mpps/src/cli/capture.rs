@@ -1,6 +1,6 @@
 //! The arguments of `capture`.
 
-use super::{PORT_HELP, Run, values};
+use super::{Run, values};
 use clap::Args;
 use mpps_io::PortSpec;
 use mpps_wire::CaptureProtocol;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// `capture`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Capture {
-    #[arg(value_name = "PORT", help = PORT_HELP)]
+    #[arg(value_name = "PORT", help = crate::paths::port_help())]
     pub(crate) port: PortSpec,
     /// Write the packets to FILE as pcapng ('-': standard output, for a pipe: | tshark -r -)
     #[arg(long, short, value_name = "FILE")]

@@ -2,12 +2,12 @@
 
 mod capture;
 mod forward;
-pub(crate) mod ports;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 
+use crate::paths;
 use clap::{Args, Parser, Subcommand};
 use mpps_engine::Pacing;
 use mpps_io::PortSpec;
@@ -17,9 +17,6 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use values::{Cores, Target};
-
-const PORT_HELP: &str = "Port to use, PATH:DEVICE[,key=value…]: udp:10.99.0.1, udp:10.99.0.1:9000,gro=on, \
-af_packet:eth1,ring=8192, af_xdp:eth1,mode=skb, xdp:eth1,batch=64, dpdk:net_memif0,role=client, loop:delay=1ms,loss=0.001, null:";
 
 /// Generates, reflects and measures packets, with numbers that can be trusted.
 #[derive(Parser, Debug)]
@@ -32,22 +29,22 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Send stamped UDP packets, receive them back from a reflector, and measure rate, loss and latency
-    #[command(after_help = ports::summary())]
+    #[command(after_help = paths::summary())]
     Sendrecv(Traffic),
     /// Send stamped UDP packets one way
-    #[command(after_help = ports::summary())]
+    #[command(after_help = paths::summary())]
     Send(Traffic),
     /// Receive, verify and count stamped packets: the other end of `send`
-    #[command(after_help = ports::summary())]
+    #[command(after_help = paths::summary())]
     Drop(Drop),
     /// Send every UDP packet back where it came from, addresses and ports swapped
-    #[command(after_help = ports::summary())]
+    #[command(after_help = paths::summary())]
     Reflect(Reflect),
     /// Send what comes in by one port out of another, or back out of the same
-    #[command(after_help = ports::summary())]
+    #[command(after_help = paths::summary())]
     Forward(Forward),
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
-    #[command(after_help = ports::summary())]
+    #[command(after_help = paths::summary())]
     Capture(Capture),
     /// Say which paths work on this host, what limits them, and the command that improves it
     Doctor(Doctor),
@@ -58,7 +55,7 @@ pub(crate) enum Command {
     /// Draw a run's CSV as SVG or PNG: rates, loss and latency over time
     Plot(Plot),
     /// List the options of each path's ports
-    #[command(after_help = ports::text())]
+    #[command(after_help = paths::text())]
     Ports,
 }
 
@@ -121,7 +118,7 @@ pub(crate) struct Run {
 /// `sendrecv` and `send`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Traffic {
-    #[arg(value_name = "PORT", help = PORT_HELP)]
+    #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
     /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp [default: udp: the port's
     /// address; af_packet, af_xdp and xdp: the interface's]
@@ -187,7 +184,7 @@ pub(crate) struct Traffic {
 /// `drop`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Drop {
-    #[arg(value_name = "PORT", help = PORT_HELP)]
+    #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
     /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
     /// (Ethernet paths)
@@ -209,7 +206,7 @@ pub(crate) struct Drop {
 /// `reflect`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Reflect {
-    #[arg(value_name = "PORT", help = PORT_HELP)]
+    #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
     /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
     /// (Ethernet paths) [default: the interface's own]

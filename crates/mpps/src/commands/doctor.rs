@@ -2,7 +2,7 @@
 
 use crate::cli::Doctor;
 use crate::fail::{Result, failed, print, usage};
-use crate::plan::path::PATHS;
+use crate::paths::all_names;
 use mpps_host::doctor::{Options, examine};
 use mpps_netdev::NetDev;
 use std::io::IsTerminal;
@@ -11,8 +11,9 @@ use std::process::ExitCode;
 /// Exit codes: 0 nothing failed; 1 a check failed, of what was asked about or of anything at all; 2 a device that was
 /// asked about does not exist.
 pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
-    let is_path = |name: &&String| PATHS.contains(&name.as_str()) && NetDev::by_name(name).is_err();
-    let built_paths = PATHS.iter().map(|p| (*p).to_owned()).collect();
+    let paths = all_names();
+    let is_path = |name: &&String| paths.contains(&name.as_str()) && NetDev::by_name(name).is_err();
+    let built_paths = paths.iter().map(|p| (*p).to_owned()).collect();
     let report = examine(&Options {
         interfaces: args.about.iter().filter(|name| !is_path(name)).cloned().collect(),
         built_paths,
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     if let Some(absent) = report.absent() {
         return Err(usage(format!(
             "doctor: {absent}: want an interface, the address of a device for DPDK, or one of {}",
-            PATHS.join(", ")
+            paths.join(", ")
         )));
     }
     if args.json {

@@ -3,13 +3,12 @@
 mod capture;
 mod demo;
 mod doctor;
-mod dpdk;
 mod forward;
 mod lab;
 mod listen;
 mod output;
+mod steps;
 mod traffic;
-mod xdp;
 
 use crate::cli::Command;
 use crate::fail::{Result, print};
@@ -41,7 +40,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Ports => {
-            print(|out| writeln!(out, "{}", crate::cli::ports::text()))?;
+            print(|out| writeln!(out, "{}", crate::paths::text()))?;
             Ok(ExitCode::SUCCESS)
         }
     }

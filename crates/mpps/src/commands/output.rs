@@ -187,10 +187,3 @@ pub(super) fn unwritable(option: &str, error: &ReportError) -> Failure {
         "{option}: {error}: want a file that can be written{whose}, and that no other run writes"
     ))
 }
-
-/// Tells what a port could not do as asked for or as is best.
-pub(crate) fn remark(remarks: &[String]) {
-    for line in remarks {
-        eprintln!("mpps: {line}");
-    }
-}

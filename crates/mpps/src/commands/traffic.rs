@@ -1,20 +1,15 @@
 //! `sendrecv` and `send`.
 
-use super::output::{Output, remark};
-use super::{dpdk, xdp};
+use super::output::Output;
+use super::steps::{opening, prepare};
 use crate::cli::Traffic;
-use crate::fail::{Result, unopened};
-use crate::plan::path::PathConfig;
+use crate::fail::Result;
+use crate::paths::{KernelDevices, Use, Work, with_alike};
 use crate::plan::traffic::Draft;
-use crate::privilege::{Work, plan};
-use mpps_af_packet::AfPacketPort;
-use mpps_engine::run_traffic;
+use mpps_engine::{run_traffic, run_traffic_in_kernel};
 use mpps_io::Port;
-use mpps_io::loopback::{LoopPort, Turn};
-use mpps_io::null::{NoSource, NullPort};
 use mpps_stats::Summary;
-use mpps_sys::signal;
-use mpps_wire::{ReflectFilter, Reflector};
+use mpps_sys::signal::interruptions;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
@@ -24,82 +19,30 @@ pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
 }
 
 /// Opens the port and the files, and runs.
-pub(crate) fn execute(draft: &Draft) -> Result<(Summary, Output)> {
-    signal::catch_interrupts();
-    plan(&draft.args.run, [&draft.path], !draft.rules.is_empty(), Work::Ends)?;
-    let _filters = draft.rules.apply(&draft.path)?;
-    let queues = draft.roles.len();
-    match &draft.path {
-        PathConfig::Udp(config) => {
-            let mode = mpps_udp::Mode::Connected {
-                src: draft.src,
-                dst: draft.dest.ip,
-                flows: draft.flow_ports(),
-            };
-            on(
-                &mpps_udp::open(config.clone(), mode, &draft.roles).map_err(unopened(&draft.args.port))?,
-                draft,
-            )
-        }
-        PathConfig::AfPacket(config) => {
-            let guard = draft.receive.then(|| draft.guard());
-            on(
-                &AfPacketPort::open(config, &draft.roles, guard).map_err(unopened(&draft.args.port))?,
-                draft,
-            )
-        }
-        PathConfig::AfXdp(config) => {
-            let port = mpps_af_xdp::open(config, &draft.roles, &draft.taken()).map_err(unopened(&draft.args.port))?;
-            remark(port.remarks());
-            on(&port, draft)
-        }
-        PathConfig::Xdp(config) => xdp::traffic(config, draft),
-        PathConfig::Dpdk(config) => {
-            let (spec, run) = (&draft.args.port, &draft.args.run);
-            dpdk::start([(&draft.path, spec, queues)], run)?;
-            let need = dpdk::Need {
-                roles: &draft.roles,
-                promisc: false,
-                link: true,
-            };
-            on(&dpdk::open(config, spec, run, &draft.rules, need)?, draft)
-        }
-        PathConfig::Null(config) => on(
-            &NullPort::new(config.clone(), queues, [2, 0, 0, 0, 0, 1], NoSource),
-            draft,
-        ),
-        PathConfig::Loop(config) => {
-            let end = Reflecting(ReflectFilter::default());
-            on(
-                &LoopPort::new(config.clone(), queues, mpps_sys::clock::monotonic_ns, end),
-                draft,
-            )
-        }
-    }
+fn execute(draft: &Draft) -> Result<(Summary, Output)> {
+    let run = &draft.args.run;
+    let _prepared = prepare(run, &[&draft.port], &draft.rules, Work::Ends)?;
+    let port = vec![(&draft.port, draft.request())];
+    with_alike(port, &opening(run, &draft.rules), Generate(draft))
 }
 
-/// The far end of `loop:`, which is as fast as a reflector. It answers no other and so needs no secret.
-struct Reflecting(ReflectFilter);
+struct Generate<'a>(&'a Draft);
 
-impl Turn for Reflecting {
-    type Memory<'p> = Reflector<'p>;
+impl Use for Generate<'_> {
+    type Out = (Summary, Output);
 
-    fn memory(&self) -> Reflector<'_> {
-        Reflector::new(&self.0, [0; 2])
+    fn frames<P: Port>(self, ports: &[P]) -> Result<(Summary, Output)> {
+        let plan = self.0.plan(ports[0].capabilities())?;
+        let mut output = Output::open(&self.0.args.run)?;
+        let summary = run_traffic(&ports[0], &plan, &mut output.sinks, &interruptions)?;
+        Ok((summary, output))
     }
 
-    #[inline]
-    fn turn<'p>(reflector: &mut Reflector<'p>, frame: &mut [u8]) -> bool
-    where
-        Self: 'p,
-    {
-        reflector.turn(frame, false).is_ok()
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<(Summary, Output)> {
+        let plan = self.0.plan(devices.capabilities()[0])?;
+        let mut output = Output::open(&self.0.args.run)?;
+        let port = devices.traffic(&plan)?;
+        let summary = run_traffic_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
+        Ok((summary, output))
     }
-}
-
-fn on<P: Port>(port: &P, draft: &Draft) -> Result<(Summary, Output)> {
-    let plan = draft.plan(port.capabilities())?;
-    let mut output = Output::open(&draft.args.run)?;
-    let summary = run_traffic(port, &plan, &mut output.sinks, &signal::interruptions)?;
-    Ok((summary, output))
 }

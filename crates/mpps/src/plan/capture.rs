@@ -1,16 +1,13 @@
 //! The plan of `capture`.
 
-use super::dpdk::check_eal;
-use super::flow::Rules;
-use super::path::PathConfig;
 use super::traffic::dashed;
 use super::{lanes, memory};
 use crate::cli::{Capture, Take as TakeOption};
 use crate::fail::{Result, usage};
-use mpps_af_xdp::{Take, Taken};
+use crate::paths::{self, Checked, Rules};
 use mpps_engine::CapturePlan;
 use mpps_io::packet_ring::{PacketConsumer, packet_ring};
-use mpps_io::{Capabilities, Layer, Roles};
+use mpps_io::{Capabilities, Layer, Request, Roles, Selection, Task};
 use mpps_report::{CaptureHeader, CaptureOptions, Rotation};
 use mpps_wire::{CaptureFilter, CaptureProtocol};
 use std::io::IsTerminal;
@@ -22,7 +19,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) args: Capture,
-    pub(crate) path: PathConfig,
+    pub(crate) port: Checked,
     pub(crate) roles: Vec<Roles>,
     filter: CaptureFilter,
     pub(crate) rules: Rules,
@@ -30,22 +27,12 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn new(args: Capture) -> Result<Self> {
-        let mut path = PathConfig::of(&args.port)?;
-        if super::xdp::is_xdp(&path) {
-            return Err(super::xdp::no_capture(&args.port));
-        }
-        if path.layer() == Layer::Payload {
+        let port = Checked::new(&args.port, Task::Capture)?;
+        if port.traits.layer == Layer::Payload {
             return Err(usage(format!(
                 "port '{}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1",
                 args.port
             )));
-        }
-        // What a capture is for is often not for this host. Who says promisc=off means it.
-        if let PathConfig::AfPacket(config) = &mut path {
-            config.promisc |= !args.port.options.iter().any(|(key, _)| key == "promisc");
-        }
-        if let PathConfig::AfXdp(config) = &mut path {
-            config.promisc |= !args.port.options.iter().any(|(key, _)| key == "promisc");
         }
         if args.output == Path::new("-") {
             if args.rotate_size.is_some() {
@@ -59,7 +46,7 @@ impl Draft {
                 ));
             }
         }
-        if let Some(take) = args.take.filter(|_| !matches!(path, PathConfig::AfXdp(_))) {
+        if let Some(take) = args.take.filter(|_| !port.traits.takes_from_host) {
             return Err(usage(format!(
                 "--take {}: only af_xdp takes packets from the host; '{}' copies them: want --take left out",
                 take.name(),
@@ -77,10 +64,10 @@ impl Draft {
             ));
         }
         let roles = lanes::listening(&args.run, false);
-        check_eal(&args.run, [&path])?;
-        let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
+        paths::check_run(&args.run, &[&port])?;
+        let rules = Rules::of(&args.run, [(&port, &roles[..])])?;
         let (buffer, lanes) = (args.buffer, roles.len() as u64);
-        let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, [&path]);
+        let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, [&port]);
         parts.push(memory::Part::new(
             format!("--buffer {buffer} with --lanes {lanes}: they take"),
             buffer.next_power_of_two() * lanes,
@@ -90,32 +77,44 @@ impl Draft {
         Ok(Self {
             rules,
             args,
-            path,
+            port,
             roles,
             filter,
         })
     }
 
-    /// What an XDP program takes from the host: that is a packet's only way to a file. Narrow where the user was.
-    pub(crate) fn taken(&self) -> Taken {
+    /// What the run needs of its port.
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request {
+            spec: &self.args.port,
+            task: Task::Capture,
+            roles: &self.roles,
+            cores: lanes::cores_of(&self.args.run, 0, self.roles.len()),
+            selection: self.selection(),
+            answer: Vec::new(),
+            ends: None,
+            seed: self.args.run.seed,
+        }
+    }
+
+    /// What is taken from the host where packets are: that is a packet's only way to a file. Narrow where the user was.
+    fn selection(&self) -> Selection {
         let args = &self.args;
-        let take = match (args.take, args.proto) {
-            (Some(TakeOption::All), _) => Take::All,
+        match (args.take, args.proto) {
+            (Some(TakeOption::All), _) => Selection::All,
             // The program knows neither ARP nor the two protocols of ICMP: the lane sorts them out.
-            (Some(TakeOption::Foreign), _) | (_, Some(CaptureProtocol::Arp | CaptureProtocol::Icmp)) => Take::Foreign,
-            (None, None) if args.ip.is_none() && args.ports.is_none() => Take::Foreign,
-            (udp, proto) => Take::Either {
+            (Some(TakeOption::Foreign), _) | (_, Some(CaptureProtocol::Arp | CaptureProtocol::Icmp)) => {
+                Selection::Foreign
+            }
+            (None, None) if args.ip.is_none() && args.ports.is_none() => Selection::Foreign,
+            (udp, proto) => Selection::Either {
                 protocol: match proto {
                     Some(CaptureProtocol::Ip(protocol)) => Some(protocol),
                     _ => udp.map(|_| 17),
                 },
-                addresses: args.ip.into_iter().collect(),
+                ip: args.ip,
                 ports: args.ports.clone(),
             },
-        };
-        Taken {
-            take,
-            answer: Vec::new(),
         }
     }
 

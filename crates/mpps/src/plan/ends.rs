@@ -1,11 +1,10 @@
 //! The two addresses of a run that sends: given, looked up by name, or the interface's own.
 
 use super::family;
-use super::path::PathConfig;
 use crate::cli::Traffic;
 use crate::cli::values::{Host, Target, is_one_host};
 use crate::fail::{Result, usage};
-use mpps_io::PortSpec;
+use crate::paths::Checked;
 use mpps_netdev::{self as netdev, NetDev};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::ops::RangeInclusive;
@@ -20,12 +19,9 @@ pub(crate) struct Destination {
 }
 
 /// Source and destination of a run.
-pub(super) fn addresses(args: &Traffic, path: &PathConfig, device: Option<&NetDev>) -> Result<(IpAddr, Destination)> {
-    let pathless = path.nobody_answers();
-    let of_port = match path {
-        PathConfig::Udp(config) => config.address,
-        _ => None,
-    };
+pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>) -> Result<(IpAddr, Destination)> {
+    let pathless = port.nobody_answers();
+    let of_port = port.traits.socket.and_then(|socket| socket.address);
     if let (Some(src), Some(address)) = (args.src, of_port)
         && src != address
     {
@@ -47,7 +43,7 @@ pub(super) fn addresses(args: &Traffic, path: &PathConfig, device: Option<&NetDe
         (Some(src), _) => src,
         (None, IpAddr::V4(_)) if pathless => Ipv4Addr::new(10, 99, 0, 1).into(),
         (None, IpAddr::V6(_)) if pathless => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
-        (None, ip) => own_address(ip, &args.port, path, device)?,
+        (None, ip) => own_address(ip, port, device)?,
     };
     if src.is_multicast() || src.is_unspecified() {
         return Err(usage(format!("--src {src}: want the address of one host")));
@@ -56,12 +52,13 @@ pub(super) fn addresses(args: &Traffic, path: &PathConfig, device: Option<&NetDe
 }
 
 /// The address that the host itself would send from by this interface.
-fn own_address(to: IpAddr, spec: &PortSpec, path: &PathConfig, device: Option<&NetDev>) -> Result<IpAddr> {
+fn own_address(to: IpAddr, port: &Checked, device: Option<&NetDev>) -> Result<IpAddr> {
     const WANT: &str = "want --src IP, the address that packets are sent from";
     let Some(device) = device else {
-        return Err(match path.interface_name() {
+        return Err(match &port.traits.interface {
             Some(name) => usage(format!(
-                "port '{spec}': no such interface '{name}'; there are: {}",
+                "port '{}': no such interface '{name}'; there are: {}",
+                port.spec,
                 netdev::interface_names().join(", ")
             )),
             None => usage(format!("--src: missing: {WANT}")),

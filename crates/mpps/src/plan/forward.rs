@@ -1,18 +1,13 @@
 //! The plan of `forward`.
 
-use super::dpdk::check_eal;
-use super::flow::Rules;
-use super::path::PathConfig;
 use super::traffic::dashed;
-use super::{lanes, memory, xdp};
+use super::{kernel, lanes, memory};
 use crate::cli::{Forward, ForwardMode as Mode, MOST_PORTS, Take};
 use crate::fail::{Result, usage};
-use mpps_af_packet::Checksum;
-use mpps_af_xdp::Taken;
+use crate::paths::{self, Checked, Rules};
 use mpps_engine::{ForwardPlan, ForwardPort};
-use mpps_io::{Capabilities, Layer, PortSpec, Roles};
+use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task};
 use mpps_wire::{MacAddr, Rewrite, TakeFilter};
-use mpps_xdp::ForwardTake;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -32,8 +27,7 @@ pub(crate) struct Draft {
 /// A port of a draft.
 #[derive(Debug)]
 pub(crate) struct DraftPort {
-    pub(crate) spec: PortSpec,
-    pub(crate) path: PathConfig,
+    pub(crate) port: Checked,
     /// One entry a lane of its pair, or of its own.
     pub(crate) roles: Vec<Roles>,
     /// The first of these lanes among all.
@@ -43,17 +37,17 @@ pub(crate) struct DraftPort {
 impl Draft {
     pub(crate) fn new(args: Forward) -> Result<Self> {
         check_ports(&args.devices)?;
-        xdp::check_forward(&args)?;
+        paths::check_together(&args.devices)?;
         check_mode(&args)?;
         check_lanes(&args)?;
         let take = check_take(&args)?;
         let ports = (0..args.devices.len()).map(|place| DraftPort::new(place, &args));
         let ports: Vec<_> = ports.collect::<Result<_>>()?;
-        check_eal(&args.run, ports.iter().map(|p| &p.path))?;
-        let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.spec, &p.path, &p.roles[..])))?;
+        let all: Vec<_> = ports.iter().map(|p| &p.port).collect();
+        paths::check_run(&args.run, &all)?;
+        let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.port, &p.roles[..])))?;
         let roles = vec![Roles { rx: true, tx: true }; ports.iter().step_by(2).map(|p| p.roles.len()).sum()];
-        let paths = ports.iter().map(|p| &p.path);
-        memory::check(&memory::of_run(&args.run, Duration::ZERO, &roles, paths))?;
+        memory::check(&memory::of_run(&args.run, Duration::ZERO, &roles, all))?;
         Ok(Self {
             rules,
             args,
@@ -67,12 +61,12 @@ impl Draft {
         let lanes = self.ports.iter().step_by(2).map(|port| port.roles.len()).sum();
         let lanes = vec![Roles { rx: true, tx: true }; lanes];
         let burst = capabilities.iter().map(|c| c.preferred_burst).max().unwrap_or(1);
-        let mut common = if xdp::is_xdp(&self.ports[0].path) {
-            xdp::common(&self.args.run, &[], None)?
+        let mut common = if self.ports[0].port.traits.in_kernel {
+            kernel::common(&self.args.run, &[], None)?
         } else {
             lanes::common(&self.args.run, &lanes, None, burst)?
         };
-        let names: Vec<_> = self.ports.iter().map(|port| port.spec.to_string()).collect();
+        let names: Vec<_> = self.ports.iter().map(|port| port.port.spec.to_string()).collect();
         let mut tell = |name: &str, value: String| common.host.push((name.to_owned(), value));
         tell("port", names.join(", "));
         tell("forward_mode", self.modes());
@@ -120,58 +114,45 @@ impl Draft {
         text
     }
 
-    /// What an XDP program takes from the host.
-    pub(crate) fn taken(&self) -> Taken {
-        let take = match self.take {
-            Take::All => mpps_af_xdp::Take::All,
-            Take::Foreign => mpps_af_xdp::Take::Foreign,
-            Take::Udp => mpps_af_xdp::Take::Either {
-                protocol: Some(UDP),
-                addresses: self.args.ip.into_iter().collect(),
-                ports: self.args.ports.clone(),
-            },
-        };
-        Taken {
-            take,
+    /// What the run needs of each of its ports.
+    pub(crate) fn requests(&self) -> Vec<(&Checked, Request<'_>)> {
+        self.ports.iter().map(|port| (&port.port, self.request(port))).collect()
+    }
+
+    fn request<'a>(&'a self, port: &'a DraftPort) -> Request<'a> {
+        Request {
+            spec: &port.port.spec,
+            task: Task::Forward,
+            roles: &port.roles,
+            cores: lanes::cores_of(&self.args.run, port.first_lane, port.roles.len()),
+            selection: self.selection(),
             answer: Vec::new(),
+            ends: None,
+            seed: self.args.run.seed,
         }
     }
 
-    /// What the program of the xdp path takes at each port, and remarks.
-    ///
-    /// # Errors
-    /// When an interface has more addresses than its program has room for.
-    pub(crate) fn takes_in_kernel(&self) -> Result<(Vec<ForwardTake>, Vec<String>)> {
-        let (mut takes, mut remarks) = (Vec::new(), Vec::new());
-        for port in &self.ports {
-            takes.push(match (self.take, port.path.interface()) {
-                (Take::Foreign, Some(device)) => {
-                    let (left, remark) = xdp::left_to_host(&device, &port.spec)?;
-                    remarks.extend(remark);
-                    ForwardTake::Foreign(left)
-                }
-                (Take::Foreign, None) => ForwardTake::Foreign(Vec::new()),
-                (Take::All, _) => ForwardTake::All,
-                (Take::Udp, _) => ForwardTake::Udp {
-                    ip: self.args.ip,
-                    ports: self.args.ports.clone(),
-                },
-            });
+    /// Which frames are taken.
+    fn selection(&self) -> Selection {
+        match self.take {
+            Take::All => Selection::All,
+            Take::Foreign => Selection::Foreign,
+            Take::Udp => Selection::Either {
+                protocol: Some(UDP),
+                ip: self.args.ip,
+                ports: self.args.ports.clone(),
+            },
         }
-        Ok((takes, remarks))
     }
 
     /// What is taken at port `port`.
     fn filter(&self, port: usize) -> TakeFilter {
-        match self.take {
-            // Whatever comes in there, the XDP program has chosen already.
-            _ if matches!(self.ports[port].path, PathConfig::AfXdp(_) | PathConfig::Xdp(_)) => TakeFilter::All,
-            Take::All => TakeFilter::All,
-            Take::Foreign => TakeFilter::Foreign(self.ports[port].own_addresses().into()),
-            Take::Udp => TakeFilter::Udp {
-                ip: self.args.ip,
-                ports: self.args.ports.clone(),
-            },
+        match self.selection() {
+            // Whatever comes in there has been chosen already.
+            _ if self.ports[port].port.traits.takes_from_host => TakeFilter::All,
+            Selection::Foreign => TakeFilter::Foreign(self.ports[port].own_addresses().into()),
+            Selection::Either { ip, ports, .. } => TakeFilter::Udp { ip, ports },
+            _ => TakeFilter::All,
         }
     }
 
@@ -201,32 +182,21 @@ impl Draft {
 impl DraftPort {
     /// The port at this place among all.
     fn new(place: usize, args: &Forward) -> Result<Self> {
-        let spec = args.devices[place].clone();
+        let spec = &args.devices[place];
         let split = args.split_directions && paired(args, place);
-        let mut path = PathConfig::of(&spec)?;
-        if path.layer() == Layer::Payload {
+        let port = Checked::new(spec, Task::Forward)?;
+        if port.traits.layer == Layer::Payload {
             return Err(usage(format!(
                 "port '{spec}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1"
             )));
         }
-        if split && !path.split_lanes() {
+        if split && !port.traits.split_lanes {
             return Err(usage(format!(
                 "--split-directions: each queue of '{spec}' is a loop of its own: want it left out"
             )));
         }
-        if let PathConfig::AfPacket(config) = &mut path {
-            // What a forwarder is for is not for its own MAC address. Who says promisc=off means it.
-            config.promisc |= !spec.options.iter().any(|(key, _)| key == "promisc");
-            // Frames come with their sums, which a device would take for the pseudo-header's.
-            if config.checksum == Checksum::Device {
-                return Err(usage(format!(
-                    "port '{spec}': csum=device: what is forwarded has its checksums already: want csum left out"
-                )));
-            }
-            config.checksum = Checksum::Software;
-        }
-        if let PathConfig::AfXdp(config) = &mut path {
-            config.promisc |= !spec.options.iter().any(|(key, _)| key == "promisc");
+        if port.traits.in_kernel {
+            kernel::check_forward(args, spec)?;
         }
         let lanes = args.run.lanes.unwrap_or(1);
         let (receives, sends) = (Roles { rx: true, tx: false }, Roles { rx: false, tx: true });
@@ -238,8 +208,7 @@ impl DraftPort {
         // All that come before are pairs.
         let first_lane = place / 2 * lanes * ways(args);
         Ok(Self {
-            spec,
-            path,
+            port,
             roles,
             first_lane,
         })
@@ -247,7 +216,7 @@ impl DraftPort {
 
     /// The host's own addresses, which `--take foreign` leaves to it.
     pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
-        let device = self.path.interface();
+        let device = self.port.interface();
         device
             .map(|device| mpps_netdev::host_addresses(&device))
             .unwrap_or_default()

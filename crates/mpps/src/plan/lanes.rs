@@ -52,6 +52,13 @@ pub(crate) fn listening(run: &Run, tx: bool) -> Vec<Roles> {
     vec![Roles { rx: true, tx }; run.lanes.unwrap_or(1)]
 }
 
+/// Core of each of `lanes` lanes, from lane `first` of the run on.
+pub(crate) fn cores_of(run: &Run, first: usize, lanes: usize) -> Vec<Option<usize>> {
+    let list = run.cores.as_ref().map(|c| c.0.as_slice());
+    let core = |lane: usize| list.map(|cores| cores[lane % cores.len()]);
+    (first..first + lanes).map(core).collect()
+}
+
 /// Most rows that may be open at once, for the memory they take (some 250 bytes each and lane).
 const MAX_OPEN_ROWS: u128 = 1 << 20;
 

@@ -1,18 +1,14 @@
 //! The plans of `drop` and `reflect`.
 
-use super::dpdk::check_eal;
-use super::flow::Rules;
 use super::holders::{held, open_udp_ports};
-use super::path::PathConfig;
 use super::traffic::{dashed, one_lane_a_flow};
-use super::{first_ephemeral_port, lanes, memory, xdp};
+use super::{first_ephemeral_port, kernel, lanes, memory};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
-use mpps_af_packet::GuardFilter;
-use mpps_af_xdp::{Take, Taken};
+use crate::paths::{self, Checked, Rules, Socket};
 use mpps_engine::footprint;
 use mpps_engine::{Common, DropPlan, Link, ReflectPlan};
-use mpps_io::{Capabilities, Layer, PortSpec, Roles};
+use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task, To};
 use mpps_netdev::NetDev;
 use mpps_wire::{MacAddr, ReflectFilter};
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,9 +16,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The rules for a socket: it is bound to its port, and to an address or to all that the host has.
-fn of_socket(config: &mpps_udp::Config, filter: ReflectFilter) -> ReflectFilter {
-    let address = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let port = config.port.unwrap_or(mpps_udp::DEFAULT_PORT);
+fn of_socket(socket: Socket, filter: ReflectFilter) -> ReflectFilter {
+    let (address, port) = (socket.listens.ip(), socket.listens.port());
     let assigned = mpps_netdev::assigned_addresses();
     let (own, loopback) = match address.is_unspecified() {
         true => (assigned.iter().map(|(ip, _)| *ip).collect(), true),
@@ -66,9 +61,11 @@ pub(crate) fn unanswered(device: &NetDev) -> Vec<IpAddr> {
 /// Which packets a listener takes.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    pub(crate) path: PathConfig,
+    pub(crate) port: Checked,
     pub(crate) roles: Vec<Roles>,
-    pub(crate) spec: PortSpec,
+    task: Task,
+    seed: u64,
+    cores: Vec<Option<usize>>,
     ip: Option<IpAddr>,
     ports: Option<RangeInclusive<u16>>,
     excluded: Vec<u16>,
@@ -78,21 +75,21 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn of_drop(args: &Drop) -> Result<Self> {
-        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, false)?;
+        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, Task::Drop)?;
         listener.check_flows(args)?;
         if !args.no_verify {
-            one_lane_a_flow(&listener.path, &listener.roles, &args.port)?;
+            one_lane_a_flow(&listener.port, &listener.roles)?;
         }
         Ok(listener)
     }
 
     pub(crate) fn of_reflect(args: &Reflect) -> Result<Self> {
-        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, true)?;
+        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, Task::Reflect)?;
         memory::check(&memory::of_run(
             &args.run,
             Duration::ZERO,
             &listener.roles,
-            [&listener.path],
+            [&listener.port],
         ))?;
         Ok(listener)
     }
@@ -102,10 +99,10 @@ impl Listener {
         ip: Option<IpAddr>,
         ports: Option<RangeInclusive<u16>>,
         run: &Run,
-        answers: bool,
+        task: Task,
     ) -> Result<Self> {
-        let path = PathConfig::of(spec)?;
-        if path.layer() == Layer::Payload {
+        let port = Checked::new(spec, task)?;
+        if port.traits.layer == Layer::Payload {
             for (given, option) in [(ip.is_some(), "--ip"), (ports.is_some(), "--port")] {
                 if given {
                     return Err(usage(format!(
@@ -120,15 +117,15 @@ impl Listener {
                 ip.unwrap_or(IpAddr::from([0; 4]))
             )));
         }
-        let roles = if xdp::is_xdp(&path) {
-            xdp::check_served(run, spec)?;
+        let roles = if port.traits.in_kernel {
+            kernel::check_served(run, spec)?;
             Vec::new()
         } else {
-            lanes::listening(run, answers)
+            lanes::listening(run, task == Task::Reflect)
         };
-        check_eal(run, [&path])?;
-        let rules = Rules::of(run, [(spec, &path, &roles[..])])?;
-        let device = path.interface();
+        paths::check_run(run, &[&port])?;
+        let rules = Rules::of(run, [(&port, &roles[..])])?;
+        let device = port.interface();
         // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those
         // open now, and those from which they will ask others (DNS, NTP, QUIC).
         let own = |d: &NetDev| d.addresses.iter().any(|(a, _)| ip.is_none_or(|ip| ip == *a));
@@ -137,9 +134,11 @@ impl Listener {
             (ports, _) => (ports, Vec::new()),
         };
         Ok(Self {
-            path,
+            port,
+            task,
+            seed: run.seed,
+            cores: lanes::cores_of(run, 0, roles.len()),
             roles,
-            spec: spec.clone(),
             ip,
             ports,
             excluded,
@@ -161,14 +160,18 @@ impl Listener {
 
     /// Refuses more flows than memory has room for.
     fn check_flows(&self, args: &Drop) -> Result<()> {
-        /// Bytes that the maps of the xdp path take of a flow: the table, twice, its state and its window.
-        const XDP_FLOW: u64 = 2 * 32 + 256 + 64;
-        let (lanes, kernel, flows) = (memory::lane_count(&self.roles), xdp::is_xdp(&self.path), args.max_flows);
+        /// Bytes that the kernel's maps take of a flow: the table, twice, its state and its window.
+        const KERNEL_FLOW: u64 = 2 * 32 + 256 + 64;
+        let (lanes, kernel, flows) = (
+            memory::lane_count(&self.roles),
+            self.port.traits.in_kernel,
+            args.max_flows,
+        );
         let bytes = move |n: u64| match kernel {
-            true => n * XDP_FLOW,
+            true => n * KERNEL_FLOW,
             false => footprint::flows_of_drop(n as u32, lanes),
         };
-        let mut parts = memory::of_run(&args.run, Duration::ZERO, &self.roles, [&self.path]);
+        let mut parts = memory::of_run(&args.run, Duration::ZERO, &self.roles, [&self.port]);
         let says = format!("--max-flows {flows} with --lanes {}: they take", lanes.all.max(1));
         parts.push(memory::Part::new(
             says,
@@ -214,52 +217,32 @@ impl Listener {
             .is_some_and(|d| d.addresses.iter().any(|(ip, _)| ip.is_loopback()))
     }
 
-    /// What the host's stack must not see. `None` where it has no address that packets could be for.
-    pub(crate) fn guard(&self) -> Option<GuardFilter> {
-        let addresses = self.addresses();
-        if addresses.is_empty() {
-            return None;
-        }
-        let mut filter = GuardFilter::new(addresses, self.ports.clone().unwrap_or(1..=u16::MAX));
-        filter.excluded_ports = self.excluded.clone();
-        Some(filter)
-    }
-
-    /// The addresses that an XDP program looks for; none where they are more than it has room for: then it takes any
-    /// address that is one host's.
-    fn addresses_with_room(&self) -> Vec<IpAddr> {
-        const MOST: usize = 8;
-        let mut addresses = self.addresses();
-        let (v4, v6): (Vec<IpAddr>, Vec<_>) = addresses.iter().partition(|ip| ip.is_ipv4());
-        if v4.len() > MOST || v6.len() > MOST {
-            addresses.clear();
-        }
-        addresses
-    }
-
-    /// What the program of the xdp path takes: the same as [`Listener::taken`].
-    pub(crate) fn taken_in_kernel(&self) -> mpps_xdp::Taken {
-        mpps_xdp::Taken {
-            addresses: self.addresses_with_room(),
+    /// Which packets are the test's: UDP to these addresses and ports.
+    fn selection(&self) -> Selection {
+        let to = match (self.ip, self.addresses()) {
+            (Some(ip), _) => To::Only(vec![ip]),
+            (None, own) if own.is_empty() => To::Any,
+            (None, own) => To::Own(own),
+        };
+        Selection::Udp {
+            to,
             ports: self.ports.clone(),
-            excluded_ports: self.excluded.clone(),
-            answer: mpps_xdp::Answer {
-                addresses: self.answer_for(),
-                next_hop: None,
-            },
+            excluded: self.excluded.clone(),
+            from: None,
         }
     }
 
-    /// What an XDP program takes from the host: UDP to these addresses and ports, and what resolves `--ip` where the
-    /// host does not have it.
-    pub(crate) fn taken(&self) -> Taken {
-        Taken {
-            take: Take::Udp {
-                addresses: self.addresses_with_room(),
-                ports: self.ports.clone().unwrap_or(1..=u16::MAX),
-                excluded: self.excluded.clone(),
-            },
+    /// What the run needs of its port.
+    pub(crate) fn request(&self) -> Request<'_> {
+        Request {
+            spec: &self.port.spec,
+            task: self.task,
+            roles: &self.roles,
+            cores: self.cores.clone(),
+            selection: self.selection(),
             answer: self.answer_for(),
+            ends: None,
+            seed: self.seed,
         }
     }
 
@@ -284,14 +267,15 @@ impl Listener {
     }
 
     fn common(&self, run: &Run, capabilities: &Capabilities) -> Result<Common> {
-        let mut common = if xdp::is_xdp(&self.path) {
-            xdp::common(run, &self.roles, None)?
+        let mut common = if self.port.traits.in_kernel {
+            kernel::common(run, &self.roles, None)?
         } else {
             lanes::common(run, &self.roles, None, capabilities.preferred_burst)?
         };
-        common.host.push(("port".to_owned(), self.spec.to_string()));
+        common.host.push(("port".to_owned(), self.port.spec.to_string()));
         if capabilities.layer == Layer::Ethernet {
-            let own = self.path.takes_own_addresses() && !self.addresses_with_room().is_empty();
+            let own = self.port.traits.takes_from_host
+                && matches!(&self.selection(), Selection::Udp { to, .. } if !to.with_room().is_empty());
             let any = if own { "the interface's own" } else { "any" };
             let ip = self.ip.map_or_else(|| any.to_owned(), |ip| ip.to_string());
             common.host.push(("takes_address".to_owned(), ip));
@@ -327,11 +311,11 @@ impl Listener {
             own: self.own().into(),
             broadcasts: self.broadcasts().into(),
             loopback: self.within_host(),
-            keep_ttl: matches!(&self.path, PathConfig::Dpdk(config) if config.driver() == "net_null"),
+            keep_ttl: self.port.traits.repeats_frames,
         };
-        let filter = match &self.path {
-            PathConfig::Udp(config) => of_socket(config, filter),
-            _ => filter,
+        let filter = match self.port.traits.socket {
+            Some(socket) => of_socket(socket, filter),
+            None => filter,
         };
         Ok(ReflectPlan {
             common: self.common(&args.run, capabilities)?,

@@ -1,8 +1,8 @@
 //! Refuses a run that takes more memory than there is, before anything is opened, by the option that asks for most.
 
-use super::path::PathConfig;
 use crate::cli::Run;
 use crate::fail::{Result, usage};
+use crate::paths::Checked;
 use mpps_engine::footprint::{self, LaneCount};
 use mpps_io::Roles;
 use mpps_sys::memory::{Available, available};
@@ -35,12 +35,12 @@ pub(crate) fn lane_count(roles: &[Roles]) -> LaneCount {
     }
 }
 
-/// What every run takes: lanes, rows and histograms, and the buffers of its ports, those of `paths`.
+/// What every run takes: lanes, rows and histograms, and the buffers of its ports.
 pub(crate) fn of_run<'p>(
     run: &Run,
     settle: Duration,
     roles: &[Roles],
-    paths: impl IntoIterator<Item = &'p PathConfig>,
+    ports: impl IntoIterator<Item = &'p Checked>,
 ) -> Vec<Part> {
     let lanes = lane_count(roles);
     let (interval, n) = (run.interval, lanes.all);
@@ -49,15 +49,9 @@ pub(crate) fn of_run<'p>(
         footprint::rows(interval, settle, lanes) + footprint::lanes(lanes),
         |_| "a longer --interval, a shorter --settle or fewer --lanes".to_owned(),
     )];
-    for path in paths {
-        let (frames, size) = match path {
-            PathConfig::Null(config) => (config.frames, config.max_frame()),
-            PathConfig::Loop(config) => (config.buffers.frames, config.buffers.max_frame()),
-            PathConfig::AfXdp(config) => match config.frames {
-                Some(frames) => (frames as usize, config.chunk.unwrap_or(4096) as usize),
-                None => continue,
-            },
-            _ => continue,
+    for port in ports {
+        let Some((frames, size)) = port.traits.buffers else {
+            continue;
         };
         let one = (size + 64) as u64;
         let each = n.max(1) as u64;

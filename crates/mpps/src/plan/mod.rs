@@ -1,19 +1,15 @@
 //! From raw arguments to a validated plan: every contradiction is found here, before anything is opened.
 
 pub(crate) mod capture;
-pub(crate) mod dpdk;
 pub(crate) mod ends;
-pub(crate) mod flow;
 pub(crate) mod forward;
 pub(crate) mod holders;
+pub(crate) mod kernel;
 pub(crate) mod lanes;
 pub(crate) mod listen;
 pub(crate) mod memory;
 pub(crate) mod neighbor;
-mod ntuple;
-pub(crate) mod path;
 pub(crate) mod traffic;
-pub(crate) mod xdp;
 
 use std::net::IpAddr;
 

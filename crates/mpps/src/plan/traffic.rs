@@ -1,18 +1,15 @@
 //! The plan of `sendrecv` and `send`.
 
-use super::dpdk::check_eal;
 use super::ends::{Destination, addresses};
-use super::flow::Rules;
 use super::listen::unanswered;
-use super::path::PathConfig;
-use super::{family, lanes, memory, xdp};
+use super::{family, kernel, lanes, memory};
 use crate::cli::Traffic;
 use crate::fail::{Result, usage};
-use mpps_af_packet::{Fanout, GuardFilter};
-use mpps_af_xdp::{Take, Taken};
+use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
 use mpps_engine::{FlowSet, Link, Pacing, Rate, TrafficPlan};
-use mpps_io::{Capabilities, Layer, Roles};
+use mpps_io::selection::From;
+use mpps_io::{Capabilities, Ends, Layer, Request, Roles, Selection, Task, To};
 use mpps_netdev::{self as netdev, NetDev};
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::IpAddr;
@@ -30,7 +27,7 @@ const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) args: Traffic,
-    pub(crate) path: PathConfig,
+    pub(crate) port: Checked,
     pub(crate) roles: Vec<Roles>,
     pub(crate) src: IpAddr,
     pub(crate) dest: Destination,
@@ -46,9 +43,10 @@ pub(crate) struct Draft {
 impl Draft {
     /// Checks the arguments of `sendrecv` (`receive`) or `send`.
     pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
-        let path = PathConfig::of(&args.port)?;
-        let device = path.interface();
-        let (src, dest) = addresses(&args, &path, device.as_ref())?;
+        let task = if receive { Task::SendReceive } else { Task::Send };
+        let port = Checked::new(&args.port, task)?;
+        let device = port.interface();
+        let (src, dest) = addresses(&args, &port, device.as_ref())?;
         if src.is_ipv4() != dest.ip.is_ipv4() {
             return Err(usage(format!(
                 "--dest {}: {} to a source that is {} ({src}): want both of one family",
@@ -58,15 +56,21 @@ impl Draft {
             )));
         }
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
-        let roles = if xdp::is_xdp(&path) {
-            xdp::check_traffic(&args)?;
-            xdp::senders(&args)
+        let roles = if port.traits.in_kernel {
+            kernel::check_traffic(&args)?;
+            kernel::senders(&args)
         } else {
-            lanes::traffic(&args.run, args.tx_lanes, args.rx_lanes, receive, path.split_lanes())?
+            lanes::traffic(
+                &args.run,
+                args.tx_lanes,
+                args.rx_lanes,
+                receive,
+                port.traits.split_lanes,
+            )?
         };
-        payload_path_options(&args, &path)?;
-        check_eal(&args.run, [&path])?;
-        let rules = Rules::of(&args.run, [(&args.port, &path, &roles[..])])?;
+        payload_path_options(&args, &port)?;
+        paths::check_run(&args.run, &[&port])?;
+        let rules = Rules::of(&args.run, [(&port, &roles[..])])?;
         // A share of the link is checked once the port is open and tells its speed.
         if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
             Rate::parse(rate, frame_size as u64, None)
@@ -78,9 +82,9 @@ impl Draft {
             ));
         }
         lanes::check_open_rows(args.run.interval, args.settle)?;
-        one_lane_a_flow(&path, &roles, &args.port)?;
+        one_lane_a_flow(&port, &roles)?;
         let mut warnings = Vec::new();
-        let flows = flows(&args, &path, &roles, &dest, &mut warnings)?;
+        let flows = flows(&args, &port, &roles, &dest, &mut warnings)?;
         let tx_lanes = roles.iter().filter(|r| r.tx).count();
         if (flows.count() as usize) < tx_lanes {
             return Err(usage(format!(
@@ -89,10 +93,10 @@ impl Draft {
                 if flows.count() == 1 { "" } else { "s" },
             )));
         }
-        check_memory(&args, &path, &roles, &dest, &flows, (frame_size, receive))?;
+        check_memory(&args, &port, &roles, &dest, &flows, (frame_size, receive))?;
         Ok(Self {
             args,
-            path,
+            port,
             roles,
             src,
             dest,
@@ -106,32 +110,40 @@ impl Draft {
         })
     }
 
-    /// Packets of the test that come back to us, for the guard.
-    pub(crate) fn guard(&self) -> GuardFilter {
-        let mut filter = GuardFilter::new(vec![self.src], self.flows.src_ports());
-        filter.source_ips = vec![self.dest.ip];
-        filter.source_ports = self.flows.dst_ports();
-        filter
-    }
-
-    /// What an XDP program takes from the host: the packets of the test that come back to us, and what resolves our
-    /// address where it is not the host's own.
-    pub(crate) fn taken(&self) -> Taken {
-        let take = if self.receive {
-            Take::Udp {
-                addresses: vec![self.src],
-                ports: self.flows.src_ports(),
+    /// What the run needs of its port.
+    pub(crate) fn request(&self) -> Request<'_> {
+        let selection = match self.receive {
+            true => Selection::Udp {
+                to: To::Only(vec![self.src]),
+                ports: Some(self.flows.src_ports()),
                 excluded: Vec::new(),
-            }
-        } else {
-            Take::Nothing
+                from: Some(From {
+                    ips: vec![self.dest.ip],
+                    ports: self.flows.dst_ports(),
+                }),
+            },
+            false => Selection::Nothing,
         };
+        // The host answers for what is its own.
         let answer = if self.own_address() { Vec::new() } else { vec![self.src] };
-        Taken { take, answer }
+        Request {
+            spec: &self.args.port,
+            task: if self.receive { Task::SendReceive } else { Task::Send },
+            roles: &self.roles,
+            cores: lanes::cores_of(&self.args.run, 0, self.roles.len()),
+            selection,
+            answer,
+            ends: self.port.traits.socket.map(|_| Ends {
+                src: self.src,
+                dst: self.dest.ip,
+                flows: self.flow_ports(),
+            }),
+            seed: self.args.run.seed,
+        }
     }
 
     /// Source and destination port of each flow.
-    pub(crate) fn flow_ports(&self) -> Vec<(u16, u16)> {
+    fn flow_ports(&self) -> Vec<(u16, u16)> {
         (0..self.flows.count()).map(|flow| self.flows.ports(flow)).collect()
     }
 
@@ -148,8 +160,8 @@ impl Draft {
         }
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
         let Some(device) = &self.device else {
-            // No address of a DPDK port is the host's: mpps answers for its own and asks for the peer's.
-            if matches!(self.path, PathConfig::Dpdk(_)) && !self.path.nobody_answers() {
+            // mpps answers for its own address and asks for the peer's.
+            if self.port.traits.neighbors == Neighbors::LanesAlone {
                 return Ok(Some(Link {
                     mac,
                     vlan: self.args.vlan,
@@ -176,9 +188,9 @@ impl Draft {
         };
         let next_hop = self.args.gateway.or_else(routed).unwrap_or(self.dest.ip);
         let answer_for = if self.own_address() { Vec::new() } else { vec![self.src] };
-        let dest_mac = match (self.args.dest_mac, &self.path) {
+        let dest_mac = match (self.args.dest_mac, self.port.traits.neighbors) {
             // The host's own address: the answer goes to the host, which is asked instead.
-            (None, PathConfig::AfXdp(_) | PathConfig::Xdp(_)) if self.own_address() => {
+            (None, Neighbors::Host) if self.own_address() => {
                 Some(super::neighbor::resolve(next_hop, device, self.args.vlan)?)
             }
             (given, _) => given,
@@ -228,8 +240,8 @@ impl Draft {
             )));
         }
         let burst = capabilities.preferred_burst;
-        let mut common = if xdp::is_xdp(&self.path) {
-            xdp::common(&args.run, &self.roles, Some(DEFAULT_DURATION))?
+        let mut common = if self.port.traits.in_kernel {
+            kernel::common(&args.run, &self.roles, Some(DEFAULT_DURATION))?
         } else {
             lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?
         };
@@ -324,9 +336,9 @@ fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
 }
 
 /// Options of Ethernet headers mean nothing where the kernel writes the headers.
-fn payload_path_options(args: &Traffic, path: &PathConfig) -> Result<()> {
-    if path.layer() == Layer::Ethernet {
-        if args.gateway.is_some() && path.nobody_answers() {
+fn payload_path_options(args: &Traffic, port: &Checked) -> Result<()> {
+    if port.traits.layer == Layer::Ethernet {
+        if args.gateway.is_some() && port.nobody_answers() {
             return Err(usage(format!(
                 "--gateway: nobody is asked on {}: want it left out",
                 args.port
@@ -351,27 +363,24 @@ fn payload_path_options(args: &Traffic, path: &PathConfig) -> Result<()> {
 }
 
 /// Duplicates and reordering are counted by the lane that a flow's packets reach, so they must all reach one.
-pub(super) fn one_lane_a_flow(path: &PathConfig, roles: &[Roles], port: &mpps_io::PortSpec) -> Result<()> {
-    let PathConfig::AfPacket(config) = path else {
-        return Ok(());
-    };
+pub(super) fn one_lane_a_flow(port: &Checked, roles: &[Roles]) -> Result<()> {
     let receivers = roles.iter().filter(|r| r.rx).count();
-    if receivers > 1 && !matches!(config.fanout, Fanout::Hash | Fanout::QueueMapping) {
-        return Err(usage(format!(
-            "port '{port}': fanout={} spreads one flow over {receivers} lanes, so its loss can't be counted: want fanout=hash",
-            config.fanout.name()
-        )));
+    match &port.traits.spreads_flows {
+        Some(option) if receivers > 1 => Err(usage(format!(
+            "port '{}': {option} spreads one flow over {receivers} lanes, so its loss can't be counted: want fanout=hash",
+            port.spec
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-/// Bytes that the maps of the xdp path take of a flow: its window, and its slips.
-const XDP_FLOW: u64 = 32 + 4 * 16 + 8 * 8;
+/// Bytes that the kernel's maps take of a flow: its window, and its slips.
+const KERNEL_FLOW: u64 = 32 + 4 * 16 + 8 * 8;
 
 /// Refuses flows, rows and lanes that have no room in memory.
 fn check_memory(
     args: &Traffic,
-    path: &PathConfig,
+    port: &Checked,
     roles: &[Roles],
     dest: &Destination,
     flows: &FlowSet,
@@ -383,9 +392,9 @@ fn check_memory(
         rate.map_or(0.0, |rate| rate.pps())
     });
     let (count, settle, lanes) = (u64::from(flows.count()), args.settle, memory::lane_count(roles));
-    let kernel = xdp::is_xdp(path);
+    let kernel = port.traits.in_kernel;
     let bytes = move |n: u64| {
-        let of_kernel = if kernel { n.saturating_mul(XDP_FLOW) } else { 0 };
+        let of_kernel = if kernel { n.saturating_mul(KERNEL_FLOW) } else { 0 };
         footprint::flows_of_traffic(n, pps, settle, receive, lanes).saturating_add(of_kernel)
     };
     let ports = (args.src_port_range.as_ref(), args.flows);
@@ -398,7 +407,7 @@ fn check_memory(
         ),
         _ => format!("--flows {count}: they take"),
     };
-    let mut parts = memory::of_run(&args.run, settle, roles, [path]);
+    let mut parts = memory::of_run(&args.run, settle, roles, [port]);
     parts.push(memory::Part::new(says, bytes(count), move |left| {
         format!(
             "--flows N, {} at most",
@@ -410,19 +419,20 @@ fn check_memory(
 
 fn flows(
     args: &Traffic,
-    path: &PathConfig,
+    port: &Checked,
     roles: &[Roles],
     dest: &Destination,
     warnings: &mut Vec<String>,
 ) -> Result<FlowSet> {
-    let PathConfig::Udp(config) = path else {
+    let Some(socket) = port.traits.socket else {
         let src = args.src_port_range.clone().unwrap_or(10_000..=10_063);
         return Ok(FlowSet::new(src, dest.ports.clone(), args.flows));
     };
     if dest.ports.start() != dest.ports.end() {
         return Err(usage(format!(
-            "--dest {}: udp sends each source port to one destination port: want one port",
-            dashed(&dest.ports)
+            "--dest {}: {} sends each source port to one destination port: want one port",
+            dashed(&dest.ports),
+            port.spec.path
         )));
     }
     let lanes = roles
@@ -430,24 +440,25 @@ fn flows(
         .filter(|r| r.tx)
         .count()
         .max(roles.iter().filter(|r| r.rx).count()) as u16;
-    if let (Some(port), Some(_)) = (config.port, &args.src_port_range) {
+    if let (Some(named), Some(_)) = (socket.port, &args.src_port_range) {
         return Err(usage(format!(
-            "--src-port-range: the port {} names source port {port}: want one of the two left out",
+            "--src-port-range: the port {} names source port {named}: want one of the two left out",
             args.port
         )));
     }
-    let first = config.port.unwrap_or(10_000);
+    let first = socket.port.unwrap_or(10_000);
     let src = args
         .src_port_range
         .clone()
         .unwrap_or(first..=first.saturating_add(lanes - 1));
-    let most = config.max_flows(roles).min(u32::MAX as usize) as u32;
+    let most = port.most_flows(roles).unwrap_or(usize::MAX).min(u32::MAX as usize) as u32;
     let all = FlowSet::new(src, dest.ports.clone(), args.flows);
     if all.count() <= most {
         return Ok(all);
     }
     warnings.push(format!(
-        "udp: {most} of {} flows are used, because each takes a socket (more with the port's option sockets=N)",
+        "{}: {most} of {} flows are used, because each takes a socket (more with the port's option sockets=N)",
+        port.spec.path,
         all.count()
     ));
     Ok(FlowSet::new(all.src_ports(), dest.ports.clone(), Some(most)))

@@ -3,9 +3,9 @@
 use super::clerk;
 use crate::cli::Run;
 use crate::fail::Result;
-use crate::plan::path::PathConfig;
+use crate::paths::{Checked, Work};
 use mpps_engine::Opened;
-use mpps_sys::privilege::{CapabilitySet, Keep, User, bpf_needs_none, everywhere, held, names};
+use mpps_sys::privilege::{CapabilitySet, Keep, User, everywhere, held, names};
 use std::io;
 use std::sync::OnceLock;
 
@@ -28,24 +28,8 @@ struct Plan {
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
 
-/// What a run does with its ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// It generates, receives or captures.
-    Ends,
-    /// It sends what comes back by the port that it came from: `reflect`, and `forward` on one port.
-    SendsBack,
-    /// `forward` on more.
-    Forwards,
-}
-
 /// Decides what stays of a run on these ports; `filters`: there are flow rules. Comes before anything is opened.
-pub(crate) fn plan<'p>(
-    run: &Run,
-    ports: impl IntoIterator<Item = &'p PathConfig>,
-    filters: bool,
-    work: Work,
-) -> Result<()> {
+pub(crate) fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> Result<()> {
     super::check_run(run)?;
     let user = super::caller().cloned();
     if run.keep_privileges || (held().is_empty() && user.is_none()) {
@@ -73,32 +57,14 @@ impl Plan {
         }
     }
 
-    fn add(&mut self, port: &PathConfig, filters: bool, work: Work) {
-        match port {
-            PathConfig::Dpdk(config) => {
-                let kept = config.privileges();
-                self.in_force |= kept.held;
-                self.lanes |= kept.lanes;
-                self.all_become &= !kept.root;
-                return;
-            }
-            PathConfig::Xdp(_) => {
-                if !bpf_needs_none() {
-                    self.lanes |= CapabilitySet::BPF;
-                    self.in_force |= CapabilitySet::BPF;
-                }
-                // Whether the other end has a program: the kernel asks for it where that is in another namespace.
-                let veth = || port.interface().is_some_and(|device| device.driver == "veth");
-                if work == Work::SendsBack && veth() {
-                    self.reader |= CapabilitySet::NET_ADMIN;
-                }
-            }
-            // What the program has left to the host is read from a map.
-            PathConfig::AfXdp(_) if !bpf_needs_none() => self.in_force |= CapabilitySet::BPF,
-            _ => {}
-        }
-        // They are taken back at the end.
-        if filters {
+    fn add(&mut self, port: &Checked, filters: bool, work: Work) {
+        let kept = port.keeps(work);
+        self.lanes |= kept.lanes;
+        self.reader |= kept.reader;
+        self.in_force |= kept.in_force;
+        self.all_become &= !kept.root;
+        // Filters of the host's interfaces are taken back at the end.
+        if filters && port.traits.interface.is_some() {
             self.in_reserve |= CapabilitySet::NET_ADMIN;
         }
     }
@@ -181,11 +147,12 @@ pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_io::Task;
 
     fn plan_of(ports: &[&str], filters: bool) -> Plan {
         let mut plan = Plan::nothing(None);
         for port in ports {
-            let path = PathConfig::of(&port.parse().expect("a port")).expect("valid");
+            let path = Checked::new(&port.parse().expect("a port"), Task::Drop).expect("valid");
             plan.add(&path, filters, Work::Ends);
         }
         plan

@@ -62,6 +62,13 @@ pub(super) struct Runs {
     pub(super) runs: Vec<Figures>,
 }
 
+impl Runs {
+    /// None yet.
+    pub(super) fn new(path: &'static str) -> Self {
+        Self { path, runs: Vec::new() }
+    }
+}
+
 /// Paths side by side: of each the median of its runs, how far they lie apart, and how many of them are valid. Latency
 /// only where the runs were paced: in a run that fills every queue it is that of the queues.
 pub(super) fn table(paths: &[Runs], paced: bool) -> Vec<String> {

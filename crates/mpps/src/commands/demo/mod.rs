@@ -14,6 +14,7 @@ mod tell;
 
 use crate::cli::Demo;
 use crate::fail::{Failure, Result, failed, usage};
+use crate::paths::shown;
 use crate::privilege::as_user;
 use child::{Reflector, interrupted, measure, show};
 use figures::{Figures, Runs, half, rate_text, table};
@@ -21,7 +22,7 @@ use folder::Folder;
 use mpps_engine::Rate;
 use mpps_host::lab::{Host, ScratchLab};
 use mpps_sys::signal;
-use stage::{Stage, words};
+use stage::{Shown, Stage, words};
 use std::process::ExitCode;
 use std::time::Duration;
 use tell::{Teller, say};
@@ -62,11 +63,9 @@ fn check(args: &Demo) -> Result<()> {
             args.duration
         )));
     }
-    if let Some(path) = args.path.as_deref().filter(|p| !stage::PATHS.contains(p)) {
-        return Err(usage(format!(
-            "--path '{path}': want one of {}",
-            stage::PATHS.join(", ")
-        )));
+    let paths: Vec<_> = shown().map(|(path, _)| path).collect();
+    if let Some(path) = args.path.as_deref().filter(|p| !paths.contains(p)) {
+        return Err(usage(format!("--path '{path}': want one of {}", paths.join(", "))));
     }
     // Only how it is written: the link's speed is not known yet.
     if let Some(rate) = &args.rate {
@@ -159,29 +158,27 @@ fn compare(tell: &mut Teller, stage: &Stage, folder: &Folder, rate: Option<&str>
         "For comparison each path {pace}: {RUNS} runs of {} in turns",
         seconds(COMPARISON)
     ));
-    for path in stage::PATHS {
-        say(&format!("   {path:<9}  {}", about(path)));
+    for (path, demo) in shown() {
+        say(&format!("   {path:<9}  {}", demo.about));
     }
-    let mut paths: Vec<_> = stage::PATHS
-        .iter()
-        .map(|path| Runs { path, runs: Vec::new() })
-        .collect();
+    let mut paths: Vec<_> = shown().map(|path| (path, Runs::new(path.0))).collect();
     let mut not_here = Vec::new();
     for round in 0..RUNS {
-        for of in paths.iter_mut().filter(|of| round == 0 || !of.runs.is_empty()) {
-            match one_run(tell, stage, folder, of.path, rate, round) {
+        for (path, of) in paths.iter_mut().filter(|(_, of)| round == 0 || !of.runs.is_empty()) {
+            match one_run(tell, stage, folder, *path, rate, round) {
                 Ok(found) => of.runs.push(found),
                 // The measurement is done; what is missing is beside it.
                 Err(_) if interrupted() => return Ok(()),
                 // Not every kernel has it; doctor says what it lacks.
-                Err(Failure::Usage(line) | Failure::Failed(line)) if of.path.ends_with("xdp") => {
+                Err(Failure::Usage(line) | Failure::Failed(line)) if path.1.optional => {
                     not_here.push(format!("   {}: not here: {line}", of.path));
                 }
                 Err(error) => return Err(error),
             }
         }
     }
-    paths.retain(|of| !of.runs.is_empty());
+    let paths = paths.into_iter().map(|(_, of)| of).filter(|of| !of.runs.is_empty());
+    let paths: Vec<_> = paths.collect();
     say("");
     table(&paths, rate.is_some())
         .iter()
@@ -195,12 +192,13 @@ fn one_run(
     tell: &mut Teller,
     stage: &Stage,
     folder: &Folder,
-    path: &'static str,
+    path: Shown,
     rate: Option<&str>,
     round: usize,
 ) -> Result<Figures> {
     tell.hush(round > 0);
     let ends = stage.ends(path)?;
+    let path = path.0;
     let reflect = words(["reflect", &ends.reflect, "--duration", "30s"])
         + ends.core(stage, Host::B)
         + words(["--json", &folder.file(&format!("{path}-reflect.json"))]);
@@ -209,16 +207,6 @@ fn one_run(
     let found = reflector.and_then(|_reflector| measure(tell, stage, &ends, rate, (COMPARISON, Some(SETTLE)), &file));
     tell.hush(false);
     found
-}
-
-/// What a path is, in a few words.
-fn about(path: &str) -> &'static str {
-    match path {
-        "udp" => "the kernel's sockets",
-        "af_xdp" => "memory shared with the kernel, an XDP program in front",
-        "xdp" => "programs in the kernel: no packet comes to user space",
-        _ => "rings shared with the kernel",
-    }
 }
 
 fn what_to_look_at(tell: &mut Teller, folder: &Folder, stage: &Stage) {

@@ -3,6 +3,7 @@
 use super::child::interrupted;
 use super::tell::{Teller, say};
 use crate::fail::{Result, failed};
+use crate::paths::{Demo, shown};
 use mpps_host::lab::{Host, INTERFACE, LabError, LabOptions, ScratchLab};
 use mpps_sys::sched;
 use std::net::UdpSocket;
@@ -43,7 +44,7 @@ pub(super) struct Ends {
     /// Source port, where several demos share the address.
     src_port: Option<u16>,
     /// The kernel runs both ends: a sender finds itself a core, and a reflector has none.
-    in_kernel: bool,
+    pinned: bool,
 }
 
 impl Ends {
@@ -62,17 +63,23 @@ impl Ends {
 
     /// `--cores` of a host's end.
     pub(super) fn core(&self, stage: &Stage, host: Host) -> Words {
-        if self.in_kernel { words([]) } else { stage.core(host) }
+        if self.pinned { stage.core(host) } else { words([]) }
     }
 }
 
-/// The paths that a demo can show.
-pub(super) const PATHS: [&str; 4] = ["udp", "af_packet", "af_xdp", "xdp"];
+/// A path that the demo shows.
+pub(super) type Shown = (&'static str, Demo);
+
+/// The path by which anything can be shown: its ports are addresses of the host (`true`); or the first that a lab is for.
+fn first(by_address: bool) -> Result<Shown> {
+    let found = shown().find(|(_, demo)| demo.by_address == by_address);
+    found.ok_or_else(|| failed("demo: no path of this build can be shown"))
+}
 
 /// The place, and this program as it is started and as it was typed.
 pub(super) struct Stage {
     lab: Option<ScratchLab>,
-    path: &'static str,
+    path: Shown,
     executable: PathBuf,
     typed: String,
     cores: Vec<usize>,
@@ -83,7 +90,7 @@ impl Stage {
     pub(super) fn set(tell: &mut Teller, path: Option<&str>) -> Result<Self> {
         let mut stage = Self {
             lab: None,
-            path: "udp",
+            path: first(true)?,
             executable: executable(),
             typed: std::env::args()
                 .next()
@@ -100,12 +107,14 @@ impl Stage {
                     lab.name()
                 ));
                 stage.lab = Some(lab);
-                let wanted = PATHS.into_iter().find(|known| path == Some(known));
-                stage.path = wanted.unwrap_or("af_packet");
+                stage.path = match shown().find(|(known, _)| path == Some(known)) {
+                    Some(wanted) => wanted,
+                    None => first(false)?,
+                };
                 Ok(stage)
             }
             Err(_) if interrupted() => Err(failed("demo: interrupted before the measurement")),
-            Err(error) if path.is_some_and(|path| path != "udp") => {
+            Err(error) if path.is_some_and(|path| path != stage.path.0) => {
                 let path = path.unwrap_or_default();
                 Err(failed(format!("--path {path}: it needs a lab: {error}")))
             }
@@ -131,7 +140,7 @@ impl Stage {
     }
 
     /// The path of the main run.
-    pub(super) fn path(&self) -> &'static str {
+    pub(super) fn path(&self) -> Shown {
         self.path
     }
 
@@ -141,23 +150,23 @@ impl Stage {
     }
 
     /// The ends of a run on a path.
-    pub(super) fn ends(&self, path: &str) -> Result<Ends> {
+    pub(super) fn ends(&self, (path, demo): Shown) -> Result<Ends> {
         if self.lab.is_none() {
             let (to, from) = free_ports().map_err(|e| failed(format!("find a free UDP port on 127.0.0.1: {e}")))?;
             let loopback = "127.0.0.1".to_owned();
             return Ok(Ends {
-                reflect: format!("udp:{loopback}:{to}"),
-                send: format!("udp:{loopback}"),
+                reflect: format!("{path}:{loopback}:{to}"),
+                send: format!("{path}:{loopback}"),
                 dest: format!("{loopback}:{to}"),
                 src: loopback,
                 src_port: Some(from),
-                in_kernel: false,
+                pinned: demo.pinned,
             });
         }
         let (a, b) = (Host::A.ipv4(), Host::B.ipv4());
-        let (reflect, send) = match path {
-            "udp" => (format!("udp:{b}:{LAB_PORT}"), format!("udp:{a}")),
-            _ => (format!("{path}:{INTERFACE}"), format!("{path}:{INTERFACE}")),
+        let (reflect, send) = match demo.by_address {
+            true => (format!("{path}:{b}:{LAB_PORT}"), format!("{path}:{a}")),
+            false => (format!("{path}:{INTERFACE}"), format!("{path}:{INTERFACE}")),
         };
         Ok(Ends {
             reflect,
@@ -165,7 +174,7 @@ impl Stage {
             src: a.to_owned(),
             dest: format!("{b}:{LAB_PORT}"),
             src_port: None,
-            in_kernel: path == "xdp",
+            pinned: demo.pinned,
         })
     }
 

@@ -2,11 +2,11 @@
 //! path applies them itself; on the kernel's paths they become ntuple filters of the NIC for as long as the run lasts.
 
 use super::ntuple::filter_of;
-use super::path::PathConfig;
+use super::{Checked, names};
 use crate::cli::Run;
 use crate::fail::{Result, failed, usage};
 use mpps_flow::Rule;
-use mpps_io::{PortSpec, Roles};
+use mpps_io::Roles;
 use mpps_netdev::{self as netdev, NetDev, NtupleFilter};
 use std::ops::Range;
 
@@ -16,10 +16,7 @@ pub(crate) struct Rules(Vec<Rule>);
 
 impl Rules {
     /// Reads `--flow`, for a run on these ports with these lanes. Opens nothing and changes nothing.
-    pub(crate) fn of<'p>(
-        run: &Run,
-        ports: impl IntoIterator<Item = (&'p PortSpec, &'p PathConfig, &'p [Roles])>,
-    ) -> Result<Self> {
+    pub(crate) fn of<'p>(run: &Run, ports: impl IntoIterator<Item = (&'p Checked, &'p [Roles])>) -> Result<Self> {
         let rules = run.flow.iter().map(|text| {
             text.parse()
                 .map_err(|e| usage(format!("--flow '{}': {e}", on_one_line(text))))
@@ -28,10 +25,10 @@ impl Rules {
         if rules.is_empty() {
             return Ok(Self::default());
         }
-        for (spec, path, roles) in ports {
-            let room = Room::of(path, roles);
+        for (port, roles) in ports {
+            let room = Room::of(port, roles);
             for rule in &rules {
-                check(rule, path, &room).map_err(|e| usage(format!("--flow '{rule}': port '{spec}': {e}")))?;
+                check(rule, port, &room).map_err(|e| usage(format!("--flow '{rule}': port '{}': {e}", port.spec)))?;
             }
         }
         Ok(Self(rules))
@@ -52,15 +49,31 @@ impl Rules {
     }
 
     /// Puts the rules in force on a port of the kernel's paths, until what is returned is dropped. Nothing on others.
-    pub(crate) fn apply(&self, path: &PathConfig) -> Result<Vec<NtupleFilter>> {
+    pub(crate) fn apply(&self, port: &Checked) -> Result<Vec<NtupleFilter>> {
         // One that is not there is told by whoever opens it.
-        let Some(device) = path.interface() else {
+        let Some(device) = port.interface() else {
             return Ok(Vec::new());
         };
         let rules = self.0.iter();
         let filters = rules.map(|rule| insert(rule, &device).map_err(|e| failed(format!("--flow '{rule}': {e}"))));
         filters.collect()
     }
+}
+
+/// How flow rules come into force on the ports of a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Steering {
+    /// They can't, and why.
+    Not(&'static str),
+    /// The path puts them in force itself.
+    Own,
+    /// As ntuple filters of the NIC.
+    Ntuple {
+        /// The first queue that the port opens, and the one after its last; `None`: all that there are.
+        queues: Option<(u64, Option<u64>)>,
+        /// Why there is no other way.
+        otherwise: &'static str,
+    },
 }
 
 /// The queues of a port that rules may name.
@@ -70,8 +83,8 @@ struct Room {
 }
 
 impl Room {
-    fn of(path: &PathConfig, roles: &[Roles]) -> Self {
-        let Some(device) = path.interface() else {
+    fn of(port: &Checked, roles: &[Roles]) -> Self {
+        let Some(device) = port.interface() else {
             // Queues of a DPDK port are those of the lanes that receive, in their order.
             let receiving = roles.iter().filter(|role| role.rx).count() as u64;
             return Self {
@@ -80,14 +93,14 @@ impl Room {
             };
         };
         let rings = netdev::receive_rings(&device.name).unwrap_or(device.queues as u64);
-        match path {
-            PathConfig::AfXdp(config) => {
-                let first = u64::from(config.first);
-                Self {
-                    queues: first..config.queues.map_or(rings, |n| first + u64::from(n)),
-                    who: "the port opens",
-                }
-            }
+        match port.traits.steering {
+            Steering::Ntuple {
+                queues: Some((first, end)),
+                ..
+            } => Self {
+                queues: first..end.unwrap_or(rings),
+                who: "the port opens",
+            },
             _ => Self {
                 queues: 0..rings,
                 who: "the device has",
@@ -108,22 +121,18 @@ impl Room {
     }
 }
 
-fn check(rule: &Rule, path: &PathConfig, room: &Room) -> std::result::Result<(), String> {
-    let instead = match path {
-        PathConfig::Udp(_) => {
-            return Err("on udp the kernel chooses the socket of a packet: want af_packet, af_xdp, xdp or dpdk".into());
+fn check(rule: &Rule, port: &Checked, room: &Room) -> std::result::Result<(), String> {
+    let instead = match port.traits.steering {
+        Steering::Not(why) => {
+            let mut steer = names(|path| path.steers);
+            let last = steer.pop().unwrap_or_default();
+            return Err(format!("{why}: want {} or {last}", steer.join(", ")));
         }
-        PathConfig::Null(_) | PathConfig::Loop(_) => {
-            return Err("no device stands behind it: want af_packet, af_xdp, xdp or dpdk".into());
-        }
-        PathConfig::Dpdk(_) => return rule.queues().try_for_each(|queue| room.check(queue)),
-        PathConfig::AfPacket(_) => "",
-        PathConfig::AfXdp(_) | PathConfig::Xdp(_) => {
-            ", and the XDP program is made from the command's options, not from rules"
-        }
+        Steering::Own => return rule.queues().try_for_each(|queue| room.check(queue)),
+        Steering::Ntuple { otherwise, .. } => otherwise,
     };
     filter_of(rule)?;
-    let Some(device) = path.interface() else {
+    let Some(device) = port.interface() else {
         return Ok(());
     };
     netdev::check_ntuple(&device.name).map_err(|e| {

@@ -5,6 +5,7 @@ use crate::cli::{Cli, Command};
 use crate::plan::{capture, forward, listen, traffic};
 use clap::Parser;
 use mpps_io::{Capabilities, Layer};
+use mpps_sys::sched::allowed_cores;
 use std::net::Ipv4Addr;
 
 fn command(line: &str) -> Command {
@@ -188,7 +189,7 @@ fn a_listener_tells_its_program_addresses_ports_and_whom_to_answer_for() {
     let listener = listen::Listener::of_reflect(&args).unwrap();
     let spec = reflect_spec(
         &listener.reflect_plan(&args, &capabilities()).unwrap(),
-        listener.taken_in_kernel(),
+        Taken::of(&listener.request()),
     );
     let ip = IpAddr::from([10, 99, 0, 2]);
     assert_eq!(
@@ -216,9 +217,11 @@ fn a_forwarder_tells_its_programs_what_each_port_takes_and_where_it_sends() {
     let draft = forward::Draft::new(args).unwrap();
     let capabilities = capabilities();
     let plan = draft.plan(&[&capabilities, &capabilities]).unwrap();
-    let (takes, remarks) = draft.takes_in_kernel().unwrap();
+    let requests = draft.requests();
+    let takes = requests.iter().map(|(_, request)| forward_take(request).unwrap());
+    let (takes, remarks): (Vec<_>, Vec<_>) = takes.unzip();
     let spec = forward_spec(&plan, takes);
-    assert!(remarks.is_empty() && spec.ports.len() == 2 && plan.common.lanes.len() == 1);
+    assert!(remarks.iter().all(Option::is_none) && spec.ports.len() == 2 && plan.common.lanes.len() == 1);
     for (i, port) in spec.ports.iter().enumerate() {
         let take = ForwardTake::Udp {
             ip: None,
@@ -237,12 +240,12 @@ fn more_addresses_than_a_program_has_room_for_are_refused_or_remarked() {
     let v4 = |n: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
     let v6 = |n: u16| IpAddr::from([0xfd99, 0, 0, 0, 0, 0, 0, n]);
     let all: Vec<_> = (0..9).map(v4).chain((0..17).map(v6)).collect();
-    let (left, more) = with_room(all);
+    let (left, more) = left_to_host(all, 0);
     assert_eq!((left.len(), more), (8 + 16, 2));
     let mut device = NetDev::by_name("lo").unwrap();
     device.addresses = (0..9).map(|n| (v4(n), 24)).collect();
     let spec = "xdp:lo".parse().unwrap();
-    match left_to_host(&device, &spec) {
+    match left_of(&device, &spec) {
         Err(Failure::Usage(text)) => assert!(text.contains("--take udp or --take all"), "{text}"),
         other => panic!("{other:?}"),
     }

@@ -1,0 +1,30 @@
+//! The steps that come before the ports of a run are opened, in their one order.
+
+use crate::cli::Run;
+use crate::fail::Result;
+use crate::paths::{Checked, Opening, Rules, Work};
+use crate::privilege;
+use mpps_netdev::NtupleFilter;
+use mpps_sys::signal;
+
+/// What is in force until the run is over.
+pub(super) struct Prepared {
+    _filters: Vec<NtupleFilter>,
+}
+
+/// From here on signals end the run in its own time; privileges that no port needs are marked to be given up, and flow rules
+/// are in force where the host's NICs have them.
+pub(super) fn prepare(run: &Run, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
+    signal::catch_interrupts();
+    privilege::plan(run, ports, !rules.is_empty(), work)?;
+    let mut filters = Vec::new();
+    for port in ports {
+        filters.extend(rules.apply(port)?);
+    }
+    Ok(Prepared { _filters: filters })
+}
+
+/// What the ports of a run have in common while they are opened.
+pub(super) fn opening<'a>(run: &'a Run, rules: &'a Rules) -> Opening<'a> {
+    Opening { run, rules }
+}

@@ -1,0 +1,93 @@
+//! `af_packet`: rings shared with the kernel.
+
+use super::help::{Help, SWITCH, option};
+use super::rules::Steering;
+use super::{Demo, Opening, Path, Traits, Use, given};
+use crate::fail::{Result, unopened, usage};
+use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter};
+use mpps_io::{PortSpec, Request, Task};
+
+pub(super) struct AfPacket;
+
+impl Path for AfPacket {
+    const NAME: &'static str = "af_packet";
+    const HELP: Help = Help {
+        device: "INTERFACE",
+        examples: &["af_packet:eth1,ring=8192"],
+        options: &[
+            option(
+                "ring",
+                "64 to 1048576",
+                "8192 to receive, 512 to send",
+                "slots of each ring of each lane",
+            ),
+            option(
+                "qdisc",
+                "bypass|kernel",
+                "bypass",
+                "straight to the driver, or through traffic control",
+            ),
+            option(
+                "fanout",
+                "hash|cpu|lb|qm|rnd",
+                "hash",
+                "how packets are spread over receiving lanes",
+            ),
+            option("csum", "auto|software|device", "auto", "who computes UDP checksums"),
+            option("promisc", SWITCH, "off", "take frames for other MAC addresses, too"),
+            option(
+                "guard",
+                "auto|on|off",
+                "auto",
+                "keep test packets from the host's stack",
+            ),
+        ],
+        note: "",
+    };
+    const DEMO: Option<Demo> = Some(Demo {
+        about: "rings shared with the kernel",
+        by_address: false,
+        pinned: true,
+        optional: false,
+    });
+    const DRIVES_INTERFACE: bool = true;
+    const STEERS: bool = true;
+
+    type Config = Config;
+
+    fn check(spec: &PortSpec, task: Task) -> Result<Config> {
+        let mut config = mpps_af_packet::check(spec)?;
+        config.promisc |= task.wants_every_frame() && !given(spec, "promisc");
+        if task == Task::Forward {
+            // Frames come with their sums, which a device would take for the pseudo-header's.
+            if config.checksum == Checksum::Device {
+                return Err(usage(format!(
+                    "port '{spec}': csum=device: what is forwarded has its checksums already: want csum left out"
+                )));
+            }
+            config.checksum = Checksum::Software;
+        }
+        Ok(config)
+    }
+
+    fn traits(config: &Config) -> Traits {
+        let whole = matches!(config.fanout, Fanout::Hash | Fanout::QueueMapping);
+        Traits {
+            interface: Some(config.device.clone()),
+            spreads_flows: (!whole).then(|| format!("fanout={}", config.fanout.name())),
+            steering: Steering::Ntuple {
+                queues: None,
+                otherwise: "",
+            },
+            ..Traits::default()
+        }
+    }
+
+    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        let open = |(config, request): &(&Config, Request<'_>)| {
+            let guard = GuardFilter::of(&request.selection);
+            AfPacketPort::open(config, request.roles, guard).map_err(unopened(request.spec))
+        };
+        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+    }
+}

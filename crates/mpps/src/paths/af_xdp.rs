@@ -1,0 +1,135 @@
+//! `af_xdp`: memory shared with the kernel, an XDP program in front.
+
+use super::help::{Help, SWITCH, option};
+use super::rules::Steering;
+use super::{Demo, Kept, Neighbors, Opening, Path, Traits, Use, Work, given, remark};
+use crate::fail::{Result, unopened, usage};
+use mpps_af_xdp::{AfXdpPort, Config};
+use mpps_io::{PortSpec, Request, Task};
+use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
+
+pub(super) struct AfXdp;
+
+impl Path for AfXdp {
+    const NAME: &'static str = "af_xdp";
+    const HELP: Help = Help {
+        device: "INTERFACE",
+        examples: &["af_xdp:eth1,mode=skb"],
+        options: &[
+            option(
+                "mode",
+                "auto|zerocopy|copy|skb",
+                "auto",
+                "how the kernel hands packets over",
+            ),
+            option(
+                "queues",
+                "1 to 64",
+                "all; send: one a lane",
+                "queues used, from `first` on",
+            ),
+            option("first", "0 to 63", "0", "the first queue used"),
+            option(
+                "ring",
+                "64 to 65536, a power of two",
+                "2048",
+                "descriptors of each ring of a queue",
+            ),
+            option(
+                "fill",
+                "64 to 131072",
+                "2048",
+                "buffers that wait for packets, per queue",
+            ),
+            option("frames", "128 to 1048576", "what the rings hold", "buffers per queue"),
+            option(
+                "chunk",
+                "2048 to 65536, a power of two",
+                "what takes the MTU",
+                "bytes of a buffer",
+            ),
+            option("headroom", "0 to 1024", "0", "bytes in front of each packet"),
+            option("unaligned", SWITCH, "off", "buffers at any address"),
+            option("pages", "normal|huge", "normal", "pages of the packet memory"),
+            option("need_wakeup", SWITCH, "on", "the kernel says when it must be called"),
+            option(
+                "busy_budget",
+                "1 to 65535",
+                "no busy polling",
+                "packets of one busy poll",
+            ),
+            option(
+                "tx_budget",
+                "1 to 65536",
+                "ring",
+                "packets sent by one system call in copy mode",
+            ),
+            option(
+                "promisc",
+                SWITCH,
+                "off; forward, capture: on",
+                "take frames for other MAC addresses, too",
+            ),
+            option("rx_time", SWITCH, "off", "the XDP program notes each packet's arrival"),
+        ],
+        note: "",
+    };
+    const DEMO: Option<Demo> = Some(Demo {
+        about: "memory shared with the kernel, an XDP program in front",
+        by_address: false,
+        pinned: true,
+        optional: true,
+    });
+    const DRIVES_INTERFACE: bool = true;
+    const STEERS: bool = true;
+
+    type Config = Config;
+
+    fn check(spec: &PortSpec, task: Task) -> Result<Config> {
+        let mut config = mpps_af_xdp::check(spec)?;
+        config.promisc |= task.wants_every_frame() && !given(spec, "promisc");
+        Ok(config)
+    }
+
+    fn traits(config: &Config) -> Traits {
+        let first = u64::from(config.first);
+        let chunk = config.chunk.unwrap_or(4096) as usize;
+        Traits {
+            interface: Some(config.device.clone()),
+            neighbors: Neighbors::Host,
+            takes_from_host: true,
+            buffers: config.frames.map(|frames| (frames as usize, chunk)),
+            steering: Steering::Ntuple {
+                queues: Some((first, config.queues.map(|n| first + u64::from(n)))),
+                otherwise: NO_RULES,
+            },
+            ..Traits::default()
+        }
+    }
+
+    fn keeps(_config: &Config, _work: Work) -> Kept {
+        // What the program has left to the host is read from a map.
+        let in_force = match bpf_needs_none() {
+            true => CapabilitySet::empty(),
+            false => CapabilitySet::BPF,
+        };
+        Kept {
+            in_force,
+            ..Kept::default()
+        }
+    }
+
+    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        let asked: Vec<_> = ports.iter().map(|(config, request)| (*config, request)).collect();
+        let Some((_, first)) = ports.first() else {
+            return Err(usage("af_xdp: no port"));
+        };
+        // Which of them it is, the error itself says.
+        let opened = mpps_af_xdp::open(&asked).map_err(unopened(first.spec))?;
+        opened.iter().map(AfXdpPort::remarks).for_each(remark);
+        user.frames(&opened)
+    }
+}
+
+/// Why flow rules can't be had otherwise.
+pub(super) const NO_RULES: &str = ", and the XDP program is made from the command's options, not from rules";

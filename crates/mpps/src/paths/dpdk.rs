@@ -1,0 +1,142 @@
+//! `dpdk`: poll-mode drivers. DPDK is started once, for all its ports of a run, before any is opened.
+
+use super::help::{Help, SWITCH, option};
+use super::null::test_packet;
+use super::rules::Steering;
+use super::{Kept, Neighbors, Opening, Path, Traits, Use, Work, remark};
+use crate::cli::Run;
+use crate::fail::{Result, failed, unopened, usage};
+use crate::privilege::{self, caller};
+use mpps_dpdk::{Config, DpdkPort, EalArgs, Open};
+use mpps_io::{PortSpec, Request, Task};
+use mpps_sys::signal::interruptions;
+
+pub(super) struct Dpdk;
+
+impl Path for Dpdk {
+    const NAME: &'static str = "dpdk";
+    const HELP: Help = Help {
+        device: "net_DRIVERn | PCI-ADDRESS | mac=MAC",
+        examples: &["dpdk:net_memif0,role=client"],
+        options: &[
+            option(
+                "rxd",
+                "32 to 32768",
+                "what the driver prefers",
+                "descriptors of each receive ring",
+            ),
+            option(
+                "txd",
+                "32 to 32768",
+                "what the driver prefers",
+                "descriptors of each transmit ring",
+            ),
+            option(
+                "mbufs",
+                "1024 to 16777216",
+                "from rings and bursts",
+                "packet buffers of each lane",
+            ),
+            option("mtu", "68 to 65000", "the device's", "largest IP packet, bytes"),
+            option(
+                "rss",
+                "auto|udp|ip|off",
+                "auto",
+                "what the device hashes to choose the queue",
+            ),
+            option("csum", "auto|software|device", "auto", "who computes UDP checksums"),
+            option(
+                "promisc",
+                SWITCH,
+                "off; forward, capture: on",
+                "take frames for other MAC addresses, too",
+            ),
+            option("link_wait", "0 to 3600", "10", "s that a sender waits for the link"),
+        ],
+        note: "Other options go to DPDK's driver: iface=eth1 (net_af_packet, net_af_xdp, net_tap), role=server (net_memif), …",
+    };
+    const STEERS: bool = true;
+
+    type Config = Config;
+
+    fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
+        privilege::check_dpdk(spec)?;
+        Ok(mpps_dpdk::check(spec)?)
+    }
+
+    fn traits(config: &Config) -> Traits {
+        // It delivers its buffers as they are.
+        let null = config.driver() == "net_null";
+        Traits {
+            neighbors: if null { Neighbors::Nobody } else { Neighbors::LanesAlone },
+            repeats_frames: null,
+            steering: Steering::Own,
+            ..Traits::default()
+        }
+    }
+
+    fn check_run(run: &Run, ports: usize) -> Result<()> {
+        eal_args(run)?;
+        match &run.eal {
+            Some(text) if ports == 0 => Err(usage(format!(
+                "--eal '{text}': no port is one of dpdk: want it left out, or a port such as dpdk:net_memif0"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn keeps(config: &Config, _work: Work) -> Kept {
+        let kept = config.privileges();
+        Kept {
+            lanes: kept.lanes,
+            in_force: kept.held,
+            root: kept.root,
+            ..Kept::default()
+        }
+    }
+
+    fn open<U: Use>(ports: &[(&Config, Request<'_>)], opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        let Some((_, first)) = ports.first() else {
+            return Err(usage("dpdk: no port"));
+        };
+        let configs: Vec<_> = ports.iter().map(|(config, _)| *config).collect();
+        let lanes = ports.iter().map(|(_, request)| request.roles.len()).sum();
+        mpps_dpdk::start(&configs, &eal_args(opening.run)?, lanes).map_err(unopened(first.spec))?;
+        let open = |(config, request): &(&Config, Request<'_>)| one(config, request, opening);
+        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+    }
+}
+
+/// Reads `--eal`.
+fn eal_args(run: &Run) -> Result<EalArgs> {
+    match &run.eal {
+        Some(text) => {
+            privilege::check_eal(text)?;
+            mpps_dpdk::check_eal(text).map_err(|e| usage(format!("--eal '{text}': {e}")))
+        }
+        None => Ok(EalArgs::default()),
+    }
+}
+
+/// Opens one port; DPDK is started.
+fn one(config: &Config, request: &Request<'_>, opening: &Opening<'_>) -> Result<DpdkPort> {
+    let prefill = (config.driver() == "net_null").then(test_packet);
+    let options = Open {
+        roles: request.roles,
+        cores: &request.cores,
+        promisc: request.task.wants_every_frame(),
+        // Listeners come first.
+        wait_for_link: request.task.generates(),
+        prefill: prefill.as_deref(),
+        rules: opening.rules.as_slice(),
+        interrupted: &|| interruptions() > 0,
+    };
+    // Its files are named by the user, who opens them and has what is made.
+    let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.keep_privileges) {
+        Some(user) => user.with_files(|| mpps_dpdk::open(config, &options)).map_err(failed)?,
+        None => mpps_dpdk::open(config, &options),
+    };
+    let port = port.map_err(unopened(request.spec))?;
+    remark(port.remarks());
+    Ok(port)
+}

@@ -1,0 +1,93 @@
+//! `loop`: a device of known faults, whose far end is in this process.
+
+use super::help::{Help, LAYER, MTU, SWITCH, option};
+use super::{Neighbors, Opening, Path, Traits, Use};
+use crate::fail::Result;
+use mpps_io::loopback::{LoopConfig, LoopPort, Turn, check};
+use mpps_io::{PortSpec, Request, Task};
+use mpps_sys::clock::monotonic_ns;
+use mpps_wire::{ReflectFilter, Reflector};
+
+pub(super) struct Loop;
+
+impl Path for Loop {
+    const NAME: &'static str = "loop";
+    const HELP: Help = Help {
+        device: "",
+        examples: &["loop:delay=1ms,loss=0.001"],
+        options: &[
+            option("delay", "0 to 60s", "0", "from departure to arrival"),
+            option("loss", "0 to 1, or percent", "0", "packets that do not come back"),
+            option("duplicate", "0 to 1, or percent", "0", "packets that come back twice"),
+            option(
+                "reorder",
+                "0 to 1, or percent",
+                "0",
+                "packets that others of their flow overtake",
+            ),
+            option("corrupt", "0 to 1, or percent", "0", "packets with one bit flipped"),
+            option("reorder_distance", "1 to 65536", "1", "how many others"),
+            option("seed", "0 to 18446744073709551615", "1", "seed of the choice"),
+            option("reflect", SWITCH, "on", "exchange addresses and ports"),
+            LAYER,
+            option("frames", "1 to 1048576", "16384", "buffers of each lane"),
+            MTU,
+        ],
+        note: "",
+    };
+
+    type Config = LoopConfig;
+
+    fn check(spec: &PortSpec, _task: Task) -> Result<LoopConfig> {
+        Ok(check(spec)?)
+    }
+
+    fn traits(config: &LoopConfig) -> Traits {
+        Traits {
+            layer: config.buffers.layer,
+            neighbors: Neighbors::Nobody,
+            // Each queue is a loop of its own.
+            split_lanes: false,
+            buffers: Some((config.buffers.frames, config.buffers.max_frame())),
+            ..Traits::default()
+        }
+    }
+
+    fn open<U: Use>(ports: &[(&LoopConfig, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        if ports.iter().all(|(_, request)| request.task.generates()) {
+            let reflecting = |(config, request): &(&LoopConfig, Request<'_>)| {
+                let far_end = Reflecting(ReflectFilter::default());
+                LoopPort::new((*config).clone(), request.roles.len(), monotonic_ns, far_end)
+            };
+            return user.frames(&ports.iter().map(reflecting).collect::<Vec<_>>());
+        }
+        let returning = |(config, request): &(&LoopConfig, Request<'_>)| {
+            LoopPort::new((*config).clone(), request.roles.len(), monotonic_ns, as_it_is)
+        };
+        user.frames(&ports.iter().map(returning).collect::<Vec<_>>())
+    }
+}
+
+/// The far end of a loop that sends everything back as it is.
+fn as_it_is(_frame: &mut [u8]) -> bool {
+    true
+}
+
+/// The far end for test traffic, which is as fast as a reflector. It answers no other and so needs no secret.
+struct Reflecting(ReflectFilter);
+
+impl Turn for Reflecting {
+    type Memory<'p> = Reflector<'p>;
+
+    fn memory(&self) -> Reflector<'_> {
+        Reflector::new(&self.0, [0; 2])
+    }
+
+    #[inline]
+    fn turn<'p>(reflector: &mut Reflector<'p>, frame: &mut [u8]) -> bool
+    where
+        Self: 'p,
+    {
+        reflector.turn(frame, false).is_ok()
+    }
+}

@@ -1,0 +1,519 @@
+//! The one list of paths, and the one way to open their ports.
+//!
+//! A workload says what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]); a path makes of
+//! the request what it has, opens all its ports of a run in one call, and calls the workload back with them. The workload
+//! is compiled for each path, so nothing on the packet path is a virtual call. `docs/adding-a-path.md` shows how a path is
+//! added: its crate, one file here, one line in [`paths!`].
+
+mod af_packet;
+mod af_xdp;
+mod dpdk;
+mod help;
+mod loopback;
+mod ntuple;
+mod null;
+mod rules;
+mod udp;
+mod xdp;
+
+pub(crate) use help::{port_help, summary, text};
+pub(crate) use rules::Rules;
+
+use crate::cli::Run;
+use crate::fail::{Result, usage};
+use help::Help;
+use mpps_engine::{DropPlan, ForwardPlan, ReflectPlan, TrafficPlan};
+use mpps_io::kernel::KernelPort;
+use mpps_io::{Capabilities, Layer, Port, PortSpec, Request, Roles, Task};
+use mpps_netdev::NetDev;
+use mpps_sys::privilege::CapabilitySet;
+use rules::Steering;
+use std::fmt::Debug;
+use std::net::{IpAddr, SocketAddr};
+
+/// What a path says of itself, and how it is entered.
+trait Path {
+    /// As it is written in front of a port's colon.
+    const NAME: &'static str;
+    /// Devices and options, for the help.
+    const HELP: Help;
+    /// How the demo shows it; `None`: it can't.
+    const DEMO: Option<Demo> = None;
+    /// It drives a network interface of the host, named by the port's device.
+    const DRIVES_INTERFACE: bool = false;
+    /// Flow rules can be in force on its ports.
+    const STEERS: bool = false;
+
+    /// The options of a port, checked.
+    type Config: Debug;
+
+    /// Checks a port's specification for what it is wanted for; opens nothing.
+    fn check(spec: &PortSpec, task: Task) -> Result<Self::Config>;
+
+    /// What is known of a port before it is open.
+    fn traits(config: &Self::Config) -> Traits;
+
+    /// Checks options that are this path's, for a run with this many of its ports.
+    fn check_run(_run: &Run, _ports: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Refuses a port of this path beside these others.
+    fn check_beside(_spec: &PortSpec, _all: &[PortSpec]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Most flows that these lanes can have; `None`: as many as memory holds.
+    fn most_flows(_config: &Self::Config, _roles: &[Roles]) -> Option<usize> {
+        None
+    }
+
+    /// What stays of the privileges of a run on such a port.
+    fn keeps(_config: &Self::Config, _work: Work) -> Kept {
+        Kept::default()
+    }
+
+    /// Opens all ports of this path that a run has, and hands them on.
+    fn open<U: Use>(ports: &[(&Self::Config, Request<'_>)], opening: &Opening<'_>, user: U) -> Result<U::Out>;
+}
+
+/// How the demo shows a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demo {
+    /// What it is, in a few words.
+    pub(crate) about: &'static str,
+    /// Its ports are addresses of the host, so it works without a lab; else they are interfaces.
+    pub(crate) by_address: bool,
+    /// Its lanes can be pinned.
+    pub(crate) pinned: bool,
+    /// Not every kernel has it.
+    pub(crate) optional: bool,
+}
+
+/// What is known of a port before it is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Traits {
+    /// Where frames start.
+    pub(crate) layer: Layer,
+    /// Name of the host's interface that the path opens.
+    pub(crate) interface: Option<String>,
+    /// Who finds the MAC address of a next hop.
+    pub(crate) neighbors: Neighbors,
+    /// The kernel runs the workload: no packet comes to user space.
+    pub(crate) in_kernel: bool,
+    /// Packets are taken from the host, and a program at the interface has chosen them before a lane sees them. All others
+    /// are the host's.
+    pub(crate) takes_from_host: bool,
+    /// Receiving and sending may be split between lanes.
+    pub(crate) split_lanes: bool,
+    /// The option by which one flow is spread over several lanes.
+    pub(crate) spreads_flows: Option<String>,
+    /// It delivers its buffers as they are, again and again.
+    pub(crate) repeats_frames: bool,
+    /// The kernel's socket that packets go through.
+    pub(crate) socket: Option<Socket>,
+    /// Buffers of each lane and bytes of each, where the options say how many.
+    pub(crate) buffers: Option<(usize, usize)>,
+    /// How flow rules come into force.
+    steering: Steering,
+}
+
+impl Default for Traits {
+    /// Of an Ethernet device that is no interface of the host's.
+    fn default() -> Self {
+        Self {
+            layer: Layer::Ethernet,
+            interface: None,
+            neighbors: Neighbors::Lanes,
+            in_kernel: false,
+            takes_from_host: false,
+            split_lanes: true,
+            spreads_flows: None,
+            repeats_frames: false,
+            socket: None,
+            buffers: None,
+            steering: Steering::Not("no device stands behind it"),
+        }
+    }
+}
+
+/// Who finds the MAC address of a next hop, and who answers for ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Neighbors {
+    /// Nobody is there who could be asked.
+    Nobody,
+    /// The lanes ask; for an address of the interface's own the host answers.
+    Lanes,
+    /// The lanes ask and answer: no address of the port is the host's.
+    LanesAlone,
+    /// The lanes, but for an address of the interface's own the host: answers to it would go to the host.
+    Host,
+}
+
+/// A socket of the kernel's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Socket {
+    /// The address that the port names.
+    pub(crate) address: Option<IpAddr>,
+    /// The UDP port that it names.
+    pub(crate) port: Option<u16>,
+    /// Where it listens.
+    pub(crate) listens: SocketAddr,
+}
+
+/// What stays of a run's privileges for a port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    /// With each lane, in force.
+    pub(crate) lanes: CapabilitySet,
+    /// With lane 0, beside that.
+    pub(crate) reader: CapabilitySet,
+    /// With the main thread and those of the path's own, in force.
+    pub(crate) in_force: CapabilitySet,
+    /// These threads stay root.
+    pub(crate) root: bool,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        let none = CapabilitySet::empty();
+        Self {
+            lanes: none,
+            reader: none,
+            in_force: none,
+            root: false,
+        }
+    }
+}
+
+/// What a run does with its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// It generates, receives or captures.
+    Ends,
+    /// It sends what comes back by the port that it came from: `reflect`, and `forward` on one port.
+    SendsBack,
+    /// `forward` on more.
+    Forwards,
+}
+
+/// What all ports of a run have in common while they are opened.
+pub(crate) struct Opening<'a> {
+    /// The run's options.
+    pub(crate) run: &'a Run,
+    /// Its flow rules.
+    pub(crate) rules: &'a Rules,
+}
+
+/// What is to be done with the open ports of a run, whatever their path.
+pub(crate) trait Use: Sized {
+    /// What comes of it.
+    type Out;
+
+    /// With ports that frames come from and go to, all of one path.
+    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out>;
+
+    /// With devices on which the kernel runs the workload.
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out>;
+}
+
+/// As [`Use`], for two ports of two paths.
+pub(crate) trait UseTwo: Use {
+    /// With two ports, each of its own path.
+    fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<Self::Out>;
+}
+
+/// Devices that were looked up, before they are given their programs, which are made from the plan of one run.
+pub(crate) trait KernelDevices {
+    /// The devices with their programs.
+    type Port: KernelPort;
+    /// What each device can do.
+    fn capabilities(&self) -> Vec<&Capabilities>;
+    /// Loads and attaches the programs of `sendrecv` and `send`.
+    fn traffic(self, plan: &TrafficPlan) -> Result<Self::Port>;
+    /// Of `reflect`.
+    fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
+    /// Of `drop`.
+    fn drop(self, plan: &DropPlan) -> Result<Self::Port>;
+    /// Of `forward`.
+    fn forward(self, plan: &ForwardPlan) -> Result<Self::Port>;
+}
+
+/// A port as it was written, its options checked; nothing is open.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) spec: PortSpec,
+    pub(crate) traits: Traits,
+    config: Config,
+}
+
+impl Checked {
+    /// Checks a port's specification for what it is wanted for.
+    pub(crate) fn new(spec: &PortSpec, task: Task) -> Result<Self> {
+        let config = Config::check(spec, task)?;
+        Ok(Self {
+            spec: spec.clone(),
+            traits: config.traits(),
+            config,
+        })
+    }
+
+    /// The interface that the path opens; `None` where it opens none, and where there is no such interface.
+    pub(crate) fn interface(&self) -> Option<NetDev> {
+        NetDev::by_name(self.traits.interface.as_deref()?).ok()
+    }
+
+    /// Whether there is no other end: nobody whose address could be asked for.
+    pub(crate) fn nobody_answers(&self) -> bool {
+        self.traits.neighbors == Neighbors::Nobody
+    }
+
+    /// Most flows that these lanes can have; `None`: as many as memory holds.
+    pub(crate) fn most_flows(&self, roles: &[Roles]) -> Option<usize> {
+        self.config.most_flows(roles)
+    }
+
+    /// What stays of the privileges of a run on this port.
+    pub(crate) fn keeps(&self, work: Work) -> Kept {
+        self.config.keeps(work)
+    }
+}
+
+/// A path in the list.
+pub(crate) struct Entry {
+    name: &'static str,
+    /// How the demo shows it; `None`: it can't.
+    demo: Option<Demo>,
+    drives_interface: bool,
+    steers: bool,
+    help: Help,
+    check_run: fn(&Run, usize) -> Result<()>,
+    check_beside: fn(&PortSpec, &[PortSpec]) -> Result<()>,
+}
+
+impl Entry {
+    const fn of<P: Path>() -> Self {
+        Self {
+            name: P::NAME,
+            demo: P::DEMO,
+            drives_interface: P::DRIVES_INTERFACE,
+            steers: P::STEERS,
+            help: P::HELP,
+            check_run: P::check_run,
+            check_beside: P::check_beside,
+        }
+    }
+}
+
+/// Makes the list, and the type that holds a port of any path of it.
+macro_rules! paths {
+    ($($name:ident: $path:ty,)*) => {
+        /// The paths of this build.
+        pub(crate) const LIST: &[Entry] = &[$(Entry::of::<$path>()),*];
+
+        /// The checked options of a port, of whatever path.
+        #[derive(Debug)]
+        enum Config { $($name(<$path as Path>::Config),)* }
+
+        impl Config {
+            fn check(spec: &PortSpec, task: Task) -> Result<Self> {
+                $(if spec.path == <$path as Path>::NAME {
+                    return <$path as Path>::check(spec, task).map(Self::$name);
+                })*
+                Err(unknown(spec))
+            }
+
+            fn traits(&self) -> Traits {
+                match self { $(Self::$name(config) => <$path as Path>::traits(config),)* }
+            }
+
+            fn most_flows(&self, roles: &[Roles]) -> Option<usize> {
+                match self { $(Self::$name(config) => <$path as Path>::most_flows(config, roles),)* }
+            }
+
+            fn keeps(&self, work: Work) -> Kept {
+                match self { $(Self::$name(config) => <$path as Path>::keeps(config, work),)* }
+            }
+        }
+
+        /// Opens ports that are all of the path of the first.
+        fn open_alike<U: Use>(
+            ports: Vec<(&Checked, Request<'_>)>,
+            opening: &Opening<'_>,
+            user: U,
+        ) -> Result<U::Out> {
+            let Some((first, _)) = ports.first() else {
+                return Err(usage("no port: want one at least"));
+            };
+            match &first.config {
+                $(Config::$name(_) => {
+                    let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
+                        Config::$name(config) => Some((config, request)),
+                        _ => None,
+                    });
+                    <$path as Path>::open(&own.collect::<Vec<_>>(), opening, user)
+                })*
+            }
+        }
+    };
+}
+
+paths! {
+    Udp: udp::Udp,
+    AfPacket: af_packet::AfPacket,
+    AfXdp: af_xdp::AfXdp,
+    Xdp: xdp::Xdp,
+    Dpdk: dpdk::Dpdk,
+    Null: null::Null,
+    Loop: loopback::Loop,
+}
+
+/// A path that is not in the list.
+fn unknown(spec: &PortSpec) -> crate::fail::Failure {
+    let have = names(|_| true).join(", ");
+    match spec.path.as_str() {
+        planned @ "io_uring" => usage(format!(
+            "port '{spec}': path '{planned}' is planned, not in this version: want one of {have}"
+        )),
+        other => usage(format!("port '{spec}': unknown path '{other}': want one of {have}")),
+    }
+}
+
+/// Names of the paths of which this holds, in the order of the list.
+fn names(which: impl Fn(&Entry) -> bool) -> Vec<&'static str> {
+    LIST.iter()
+        .filter(|entry| which(entry))
+        .map(|entry| entry.name)
+        .collect()
+}
+
+/// The paths that the demo shows, in the order of the list.
+pub(crate) fn shown() -> impl Iterator<Item = (&'static str, Demo)> {
+    LIST.iter().filter_map(|entry| Some((entry.name, entry.demo?)))
+}
+
+/// Names of all paths of this build.
+pub(crate) fn all_names() -> Vec<&'static str> {
+    names(|_| true)
+}
+
+/// Whether the path of this port drives an interface of the host that the port names.
+pub(crate) fn drives_interface(spec: &PortSpec) -> bool {
+    LIST.iter()
+        .any(|entry| entry.name == spec.path && entry.drives_interface)
+}
+
+/// Checks the options of a run that one path knows, for these ports.
+pub(crate) fn check_run(run: &Run, ports: &[&Checked]) -> Result<()> {
+    LIST.iter().try_for_each(|entry| {
+        let own = ports.iter().filter(|port| port.spec.path == entry.name).count();
+        (entry.check_run)(run, own)
+    })
+}
+
+/// Refuses ports that can't be in one run.
+pub(crate) fn check_together(all: &[PortSpec]) -> Result<()> {
+    all.iter()
+        .try_for_each(|spec| match LIST.iter().find(|entry| entry.name == spec.path) {
+            Some(entry) => (entry.check_beside)(spec, all),
+            None => Ok(()),
+        })
+}
+
+/// Opens the ports of a run, all of one path.
+pub(crate) fn with_alike<U: Use>(
+    ports: Vec<(&Checked, Request<'_>)>,
+    opening: &Opening<'_>,
+    user: U,
+) -> Result<U::Out> {
+    open_alike(ports, opening, user)
+}
+
+/// Opens the ports of a run: all of one path, or two of two.
+pub(crate) fn with_ports<U: UseTwo>(
+    mut ports: Vec<(&Checked, Request<'_>)>,
+    opening: &Opening<'_>,
+    user: U,
+) -> Result<U::Out> {
+    let path = |port: &Checked| std::mem::discriminant(&port.config);
+    match &ports[..] {
+        [(a, _), (b, _)] if path(a) != path(b) => {
+            let second = ports.remove(1);
+            open_alike(ports, opening, First { second, opening, user })
+        }
+        _ => open_alike(ports, opening, user),
+    }
+}
+
+/// The first of two is open: the second is still to be opened.
+struct First<'a, U> {
+    second: (&'a Checked, Request<'a>),
+    opening: &'a Opening<'a>,
+    user: U,
+}
+
+impl<U: UseTwo> Use for First<'_, U> {
+    type Out = U::Out;
+
+    fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
+        let second = Second {
+            first: &ports[0],
+            user: self.user,
+        };
+        open_alike(vec![self.second], self.opening, second)
+    }
+
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
+        Err(alone(&self.second.0.spec))
+    }
+}
+
+/// Both are open.
+struct Second<'a, A, U> {
+    first: &'a A,
+    user: U,
+}
+
+impl<A: Port, U: UseTwo> Use for Second<'_, A, U> {
+    type Out = U::Out;
+
+    fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
+        self.user.two(self.first, &ports[0])
+    }
+
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<U::Out> {
+        let _ = devices;
+        Err(usage("ports of a path that runs in the kernel go with their like only"))
+    }
+}
+
+/// A port beside one on which the kernel runs the workload: its path has refused that before.
+fn alone(spec: &PortSpec) -> crate::fail::Failure {
+    usage(format!("port '{spec}': want ports of one path"))
+}
+
+/// Tells what a port could not do as asked for or as is best.
+fn remark(remarks: &[String]) {
+    for line in remarks {
+        eprintln!("mpps: {line}");
+    }
+}
+
+/// Whether the port's options have this key.
+fn given(spec: &PortSpec, key: &str) -> bool {
+    spec.options.iter().any(|(name, _)| name == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_there_is_refused_with_those_that_are() {
+        let spec = "tun:0".parse().expect("of the form of a port");
+        let Err(crate::fail::Failure::Usage(line)) = Checked::new(&spec, Task::Drop) else {
+            panic!("it is no path");
+        };
+        assert!(line.ends_with(&all_names().join(", ")), "{line}");
+    }
+}

@@ -1,0 +1,88 @@
+//! `udp`: the kernel's sockets.
+
+use super::help::{Help, SWITCH, option};
+use super::rules::Steering;
+use super::{Demo, Opening, Path, Socket, Traits, Use};
+use crate::fail::{Result, unopened};
+use mpps_io::{Layer, PortSpec, Request, Roles, Task};
+use mpps_udp::{Config, Mode};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+pub(super) struct Udp;
+
+impl Path for Udp {
+    const NAME: &'static str = "udp";
+    const HELP: Help = Help {
+        device: "[ADDRESS[:PORT]]",
+        examples: &["udp:10.99.0.1", "udp:10.99.0.1:9000,gro=on"],
+        options: &[
+            option(
+                "rcvbuf",
+                "2K to 1024M",
+                "4M, less with many sockets",
+                "receive buffer of a socket",
+            ),
+            option(
+                "sndbuf",
+                "2K to 1024M",
+                "256K; 4M with gso=on",
+                "send buffer of a socket",
+            ),
+            option("busy_poll", "0 to 1000000", "the system's", "SO_BUSY_POLL, µs"),
+            option(
+                "gso",
+                SWITCH,
+                "off",
+                "send runs of equal datagrams as one (UDP_SEGMENT)",
+            ),
+            option("gro", SWITCH, "off", "receive coalesced datagrams (UDP_GRO)"),
+            option("sockets", "1 to 65536", "256", "most flows of each lane"),
+        ],
+        note: "",
+    };
+    const DEMO: Option<Demo> = Some(Demo {
+        about: "the kernel's sockets",
+        by_address: true,
+        pinned: true,
+        optional: false,
+    });
+
+    type Config = Config;
+
+    fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
+        Ok(mpps_udp::check(spec)?)
+    }
+
+    fn traits(config: &Config) -> Traits {
+        let address = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Traits {
+            layer: Layer::Payload,
+            socket: Some(Socket {
+                address: config.address,
+                port: config.port,
+                listens: SocketAddr::new(address, config.port.unwrap_or(mpps_udp::DEFAULT_PORT)),
+            }),
+            steering: Steering::Not("on udp the kernel chooses the socket of a packet"),
+            ..Traits::default()
+        }
+    }
+
+    fn most_flows(config: &Config, roles: &[Roles]) -> Option<usize> {
+        Some(config.max_flows(roles))
+    }
+
+    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        let open = |(config, request): &(&Config, Request<'_>)| {
+            let mode = match &request.ends {
+                Some(ends) => Mode::Connected {
+                    src: ends.src,
+                    dst: ends.dst,
+                    flows: ends.flows.clone(),
+                },
+                None => Mode::Listening,
+            };
+            mpps_udp::open((*config).clone(), mode, request.roles).map_err(unopened(request.spec))
+        };
+        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+    }
+}

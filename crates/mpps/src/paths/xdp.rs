@@ -1,0 +1,345 @@
+//! `xdp`: programs in the kernel. A device is looked up, planned for, and only then given its programs, which are made for
+//! this one run.
+
+use super::af_xdp::NO_RULES;
+use super::help::{Help, SWITCH, option};
+use super::rules::Steering;
+use super::{Demo, Kept, KernelDevices, Neighbors, Opening, Path, Traits, Use, Work, remark};
+use crate::fail::{Failure, Result, unopened, usage};
+use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, ReflectPlan, TrafficPlan};
+use mpps_io::selection::{MOST_LEFT, left_to_host};
+use mpps_io::{Capabilities, PortSpec, Request, Selection, Task};
+use mpps_netdev::NetDev;
+use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
+use mpps_wire::{ChecksumMode, MacAddr, Rewrite, Template, TemplateSpec};
+use mpps_xdp::{
+    Answer, Config, DropSpec, Flows, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series,
+    Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
+};
+use std::net::IpAddr;
+
+pub(super) struct Xdp;
+
+impl Path for Xdp {
+    const NAME: &'static str = "xdp";
+    const HELP: Help = Help {
+        device: "INTERFACE",
+        examples: &["xdp:eth1,batch=64"],
+        options: &[
+            option(
+                "mode",
+                "auto|native|skb",
+                "auto",
+                "programs run in the driver, or on socket buffers",
+            ),
+            option("clock", "poll|packet", "poll", "when the time of arrival is read"),
+            option(
+                "check",
+                "all|headers",
+                "all",
+                "what is verified of packets that come back",
+            ),
+            option(
+                "batch",
+                "1 to 256",
+                "by --rate",
+                "frames that the kernel makes at a time",
+            ),
+            option(
+                "promisc",
+                SWITCH,
+                "off; forward: on",
+                "take frames for other MAC addresses, too",
+            ),
+        ],
+        note: "",
+    };
+    const DEMO: Option<Demo> = Some(Demo {
+        about: "programs in the kernel: no packet comes to user space",
+        by_address: false,
+        pinned: false,
+        optional: true,
+    });
+    const DRIVES_INTERFACE: bool = true;
+    const STEERS: bool = true;
+
+    type Config = Config;
+
+    fn check(spec: &PortSpec, task: Task) -> Result<Config> {
+        let config = mpps_xdp::check(spec)?;
+        if task == Task::Capture {
+            return Err(usage(format!(
+                "port '{spec}': packets of the xdp path never come to user space, so none can be written: want af_xdp:{0} \
+                 or af_packet:{0}",
+                spec.device
+            )));
+        }
+        Ok(config)
+    }
+
+    fn traits(config: &Config) -> Traits {
+        Traits {
+            interface: Some(config.device.clone()),
+            neighbors: Neighbors::Host,
+            in_kernel: true,
+            takes_from_host: true,
+            steering: Steering::Ntuple {
+                queues: None,
+                otherwise: NO_RULES,
+            },
+            ..Traits::default()
+        }
+    }
+
+    /// Frames can't go from a program in the kernel to every port. Of more than two, all are on one path.
+    fn check_beside(spec: &PortSpec, all: &[PortSpec]) -> Result<()> {
+        if let Some(other) = all.iter().find(|other| other.path != spec.path) {
+            return Err(usage(format!(
+                "port '{other}': the kernel's way from '{spec}' (a devmap) leads to another XDP device only: want xdp:{} \
+                 too, or both ports on af_xdp",
+                other.device
+            )));
+        }
+        match all {
+            [_, _, third, ..] => Err(usage(format!(
+                "port '{third}': the kernel's programs forward on one device or between two: want two ports at the most, \
+                 or all on af_xdp"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn keeps(config: &Config, work: Work) -> Kept {
+        let mut kept = Kept::default();
+        if !bpf_needs_none() {
+            kept.lanes = CapabilitySet::BPF;
+            kept.in_force = CapabilitySet::BPF;
+        }
+        // Whether the other end has a program: the kernel asks for it where that is in another namespace.
+        let veth = || NetDev::by_name(&config.device).is_ok_and(|device| device.driver == "veth");
+        if work == Work::SendsBack && veth() {
+            kept.reader = CapabilitySet::NET_ADMIN;
+        }
+        kept
+    }
+
+    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        let open = |(config, request): &(&Config, Request<'_>)| {
+            let device = mpps_xdp::open(config).map_err(unopened(request.spec))?;
+            remark(device.remarks());
+            Ok(device)
+        };
+        user.in_kernel(Devices {
+            devices: ports.iter().map(open).collect::<Result<_>>()?,
+            requests: ports.iter().map(|(_, request)| request).collect(),
+        })
+    }
+}
+
+/// Devices without programs, and what is asked of each.
+struct Devices<'a> {
+    devices: Vec<XdpDevice>,
+    requests: Vec<&'a Request<'a>>,
+}
+
+impl Devices<'_> {
+    /// The device of a workload on one port, and what is asked of it.
+    fn one(self) -> Result<(XdpDevice, impl Fn(mpps_io::Error) -> Failure, Taken)> {
+        let first = self.devices.into_iter().next().zip(self.requests.first().copied());
+        let (device, request) = first.ok_or_else(|| usage("xdp: no port"))?;
+        Ok((device, unopened(request.spec), Taken::of(request)))
+    }
+}
+
+/// Tells the remarks of loaded programs.
+fn loaded(port: XdpPort) -> XdpPort {
+    remark(port.remarks());
+    port
+}
+
+impl KernelDevices for Devices<'_> {
+    type Port = XdpPort;
+
+    fn capabilities(&self) -> Vec<&Capabilities> {
+        self.devices.iter().map(XdpDevice::capabilities).collect()
+    }
+
+    fn traffic(self, plan: &TrafficPlan) -> Result<XdpPort> {
+        let (device, unopened, _) = self.one()?;
+        device.traffic(&traffic_spec(plan)?).map_err(unopened).map(loaded)
+    }
+
+    fn reflect(self, plan: &ReflectPlan) -> Result<XdpPort> {
+        let (device, unopened, taken) = self.one()?;
+        device.reflect(&reflect_spec(plan, taken)).map_err(unopened).map(loaded)
+    }
+
+    fn drop(self, plan: &DropPlan) -> Result<XdpPort> {
+        let (device, unopened, taken) = self.one()?;
+        device.drop(&drop_spec(plan, taken)).map_err(unopened).map(loaded)
+    }
+
+    fn forward(self, plan: &ForwardPlan) -> Result<XdpPort> {
+        let Some(first) = self.requests.first() else {
+            return Err(usage("xdp: no port"));
+        };
+        let mut takes = Vec::new();
+        for request in &self.requests {
+            let (take, told) = forward_take(request)?;
+            takes.push(take);
+            told.iter().for_each(|line| remark(std::slice::from_ref(line)));
+        }
+        // Which of two devices it is, the error itself says.
+        mpps_xdp::forward(self.devices, &forward_spec(plan, takes))
+            .map_err(unopened(first.spec))
+            .map(loaded)
+    }
+}
+
+/// What the program takes at a port of `forward`, and a remark.
+///
+/// # Errors
+/// When the interface has more addresses than its program has room for.
+fn forward_take(request: &Request<'_>) -> Result<(ForwardTake, Option<String>)> {
+    let device = NetDev::by_name(&request.spec.device).ok();
+    let (left, told) = match (&request.selection, device) {
+        (Selection::Foreign, Some(device)) => left_of(&device, request.spec)?,
+        _ => (Vec::new(), None),
+    };
+    Ok((ForwardTake::of(&request.selection, left), told))
+}
+
+/// The addresses that `--take foreign` leaves to the host, and a remark where not all of the host's have room.
+///
+/// # Errors
+/// When those of the interface itself have none.
+fn left_of(device: &NetDev, port: &PortSpec) -> Result<(Vec<IpAddr>, Option<String>)> {
+    let own: Vec<IpAddr> = device.addresses.iter().map(|(ip, _)| *ip).collect();
+    let (_, missing) = left_to_host(own, 0);
+    if missing > 0 {
+        return Err(usage(format!(
+            "port '{port}': {} has more addresses than a program has room for ({} of IPv4, {} of IPv6), so frames for the \
+             host can't be told: want --take udp or --take all",
+            device.name, MOST_LEFT[0], MOST_LEFT[1]
+        )));
+    }
+    let (left, more) = left_to_host(mpps_netdev::host_addresses(device), 0);
+    let remark = (more > 0).then(|| {
+        format!(
+            "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room for: frames for \
+             them are taken, too",
+            device.name
+        )
+    });
+    Ok((left, remark))
+}
+
+/// Rows stay open for the settle time whether anything comes back or not: the engine closes them after it.
+fn series(common: &Common) -> Series {
+    Series {
+        interval_ns: common.interval.as_nanos() as u64,
+        settle_ns: common.settle.as_nanos() as u64,
+    }
+}
+
+fn answer(link: Option<&Link>) -> Answer {
+    link.map_or_else(Answer::default, |link| Answer {
+        addresses: link.answer_for.clone(),
+        next_hop: link.next_hop.filter(|_| link.dest_mac.is_none()),
+    })
+}
+
+/// The programs of `sendrecv` and `send`.
+fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
+    let link = plan.link.as_ref();
+    let template = Template::new(&TemplateSpec {
+        src_mac: link.map(|link| link.mac).unwrap_or_default(),
+        dst_mac: link.and_then(|link| link.dest_mac).unwrap_or(MacAddr::BROADCAST),
+        vlan: link.and_then(|link| link.vlan),
+        src: plan.src,
+        dst: plan.dst,
+        payload_len: plan.payload_len,
+        ttl: plan.ttl,
+        dscp: plan.dscp,
+        seed: plan.common.seed,
+        checksum: ChecksumMode::Software,
+    })
+    .map_err(usage)?;
+    let ports = plan.flows.src_ports();
+    let (src_first, dst_first) = plan.flows.ports(0);
+    Ok(TrafficSpec {
+        series: series(&plan.common),
+        headers: template.headers().to_vec(),
+        sum: template.constant_sum(),
+        src: plan.src,
+        dst: plan.dst,
+        payload_len: plan.payload_len,
+        seed: plan.common.seed,
+        flows: Flows {
+            src_first,
+            src_count: ports.len() as u32,
+            dst_first,
+            count: plan.flows.count(),
+        },
+        cores: plan
+            .common
+            .lanes
+            .iter()
+            .filter(|lane| lane.tx)
+            .filter_map(|lane| lane.core)
+            .collect(),
+        receive: plan.receive,
+        rate_pps: plan.rate.map(|rate| rate.pps()),
+        random: plan.pacing == Pacing::Poisson,
+        catch_up_ns: plan.catch_up.as_nanos() as u64,
+        answer: answer(link),
+    })
+}
+
+/// The program of `reflect`.
+fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
+    ReflectSpec {
+        series: series(&plan.common),
+        taken,
+        unanswered: Unanswered {
+            own: plan.filter.own.to_vec(),
+            broadcasts: plan.filter.broadcasts.to_vec(),
+            loopback: plan.filter.loopback,
+        },
+    }
+}
+
+/// The program of `drop`.
+fn drop_spec(plan: &DropPlan, taken: Taken) -> DropSpec {
+    DropSpec {
+        series: series(&plan.common),
+        taken,
+        verify: plan.verify,
+        seed: plan.common.seed,
+        max_flows: plan.max_flows,
+    }
+}
+
+/// The programs of `forward`; `takes` has an entry per port.
+fn forward_spec(plan: &ForwardPlan, takes: Vec<ForwardTake>) -> ForwardSpec {
+    let ports = plan.ports.iter().zip(takes).map(|(port, take)| ForwardPortSpec {
+        name: port.name.clone(),
+        take,
+        rewrite: match port.rewrite {
+            Rewrite::Io => ForwardRewrite::Io,
+            Rewrite::MacSwap => ForwardRewrite::MacSwap,
+            Rewrite::FiveTupleSwap => ForwardRewrite::FiveTupleSwap,
+            Rewrite::L2Forward { destination, .. } => ForwardRewrite::L2Forward {
+                destination: destination.0,
+            },
+        },
+    });
+    ForwardSpec {
+        series: series(&plan.common),
+        ports: ports.collect(),
+    }
+}
+
+#[cfg(test)]
+#[path = "xdp_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! Runs that the kernel does itself: options that mean something else there, and the lanes of a run without queues.
+
+use super::lanes;
+use crate::cli::values::Cores;
+use crate::cli::{Forward, Run, Traffic};
+use crate::fail::{Result, usage};
+use mpps_engine::{Common, LanePlan};
+use mpps_io::{PortSpec, Roles};
+use mpps_sys::sched::allowed_cores;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Refuses the options of every run that mean nothing here.
+fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
+    if let Some(burst) = run.burst {
+        return Err(usage(format!(
+            "--burst {burst}: no frame comes to this program on '{port}': want the port's option batch=N, frames that the kernel makes at a time"
+        )));
+    }
+    if run.busy_poll {
+        return Err(usage(format!(
+            "--busy-poll: on '{port}' the kernel's programs run as packets come, and nobody polls: want it left out"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses what `sendrecv` and `send` can't do here.
+pub(super) fn check_traffic(args: &Traffic) -> Result<()> {
+    if let Some(n) = args.rx_lanes {
+        return Err(usage(format!(
+            "--rx-lanes {n}: on '{}' packets are received by programs, where the device's queues are served: want it left out (--tx-lanes or --lanes N: lanes that send)",
+            args.port
+        )));
+    }
+    check_run(&args.run, &args.port)
+}
+
+/// Refuses what listeners and forwarders can't do here: their programs run where the device's queues are served.
+pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
+    let list = |cores: &Cores| cores.0.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let given = [
+        ("--lanes", run.lanes.map(|n| n.to_string())),
+        ("--cores", run.cores.as_ref().map(list)),
+    ];
+    if let Some((option, Some(value))) = given.into_iter().find(|(_, value)| value.is_some()) {
+        return Err(usage(format!(
+            "{option} {value}: on '{port}' a program of the kernel runs where the device's queues are served (ethtool -L, the interrupts' affinity): want it left out"
+        )));
+    }
+    check_run(run, port)
+}
+
+/// Refuses what a forwarder can't do here.
+pub(super) fn check_forward(args: &Forward, port: &PortSpec) -> Result<()> {
+    if args.split_directions {
+        return Err(usage(format!(
+            "--split-directions: on '{port}' no lane moves frames, a program of each device does: want it left out"
+        )));
+    }
+    if !args.drain.is_zero() {
+        return Err(usage(format!(
+            "--drain {:?}: on '{port}' the driver sends at the end of each of the kernel's polls: want it left out",
+            args.drain
+        )));
+    }
+    check_served(&args.run, port)
+}
+
+/// Lanes of `sendrecv` and `send`: those that send. The one that reads what was counted is added by [`common`].
+pub(super) fn senders(args: &Traffic) -> Vec<Roles> {
+    let lanes = args.run.lanes.or(args.tx_lanes).unwrap_or(1);
+    vec![Roles { rx: false, tx: true }; lanes]
+}
+
+/// What every run has, with a core of its own for each lane that sends, and the lane that reads rows behind them.
+///
+/// A sending lane is inside the kernel for the whole run and keeps its core busy, so two can't share one. The last cores
+/// are taken first: the first is where most else of a host runs, the reading lane among it.
+pub(super) fn common(run: &Run, senders: &[Roles], default_duration: Option<Duration>) -> Result<Common> {
+    let run = Run {
+        cores: (!senders.is_empty()).then(|| cores(run, senders.len())).transpose()?,
+        ..run.clone()
+    };
+    let mut common = lanes::common(&run, senders, default_duration, 1)?;
+    if !senders.is_empty() && senders.len() == allowed_cores().len() {
+        common.warnings.push(format!(
+            "{} sending lane{} on as many cores: the live view and whatever else runs here take their time from them",
+            senders.len(),
+            if senders.len() == 1 { "" } else { "s" }
+        ));
+    }
+    common.lanes.push(LanePlan {
+        rx: true,
+        tx: false,
+        core: None,
+    });
+    Ok(common)
+}
+
+/// A core for each of `lanes` sending lanes.
+fn cores(run: &Run, lanes: usize) -> Result<Cores> {
+    let Some(Cores(list)) = &run.cores else {
+        let allowed = allowed_cores();
+        let Some(first) = allowed.len().checked_sub(lanes) else {
+            return Err(usage(format!(
+                "--lanes {lanes}: each lane that sends keeps a core of its own busy on this path: want {} at the most",
+                allowed.len()
+            )));
+        };
+        return Ok(Cores(allowed[first..].to_vec()));
+    };
+    let mut seen = BTreeSet::new();
+    let distinct: Vec<usize> = list.iter().copied().filter(|core| seen.insert(*core)).collect();
+    if distinct.len() < lanes {
+        return Err(usage(format!(
+            "--cores: {} core{} for {lanes} sending lanes: each keeps one of its own busy on this path: want {lanes} different ones",
+            distinct.len(),
+            if distinct.len() == 1 { "" } else { "s" }
+        )));
+    }
+    Ok(Cores(distinct))
+}
