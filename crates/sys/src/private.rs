@@ -248,6 +248,15 @@ impl Place {
         })
     }
 
+    /// Removes the file there.
+    ///
+    /// # Errors
+    /// When it can't be removed, is a link, or is a file of somebody else's where others may put files.
+    pub fn remove(&self) -> io::Result<()> {
+        self.look()?;
+        Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+    }
+
     /// A new file in the folder, with a name that nobody has.
     fn draft(&self) -> io::Result<(OsString, File)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -269,6 +278,19 @@ pub fn check(path: &Path) -> io::Result<()> {
     match Place::find(path)? {
         Some(place) => place.look().map(drop),
         None => Ok(()),
+    }
+}
+
+/// Removes the file that `path` leads to, by the rules of [`create`]: what was written there is still to be there, and no
+/// folder on the way may have become a link of somebody else's.
+///
+/// # Errors
+/// When it can't be removed, or somebody else may have put there what is there now.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match Place::find(path)? {
+        Some(place) => place.remove(),
+        // What the kernel has links to is nobody's to remove.
+        None => Err(refuse(format!("{} is no file of its own", path.display()))),
     }
 }
 
