@@ -139,6 +139,8 @@ pub struct There {
     pub regular: bool,
     /// A folder.
     pub folder: bool,
+    /// A socket, which can't be opened.
+    pub socket: bool,
     /// Device and inode: which file it is.
     pub id: (u64, u64),
     /// Permissions, without the bits that make a program run as its owner.
@@ -170,6 +172,7 @@ impl Place {
                 Ok(Some(There {
                     regular: kind(&stat) == FileType::RegularFile,
                     folder: kind(&stat) == FileType::Directory,
+                    socket: kind(&stat) == FileType::Socket,
                     id: (stat.st_dev, stat.st_ino),
                     mode: stat.st_mode & 0o777,
                 }))
