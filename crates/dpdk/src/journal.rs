@@ -43,7 +43,7 @@ impl Change {
     }
 
     fn parse(line: &str) -> Option<Self> {
-        let mut words = line.strip_suffix('\n')?.strip_prefix("mtu ")?.split(' ');
+        let mut words = line.split_once('\n')?.0.strip_prefix("mtu ")?.split(' ');
         Some(Self {
             namespace: words.next()?.parse().ok()?,
             ifindex: words.next()?.parse().ok()?,
@@ -51,6 +51,34 @@ impl Change {
             set: words.next()?.parse().ok()?,
             name: words.next()?.to_owned(),
         })
+    }
+
+    /// Puts it back, or sees to it that another run does, whose file lies in `folder` and which found the interface as this
+    /// one had set it; false: it is not as it was set, or there is no such interface any more.
+    fn end(&self, folder: &Path) -> io::Result<bool> {
+        let undone = self.undo()?;
+        if !undone {
+            self.hand_over(folder);
+        }
+        Ok(undone)
+    }
+
+    /// Whoever would put back what this one had set puts back what was there before it.
+    fn hand_over(&self, folder: &Path) {
+        for entry in entries(folder) {
+            let Ok(mut file) = File::options().read(true).write(true).open(entry) else {
+                continue;
+            };
+            if let Some(mut other) = read(&mut file)
+                && (other.namespace, other.ifindex, other.before) == (self.namespace, self.ifindex, self.set)
+            {
+                other.before = self.before;
+                // In one write; what a longer line leaves behind it is read by nobody.
+                let line = other.line();
+                let written = file.rewind().and_then(|()| file.write_all(line.as_bytes()));
+                let _ = written.and_then(|()| file.set_len(line.len() as u64));
+            }
+        }
     }
 
     /// Puts it back; false: it is not as it was set, or there is no such interface any more.
@@ -64,12 +92,26 @@ impl Change {
     }
 }
 
+/// Files that tell of changes.
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = all.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
+    named.map(|entry| entry.path())
+}
+
+/// What a file tells; `None`: half a line, or nothing.
+fn read(file: &mut File) -> Option<Change> {
+    let mut line = String::new();
+    file.rewind().and_then(|()| file.read_to_string(&mut line)).ok()?;
+    Change::parse(&line)
+}
+
 /// An MTU that is put back when this is dropped, or by a later run.
 #[derive(Debug)]
 pub(crate) struct MtuChange {
     change: Change,
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl MtuChange {
@@ -101,18 +143,16 @@ impl MtuChange {
         lock.write_all(change.line().as_bytes())?;
         let path = folder.join(format!("{PREFIX}{own}"));
         std::fs::rename(&draft, &path)?;
-        Ok(Self {
-            change,
-            path,
-            _lock: lock,
-        })
+        Ok(Self { change, path, lock })
     }
 }
 
 impl Drop for MtuChange {
     fn drop(&mut self) {
         // One that can't be put back now is left to a later run.
-        if self.change.undo().is_ok() {
+        // Another run that has ended may have told this one what was there before both.
+        let change = read(&mut self.lock).unwrap_or_else(|| self.change.clone());
+        if change.end(self.path.parent().unwrap_or(Path::new("/"))).is_ok() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -129,22 +169,16 @@ pub fn mend() -> Vec<String> {
 
 fn mend_in(folder: &Path, here: u64) -> Vec<String> {
     let mut told = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if !name.to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-            continue;
-        }
-        let Ok(mut file) = File::options().read(true).write(true).open(entry.path()) else {
+    for path in entries(folder) {
+        let Ok(mut file) = File::options().read(true).write(true).open(&path) else {
             continue;
         };
         // Held: its run is alive.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
         }
-        let mut line = String::new();
-        let _ = file.rewind().and_then(|()| file.read_to_string(&mut line));
-        let Some(change) = Change::parse(&line) else {
-            let _ = std::fs::remove_file(entry.path());
+        let Some(change) = read(&mut file) else {
+            let _ = std::fs::remove_file(&path);
             continue;
         };
         // Another namespace's, whose turn comes when a run is started there.
@@ -152,9 +186,9 @@ fn mend_in(folder: &Path, here: u64) -> Vec<String> {
             continue;
         }
         let Change { name, before, set, .. } = &change;
-        match change.undo() {
+        match change.end(folder) {
             Ok(undone) => {
-                let _ = std::fs::remove_file(entry.path());
+                let _ = std::fs::remove_file(&path);
                 if undone {
                     told.push(format!(
                         "{name}: MTU set back to {before}: a run that was killed left it at {set}"
@@ -185,6 +219,37 @@ mod tests {
         };
         assert_eq!(Change::parse(&change.line()), Some(change.clone()));
         assert_eq!(Change::parse(change.line().trim_end()), None);
+    }
+
+    #[test]
+    fn a_change_over_another_ones_is_put_back_to_what_was_before_both_whoever_ends_first() {
+        let folder = std::env::temp_dir().join(format!("mpps-journal-over-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        // No interface has these indices.
+        let change = |ifindex, before, set| Change {
+            namespace: 5,
+            ifindex,
+            before,
+            set,
+            name: "none".to_owned(),
+        };
+        let (first, second) = (change(u32::MAX >> 1, 1500, 900), change(u32::MAX >> 1, 900, 1300));
+        let stranger = change(u32::MAX >> 2, 900, 1300);
+        for (name, change) in [("undo-1", &first), ("undo-2", &second), ("undo-3", &stranger)] {
+            std::fs::write(folder.join(name), change.line()).expect("a file");
+        }
+        // The first one was killed, the others go on.
+        let lock = |name: &str| {
+            let living = File::open(folder.join(name)).expect("a file");
+            flock(&living, FlockOperation::NonBlockingLockExclusive).expect("free");
+            living
+        };
+        let living = ["undo-2", "undo-3"].map(lock);
+        assert_eq!(mend_in(&folder, 5), Vec::<String>::new());
+        assert!(!folder.join("undo-1").exists());
+        let told = living.map(|mut file| read(&mut file).expect("a change").before);
+        assert_eq!(told, [1500, 900]);
+        let _ = std::fs::remove_dir_all(&folder);
     }
 
     #[test]

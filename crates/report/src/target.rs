@@ -53,6 +53,7 @@ impl JsonTarget {
         };
         let locked = match place.look().map_err(error)? {
             Some(there) if there.folder => return Err(error(io::ErrorKind::IsADirectory.into())),
+            Some(there) if there.socket => return Err(error(rustix::io::Errno::NXIO.into())),
             Some(there) if !there.regular => {
                 rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(|e| error(e.into()))?;
                 return Ok(target(Way::Stream));
@@ -127,4 +128,19 @@ fn stream(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_never_be_opened_is_refused_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(JsonTarget::prepare(&path).is_err());
+        assert!(JsonTarget::prepare(folder.path()).is_err());
+        JsonTarget::prepare(&folder.path().join("new")).unwrap();
+    }
 }

@@ -139,6 +139,8 @@ pub struct There {
     pub regular: bool,
     /// A folder.
     pub folder: bool,
+    /// A socket, which can't be opened.
+    pub socket: bool,
     /// Device and inode: which file it is.
     pub id: (u64, u64),
     /// Permissions, without the bits that make a program run as its owner.
@@ -170,6 +172,7 @@ impl Place {
                 Ok(Some(There {
                     regular: kind(&stat) == FileType::RegularFile,
                     folder: kind(&stat) == FileType::Directory,
+                    socket: kind(&stat) == FileType::Socket,
                     id: (stat.st_dev, stat.st_ino),
                     mode: stat.st_mode & 0o777,
                 }))
@@ -248,6 +251,15 @@ impl Place {
         })
     }
 
+    /// Removes the file there.
+    ///
+    /// # Errors
+    /// When it can't be removed, is a link, or is a file of somebody else's where others may put files.
+    pub fn remove(&self) -> io::Result<()> {
+        self.look()?;
+        Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+    }
+
     /// A new file in the folder, with a name that nobody has.
     fn draft(&self) -> io::Result<(OsString, File)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -269,6 +281,19 @@ pub fn check(path: &Path) -> io::Result<()> {
     match Place::find(path)? {
         Some(place) => place.look().map(drop),
         None => Ok(()),
+    }
+}
+
+/// Removes the file that `path` leads to, by the rules of [`create`]: what was written there is still to be there, and no
+/// folder on the way may have become a link of somebody else's.
+///
+/// # Errors
+/// When it can't be removed, or somebody else may have put there what is there now.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match Place::find(path)? {
+        Some(place) => place.remove(),
+        // What the kernel has links to is nobody's to remove.
+        None => Err(refuse(format!("{} is no file of its own", path.display()))),
     }
 }
 

@@ -4,6 +4,7 @@ use super::pcapng::{CaptureHeader, Counts, Encoder, STATISTICS_BYTES, packet_blo
 use super::wall::Wall;
 use crate::ReportError;
 use crate::output::{Output, Progress, Waiting};
+use mpps_sys::private;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -196,8 +197,9 @@ impl Files {
         self.paths.push_back(path);
         while rotation.keep.is_some_and(|keep| self.paths.len() as u64 > keep) {
             if let Some(oldest) = self.paths.pop_front() {
-                // One that somebody else has removed is gone as it should be.
-                let _ = std::fs::remove_file(oldest);
+                // One that somebody else has removed is gone as it should be; where they have led its name elsewhere, what
+                // is there stays.
+                let _ = private::remove(&oldest);
                 self.removed += 1;
             }
         }

@@ -101,3 +101,27 @@ fn a_number_goes_in_front_of_the_extension() {
         assert_eq!(numbered(Path::new(path), 2), Path::new(want));
     }
 }
+
+#[test]
+fn what_somebody_else_has_put_in_place_of_an_old_file_stays() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: only root can make files of somebody else");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Theirs: they may move each file in it.
+    std::os::unix::fs::chown(folder.path(), Some(65_534), None).unwrap();
+    let path = folder.path().join("a.pcapng");
+    let rotation = Rotation {
+        bytes: 600,
+        keep: Some(1),
+    };
+    let mut files = Files::create(&path, CaptureHeader::default(), Some(rotation), PATIENCE).unwrap();
+    let packet = |files: &mut Files| files.packet(0, 9, &[0; 300], &never).unwrap();
+    packet(&mut files);
+    std::fs::rename(&path, folder.path().join("moved")).unwrap();
+    std::fs::write(&path, "theirs").unwrap();
+    std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+    packet(&mut files);
+    assert_eq!(files.removed, 1);
+    assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+}

@@ -110,11 +110,17 @@ fn links_files_and_folders_of_others_are_refused_where_others_may_put_them() {
                 );
             }
         }
+        for name in ["link", "dir/victim", "theirs"] {
+            assert!(remove(&shared.join(name)).is_err(), "{name}");
+            assert!(shared.join(name).symlink_metadata().is_ok(), "{name}");
+        }
         assert_eq!(std::fs::read(&victim).expect("a file"), b"kept");
         assert!(!place.0.join("none").exists());
         // What is new, or ours, is as before.
         create(&shared.join("new"), OFlags::empty()).expect("new");
         create(&shared.join("new"), OFlags::empty()).expect("ours");
+        remove(&shared.join("new")).expect("ours");
+        assert!(!shared.join("new").exists());
         std::fs::hard_link(&victim, shared.join("second")).expect("a second name");
         assert!(create(&shared.join("second"), OFlags::empty()).is_err());
         std::fs::remove_file(shared.join("second")).expect("ours");
