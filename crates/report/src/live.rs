@@ -11,6 +11,7 @@ use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 use mpps_stats::{Latency, Row, Sink, Snapshot, Wants, Workload};
+use mpps_sys::cursor;
 use mpps_sys::evidence::continued;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -161,6 +162,7 @@ impl LiveSink {
                 let mut show = Vec::new();
                 let _ = queue!(show, Show);
                 let _ = self.screen.write(&show);
+                cursor::set_hidden(false);
             }
             self.drawn = 0;
             return;
@@ -168,7 +170,7 @@ impl LiveSink {
         if !self.screen.ready() {
             return;
         }
-        // Stopped meanwhile: the shell has written below the last frame, and shows the cursor.
+        // Stopped meanwhile: the shell has written below the last frame, and the cursor was shown to it.
         let continued = continued();
         if std::mem::replace(&mut self.continued, continued) != continued {
             (self.drawn, self.hidden) = (0, false);
@@ -200,6 +202,7 @@ impl LiveSink {
             let _ = write!(frame, "\r\n");
         }
         let _ = queue!(frame, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate);
+        cursor::set_hidden(true);
         if self.screen.write(&frame).is_err() {
             self.mode = Mode::Off;
         }
@@ -301,6 +304,7 @@ impl LiveSink {
             let _ = queue!(frame, Show);
             frame.extend_from_slice(b"\r\n");
             let _ = self.screen.write(&frame);
+            cursor::set_hidden(false);
         }
     }
 }
