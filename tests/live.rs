@@ -128,6 +128,24 @@ fn ctrl_c_on_a_terminal_restores_the_cursor_and_shows_the_summary() {
 }
 
 #[test]
+fn the_demo_shows_its_measurement_as_it_goes() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("results");
+    let folder = folder.display();
+    let rows = format!("[ \"$(cat {folder}/run.csv 2>/dev/null | wc -l)\" -gt 5 ]");
+    let words = format!(
+        "demo --path udp --rate 5kpps --duration 1h --out {folder} </dev/tty & pid=$!; \
+         until {rows} || ! kill -0 $pid; do sleep 0.05; done; kill -INT $pid; wait $pid"
+    );
+    let Some(seen) = on_a_terminal(&words) else { return };
+    let hidden = seen.find("\x1b[?25l").unwrap_or_else(|| panic!("no live view: {seen}"));
+    assert!(
+        seen[hidden..].contains("latency") && seen[hidden..].contains("\x1b[?25h"),
+        "{seen}"
+    );
+}
+
+#[test]
 fn what_stops_or_ends_a_run_at_once_leaves_no_cursor_hidden() {
     let scratch = Scratch::new();
     let (rows, pid) = (scratch.file("run.csv"), scratch.file("pid"));

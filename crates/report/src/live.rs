@@ -1,8 +1,8 @@
 //! The live view: a few lines redrawn in place on a terminal, a plain line for each second elsewhere.
 //!
 //! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
-//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view
-//! runs on the collector's thread.
+//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that takes
+//! nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view runs on the collector's thread.
 
 use crate::output::writable;
 use crate::summary::wrapped;
@@ -13,6 +13,7 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 use mpps_stats::{Latency, Row, Sink, Snapshot, Wants, Workload};
 use mpps_sys::cursor;
 use mpps_sys::evidence::continued;
+use rustix::process::{Pid, getpgrp};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -50,12 +51,27 @@ trait Screen: Send {
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 }
 
-struct Stderr;
+/// Names the process group whose turn on the terminal is this program's, too: that of a program which runs this one in a
+/// group of its own, and shows it.
+pub const LIVE_GROUP: &str = "MPPS_LIVE_GROUP";
+
+struct Stderr {
+    group: Pid,
+}
+
+impl Stderr {
+    fn new() -> Self {
+        let given = std::env::var(LIVE_GROUP).ok().and_then(|text| text.parse().ok());
+        Self {
+            group: given.and_then(Pid::from_raw).unwrap_or_else(getpgrp),
+        }
+    }
+}
 
 impl Screen for Stderr {
     fn ours(&self) -> bool {
         // A terminal that is not this session's tells no group, and has no jobs.
-        rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == rustix::process::getpgrp())
+        rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == self.group)
     }
 
     fn ready(&self) -> bool {
@@ -136,7 +152,7 @@ impl LiveSink {
             },
             LiveStyle::Auto | LiveStyle::Plain => Mode::Lines,
         };
-        Self::on(Box::new(Stderr), mode)
+        Self::on(Box::new(Stderr::new()), mode)
     }
 
     fn on(screen: Box<dyn Screen>, mode: Mode) -> Self {
