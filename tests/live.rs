@@ -7,13 +7,18 @@ const RUN: &str = "sendrecv loop:delay=1ms,loss=0.01 --rate 10kpps --duration 12
 
 /// Runs `mpps` on a terminal of its own; all that appeared there.
 fn on_a_terminal(words: &str) -> Option<String> {
+    typed(&format!("'{}' {words}", program().display()))
+}
+
+/// Runs a shell's words on a terminal of its own; all that appeared there.
+fn typed(words: &str) -> Option<String> {
     if missing("script", "bsdutils or util-linux") {
         return None;
     }
     let scratch = Scratch::new();
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--command"]);
-    command.arg(format!("stty cols 100 rows 40; '{}' {words}", program().display()));
+    command.arg(format!("stty cols 100 rows 40; {words}"));
     command.arg(scratch.file("typescript")).env("TERM", "xterm-256color");
     let finished = run_command(command);
     assert!(matches!(finished.code, Some(0 | 3)), "{finished:?}");
@@ -120,6 +125,66 @@ fn ctrl_c_on_a_terminal_restores_the_cursor_and_shows_the_summary() {
         );
     }
     assert!(seen.contains("latency"), "no summary: {seen:?}");
+}
+
+#[test]
+fn the_demo_shows_its_measurement_as_it_goes() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("results");
+    let folder = folder.display();
+    let rows = format!("[ \"$(cat {folder}/run.csv 2>/dev/null | wc -l)\" -gt 5 ]");
+    let words = format!(
+        "demo --path udp --rate 5kpps --duration 1h --out {folder} </dev/tty & pid=$!; \
+         until {rows} || ! kill -0 $pid; do sleep 0.05; done; kill -INT $pid; wait $pid"
+    );
+    let Some(seen) = on_a_terminal(&words) else { return };
+    let hidden = seen.find("\x1b[?25l").unwrap_or_else(|| panic!("no live view: {seen}"));
+    assert!(
+        seen[hidden..].contains("latency") && seen[hidden..].contains("\x1b[?25h"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn what_stops_or_ends_a_run_at_once_leaves_no_cursor_hidden() {
+    let scratch = Scratch::new();
+    let (rows, pid) = (scratch.file("run.csv"), scratch.file("pid"));
+    let (rows, pid) = (rows.display(), pid.display());
+    let run = RUN.replace("1200ms", "1h");
+    // Keys go to the job in the foreground, which `set -m` makes a group of its own, as an interactive shell does: the kernel
+    // stops no other. Signals stand in for them, each once further rows are there.
+    let key = |signals: &str| {
+        let wait = format!("until [ \"$(wc -l < {rows})\" -gt $((n + 5)) ]; do sleep 0.05; done");
+        format!("n=$(cat {rows} | wc -l); {{ {wait}; {signals}; }} & ")
+    };
+    let kill = |signal: &str| format!("kill -{signal} $(cat {pid})");
+    let program = program();
+    let start = format!(
+        "sh -c 'echo $$ > {pid}; exec \"$0\" {run} --csv {rows}' '{}'",
+        program.display()
+    );
+    for (last, signals) in [("QUIT", kill("QUIT")), ("INT", format!("{0}; {0}; {0}", kill("INT")))] {
+        let words = format!(
+            "ulimit -c 0; set -m; : > {rows}; {}{start}; echo STOP''PED; {}fg; echo STOP''PED; {}fg; echo EN''DED",
+            key(&kill("TSTP")),
+            key(&kill("TSTP")),
+            key(&signals),
+        );
+        let Some(seen) = typed(&words) else { return };
+        assert!(
+            seen.contains("ENDED") && seen.matches("STOPPED").count() == 2,
+            "{last}: {seen:?}"
+        );
+        for so_far in ["STOPPED", "ENDED"].iter().flat_map(|word| seen.match_indices(word)) {
+            let before = &seen[..so_far.0];
+            if let Some(hidden) = before.rfind("\x1b[?25l") {
+                assert!(
+                    before.rfind("\x1b[?25h").is_some_and(|shown| shown > hidden),
+                    "{last}: the cursor stays hidden: {before:?}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -52,6 +52,22 @@ fn every_packet_of_a_round_trip_is_accounted_for_at_both_ends() {
 }
 
 #[test]
+fn a_sender_without_an_address_sends_from_the_one_that_the_routes_choose() {
+    for address in ADDRESSES {
+        let port = free_port();
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let words = format!("reflect udp:{address}:{port} --quiet");
+        let reflector = Background::start(there.results(mpps(&words)));
+        wait_until("a row of the reflector", || there.rows_so_far() > 0);
+        let words = format!("sendrecv udp: --dest {address}:{port} --rate 5kpps --duration 100ms --quiet");
+        let sent = here.measure(mpps(&words));
+        reflector.end(Signal::INT);
+        assert!(sent.count("tx_packets") > 0, "{:#}", sent.json);
+        assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{:#}", sent.json);
+    }
+}
+
+#[test]
 fn busy_polling_of_sockets_works_or_names_the_missing_privilege() {
     let port = free_port();
     let finished = mpps_tests::run(&format!("drop udp:127.0.0.1:{port},busy_poll=50 --duration 50ms"));

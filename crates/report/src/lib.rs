@@ -30,7 +30,7 @@ pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
 pub use hdr::HdrSink;
 pub use json::{json_value, write_json};
-pub use live::{LiveSink, LiveStyle};
+pub use live::{LIVE_GROUP, LiveSink, LiveStyle};
 pub use lock::same_file;
 pub use notes::Notes;
 pub use plot::plot;

@@ -1,8 +1,8 @@
 //! The live view: a few lines redrawn in place on a terminal, a plain line for each second elsewhere.
 //!
 //! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
-//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view
-//! runs on the collector's thread.
+//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that takes
+//! nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view runs on the collector's thread.
 
 use crate::output::writable;
 use crate::summary::wrapped;
@@ -11,7 +11,9 @@ use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 use mpps_stats::{Latency, Row, Sink, Snapshot, Wants, Workload};
+use mpps_sys::cursor;
 use mpps_sys::evidence::continued;
+use rustix::process::{Pid, getpgrp};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -49,12 +51,27 @@ trait Screen: Send {
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 }
 
-struct Stderr;
+/// Names the process group whose turn on the terminal is this program's, too: that of a program which runs this one in a
+/// group of its own, and shows it.
+pub const LIVE_GROUP: &str = "MPPS_LIVE_GROUP";
+
+struct Stderr {
+    group: Pid,
+}
+
+impl Stderr {
+    fn new() -> Self {
+        let given = std::env::var(LIVE_GROUP).ok().and_then(|text| text.parse().ok());
+        Self {
+            group: given.and_then(Pid::from_raw).unwrap_or_else(getpgrp),
+        }
+    }
+}
 
 impl Screen for Stderr {
     fn ours(&self) -> bool {
         // A terminal that is not this session's tells no group, and has no jobs.
-        rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == rustix::process::getpgrp())
+        rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == self.group)
     }
 
     fn ready(&self) -> bool {
@@ -135,7 +152,7 @@ impl LiveSink {
             },
             LiveStyle::Auto | LiveStyle::Plain => Mode::Lines,
         };
-        Self::on(Box::new(Stderr), mode)
+        Self::on(Box::new(Stderr::new()), mode)
     }
 
     fn on(screen: Box<dyn Screen>, mode: Mode) -> Self {
@@ -161,6 +178,7 @@ impl LiveSink {
                 let mut show = Vec::new();
                 let _ = queue!(show, Show);
                 let _ = self.screen.write(&show);
+                cursor::set_hidden(false);
             }
             self.drawn = 0;
             return;
@@ -168,7 +186,7 @@ impl LiveSink {
         if !self.screen.ready() {
             return;
         }
-        // Stopped meanwhile: the shell has written below the last frame, and shows the cursor.
+        // Stopped meanwhile: the shell has written below the last frame, and the cursor was shown to it.
         let continued = continued();
         if std::mem::replace(&mut self.continued, continued) != continued {
             (self.drawn, self.hidden) = (0, false);
@@ -200,6 +218,7 @@ impl LiveSink {
             let _ = write!(frame, "\r\n");
         }
         let _ = queue!(frame, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate);
+        cursor::set_hidden(true);
         if self.screen.write(&frame).is_err() {
             self.mode = Mode::Off;
         }
@@ -301,6 +320,7 @@ impl LiveSink {
             let _ = queue!(frame, Show);
             frame.extend_from_slice(b"\r\n");
             let _ = self.screen.write(&frame);
+            cursor::set_hidden(false);
         }
     }
 }

@@ -12,14 +12,15 @@ static CONTINUED: AtomicUsize = AtomicUsize::new(0);
 static TIMES: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED];
 
 extern "C" fn on_continue(_: libc::c_int) {
-    // Only clock_gettime and atomics: both may be used in a signal handler.
+    // Only clock_gettime, atomics and sigaction: all may be used in a signal handler.
     let place = CONTINUED.fetch_add(1, Ordering::Relaxed) % REMEMBERED;
     TIMES[place].store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
+    crate::cursor::continued();
 }
 
 /// Notes from now on when the process goes on after it was stopped (Ctrl-Z, SIGSTOP): the kernel sends SIGCONT then.
 pub fn watch_continues() {
-    // SAFETY: the handler reads a clock and touches atomics only; the struct is fully initialised by zeroed() plus the
+    // SAFETY: the handler does only what is async-signal-safe; the struct is fully initialised by zeroed() plus the
     // fields set, as sigaction(2) asks. SA_RESTART: system calls that can go on do.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -3,6 +3,7 @@
 //! The unsafe code that the engine and the statistics would otherwise need lives here, a few lines at a time.
 
 pub mod clock;
+pub mod cursor;
 pub mod evidence;
 pub mod memory;
 pub mod private;

@@ -13,12 +13,13 @@ static TIMES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 static WAKE: OnceLock<Option<Wake>> = OnceLock::new();
 
 extern "C" fn on_signal(_: libc::c_int) {
-    // Only what is async-signal-safe: atomics, clock_gettime(2), write(2), _exit(2).
+    // Only what is async-signal-safe: atomics, clock_gettime(2), poll(2), write(2), _exit(2).
     let before = CAUGHT.fetch_add(1, Ordering::Relaxed) as usize;
     if let Some(time) = TIMES.get(before) {
         time.store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
     } else {
         // The third request is from somebody who wants out now.
+        crate::cursor::give_back();
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(130) };
     }
@@ -35,8 +36,9 @@ extern "C" fn on_signal(_: libc::c_int) {
 
 /// Catches SIGINT, SIGTERM and SIGHUP from now on, and ignores SIGPIPE (a reader that has gone is an error to report, not an
 /// end). The first signal ends the run with its results, a third ends the program at once. Notes when the process was
-/// continued, too.
+/// continued, too, and leaves no cursor hidden when Ctrl-Z stops or Ctrl-\ ends the program.
 pub fn catch_interrupts() {
+    crate::cursor::watch();
     crate::evidence::watch_continues();
     WAKE.get_or_init(|| Wake::new().ok());
     // SAFETY: the handler only does what is async-signal-safe; the struct is fully initialised by zeroed() plus the

@@ -262,7 +262,7 @@ impl<'e> Causes<'e> {
             .collect();
         let rival = |rival: &&Rival| {
             format!(
-                "another mpps (process {}) has a lane on core {}, too, which ran for {} of the {} that lanes waited",
+                "another mpps (process {}) has a lane on core {}, too, which ran for {} in all, as these waited for {}",
                 rival.process,
                 rival.core,
                 span(rival.ran_ns),

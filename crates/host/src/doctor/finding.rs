@@ -150,7 +150,7 @@ impl Report {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn render(&self, out: &mut dyn Write, colour: bool) -> io::Result<()> {
+    pub fn render(&self, out: &mut dyn Write, colour: bool, columns: Option<usize>) -> io::Result<()> {
         let paint = |sgr: &str, text: &str| {
             if colour {
                 format!("\x1b[{sgr}m{text}\x1b[0m")
@@ -160,6 +160,8 @@ impl Report {
         };
         let width = self.findings.iter().map(|f| f.item.chars().count()).max().unwrap_or(0);
         let indent = " ".repeat(2 + 4 + 2 + width + 2);
+        // Commands stay whole: they are copied.
+        let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent.len()).max(MIN_ROOM));
         let mut area = "";
         for f in &self.findings {
             if f.area != area {
@@ -168,9 +170,16 @@ impl Report {
                 area = &f.area;
             }
             let status = paint(f.status.colour(), &format!("{:<4}", f.status.word()));
-            writeln!(out, "  {status}  {:<width$}  {}", f.item, f.finding)?;
+            for (i, line) in wrapped(&f.finding, room).iter().enumerate() {
+                match i {
+                    0 => writeln!(out, "  {status}  {:<width$}  {line}", f.item)?,
+                    _ => writeln!(out, "{indent}{line}")?,
+                }
+            }
             if f.status >= Status::Warn && !f.why.is_empty() {
-                writeln!(out, "{indent}{}", paint("2", &f.why))?;
+                for line in wrapped(&f.why, room) {
+                    writeln!(out, "{indent}{}", paint("2", &line))?;
+                }
             }
             if let Some(command) = &f.command {
                 writeln!(out, "{indent}→ {command}")?;
@@ -189,6 +198,28 @@ impl Report {
     }
 }
 
+/// Columns that a finding gets on the narrowest of terminals.
+const MIN_ROOM: usize = 20;
+
+/// Lines of `room` columns at the most, broken between words; a longer word has a line of its own. Never none.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let len = word.chars().count();
+        let line = lines.len() - 1;
+        if used > 0 && used + 1 + len > room {
+            lines.push(word.to_owned());
+            used = len;
+        } else {
+            let gap = if lines[line].is_empty() { "" } else { " " };
+            lines[line] += &format!("{gap}{word}");
+            used += gap.len() + len;
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,19 +234,36 @@ mod tests {
     #[test]
     fn text_is_grouped_aligned_and_ends_in_the_counts() {
         let mut out = Vec::new();
-        sample().render(&mut out, false).unwrap();
+        sample().render(&mut out, false, None).unwrap();
         let expected = "one\n  ok    x       good\n\ntwo\n  warn  longer  bad\n                slow\n                \
                         → fix it\n\n2 findings: 1 ok, 0 info, 1 warn, 0 fail\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]
+    fn on_a_terminal_lines_break_between_words_and_commands_stay_whole() {
+        let mut report = Report::default();
+        let finding = "one two three four five six seven eight nine ten";
+        let command = "a command that is longer than the line is wide";
+        report
+            .area("one")
+            .add(Status::Warn, "item", finding, "because of this and that", command);
+        let mut out = Vec::new();
+        report.render(&mut out, false, Some(40)).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected = "one\n  warn  item  one two three four five\n              six seven eight nine ten\n\
+                        \x20             because of this and that\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains(&format!("→ {command}\n")), "{text}");
+    }
+
+    #[test]
     fn colour_is_only_there_when_asked_for() {
         let mut out = Vec::new();
-        sample().render(&mut out, true).unwrap();
+        sample().render(&mut out, true, None).unwrap();
         assert!(out.contains(&0x1b));
         out.clear();
-        sample().render(&mut out, false).unwrap();
+        sample().render(&mut out, false, None).unwrap();
         assert!(!out.contains(&0x1b));
     }
 

@@ -378,7 +378,7 @@ fn the_live_machine_is_examined_without_changing_it() {
         "udp is in every version"
     );
     let mut text = Vec::new();
-    report.render(&mut text, false).unwrap();
+    report.render(&mut text, false, None).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.lines().last().unwrap().contains(" findings: "), "{text}");
 }

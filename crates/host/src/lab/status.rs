@@ -156,7 +156,11 @@ impl LabStatus {
         };
         writeln!(out, "lab {}: {state}", self.name)?;
         for h in self.hosts.iter().filter(|h| h.present) {
-            let (mac, link) = (h.mac.as_deref().unwrap_or("-"), h.link.as_deref().unwrap_or("missing"));
+            let Some(link) = h.link.as_deref() else {
+                writeln!(out, "  {}  {INTERFACE} missing", h.namespace)?;
+                continue;
+            };
+            let mac = h.mac.as_deref().unwrap_or("-");
             let (mtu, queues) = (h.mtu.unwrap_or(0), h.queues.unwrap_or(0));
             let addresses = h.addresses.join(" ");
             writeln!(

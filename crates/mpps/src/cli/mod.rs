@@ -121,7 +121,7 @@ pub(crate) struct Traffic {
     #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
     /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp [default: udp: the port's
-    /// address; af_packet, af_xdp and xdp: the interface's]
+    /// address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk: none]
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) src: Option<IpAddr>,
     /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port a lane]

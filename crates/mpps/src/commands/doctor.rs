@@ -29,8 +29,14 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
         let text = serde_json::to_string_pretty(&report).map_err(failed)?;
         print(|out| writeln!(out, "{text}"))?;
     } else {
-        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        print(|out| report.render(out, colour))?;
+        let out = std::io::stdout();
+        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let size = out
+            .is_terminal()
+            .then(|| rustix::termios::tcgetwinsize(&out).ok())
+            .flatten();
+        let columns = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+        print(|out| report.render(out, colour, columns))?;
     }
     Ok(ExitCode::from(u8::from(report.failed(&args.about))))
 }

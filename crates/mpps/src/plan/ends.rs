@@ -6,7 +6,7 @@ use crate::cli::values::{Host, Target, is_one_host};
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
 use mpps_netdev::{self as netdev, NetDev};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::ops::RangeInclusive;
 
 /// Where packets are sent to.
@@ -43,6 +43,7 @@ pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>)
         (Some(src), _) => src,
         (None, IpAddr::V4(_)) if pathless => Ipv4Addr::new(10, 99, 0, 1).into(),
         (None, IpAddr::V6(_)) if pathless => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
+        (None, ip) if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start())?,
         (None, ip) => own_address(ip, port, device)?,
     };
     if src.is_multicast() || src.is_unspecified() {
@@ -51,9 +52,25 @@ pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>)
     Ok((src, dest))
 }
 
+const WANT: &str = "want --src IP, the address that packets are sent from";
+
+/// The address that the host would send datagrams from: it is asked by a socket that sends none.
+fn routed_address(to: IpAddr, port: u16) -> Result<IpAddr> {
+    let any: IpAddr = match to {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect((to, port)).map(|()| socket));
+    let own = socket.and_then(|socket| socket.local_addr());
+    own.map(|own| own.ip()).map_err(|e| {
+        usage(format!(
+            "--src: missing, and this host has no address to send to {to} from ({e}): {WANT}"
+        ))
+    })
+}
+
 /// The address that the host itself would send from by this interface.
 fn own_address(to: IpAddr, port: &Checked, device: Option<&NetDev>) -> Result<IpAddr> {
-    const WANT: &str = "want --src IP, the address that packets are sent from";
     let Some(device) = device else {
         return Err(match &port.traits.interface {
             Some(name) => usage(format!(

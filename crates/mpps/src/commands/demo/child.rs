@@ -5,8 +5,9 @@ use super::stage::{Ends, Stage, Words, words};
 use super::tell::{Teller, say};
 use crate::fail::{Failure, Result, failed};
 use mpps_host::lab::Host;
+use mpps_report::LIVE_GROUP;
 use mpps_sys::signal;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitCode, ExitStatus, Stdio};
@@ -74,7 +75,10 @@ impl Reflector {
     pub(super) fn start(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<Self> {
         tell.command(&stage.typed(Host::B, argv));
         let mut command = stage.command(Host::B, argv)?;
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = spawn(command, "reflector")?;
         let stderr = child.stderr.take().expect("stderr is piped");
         let mut reflector = Self {
@@ -145,7 +149,7 @@ pub(super) fn interrupted() -> bool {
 /// Starts a process in a group of its own. Ctrl-C then reaches it through us, and once: the reflector must not end
 /// while packets are still under way, and a second signal would cut the sender's wait for them short.
 fn spawn(mut command: Command, what: &str) -> Result<Child> {
-    command.stdin(Stdio::null()).process_group(0);
+    command.process_group(0);
     command.spawn().map_err(|e| failed(format!("start the {what}: {e}")))
 }
 
@@ -185,7 +189,10 @@ pub(super) fn measure(
     let argv = argv + words(["--json", json, "--quiet"]);
     tell.command(&stage.typed(Host::A, &argv));
     let mut command = stage.command(Host::A, &argv)?;
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut child = spawn(command, "sender")?;
     let mut said = Said::by(child.stderr.take().expect("stderr is piped"));
     let status = wait(&mut child)?;
@@ -202,7 +209,10 @@ pub(super) fn measure(
 /// Runs `sendrecv` on host a with the user's terminal, and gives its exit code; a failure was told by the program
 /// itself.
 pub(super) fn show(stage: &Stage, argv: &Words) -> Result<ExitCode> {
-    let mut child = spawn(stage.command(Host::A, argv)?, "sender")?;
+    let mut command = stage.command(Host::A, argv)?;
+    // It draws its live view while the terminal is ours.
+    command.env(LIVE_GROUP, getpgrp().as_raw_nonzero().to_string());
+    let mut child = spawn(command, "sender")?;
     match wait(&mut child)?.code() {
         Some(code @ (0 | 3)) => Ok(ExitCode::from(code as u8)),
         _ if interrupted() => Err(too_early()),
