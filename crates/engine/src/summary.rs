@@ -115,6 +115,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         workload: m.workload,
         started: m.started,
         command: Vec::new(),
+        plan: None,
         duration_ns,
         tx: tally.tx,
         rx: tally.rx,

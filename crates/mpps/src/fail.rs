@@ -131,6 +131,12 @@ pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
             0
         });
     }
+    eprintln!("mpps: {}", argument_line(error));
+    ExitCode::from(2)
+}
+
+/// What is wrong with an argument, in one line.
+pub(crate) fn argument_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\nUsage:").next().unwrap_or(&text);
     let first = first.split("\n\nFor more information").next().unwrap_or(first);
@@ -140,8 +146,7 @@ pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
         .collect::<Vec<_>>()
         .join(" ");
     // It quotes what was typed.
-    eprintln!("mpps: {}", mpps_io::hide_secrets(&line));
-    ExitCode::from(2)
+    mpps_io::hide_secrets(&line)
 }
 
 #[cfg(test)]

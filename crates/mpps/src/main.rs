@@ -11,7 +11,6 @@ mod paths;
 mod plan;
 mod privilege;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -21,7 +20,7 @@ fn main() -> ExitCode {
     if let Err(failure) = privilege::begin() {
         return failure.report();
     }
-    match cli::Cli::try_parse() {
+    match cli::Cli::of(std::env::args_os()) {
         Ok(cli) => match commands::run(cli.command) {
             Ok(code) => code,
             Err(failure) => failure.report(),

@@ -103,6 +103,7 @@ fn circumstances(s: &Summary) -> Value {
         "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
         "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
         "command": s.command,
+        "plan": s.plan.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
     })

@@ -255,6 +255,8 @@ pub struct Summary {
     pub started: Started,
     /// The command line; empty where it was no command that ran it.
     pub command: Vec<String>,
+    /// The run as a value, JSON text; `None` where it was no plan that was run.
+    pub plan: Option<String>,
     /// Length of the sending (or, on a receiver, receiving) phase in ns, as measured.
     pub duration_ns: u64,
     /// Packets sent.

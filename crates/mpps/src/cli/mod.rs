@@ -8,10 +8,12 @@ pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 
 use crate::paths;
-use clap::{Args, Parser, Subcommand};
+use crate::plan::value::Plan;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use mpps_engine::Pacing;
 use mpps_io::PortSpec;
 use mpps_wire::MacAddr;
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -24,6 +26,33 @@ use values::{Cores, Target};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads a command line; a run is given its plan.
+    pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let command = Self::command();
+        let matches = command.clone().try_get_matches_from(words)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        if let Some(run) = cli.command.run_mut() {
+            run.plan = Plan::written(&command, &matches);
+        }
+        Ok(cli)
+    }
+}
+
+impl Command {
+    /// What every run takes, of a command that is one.
+    fn run_mut(&mut self) -> Option<&mut Run> {
+        match self {
+            Self::Sendrecv(args) | Self::Send(args) => Some(&mut args.run),
+            Self::Drop(args) => Some(&mut args.run),
+            Self::Reflect(args) => Some(&mut args.run),
+            Self::Forward(args) => Some(&mut args.run),
+            Self::Capture(args) => Some(&mut args.run),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -46,6 +75,8 @@ pub(crate) enum Command {
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
     #[command(after_help = paths::summary())]
     Capture(Capture),
+    /// Do the run of a plan: of what --print-plan has printed, or of the result that a run has left (--json)
+    Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it
     Doctor(Doctor),
     /// Make, use and remove a lab: two hosts (network namespaces) joined by a veth pair
@@ -91,6 +122,19 @@ pub(crate) struct Run {
     /// Seed of the payload data (both ends must agree) and of random gaps
     #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) tell: Tell,
+    /// Print the run as JSON, every default filled in, and end: `mpps run FILE` does it
+    #[arg(long)]
+    pub(crate) print_plan: bool,
+    /// The run as a value.
+    #[arg(skip)]
+    pub(crate) plan: Plan,
+}
+
+/// What becomes of the results of a run.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Tell {
     /// Write one row an interval to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
@@ -113,6 +157,22 @@ pub(crate) struct Run {
     /// given up before the first packet; `mpps doctor` says what stays]
     #[arg(long)]
     pub(crate) keep_privileges: bool,
+}
+
+/// `run`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Again {
+    /// The plan, or a result that holds it ('-': standard input)
+    #[arg(value_name = "PLAN", required_unless_present = "schema")]
+    pub(crate) file: Option<PathBuf>,
+    /// Print the JSON Schema of plans, and end
+    #[arg(long)]
+    pub(crate) schema: bool,
+    #[command(flatten)]
+    pub(crate) tell: Tell,
+    /// Print the plan, every default filled in, and end
+    #[arg(long)]
+    pub(crate) print_plan: bool,
 }
 
 /// `sendrecv` and `send`.

@@ -1,7 +1,7 @@
 //! `capture`.
 
 use super::output::{Output, unwritable};
-use super::steps::{opening, prepare};
+use super::steps::{opening, prepare, printed};
 use crate::cli::Capture;
 use crate::fail::{Result, usage};
 use crate::paths::{KernelDevices, Use, Work, with_alike};
@@ -16,6 +16,9 @@ use std::sync::atomic::Ordering;
 
 pub(crate) fn run(args: Capture) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
+    if let Some(code) = printed(&draft.args.run)? {
+        return Ok(code);
+    }
     let run = &draft.args.run;
     let _prepared = prepare(run, &[&draft.port], &draft.rules, Work::Ends)?;
     let port = vec![(&draft.port, draft.request())];

@@ -4,7 +4,7 @@
 //! never do, and any path goes with any other.
 
 use super::output::Output;
-use super::steps::{opening, prepare};
+use super::steps::{opening, prepare, printed};
 use crate::cli::Forward;
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Use, UseTwo, Work, with_ports};
@@ -17,6 +17,9 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: Forward) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
+    if let Some(code) = printed(&draft.args.run)? {
+        return Ok(code);
+    }
     let work = match draft.ports.len() {
         1 => Work::SendsBack,
         _ => Work::Forwards,

@@ -1,7 +1,7 @@
 //! `drop` and `reflect`.
 
 use super::output::Output;
-use super::steps::{opening, prepare};
+use super::steps::{opening, prepare, printed};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Use, Work, with_alike};
@@ -11,17 +11,22 @@ use mpps_io::Port;
 use mpps_sys::signal::interruptions;
 use std::process::ExitCode;
 
-pub(crate) fn drop(args: Drop) -> Result<ExitCode> {
+pub(crate) fn drop(mut args: Drop) -> Result<ExitCode> {
     let listener = Listener::of_drop(&args)?;
+    listener.fill(&mut args.run);
     execute(&listener, &args.run, Work::Ends, DropRun(&args, &listener))
 }
 
-pub(crate) fn reflect(args: Reflect) -> Result<ExitCode> {
+pub(crate) fn reflect(mut args: Reflect) -> Result<ExitCode> {
     let listener = Listener::of_reflect(&args)?;
+    listener.fill(&mut args.run);
     execute(&listener, &args.run, Work::SendsBack, ReflectRun(&args, &listener))
 }
 
 fn execute(listener: &Listener, run: &Run, work: Work, user: impl Use<Out = ExitCode>) -> Result<ExitCode> {
+    if let Some(code) = printed(run)? {
+        return Ok(code);
+    }
     let _prepared = prepare(run, &[&listener.port], &listener.rules, work)?;
     let port = vec![(&listener.port, listener.request())];
     with_alike(port, &opening(run, &listener.rules), user)
@@ -29,7 +34,7 @@ fn execute(listener: &Listener, run: &Run, work: Work, user: impl Use<Out = Exit
 
 /// Says which ports are left to the host, and when every lane receives.
 fn announce(workload: &str, run: &Run, listener: &Listener, output: &mut Output) {
-    if !run.quiet
+    if !run.tell.quiet
         && let Some(note) = listener.left_ports()
     {
         eprintln!("mpps: {note}");

@@ -1,5 +1,6 @@
 //! One module a command: a validated plan, run.
 
+mod again;
 mod capture;
 mod demo;
 mod doctor;
@@ -32,6 +33,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Reflect(args) => listen::reflect(args),
         Command::Forward(args) => forward::run(args),
         Command::Capture(args) => capture::run(args),
+        Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Demo(args) => demo::run(&args),

@@ -2,6 +2,7 @@
 
 use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
+use crate::plan::value::Plan;
 use crate::privilege::{Clerk, caller};
 use mpps_report::{
     AtBegin, Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, columns_of,
@@ -19,6 +20,8 @@ pub(crate) struct Output {
     /// What is told of the files.
     boards: Vec<Notes>,
     json: Option<JsonTarget>,
+    /// The run, as the summary holds it.
+    plan: Plan,
     quiet: bool,
     detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
@@ -41,9 +44,9 @@ impl Output {
             .iter()
             .map(|(option, path, _)| (*option, Some(*path)))
             .chain([
-                ("--csv", run.csv.as_deref()),
-                ("--json", run.json.as_deref()),
-                ("--hdr", run.hdr.as_deref()),
+                ("--csv", run.tell.csv.as_deref()),
+                ("--json", run.tell.json.as_deref()),
+                ("--hdr", run.tell.hdr.as_deref()),
             ])
             .collect();
         let stdout = files.iter().filter(|(_, f)| *f == Some(Path::new("-"))).count();
@@ -71,13 +74,15 @@ impl Output {
         let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
         let clerk = Clerk::hire(run, &more)?;
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
-        let quiet = run.quiet;
-        let detail = if run.verbose { Detail::Full } else { Detail::Brief };
+        let quiet = run.tell.quiet;
+        let plan = run.plan.clone();
+        let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
         let (sinks, boards, json) = clerk.does(move || files_of(&run, notes))??;
         Ok(Self {
             sinks: vec![Box::new(sinks)],
             boards,
             json,
+            plan,
             quiet,
             detail,
             stdout_taken: stdout > 0,
@@ -88,7 +93,7 @@ impl Output {
 
     /// Says at the start, when every lane receives, that it is so: whoever starts the sender may go on.
     pub(crate) fn when_ready(&mut self, run: &Run, line: String) {
-        if !run.quiet {
+        if !run.tell.quiet {
             self.sinks.push(Box::new(AtBegin(move || eprintln!("mpps: {line}"))));
         }
     }
@@ -99,6 +104,7 @@ impl Output {
             command: std::env::args_os()
                 .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
                 .collect(),
+            plan: self.plan.for_summary(),
             ..summary.clone()
         };
         if !self.quiet {
@@ -153,25 +159,25 @@ impl Output {
 /// Opens the files of a run, and starts what writes them.
 fn files_of(run: &Run, own: Option<Notes>) -> Result<(Sinks, Vec<Notes>, Option<JsonTarget>)> {
     let mut sinks = Sinks::new();
-    let style = match (run.quiet, run.plain) {
+    let style = match (run.tell.quiet, run.tell.plain) {
         (true, _) => LiveStyle::Quiet,
         (_, true) => LiveStyle::Plain,
         _ => LiveStyle::Auto,
     };
     sinks.add(LiveSink::new(style));
     let mut boards = Vec::from_iter(own);
-    if let Some(path) = &run.csv {
+    if let Some(path) = &run.tell.csv {
         let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", &e))?;
         boards.push(csv.notes());
         sinks.add(csv);
     }
-    if let Some(path) = &run.hdr {
+    if let Some(path) = &run.tell.hdr {
         let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", &e))?;
         boards.push(hdr.notes());
         sinks.add(hdr);
     }
     boards.iter().for_each(|board| sinks.watch(board.clone()));
-    let json = run.json.as_deref().map(JsonTarget::prepare).transpose();
+    let json = run.tell.json.as_deref().map(JsonTarget::prepare).transpose();
     Ok((sinks, boards, json.map_err(|e| unwritable("--json", &e))?))
 }
 

@@ -1,11 +1,21 @@
 //! The steps that come before the ports of a run are opened, in their one order.
 
 use crate::cli::Run;
-use crate::fail::Result;
+use crate::fail::{Result, print};
 use crate::paths::{Checked, Opening, Rules, Work};
 use crate::privilege;
 use mpps_netdev::NtupleFilter;
 use mpps_sys::signal;
+use std::process::ExitCode;
+
+/// Prints the run as a value, where that is all that is asked for.
+pub(super) fn printed(run: &Run) -> Result<Option<ExitCode>> {
+    if !run.print_plan {
+        return Ok(None);
+    }
+    print(|out| writeln!(out, "{}", run.plan.text()))?;
+    Ok(Some(ExitCode::SUCCESS))
+}
 
 /// What is in force until the run is over.
 pub(super) struct Prepared {

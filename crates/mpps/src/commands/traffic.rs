@@ -1,7 +1,7 @@
 //! `sendrecv` and `send`.
 
 use super::output::Output;
-use super::steps::{opening, prepare};
+use super::steps::{opening, prepare, printed};
 use crate::cli::Traffic;
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Use, Work, with_alike};
@@ -14,6 +14,9 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
     let draft = Draft::new(args, receive)?;
+    if let Some(code) = printed(&draft.args.run)? {
+        return Ok(code);
+    }
     let (summary, output) = execute(&draft)?;
     output.finish(&summary)
 }

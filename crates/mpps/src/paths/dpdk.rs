@@ -132,7 +132,7 @@ fn one(config: &Config, request: &Request<'_>, opening: &Opening<'_>) -> Result<
         interrupted: &|| interruptions() > 0,
     };
     // Its files are named by the user, who opens them and has what is made.
-    let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.keep_privileges) {
+    let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.tell.keep_privileges) {
         Some(user) => user.with_files(|| mpps_dpdk::open(config, &options)).map_err(failed)?,
         None => mpps_dpdk::open(config, &options),
     };

@@ -74,6 +74,8 @@ impl Draft {
             move |left| format!("{} at most, or fewer --lanes", left / lanes.max(1)),
         ));
         memory::check(&parts)?;
+        let mut args = args;
+        lanes::fill(&mut args.run, &roles, "0");
         Ok(Self {
             rules,
             args,

@@ -31,7 +31,7 @@ pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>)
     }
     let given = args.src.or(of_port);
     let dest = match &args.dest {
-        Some(target) => resolved(target, given, device, args.run.quiet)?,
+        Some(target) => resolved(target, given, device, args.run.tell.quiet)?,
         None if pathless => Destination {
             ip: Ipv4Addr::new(10, 99, 0, 2).into(),
             ports: 9000..=9000,

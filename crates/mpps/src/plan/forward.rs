@@ -48,6 +48,12 @@ impl Draft {
         let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.port, &p.roles[..])))?;
         let roles = vec![Roles { rx: true, tx: true }; ports.iter().step_by(2).map(|p| p.roles.len()).sum()];
         memory::check(&memory::of_run(&args.run, Duration::ZERO, &roles, all))?;
+        let mut args = args;
+        lanes::fill(&mut args.run, &[], "0");
+        if !ports[0].port.traits.in_kernel {
+            args.run.plan.fill("lanes", "lanes", args.run.lanes.unwrap_or(1));
+        }
+        args.run.plan.fill("selection", "take", take.name());
         Ok(Self {
             rules,
             args,

@@ -52,6 +52,25 @@ pub(crate) fn listening(run: &Run, tx: bool) -> Vec<Roles> {
     vec![Roles { rx: true, tx }; run.lanes.unwrap_or(1)]
 }
 
+/// Says in the plan what the lanes and the duration have become.
+pub(crate) fn fill(run: &mut Run, roles: &[Roles], default_duration: &str) {
+    let alike = roles.windows(2).all(|pair| pair[0] == pair[1]);
+    let plan = &mut run.plan;
+    plan.fill("times", "duration", default_duration);
+    match (alike, roles.len()) {
+        (_, 0) => {}
+        (true, n) => {
+            if !plan.has("lanes", "tx_lanes") {
+                plan.fill("lanes", "lanes", n);
+            }
+        }
+        (false, _) => {
+            plan.fill("lanes", "tx_lanes", roles.iter().filter(|role| role.tx).count());
+            plan.fill("lanes", "rx_lanes", roles.iter().filter(|role| role.rx).count());
+        }
+    }
+}
+
 /// Core of each of `lanes` lanes, from lane `first` of the run on.
 pub(crate) fn cores_of(run: &Run, first: usize, lanes: usize) -> Vec<Option<usize>> {
     let list = run.cores.as_ref().map(|c| c.0.as_slice());

@@ -147,6 +147,11 @@ impl Listener {
         })
     }
 
+    /// Says in the plan what was not given on the command line.
+    pub(crate) fn fill(&self, run: &mut Run) {
+        lanes::fill(run, &self.roles, "0");
+    }
+
     /// What is said at the start of the ports that are left to programs of the host; `None` where there are none.
     pub(crate) fn left_ports(&self) -> Option<String> {
         (!self.excluded.is_empty()).then(|| {

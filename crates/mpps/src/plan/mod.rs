@@ -10,6 +10,7 @@ pub(crate) mod listen;
 pub(crate) mod memory;
 pub(crate) mod neighbor;
 pub(crate) mod traffic;
+pub(crate) mod value;
 
 use std::net::IpAddr;
 

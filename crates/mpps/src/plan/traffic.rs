@@ -94,6 +94,8 @@ impl Draft {
             )));
         }
         check_memory(&args, &port, &roles, &dest, &flows, (frame_size, receive))?;
+        let mut args = args;
+        fill(&mut args, &port, &roles, (src, &dest), &flows, payload_len);
         Ok(Self {
             args,
             port,
@@ -305,6 +307,33 @@ impl Draft {
             facts.push(("source_address".to_owned(), own.to_owned()));
         }
         facts
+    }
+}
+
+/// Says in the plan what was not given on the command line.
+fn fill(
+    args: &mut Traffic,
+    port: &Checked,
+    roles: &[Roles],
+    (src, dest): (IpAddr, &Destination),
+    flows: &FlowSet,
+    payload_len: usize,
+) {
+    lanes::fill(&mut args.run, roles, "10s");
+    let plan = &mut args.run.plan;
+    plan.fill("traffic", "src", src.to_string());
+    let ip = match dest.ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    plan.fill("traffic", "dest", format!("{ip}:{}", dashed(&dest.ports)));
+    // A port that names its source port has no range beside it.
+    if port.traits.socket.is_none_or(|socket| socket.port.is_none()) {
+        plan.fill("traffic", "src_ports", dashed(&flows.src_ports()));
+    }
+    plan.fill("traffic", "flows", flows.count());
+    if !plan.has("traffic", "frame_size") {
+        plan.fill("traffic", "payload_size", payload_len);
     }
 }
 

@@ -33,8 +33,8 @@ pub(super) fn kept() -> CapabilitySet {
 impl Clerk {
     /// Starts it for the files of a run, `more` beside those of [`Run`].
     pub(crate) fn hire(run: &Run, more: &[&Path]) -> Result<Self> {
-        let keep = (!run.keep_privileges).then(|| {
-            let given = [&run.csv, &run.json, &run.hdr].into_iter().flatten();
+        let keep = (!run.tell.keep_privileges).then(|| {
+            let given = [&run.tell.csv, &run.tell.json, &run.tell.hdr].into_iter().flatten();
             let files: Vec<PathBuf> = given
                 .cloned()
                 .chain(more.iter().map(|path| path.to_path_buf()))

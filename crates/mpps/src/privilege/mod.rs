@@ -82,13 +82,13 @@ pub(crate) fn check(command: &Command) -> Result<()> {
 
 /// What a run may do with what the program's file gives; from here on nothing more can be had.
 pub(crate) fn check_run(run: &Run) -> Result<()> {
-    if lent() && run.keep_privileges {
+    if lent() && run.tell.keep_privileges {
         return Err(usage(format!(
             "--keep-privileges: they are given up before the first packet, {}",
             refused()
         )));
     }
-    if run.keep_privileges {
+    if run.tell.keep_privileges {
         return Ok(());
     }
     privilege::no_new().map_err(|e| failed(format!("set no_new_privs: {e}")))

@@ -32,7 +32,7 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 pub(crate) fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> Result<()> {
     super::check_run(run)?;
     let user = super::caller().cloned();
-    if run.keep_privileges || (held().is_empty() && user.is_none()) {
+    if run.tell.keep_privileges || (held().is_empty() && user.is_none()) {
         return Ok(());
     }
     let mut plan = Plan::nothing(user);
@@ -115,7 +115,7 @@ pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
 pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
     let text = match PLAN.get() {
         // A user's own run has nothing to give up, and nothing to tell.
-        None if !run.keep_privileges || held().is_empty() => return None,
+        None if !run.tell.keep_privileges || held().is_empty() => return None,
         None => "all kept (--keep-privileges)".to_owned(),
         Some(plan) => {
             let mut kept = Vec::new();

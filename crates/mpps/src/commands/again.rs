@@ -1,0 +1,79 @@
+//! `run`: the run of a plan. A plan is the command line in other clothes, so whatever is checked there is checked here.
+
+use crate::cli::{Again, Cli};
+use crate::fail::{Failure, Result, argument_line, failed, print, usage};
+use crate::plan::value::{in_fields, schema, words};
+use crate::privilege::as_user;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Bytes of the longest file that is read: a summary with thousands of rows' notes is far shorter.
+const LONGEST: u64 = 16 << 20;
+
+pub(crate) fn run(args: &Again) -> Result<ExitCode> {
+    let Some(path) = args.file.as_deref().filter(|_| !args.schema) else {
+        print(|out| out.write_all(schema().as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let file = path.display();
+    let text = as_user(|| read(path))?;
+    let named = |line: &str| usage(format!("{file}: {}", in_fields(line)));
+    let mut words = words(&text).map_err(|line| usage(format!("{file}: {line}")))?;
+    // In front of the ports, which are the last.
+    let tell: Vec<OsString> = told(args);
+    words.splice(2..2, tell);
+    let cli = Cli::of(words).map_err(|e| named(&argument_line(&e)))?;
+    match super::run(cli.command) {
+        Err(Failure::Usage(line)) => Err(named(&line)),
+        other => other,
+    }
+}
+
+/// The options that say what becomes of the results.
+fn told(args: &Again) -> Vec<OsString> {
+    let tell = &args.tell;
+    let mut words = Vec::new();
+    for (option, path) in [("--csv=", &tell.csv), ("--json=", &tell.json), ("--hdr=", &tell.hdr)] {
+        if let Some(path) = path {
+            let mut word = OsString::from(option);
+            word.push(path);
+            words.push(word);
+        }
+    }
+    for (option, given) in [
+        ("--quiet", tell.quiet),
+        ("--verbose", tell.verbose),
+        ("--plain", tell.plain),
+        ("--keep-privileges", tell.keep_privileges),
+        ("--print-plan", args.print_plan),
+    ] {
+        words.extend(given.then(|| OsString::from(option)));
+    }
+    words
+}
+
+fn read(path: &Path) -> Result<String> {
+    let stdin = path == Path::new("-");
+    let mut text = String::new();
+    let read = match stdin {
+        true => std::io::stdin().take(LONGEST + 1).read_to_string(&mut text),
+        false => File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)),
+    };
+    let name = path.display();
+    match read {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(usage(format!(
+            "{name}: no such file: want a plan (--print-plan), or a result that holds one"
+        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(usage(format!(
+            "{name}: no text: want a plan (--print-plan), or a result that holds one"
+        ))),
+        Err(error) => Err(failed(format!("read {name}: {error}"))),
+        Ok(n) if n as u64 > LONGEST => Err(usage(format!(
+            "{name}: above {LONGEST} bytes: want a plan (--print-plan)"
+        ))),
+        Ok(_) => Ok(text),
+    }
+}

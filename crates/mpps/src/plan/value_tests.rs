@@ -1,0 +1,189 @@
+use super::*;
+use proptest::prelude::*;
+
+/// The plan of a command line, as it is written.
+fn plan(line: &str) -> Plan {
+    let command = Cli::command();
+    let words = std::iter::once("mpps").chain(line.split_whitespace());
+    let matches = command
+        .clone()
+        .try_get_matches_from(words)
+        .unwrap_or_else(|e| panic!("{line}: {e}"));
+    Plan::written(&command, &matches)
+}
+
+const RUNS: [&str; 8] = [
+    "sendrecv loop:delay=1ms --rate 3.5Mpps --pacing burst=4 --duration 2s",
+    "sendrecv af_packet:eth1 --src fd99::1 --dest [fd99::2]:9000-9003 --frame-size 128 --vlan 5 --tx-lanes 1 --rx-lanes 2",
+    "send udp:127.0.0.1:9001 --dest localhost:9000 --rate 10% --cores 0,2-3 --busy-poll",
+    "drop xdp:eth1 --no-verify --max-flows 9 --ip 10.99.0.2 --port 53",
+    "reflect af_xdp:eth1,mode=skb --lanes 2 --burst 64 --seed 7",
+    "forward null: loop: --mode l2fwd --dest-mac 02:00:00:00:00:01 --drain 100us --split-directions",
+    "capture af_packet:eth1 -o - --snap-len 64 --proto arp --rotate-size 1GiB --max-files 3 --count 10",
+    "drop dpdk:net_null0 --eal --no-huge --flow ingress --flow egress",
+];
+
+#[test]
+fn a_plan_is_the_command_line_that_it_was_made_from() {
+    for line in RUNS {
+        let first = plan(line);
+        let again = words(&first.text()).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let command = Cli::command();
+        let matches = command
+            .clone()
+            .try_get_matches_from(again)
+            .unwrap_or_else(|e| panic!("{line}: {e}"));
+        assert_eq!(Plan::written(&command, &matches), first, "{line}");
+    }
+}
+
+#[test]
+fn a_summary_that_holds_a_plan_is_one() {
+    let held = format!(r#"{{"rx_packets": 1, "plan": {}}}"#, plan(RUNS[0]).text());
+    assert_eq!(words(&held), words(&plan(RUNS[0]).text()));
+}
+
+#[test]
+fn the_schema_in_the_repository_is_the_programs_and_holds_what_is_printed() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plan.schema.json");
+    let written = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        written == schema(),
+        "docs/plan.schema.json is not the program's: mpps run --schema > docs/plan.schema.json"
+    );
+    let schema = serde_json::from_str(&written).expect("JSON");
+    assert!(jsonschema::meta::is_valid(&schema));
+    let schema = jsonschema::validator_for(&schema).expect("a schema");
+    for line in RUNS {
+        let printed = serde_json::from_str(&plan(line).text()).expect("JSON");
+        if let Err(error) = schema.validate(&printed) {
+            panic!("{line}: {error} at {}", error.instance_path());
+        }
+    }
+}
+
+#[test]
+fn what_no_plan_has_is_refused_by_its_name_by_program_and_schema() {
+    let schema = serde_json::from_str(&schema()).expect("JSON");
+    let schema = jsonschema::validator_for(&schema).expect("a schema");
+    let sendrecv = |more: &str| format!(r#"{{"mpps_plan": 1, "workload": "sendrecv", "ports": ["loop:"]{more}}}"#);
+    let cases = [
+        ("[]".to_owned(), "no plan"),
+        ("{".to_owned(), "no JSON"),
+        ("{}".to_owned(), "mpps_plan: missing"),
+        (sendrecv("").replace(": 1,", ": 2,"), "mpps_plan: 2: want 1"),
+        (
+            sendrecv("").replace("sendrecv", "sing"),
+            "workload: \"sing\": want one of sendrecv",
+        ),
+        (sendrecv("").replace("[\"loop:\"]", "[]"), "ports: []: want a list"),
+        (sendrecv("").replace("[\"loop:\"]", "[5]"), "ports: [5]: want a list"),
+        (
+            sendrecv(r#", "trafic": {}"#),
+            "trafic: no such field: want mpps_plan, workload, ports, seed, traffic, load",
+        ),
+        (sendrecv(r#", "capture": {}"#), "capture: a sendrecv has none"),
+        (
+            sendrecv(r#", "load": {"rte": "1Mpps"}"#),
+            "load.rte: a sendrecv has no such field: want rate, pacing",
+        ),
+        (
+            sendrecv(r#", "checks": {"max_flows": 4}"#),
+            "checks.max_flows: a sendrecv has no such field",
+        ),
+        (sendrecv(r#", "load": {"rate": 5}"#), "load.rate: 5: want a text"),
+        (
+            sendrecv(r#", "lanes": {"lanes": "2"}"#),
+            "lanes.lanes: \"2\": want a whole number",
+        ),
+        (
+            sendrecv(r#", "lanes": {"busy_poll": 1}"#),
+            "lanes.busy_poll: 1: want true or false",
+        ),
+        (
+            sendrecv(r#", "device": {"flow_rules": "x"}"#),
+            "device.flow_rules: \"x\": want a list",
+        ),
+        (sendrecv(r#", "seed": -1"#), "seed: -1: want a whole number"),
+        (sendrecv(r#", "times": 3"#), "times: 3: want an object of duration"),
+    ];
+    for (text, part) in cases {
+        let refused = words(&text).expect_err(&text);
+        assert!(refused.contains(part) && !refused.contains('\n'), "{text}: {refused}");
+        if let Ok(value) = serde_json::from_str(&text) {
+            assert!(!schema.is_valid(&value), "{text}");
+        }
+    }
+    let open = r#"{"mpps_plan": 1, "workload": "send", "ports": ["loop:"], "load": {"rate": null}, "lanes": {}}"#;
+    assert!(words(open).is_ok() && schema.is_valid(&serde_json::from_str(open).expect("JSON")));
+}
+
+#[test]
+fn no_plan_holds_a_secret() {
+    let plan = plan("drop dpdk:net_memif0,role=server,secret=swordfish");
+    assert!(!plan.text().contains("swordfish"), "{}", plan.text());
+    let refused = words(&plan.text()).expect_err("it is hidden");
+    assert!(refused.contains("no plan holds a secret"), "{refused}");
+    assert!(words(&plan.text().replace('\u{2026}', "swordfish")).is_ok());
+}
+
+#[test]
+fn a_line_about_options_is_one_about_fields() {
+    assert_eq!(
+        in_fields("--rate '5': want a rate, or --pacing left out"),
+        "load.rate (--rate) '5': want a rate, or load.pacing (--pacing) left out"
+    );
+    assert_eq!(
+        in_fields("--rx-lanes: want --lanes N"),
+        "lanes.rx_lanes (--rx-lanes): want lanes.lanes (--lanes) N"
+    );
+    assert_eq!(in_fields("no option"), "no option");
+}
+
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".*".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((key(), inner), 0..6).prop_map(|all| Value::Object(all.into_iter().collect())),
+        ]
+    })
+}
+
+/// A name that a plan may have, or any other.
+fn key() -> impl Strategy<Value = String> {
+    let known = FIELDS.iter().flat_map(|field| [field.section, field.key]);
+    let known: Vec<String> = known
+        .chain(["plan", "mpps_plan", "workload", "ports"])
+        .map(str::to_owned)
+        .collect();
+    prop_oneof![prop::sample::select(known), ".*"]
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in ".*") {
+        let _ = words(&text);
+    }
+
+    #[test]
+    fn no_json_makes_the_reader_panic_and_each_refusal_is_one_line(
+        value in anything(),
+        workload in prop::sample::select(WORKLOADS.to_vec()),
+    ) {
+        let mut value = value;
+        if let Value::Object(plan) = &mut value {
+            plan.insert("mpps_plan".to_owned(), VERSION.into());
+            plan.insert("workload".to_owned(), workload.into());
+        }
+        if let Err(line) = words(&value.to_string()) {
+            prop_assert!(!line.contains('\n'), "{line:?}");
+        }
+    }
+}
