@@ -5,7 +5,7 @@ use super::frame::{LoopFrame, LoopPool, Mark};
 use super::held::Held;
 use super::{LoopConfig, Now, Turn};
 use crate::null::Claim;
-use crate::{Burst, Frame, Layer, Queue, Result, Wait};
+use crate::{Burst, Frame, Layer, MAX_BURST, Queue, Result, Wait};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     faulty: bool,
     /// Times matter: a delay is set, or frames are held back for a time.
     timed: bool,
+    /// In flight, and ahead of all others: a burst as it was handed over. Empty where times or faults matter.
+    handed: Burst<LoopFrame<'p>>,
     /// In flight, in order of departure and of arrival.
     flying: VecDeque<LoopFrame<'p>>,
     /// Arrived, and to be received before anything else.
@@ -62,6 +64,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             faulty: dice.loaded(),
             dice,
             timed: config.delay_ns > 0 || config.reorder > 0.0,
+            handed: Burst::new(MAX_BURST),
             flying: VecDeque::with_capacity(frames),
             arrived: VecDeque::with_capacity(may_hold),
             held: Held::new(may_hold),
@@ -147,7 +150,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     /// Ties go to the frame that arrives: it may overtake the one held.
     #[inline]
     fn next_event(&self) -> Option<u64> {
-        if !self.arrived.is_empty() {
+        if !self.arrived.is_empty() || !self.handed.is_empty() {
             return Some(0);
         }
         let due = self.flying.front().map(|frame| frame.due_ns);
@@ -215,8 +218,12 @@ impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
                 let Some(frame) = self.flying.pop_front() else { break };
                 self.deliver(frame, burst);
             }
+        } else if burst.is_empty() && self.handed.len() <= burst.limit() && self.flying.is_empty() {
+            burst.swap(&mut self.handed);
         } else {
-            // As they are: a store into a frame that is moved right after costs more than the move.
+            for frame in self.handed.drain(burst.room()) {
+                let _ = burst.push(frame);
+            }
             let n = burst.room().min(self.flying.len());
             burst.array_mut().extend(self.flying.drain(..n));
         }
@@ -253,6 +260,9 @@ impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
             for frame in burst.drain(turned) {
                 self.depart(frame);
             }
+        } else if !self.timed && self.handed.is_empty() && self.flying.is_empty() {
+            // They change places, and no frame is moved.
+            self.handed.swap(burst);
         } else {
             self.flying.extend(burst.drain(turned));
         }
