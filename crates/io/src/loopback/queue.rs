@@ -79,7 +79,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         let mut all = true;
         for frame in burst.as_mut_slice() {
             if !T::turn(turn, frame.bytes_mut()) {
-                frame.mark = Mark::Refused;
+                frame.mark.set(Mark::Refused);
                 all = false;
             }
         }
@@ -91,7 +91,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     #[cold]
     fn drop_refused(&mut self, burst: &mut Burst<LoopFrame<'p>>) {
         burst.retain(|frame| {
-            let refused = frame.mark == Mark::Refused;
+            let refused = frame.mark.get() == Mark::Refused;
             if refused {
                 self.counts.not_reflected.bump();
             }
@@ -107,18 +107,18 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             Fault::Duplicate => {
                 let copy = frame.copy();
                 if copy.is_some() {
-                    frame.mark = Mark::Copied;
+                    frame.mark.set(Mark::Copied);
                 }
                 self.flying.push_back(frame);
                 self.flying.extend(copy);
             }
             Fault::Reorder => {
-                frame.mark = Mark::HoldBack;
+                frame.mark.set(Mark::HoldBack);
                 self.flying.push_back(frame);
             }
             Fault::Corrupt(random) => {
                 if flip(frame.bytes_mut(), self.layer, random) {
-                    frame.mark = Mark::Corrupt;
+                    frame.mark.set(Mark::Corrupt);
                 }
                 self.flying.push_back(frame);
             }
@@ -127,10 +127,10 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
 
     /// Hands one arrived frame over, and counts the fault that the receiver now sees.
     #[inline]
-    fn deliver(&mut self, mut frame: LoopFrame<'p>, burst: &mut Burst<LoopFrame<'p>>) {
-        if frame.mark != Mark::Plain {
-            self.count(frame.mark);
-            frame.mark = Mark::Plain;
+    fn deliver(&mut self, frame: LoopFrame<'p>, burst: &mut Burst<LoopFrame<'p>>) {
+        if frame.mark.get() != Mark::Plain {
+            self.count(frame.mark.get());
+            frame.mark.set(Mark::Plain);
         }
         // Every caller has seen room in the burst.
         let _ = burst.push(frame);
@@ -172,21 +172,21 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             };
             let flies = self.flying.front().is_some_and(|frame| frame.due_ns <= time);
             match if flies { self.flying.pop_front() } else { None } {
-                Some(frame) if frame.mark == Mark::HoldBack => {
-                    let (flow, deadline) = (frame.flow, frame.due_ns.saturating_add(IDLE_FLUSH_NS));
+                Some(frame) if frame.mark.get() == Mark::HoldBack => {
+                    let (flow, deadline) = (frame.flow.get(), frame.due_ns.saturating_add(IDLE_FLUSH_NS));
                     self.held.hold(frame, flow, self.distance, deadline);
                 }
                 Some(frame) => {
                     // A copy stands for its original, which it directly follows; corrupt frames overtake nothing,
                     // for the receiver can't tell what they were.
-                    let overtakes = matches!(frame.mark, Mark::Plain | Mark::Copy);
-                    let (flow, due_ns) = (frame.flow, frame.due_ns);
+                    let overtakes = matches!(frame.mark.get(), Mark::Plain | Mark::Copy);
+                    let (flow, due_ns) = (frame.flow.get(), frame.due_ns);
                     self.deliver(frame, burst);
                     if overtakes {
                         let arrived = &mut self.arrived;
                         self.held.overtake(flow, |mut late| {
                             late.due_ns = due_ns;
-                            late.mark = Mark::Overtaken;
+                            late.mark.set(Mark::Overtaken);
                             arrived.push_back(late);
                         });
                     }
@@ -194,7 +194,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
                 None => {
                     if let Some((mut frame, overtaken)) = self.held.expire() {
                         frame.due_ns = time;
-                        frame.mark = if overtaken { Mark::Overtaken } else { Mark::Plain };
+                        frame.mark.set(if overtaken { Mark::Overtaken } else { Mark::Plain });
                         self.deliver(frame, burst);
                     }
                 }
@@ -251,7 +251,8 @@ impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
         if self.timed {
             let due_ns = self.clock.now_ns().saturating_add(self.delay_ns);
             for frame in burst.as_mut_slice() {
-                (frame.due_ns, frame.timed) = (due_ns, self.delay_ns > 0);
+                frame.due_ns = due_ns;
+                frame.timed.set(self.delay_ns > 0);
             }
         }
         self.turn(burst);
