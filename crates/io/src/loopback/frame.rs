@@ -2,6 +2,7 @@
 
 use crate::Frame;
 use crate::null::{Buffers, NullConfig};
+use std::cell::Cell;
 
 /// Packet memory of one queue of the loop path.
 pub struct LoopPool {
@@ -16,7 +17,7 @@ impl LoopPool {
     }
 }
 
-/// What the loop has done, or is to do, with a frame in flight.
+/// What the loop has done, or is to do, with a frame in flight; whoever else holds a frame has it plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Nothing.
@@ -31,20 +32,25 @@ pub(super) enum Mark {
     HoldBack,
     /// Was held back, and a later frame of its flow has overtaken it.
     Overtaken,
+    /// The far end does not send it back.
+    Refused,
 }
 
 /// One packet buffer of the loop path.
+///
+/// What has spare values is in cells: `Option<LoopFrame>` then says `None` by the pointer at the front, and not by some few
+/// bytes that are moved apart from those beside them. Reading these together right after costs more than the whole move.
 pub struct LoopFrame<'p> {
     /// Empty once the buffer has gone back to the pool.
     data: Box<[u8]>,
     pool: &'p LoopPool,
     /// Time of arrival, ns.
     pub(super) due_ns: u64,
-    pub(super) flow: Option<u32>,
+    pub(super) flow: Cell<Option<u32>>,
     len: u32,
-    pub(super) mark: Mark,
-    /// It has come back, and at a time that the loop knows.
-    pub(super) timed: bool,
+    pub(super) mark: Cell<Mark>,
+    /// It comes back, or has, at a time that the loop knows.
+    pub(super) timed: Cell<bool>,
 }
 
 impl<'p> LoopFrame<'p> {
@@ -55,10 +61,10 @@ impl<'p> LoopFrame<'p> {
             data,
             pool,
             due_ns: 0,
-            flow: None,
+            flow: Cell::new(None),
             len,
-            mark: Mark::Plain,
-            timed: false,
+            mark: Cell::new(Mark::Plain),
+            timed: Cell::new(false),
         }
     }
 
@@ -68,7 +74,10 @@ impl<'p> LoopFrame<'p> {
         let len = self.len as usize;
         data[..len].copy_from_slice(&self.data[..len]);
         let mut copy = Self::new(data, self.pool);
-        (copy.due_ns, copy.flow, copy.len, copy.mark) = (self.due_ns, self.flow, self.len, Mark::Copy);
+        (copy.due_ns, copy.len) = (self.due_ns, self.len);
+        copy.flow.set(self.flow.get());
+        copy.timed.set(self.timed.get());
+        copy.mark.set(Mark::Copy);
         Some(copy)
     }
 }
@@ -107,17 +116,17 @@ impl Frame for LoopFrame<'_> {
     /// The flow that the sender gave: the loop keeps it.
     #[inline]
     fn flow(&self) -> Option<u32> {
-        self.flow
+        self.flow.get()
     }
 
     #[inline]
     fn set_flow(&mut self, flow: u32) {
-        self.flow = Some(flow);
+        self.flow.set(Some(flow));
     }
 
     /// Departure plus delay; `None` when no delay is set.
     #[inline]
     fn rx_time_ns(&self) -> Option<u64> {
-        self.timed.then_some(self.due_ns)
+        self.timed.get().then_some(self.due_ns)
     }
 }
