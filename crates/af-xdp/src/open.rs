@@ -6,7 +6,7 @@ use crate::error::{not_found, of};
 use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
 use crate::port::{AfXdpPort, Parts};
 use mpps_io::selection::{left_to_host, without};
-use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Request, Result, Selection};
+use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Request, Result, Selection, Task};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -36,16 +36,17 @@ struct Wanted<'a> {
     gathers: Vec<bool>,
 }
 
-/// Opens the interfaces, with one lane for each entry of their roles. Two that follow each other from an even place on are a
-/// pair over one packet memory, so that a frame received on one can be sent on the other: lane *i* of both uses the pool
-/// that the first makes for it. No packet is received before [`mpps_io::Port::queue`] is called for the lane.
+/// Opens the interfaces, with one lane for each entry of their roles. Where frames are forwarded, two that follow each other
+/// from an even place on are a pair over one packet memory, so that a frame received on one can be sent on the other: lane
+/// *i* of both uses the pool that the first makes for it. No packet is received before [`mpps_io::Port::queue`] is called for the lane.
 ///
 /// # Errors
 /// When an interface or a queue does not exist or is in use, another XDP program is attached, the privilege is missing,
 /// memory can't be had, there are more lanes than queues, or the two of a pair want packet memory of different kinds.
 pub fn open(ports: &[(&Config, &Request<'_>)]) -> Result<Vec<AfXdpPort>> {
     let mut opened = Vec::with_capacity(ports.len());
-    for pair in ports.chunks(2) {
+    let forwards = ports.iter().all(|(_, request)| request.task == Task::Forward);
+    for pair in ports.chunks(if forwards { 2 } else { 1 }) {
         let pair = pair.iter().map(|(config, request)| wanted(config, request));
         opened.extend(make(pair.collect::<Result<_>>()?)?);
     }

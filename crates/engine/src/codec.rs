@@ -93,6 +93,8 @@ pub(crate) struct EthernetCodec {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) seed: u64,
+    /// Packets arrive as they were sent; else with their addresses and ports exchanged.
+    pub(crate) as_sent: bool,
 }
 
 /// Which reject of the parser means what.
@@ -140,7 +142,7 @@ impl Codec for EthernetCodec {
             && seen.checksum_ok
             && seen.data_ok
         {
-            return match self.flows.flow_of(seen.dst_port, seen.src_port) {
+            return match self.flow_of(seen.src_port, seen.dst_port) {
                 Some(flow) => Class::Test {
                     flow,
                     stamp: seen.stamp,
@@ -153,6 +155,15 @@ impl Codec for EthernetCodec {
 }
 
 impl EthernetCodec {
+    /// The flow of a packet that has arrived with these ports.
+    #[inline(always)]
+    fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
+        match self.as_sent {
+            false => self.flows.flow_of(dst_port, src_port),
+            true => self.flows.flow_of(src_port, dst_port),
+        }
+    }
+
     /// The long way; remembers the headers of what is intact.
     #[inline(never)]
     fn classify_other<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class {
@@ -162,11 +173,14 @@ impl EthernetCodec {
             Err(reject) => return class_of_reject(reject),
         };
         let packet = &checked.packet;
-        // The packet comes back with its ports and addresses swapped.
-        let Some(flow) = self.flows.flow_of(packet.dst_port, packet.src_port) else {
+        let Some(flow) = self.flow_of(packet.src_port, packet.dst_port) else {
             return Class::Foreign(Foreign::WrongPort);
         };
-        if !packet.dst_ip_eq(bytes, &self.src) || packet.src_ip(bytes) != self.dst {
+        let (from, to) = match self.as_sent {
+            false => (self.dst, self.src),
+            true => (self.src, self.dst),
+        };
+        if !packet.dst_ip_eq(bytes, &to) || packet.src_ip(bytes) != from {
             return Class::Foreign(Foreign::WrongAddress);
         }
         let whole = usize::from(packet.payload_len) == self.template.payload_len();

@@ -8,6 +8,7 @@ mod held;
 mod job;
 mod way;
 
+pub(crate) use job::{in_one, join};
 pub use job::{run_forward, run_forward_pair};
 
 use crate::loop_clock::LoopClock;

@@ -18,6 +18,14 @@ const NEAR_NS: u64 = 100_000;
 #[repr(align(128))]
 pub(crate) struct SentSeq(pub(crate) Counter);
 
+impl SentSeq {
+    /// One for each lane of a plan that sends.
+    pub(crate) fn of(plan: &TrafficPlan) -> Vec<Self> {
+        let sending = plan.common.lanes.iter().filter(|lane| lane.tx);
+        sending.map(|_| Self::default()).collect()
+    }
+}
+
 /// The flows of one lane, in the order in which it sends them.
 #[derive(Debug)]
 struct LaneFlows {

@@ -70,6 +70,14 @@ pub(crate) trait Job: Sync {
     fn link(&self) -> Option<&Link> {
         None
     }
+    /// Layer 2 of the port of lane `lane`, where lanes have different ones.
+    fn link_of(&self, _lane: usize) -> Option<&Link> {
+        self.link()
+    }
+    /// Whether lane `lane`, which receives no test packets, looks now and then for somebody who asks for our addresses.
+    fn attends(&self, _lane: usize) -> bool {
+        false
+    }
     /// The address that neighbours are asked from.
     fn src(&self) -> Option<std::net::IpAddr> {
         None
@@ -190,38 +198,7 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         if link.dest_mac.is_some() || link.next_hop.is_none() {
             return Ok(link.dest_mac);
         }
-        let neighbor = Neighbor::new(link, self.work.src(), found);
-        let begun = clock.now_ns();
-        let mut ask_at = begun;
-        let mut burst = Burst::new(32);
-        let mut answers = Burst::new(32);
-        while found.get().is_none() {
-            let now = clock.now_ns();
-            if ended(now) {
-                return Err(RunError::Interrupted);
-            }
-            if now - begun > RESOLVE_NS {
-                return Err(RunError::Unresolved(unresolved(link)));
-            }
-            if now >= ask_at {
-                neighbor.ask(queue)?;
-                ask_at = now + ASK_EVERY_NS;
-            }
-            let n = queue.receive(&mut burst)?;
-            for mut frame in burst.drain(n) {
-                if neighbor.attend(&mut frame) == Some(true) {
-                    let _ = answers.push(frame);
-                }
-            }
-            if !answers.is_empty() {
-                queue.transmit(&mut answers)?;
-                answers.clear();
-            }
-            if n == 0 {
-                queue.wait(Wait { rx: true, tx: false }, Duration::from_millis(5))?;
-            }
-        }
-        Ok(found.get().copied())
+        resolve(queue, (link, link), self.work.src(), found, clock, ended)
     }
 
     fn lane(
@@ -237,6 +214,50 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         self.work
             .lane(index, lane, queue, recorder, capabilities, start_ns, dest_mac)
     }
+}
+
+/// Asks for the MAC address of the first link's next hop, from `src` (`None`: only listens), until any lane has heard it;
+/// answers meanwhile for the addresses of the second link, which is that of the queue.
+pub(crate) fn resolve<Q: Queue>(
+    queue: &mut Q,
+    (link, own): (&Link, &Link),
+    src: Option<std::net::IpAddr>,
+    found: &Found,
+    clock: &Clock,
+    ended: &dyn Fn(u64) -> bool,
+) -> std::result::Result<Option<MacAddr>, RunError> {
+    let neighbor = Neighbor::new(own, src, found);
+    let begun = clock.now_ns();
+    let mut ask_at = begun;
+    let mut burst = Burst::new(32);
+    let mut answers = Burst::new(32);
+    while found.get().is_none() {
+        let now = clock.now_ns();
+        if ended(now) {
+            return Err(RunError::Interrupted);
+        }
+        if now - begun > RESOLVE_NS {
+            return Err(RunError::Unresolved(unresolved(link)));
+        }
+        if now >= ask_at {
+            neighbor.ask(queue)?;
+            ask_at = now + ASK_EVERY_NS;
+        }
+        let n = queue.receive(&mut burst)?;
+        for mut frame in burst.drain(n) {
+            if neighbor.attend(&mut frame) == Some(true) {
+                let _ = answers.push(frame);
+            }
+        }
+        if !answers.is_empty() {
+            queue.transmit(&mut answers)?;
+            answers.clear();
+        }
+        if n == 0 {
+            queue.wait(Wait { rx: true, tx: false }, Duration::from_millis(5))?;
+        }
+    }
+    Ok(found.get().copied())
 }
 
 /// What is told when nobody has answered.

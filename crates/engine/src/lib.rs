@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod across;
 mod away;
 mod capture;
 mod codec;
@@ -43,6 +44,7 @@ mod traffic;
 mod verdict;
 mod work;
 
+pub use across::run_traffic_across;
 pub use control::Control;
 pub use flows::FlowSet;
 pub use forward::{run_forward, run_forward_pair};

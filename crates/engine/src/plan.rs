@@ -125,6 +125,9 @@ pub struct TrafficPlan {
     pub dscp: u8,
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
+    /// Layer 2 of the port at which packets arrive as they were sent, where that is another than they leave by
+    /// ([`crate::run_traffic_across`]). `None`: they come back turned round, their addresses and ports exchanged.
+    pub far: Option<Link>,
 }
 
 /// `drop`.

@@ -70,13 +70,9 @@ pub fn run_traffic<P: Port>(
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
-    let tx_lanes = plan.common.lanes.iter().filter(|l| l.tx).count();
-    let sent_seq: Vec<SentSeq> = (0..tx_lanes).map(|_| SentSeq::default()).collect();
+    let sent_seq = SentSeq::of(plan);
     let settle_ns = plan.common.settle.as_nanos() as u64;
-    let slips = plan
-        .rate
-        .filter(|_| plan.receive)
-        .map(|rate| Slips::new(plan.flows.count(), rate.pps(), settle_ns + 100_000_000));
+    let slips = Slips::for_plan(plan);
     let work = TrafficWork {
         plan,
         slips: slips.as_ref(),
@@ -485,7 +481,10 @@ fn lane_thread<J: Job>(
         clock,
         control: shared.control,
         counters,
-        neighbor: job.link().map(|link| Neighbor::new(link, job.src(), shared.found)),
+        neighbor: job
+            .link_of(index)
+            .map(|link| Neighbor::new(link, job.src(), shared.found)),
+        attends: job.attends(index),
         burst: shared.common.burst,
         told_down: Default::default(),
         down: Default::default(),

@@ -4,6 +4,7 @@
 //! sequence number; the receive lane looks it up. A ring a flow, one writer; an entry carries the low 32 bits of its
 //! sequence number, so one that was overwritten is not mistaken for another.
 
+use crate::plan::TrafficPlan;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries over all flows together at the most: 32 MB.
@@ -16,7 +17,17 @@ pub(crate) struct Slips {
     per_flow: u64,
 }
 
+/// Beyond the settle time a packet is late, but still one of the run's, for this long, ns.
+const LATE_NS: u64 = 100_000_000;
+
 impl Slips {
+    /// Those of a plan; `None` where nothing is scheduled or nothing comes back.
+    pub(crate) fn for_plan(plan: &TrafficPlan) -> Option<Self> {
+        let rate = plan.rate.filter(|_| plan.receive)?;
+        let settle_ns = plan.common.settle.as_nanos() as u64;
+        Some(Self::new(plan.flows.count(), rate.pps(), settle_ns + LATE_NS))
+    }
+
     /// Room for what `pps` packets a second have in flight over `keep_ns`, where affordable.
     pub(crate) fn new(flows: u32, pps: f64, keep_ns: u64) -> Self {
         let flows = u64::from(flows.max(1));

@@ -17,6 +17,11 @@ use std::time::Duration;
 /// Time in which the path takes nothing is booked this often while it lasts, ns.
 const BOOK_BLOCKED_NS: u64 = 1_000_000;
 
+/// How often a lane that receives no test packets looks for somebody who asks for our addresses, ns.
+const ATTEND_EVERY_NS: u64 = 10_000_000;
+/// Bursts of one such look, at the most: it must not keep the lane from sending.
+const LOOK_BURSTS: usize = 4;
+
 /// What a lane's loop works with, beside its queue.
 pub(crate) struct Lane<'r> {
     pub(crate) clock: Clock,
@@ -24,6 +29,8 @@ pub(crate) struct Lane<'r> {
     pub(crate) counters: &'r LaneCounters,
     pub(crate) idle: Idle<'r>,
     pub(crate) neighbor: Option<Neighbor<'r>>,
+    /// It receives no test packets, but looks now and then for somebody who asks for our addresses.
+    pub(crate) attends: bool,
     pub(crate) burst: usize,
     /// The user was told that the device is down.
     pub(crate) told_down: Cell<bool>,
@@ -99,6 +106,7 @@ pub(crate) fn run<Q: Queue, C: Codec>(
     let mut time = LoopClock::default();
     // Until when it is booked that the path takes nothing; 0: it takes.
     let mut blocked_to = 0;
+    let mut attend_at = 0;
     loop {
         // What is measured is measured by readings of its own.
         let (now, fresh) = time.now(&lane.clock);
@@ -142,6 +150,10 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                 generator.give_up(now, &mut pending, &mut recorder);
             }
             break;
+        }
+        if lane.attends && now >= attend_at {
+            attend_at = now + ATTEND_EVERY_NS;
+            look_round(&lane, queue, &mut incoming, &mut answers);
         }
         let mut next = u64::MAX;
         let mut blocked = false;
@@ -229,6 +241,27 @@ fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recor
         }
     }
     if blocked { now } else { 0 }
+}
+
+/// Takes what has come to a lane that receives no test packets, and answers those that ask.
+#[cold]
+fn look_round<Q: Queue>(lane: &Lane<'_>, queue: &mut Q, incoming: &mut Burst<Q::Frame>, answers: &mut Burst<Q::Frame>) {
+    for _ in 0..LOOK_BURSTS {
+        let came = match queue.receive(incoming) {
+            Ok(came) => came,
+            Err(error) => return lane.trouble(&error),
+        };
+        for mut frame in incoming.drain(came) {
+            let attended = lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame));
+            if attended == Some(true) && frame.capacity() > 0 {
+                let _ = answers.push(frame);
+            }
+        }
+        lane.answer(queue, answers);
+        if came == 0 {
+            return;
+        }
+    }
 }
 
 /// Goes through a burst again for the frames that are no test packets, and answers those that ask.

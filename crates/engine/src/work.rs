@@ -157,6 +157,7 @@ impl Work for TrafficWork<'_> {
                     src: plan.src,
                     dst: plan.dst,
                     seed,
+                    as_sent: plan.far.is_some(),
                 };
                 traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
             }

@@ -216,6 +216,7 @@ fn traffic(lanes: usize, milliseconds: u64, receive: bool, rate: Option<Rate>) -
         ttl: 64,
         dscp: 0,
         link: Some(link()),
+        far: None,
     }
 }
 

@@ -10,6 +10,8 @@ pub enum Task {
     Send,
     /// Send test packets, and receive them back.
     SendReceive,
+    /// Receive the packets that another port of the run has sent.
+    Collect,
     /// Receive test packets.
     Drop,
     /// Send packets back to where they came from.
@@ -29,7 +31,7 @@ impl Task {
     /// Whether frames for other MAC addresses are wanted, unless the port's options say otherwise: what such a task is for
     /// is often not for this host.
     pub fn wants_every_frame(self) -> bool {
-        matches!(self, Self::Forward | Self::Capture)
+        matches!(self, Self::Collect | Self::Forward | Self::Capture)
     }
 }
 

@@ -278,7 +278,7 @@ fn names(plan: &ForwardPlan) -> Vec<String> {
 }
 
 /// What ports say: once where they agree, else the one's behind the other's.
-fn in_one(said: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn in_one(said: impl IntoIterator<Item = String>) -> String {
     let mut said: Vec<String> = said.into_iter().collect();
     if said.windows(2).all(|two| two[0] == two[1]) {
         said.truncate(1);
@@ -287,7 +287,7 @@ fn in_one(said: impl IntoIterator<Item = String>) -> String {
 }
 
 /// The facts of all ports: once where they agree, else in the order of the ports, `-` for one that has none.
-fn join(ports: &[Vec<(String, String)>]) -> Vec<(String, String)> {
+pub(crate) fn join(ports: &[Vec<(String, String)>]) -> Vec<(String, String)> {
     let of = |facts: &[(String, String)], name: &str| {
         let found = facts.iter().find(|(n, _)| n == name);
         found.map_or_else(|| "-".to_owned(), |(_, value)| value.clone())

@@ -171,6 +171,7 @@ fn with_frames<S>(
             counters: &counters,
             idle: Idle::new(true, false, ClockSource::new().clock(), &counters),
             neighbor: None,
+            attends: false,
             burst: BURST,
             told_down: Default::default(),
             down: Default::default(),

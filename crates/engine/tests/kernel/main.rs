@@ -72,6 +72,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
             dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
             next_hop: None,
         }),
+        far: None,
     }
 }
 

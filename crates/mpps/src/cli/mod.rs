@@ -180,6 +180,9 @@ pub(crate) struct Again {
 pub(crate) struct Traffic {
     #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
+    /// Port to receive at, where packets are not sent back: what forwards them is between the two (sendrecv)
+    #[arg(value_name = "PORT", id = "far")]
+    pub(crate) far: Option<PortSpec>,
     /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp [default: udp: the port's
     /// address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk: none]
     #[arg(long, value_name = "IP", value_parser = values::ip)]

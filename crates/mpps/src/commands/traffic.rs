@@ -3,10 +3,10 @@
 use super::output::Output;
 use super::steps::{opening, prepare, printed};
 use crate::cli::Traffic;
-use crate::fail::Result;
-use crate::paths::{KernelDevices, Use, Work, with_alike};
+use crate::fail::{Result, usage};
+use crate::paths::{KernelDevices, Use, UseTwo, Work, with_alike, with_ports};
 use crate::plan::traffic::Draft;
-use mpps_engine::{run_traffic, run_traffic_in_kernel};
+use mpps_engine::{run_traffic, run_traffic_across, run_traffic_in_kernel};
 use mpps_io::Port;
 use mpps_stats::Summary;
 use mpps_sys::signal::interruptions;
@@ -24,9 +24,13 @@ pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
 /// Opens the port and the files, and runs.
 fn execute(draft: &Draft) -> Result<(Summary, Output)> {
     let run = &draft.args.run;
-    let _prepared = prepare(run, &[&draft.port], &draft.rules, Work::Ends)?;
-    let port = vec![(&draft.port, draft.request())];
-    with_alike(port, &opening(run, &draft.rules), Generate(draft))
+    let requests = draft.requests();
+    let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
+    let _prepared = prepare(run, &ports, &draft.rules, Work::Ends)?;
+    match ports.len() {
+        1 => with_alike(requests, &opening(run, &draft.rules), Generate(draft)),
+        _ => with_ports(requests, &opening(run, &draft.rules), Across(draft)),
+    }
 }
 
 struct Generate<'a>(&'a Draft);
@@ -46,6 +50,34 @@ impl Use for Generate<'_> {
         let mut output = Output::open(&self.0.args.run)?;
         let port = devices.traffic(&plan)?;
         let summary = run_traffic_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
+        Ok((summary, output))
+    }
+}
+
+/// From one port to another.
+struct Across<'a>(&'a Draft);
+
+impl Use for Across<'_> {
+    type Out = (Summary, Output);
+
+    fn frames<P: Port>(self, ports: &[P]) -> Result<(Summary, Output)> {
+        self.two(&ports[0], &ports[1])
+    }
+
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<(Summary, Output)> {
+        // The plan has refused it.
+        Err(usage(format!(
+            "port '{}': its packets never come to user space",
+            self.0.args.port
+        )))
+    }
+}
+
+impl UseTwo for Across<'_> {
+    fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<(Summary, Output)> {
+        let plan = self.0.plan_across(a.capabilities(), b.capabilities())?;
+        let mut output = Output::open(&self.0.args.run)?;
+        let summary = run_traffic_across(a, b, &plan, &mut output.sinks, &interruptions)?;
         Ok((summary, output))
     }
 }

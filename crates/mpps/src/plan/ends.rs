@@ -18,9 +18,18 @@ pub(crate) struct Destination {
     pub(crate) name: Option<String>,
 }
 
+/// The two ends of a test between two ports of ours, where none are given.
+const TEST_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+const TEST_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2),
+];
+
 /// Source and destination of a run.
 pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>) -> Result<(IpAddr, Destination)> {
     let pathless = port.nobody_answers();
+    // Both ends are ours: addresses that no host has, set apart for tests (RFC 2544, RFC 5180).
+    let apart = args.far.is_some();
     let of_port = port.traits.socket.and_then(|socket| socket.address);
     if let (Some(src), Some(address)) = (args.src, of_port)
         && src != address
@@ -32,6 +41,14 @@ pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>)
     let given = args.src.or(of_port);
     let dest = match &args.dest {
         Some(target) => resolved(target, given, device, args.run.tell.quiet)?,
+        None if apart => Destination {
+            ip: match args.src {
+                Some(IpAddr::V6(_)) => TEST_V6[1].into(),
+                _ => TEST_V4[1].into(),
+            },
+            ports: 9000..=9000,
+            name: None,
+        },
         None if pathless => Destination {
             ip: Ipv4Addr::new(10, 99, 0, 2).into(),
             ports: 9000..=9000,
@@ -41,6 +58,8 @@ pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>)
     };
     let src = match (given, dest.ip) {
         (Some(src), _) => src,
+        (None, IpAddr::V4(_)) if apart => TEST_V4[0].into(),
+        (None, IpAddr::V6(_)) if apart => TEST_V6[0].into(),
         (None, IpAddr::V4(_)) if pathless => Ipv4Addr::new(10, 99, 0, 1).into(),
         (None, IpAddr::V6(_)) if pathless => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
         (None, ip) if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start())?,

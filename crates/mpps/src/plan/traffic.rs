@@ -9,7 +9,7 @@ use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
 use mpps_engine::{FlowSet, Link, Pacing, Rate, TrafficPlan};
 use mpps_io::selection::From;
-use mpps_io::{Capabilities, Ends, Layer, Request, Roles, Selection, Task, To};
+use mpps_io::{Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To};
 use mpps_netdev::{self as netdev, NetDev};
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::IpAddr;
@@ -36,6 +36,8 @@ pub(crate) struct Draft {
     pub(crate) frame_size: usize,
     pub(crate) receive: bool,
     pub(crate) rules: Rules,
+    /// Where packets arrive, if not where they leave.
+    pub(crate) far: Option<Far>,
     warnings: Vec<String>,
     device: Option<NetDev>,
 }
@@ -46,6 +48,11 @@ impl Draft {
         let task = if receive { Task::SendReceive } else { Task::Send };
         let port = Checked::new(&args.port, task)?;
         let device = port.interface();
+        let far = args
+            .far
+            .as_ref()
+            .map(|spec| Far::new(spec, &port, &args, receive))
+            .transpose()?;
         let (src, dest) = addresses(&args, &port, device.as_ref())?;
         if src.is_ipv4() != dest.ip.is_ipv4() {
             return Err(usage(format!(
@@ -56,7 +63,9 @@ impl Draft {
             )));
         }
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
-        let roles = if port.traits.in_kernel {
+        let roles = if let Some(far) = &far {
+            [lanes_of(&far.sends, true), lanes_of(&far.roles, false)].concat()
+        } else if port.traits.in_kernel {
             kernel::check_traffic(&args)?;
             kernel::senders(&args)
         } else {
@@ -69,8 +78,12 @@ impl Draft {
             )?
         };
         payload_path_options(&args, &port)?;
-        paths::check_run(&args.run, &[&port])?;
-        let rules = Rules::of(&args.run, [(&port, &roles[..])])?;
+        let ports: Vec<_> = [&port].into_iter().chain(far.as_ref().map(|far| &far.port)).collect();
+        paths::check_run(&args.run, &ports)?;
+        let rules = match &far {
+            None => Rules::of(&args.run, [(&port, &roles[..])])?,
+            Some(far) => Rules::of(&args.run, [(&port, &far.sends[..]), (&far.port, &far.roles[..])])?,
+        };
         // A share of the link is checked once the port is open and tells its speed.
         if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
             Rate::parse(rate, frame_size as u64, None)
@@ -82,7 +95,7 @@ impl Draft {
             ));
         }
         lanes::check_open_rows(args.run.interval, args.settle)?;
-        one_lane_a_flow(&port, &roles)?;
+        one_lane_a_flow(far.as_ref().map_or(&port, |far| &far.port), &roles)?;
         let mut warnings = Vec::new();
         let flows = flows(&args, &port, &roles, &dest, &mut warnings)?;
         let tx_lanes = roles.iter().filter(|r| r.tx).count();
@@ -107,13 +120,45 @@ impl Draft {
             frame_size,
             receive,
             rules,
+            far,
             warnings,
             device,
         })
     }
 
-    /// What the run needs of its port.
-    pub(crate) fn request(&self) -> Request<'_> {
+    /// What the run needs of each of its ports.
+    pub(crate) fn requests(&self) -> Vec<(&Checked, Request<'_>)> {
+        let Some(far) = &self.far else {
+            return vec![(&self.port, self.request())];
+        };
+        let near = Request {
+            roles: &far.sends,
+            cores: lanes::cores_of(&self.args.run, 0, far.sends.len()),
+            selection: Selection::Nothing,
+            ..self.request()
+        };
+        let arrives = Request {
+            spec: &far.port.spec,
+            task: Task::Collect,
+            roles: &far.roles,
+            cores: lanes::cores_of(&self.args.run, far.sends.len(), far.roles.len()),
+            selection: Selection::Udp {
+                to: To::Only(vec![self.dest.ip]),
+                ports: Some(self.flows.dst_ports()),
+                excluded: Vec::new(),
+                from: Some(From {
+                    ips: vec![self.src],
+                    ports: self.flows.src_ports(),
+                }),
+            },
+            answer: far.answers(self.dest.ip),
+            ends: None,
+            seed: self.args.run.seed,
+        };
+        vec![(&self.port, near), (&far.port, arrives)]
+    }
+
+    fn request(&self) -> Request<'_> {
         let selection = match self.receive {
             true => Selection::Udp {
                 to: To::Only(vec![self.src]),
@@ -192,7 +237,7 @@ impl Draft {
         let answer_for = if self.own_address() { Vec::new() } else { vec![self.src] };
         let dest_mac = match (self.args.dest_mac, self.port.traits.neighbors) {
             // The host's own address: the answer goes to the host, which is asked instead.
-            (None, Neighbors::Host) if self.own_address() => {
+            (None, Neighbors::Host) if self.own_address() && (self.far.is_none() || self.args.gateway.is_some()) => {
                 Some(super::neighbor::resolve(next_hop, device, self.args.vlan)?)
             }
             (given, _) => given,
@@ -205,6 +250,23 @@ impl Draft {
             dest_mac,
             next_hop: Some(next_hop),
         }))
+    }
+
+    /// The plan of a run over two ports, once they are open.
+    pub(crate) fn plan_across(&self, from: &Capabilities, to: &Capabilities) -> Result<TrafficPlan> {
+        let mut plan = self.plan(from)?;
+        let mac = MacAddr(to.mac.unwrap_or([2, 0, 0, 0, 0, 2]));
+        if let Some(far) = &self.far {
+            plan.common
+                .host
+                .push(("arrives_at".to_owned(), far.port.spec.to_string()));
+            plan.far = Some(far.link(mac, self.args.vlan, self.dest.ip));
+        }
+        // Without a router, whatever lies between passes frames on by the address of the port that they are for.
+        if let Some(link) = plan.link.as_mut().filter(|_| self.args.gateway.is_none()) {
+            link.dest_mac.get_or_insert(mac);
+        }
+        Ok(plan)
     }
 
     /// The plan, once the port is open and its capabilities are known.
@@ -275,6 +337,7 @@ impl Draft {
             ttl: args.ttl,
             dscp: args.dscp,
             link,
+            far: None,
         })
     }
 
@@ -308,6 +371,90 @@ impl Draft {
         }
         facts
     }
+}
+
+/// The port at which packets arrive, of a run that sends by another.
+#[derive(Debug)]
+pub(crate) struct Far {
+    pub(crate) port: Checked,
+    /// What the lanes do that receive there: they answer, too.
+    pub(crate) roles: Vec<Roles>,
+    /// What the lanes do that send by the other port: they listen for answers.
+    sends: Vec<Roles>,
+    device: Option<NetDev>,
+}
+
+impl Far {
+    fn new(spec: &PortSpec, near: &Checked, args: &Traffic, receive: bool) -> Result<Self> {
+        if !receive {
+            return Err(usage(format!(
+                "port '{spec}': send receives nothing: want it left out, or sendrecv"
+            )));
+        }
+        let port = Checked::new(spec, Task::Collect)?;
+        for port in [near, &port] {
+            let spec = &port.spec;
+            if port.traits.layer == Layer::Payload {
+                return Err(usage(format!(
+                    "port '{spec}': it carries payloads, and what lies between two ports passes frames on: want an Ethernet \
+                     path, such as af_packet:eth1"
+                )));
+            }
+            if port.traits.in_kernel {
+                return Err(usage(format!(
+                    "port '{spec}': its packets never come to user space, so two ports can't have lanes in common: want \
+                     af_xdp:{0} or af_packet:{0}",
+                    spec.device
+                )));
+            }
+            if port.nobody_answers() {
+                return Err(usage(format!(
+                    "port '{spec}': nothing can lie between it and another port: want the ports that the device under \
+                     test is joined to"
+                )));
+            }
+        }
+        if near.spec.path == spec.path && near.spec.device == spec.device {
+            return Err(usage(format!(
+                "port '{spec}': packets leave by it, too: want another, or none where they come back by the same port"
+            )));
+        }
+        let lanes = args.run.lanes.unwrap_or(1);
+        let both = |n| vec![Roles { rx: true, tx: true }; n];
+        Ok(Self {
+            device: port.interface(),
+            port,
+            roles: both(args.rx_lanes.unwrap_or(lanes)),
+            sends: both(args.tx_lanes.unwrap_or(lanes)),
+        })
+    }
+
+    /// The address that packets are for, where the host does not answer for it there.
+    fn answers(&self, dest: IpAddr) -> Vec<IpAddr> {
+        let own = self
+            .device
+            .iter()
+            .flat_map(|device| &device.addresses)
+            .any(|(ip, _)| *ip == dest);
+        if own { Vec::new() } else { vec![dest] }
+    }
+
+    /// Layer 2 of the port.
+    fn link(&self, mac: MacAddr, vlan: Option<u16>, dest: IpAddr) -> Link {
+        Link {
+            mac,
+            vlan,
+            answer_for: self.answers(dest),
+            unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
+            dest_mac: None,
+            next_hop: None,
+        }
+    }
+}
+
+/// Lanes of the run for the queues of a port: they only send test packets, or only receive them.
+fn lanes_of(roles: &[Roles], send: bool) -> Vec<Roles> {
+    vec![Roles { rx: !send, tx: send }; roles.len()]
 }
 
 /// Says in the plan what was not given on the command line.

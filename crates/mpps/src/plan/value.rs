@@ -117,9 +117,10 @@ fn fields<'c>(command: &'c Command, workload: &str) -> Vec<(&'static Field, &'c 
     all.filter_map(|field| Some((field, option(field)?))).collect()
 }
 
-/// The argument that holds a workload's ports.
-fn ports_of<'c>(command: &'c Command, workload: &str) -> Option<&'c Arg> {
-    command.find_subcommand(workload)?.get_positionals().next()
+/// The arguments that hold a workload's ports.
+fn ports_of<'c>(command: &'c Command, workload: &str) -> impl Iterator<Item = &'c Arg> {
+    let workload = command.find_subcommand(workload);
+    workload.into_iter().flat_map(Command::get_positionals)
 }
 
 impl Plan {
@@ -132,7 +133,9 @@ impl Plan {
             let all = matches.get_raw(id).into_iter().flatten();
             all.map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
-        let ports = ports_of(command, workload).map_or_else(Vec::new, |arg| raw(arg.get_id().as_str()));
+        let ports: Vec<_> = ports_of(command, workload)
+            .flat_map(|arg| raw(arg.get_id().as_str()))
+            .collect();
         let ports: Vec<_> = ports.iter().map(|port| mpps_io::hide_secrets(port)).collect();
         let mut plan = Self(Map::new());
         plan.0.insert("mpps_plan".to_owned(), VERSION.into());

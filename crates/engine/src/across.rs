@@ -1,0 +1,213 @@
+//! `sendrecv` over two ports: packets leave by one and are received at the other, with the device under test between them.
+//!
+//! Nobody turns them round, so they arrive as they were sent: addresses and ports are not exchanged. Each lane owns a queue
+//! of one port: the first lanes send by the first port, the others receive at the second.
+
+use crate::forward::{in_one, join};
+use crate::generate::SentSeq;
+use crate::job::{Job, resolve, told};
+use crate::neighbor::Found;
+use crate::outcome::LaneOutcome;
+use crate::plan::{Link, TrafficPlan};
+use crate::run::{RunError, run_job};
+use crate::slip::Slips;
+use crate::traffic::Lane;
+use crate::work::{TrafficWork, Work, WorkFacts};
+use mpps_io::{Port, QueueCounters, Result};
+use mpps_stats::{Recorder, Sink, Summary, Workload};
+use mpps_sys::clock::Clock;
+use mpps_wire::MacAddr;
+use std::net::IpAddr;
+
+/// Runs `sendrecv` from one port to another: lanes of the plan that send have the queues of `from` in their order, those that
+/// receive have the queues of `to`; no lane does both. The plan says how packets leave ([`TrafficPlan::link`]) and how they
+/// arrive ([`TrafficPlan::far`]). As [`crate::run_traffic`].
+///
+/// # Errors
+/// As [`crate::run_traffic`].
+pub fn run_traffic_across<A: Port, B: Port>(
+    from: &A,
+    to: &B,
+    plan: &TrafficPlan,
+    sinks: &mut [Box<dyn Sink>],
+    interruptions: &dyn Fn() -> u32,
+) -> std::result::Result<Summary, RunError> {
+    let sent_seq = SentSeq::of(plan);
+    let slips = Slips::for_plan(plan);
+    let work = TrafficWork {
+        plan,
+        slips: slips.as_ref(),
+        sent_seq: &sent_seq,
+    };
+    let job = Across { from, to, work: &work };
+    let settle_ns = plan.common.settle.as_nanos() as u64;
+    let paced = plan.rate.is_some();
+    run_job(
+        &job,
+        &plan.common,
+        Workload::SendRecv,
+        settle_ns,
+        paced,
+        sinks,
+        interruptions,
+    )
+}
+
+/// Traffic from one port to another.
+struct Across<'r, A, B> {
+    from: &'r A,
+    to: &'r B,
+    work: &'r TrafficWork<'r>,
+}
+
+/// What a lane has of the one port or of the other.
+enum Half<A, B> {
+    From(A),
+    To(B),
+}
+
+impl<A, B> Across<'_, A, B> {
+    /// Whether lane `lane` sends, and which queue of its port it has.
+    fn seat(&self, lane: usize) -> (bool, usize) {
+        let lanes = &self.work.plan.common.lanes;
+        let sends = lanes[lane].tx;
+        (sends, lanes[..lane].iter().filter(|other| other.tx == sends).count())
+    }
+}
+
+impl<A: Port, B: Port> Job for Across<'_, A, B> {
+    type Pools = Half<A::Pool, B::Pool>;
+    type Queues<'p>
+        = Half<A::Queue<'p>, B::Queue<'p>>
+    where
+        Self: 'p;
+
+    fn pools(&self, lane: usize) -> Result<Self::Pools> {
+        Ok(match self.seat(lane) {
+            (true, index) => Half::From(self.from.pool(index)?),
+            (false, index) => Half::To(self.to.pool(index)?),
+        })
+    }
+
+    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
+        let (_, index) = self.seat(lane);
+        Ok(match pools {
+            Half::From(pool) => Half::From(self.from.queue(index, pool)?),
+            Half::To(pool) => Half::To(self.to.queue(index, pool)?),
+        })
+    }
+
+    fn queue_number(&self, lane: usize) -> usize {
+        self.seat(lane).1
+    }
+
+    fn counters(&self, lane: usize) -> Vec<QueueCounters> {
+        match self.seat(lane) {
+            // What comes in there is no packet of the test: nothing is lost with it.
+            (true, index) => vec![
+                QueueCounters {
+                    rx_dropped: 0,
+                    ..self.from.counters(index)
+                },
+                QueueCounters::default(),
+            ],
+            (false, index) => vec![QueueCounters::default(), self.to.counters(index)],
+        }
+    }
+
+    fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64> {
+        match (self.seat(lane), place) {
+            ((false, index), 1) => self.to.rx_dropped(index),
+            _ => Some(0),
+        }
+    }
+
+    fn takes(&self, lane: usize, place: usize) -> bool {
+        place == 1 && !self.seat(lane).0
+    }
+
+    fn drops_by_queue(&self, place: usize) -> bool {
+        match place {
+            0 => self.from.drops_by_queue(),
+            _ => self.to.drops_by_queue(),
+        }
+    }
+
+    fn path(&self) -> String {
+        let paths = [self.from.capabilities().path, self.to.capabilities().path];
+        in_one(paths.into_iter().map(str::to_owned))
+    }
+
+    fn port_facts(&self) -> Vec<(String, String)> {
+        join(&[told(self.from.facts()), told(self.to.facts())])
+    }
+
+    fn link(&self) -> Option<&Link> {
+        self.work.link()
+    }
+
+    fn link_of(&self, lane: usize) -> Option<&Link> {
+        match self.seat(lane) {
+            (true, _) => self.work.link(),
+            (false, _) => self.work.plan.far.as_ref(),
+        }
+    }
+
+    fn attends(&self, lane: usize) -> bool {
+        self.seat(lane).0
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        self.work.src()
+    }
+
+    fn facts(&self) -> WorkFacts {
+        self.work.facts()
+    }
+
+    fn latency_note(&self, measured: bool) -> Option<&'static str> {
+        measured.then_some(
+            "one way, from just before the packet is handed to the first port to just after it was taken from the second, \
+             in mpps: no clocks differ",
+        )
+    }
+
+    /// Lanes that send ask at their port; the others answer at theirs, where the question may arrive.
+    fn resolve(
+        &self,
+        queues: &mut Half<A::Queue<'_>, B::Queue<'_>>,
+        found: &Found,
+        clock: &Clock,
+        ended: &dyn Fn(u64) -> bool,
+    ) -> std::result::Result<Option<MacAddr>, RunError> {
+        let Some(link) = self.work.link() else {
+            return Ok(None);
+        };
+        if link.dest_mac.is_some() || link.next_hop.is_none() {
+            return Ok(link.dest_mac);
+        }
+        match queues {
+            Half::From(queue) => resolve(queue, (link, link), self.work.src(), found, clock, ended),
+            Half::To(queue) => {
+                let far = self.work.plan.far.as_ref().unwrap_or(link);
+                resolve(queue, (link, far), None, found, clock, ended)
+            }
+        }
+    }
+
+    fn lane(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queues: &mut Half<A::Queue<'_>, B::Queue<'_>>,
+        recorder: Recorder<'_>,
+        start_ns: u64,
+        dest_mac: Option<MacAddr>,
+    ) -> LaneOutcome {
+        let (work, capabilities) = (self.work, (self.from.capabilities(), self.to.capabilities()));
+        match queues {
+            Half::From(queue) => work.lane(index, lane, queue, recorder, capabilities.0, start_ns, dest_mac),
+            Half::To(queue) => work.lane(index, lane, queue, recorder, capabilities.1, start_ns, dest_mac),
+        }
+    }
+}
