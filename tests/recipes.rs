@@ -36,6 +36,17 @@ const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name et
                      ip link set eth$i up; ip -n mpps-lab-a link set eth$i up; done; ethtool -K eth2 gro on; \
                      ip netns exec mpps-lab-a ethtool -K eth2 gro on";
 
+/// As [`LINKS`], and a bridge between the first two; the test's packets of host a are no business of its own stack.
+const BRIDGE: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a && ip link set eth2 up && \
+                      ip -n mpps-lab-a link set eth2 up && ip link add sw0 type bridge && ip link set eth1 master sw0 && \
+                      ip link set eth2 master sw0 && ip link set sw0 up && \
+                      until grep -q 3 /sys/class/net/eth2/brport/state; do sleep 0.05; done";
+
+/// A router between two links.
+const ROUTER: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a && ip link set eth2 up && \
+                      ip -n mpps-lab-a link set eth2 up && ip addr add 198.18.0.254/24 dev eth1 && \
+                      ip addr add 198.18.1.254/24 dev eth2 && sysctl -qw net.ipv4.ip_forward=1";
+
 const RECIPES: &[Recipe] = &[
     recipe(
         README,
@@ -185,6 +196,35 @@ const RECIPES: &[Recipe] = &[
            --duration 2s",
         ],
     ),
+    Recipe {
+        page: README,
+        before: LINKS,
+        commands: &[
+            "mpps forward af_packet:eth1 af_packet:eth2",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --rate 20kpps",
+        ],
+    },
+    Recipe {
+        page: "docs/two-ports.md",
+        before: BRIDGE,
+        commands: &["mpps sendrecv af_packet:eth1 af_packet:eth2 --rate 20kpps"],
+    },
+    Recipe {
+        page: "docs/two-ports.md",
+        before: ROUTER,
+        commands: &[
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --src 198.18.0.1 --dest 198.18.1.2:9000 \
+                     --gateway 198.18.0.254 --rate 20kpps",
+        ],
+    },
+    Recipe {
+        page: "docs/plans.md",
+        before: "mpps sendrecv loop:delay=1ms --rate 10kpps --duration 1s --print-plan > plan.json",
+        commands: &[
+            "mpps sendrecv loop:delay=1ms --rate 10kpps --duration 1s --print-plan",
+            "mpps run plan.json",
+        ],
+    },
     recipe(PATHS, &["ethtool -l eth1"]),
     recipe(
         PATHS,

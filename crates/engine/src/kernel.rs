@@ -238,6 +238,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
             rate: plan.rate,
             tolerance: plan.tolerance,
             tx_lanes: self.exits.len() as u64,
+            across: false,
         })
     }
 

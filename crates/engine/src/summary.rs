@@ -94,6 +94,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         flow_moved: reason("flow_moved"),
         flow_contended: reason("flow_contended"),
         reordered: tally.reordered,
+        across: m.work.across,
         flows: reason("flows"),
         untracked: reason("untracked_flow_packets"),
     };

@@ -15,6 +15,8 @@ use cause::{Causes, span};
 pub(crate) struct Evidence {
     pub(crate) tx: u64,
     pub(crate) rx: u64,
+    /// Packets arrive at another port than they leave by.
+    pub(crate) across: bool,
     pub(crate) late: u64,
     pub(crate) lost: i64,
     pub(crate) missed: u64,
@@ -269,6 +271,11 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             .map(|(_, v)| v)
             .sum();
         warnings.push(match refused {
+            0 if e.across => {
+                "nothing arrived at the other port: does what lies between pass these frames on, by their \
+                              MAC addresses (--dest-mac) or as a router (--gateway)?"
+                    .to_owned()
+            }
             0 => {
                 "nothing came back: is a reflector running at the destination, and does it take these ports?".to_owned()
             }

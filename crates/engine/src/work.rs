@@ -31,6 +31,8 @@ pub(crate) struct WorkFacts {
     pub(crate) rate: Option<crate::Rate>,
     pub(crate) tolerance: f64,
     pub(crate) tx_lanes: u64,
+    /// Packets arrive at another port than they leave by.
+    pub(crate) across: bool,
 }
 
 /// A workload.
@@ -109,6 +111,7 @@ impl Work for TrafficWork<'_> {
             rate: self.plan.rate,
             tolerance: self.plan.tolerance,
             tx_lanes: self.sent_seq.len() as u64,
+            across: self.plan.far.is_some(),
         }
     }
 
