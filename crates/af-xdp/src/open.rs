@@ -183,9 +183,6 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         mac: Some(device.mac),
         tx_checksum: false,
         one_flow_per_burst: false,
-        split_lanes: true,
-        // What the program takes, the host's stack does not see.
-        host_stack: false,
         link_bps: device.speed_bps,
         preferred_burst: if zero_copy { 32 } else { 64 },
     };

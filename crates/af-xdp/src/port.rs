@@ -127,10 +127,6 @@ impl Port for AfXdpPort {
         &self.capabilities
     }
 
-    fn queues(&self) -> usize {
-        self.parts.len()
-    }
-
     fn pool(&self, queue: usize) -> Result<Pool> {
         self.exists(queue)?;
         Pool::new(&self.umem, self.frames[queue]).map_err(of)

@@ -62,8 +62,6 @@ pub fn open(config: &Config) -> Result<XdpDevice> {
             mac: Some(device.mac),
             tx_checksum: false,
             one_flow_per_burst: false,
-            split_lanes: true,
-            host_stack: false,
             link_bps: device.speed_bps,
             preferred_burst: BATCH as usize,
         },
