@@ -283,6 +283,18 @@ fn rates_and_times_without_sense_are_refused() {
     ] {
         assert_refused(&format!("sendrecv loop: --rate {rate}"), 2, &["--rate", rate, "want"]);
     }
+    // A share of the link, too, is read before the port is opened: this one could not be.
+    let held = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = format!("udp:{}", held.local_addr().expect("an address"));
+    for rate in ["x%", "0%", "101%", "1e1%", "-5%", "99Gpps"] {
+        let words = format!("sendrecv {port} --dest 127.0.0.1:9 --rate {rate}");
+        assert_refused(&words, 2, &[&format!("mpps: --rate '{rate}': want ")]);
+        assert_refused(
+            &format!("demo --rate {rate}"),
+            2,
+            &[&format!("mpps: --rate '{rate}': want ")],
+        );
+    }
     // What was meant is asked where only the case is another.
     for (rate, meant) in [("5Kpps", "5kpps"), ("5mpps", "5Mpps"), ("1GBPS", "1Gbps")] {
         let asked = format!("did you mean {meant}?");

@@ -253,6 +253,38 @@ fn an_interface_that_goes_down_and_comes_back_is_told_and_the_run_goes_on() {
 }
 
 #[test]
+fn an_interface_that_gets_another_name_is_the_same_one_and_the_run_goes_on() {
+    for path in ["xdp", "af_xdp", "af_packet"] {
+        let Some(net) = net_of(1) else { return };
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let sendrecv = SENDRECV.replace("xdp:", &format!("{path}:"));
+        let (mut sender, mut reflector) = under_way(&net, &here, &there, &sendrecv, &format!("reflect {path}:eth1"));
+        for side in Host::ALL {
+            // Before Linux 6.2 only what is down can be renamed.
+            let live = run_command(inside(&net.lab, side, "ip link set eth1 name eth7"));
+            if live.code != Some(0) {
+                net.on(side, "ip link set eth1 down");
+                net.on(side, "ip link set eth1 name eth7");
+                net.on(side, "ip link set eth7 up");
+            }
+        }
+        let rows = here.rows_so_far();
+        wait_until("further rows", || {
+            here.rows_so_far() >= rows + 25 || !sender.running() || !reflector.running()
+        });
+        assert!(sender.running(), "{path}: {}", sender.stderr());
+        assert!(reflector.running(), "{path}: {}", reflector.stderr());
+        wait_for_more("packets that come back", || returning(&here));
+        let report = here.read(sender.end(Signal::INT));
+        report.assert_accounted();
+        assert!(!report.said().contains("removed"), "{path}: {}", report.said());
+        let reflected = there.read(reflector.end(Signal::INT));
+        reflected.assert_rows_add_up();
+        assert!(!reflected.said().contains("removed"), "{path}: {}", reflected.said());
+    }
+}
+
+#[test]
 fn a_peer_without_a_poll_loop_is_refused_with_what_gives_it_one() {
     let Some(net) = net_of(1) else { return };
     if missing("ethtool", "ethtool") {

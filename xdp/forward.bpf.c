@@ -57,12 +57,6 @@ struct headers {
 	u8 fragment;
 };
 
-INLINE int is_extension(u32 protocol)
-{
-	return protocol == PROTOCOL_HOP_BY_HOP || protocol == PROTOCOL_ROUTING || protocol == PROTOCOL_FRAGMENT ||
-	       protocol == PROTOCOL_DESTINATION_OPTIONS;
-}
-
 /* RFC 8200 section 4. */
 INLINE void walk(void *data, void *end, struct headers *found, u32 unknown)
 {
@@ -89,8 +83,8 @@ INLINE void walk(void *data, void *end, struct headers *found, u32 unknown)
 			if (U16(head + 2) & BE16(0xfff8))
 				break;
 		} else {
+			at += extension_length(protocol, head);
 			protocol = head[0];
-			at += (head[1] + 1) * 8;
 		}
 	}
 	found->protocol = protocol;

@@ -46,6 +46,7 @@ enum {
 	PROTOCOL_HOP_BY_HOP = 0,
 	PROTOCOL_ROUTING = 43,
 	PROTOCOL_FRAGMENT = 44,
+	PROTOCOL_AUTHENTICATION = 51,
 	PROTOCOL_DESTINATION_OPTIONS = 60,
 	/* More is hostile: RFC 8200 section 4.1 names fewer. */
 	MAX_EXTENSION_HEADERS = 8,
@@ -251,6 +252,19 @@ INLINE int find_ipv4(void *data, void *end, u32 there, struct ip_packet *p, u32 
 	return check_options(ip + 1, end, header - sizeof(*ip), unknown);
 }
 
+/* Extension headers of IPv6, as in crates/wire/src/extensions.rs. */
+INLINE int is_extension(u32 protocol)
+{
+	return protocol == PROTOCOL_HOP_BY_HOP || protocol == PROTOCOL_ROUTING || protocol == PROTOCOL_FRAGMENT ||
+	       protocol == PROTOCOL_AUTHENTICATION || protocol == PROTOCOL_DESTINATION_OPTIONS;
+}
+
+/* Bytes of one that is no fragment header, as it says itself: RFC 8200 section 4, RFC 4302 section 2.2. */
+INLINE u32 extension_length(u32 protocol, const u8 *head)
+{
+	return protocol == PROTOCOL_AUTHENTICATION ? (head[1] + 2) * 4 : (head[1] + 1) * 8;
+}
+
 /* RFC 8200 section 4. */
 INLINE int find_ipv6(void *data, void *end, u32 there, struct ip_packet *p, u32 unknown)
 {
@@ -276,7 +290,7 @@ INLINE int find_ipv6(void *data, void *end, u32 there, struct ip_packet *p, u32 
 			LEAVE(LEFT_FRAGMENT);
 		if (next == PROTOCOL_HOP_BY_HOP && place)
 			LEAVE(LEFT_BAD_IP_HEADER);
-		if (next != PROTOCOL_HOP_BY_HOP && next != PROTOCOL_ROUTING && next != PROTOCOL_DESTINATION_OPTIONS) {
+		if (!is_extension(next)) {
 			p->protocol = next;
 			p->l4 = p->l3 + at;
 			p->room = total - at;
@@ -290,8 +304,8 @@ INLINE int find_ipv6(void *data, void *end, u32 there, struct ip_packet *p, u32 
 			LEAVE(LEFT_TOO_SHORT);
 		if (next == PROTOCOL_ROUTING && head[3])
 			LEAVE(LEFT_SOURCE_ROUTED);
+		at += extension_length(next, head);
 		next = head[0];
-		at += (head[1] + 1) * 8;
 		if (at > total)
 			LEAVE(LEFT_BAD_IP_HEADER);
 	}

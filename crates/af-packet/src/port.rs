@@ -146,8 +146,6 @@ impl AfPacketPort {
             mac: Some(device.mac),
             tx_checksum: device_checksum,
             one_flow_per_burst: false,
-            split_lanes: true,
-            host_stack: true,
             link_bps: device.speed_bps,
             preferred_burst: 128,
         };
@@ -218,10 +216,6 @@ impl Port for AfPacketPort {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn queues(&self) -> usize {
-        self.lanes.len()
     }
 
     fn pool(&self, queue: usize) -> Result<AfPacketPool> {

@@ -7,7 +7,7 @@ use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
 use crate::port::{AfXdpPort, Parts};
 use mpps_io::selection::{left_to_host, without};
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Request, Result, Selection, Task};
-use mpps_netdev::{NetDev, Promiscuous};
+use mpps_netdev::{NetDev, Promiscuous, await_carrier};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,8 +18,6 @@ use xsk::{
 
 /// How long a queue may stay busy after its last socket was closed: the kernel gives it back a little later.
 const RELEASE: Duration = Duration::from_millis(500);
-/// How long a link may take to come back after a program was attached: many drivers set their queues up anew.
-const CARRIER: Duration = Duration::from_secs(10);
 
 const PROTOCOL_UDP: u8 = 17;
 
@@ -171,7 +169,7 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
                 config.device
             ));
         }
-        await_carrier(device);
+        remarks.extend(await_carrier([device]));
     }
     let promiscuous = config
         .promisc
@@ -186,9 +184,6 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         mac: Some(device.mac),
         tx_checksum: false,
         one_flow_per_burst: false,
-        split_lanes: true,
-        // What the program takes, the host's stack does not see.
-        host_stack: false,
         link_bps: device.speed_bps,
         preferred_burst: if zero_copy { 32 } else { 64 },
     };
@@ -295,13 +290,4 @@ fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut
         frags: false,
     };
     Program::attach(&config.device, &program).map_err(of)
-}
-
-/// Waits for a link that went down when the program was attached. One that was down before stays so.
-fn await_carrier(device: &NetDev) {
-    let deadline = Instant::now() + CARRIER;
-    let down = || NetDev::by_name(&device.name).is_ok_and(|now| !now.running);
-    while device.running && down() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -104,7 +104,9 @@ impl AfXdpPort {
 
     /// Queues that the device has now and had not then: no socket is there, and packets go past.
     fn queues_added(&self) -> u64 {
-        let now = xsk::Device::named(&self.config.device).and_then(|device| device.queues());
+        // It may have another name now.
+        let device = NetDev::by_index(self.device.ifindex).ok();
+        let now = device.and_then(|device| xsk::Device::named(&device.name).ok()?.queues().ok());
         now.map_or(0, |now| now.current.saturating_sub(self.queues_then).into())
     }
 
@@ -123,10 +125,6 @@ impl Port for AfXdpPort {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn queues(&self) -> usize {
-        self.parts.len()
     }
 
     fn pool(&self, queue: usize) -> Result<Pool> {

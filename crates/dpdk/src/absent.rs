@@ -50,9 +50,6 @@ impl Port for DpdkPort {
     fn capabilities(&self) -> &Capabilities {
         match self.0 {}
     }
-    fn queues(&self) -> usize {
-        match self.0 {}
-    }
     fn pool(&self, _queue: usize) -> Result<DpdkPool> {
         match self.0 {}
     }

@@ -186,8 +186,6 @@ impl Half<'_> {
             mac: Some(info.mac),
             tx_checksum: conf.tx_checksum != 0,
             one_flow_per_burst: false,
-            split_lanes: true,
-            host_stack: false,
             link_bps,
             preferred_burst: BURST,
         };

@@ -96,10 +96,6 @@ impl Port for DpdkPort {
         &self.capabilities
     }
 
-    fn queues(&self) -> usize {
-        self.lanes.len()
-    }
-
     fn pool(&self, queue: usize) -> Result<DpdkPool> {
         let lane = self.lane(queue)?;
         // SAFETY: mempools are freed when the last port has closed, and this one is open.

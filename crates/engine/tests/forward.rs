@@ -289,10 +289,6 @@ impl<S: Sources> Port for Refusing<S> {
         self.null.capabilities()
     }
 
-    fn queues(&self) -> usize {
-        self.null.queues()
-    }
-
     fn pool(&self, queue: usize) -> Result<Self::Pool> {
         self.null.pool(queue)
     }

@@ -91,10 +91,6 @@ impl<P: Port> Port for Watched<P> {
         self.0.capabilities()
     }
 
-    fn queues(&self) -> usize {
-        self.0.queues()
-    }
-
     fn pool(&self, queue: usize) -> Result<P::Pool> {
         self.0.pool(queue)
     }

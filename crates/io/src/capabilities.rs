@@ -24,10 +24,6 @@ pub struct Capabilities {
     pub tx_checksum: bool,
     /// Frames of one burst should belong to one flow (a system call serves one socket).
     pub one_flow_per_burst: bool,
-    /// Receiving and transmitting may be done by different lanes.
-    pub split_lanes: bool,
-    /// The host's own network stack sees the packets too.
-    pub host_stack: bool,
     /// Link speed in bit/s, where the device tells.
     pub link_bps: Option<u64>,
     /// Frames in one transmit call that serve best when the sender is not paced.

@@ -95,8 +95,6 @@ impl<N: Now, T: Turn> LoopPort<N, T> {
             mac: ethernet.then_some([2, 0, 0, 0, 0, 1]),
             tx_checksum: false,
             one_flow_per_burst: false,
-            split_lanes: false,
-            host_stack: false,
             link_bps: None,
             preferred_burst: 32,
         };
@@ -122,10 +120,6 @@ impl<N: Now, T: Turn> Port for LoopPort<N, T> {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn queues(&self) -> usize {
-        self.claims.len()
     }
 
     fn pool(&self, queue: usize) -> Result<LoopPool> {

@@ -88,8 +88,6 @@ impl<S: Sources> NullPort<S> {
             mac: (config.layer == Layer::Ethernet).then_some(mac),
             tx_checksum: false,
             one_flow_per_burst: false,
-            split_lanes: true,
-            host_stack: false,
             link_bps: None,
             preferred_burst: 32,
         };
@@ -111,10 +109,6 @@ impl<S: Sources> Port for NullPort<S> {
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn queues(&self) -> usize {
-        self.claims.len()
     }
 
     fn pool(&self, queue: usize) -> Result<NullPool> {

@@ -47,9 +47,6 @@ pub trait Port: Sync {
     /// What the path can do on this device.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Number of queues opened; lanes are numbered 0 to this less 1.
-    fn queues(&self) -> usize;
-
     /// Makes the packet memory of queue `queue`. Called once a queue, on the lane's thread, before any packet moves.
     ///
     /// # Errors

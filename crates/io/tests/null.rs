@@ -176,7 +176,7 @@ fn capabilities_follow_the_layer() {
         (ethernet.capabilities().mac, ethernet.capabilities().max_frame),
         (Some(MAC), 1514)
     );
-    assert_eq!(ethernet.queues(), 3);
+    assert!(ethernet.pool(2).is_ok() && ethernet.pool(3).is_err());
     let payload = NullPort::new(
         NullConfig {
             layer: Layer::Payload,

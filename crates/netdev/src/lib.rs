@@ -1,6 +1,7 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
 mod admin;
+mod carrier;
 mod change;
 mod drops;
 mod namespace;
@@ -11,6 +12,7 @@ mod packet_sockets;
 mod promiscuous;
 mod xdp_features;
 
+pub use carrier::await_carrier;
 pub use change::{set_mac, set_mtu};
 pub use drops::{Drops, drops, transmit_drops};
 pub use namespace::netns_cookie;

@@ -50,6 +50,7 @@ fn summary() -> Summary {
             monotonic_ns: 7_000_000_001,
             utc_ns: 1_790_000_000_123_456_789,
         },
+        plan: None,
         command: ["mpps", "sendrecv", "loop:"].map(str::to_owned).into(),
         duration_ns: 10_000_000_000,
         tx: 3_000_000,

@@ -206,8 +206,6 @@ fn finish(
         mac: None,
         tx_checksum: false,
         one_flow_per_burst: !kind.listening,
-        split_lanes: true,
-        host_stack: false,
         link_bps: iface.as_ref().and_then(|i| i.link_bps),
         preferred_burst: gso.map_or(64, |gso| gso.segments),
     };

@@ -124,10 +124,6 @@ impl Port for UdpPort {
         &self.capabilities
     }
 
-    fn queues(&self) -> usize {
-        self.lanes.len()
-    }
-
     fn pool(&self, queue: usize) -> Result<UdpPool> {
         let lane = self.lane(queue)?;
         let large = if self.kind.gro && !lane.rx.is_empty() {

@@ -6,7 +6,8 @@
 
 use crate::bytes::{be16, chunk};
 use crate::eth;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use crate::headers::{self, Headers};
+use core::net::{IpAddr, Ipv4Addr};
 use core::ops::RangeInclusive;
 
 /// A protocol to match.
@@ -36,17 +37,6 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// What the headers of an IP packet say.
-struct Ip {
-    source: IpAddr,
-    destination: IpAddr,
-    v6: bool,
-    /// Protocol of the upper layer; `None` where the extension headers are cut or too many.
-    protocol: Option<u8>,
-    /// Offset of the upper layer's header in the frame; `None` where there is none (a later fragment, a cut frame).
-    upper: Option<usize>,
-}
-
 impl CaptureFilter {
     /// Whether every frame matches.
     pub fn is_empty(&self) -> bool {
@@ -65,9 +55,7 @@ impl CaptureFilter {
         };
         match ethernet.ethertype {
             eth::TYPE_ARP => self.matches_arp(frame, ethernet.l3),
-            eth::TYPE_IPV4 => ipv4(frame, ethernet.l3).is_some_and(|ip| self.matches_ip(frame, &ip)),
-            eth::TYPE_IPV6 => ipv6(frame, ethernet.l3).is_some_and(|ip| self.matches_ip(frame, &ip)),
-            _ => false,
+            _ => headers::find(frame, &ethernet).is_some_and(|found| self.matches_ip(frame, &found)),
         }
     }
 
@@ -84,84 +72,33 @@ impl CaptureFilter {
         ethernet_ipv4 && (address(14) == Some(ip) || address(24) == Some(ip))
     }
 
-    fn matches_ip(&self, frame: &[u8], packet: &Ip) -> bool {
+    fn matches_ip(&self, frame: &[u8], found: &Headers) -> bool {
+        let known = (!found.broken).then_some(found.protocol);
         let protocol = match self.protocol {
             None => true,
             Some(CaptureProtocol::Arp) => false,
-            Some(CaptureProtocol::Icmp) => packet.protocol == Some(if packet.v6 { ICMPV6 } else { ICMP }),
-            Some(CaptureProtocol::Ip(number)) => packet.protocol == Some(number),
+            Some(CaptureProtocol::Icmp) => known == Some(if found.v6 { ICMPV6 } else { ICMP }),
+            Some(CaptureProtocol::Ip(number)) => known == Some(number),
         };
-        let address = |ip: IpAddr| packet.source == ip || packet.destination == ip;
+        let address = |ip: IpAddr| match found.v6 {
+            true => has::<16>(frame, found.l3 + 8, ip),
+            false => has::<4>(frame, found.l3 + 12, ip),
+        };
         protocol
             && self.ip.is_none_or(address)
             && self.ports.as_ref().is_none_or(|ports| {
                 let port = |at: usize| be16(frame, at).is_some_and(|port| ports.contains(&port));
-                matches!(packet.protocol, Some(UDP | TCP)) && packet.upper.is_some_and(|at| port(at) || port(at + 2))
+                matches!(known, Some(UDP | TCP)) && found.l4.is_some_and(|at| port(at) || port(at + 2))
             })
     }
 }
 
-/// RFC 791. `None` where the fixed header is not there.
-fn ipv4(frame: &[u8], l3: usize) -> Option<Ip> {
-    let head = chunk::<20>(frame, l3)?;
-    let header_len = usize::from(head[0] & 0xf) * 4;
-    if head[0] >> 4 != 4 || header_len < 20 {
-        return None;
-    }
-    let offset = u16::from_be_bytes([head[6], head[7]]) & 0x1fff;
-    Some(Ip {
-        source: Ipv4Addr::from(*chunk::<4>(head, 12)?).into(),
-        destination: Ipv4Addr::from(*chunk::<4>(head, 16)?).into(),
-        v6: false,
-        protocol: Some(head[9]),
-        upper: (offset == 0).then_some(l3 + header_len),
-    })
-}
-
-/// RFC 8200. `None` where the fixed header is not there.
-fn ipv6(frame: &[u8], l3: usize) -> Option<Ip> {
-    let head = chunk::<40>(frame, l3)?;
-    if head[0] >> 4 != 6 {
-        return None;
-    }
-    let (protocol, upper) = upper_layer(frame, l3 + 40, head[6]);
-    Some(Ip {
-        source: Ipv6Addr::from(*chunk::<16>(head, 8)?).into(),
-        destination: Ipv6Addr::from(*chunk::<16>(head, 24)?).into(),
-        v6: true,
-        protocol,
-        upper,
-    })
-}
-
-/// Walks the extension headers from `at`, the first of which is of type `next`.
-fn upper_layer(frame: &[u8], mut at: usize, mut next: u8) -> (Option<u8>, Option<usize>) {
-    const HOP_BY_HOP: u8 = 0;
-    const ROUTING: u8 = 43;
-    const FRAGMENT: u8 = 44;
-    const AUTHENTICATION: u8 = 51;
-    const DESTINATION_OPTIONS: u8 = 60;
-    for _ in 0..=crate::ipv6::MAX_EXTENSION_HEADERS {
-        if !matches!(
-            next,
-            HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS
-        ) {
-            return (Some(next), Some(at));
-        }
-        let Some(head) = chunk::<4>(frame, at) else {
-            break;
-        };
-        let len = match next {
-            FRAGMENT => 8,
-            // RFC 4302: in words of four bytes, less two.
-            AUTHENTICATION => (usize::from(head[1]) + 2) * 4,
-            _ => (usize::from(head[1]) + 1) * 8,
-        };
-        if next == FRAGMENT && u16::from_be_bytes([head[2], head[3]]) & 0xfff8 != 0 {
-            return (Some(head[0]), None);
-        }
-        next = head[0];
-        at += len;
-    }
-    (None, None)
+/// Whether `ip` is one of the two addresses of `N` bytes each that lie at `at`.
+fn has<const N: usize>(frame: &[u8], at: usize, ip: IpAddr) -> bool
+where
+    IpAddr: From<[u8; N]>,
+{
+    [at, at + N]
+        .iter()
+        .any(|&at| chunk::<N>(frame, at).is_some_and(|address| IpAddr::from(*address) == ip))
 }

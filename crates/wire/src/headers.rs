@@ -1,9 +1,11 @@
-//! Where the headers of a packet lie, without judging the packet: for forwarders, which pass on what is wrong, too.
+//! Where the headers of a packet lie, without judging the packet: for forwarders, which pass on what is wrong, and for
+//! captures, which look at it.
 //!
 //! Unlike [`crate::parse_udp`], nothing is refused for its lengths or checksums. What ends too early has no upper
 //! layer; a fragment has one only if it is the first.
 
 use crate::bytes::{be16, chunk};
+use crate::extensions::{self, Chain};
 use crate::{eth, ipv4, ipv6};
 
 /// Bytes of an Ethernet header and an IPv4 header without options: what packets of one test share.
@@ -18,8 +20,10 @@ pub(crate) struct Headers {
     pub(crate) v6: bool,
     /// A part of a packet.
     pub(crate) fragment: bool,
-    /// Protocol of the upper layer.
+    /// Protocol of the upper layer; of the header that comes next where the walk is `broken`.
     pub(crate) protocol: u8,
+    /// The extension headers are cut or too many.
+    pub(crate) broken: bool,
     /// Offset of the upper layer's header; `None` in a later fragment and where the extension headers are cut or too
     /// many.
     pub(crate) l4: Option<usize>,
@@ -59,6 +63,7 @@ fn of_ipv4(frame: &[u8], l3: usize) -> Option<Headers> {
         v6: false,
         fragment: fragment != 0,
         protocol: head[9],
+        broken: false,
         l4: (fragment & 0x1fff == 0).then_some(l3 + header_len),
         end: l3 + usize::from(u16::from_be_bytes([head[2], head[3]])),
     })
@@ -76,46 +81,39 @@ fn of_ipv6(frame: &[u8], l3: usize) -> Option<Headers> {
         v6: true,
         fragment: false,
         protocol: head[6],
+        broken: false,
         l4: Some(l3 + ipv6::HEADER_LEN),
         end: l3 + ipv6::HEADER_LEN + usize::from(u16::from_be_bytes([head[4], head[5]])),
     };
-    if is_extension(headers.protocol) {
+    if extensions::is_extension(headers.protocol) {
         walk(frame, &mut headers);
     }
     Some(headers)
 }
 
-const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
-const DESTINATION_OPTIONS: u8 = 60;
-
-#[inline]
-fn is_extension(protocol: u8) -> bool {
-    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS)
-}
-
-/// Walks the extension headers (RFC 8200, section 4).
 #[inline(never)]
 fn walk(frame: &[u8], headers: &mut Headers) {
-    let mut at = headers.l3 + ipv6::HEADER_LEN;
+    let mut chain = Chain::new(headers.l3 + ipv6::HEADER_LEN, headers.protocol);
     headers.l4 = None;
-    for _ in 0..=ipv6::MAX_EXTENSION_HEADERS {
-        if !is_extension(headers.protocol) {
-            headers.l4 = Some(at);
-            return;
-        }
-        let Some(head) = chunk::<8>(frame, at) else { return };
-        if headers.protocol == FRAGMENT {
+    loop {
+        let kind = chain.protocol;
+        let head = match chain.step(frame) {
+            Ok(Some(head)) => head,
+            Ok(None) => {
+                headers.l4 = Some(chain.at);
+                break;
+            }
+            Err(_) => {
+                headers.broken = true;
+                break;
+            }
+        };
+        if kind == extensions::FRAGMENT {
             headers.fragment = true;
             if be16(head, 2).is_some_and(|offset| offset >> 3 != 0) {
-                headers.protocol = head[0];
-                return;
+                break;
             }
-            at += 8;
-        } else {
-            at += (usize::from(head[1]) + 1) * 8;
         }
-        headers.protocol = head[0];
     }
+    headers.protocol = chain.protocol;
 }

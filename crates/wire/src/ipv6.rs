@@ -1,20 +1,14 @@
 //! IPv6 headers and the extension headers that may stand before UDP (RFC 8200).
 
 use crate::Reject;
-use crate::bytes::chunk;
+use crate::extensions::{self, Chain};
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
-/// Most extension headers that are walked: RFC 8200, section 4.1, names fewer, and a longer chain is hostile.
-pub const MAX_EXTENSION_HEADERS: usize = 8;
 /// Next-header number of ICMPv6.
 pub const NEXT_ICMPV6: u8 = 58;
 
-const NEXT_HOP_BY_HOP: u8 = 0;
 const NEXT_UDP: u8 = 17;
-const NEXT_ROUTING: u8 = 43;
-const NEXT_FRAGMENT: u8 = 44;
-const NEXT_DESTINATION_OPTIONS: u8 = 60;
 
 /// What a valid header says about the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,32 +49,28 @@ pub fn parse(packet: &[u8]) -> Result<Ipv6, Reject> {
 
 #[inline(never)]
 fn walk(packet: &[u8], first: u8) -> Result<Ipv6, Reject> {
-    let (mut at, mut next) = (HEADER_LEN, first);
-    for place in 0..=MAX_EXTENSION_HEADERS {
-        match next {
-            NEXT_FRAGMENT => return Err(Reject::Fragment),
-            NEXT_HOP_BY_HOP if place != 0 => return Err(Reject::BadIpHeader),
-            NEXT_HOP_BY_HOP | NEXT_ROUTING | NEXT_DESTINATION_OPTIONS => {
-                let head: &[u8; 8] = chunk(packet, at).ok_or(Reject::BadIpHeader)?;
-                if next == NEXT_ROUTING && head[3] != 0 {
-                    return Err(Reject::SourceRouted);
-                }
-                next = head[0];
-                at += (usize::from(head[1]) + 1) * 8;
-                if at > packet.len() {
-                    return Err(Reject::BadIpHeader);
-                }
-            }
-            protocol => {
+    let mut chain = Chain::new(HEADER_LEN, first);
+    loop {
+        let kind = chain.protocol;
+        match kind {
+            _ if chain.walked > extensions::MOST => return Err(Reject::BadIpHeader),
+            extensions::FRAGMENT => return Err(Reject::Fragment),
+            extensions::HOP_BY_HOP if chain.walked != 0 => return Err(Reject::BadIpHeader),
+            _ => {}
+        }
+        match chain.step(packet) {
+            Ok(None) => {
                 return Ok(Ipv6 {
-                    header_len: at,
+                    header_len: chain.at,
                     total_len: packet.len(),
-                    protocol,
+                    protocol: kind,
                 });
             }
+            Ok(Some(head)) if kind == extensions::ROUTING && head[3] != 0 => return Err(Reject::SourceRouted),
+            Ok(Some(_)) if chain.at <= packet.len() => {}
+            _ => return Err(Reject::BadIpHeader),
         }
     }
-    Err(Reject::BadIpHeader)
 }
 
 #[cfg(test)]
@@ -125,6 +115,21 @@ mod tests {
     }
 
     #[test]
+    fn authentication_is_walked_over_in_units_of_its_own() {
+        // RFC 4302: 24 bytes are told as 4, and would be 40 if the units were those of the others.
+        let mut packet = packet(&[(60, 0, 0), (51, 2, 0)]);
+        packet[HEADER_LEN + 8 + 1] = 4;
+        let want = Ipv6 {
+            header_len: packet.len() - 8,
+            total_len: packet.len(),
+            protocol: NEXT_UDP,
+        };
+        assert_eq!(parse(&packet), Ok(want));
+        packet[HEADER_LEN + 8 + 1] = 7;
+        assert_eq!(parse(&packet), Err(Reject::BadIpHeader));
+    }
+
+    #[test]
     fn routing_header_with_segments_left_is_left_alone() {
         assert_eq!(parse(&packet(&[(43, 2, 1)])), Err(Reject::SourceRouted));
     }
@@ -137,9 +142,9 @@ mod tests {
 
     #[test]
     fn hostile_chains_are_refused() {
-        assert!(parse(&packet(&[(60, 0, 0); MAX_EXTENSION_HEADERS])).is_ok());
+        assert!(parse(&packet(&[(60, 0, 0); extensions::MOST])).is_ok());
         assert_eq!(
-            parse(&packet(&[(60, 0, 0); MAX_EXTENSION_HEADERS + 1])),
+            parse(&packet(&[(60, 0, 0); extensions::MOST + 1])),
             Err(Reject::BadIpHeader)
         );
         assert_eq!(parse(&packet(&[(60, 0, 0), (0, 0, 0)])), Err(Reject::BadIpHeader));

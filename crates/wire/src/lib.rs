@@ -20,6 +20,7 @@ mod checker;
 pub mod checksum;
 pub mod data;
 pub mod eth;
+mod extensions;
 pub mod forward;
 pub mod icmp;
 pub mod ipv4;

@@ -10,12 +10,11 @@ use crate::spec::{ForwardSpec, Series};
 use crate::sys::Mapping;
 use crate::{forward as forwarding, reasons};
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result};
-use mpps_netdev::{NetDev, Promiscuous};
+use mpps_netdev::{NetDev, Promiscuous, await_carrier};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 use xsk::{AttachedMode, Attachment, ProgramMode};
 
 /// Bytes of a frame that programs of one buffer take: a page, less the room before and after.
@@ -26,8 +25,6 @@ const MAX_LIVE_FRAME: usize = MAX_LINEAR_FRAME - 112;
 const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
 /// Frames that the kernel makes at a time where nothing is paced: more gain nothing, fewer cost.
 pub(crate) const BATCH: u32 = 64;
-/// How long a link may take to come back after a program was attached: many drivers set their queues up anew.
-const CARRIER: Duration = Duration::from_secs(10);
 
 /// A device that programs may be put on; nothing is loaded yet.
 #[derive(Debug)]
@@ -65,8 +62,6 @@ pub fn open(config: &Config) -> Result<XdpDevice> {
             mac: Some(device.mac),
             tx_checksum: false,
             one_flow_per_burst: false,
-            split_lanes: true,
-            host_stack: false,
             link_bps: device.speed_bps,
             preferred_burst: BATCH as usize,
         },
@@ -271,7 +266,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
             device: device.device.clone(),
         });
     }
-    let port = XdpPort {
+    let mut port = XdpPort {
         facts: facts(devices, order, &plan, told),
         capabilities: first.capabilities.clone(),
         remarks: Vec::new(),
@@ -293,7 +288,8 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         sites,
     };
     port.choose_way_back();
-    wait_for_carrier(&port)?;
+    port.remarks
+        .extend(await_carrier(port.sites.iter().map(|site| &site.device)));
     Ok(port)
 }
 
@@ -306,21 +302,6 @@ fn promiscuous(device: &NetDev) -> Result<Promiscuous> {
         }
         _ => Error::os("set promiscuous", device.name.as_str(), &e),
     })
-}
-
-/// Waits until devices that set up their queues anew for a program are back.
-fn wait_for_carrier(port: &XdpPort) -> Result<()> {
-    let begun = Instant::now();
-    for site in port.sites.iter().filter(|site| site.device.running) {
-        while !NetDev::by_name(&site.device.name).is_ok_and(|now| now.running) {
-            if begun.elapsed() > CARRIER {
-                let cause = format!("no carrier {} s after the program was attached", CARRIER.as_secs());
-                return Err(Error::new("use", site.device.name.as_str(), cause, ErrorKind::LinkDown));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-    Ok(())
 }
 
 fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: bool) -> Vec<Fact> {

@@ -386,7 +386,8 @@ impl KernelPort for XdpPort {
             .map(|s| s.passed.load(Relaxed))
             .sum();
         let queues = self.sites.get(port).map_or(0, |site| {
-            let now = xsk::Device::named(&site.device.name).and_then(|d| d.queues());
+            let device = NetDev::by_index(site.device.ifindex).ok();
+            let now = device.and_then(|device| xsk::Device::named(&device.name).ok()?.queues().ok());
             now.map_or(0, |q| q.current.saturating_sub(site.queues))
         });
         let mut other = vec![("left_to_host", passed)];
@@ -406,14 +407,14 @@ impl KernelPort for XdpPort {
         self.check_other_end()?;
         for site in &self.sites {
             let name = site.device.name.as_str();
-            let now = NetDev::by_name(name).ok().filter(|d| d.ifindex == site.device.ifindex);
-            let Some(now) = now else {
-                return Err(Error::new(
-                    "reach",
-                    name,
-                    "the interface has been removed",
-                    ErrorKind::Gone,
-                ));
+            // By its index, which stays when it gets another name.
+            let now = match NetDev::by_index(site.device.ifindex) {
+                Ok(now) => now,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let cause = "the interface has been removed";
+                    return Err(Error::new("reach", name, cause, ErrorKind::Gone));
+                }
+                Err(_) => continue,
             };
             if !now.up || !now.running {
                 let cause = if now.up {

@@ -116,8 +116,6 @@ impl Fake {
                 mac: Some([2, 0, 0, 0, 0, 1]),
                 tx_checksum: false,
                 one_flow_per_burst: false,
-                split_lanes: true,
-                host_stack: false,
                 link_bps: None,
                 preferred_burst: 64,
             },

@@ -2,10 +2,12 @@
 
 mod capture;
 mod forward;
+mod rate;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
+pub(crate) use rate::RateText;
 
 use crate::paths;
 use crate::plan::value::Plan;
@@ -13,6 +15,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use mpps_engine::Pacing;
 use mpps_io::PortSpec;
 use mpps_wire::MacAddr;
+use rate::RateParser;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -208,8 +211,8 @@ pub(crate) struct Traffic {
     pub(crate) flows: Option<u32>,
     /// Packets or layer-1 bits a second over all lanes: 3.5Mpps, 250kpps, 1Gbps, 10% (of the link); bps, kbps, Mbps
     /// and Gbps count preamble and inter-frame gap (20 bytes a frame) [default: as fast as the path takes packets]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub(crate) rate: Option<String>,
+    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
+    pub(crate) rate: Option<RateText>,
     /// How departures are spread: constant, poisson, or burst=N (N packets back to back)
     #[arg(long, value_name = "HOW", default_value = "constant", value_parser = values::pacing)]
     pub(crate) pacing: Pacing,
@@ -340,8 +343,8 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) duration: Duration,
     /// Rate [default: half of what a first short run gets back]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub(crate) rate: Option<String>,
+    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
+    pub(crate) rate: Option<RateText>,
     /// Path to show: udp, af_packet, af_xdp or xdp [default: af_packet in a lab; udp where none can be made]
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,

@@ -3,11 +3,11 @@
 use super::ends::{Destination, addresses};
 use super::listen::unanswered;
 use super::{family, kernel, lanes, memory};
-use crate::cli::Traffic;
-use crate::fail::{Result, usage};
+use crate::cli::{RateText, Traffic};
+use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
-use mpps_engine::{FlowSet, Link, Pacing, Rate, TrafficPlan};
+use mpps_engine::{FlowSet, Link, Pacing, TrafficPlan};
 use mpps_io::selection::From;
 use mpps_io::{Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To};
 use mpps_netdev::{self as netdev, NetDev};
@@ -84,11 +84,10 @@ impl Draft {
             None => Rules::of(&args.run, [(&port, &roles[..])])?,
             Some(far) => Rules::of(&args.run, [(&port, &far.sends[..]), (&far.port, &far.roles[..])])?,
         };
-        // A share of the link is checked once the port is open and tells its speed.
-        if let Some(rate) = args.rate.as_ref().filter(|rate| !rate.trim_end().ends_with('%')) {
-            Rate::parse(rate, frame_size as u64, None)
-                .map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
-        }
+        // A share of the link is a rate once the port is open and tells its speed.
+        let asked = args.rate.as_ref();
+        let rate = asked.map(|rate| rate.known(frame_size).map_err(|want| no_rate(rate, &want)));
+        let pps = rate.transpose()?.map(|rate| rate.map_or(0.0, |rate| rate.pps()));
         if args.rate.is_none() && args.pacing != Pacing::Constant {
             return Err(usage(
                 "--pacing: without --rate there is nothing to pace: want --rate RATE as well",
@@ -106,7 +105,7 @@ impl Draft {
                 if flows.count() == 1 { "" } else { "s" },
             )));
         }
-        check_memory(&args, &port, &roles, &dest, &flows, (frame_size, receive))?;
+        check_memory(&args, &port, &roles, &dest, &flows, (pps, receive))?;
         let mut args = args;
         fill(&mut args, &port, &roles, (src, &dest), &flows, payload_len);
         Ok(Self {
@@ -318,8 +317,8 @@ impl Draft {
             .rate
             .as_ref()
             .map(|rate| {
-                Rate::parse(rate, self.frame_size as u64, capabilities.link_bps)
-                    .map_err(|want| usage(format!("--rate '{rate}': want {want}")))
+                rate.resolve(self.frame_size, capabilities.link_bps)
+                    .map_err(|want| no_rate(rate, &want))
             })
             .transpose()?;
         Ok(TrafficPlan {
@@ -493,6 +492,10 @@ pub(crate) fn dashed(ports: &std::ops::RangeInclusive<u16>) -> String {
     }
 }
 
+fn no_rate(rate: &RateText, want: &str) -> Failure {
+    usage(format!("--rate '{rate}': want {want}"))
+}
+
 fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
     let vlan = args.vlan.is_some();
     let headers = FrameSize::header_len(v6, vlan);
@@ -560,13 +563,9 @@ fn check_memory(
     roles: &[Roles],
     dest: &Destination,
     flows: &FlowSet,
-    (frame_size, receive): (usize, bool),
+    // A share of the link's speed is 0: it is not known yet, and the slips of a flow are then as many as the least.
+    (pps, receive): (Option<f64>, bool),
 ) -> Result<()> {
-    // A share of the link's speed is not known yet: the slips of a flow are then as many as the least.
-    let pps = args.rate.as_ref().map(|rate| {
-        let rate = Rate::parse(rate, frame_size as u64, None);
-        rate.map_or(0.0, |rate| rate.pps())
-    });
     let (count, settle, lanes) = (u64::from(flows.count()), args.settle, memory::lane_count(roles));
     let kernel = port.traits.in_kernel;
     let bytes = move |n: u64| {

@@ -17,7 +17,7 @@ pub const TAGS: [&[u16]; 3] = [&[], &[0x8100], &[0x88a8, 0x8100]];
 pub const OPTIONS: [&[u8]; 4] = [&[], &[148, 4, 0, 0], &[131, 7, 8, 10, 0, 0, 9, 0], &[1; 40]];
 /// IPv6 extension headers: type and body, the body without its next-header byte.
 pub type Extension = (u8, &'static [u8]);
-pub const EXTENSIONS: [&[Extension]; 4] = [
+pub const EXTENSIONS: [&[Extension]; 5] = [
     &[],
     &[(0, &[0, 5, 2, 0, 0, 1, 0])],
     &[(60, &[1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])],
@@ -25,6 +25,14 @@ pub const EXTENSIONS: [&[Extension]; 4] = [
         (0, &[0, 1, 4, 0, 0, 0, 0]),
         (60, &[0, 1, 4, 0, 0, 0, 0]),
         (43, &[0, 4, 0, 0, 0, 0, 0]),
+    ],
+    // Authentication of 24 bytes (RFC 4302), which are told as 4: words of four bytes, less two.
+    &[
+        (
+            51,
+            &[4, 0, 0, 0, 0, 1, 0, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+        ),
+        (60, &[0, 1, 4, 0, 0, 0, 0]),
     ],
 ];
 

@@ -289,7 +289,7 @@ pub fn for_all(mutations: usize, mut check: impl FnMut(&[u8])) {
 }
 
 fn mutate(random: &mut Random, frame: &mut Vec<u8>) {
-    const INTERESTING: [u8; 12] = [0, 1, 2, 4, 6, 17, 43, 44, 60, 0x7f, 0x80, 0xff];
+    const INTERESTING: [u8; 13] = [0, 1, 2, 4, 6, 17, 43, 44, 51, 60, 0x7f, 0x80, 0xff];
     // Most of what decides lies in the first bytes.
     let reach = if random.below(4) == 0 {
         frame.len()

@@ -127,6 +127,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::RateText;
     use mpps_engine::Rate;
 
     fn run(received_pps: f64, valid: bool) -> Figures {
@@ -190,8 +191,8 @@ mod tests {
                 "{received} {rate}"
             );
             assert_eq!(
-                Rate::parse(&rate_text(rate), 64, None),
-                Ok(Rate::new(rate, 1).expect("in range")),
+                RateText::parse(&rate_text(rate)).and_then(|rate| rate.known(64)),
+                Ok(Rate::new(rate, 1)),
                 "{rate}"
             );
         }

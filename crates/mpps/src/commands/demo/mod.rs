@@ -19,7 +19,6 @@ use crate::privilege::as_user;
 use child::{Reflector, interrupted, measure, show};
 use figures::{Figures, Runs, half, rate_text, table};
 use folder::Folder;
-use mpps_engine::Rate;
 use mpps_host::lab::{Host, ScratchLab};
 use mpps_sys::signal;
 use stage::{Shown, Stage, words};
@@ -27,6 +26,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tell::{Teller, say};
 
+/// Bytes of the frames of `sendrecv` as it is called here.
+const FRAME: usize = 64;
 /// Length of the run that finds the rate.
 const CALIBRATION: Duration = Duration::from_secs(2);
 /// Length of each run of the comparison, and how many there are of each path: a single run says little on a host that
@@ -67,9 +68,9 @@ fn check(args: &Demo) -> Result<()> {
     if let Some(path) = args.path.as_deref().filter(|p| !paths.contains(p)) {
         return Err(usage(format!("--path '{path}': want one of {}", paths.join(", "))));
     }
-    // Only how it is written: the link's speed is not known yet.
     if let Some(rate) = &args.rate {
-        Rate::parse(rate, 64, Some(1_000_000_000)).map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
+        rate.known(FRAME)
+            .map_err(|want| usage(format!("--rate '{rate}': want {want}")))?;
     }
     Ok(())
 }
@@ -86,7 +87,7 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
 
     let mut fastest = None::<Figures>;
     let rate = match &args.rate {
-        Some(rate) => rate.clone(),
+        Some(rate) => rate.to_string(),
         None => {
             let title = format!(
                 "Find what this host can turn round: {} as fast as it goes",

@@ -1,0 +1,226 @@
+//! `--rate`: what was asked for, as it was written. How many packets that is depends on their size, and for a share on
+//! the link, which is known only once the port is open.
+
+use clap::builder::{StringValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
+use mpps_engine::Rate;
+use mpps_wire::FrameSize;
+use std::ffi::OsStr;
+use std::fmt;
+
+const WANT: &str = "a number above 0 with pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps or %, such as 3.5Mpps";
+
+/// Name, scale, and what is counted.
+type Unit = (&'static str, u64, fn(Fraction) -> Amount);
+
+const UNITS: [Unit; 8] = [
+    ("pps", 1, Amount::Packets),
+    ("kpps", 1_000, Amount::Packets),
+    ("Mpps", 1_000_000, Amount::Packets),
+    ("Gpps", 1_000_000_000, Amount::Packets),
+    ("bps", 1, Amount::Bits),
+    ("kbps", 1_000, Amount::Bits),
+    ("Mbps", 1_000_000, Amount::Bits),
+    ("Gbps", 1_000_000_000, Amount::Bits),
+];
+
+/// An exact number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fraction {
+    num: u128,
+    den: u128,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Amount {
+    /// Packets a second.
+    Packets(Fraction),
+    /// Bits a second on layer 1: preamble and inter-frame gap count.
+    Bits(Fraction),
+    /// Of what the link can carry on layer 1: 0 to 1.
+    Share(Fraction),
+}
+
+/// A rate as the user wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RateText {
+    written: String,
+    amount: Amount,
+}
+
+impl RateText {
+    /// Reads `1.5Mpps`, `250 kbps` or `10%`.
+    ///
+    /// # Errors
+    /// One line on what would be right.
+    pub(crate) fn parse(written: &str) -> Result<Self, String> {
+        let text = written.trim();
+        let split = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
+        let (number, unit) = (&text[..split], text[split..].trim());
+        if let Some(rest) = text
+            .strip_prefix('-')
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            return Err(format!("{WANT}: did you mean {rest}?"));
+        }
+        let Fraction { num, den } = decimal(number).ok_or_else(|| WANT.to_owned())?;
+        if num == 0 {
+            return Err(format!("{WANT}; without --rate as fast as the path takes packets"));
+        }
+        let amount = match (UNITS.iter().find(|(name, ..)| *name == unit), unit) {
+            (Some((_, scale, of)), _) => {
+                let num = num * u128::from(*scale);
+                of(Fraction { num, den })
+            }
+            (None, "%") if num > 100 * den => return Err("at most 100%".to_owned()),
+            (None, "%") => Amount::Share(Fraction { num, den: 100 * den }),
+            (None, "") => return Err(format!("{WANT} (the unit is missing)")),
+            (None, _) => {
+                // `m` is milli: nobody means that, but a unit in another case is a slip to be asked about.
+                let like = UNITS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(unit));
+                let why = match like {
+                    Some((name, ..)) => format!("unknown unit '{unit}': did you mean {number}{name}?"),
+                    None => format!("unknown unit '{unit}'"),
+                };
+                return Err(format!("{WANT} ({why})"));
+            }
+        };
+        let written = written.to_owned();
+        Ok(Self { written, amount })
+    }
+
+    /// Packets of `frame_size` bytes (with FCS) a second on a link of `link_bps`.
+    ///
+    /// # Errors
+    /// One line on what would be right, where that is no rate that can be kept, or the link's speed is wanted and not
+    /// known.
+    pub(crate) fn resolve(&self, frame_size: usize, link_bps: Option<u64>) -> Result<Rate, String> {
+        let frame_bits = u128::from(FrameSize::from_fcs(frame_size).l1_bits());
+        let (num, den) = match self.amount {
+            Amount::Packets(Fraction { num, den }) => (num, den),
+            Amount::Bits(Fraction { num, den }) => (num, den * frame_bits),
+            Amount::Share(Fraction { num, den }) => {
+                let link = link_bps.ok_or("a rate in pps or bps: the device does not tell its link speed")?;
+                (num * u128::from(link), den * frame_bits)
+            }
+        };
+        let divisor = gcd(num, den).max(1);
+        match (u64::try_from(num / divisor), u64::try_from(den / divisor)) {
+            (Ok(num), Ok(den)) => Rate::new(num, den).ok_or_else(|| format!("{WANT}, from 0.001 pps to 10 Gpps")),
+            _ => Err(format!("{WANT}, with fewer digits")),
+        }
+    }
+
+    /// The same while the link's speed is not known; `None` for a share of it.
+    ///
+    /// # Errors
+    /// As [`RateText::resolve`].
+    pub(crate) fn known(&self, frame_size: usize) -> Result<Option<Rate>, String> {
+        match self.amount {
+            Amount::Share(_) => Ok(None),
+            _ => self.resolve(frame_size, None).map(Some),
+        }
+    }
+}
+
+impl fmt::Display for RateText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+/// Reads the option's value, and tells what is wrong with it in the words in which the plan does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateParser;
+
+impl TypedValueParser for RateParser {
+    type Value = RateText;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<RateText, clap::Error> {
+        let text = StringValueParser::new().parse_ref(command, arg, value)?;
+        RateText::parse(&text)
+            .map_err(|want| clap::Error::raw(ErrorKind::ValueValidation, format!("--rate '{text}': want {want}")))
+    }
+}
+
+/// A decimal number as a fraction; `None` when it is none or has over 18 digits.
+fn decimal(text: &str) -> Option<Fraction> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if (whole.is_empty() && fraction.is_empty()) || whole.len() + fraction.len() > 18 || fraction.contains('.') {
+        return None;
+    }
+    Some(Fraction {
+        num: format!("{whole}{fraction}").parse().ok()?,
+        den: 10u128.pow(fraction.len() as u32),
+    })
+}
+
+fn gcd(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(text: &str, frame_size: usize, link_bps: Option<u64>) -> Result<Rate, String> {
+        RateText::parse(text)?.resolve(frame_size, link_bps)
+    }
+
+    #[test]
+    fn rates_are_read_in_every_unit() {
+        let pps = |text: &str| rate(text, 64, Some(10_000_000_000)).map(|rate| rate.pps());
+        assert_eq!(pps("3.5Mpps"), Ok(3_500_000.0));
+        assert_eq!(pps("250 kpps"), Ok(250_000.0));
+        assert_eq!(pps("0.5pps"), Ok(0.5));
+        assert_eq!(pps("672Mbps"), Ok(1_000_000.0));
+        assert_eq!(pps("100%").unwrap().round(), 14_880_952.0);
+        assert_eq!(pps("10%").unwrap().round(), 1_488_095.0);
+        assert_eq!(RateText::parse("250 kpps").unwrap().to_string(), "250 kpps");
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused_before_frame_and_link_are_known() {
+        for bad in [
+            "", "0pps", "-1pps", "NaNpps", "infpps", "1", "1.2.3pps", "1e6pps", "pps", "5 mpps", "1Mb", "101%", "x%",
+            "%", "0%", "-1%", "1.2.3%", "1e1%", "10%%",
+        ] {
+            assert!(RateText::parse(bad).is_err(), "{bad}");
+        }
+        assert!(rate("99Gpps", 64, None).is_err());
+        assert!(rate("0.00001bps", 64, None).is_err());
+        assert!(
+            rate("10%", 64, None)
+                .unwrap_err()
+                .contains("does not tell its link speed")
+        );
+        assert!(rate("0.00000000000000001Mpps", 64, None).is_err());
+    }
+
+    #[test]
+    fn a_share_is_known_once_the_link_is() {
+        let known = |text: &str| RateText::parse(text).unwrap().known(64);
+        assert_eq!(known("10%"), Ok(None));
+        assert_eq!(known("672Mbps"), Ok(Rate::new(1_000_000, 1)));
+        assert_eq!(known("1kpps"), Ok(Rate::new(1000, 1)));
+        assert!(known("99Gpps").is_err());
+    }
+
+    #[test]
+    fn a_unit_in_another_case_is_asked_about() {
+        for (written, meant) in [
+            ("5Kpps", "5kpps"),
+            ("2.5 mpps", "2.5Mpps"),
+            ("1GBPS", "1Gbps"),
+            ("7PPS", "7pps"),
+            ("10KBps", "10kbps"),
+        ] {
+            let error = RateText::parse(written).expect_err(written);
+            assert!(error.contains(&format!("did you mean {meant}?")), "{written}: {error}");
+        }
+        assert!(!RateText::parse("5qps").expect_err("no unit").contains("did you mean"));
+    }
+}
