@@ -79,17 +79,20 @@ INLINE int is_one_host4(be32 address)
 	return (address & 0xff) && (address & 0xe0) != 0xe0;
 }
 
-/* Whether a packet that `plain_udp4` knows is taken. Class E is left to the long way. */
-INLINE int plain_taken4(void *data)
+/* Whether packets between these two are taken. Class E is left to the long way. */
+INLINE int plain_addresses4(be32 source, be32 destination)
 {
-	be32 source = U32(data + 26), destination = U32(data + 30);
-
-	return plain_macs(data) && is_one_host4(source) && (destination & 0xe0) != 0xe0 &&
-	       (any_address() || is_address4(PLAN.addresses4, PLAN.addresses4_count, destination)) &&
-	       U16(data + PLAIN4_L4) && in_ports(PORTS, U16(data + PLAIN4_L4 + 2));
+	return is_one_host4(source) && (destination & 0xe0) != 0xe0 &&
+	       (any_address() || is_address4(PLAN.addresses4, PLAN.addresses4_count, destination));
 }
 
-/* The same for `plain_udp6`. */
+/* Whether a packet that `plain_udp4` knows is taken, if its addresses are (`plain_addresses4`). */
+INLINE int plain_taken4(void *data)
+{
+	return plain_macs(data) && U16(data + PLAIN4_L4) && in_ports(PORTS, U16(data + PLAIN4_L4 + 2));
+}
+
+/* For `plain_udp6`, with the addresses. */
 INLINE int plain_taken6(void *data)
 {
 	u64 source = U64(data + 22);

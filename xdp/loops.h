@@ -68,6 +68,8 @@ struct watch {
 	u64 random;
 	/* Some source returns what it gets. */
 	u64 alert;
+	/* The two addresses of a packet that was answered, and so is any other between them, whatever its ports; or 0. */
+	u64 pair;
 };
 _Static_assert(sizeof(struct watch) <= sizeof(((struct source *)0)->room), "room of a source");
 

@@ -77,8 +77,27 @@ NOINLINE int turn_anywhere(struct xdp_md *ctx, struct source *source, u32 weight
 	return 0;
 }
 
-/* The same for what nearly every packet is; false says nothing. */
-INLINE int turn_plain(struct xdp_md *ctx)
+/*
+ * Whether a plain packet between its two addresses can be answered; false says nothing. Packets mostly come between the same
+ * two, which are looked at once then.
+ */
+INLINE int plain_pair4(struct watch *watch, void *data)
+{
+	be32 source = U32(data + 26), destination = U32(data + 30);
+	u64 pair = U64(data + 26);
+
+	if (pair && pair == watch->pair)
+		return 1;
+	if (!plain_addresses4(source, destination) || answerable4(source, destination, U32(data + PLAIN4_L4)))
+		return 0;
+	/* Between equal ones the ports decide. */
+	if (source != destination)
+		watch->pair = pair;
+	return 1;
+}
+
+/* As `turn_anywhere`, for what nearly every packet is; false says nothing. */
+INLINE int turn_plain(struct xdp_md *ctx, struct watch *watch)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx);
 
@@ -86,8 +105,7 @@ INLINE int turn_plain(struct xdp_md *ctx)
 		return 0;
 	if (looks_plain4(data)) {
 		if (!plain_udp4(data, end) || !plain_taken4(data) || *(u8 *)(data + 22) <= 1 ||
-		    U16(data + PLAIN4_L4 + 4) == BE16(sizeof(struct udp) + PROBE_LEN) ||
-		    answerable4(U32(data + 26), U32(data + 30), U32(data + PLAIN4_L4)))
+		    U16(data + PLAIN4_L4 + 4) == BE16(sizeof(struct udp) + PROBE_LEN) || !plain_pair4(watch, data))
 			return 0;
 		if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain4(data)) == U16(data + PLAIN4_L4 + 6))
 			return 0;
@@ -120,7 +138,7 @@ INLINE int turn(struct xdp_md *ctx)
 	if (!source)
 		return XDP_PASS;
 	weight = look_due(source);
-	if (weight || watch_of(source)->alert || !turn_plain(ctx)) {
+	if (weight || watch_of(source)->alert || !turn_plain(ctx, watch_of(source))) {
 		int left = turn_anywhere(ctx, source, weight);
 
 		if (left > LEFT_OWN_SOURCE) {

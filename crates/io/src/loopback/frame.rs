@@ -16,7 +16,7 @@ impl LoopPool {
     }
 }
 
-/// What the loop has done, or is to do, with a frame in flight.
+/// What the loop has done, or is to do, with a frame in flight; whoever else holds a frame has it plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Nothing.
@@ -31,6 +31,8 @@ pub(super) enum Mark {
     HoldBack,
     /// Was held back, and a later frame of its flow has overtaken it.
     Overtaken,
+    /// The far end does not send it back.
+    Refused,
 }
 
 /// One packet buffer of the loop path.
@@ -43,7 +45,7 @@ pub struct LoopFrame<'p> {
     pub(super) flow: Option<u32>,
     len: u32,
     pub(super) mark: Mark,
-    /// It has come back, and at a time that the loop knows.
+    /// It comes back, or has, at a time that the loop knows.
     pub(super) timed: bool,
 }
 
@@ -68,7 +70,8 @@ impl<'p> LoopFrame<'p> {
         let len = self.len as usize;
         data[..len].copy_from_slice(&self.data[..len]);
         let mut copy = Self::new(data, self.pool);
-        (copy.due_ns, copy.flow, copy.len, copy.mark) = (self.due_ns, self.flow, self.len, Mark::Copy);
+        (copy.due_ns, copy.timed) = (self.due_ns, self.timed);
+        (copy.flow, copy.len, copy.mark) = (self.flow, self.len, Mark::Copy);
         Some(copy)
     }
 }

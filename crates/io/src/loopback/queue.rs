@@ -5,7 +5,7 @@ use super::frame::{LoopFrame, LoopPool, Mark};
 use super::held::Held;
 use super::{LoopConfig, Now, Turn};
 use crate::null::Claim;
-use crate::{Burst, Frame, Layer, Queue, Result, Wait};
+use crate::{Burst, Frame, Layer, MAX_BURST, Queue, Result, Wait};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     faulty: bool,
     /// Times matter: a delay is set, or frames are held back for a time.
     timed: bool,
+    /// In flight, and ahead of all others: a burst as it was handed over. Empty where times or faults matter.
+    handed: Burst<LoopFrame<'p>>,
     /// In flight, in order of departure and of arrival.
     flying: VecDeque<LoopFrame<'p>>,
     /// Arrived, and to be received before anything else.
@@ -62,6 +64,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             faulty: dice.loaded(),
             dice,
             timed: config.delay_ns > 0 || config.reorder > 0.0,
+            handed: Burst::new(MAX_BURST),
             flying: VecDeque::with_capacity(frames),
             arrived: VecDeque::with_capacity(may_hold),
             held: Held::new(may_hold),
@@ -69,21 +72,35 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         }
     }
 
-    /// Sends one frame on its way, or loses it.
+    /// Turns the frames of a burst round, where they are; those that the far end does not send back are dropped.
     #[inline]
-    fn depart(&mut self, mut frame: LoopFrame<'p>, due_ns: u64) {
-        frame.due_ns = due_ns;
-        frame.mark = Mark::Plain;
-        if let Some(turn) = &mut self.turn
-            && !T::turn(turn, frame.bytes_mut())
-        {
-            self.counts.not_reflected.bump();
-            return;
+    fn turn(&mut self, burst: &mut Burst<LoopFrame<'p>>) {
+        let Some(turn) = &mut self.turn else { return };
+        let mut all = true;
+        for frame in burst.as_mut_slice() {
+            if !T::turn(turn, frame.bytes_mut()) {
+                frame.mark = Mark::Refused;
+                all = false;
+            }
         }
-        if !self.faulty {
-            self.flying.push_back(frame);
-            return;
+        if !all {
+            self.drop_refused(burst);
         }
+    }
+
+    #[cold]
+    fn drop_refused(&mut self, burst: &mut Burst<LoopFrame<'p>>) {
+        burst.retain(|frame| {
+            let refused = frame.mark == Mark::Refused;
+            if refused {
+                self.counts.not_reflected.bump();
+            }
+            !refused
+        });
+    }
+
+    /// Sends one frame on its way, or loses it.
+    fn depart(&mut self, mut frame: LoopFrame<'p>) {
         match self.dice.draw() {
             Fault::None => self.flying.push_back(frame),
             Fault::Lose => self.counts.lost.bump(),
@@ -111,23 +128,29 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     /// Hands one arrived frame over, and counts the fault that the receiver now sees.
     #[inline]
     fn deliver(&mut self, mut frame: LoopFrame<'p>, burst: &mut Burst<LoopFrame<'p>>) {
-        match frame.mark {
-            Mark::Plain | Mark::Copied | Mark::HoldBack => {}
+        if frame.mark != Mark::Plain {
+            self.count(frame.mark);
+            frame.mark = Mark::Plain;
+        }
+        // Every caller has seen room in the burst.
+        let _ = burst.push(frame);
+    }
+
+    #[cold]
+    fn count(&self, mark: Mark) {
+        match mark {
+            Mark::Plain | Mark::Copied | Mark::HoldBack | Mark::Refused => {}
             Mark::Corrupt => self.counts.corrupted.bump(),
             Mark::Copy => self.counts.duplicated.bump(),
             Mark::Overtaken => self.counts.reordered.bump(),
         }
-        frame.mark = Mark::Plain;
-        frame.timed = self.delay_ns > 0;
-        // Every caller has seen room in the burst.
-        let _ = burst.push(frame);
     }
 
     /// When the next frame arrives or is let go, ns; 0 when one has arrived already; `None` when nothing will happen.
     /// Ties go to the frame that arrives: it may overtake the one held.
     #[inline]
     fn next_event(&self) -> Option<u64> {
-        if !self.arrived.is_empty() {
+        if !self.arrived.is_empty() || !self.handed.is_empty() {
             return Some(0);
         }
         let due = self.flying.front().map(|frame| frame.due_ns);
@@ -190,11 +213,19 @@ impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
             if self.next_event().is_some() {
                 self.arrive(burst, self.clock.now_ns());
             }
-        } else {
+        } else if self.faulty {
             for _ in 0..burst.room() {
                 let Some(frame) = self.flying.pop_front() else { break };
                 self.deliver(frame, burst);
             }
+        } else if burst.is_empty() && self.handed.len() <= burst.limit() && self.flying.is_empty() {
+            burst.swap(&mut self.handed);
+        } else {
+            for frame in self.handed.drain(burst.room()) {
+                let _ = burst.push(frame);
+            }
+            let n = burst.room().min(self.flying.len());
+            burst.array_mut().extend(self.flying.drain(..n));
         }
         Ok(burst.len() - before)
     }
@@ -216,13 +247,24 @@ impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
         if n == 0 {
             return Ok(0);
         }
-        let due_ns = if self.timed {
-            self.clock.now_ns().saturating_add(self.delay_ns)
+        // What is to be noted in the frames is noted in all of them before the first one moves.
+        if self.timed {
+            let due_ns = self.clock.now_ns().saturating_add(self.delay_ns);
+            for frame in burst.as_mut_slice() {
+                (frame.due_ns, frame.timed) = (due_ns, self.delay_ns > 0);
+            }
+        }
+        self.turn(burst);
+        let turned = burst.len();
+        if self.faulty {
+            for frame in burst.drain(turned) {
+                self.depart(frame);
+            }
+        } else if !self.timed && self.handed.is_empty() && self.flying.is_empty() {
+            // They change places, and no frame is moved.
+            self.handed.swap(burst);
         } else {
-            0
-        };
-        for frame in burst.drain(n) {
-            self.depart(frame, due_ns);
+            self.flying.extend(burst.drain(turned));
         }
         Ok(n)
     }
