@@ -45,6 +45,8 @@ pub struct LoopFrame<'p> {
     pub(super) flow: Option<u32>,
     len: u32,
     pub(super) mark: Mark,
+    /// A later frame of its flow arrives before it, for it has more jitter.
+    pub(super) outrun: bool,
     /// It comes back, or has, at a time that the loop knows.
     pub(super) timed: bool,
 }
@@ -60,6 +62,7 @@ impl<'p> LoopFrame<'p> {
             flow: None,
             len,
             mark: Mark::Plain,
+            outrun: false,
             timed: false,
         }
     }
@@ -118,7 +121,7 @@ impl Frame for LoopFrame<'_> {
         self.flow = Some(flow);
     }
 
-    /// Departure plus delay; `None` when no delay is set.
+    /// When it arrived; `None` when nothing that takes time is set.
     #[inline]
     fn rx_time_ns(&self) -> Option<u64> {
         self.timed.then_some(self.due_ns)
