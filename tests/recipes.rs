@@ -185,6 +185,10 @@ const RECIPES: &[Recipe] = &[
            --duration 2s",
         ],
     ),
+    recipe(
+        PATHS,
+        &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],
+    ),
     recipe(PATHS, &["ethtool -l eth1"]),
     recipe(
         PATHS,

@@ -308,7 +308,9 @@ pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
         ));
     }
     if let (Some(queue), None) = (queue, capacity) {
-        return refuse(format!("queue={queue}: want capacity= beside it: without one nothing waits"));
+        return refuse(format!(
+            "queue={queue}: want capacity= beside it: without one nothing waits"
+        ));
     }
     if capacity.is_some() && config.buffers.frames <= config.queue {
         let (frames, queue) = (config.buffers.frames, config.queue);

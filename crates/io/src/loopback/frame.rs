@@ -29,8 +29,10 @@ pub(super) enum Mark {
     Copy,
     /// To be held back when it arrives.
     HoldBack,
-    /// Was held back, and a later frame of its flow has overtaken it.
+    /// A later frame of its flow has overtaken it, or will have: it was held back, or has more jitter.
     Overtaken,
+    /// The same, and its copy follows.
+    OvertakenCopied,
     /// The far end does not send it back.
     Refused,
 }
@@ -45,8 +47,6 @@ pub struct LoopFrame<'p> {
     pub(super) flow: Option<u32>,
     len: u32,
     pub(super) mark: Mark,
-    /// A later frame of its flow arrives before it, for it has more jitter.
-    pub(super) outrun: bool,
     /// It comes back, or has, at a time that the loop knows.
     pub(super) timed: bool,
 }
@@ -62,7 +62,6 @@ impl<'p> LoopFrame<'p> {
             flow: None,
             len,
             mark: Mark::Plain,
-            outrun: false,
             timed: false,
         }
     }

@@ -163,7 +163,13 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         let place = self.flying.partition_point(|other| other.due_ns <= frame.due_ns);
         if frame.mark != Mark::Corrupt {
             for other in self.flying.range_mut(place..) {
-                other.outrun |= other.flow == frame.flow;
+                if other.flow == frame.flow {
+                    other.mark = match other.mark {
+                        Mark::Plain => Mark::Overtaken,
+                        Mark::Copied => Mark::OvertakenCopied,
+                        mark => mark,
+                    };
+                }
             }
         }
         self.flying.insert(place, frame);
@@ -172,22 +178,21 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     /// Hands one arrived frame over, and counts the fault that the receiver now sees.
     #[inline]
     fn deliver(&mut self, mut frame: LoopFrame<'p>, burst: &mut Burst<LoopFrame<'p>>) {
-        if frame.mark != Mark::Plain || frame.outrun {
-            self.count(frame.mark, frame.outrun);
-            (frame.mark, frame.outrun) = (Mark::Plain, false);
+        if frame.mark != Mark::Plain {
+            self.count(frame.mark);
+            frame.mark = Mark::Plain;
         }
         // Every caller has seen room in the burst.
         let _ = burst.push(frame);
     }
 
     #[cold]
-    fn count(&self, mark: Mark, outrun: bool) {
+    fn count(&self, mark: Mark) {
         match mark {
-            Mark::Plain | Mark::Copied if outrun => self.counts.reordered.bump(),
             Mark::Plain | Mark::Copied | Mark::HoldBack | Mark::Refused => {}
             Mark::Corrupt => self.counts.corrupted.bump(),
             Mark::Copy => self.counts.duplicated.bump(),
-            Mark::Overtaken => self.counts.reordered.bump(),
+            Mark::Overtaken | Mark::OvertakenCopied => self.counts.reordered.bump(),
         }
     }
 
