@@ -225,6 +225,10 @@ const RECIPES: &[Recipe] = &[
             "mpps run plan.json",
         ],
     },
+    recipe(
+        PATHS,
+        &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],
+    ),
     recipe(PATHS, &["ethtool -l eth1"]),
     recipe(
         PATHS,

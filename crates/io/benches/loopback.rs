@@ -1,7 +1,8 @@
-//! What the loop path costs a round trip: without delay, with one, and with every kind of fault.
+//! What the loop path costs a round trip: without delay, with one, with every kind of fault, and behind
+//! a device that has the most to do.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use mpps_io::loopback::{LoopConfig, LoopPort};
+use mpps_io::loopback::{Capacity, Jitter, LoopConfig, LoopPort, Spread};
 use mpps_io::{Burst, Frame, Layer, Port, Queue};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +25,20 @@ fn loopback(c: &mut Criterion) {
         corrupt: 0.01,
         ..delayed.clone()
     };
+    let device = LoopConfig {
+        capacity: Some(Capacity::Packets(40_000_000)),
+        jitter: Jitter {
+            time_ns: 10_000,
+            spread: Spread::Uniform,
+            overtake: false,
+        },
+        burst_loss: 0.01,
+        burst_length: 8,
+        ..plain.clone()
+    };
     for (name, config) in [
         ("plain", plain),
+        ("device", device),
         ("delay", delayed),
         ("delay and 1 % of each fault", faults),
     ] {

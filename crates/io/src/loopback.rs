@@ -4,16 +4,18 @@
 //! what an observer on its receiving side saw, when he saw it, and not what chance asked for: a copy that found no
 //! free buffer is no duplicate, and a packet held back that nothing overtook was not reordered.
 //!
-//! Each queue is a loop of its own. Frames move through it and are never copied, but to duplicate them. All faults
-//! other than reordering are settled when a frame departs; reordering when it would arrive.
+//! Each queue is a loop of its own. Frames move through it and are never copied, but to duplicate them. All that befalls
+//! a frame is settled when it departs (a place in the device's queue, its losses and its jitter; then the faults), other
+//! than `reorder`: that is when it would arrive.
 
 mod config;
+mod device;
 mod fault;
 mod frame;
 mod held;
 mod queue;
 
-pub use config::{LoopConfig, check};
+pub use config::{Capacity, Jitter, LoopConfig, Spread, check};
 pub use fault::udp_payload;
 pub use frame::{LoopFrame, LoopPool};
 pub use queue::LoopQueue;
@@ -132,7 +134,7 @@ impl<N: Now, T: Turn> Port for LoopPort<N, T> {
         let reflects = self.config.reflect && self.config.buffers.layer == Layer::Ethernet;
         Ok(LoopQueue::new(
             &self.config,
-            queue,
+            (queue, self.claims.len()),
             pool,
             &self.clock,
             reflects.then(|| self.turn.memory()),

@@ -102,7 +102,7 @@ fn options_are_read_and_wrong_ones_named() {
         ("loop:frames=0", "frames=0: want"),
         ("loop:mtu=67", "mtu=67: want"),
         ("loop:layer=ip", "layer=ip: want ethernet or payload"),
-        ("loop:jitter=1ms", "unknown option 'jitter'"),
+        ("loop:wobble=1ms", "unknown option 'wobble'"),
     ] {
         let error = read(wrong).expect_err(wrong).to_string();
         assert!(error.contains(named), "{wrong}: {error}");

@@ -2,7 +2,73 @@
 
 use crate::null::NullConfig;
 use crate::null::no_device;
-use crate::{Fact, PortSpec, SpecError};
+use crate::{Fact, Layer, PortSpec, SpecError};
+
+/// What the device in the loop serves in a second, over all lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// Packets, of any size.
+    Packets(u64),
+    /// Bits on layer 1: FCS, preamble and gap count, and so does what pads a frame to 64 bytes.
+    Bits(u64),
+}
+
+impl Capacity {
+    /// Units: name, scale, and whether it counts bits on layer 1.
+    const UNITS: [(&'static str, u32, bool); 8] = [
+        ("Gpps", 9, false),
+        ("Mpps", 6, false),
+        ("kpps", 3, false),
+        ("pps", 0, false),
+        ("Gbps", 9, true),
+        ("Mbps", 6, true),
+        ("kbps", 3, true),
+        ("bps", 0, true),
+    ];
+    /// Most in a second.
+    const MOST: u64 = 1_000_000_000_000;
+
+    /// A whole number of packets or bits a second, written as `--rate` is.
+    fn parse(text: &str) -> Option<Self> {
+        // Those with a letter first: the others end them.
+        let (number, (_, digits, bits)) = Self::UNITS
+            .iter()
+            .find_map(|unit| text.strip_suffix(unit.0).map(|number| (number.trim_end(), unit)))?;
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let fraction = fraction.trim_end_matches('0');
+        let digits = *digits as usize;
+        if fraction.len() > digits {
+            return None;
+        }
+        let plain = format!("{whole}{fraction:0<digits$}");
+        if !plain.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let rate = plain.parse().ok().filter(|rate| (1..=Self::MOST).contains(rate))?;
+        Some(if *bits { Self::Bits(rate) } else { Self::Packets(rate) })
+    }
+}
+
+/// How jitter is spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// From 0 to the time, each as likely.
+    Uniform,
+    /// Exponentially, with the time as its mean.
+    Exponential,
+}
+
+/// A random delay of each frame, beside the one of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jitter {
+    /// The longest, or the mean; ns. 0: none.
+    pub time_ns: u64,
+    /// How it is spread.
+    pub spread: Spread,
+    /// Frames with less of it overtake others. Not with [`LoopConfig::reorder`]: what would be reordered is told
+    /// apart for either, not for both.
+    pub overtake: bool,
+}
 
 /// Settings of the loop path. The ratios are probabilities that a departing frame meets the fault; a frame meets one
 /// at the most, so their sum is 1 at the most.
@@ -10,8 +76,19 @@ use crate::{Fact, PortSpec, SpecError};
 pub struct LoopConfig {
     /// Buffers a queue (in flight, held back and in the engine's hands), MTU and layer.
     pub buffers: NullConfig,
-    /// Time from departure to arrival, ns.
+    /// What the device serves; `None`: everything at once. The lanes share it.
+    pub capacity: Option<Capacity>,
+    /// Packets that the device holds at the most, the one being served among them; what comes then is dropped. The
+    /// lanes share it, and each has room for one at least.
+    pub queue: usize,
+    /// Time from departure to arrival, ns, beside what the device takes.
     pub delay_ns: u64,
+    /// Random delays.
+    pub jitter: Jitter,
+    /// Ratio of frames lost in bursts, to 0.5.
+    pub burst_loss: f64,
+    /// Mean length of such bursts; at least 1.
+    pub burst_length: u32,
     /// Ratio of frames lost.
     pub loss: f64,
     /// Ratio of frames that arrive twice.
@@ -35,7 +112,16 @@ impl Default for LoopConfig {
                 frames: 16384,
                 ..NullConfig::default()
             },
+            capacity: None,
+            queue: 1000,
             delay_ns: 0,
+            jitter: Jitter {
+                time_ns: 0,
+                spread: Spread::Uniform,
+                overtake: false,
+            },
+            burst_loss: 0.0,
+            burst_length: 1,
             loss: 0.0,
             duplicate: 0.0,
             reorder: 0.0,
@@ -48,9 +134,49 @@ impl Default for LoopConfig {
 }
 
 impl LoopConfig {
+    /// The share of the queue that lane `lane` of `lanes` has.
+    pub(super) fn queue_of(&self, lane: usize, lanes: usize) -> usize {
+        (self.queue / lanes + usize::from(lane < self.queue % lanes)).max(1)
+    }
+
+    /// Refuses a queue that so many lanes can't share.
+    ///
+    /// # Errors
+    /// When there are more lanes than packets in the queue.
+    pub fn check_lanes(&self, lanes: usize) -> Result<(), SpecError> {
+        if self.capacity.is_none() || self.queue >= lanes {
+            return Ok(());
+        }
+        Err(SpecError(format!(
+            "loop: queue={}: want {lanes} at least, for {lanes} lanes share it",
+            self.queue
+        )))
+    }
+
     /// The settings, for the report.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let mut facts = self.buffers.facts();
+        let mut tell = |name, value| facts.push(Fact { name, value });
+        if let Some(capacity) = self.capacity {
+            match capacity {
+                Capacity::Packets(rate) => tell("capacity_pps", rate.to_string()),
+                Capacity::Bits(rate) => tell("capacity_bps", rate.to_string()),
+            }
+            tell("queue", self.queue.to_string());
+        }
+        if self.jitter.time_ns > 0 {
+            let spread = match self.jitter.spread {
+                Spread::Uniform => "uniform",
+                Spread::Exponential => "exp",
+            };
+            tell("jitter_ns", self.jitter.time_ns.to_string());
+            tell("jitter_spread", spread.to_owned());
+            tell("jitter_reorder", on_off(self.jitter.overtake));
+        }
+        if self.burst_loss > 0.0 {
+            tell("burst_loss_ratio", self.burst_loss.to_string());
+            tell("burst_loss_length", self.burst_length.to_string());
+        }
         facts.extend([
             Fact {
                 name: "delay_ns",
@@ -82,27 +208,59 @@ impl LoopConfig {
             },
             Fact {
                 name: "reflect",
-                value: if self.reflect { "on" } else { "off" }.to_owned(),
+                value: on_off(self.reflect),
             },
         ]);
         facts
     }
 }
 
+fn on_off(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
+}
+
 /// Longest delay, ns: one minute.
 const MAX_DELAY_NS: f64 = 60e9;
 
-/// Reads the options of `loop:[delay=DURATION][,loss=P][,duplicate=P][,reorder=P][,reorder_distance=N][,corrupt=P]
+/// Longest queue.
+const MAX_QUEUE: u64 = 1_000_000;
+/// Buffers beside those in the queue, where the number of them is not given.
+const SPARE: usize = 16384;
+
+/// Reads the options of `loop:[capacity=RATE[,queue=N]][,delay=DURATION][,jitter=DURATION[:uniform|exp]]
+/// [,jitter_reorder=on|off][,burst_loss=P:N][,loss=P][,duplicate=P][,reorder=P][,reorder_distance=N][,corrupt=P]
 /// [,seed=N][,frames=N][,mtu=BYTES][,layer=ethernet|payload][,reflect=on|off]`, each `P` a ratio (`0.01`) or a
 /// percentage (`1%`).
 ///
 /// # Errors
-/// When a device is named, an option is unknown or out of its range, or the ratios sum to more than 1.
+/// When a device is named, an option is unknown, out of its range or without effect, or options contradict each other.
 pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
     no_device(spec, "loop:[key=value…], such as loop:delay=1ms,loss=0.01")?;
+    let refuse = |line: String| Err(SpecError(format!("port '{spec}': {line}")));
     let default = LoopConfig::default();
     let mut options = spec.take_options();
+    let capacity = options.get(
+        "capacity",
+        "a whole number of packets or layer-1 bits a second, 1pps to 1000Gbps, such as 1.5Mpps or 10Gbps",
+        Capacity::parse,
+    )?;
+    let queue = options.number("queue", 1..=MAX_QUEUE)?.map(|n| n as usize);
     let delay = options.get("delay", "a time from 0 to 60s, such as 50us, 1.5ms or 2s", nanoseconds)?;
+    let (time_ns, spread) = options
+        .get(
+            "jitter",
+            "a time from 0 to 60s, and how it is spread: uniform or exp, such as 50us or 1ms:exp",
+            parse_jitter,
+        )?
+        .unwrap_or((default.jitter.time_ns, default.jitter.spread));
+    let overtake = options.switch("jitter_reorder")?.unwrap_or(default.jitter.overtake);
+    let (burst_loss, burst_length) = options
+        .get(
+            "burst_loss",
+            "a ratio from 0 to 0.5 or a percentage, and the mean length of a burst, 1 to 65536, such as 0.01:8 or 1%:8",
+            parse_bursts,
+        )?
+        .unwrap_or((default.burst_loss, default.burst_length));
     let mut ratio = |key| {
         options.get(
             key,
@@ -114,8 +272,22 @@ pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
     let duplicate = ratio("duplicate")?.unwrap_or(default.duplicate);
     let reorder = ratio("reorder")?.unwrap_or(default.reorder);
     let corrupt = ratio("corrupt")?.unwrap_or(default.corrupt);
+    let mut buffers = default.buffers;
+    if capacity.is_some() {
+        // Each packet in the queue has its buffer, and there must be others left to send.
+        buffers.frames = buffers.frames.max(queue.unwrap_or(default.queue) + SPARE);
+    }
     let config = LoopConfig {
+        capacity,
+        queue: queue.unwrap_or(default.queue),
         delay_ns: delay.unwrap_or(default.delay_ns),
+        jitter: Jitter {
+            time_ns,
+            spread,
+            overtake,
+        },
+        burst_loss,
+        burst_length,
         loss,
         duplicate,
         reorder,
@@ -125,17 +297,56 @@ pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
         corrupt,
         seed: options.number("seed", 0..=u64::MAX)?.unwrap_or(default.seed),
         reflect: options.switch("reflect")?.unwrap_or(default.reflect),
-        buffers: NullConfig::take(&mut options, default.buffers)?,
+        buffers: NullConfig::take(&mut options, buffers)?,
     };
     options.finish()?;
     let sum = loss + duplicate + reorder + corrupt;
     // Ten decimal ratios that a user takes to sum to 1 may miss it by a rounding.
     if sum > 1.0 + 1e-9 {
-        return Err(SpecError(format!(
-            "port '{spec}': loss, duplicate, reorder and corrupt sum to {sum}: want 1 at the most, for a frame meets one of them"
-        )));
+        return refuse(format!(
+            "loss, duplicate, reorder and corrupt sum to {sum}: want 1 at the most, for a frame meets one of them"
+        ));
+    }
+    if let (Some(queue), None) = (queue, capacity) {
+        return refuse(format!(
+            "queue={queue}: want capacity= beside it: without one nothing waits"
+        ));
+    }
+    if capacity.is_some() && config.buffers.frames <= config.queue {
+        let (frames, queue) = (config.buffers.frames, config.queue);
+        return refuse(format!(
+            "frames={frames}: want more than queue={queue}: each packet in the queue has its buffer"
+        ));
+    }
+    if matches!(capacity, Some(Capacity::Bits(_))) && config.buffers.layer == Layer::Payload {
+        return refuse("layer=payload: want capacity= in packets: a payload has no size on layer 1".to_owned());
+    }
+    if overtake && time_ns == 0 {
+        return refuse("jitter_reorder=on: want jitter= beside it: without it nothing overtakes".to_owned());
+    }
+    if overtake && reorder > 0.0 {
+        return refuse("jitter_reorder=on: want no reorder= beside it: each reorders in its own way".to_owned());
     }
     Ok(config)
+}
+
+/// A time, and how jitter of that time is spread.
+fn parse_jitter(text: &str) -> Option<(u64, Spread)> {
+    let (time, spread) = text.split_once(':').unwrap_or((text, "uniform"));
+    let spread = match spread {
+        "uniform" => Spread::Uniform,
+        "exp" => Spread::Exponential,
+        _ => return None,
+    };
+    Some((nanoseconds(time)?, spread))
+}
+
+/// A ratio and the mean length of bursts.
+fn parse_bursts(text: &str) -> Option<(f64, u32)> {
+    let (ratio, length) = text.split_once(':')?;
+    let ratio = parse_ratio(ratio).filter(|ratio| *ratio <= 0.5)?;
+    let length = length.parse().ok().filter(|length| (1..=65536).contains(length))?;
+    Some((ratio, length))
 }
 
 /// A number of `us`, `ms` or `s`, or plain 0, in ns.

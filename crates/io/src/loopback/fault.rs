@@ -16,9 +16,25 @@ pub(super) enum Fault {
     Corrupt(u64),
 }
 
-/// Chooses faults: a seeded stream, one draw a frame.
+/// A seeded stream of numbers: SplitMix64 (Steele, Lea, Flood 2014).
+pub(super) struct Random(u64);
+
+impl Random {
+    /// One of a lane's streams: neither two lanes nor two streams may go in step.
+    pub(super) fn new(seed: u64, lane: usize, stream: u64) -> Self {
+        Self(mix(seed ^ mix(lane as u64 ^ (stream << 32))))
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+}
+
+/// Chooses faults: one draw a frame.
 pub(super) struct Dice {
-    state: u64,
+    random: Random,
     /// Upper ends of the ranges of a 63-bit draw that stand for loss, duplication, reordering and corruption.
     ends: [u64; 4],
 }
@@ -30,9 +46,8 @@ impl Dice {
             sum += ratio;
             (sum.min(1.0) * (1_u64 << 63) as f64) as u64
         });
-        // Queues must not meet the same faults in step.
         Self {
-            state: mix(config.seed ^ mix(queue as u64)),
+            random: Random::new(config.seed, queue, 0),
             ends,
         }
     }
@@ -42,11 +57,10 @@ impl Dice {
         self.ends[3] > 0
     }
 
-    /// The next frame's fault. SplitMix64 (Steele, Lea, Flood 2014), one step.
+    /// The next frame's fault.
     #[inline]
     pub(super) fn draw(&mut self) -> Fault {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let random = mix(self.state);
+        let random = self.random.next();
         let draw = random >> 1;
         let [lose, duplicate, reorder, corrupt] = self.ends;
         if draw >= corrupt {
@@ -126,6 +140,8 @@ pub(super) struct Counts {
     pub(super) reordered: Count,
     pub(super) corrupted: Count,
     pub(super) not_reflected: Count,
+    pub(super) dropped_queue: Count,
+    pub(super) dropped_burst: Count,
 }
 
 impl Counts {
@@ -137,6 +153,8 @@ impl Counts {
             ("reordered", self.reordered.get()),
             ("corrupted", self.corrupted.get()),
             ("not_reflected", self.not_reflected.get()),
+            ("dropped_queue", self.dropped_queue.get()),
+            ("dropped_burst", self.dropped_burst.get()),
         ];
         QueueCounters {
             other,

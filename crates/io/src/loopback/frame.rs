@@ -30,8 +30,10 @@ pub(super) enum Mark {
     Copy,
     /// To be held back when it arrives.
     HoldBack,
-    /// Was held back, and a later frame of its flow has overtaken it.
+    /// A later frame of its flow has overtaken it, or will have: it was held back, or has more jitter.
     Overtaken,
+    /// The same, and its copy follows.
+    OvertakenCopied,
     /// The far end does not send it back.
     Refused,
 }
@@ -124,7 +126,7 @@ impl Frame for LoopFrame<'_> {
         self.flow.set(Some(flow));
     }
 
-    /// Departure plus delay; `None` when no delay is set.
+    /// When it arrived; `None` when nothing that takes time is set.
     #[inline]
     fn rx_time_ns(&self) -> Option<u64> {
         self.timed.get().then_some(self.due_ns)

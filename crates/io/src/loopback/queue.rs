@@ -1,5 +1,6 @@
 //! One loop: departure on one side, arrival on the other.
 
+use super::device::{Device, Passage};
 use super::fault::{Counts, Dice, Fault, flip};
 use super::frame::{LoopFrame, LoopPool, Mark};
 use super::held::Held;
@@ -25,11 +26,17 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     layer: Layer,
     delay_ns: u64,
     distance: u32,
+    /// Some queue, loss or delay stands in the way beside the faults.
+    device: Option<Device>,
     dice: Dice,
-    /// Any frame can meet a fault.
+    /// Any frame can meet a fault, or has a device to pass.
     faulty: bool,
-    /// Times matter: a delay is set, or frames are held back for a time.
+    /// Times matter: frames take time, or are held back for a time.
     timed: bool,
+    /// Frames take time, and tell when they arrived.
+    stamps: bool,
+    /// Frames overtake each other, each having a delay of its own.
+    overtake: bool,
     /// In flight, and ahead of all others: a burst as it was handed over. Empty where times or faults matter.
     handed: Burst<LoopFrame<'p>>,
     /// In flight, in order of departure and of arrival.
@@ -43,7 +50,7 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
 impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     pub(super) fn new(
         config: &LoopConfig,
-        queue: usize,
+        (queue, queues): (usize, usize),
         pool: &'p LoopPool,
         clock: &'p N,
         turn: Option<T::Memory<'p>>,
@@ -51,6 +58,8 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         claim: Claim<'p>,
     ) -> Self {
         let dice = Dice::new(config, queue);
+        let device = Device::new(config, queue, queues);
+        let stamps = config.delay_ns > 0 || device.as_ref().is_some_and(Device::takes_time);
         let frames = config.buffers.frames;
         let may_hold = if config.reorder > 0.0 { frames } else { 0 };
         Self {
@@ -61,9 +70,12 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             layer: config.buffers.layer,
             delay_ns: config.delay_ns,
             distance: config.reorder_distance,
-            faulty: dice.loaded(),
+            faulty: dice.loaded() || device.is_some(),
+            device,
             dice,
-            timed: config.delay_ns > 0 || config.reorder > 0.0,
+            timed: stamps || config.reorder > 0.0,
+            stamps,
+            overtake: config.jitter.overtake,
             handed: Burst::new(MAX_BURST),
             flying: VecDeque::with_capacity(frames),
             arrived: VecDeque::with_capacity(may_hold),
@@ -101,28 +113,66 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
 
     /// Sends one frame on its way, or loses it.
     fn depart(&mut self, mut frame: LoopFrame<'p>) {
-        match self.dice.draw() {
-            Fault::None => self.flying.push_back(frame),
+        let fault = self.dice.draw();
+        if let Some(device) = &mut self.device {
+            match device.pass(frame.due_ns, frame.bytes().len()) {
+                Passage::Until(due_ns) => frame.due_ns = due_ns,
+                Passage::Full => return self.counts.dropped_queue.bump(),
+                Passage::Burst => return self.counts.dropped_burst.bump(),
+            }
+        }
+        match fault {
+            Fault::None => self.fly(frame),
             Fault::Lose => self.counts.lost.bump(),
             Fault::Duplicate => {
                 let copy = frame.copy();
                 if copy.is_some() {
                     frame.mark.set(Mark::Copied);
                 }
-                self.flying.push_back(frame);
-                self.flying.extend(copy);
+                self.fly(frame);
+                if let Some(copy) = copy {
+                    self.fly(copy);
+                }
             }
             Fault::Reorder => {
                 frame.mark.set(Mark::HoldBack);
-                self.flying.push_back(frame);
+                self.fly(frame);
             }
             Fault::Corrupt(random) => {
                 if flip(frame.bytes_mut(), self.layer, random) {
                     frame.mark.set(Mark::Corrupt);
                 }
-                self.flying.push_back(frame);
+                self.fly(frame);
             }
         }
+    }
+
+    /// A frame sets out, behind all that arrive before it or with it.
+    #[inline]
+    fn fly(&mut self, frame: LoopFrame<'p>) {
+        if self.overtake {
+            self.outrun(frame);
+        } else {
+            self.flying.push_back(frame);
+        }
+    }
+
+    /// A frame sets out that may arrive before others. Corrupt ones overtake nobody, for the receiver can't tell what
+    /// they were.
+    fn outrun(&mut self, frame: LoopFrame<'p>) {
+        let place = self.flying.partition_point(|other| other.due_ns <= frame.due_ns);
+        if frame.mark.get() != Mark::Corrupt {
+            for other in self.flying.range_mut(place..) {
+                if other.flow == frame.flow {
+                    other.mark.set(match other.mark.get() {
+                        Mark::Plain => Mark::Overtaken,
+                        Mark::Copied => Mark::OvertakenCopied,
+                        mark => mark,
+                    });
+                }
+            }
+        }
+        self.flying.insert(place, frame);
     }
 
     /// Hands one arrived frame over, and counts the fault that the receiver now sees.
@@ -142,7 +192,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             Mark::Plain | Mark::Copied | Mark::HoldBack | Mark::Refused => {}
             Mark::Corrupt => self.counts.corrupted.bump(),
             Mark::Copy => self.counts.duplicated.bump(),
-            Mark::Overtaken => self.counts.reordered.bump(),
+            Mark::Overtaken | Mark::OvertakenCopied => self.counts.reordered.bump(),
         }
     }
 
@@ -252,7 +302,7 @@ impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
             let due_ns = self.clock.now_ns().saturating_add(self.delay_ns);
             for frame in burst.as_mut_slice() {
                 frame.due_ns = due_ns;
-                frame.timed.set(self.delay_ns > 0);
+                frame.timed.set(self.stamps);
             }
         }
         self.turn(burst);

@@ -134,6 +134,9 @@ mod tests {
         let device = match path {
             "udp" => "127.0.0.1,",
             "dpdk" => "mac=02:00:00:00:00:01,",
+            // Options that are refused without another.
+            "loop" if options.starts_with("queue=") => "capacity=1Mpps,",
+            "loop" if options.starts_with("jitter_reorder=") => "jitter=1ms,",
             "null" | "loop" => "",
             _ => "lo,",
         };

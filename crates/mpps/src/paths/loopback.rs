@@ -14,9 +14,39 @@ impl Path for Loop {
     const NAME: &'static str = "loop";
     const HELP: Help = Help {
         device: "",
-        examples: &["loop:delay=1ms,loss=0.001"],
+        examples: &["loop:delay=1ms,loss=0.001", "loop:capacity=1Mpps,queue=1000"],
         options: &[
+            option(
+                "capacity",
+                "1pps to 1000Gbps",
+                "none",
+                "what the device serves: packets or layer-1 bits a second, over all lanes",
+            ),
+            option(
+                "queue",
+                "1 to 1000000",
+                "1000",
+                "packets that it holds; others are dropped; with capacity only",
+            ),
             option("delay", "0 to 60s", "0", "from departure to arrival"),
+            option(
+                "jitter",
+                "0 to 60s, :uniform or :exp behind it",
+                "0",
+                "random delay of each packet beside it: up to so much, or (exp) so much on average",
+            ),
+            option(
+                "jitter_reorder",
+                SWITCH,
+                "off",
+                "packets with less jitter overtake others",
+            ),
+            option(
+                "burst_loss",
+                "0:1 to 0.5:65536, or percent",
+                "0:1",
+                "packets lost in bursts, and the bursts' mean length",
+            ),
             option("loss", "0 to 1, or percent", "0", "packets that do not come back"),
             option("duplicate", "0 to 1, or percent", "0", "packets that come back twice"),
             option(
@@ -54,6 +84,9 @@ impl Path for Loop {
     }
 
     fn open<U: Use>(ports: &[(&LoopConfig, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        for (config, request) in ports {
+            config.check_lanes(request.roles.len())?;
+        }
         if ports.iter().all(|(_, request)| request.task.generates()) {
             let reflecting = |(config, request): &(&LoopConfig, Request<'_>)| {
                 let far_end = Reflecting(ReflectFilter::default());
