@@ -104,7 +104,7 @@ fn circumstances(s: &Summary) -> Value {
         "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
         "command": s.command,
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
-        "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
+        "host": s.host.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str()))).collect::<Map<_, _>>(),
     })
 }
 

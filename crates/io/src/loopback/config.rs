@@ -52,38 +52,14 @@ impl LoopConfig {
     pub(super) fn facts(&self) -> Vec<Fact> {
         let mut facts = self.buffers.facts();
         facts.extend([
-            Fact {
-                name: "delay_ns",
-                value: self.delay_ns.to_string(),
-            },
-            Fact {
-                name: "loss_ratio",
-                value: self.loss.to_string(),
-            },
-            Fact {
-                name: "duplicate_ratio",
-                value: self.duplicate.to_string(),
-            },
-            Fact {
-                name: "reorder_ratio",
-                value: self.reorder.to_string(),
-            },
-            Fact {
-                name: "reorder_distance",
-                value: self.reorder_distance.to_string(),
-            },
-            Fact {
-                name: "corrupt_ratio",
-                value: self.corrupt.to_string(),
-            },
-            Fact {
-                name: "fault_seed",
-                value: self.seed.to_string(),
-            },
-            Fact {
-                name: "reflect",
-                value: if self.reflect { "on" } else { "off" }.to_owned(),
-            },
+            Fact::new("delay_ns", self.delay_ns.to_string()),
+            Fact::new("loss_ratio", self.loss.to_string()),
+            Fact::new("duplicate_ratio", self.duplicate.to_string()),
+            Fact::new("reorder_ratio", self.reorder.to_string()),
+            Fact::new("reorder_distance", self.reorder_distance.to_string()),
+            Fact::new("corrupt_ratio", self.corrupt.to_string()),
+            Fact::new("fault_seed", self.seed.to_string()),
+            Fact::new("reflect", if self.reflect { "on" } else { "off" }.to_owned()),
         ]);
         facts
     }
