@@ -134,7 +134,7 @@ mod tests {
         let device = match path {
             "udp" => "127.0.0.1,",
             "dpdk" => "mac=02:00:00:00:00:01,",
-            "null" | "loop" => "",
+            "null" | "loop" | "mirror" => "",
             _ => "lo,",
         };
         let spec = format!("{path}:{device}{options}")
@@ -188,11 +188,12 @@ mod tests {
             let file = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"))
         };
-        let (paths, dpdk) = (read("paths.md"), read("dpdk.md"));
+        let (paths, dpdk, sample) = (read("paths.md"), read("dpdk.md"), read("adding-a-path.md"));
         for path in LIST {
             let heading = format!("\n## {}\n", path.name);
             let (page, from) = match path.name {
                 "dpdk" => (&dpdk, "\n"),
+                "mirror" => (&sample, heading.as_str()),
                 _ => (&paths, heading.as_str()),
             };
             let section = page.split_once(from).unwrap_or_else(|| panic!("{heading}")).1;
