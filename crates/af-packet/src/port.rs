@@ -278,39 +278,31 @@ impl Port for AfPacketPort {
     }
 
     fn facts(&self) -> Vec<Fact> {
-        let fact = |name, value: String| Fact { name, value };
         let mut facts = vec![
-            fact("interface", self.device.name.clone()),
-            fact("driver", self.device.driver.clone()),
-            fact("mtu_bytes", self.device.mtu.to_string()),
-            fact(
-                "qdisc",
-                if self.config.qdisc_bypass { "bypass" } else { "kernel" }.into(),
-            ),
-            fact("tx_method", "TPACKET_V2 ring".into()),
-            fact(
+            Fact::new("interface", self.device.name.clone()),
+            Fact::shown("driver", self.device.driver.clone()),
+            Fact::new("mtu_bytes", self.device.mtu.to_string()),
+            Fact::new("qdisc", if self.config.qdisc_bypass { "bypass" } else { "kernel" }),
+            Fact::new("tx_method", "TPACKET_V2 ring"),
+            Fact::shown(
                 "udp_checksum",
                 if self.capabilities.tx_checksum {
                     "device"
                 } else {
                     "software"
-                }
-                .into(),
+                },
             ),
-            fact(
-                "fanout",
-                self.fanout.map_or("none (one receiving queue)", Fanout::name).into(),
-            ),
-            fact("promisc", if self.config.promisc { "on" } else { "off" }.into()),
-            fact("guard", self.guard.to_string()),
+            Fact::new("fanout", self.fanout.map_or("none (one receiving queue)", Fanout::name)),
+            Fact::new("promisc", if self.config.promisc { "on" } else { "off" }),
+            Fact::shown("guard", self.guard.to_string()),
         ];
         if let Some(rx) = self.lanes.iter().find_map(|l| l.rx.as_ref()) {
-            facts.push(fact("rx_ring_frames", rx.geometry.frames().to_string()));
-            facts.push(fact("rx_ring_bytes", rx.ring.len().to_string()));
+            facts.push(Fact::shown("rx_ring_frames", rx.geometry.frames().to_string()));
+            facts.push(Fact::new("rx_ring_bytes", rx.ring.len().to_string()));
         }
         if let Some(lane) = self.lanes.first() {
-            facts.push(fact("tx_ring_frames", lane.tx.geometry.frames().to_string()));
-            facts.push(fact("tx_ring_bytes", lane.tx.ring.len().to_string()));
+            facts.push(Fact::new("tx_ring_frames", lane.tx.geometry.frames().to_string()));
+            facts.push(Fact::new("tx_ring_bytes", lane.tx.ring.len().to_string()));
         }
         facts
     }

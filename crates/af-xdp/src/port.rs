@@ -5,7 +5,7 @@ use crate::error::of;
 use crate::layout::{Depth, Shares};
 use crate::queue::AfXdpQueue;
 use mpps_io::Mailbox;
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result, counter};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -183,12 +183,12 @@ impl Port for AfXdpPort {
         if queue == 0
             && let Some(counts) = self.program.as_ref().and_then(|program| program.counters().ok())
         {
-            counters.other.push(("left_to_host", counts.passed));
-            counters.other.push(("no_socket", counts.no_socket));
-            counters.other.push(("no_room_for_rx_time", counts.no_metadata));
+            counters.other.push((counter::LEFT_TO_HOST, counts.passed));
+            counters.other.push((counter::NO_SOCKET, counts.no_socket));
+            counters.other.push((counter::NO_ROOM_FOR_RX_TIME, counts.no_metadata));
             match self.queues_added() {
                 0 => {}
-                added => counters.other.push(("queues_added", added)),
+                added => counters.other.push((counter::QUEUES_ADDED, added)),
             }
         }
         counters.other.push(("rx_ring_full", other[0]));
@@ -214,7 +214,6 @@ impl Port for AfXdpPort {
     fn facts(&self) -> Vec<Fact> {
         let options = self.sockets.first().map(Socket::options).unwrap_or_default();
         let umem = self.umem.config();
-        let fact = |name, value: String| Fact { name, value };
         let skb = self
             .program
             .as_ref()
@@ -225,22 +224,22 @@ impl Port for AfXdpPort {
             _ => "copy",
         };
         let mut facts = vec![
-            fact("driver", self.device.driver.clone()),
-            fact("mode", mode.to_owned()),
-            fact("queues", self.sockets.len().to_string()),
-            fact("rx_ring_entries", options.rings.rx.to_string()),
-            fact("tx_ring_entries", options.rings.tx.to_string()),
-            fact("fill_ring_entries", options.rings.fill.to_string()),
-            fact("chunk_bytes", umem.frame_size.to_string()),
-            fact("chunks", umem.frames.to_string()),
-            fact("unaligned_chunks", umem.unaligned.to_string()),
-            fact("need_wakeup", options.need_wakeup.to_string()),
-            fact("mtu_bytes", self.device.mtu.to_string()),
+            Fact::shown("driver", self.device.driver.clone()),
+            Fact::shown("mode", mode),
+            Fact::new("queues", self.sockets.len().to_string()),
+            Fact::new("rx_ring_entries", options.rings.rx.to_string()),
+            Fact::new("tx_ring_entries", options.rings.tx.to_string()),
+            Fact::new("fill_ring_entries", options.rings.fill.to_string()),
+            Fact::new("chunk_bytes", umem.frame_size.to_string()),
+            Fact::new("chunks", umem.frames.to_string()),
+            Fact::new("unaligned_chunks", umem.unaligned.to_string()),
+            Fact::new("need_wakeup", options.need_wakeup.to_string()),
+            Fact::new("mtu_bytes", self.device.mtu.to_string()),
         ];
         let budget = options
             .tx_budget
             .map_or_else(|| "the kernel's (32)".to_owned(), |n| n.to_string());
-        facts.push(fact("tx_budget", budget));
+        facts.push(Fact::new("tx_budget", budget));
         if let Some(budget) = self.config.busy_budget {
             // A socket knows its poll loop once a packet has come by it; on veth it never does.
             let polled = self.sockets.iter().any(|socket| socket.incoming_napi_id().is_some());
@@ -249,10 +248,10 @@ impl Port for AfXdpPort {
             } else {
                 "nothing to poll: no NAPI id".to_owned()
             };
-            facts.push(fact("busy_poll", how));
+            facts.push(Fact::new("busy_poll", how));
         }
         if let Some(program) = &self.program {
-            facts.push(fact("xdp_program", program.mode().to_string()));
+            facts.push(Fact::new("xdp_program", program.mode().to_string()));
         }
         facts
     }

@@ -1,7 +1,7 @@
 //! The kernel's interface beneath a virtual device: what it drops, and that it vanishes, the driver does not tell.
 
 use crate::Config;
-use mpps_io::{DROPPED_SENT, QueueCounters};
+use mpps_io::{QueueCounters, counter};
 use mpps_netdev::{Drops, NetDev, PacketSockets, Promiscuous, drops};
 use std::io;
 
@@ -106,7 +106,7 @@ impl Beneath {
             Side::Wire => drops.received,
         };
         counters.other.extend([
-            (DROPPED_SENT, tx),
+            (counter::DROPPED_SENT, tx),
             ("interface_rx_dropped", drops.received),
             ("interface_tx_dropped", drops.transmitted),
         ]);

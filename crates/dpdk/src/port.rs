@@ -163,10 +163,7 @@ impl Port for DpdkPort {
 
     fn facts(&self) -> Vec<Fact> {
         let mut facts = self.facts.clone();
-        facts.extend(self.spread().map(|value| Fact {
-            name: "rx_spread_percent",
-            value,
-        }));
+        facts.extend(self.spread().map(|value| Fact::new("rx_spread_percent", value)));
         facts
     }
 }

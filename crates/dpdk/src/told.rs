@@ -138,26 +138,26 @@ pub(crate) fn facts(
     let on = |on: bool| if on { "on" } else { "off" }.to_owned();
     let by = |device: u8| if device != 0 { "device" } else { "software" }.to_owned();
     let mac: Vec<String> = info.mac.iter().map(|byte| format!("{byte:02x}")).collect();
-    let list = [
-        ("dpdk_version", crate::VERSION.unwrap_or_default().to_owned()),
-        ("driver", driver.to_owned()),
-        ("mac", mac.join(":")),
-        ("mtu_bytes", state.mtu.to_string()),
-        ("link", if up { "up" } else { "down at the start" }.to_owned()),
-        ("rx_queues", conf.rx_queues.to_string()),
-        ("tx_queues", conf.tx_queues.to_string()),
-        ("rx_ring_descriptors", state.rx_ring.to_string()),
-        ("tx_ring_descriptors", state.tx_ring.to_string()),
-        (
+    vec![
+        Fact::new("dpdk_version", crate::VERSION.unwrap_or_default().to_owned()),
+        Fact::shown("driver", driver.to_owned()),
+        Fact::new("mac", mac.join(":")),
+        Fact::new("mtu_bytes", state.mtu.to_string()),
+        Fact::new("link", if up { "up" } else { "down at the start" }.to_owned()),
+        Fact::new("rx_queues", conf.rx_queues.to_string()),
+        Fact::new("tx_queues", conf.tx_queues.to_string()),
+        Fact::new("rx_ring_descriptors", state.rx_ring.to_string()),
+        Fact::new("tx_ring_descriptors", state.tx_ring.to_string()),
+        Fact::new(
             "mbufs_a_lane",
             memory::mbufs(config, conf.rx_ring, conf.tx_ring).to_string(),
         ),
-        ("numa_node", info.socket.to_string()),
-        ("checksums_by", by(conf.tx_checksum)),
-        ("rx_checksums_by", by(conf.rx_checksum)),
-        ("fast_free", on(conf.fast_free != 0)),
-        ("promiscuous", on(promisc)),
-        (
+        Fact::new("numa_node", info.socket.to_string()),
+        Fact::new("checksums_by", by(conf.tx_checksum)),
+        Fact::new("rx_checksums_by", by(conf.rx_checksum)),
+        Fact::new("fast_free", on(conf.fast_free != 0)),
+        Fact::new("promiscuous", on(promisc)),
+        Fact::new(
             "rss",
             if state.rss == 0 {
                 "none".to_owned()
@@ -165,9 +165,8 @@ pub(crate) fn facts(
                 format!("{:#x}", state.rss)
             },
         ),
-        ("lanes", lanes.to_string()),
-    ];
-    list.into_iter().map(|(name, value)| Fact { name, value }).collect()
+        Fact::new("lanes", lanes.to_string()),
+    ]
 }
 
 /// Whether this process lacks capability `number`. Source: `/proc/self/status`; false where that can't be read.

@@ -14,7 +14,7 @@ use crate::slip::Slips;
 use crate::traffic::Lane;
 use crate::work::{TrafficWork, Work, WorkFacts};
 use mpps_io::{Port, QueueCounters, Result};
-use mpps_stats::{Recorder, Sink, Summary, Workload};
+use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
@@ -138,7 +138,7 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         in_one(paths.into_iter().map(str::to_owned))
     }
 
-    fn port_facts(&self) -> Vec<(String, String)> {
+    fn port_facts(&self) -> Vec<HostFact> {
         join(&[told(self.from.facts()), told(self.to.facts())])
     }
 

@@ -10,7 +10,7 @@ use crate::run::RunError;
 use crate::traffic::Lane;
 use crate::work::{Work, WorkFacts};
 use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
-use mpps_stats::Recorder;
+use mpps_stats::{HostFact, Recorder};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::time::Duration;
@@ -61,7 +61,11 @@ pub(crate) trait Job: Sync {
     /// The path or paths, for the report.
     fn path(&self) -> String;
     /// What the port or ports say about themselves.
-    fn port_facts(&self) -> Vec<(String, String)>;
+    fn port_facts(&self) -> Vec<HostFact>;
+    /// Whether one drop of the port may be of many packets.
+    fn coalesces(&self) -> bool {
+        false
+    }
     /// The ports by name, where the report tells them apart; else none.
     fn port_names(&self) -> Vec<String> {
         Vec::new()
@@ -124,11 +128,13 @@ pub(crate) trait Job: Sync {
 }
 
 /// Facts as the report takes them.
-pub(crate) fn told(facts: Vec<Fact>) -> Vec<(String, String)> {
-    facts
-        .into_iter()
-        .map(|fact| (fact.name.to_owned(), fact.value))
-        .collect()
+pub(crate) fn told(facts: Vec<Fact>) -> Vec<HostFact> {
+    let told = |fact: Fact| HostFact {
+        name: fact.name.to_owned(),
+        value: fact.value,
+        shown: fact.shown,
+    };
+    facts.into_iter().map(told).collect()
 }
 
 /// A workload on one port: a lane owns one queue of it.
@@ -168,8 +174,12 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         self.port.capabilities().path.to_owned()
     }
 
-    fn port_facts(&self) -> Vec<(String, String)> {
+    fn port_facts(&self) -> Vec<HostFact> {
         told(self.port.facts())
+    }
+
+    fn coalesces(&self) -> bool {
+        self.port.coalesces()
     }
 
     fn link(&self) -> Option<&Link> {

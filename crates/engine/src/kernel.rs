@@ -23,7 +23,7 @@ use crate::traffic::Lane;
 use crate::work::WorkFacts;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
 use mpps_io::{Error, ErrorKind, QueueCounters, Result};
-use mpps_stats::{Recorder, Sink, Summary, Workload};
+use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
@@ -216,7 +216,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         self.port.capabilities().path.to_owned()
     }
 
-    fn port_facts(&self) -> Vec<(String, String)> {
+    fn port_facts(&self) -> Vec<HostFact> {
         told(self.port.facts())
     }
 

@@ -51,8 +51,8 @@ pub use forward::{run_forward, run_forward_pair};
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 pub use pacing::Pacing;
 pub use plan::{
-    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LanePlan, Link, Opened, ReflectPlan,
-    TrafficPlan,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,
+    Opened, ReflectPlan, TrafficPlan,
 };
 pub use rate::Rate;
 pub use run::{RunError, run_capture, run_drop, run_reflect, run_traffic};

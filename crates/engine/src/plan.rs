@@ -3,6 +3,7 @@
 use crate::{FlowSet, Pacing, Rate};
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{Error, Result};
+use mpps_stats::HostFact;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -32,6 +33,9 @@ pub enum Opened {
 /// Has the calling thread give up the privileges that it needs no more. The engine knows none; the program does.
 pub type GiveUp = fn(Opened) -> std::io::Result<()>;
 
+/// Name of the fact that lists the UDP ports which a listener leaves to programs of the host: the remarks look for it.
+pub const LEFT_TO_HOST_PORTS: &str = "left_to_host_ports";
+
 /// What every run has.
 #[derive(Clone, Debug)]
 pub struct Common {
@@ -52,7 +56,7 @@ pub struct Common {
     /// Seed of the payload data and of random gaps.
     pub seed: u64,
     /// Facts for the report, beside those that the engine adds.
-    pub host: Vec<(String, String)>,
+    pub host: Vec<HostFact>,
     /// Warnings that the planning found.
     pub warnings: Vec<String>,
     /// Called by each thread of the run once, before the start.

@@ -1,6 +1,8 @@
 //! What a receiver's counts by reason mean for the one who reads them: warnings beside the verdict. Pure, as the verdict.
 
+use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::summary::Measured;
+use mpps_io::counter;
 use mpps_stats::{LaneSummary, Workload, count};
 
 /// What a receiver heard of.
@@ -26,15 +28,18 @@ impl<'m> Heard<'m> {
             }
         }
         host_ports.sort_by_key(|(port, n)| (u64::MAX - n, *port));
-        let left_ports = m.common.host.iter().find(|(name, _)| name == "left_to_host_ports");
+        let left_ports = m.common.host.iter().find(|fact| fact.name == LEFT_TO_HOST_PORTS);
         let counters = lanes.iter().flat_map(|l| &l.path_counters);
         Self {
             workload: m.workload,
             rx: m.totals.tally.rx,
             reasons,
             host_ports,
-            left_ports: left_ports.map(|(_, ports)| ports.as_str()),
-            left_to_host: counters.filter(|(n, _)| n == "left_to_host").map(|(_, n)| n).sum(),
+            left_ports: left_ports.map(|fact| fact.value.as_str()),
+            left_to_host: counters
+                .filter(|(n, _)| n == counter::LEFT_TO_HOST)
+                .map(|(_, n)| n)
+                .sum(),
         }
     }
 

@@ -356,6 +356,7 @@ pub(crate) fn run_job<J: Job>(
             path_name: job.path(),
             latency_note: job.latency_note(totals_measured),
             port_facts: job.port_facts(),
+            coalesces: job.coalesces(),
             port_names: job.port_names(),
             clock: clocks.name(),
             steal_ns: host.steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),

@@ -10,10 +10,11 @@ use crate::verdict::{Evidence, judge};
 use crate::work::{WorkFacts, sends};
 use mpps_io::QueueCounters;
 use mpps_stats::{
-    AwaySummary, Gap, Gaps, Histogram, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary, ReorderDistance,
-    Started, Summary, Totals, Workload,
+    AwaySummary, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary,
+    ReorderDistance, Started, Summary, Totals, Workload,
 };
 use mpps_sys::evidence::Rival;
+use std::time::Duration;
 
 /// What a run has measured, before it is judged.
 pub(crate) struct Measured<'r> {
@@ -35,7 +36,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) path_name: String,
     /// Where latency is taken, if not where the workload usually does.
     pub(crate) latency_note: Option<&'static str>,
-    pub(crate) port_facts: Vec<(String, String)>,
+    pub(crate) port_facts: Vec<HostFact>,
+    pub(crate) coalesces: bool,
     /// Empty where the report does not tell ports apart.
     pub(crate) port_names: Vec<String>,
     pub(crate) clock: &'static str,
@@ -75,7 +77,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         tolerance: m.work.tolerance,
         device_gone: m.control.gone(),
         link_down_ns: m.counters.iter().map(|lane| lane.down_ns.get()).max().unwrap_or(0),
-        coalesced: m.port_facts.iter().any(|(name, value)| name == "gro" && value == "on"),
+        coalesced: m.coalesces,
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
         interrupted: m.interrupted,
@@ -417,42 +419,36 @@ fn port_summaries(m: &Measured<'_>) -> Vec<PortSummary> {
     m.port_names.iter().enumerate().map(summary).collect()
 }
 
-fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<(String, String)> {
+fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<HostFact> {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned());
-    let mut facts = vec![("mpps_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    let mut add = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            facts.push((name.to_owned(), value));
-        }
-    };
-    add("kernel", read("/proc/sys/kernel/osrelease"));
     let cpu = read("/proc/cpuinfo").and_then(|text| {
         text.lines()
             .find(|l| l.starts_with("model name"))
             .and_then(|l| l.split(':').nth(1))
             .map(|s| s.trim().to_owned())
     });
-    add("cpu", cpu);
-    add(
-        "cores_allowed",
-        Some(mpps_sys::sched::allowed_cores().len().to_string()),
+    let mut facts = vec![HostFact::shown("mpps_version", env!("CARGO_PKG_VERSION"))];
+    facts.extend(read("/proc/sys/kernel/osrelease").map(|release| HostFact::shown("kernel", release)));
+    facts.extend(cpu.map(|cpu| HostFact::shown("cpu", cpu)));
+    let cores = mpps_sys::sched::allowed_cores().len();
+    facts.extend([
+        HostFact::shown("cores_allowed", cores.to_string()),
+        HostFact::shown("clock", m.clock),
+        HostFact::new("path", m.path_name.as_str()),
+    ]);
+    facts.extend_from_slice(&m.common.host);
+    facts.extend_from_slice(&m.port_facts);
+    let ms = |time: Duration| format!("{}", time.as_secs_f64() * 1e3);
+    facts.extend([
+        HostFact::new("run_s", format!("{:.6}", run_ns as f64 / 1e9)),
+        HostFact::new("interval_ms", ms(m.common.interval)),
+        HostFact::new("settle_ms", ms(m.common.settle)),
+        HostFact::new("burst", m.common.burst.to_string()),
+        HostFact::new("seed", m.common.seed.to_string()),
+    ]);
+    facts.extend(
+        m.steal_ns
+            .map(|ns| HostFact::new("steal_ms", (ns / 1_000_000).to_string())),
     );
-    add("clock", Some(m.clock.to_owned()));
-    add("path", Some(m.path_name.clone()));
-    for (name, value) in &m.common.host {
-        add(name, Some(value.clone()));
-    }
-    for (name, value) in &m.port_facts {
-        add(name, Some(value.clone()));
-    }
-    add("run_s", Some(format!("{:.6}", run_ns as f64 / 1e9)));
-    add(
-        "interval_ms",
-        Some(format!("{}", m.common.interval.as_secs_f64() * 1e3)),
-    );
-    add("settle_ms", Some(format!("{}", m.common.settle.as_secs_f64() * 1e3)));
-    add("burst", Some(m.common.burst.to_string()));
-    add("seed", Some(m.common.seed.to_string()));
-    add("steal_ms", m.steal_ns.map(|ns| format!("{}", ns / 1_000_000)));
     facts
 }

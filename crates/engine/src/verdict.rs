@@ -2,7 +2,7 @@
 
 use crate::away::Standstills;
 use crate::meanwhile::LaneTime;
-use mpps_io::DROPPED_SENT;
+use mpps_io::counter;
 use mpps_stats::{LEAST_NS, LaneSummary, Stretches, Workload, count};
 use mpps_sys::evidence::Rival;
 
@@ -65,11 +65,11 @@ pub(crate) struct Evidence {
 /// Counters of paths for packets that mpps should have had, and why it did not.
 const LEFT_TO_HOST: [(&str, &str); 2] = [
     (
-        "no_socket",
+        counter::NO_SOCKET,
         "they came in on queues of the device that the run does not use (queues=, first=, or made since it began)",
     ),
     (
-        "no_room_for_rx_time",
+        counter::NO_ROOM_FOR_RX_TIME,
         "the driver has no room for the time of arrival (rx_time=on)",
     ),
 ];
@@ -146,7 +146,10 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         ));
     }
     let counters = lanes.iter().flat_map(|l| &l.path_counters);
-    let dropped_sent: u64 = counters.filter(|(n, _)| n == DROPPED_SENT).map(|(_, v)| v).sum();
+    let dropped_sent: u64 = counters
+        .filter(|(n, _)| n == counter::DROPPED_SENT)
+        .map(|(_, v)| v)
+        .sum();
     if dropped_sent > 0 {
         let whose = match workload {
             Workload::Drop | Workload::Capture => "none was the test's, which sends none here",
@@ -159,7 +162,10 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         ));
     }
     let counters = lanes.iter().flat_map(|l| &l.path_counters);
-    let added: u64 = counters.filter(|(n, _)| n == "queues_added").map(|(_, v)| v).sum();
+    let added: u64 = counters
+        .filter(|(n, _)| n == counter::QUEUES_ADDED)
+        .map(|(_, v)| v)
+        .sum();
     if added > 0 {
         warnings.push(format!(
             "the interface has {added} more queue{} than when the run began: what came in there was left to the host",
@@ -181,7 +187,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     let passed = lanes
         .iter()
         .flat_map(|l| &l.path_counters)
-        .filter(|(n, _)| *n == "left_to_host");
+        .filter(|(n, _)| *n == counter::LEFT_TO_HOST);
     let passed: u64 = passed.map(|(_, n)| n).sum();
     if workload == Workload::Forward && passed > sum(|l| l.rx_packets) && passed > 100 {
         warnings.push(format!(
@@ -267,7 +273,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         let refused: u64 = lanes
             .iter()
             .flat_map(|l| &l.path_counters)
-            .filter(|(n, _)| n == "refused")
+            .filter(|(n, _)| n == counter::REFUSED)
             .map(|(_, v)| v)
             .sum();
         warnings.push(match refused {

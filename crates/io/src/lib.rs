@@ -12,6 +12,7 @@
 
 mod burst;
 mod capabilities;
+pub mod counter;
 mod error;
 mod frame;
 pub mod kernel;
@@ -30,7 +31,7 @@ pub use capabilities::{Capabilities, Layer};
 pub use error::{Error, ErrorKind, Result};
 pub use frame::{Frame, RxChecksum};
 pub use mailbox::Mailbox;
-pub use port::{DROPPED_SENT, Fact, Port, QueueCounters, Roles};
+pub use port::{Fact, Port, QueueCounters, Roles};
 pub use queue::{Queue, Wait};
 pub use request::{Ends, Request, Task};
 pub use selection::{Selection, To};

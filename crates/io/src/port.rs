@@ -18,11 +18,28 @@ pub struct Fact {
     pub name: &'static str,
     /// Value, as text.
     pub value: String,
+    /// The screen has it, too, when it shows a summary in full; the JSON has every fact.
+    pub shown: bool,
 }
 
-/// Name of a counter, among [`QueueCounters::other`], of packets that the interface was to send and dropped, *whosever they
-/// were*: the test's can't be told from the host's, nor one that was dropped and tried again from one that was lost.
-pub const DROPPED_SENT: &str = "interface_dropped_sent";
+impl Fact {
+    /// A fact for the JSON.
+    pub fn new(name: &'static str, value: impl Into<String>) -> Self {
+        Self {
+            name,
+            value: value.into(),
+            shown: false,
+        }
+    }
+
+    /// A fact for the screen, too: one of the few that explain a result.
+    pub fn shown(name: &'static str, value: impl Into<String>) -> Self {
+        Self {
+            shown: true,
+            ..Self::new(name, value)
+        }
+    }
+}
 
 /// Counters that the kernel or device keeps for one queue; totals since the port was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +48,7 @@ pub struct QueueCounters {
     pub rx_dropped: u64,
     /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused: of this port, and none of others.
     pub tx_failed: u64,
-    /// Further counters: snake_case name and total.
+    /// Further counters: snake_case name and total. Those of the names in [`crate::counter`] mean something to the verdict.
     pub other: Vec<(&'static str, u64)>,
 }
 
@@ -79,6 +96,11 @@ pub trait Port: Sync {
     /// Whether [`Port::rx_dropped`] tells the drops of each queue; else all of the port's stand at its first.
     fn drops_by_queue(&self) -> bool {
         true
+    }
+
+    /// Whether a drop that [`QueueCounters::rx_dropped`] counts may be one of many packets, which came as one.
+    fn coalesces(&self) -> bool {
+        false
     }
 
     /// Facts for the report (real buffer sizes, ring sizes, mode, driver).

@@ -105,7 +105,7 @@ fn circumstances(s: &Summary) -> Value {
         "command": s.command,
         "plan": s.plan.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
-        "host": s.host.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect::<Map<_, _>>(),
+        "host": s.host.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str()))).collect::<Map<_, _>>(),
     })
 }
 

@@ -17,33 +17,6 @@ mod lanes;
 mod text;
 mod when;
 
-/// Facts of the host and the port that the screen shows in full; the JSON has them all.
-const SHOWN: [&str; 23] = [
-    "mpps_version",
-    "kernel",
-    "cpu",
-    "cores_allowed",
-    "clock",
-    "port",
-    "driver",
-    "source_address",
-    "flows",
-    "payload_bytes",
-    "takes_address",
-    "takes_ports",
-    "mode",
-    "takes",
-    "directions",
-    "udp_checksum",
-    "guard",
-    "xdp_mode",
-    "payload",
-    "rcvbuf_bytes",
-    "rx_ring_frames",
-    "gso",
-    "gro",
-];
-
 /// How much of a summary is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
@@ -112,8 +85,8 @@ pub fn print_summary(
     let facts: Vec<_> = s
         .host
         .iter()
-        .filter(|(name, _)| SHOWN.contains(&name.as_str()))
-        .map(|(name, value)| vec![name.clone(), value.clone()])
+        .filter(|fact| fact.shown)
+        .map(|fact| vec![fact.name.clone(), fact.value.clone()])
         .collect();
     if !facts.is_empty() && detail == Detail::Full {
         writeln!(out)?;

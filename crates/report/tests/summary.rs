@@ -2,7 +2,8 @@
 
 use mpps_report::{Colour, Detail, JsonTarget, json_value, print_summary, write_json};
 use mpps_stats::{
-    CaptureSummary, Gaps, LaneSummary, Latency, Percentiles, ReorderDistance, Stretch, Stretches, Summary, Workload,
+    CaptureSummary, Gaps, HostFact, LaneSummary, Latency, Percentiles, ReorderDistance, Stretch, Stretches, Summary,
+    Workload,
 };
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -92,8 +93,8 @@ fn summary() -> Summary {
         ports: vec![],
         lanes: vec![lane(0, 1_600_000), lane(1, 1_400_000)],
         host: vec![
-            ("kernel".into(), "6.1".into()),
-            ("rcvbuf_bytes".into(), "425984".into()),
+            HostFact::shown("kernel", "6.1"),
+            HostFact::shown("rcvbuf_bytes", "425984"),
         ],
     }
 }
@@ -308,7 +309,7 @@ fn in_brief_it_fits_a_terminal_of_24_lines_however_many_lanes_there_are() {
             ..s.lanes[0].clone()
         })
         .collect();
-    s.host = (0..40).map(|n| (format!("fact_{n}"), "x".into())).collect();
+    s.host = (0..40).map(|n| HostFact::shown(format!("fact_{n}"), "x")).collect();
     s.lost = 33_144;
     s.loss_stretches.largest = (0..5)
         .map(|n| stretch(n * 1_000, n * 1_000 + 100, 6_000 + n % 2))

@@ -5,6 +5,7 @@
 mod booking;
 mod collector;
 mod counter;
+mod fact;
 mod figures;
 mod gaps;
 mod histogram;
@@ -19,6 +20,7 @@ mod window;
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
+pub use fact::HostFact;
 pub use figures::count;
 pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};

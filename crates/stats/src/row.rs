@@ -1,5 +1,6 @@
 //! Rows of the time series and the summary of a run: plain data, made by the collector, written by `mpps-report`.
 
+use crate::HostFact;
 use crate::stretches::Stretches;
 
 /// Latency of one interval or one run in ns. All zero when [`Latency::count`] is zero.
@@ -326,7 +327,7 @@ pub struct Summary {
     pub ports: Vec<PortSummary>,
     /// What was measured on what: snake_case name and value, in order (version, kernel, CPU, clock, path, port facts,
     /// plan).
-    pub host: Vec<(String, String)>,
+    pub host: Vec<HostFact>,
 }
 
 /// Totals so far, for the live view: sent and received at once, loss and latency from the newest closed row.

@@ -7,7 +7,7 @@ use crate::queue::UdpQueue;
 use crate::receive::Kind;
 use crate::socket::Socket;
 use crate::transmit::Gso;
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result, counter};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Mutex;
@@ -166,7 +166,7 @@ impl Port for UdpPort {
             rx_dropped,
             tx_failed: c.tx_failed.get(),
             other: vec![
-                ("refused", c.refused.get()),
+                (counter::REFUSED, c.refused.get()),
                 ("icmp_errors", c.icmp_errors.get()),
                 ("tx_again", c.tx_again.get()),
                 ("blocked", c.blocked.get()),
@@ -191,29 +191,32 @@ impl Port for UdpPort {
         Some(lane.rx.iter().map(|&socket| drops[socket as usize]).sum())
     }
 
+    fn coalesces(&self) -> bool {
+        self.kind.gro
+    }
+
     fn facts(&self) -> Vec<Fact> {
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
-        let fact = |name, value| Fact { name, value };
         let mut facts = vec![
-            fact(
+            Fact::shown(
                 "mode",
                 if self.kind.listening { "listening" } else { "connected" }.to_owned(),
             ),
-            fact("local_address", self.local_address().to_string()),
-            fact("sockets", self.endpoints.len().to_string()),
-            fact("rcvbuf_bytes", self.got.rcvbuf.to_string()),
-            fact("sndbuf_bytes", self.got.sndbuf.to_string()),
-            fact("gso", switch(self.gso.is_some())),
-            fact("gro", switch(self.kind.gro)),
+            Fact::new("local_address", self.local_address().to_string()),
+            Fact::new("sockets", self.endpoints.len().to_string()),
+            Fact::shown("rcvbuf_bytes", self.got.rcvbuf.to_string()),
+            Fact::new("sndbuf_bytes", self.got.sndbuf.to_string()),
+            Fact::shown("gso", switch(self.gso.is_some())),
+            Fact::shown("gro", switch(self.kind.gro)),
         ];
         if let Some(gso) = self.gso {
-            facts.push(fact("gso_max_segments", gso.segments.to_string()));
+            facts.push(Fact::new("gso_max_segments", gso.segments.to_string()));
         }
         let system = || std::fs::read_to_string("/proc/sys/net/core/busy_read").map(|s| s.trim().to_owned());
         let busy_poll = self.config.busy_poll.map(|us| us.to_string()).or_else(|| system().ok());
-        facts.extend(busy_poll.map(|us| fact("busy_poll_us", us)));
-        facts.extend(self.got.interface.clone().map(|name| fact("interface", name)));
-        facts.extend(self.got.mtu.map(|mtu| fact("mtu_bytes", mtu.to_string())));
+        facts.extend(busy_poll.map(|us| Fact::new("busy_poll_us", us)));
+        facts.extend(self.got.interface.clone().map(|name| Fact::new("interface", name)));
+        facts.extend(self.got.mtu.map(|mtu| Fact::new("mtu_bytes", mtu.to_string())));
         facts
     }
 }

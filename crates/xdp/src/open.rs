@@ -306,34 +306,33 @@ fn promiscuous(device: &NetDev) -> Result<Promiscuous> {
 
 fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: bool) -> Vec<Fact> {
     let mut facts = Vec::new();
-    let mut tell = |name, value: String| facts.push(Fact { name, value });
     let drivers: Vec<_> = devices.iter().map(|d| d.device.driver.as_str()).collect();
-    tell("driver", drivers.join(", "));
+    facts.push(Fact::shown("driver", drivers.join(", ")));
     let skb = plan.flags & flag::BY_CPU != 0;
-    tell(
+    facts.push(Fact::shown(
         "xdp_mode",
         if skb { AttachedMode::Skb } else { AttachedMode::Native }.to_string(),
-    );
-    tell(
+    ));
+    facts.push(Fact::new(
         "sources",
         match (plan.sources, skb) {
             (n, true) => format!("{n} CPUs"),
             (1, false) => "1 receive queue".to_owned(),
             (n, false) => format!("{n} receive queues"),
         },
-    );
+    ));
     let config = &devices[0].config;
     let clock = match plan.clock_every {
         0 => "for each packet",
         _ => "once a poll loop, and after 16 packets",
     };
-    tell("arrival_time", clock.to_owned());
+    facts.push(Fact::new("arrival_time", clock));
     if order.which == Which::Drop || plan.flags & flag::RECEIVE != 0 {
         let payload = match config.check {
             Check::All => "checked in the kernel",
             Check::Headers => "unchecked (check=headers)",
         };
-        tell("payload", payload.to_owned());
+        facts.push(Fact::shown("payload", payload));
     }
     let veth = devices.iter().all(|d| d.device.driver == "veth");
     let two = devices.len() == 2;
@@ -345,7 +344,7 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
         (true, _) => "in part (tracepoint xdp_exception), else in the driver's own statistics only",
         (false, _) => "not counted: the kernel does not tell its types (BTF)",
     };
-    tell("device_refusals", refusals.to_owned());
+    facts.push(Fact::new("device_refusals", refusals));
     facts
 }
 

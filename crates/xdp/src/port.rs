@@ -8,7 +8,7 @@ use crate::sys::{self, Mapping};
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
 };
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Result};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Result, counter};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -390,11 +390,11 @@ impl KernelPort for XdpPort {
             let now = device.and_then(|device| xsk::Device::named(&device.name).ok()?.queues().ok());
             now.map_or(0, |q| q.current.saturating_sub(site.queues))
         });
-        let mut other = vec![("left_to_host", passed)];
+        let mut other = vec![(counter::LEFT_TO_HOST, passed)];
         if queues > 0 {
-            other.push(("queues_added", u64::from(queues)));
+            other.push((counter::QUEUES_ADDED, u64::from(queues)));
         }
-        other.extend(self.dropped_sent(port).map(|dropped| (mpps_io::DROPPED_SENT, dropped)));
+        other.extend(self.dropped_sent(port).map(|dropped| (counter::DROPPED_SENT, dropped)));
         QueueCounters {
             rx_dropped: 0,
             tx_failed: self.refused(port),

@@ -101,10 +101,7 @@ impl XdpDevice {
                 word.store(u64::from_ne_bytes(*bytes), Relaxed);
             }
         }
-        port.facts.push(Fact {
-            name: "batch",
-            value: batch.to_string(),
-        });
+        port.facts.push(Fact::new("batch", batch.to_string()));
         port.sending = Some(sending);
         check_transmit(&port.sites[0])?;
         Ok(port)

@@ -9,7 +9,7 @@ use crate::plan::{ForwardPlan, ForwardSeat};
 use crate::run::{RunError, run_job};
 use crate::traffic::Lane;
 use mpps_io::{Port, Queue, QueueCounters, Result};
-use mpps_stats::{Recorder, Sink, Summary, Workload};
+use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
 use mpps_wire::MacAddr;
 use std::time::Instant;
 
@@ -136,7 +136,7 @@ impl<P: Port> Job for Alike<'_, P> {
         in_one(self.ports.iter().map(|port| port.capabilities().path.to_owned()))
     }
 
-    fn port_facts(&self) -> Vec<(String, String)> {
+    fn port_facts(&self) -> Vec<HostFact> {
         join(&self.ports.iter().map(|port| told(port.facts())).collect::<Vec<_>>())
     }
 
@@ -223,7 +223,7 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
         in_one([self.a.capabilities().path, self.b.capabilities().path].map(str::to_owned))
     }
 
-    fn port_facts(&self) -> Vec<(String, String)> {
+    fn port_facts(&self) -> Vec<HostFact> {
         join(&[told(self.a.facts()), told(self.b.facts())])
     }
 
@@ -287,15 +287,19 @@ pub(crate) fn in_one(said: impl IntoIterator<Item = String>) -> String {
 }
 
 /// The facts of all ports: once where they agree, else in the order of the ports, `-` for one that has none.
-pub(crate) fn join(ports: &[Vec<(String, String)>]) -> Vec<(String, String)> {
-    let of = |facts: &[(String, String)], name: &str| {
-        let found = facts.iter().find(|(n, _)| n == name);
-        found.map_or_else(|| "-".to_owned(), |(_, value)| value.clone())
+pub(crate) fn join(ports: &[Vec<HostFact>]) -> Vec<HostFact> {
+    let of = |facts: &[HostFact], name: &str| {
+        let found = facts.iter().find(|fact| fact.name == name);
+        found.map_or_else(|| "-".to_owned(), |fact| fact.value.clone())
     };
-    let mut joined: Vec<(String, String)> = Vec::new();
-    for (name, _) in ports.iter().flatten() {
-        if joined.iter().all(|(n, _)| n != name) {
-            joined.push((name.clone(), in_one(ports.iter().map(|facts| of(facts, name)))));
+    let mut joined: Vec<HostFact> = Vec::new();
+    for fact in ports.iter().flatten() {
+        match joined.iter_mut().find(|known| known.name == fact.name) {
+            Some(known) => known.shown |= fact.shown,
+            None => joined.push(HostFact {
+                value: in_one(ports.iter().map(|facts| of(facts, &fact.name))),
+                ..fact.clone()
+            }),
         }
     }
     joined
@@ -304,16 +308,17 @@ pub(crate) fn join(ports: &[Vec<(String, String)>]) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::join;
+    use mpps_stats::HostFact;
 
     #[test]
     fn facts_of_several_ports_are_told_once_where_they_agree() {
-        let facts = |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let facts = |list: &[(&str, &str)]| list.iter().map(|(n, v)| HostFact::new(*n, *v)).collect();
         let joined = join(&[
             facts(&[("interface", "a"), ("driver", "veth"), ("ring", "8")]),
             facts(&[("interface", "b"), ("driver", "veth"), ("frames", "9")]),
             facts(&[("interface", "c"), ("driver", "veth"), ("frames", "9"), ("ring", "8")]),
         ]);
-        let want: Vec<(String, String)> = facts(&[
+        let want: Vec<HostFact> = facts(&[
             ("interface", "a, b, c"),
             ("driver", "veth"),
             ("ring", "8, -, 8"),

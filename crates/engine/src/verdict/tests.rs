@@ -67,7 +67,7 @@ fn each_fault_invalidates_and_names_its_cause() {
         (
             good(),
             LaneSummary {
-                path_counters: vec![("no_socket".to_owned(), 7)],
+                path_counters: vec![(counter::NO_SOCKET.to_owned(), 7)],
                 ..lane()
             },
             "7 packets of the test went to the host",
@@ -116,7 +116,7 @@ fn each_fault_invalidates_and_names_its_cause() {
 #[test]
 fn what_does_not_spoil_a_count_is_told_and_leaves_it_valid() {
     let dropped = LaneSummary {
-        path_counters: vec![(DROPPED_SENT.to_owned(), 50)],
+        path_counters: vec![(counter::DROPPED_SENT.to_owned(), 50)],
         ..lane()
     };
     let moved = |reordered| Evidence {
@@ -273,7 +273,10 @@ fn numbers_in_sentences_have_their_thousands_set_apart() {
         tx_packets: 1_000_000,
         rx_dropped: 254_484,
         tx_failed: 20_000,
-        path_counters: vec![(DROPPED_SENT.to_owned(), 50_000), ("no_socket".to_owned(), 7_777)],
+        path_counters: vec![
+            (counter::DROPPED_SENT.to_owned(), 50_000),
+            (counter::NO_SOCKET.to_owned(), 7_777),
+        ],
         ..lane()
     };
     let (reasons, warnings) = judge(Workload::SendRecv, &e, &[lane]);

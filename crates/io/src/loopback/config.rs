@@ -156,7 +156,7 @@ impl LoopConfig {
     /// The settings, for the report.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let mut facts = self.buffers.facts();
-        let mut tell = |name, value| facts.push(Fact { name, value });
+        let mut tell = |name, value| facts.push(Fact::new(name, value));
         if let Some(capacity) = self.capacity {
             match capacity {
                 Capacity::Packets(rate) => tell("capacity_pps", rate.to_string()),
@@ -178,38 +178,14 @@ impl LoopConfig {
             tell("burst_loss_length", self.burst_length.to_string());
         }
         facts.extend([
-            Fact {
-                name: "delay_ns",
-                value: self.delay_ns.to_string(),
-            },
-            Fact {
-                name: "loss_ratio",
-                value: self.loss.to_string(),
-            },
-            Fact {
-                name: "duplicate_ratio",
-                value: self.duplicate.to_string(),
-            },
-            Fact {
-                name: "reorder_ratio",
-                value: self.reorder.to_string(),
-            },
-            Fact {
-                name: "reorder_distance",
-                value: self.reorder_distance.to_string(),
-            },
-            Fact {
-                name: "corrupt_ratio",
-                value: self.corrupt.to_string(),
-            },
-            Fact {
-                name: "fault_seed",
-                value: self.seed.to_string(),
-            },
-            Fact {
-                name: "reflect",
-                value: on_off(self.reflect),
-            },
+            Fact::new("delay_ns", self.delay_ns.to_string()),
+            Fact::new("loss_ratio", self.loss.to_string()),
+            Fact::new("duplicate_ratio", self.duplicate.to_string()),
+            Fact::new("reorder_ratio", self.reorder.to_string()),
+            Fact::new("reorder_distance", self.reorder_distance.to_string()),
+            Fact::new("corrupt_ratio", self.corrupt.to_string()),
+            Fact::new("fault_seed", self.seed.to_string()),
+            Fact::new("reflect", on_off(self.reflect)),
         ]);
         facts
     }

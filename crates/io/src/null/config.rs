@@ -60,18 +60,9 @@ impl NullConfig {
             Layer::Payload => "payload",
         };
         vec![
-            Fact {
-                name: "frames",
-                value: self.frames.to_string(),
-            },
-            Fact {
-                name: "mtu_bytes",
-                value: self.mtu.to_string(),
-            },
-            Fact {
-                name: "layer",
-                value: layer.to_owned(),
-            },
+            Fact::new("frames", self.frames.to_string()),
+            Fact::new("mtu_bytes", self.mtu.to_string()),
+            Fact::new("layer", layer.to_owned()),
         ]
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::Doctor;
 use crate::fail::{Result, failed, print, usage};
-use crate::paths::all_names;
+use crate::paths::{all_names, dpdk_version};
 use mpps_host::doctor::{Options, examine};
 use mpps_netdev::NetDev;
 use std::io::IsTerminal;
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     let report = examine(&Options {
         interfaces: args.about.iter().filter(|name| !is_path(name)).cloned().collect(),
         built_paths,
-        dpdk: mpps_dpdk::VERSION.map(str::to_owned),
+        dpdk: dpdk_version().map(str::to_owned),
     });
     if let Some(absent) = report.absent() {
         return Err(usage(format!(

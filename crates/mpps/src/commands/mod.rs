@@ -13,6 +13,7 @@ mod traffic;
 
 use crate::cli::Command;
 use crate::fail::{Result, print};
+use crate::paths;
 use crate::privilege::{self, as_user};
 use std::process::ExitCode;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     // A user whom the program's file lends rights could write the list of changes.
     if !matches!(command, Command::Plot(_)) && !privilege::lent() {
         // What a run that was killed has left of its changes to interfaces.
-        for line in mpps_dpdk::mend() {
+        for line in paths::mend() {
             eprintln!("mpps: {line}");
         }
     }
@@ -42,7 +43,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Ports => {
-            print(|out| writeln!(out, "{}", crate::paths::text()))?;
+            print(|out| writeln!(out, "{}", paths::text()))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -13,6 +13,11 @@ use mpps_sys::signal::interruptions;
 
 pub(super) struct Dpdk;
 
+/// The version of libdpdk that this program was built with; `None`: it was built without.
+pub(crate) fn dpdk_version() -> Option<&'static str> {
+    mpps_dpdk::VERSION
+}
+
 impl Path for Dpdk {
     const NAME: &'static str = "dpdk";
     const HELP: Help = Help {
@@ -93,6 +98,10 @@ impl Path for Dpdk {
             root: kept.root,
             ..Kept::default()
         }
+    }
+
+    fn mend() -> Vec<String> {
+        mpps_dpdk::mend()
     }
 
     fn open<U: Use>(ports: &[(&Config, Request<'_>)], opening: &Opening<'_>, user: U) -> Result<U::Out> {

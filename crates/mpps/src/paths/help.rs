@@ -137,7 +137,7 @@ mod tests {
             // Options that are refused without another.
             "loop" if options.starts_with("queue=") => "capacity=1Mpps,",
             "loop" if options.starts_with("jitter_reorder=") => "jitter=1ms,",
-            "null" | "loop" => "",
+            "null" | "loop" | "mirror" => "",
             _ => "lo,",
         };
         let spec = format!("{path}:{device}{options}")
@@ -191,11 +191,12 @@ mod tests {
             let file = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"))
         };
-        let (paths, dpdk) = (read("paths.md"), read("dpdk.md"));
+        let (paths, dpdk, sample) = (read("paths.md"), read("dpdk.md"), read("adding-a-path.md"));
         for path in LIST {
             let heading = format!("\n## {}\n", path.name);
             let (page, from) = match path.name {
                 "dpdk" => (&dpdk, "\n"),
+                "mirror" => (&sample, heading.as_str()),
                 _ => (&paths, heading.as_str()),
             };
             let section = page.split_once(from).unwrap_or_else(|| panic!("{heading}")).1;

@@ -10,12 +10,15 @@ mod af_xdp;
 mod dpdk;
 mod help;
 mod loopback;
+#[cfg(test)]
+mod mirror;
 mod ntuple;
 mod null;
 mod rules;
 mod udp;
 mod xdp;
 
+pub(crate) use dpdk::dpdk_version;
 pub(crate) use help::{port_help, summary, text};
 pub(crate) use rules::Rules;
 
@@ -66,6 +69,11 @@ trait Path {
     /// Most flows that these lanes can have; `None`: as many as memory holds.
     fn most_flows(_config: &Self::Config, _roles: &[Roles]) -> Option<usize> {
         None
+    }
+
+    /// Puts right what a run that was killed has left of its changes to the host; what it says of that, a line each.
+    fn mend() -> Vec<String> {
+        Vec::new()
     }
 
     /// What stays of the privileges of a run on such a port.
@@ -289,6 +297,7 @@ pub(crate) struct Entry {
     help: Help,
     check_run: fn(&Run, usize) -> Result<()>,
     check_beside: fn(&PortSpec, &[PortSpec]) -> Result<()>,
+    mend: fn() -> Vec<String>,
 }
 
 impl Entry {
@@ -301,38 +310,39 @@ impl Entry {
             help: P::HELP,
             check_run: P::check_run,
             check_beside: P::check_beside,
+            mend: P::mend,
         }
     }
 }
 
 /// Makes the list, and the type that holds a port of any path of it.
 macro_rules! paths {
-    ($($name:ident: $path:ty,)*) => {
+    ($($(#[$when:meta])? $name:ident: $path:ty,)*) => {
         /// The paths of this build.
-        pub(crate) const LIST: &[Entry] = &[$(Entry::of::<$path>()),*];
+        pub(crate) const LIST: &[Entry] = &[$($(#[$when])? Entry::of::<$path>()),*];
 
         /// The checked options of a port, of whatever path.
         #[derive(Debug)]
-        enum Config { $($name(<$path as Path>::Config),)* }
+        enum Config { $($(#[$when])? $name(<$path as Path>::Config),)* }
 
         impl Config {
             fn check(spec: &PortSpec, task: Task) -> Result<Self> {
-                $(if spec.path == <$path as Path>::NAME {
+                $($(#[$when])? if spec.path == <$path as Path>::NAME {
                     return <$path as Path>::check(spec, task).map(Self::$name);
                 })*
                 Err(unknown(spec))
             }
 
             fn traits(&self) -> Traits {
-                match self { $(Self::$name(config) => <$path as Path>::traits(config),)* }
+                match self { $($(#[$when])? Self::$name(config) => <$path as Path>::traits(config),)* }
             }
 
             fn most_flows(&self, roles: &[Roles]) -> Option<usize> {
-                match self { $(Self::$name(config) => <$path as Path>::most_flows(config, roles),)* }
+                match self { $($(#[$when])? Self::$name(config) => <$path as Path>::most_flows(config, roles),)* }
             }
 
             fn keeps(&self, work: Work) -> Kept {
-                match self { $(Self::$name(config) => <$path as Path>::keeps(config, work),)* }
+                match self { $($(#[$when])? Self::$name(config) => <$path as Path>::keeps(config, work),)* }
             }
         }
 
@@ -346,7 +356,7 @@ macro_rules! paths {
                 return Err(usage("no port: want one at least"));
             };
             match &first.config {
-                $(Config::$name(_) => {
+                $($(#[$when])? Config::$name(_) => {
                     let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
                         Config::$name(config) => Some((config, request)),
                         _ => None,
@@ -366,6 +376,8 @@ paths! {
     Dpdk: dpdk::Dpdk,
     Null: null::Null,
     Loop: loopback::Loop,
+    #[cfg(test)]
+    Mirror: mirror::Mirror,
 }
 
 /// A path that is not in the list.
@@ -418,6 +430,11 @@ pub(crate) fn check_together(all: &[PortSpec]) -> Result<()> {
             Some(entry) => (entry.check_beside)(spec, all),
             None => Ok(()),
         })
+}
+
+/// Puts right what runs that were killed have left of their changes to the host; what is said of that, a line each.
+pub(crate) fn mend() -> impl Iterator<Item = String> {
+    LIST.iter().flat_map(|entry| (entry.mend)())
 }
 
 /// Opens the ports of a run, all of one path.
@@ -515,5 +532,65 @@ mod tests {
             panic!("it is no path");
         };
         assert!(line.ends_with(&all_names().join(", ")), "{line}");
+    }
+
+    /// The sources in this folder and below, without their tests.
+    fn sources(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
+        for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            let name = path.display().to_string();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+                let text = std::fs::read_to_string(&path).expect("text");
+                found.push((
+                    name,
+                    text.split("#[cfg(test)]\nmod tests")
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned(),
+                ));
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_path_needs_no_line_in_the_commands_the_plans_the_engine_or_the_report() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut found = Vec::new();
+        for folder in [
+            "src/plan",
+            "src/commands",
+            "src/privilege",
+            "../engine/src",
+            "../report/src",
+            "../stats/src",
+        ] {
+            sources(&root.join(folder), &mut found);
+        }
+        assert!(found.len() > 60, "{} sources", found.len());
+        for (file, text) in &found {
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            // JSON has a type of the name of a path.
+            let code = code.filter(|line| !line.contains("\"type\": ["));
+            for line in code {
+                for name in all_names() {
+                    // Its crate, or a comparison with its name.
+                    let (own, quoted) = (format!("mpps_{name}::"), format!("\"{name}\""));
+                    assert!(
+                        !line.contains(&own) && !line.contains(&quoted),
+                        "{file} knows {name}: {line}"
+                    );
+                }
+            }
+        }
+        for name in ["engine", "report", "stats", "io", "wire", "sys"] {
+            let manifest = std::fs::read_to_string(root.join(format!("../{name}/Cargo.toml"))).expect("a manifest");
+            for path in all_names() {
+                let own = format!("mpps-{}", path.replace('_', "-"));
+                let named = manifest.lines().any(|line| line.split(['.', ' ']).next() == Some(&own));
+                assert!(!named, "crates/{name} depends on {own}");
+            }
+        }
     }
 }

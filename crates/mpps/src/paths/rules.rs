@@ -8,6 +8,7 @@ use crate::fail::{Result, failed, usage};
 use mpps_flow::Rule;
 use mpps_io::Roles;
 use mpps_netdev::{self as netdev, NetDev, NtupleFilter};
+use mpps_stats::HostFact;
 use std::ops::Range;
 
 /// Flow rules of a run, checked.
@@ -43,9 +44,9 @@ impl Rules {
     }
 
     /// What the report says of the rules in force.
-    pub(crate) fn facts(&self) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn facts(&self) -> impl Iterator<Item = HostFact> {
         let rules = self.0.iter().enumerate();
-        rules.map(|(i, rule)| (format!("flow_rule_{i}"), rule.to_string()))
+        rules.map(|(i, rule)| HostFact::new(format!("flow_rule_{i}"), rule.to_string()))
     }
 
     /// Puts the rules in force on a port of the kernel's paths, until what is returned is dropped. Nothing on others.

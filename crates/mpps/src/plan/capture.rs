@@ -9,6 +9,7 @@ use mpps_engine::CapturePlan;
 use mpps_io::packet_ring::{PacketConsumer, packet_ring};
 use mpps_io::{Capabilities, Layer, Request, Roles, Selection, Task};
 use mpps_report::{CaptureHeader, CaptureOptions, Rotation};
+use mpps_stats::HostFact;
 use mpps_wire::{CaptureFilter, CaptureProtocol};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -146,14 +147,12 @@ impl Draft {
         let mut common = lanes::common(&args.run, &self.roles, None, capabilities.preferred_burst)?;
         let wanted = self.wanted();
         let filter = if wanted.is_empty() { "all".to_owned() } else { wanted };
-        for (name, value) in [
-            ("port", args.port.to_string()),
-            ("takes", filter),
-            ("output", args.output.display().to_string()),
-            ("buffer_bytes", args.buffer.next_power_of_two().to_string()),
-        ] {
-            common.host.push((name.to_owned(), value));
-        }
+        common.host.extend([
+            HostFact::shown("port", args.port.to_string()),
+            HostFact::shown("takes", filter),
+            HostFact::new("output", args.output.display().to_string()),
+            HostFact::new("buffer_bytes", args.buffer.next_power_of_two().to_string()),
+        ]);
         common.host.extend(self.rules.facts());
         let (producers, consumers): (Vec<_>, Vec<_>) = self
             .roles

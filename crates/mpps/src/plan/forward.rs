@@ -7,6 +7,7 @@ use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
 use mpps_engine::{ForwardPlan, ForwardPort};
 use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task};
+use mpps_stats::HostFact;
 use mpps_wire::{MacAddr, Rewrite, TakeFilter};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -68,20 +69,22 @@ impl Draft {
         let lanes = vec![Roles { rx: true, tx: true }; lanes];
         let burst = capabilities.iter().map(|c| c.preferred_burst).max().unwrap_or(1);
         let mut common = if self.ports[0].port.traits.in_kernel {
-            kernel::common(&self.args.run, &[], None)?
+            kernel::common(&self.args.run, &[], None, capabilities[0].path)?
         } else {
             lanes::common(&self.args.run, &lanes, None, burst)?
         };
         let names: Vec<_> = self.ports.iter().map(|port| port.port.spec.to_string()).collect();
-        let mut tell = |name: &str, value: String| common.host.push((name.to_owned(), value));
-        tell("port", names.join(", "));
-        tell("forward_mode", self.modes());
-        tell("takes", self.takes());
+        common.host.extend([
+            HostFact::shown("port", names.join(", ")),
+            HostFact::new("forward_mode", self.modes()),
+            HostFact::shown("takes", self.takes()),
+        ]);
         if self.args.split_directions {
-            tell("directions", "a lane each".to_owned());
+            common.host.push(HostFact::shown("directions", "a lane each"));
         }
         if !self.args.drain.is_zero() {
-            tell("drain_us", format!("{}", self.args.drain.as_secs_f64() * 1e6));
+            let drain = format!("{}", self.args.drain.as_secs_f64() * 1e6);
+            common.host.push(HostFact::new("drain_us", drain));
         }
         common.host.extend(self.rules.facts());
         let ports = names.into_iter().zip(capabilities).enumerate();

@@ -7,6 +7,7 @@ use clap::Parser;
 use mpps_engine::{ForwardPlan, ForwardSeat};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Port, Roles};
+use mpps_stats::HostFact;
 use mpps_wire::{MacAddr, Rewrite};
 use std::time::Duration;
 
@@ -76,8 +77,8 @@ fn pairs_are_wires_and_an_odd_port_swaps_unless_a_mode_is_given() {
     assert_eq!(rewrites("null: null: null: --mode io"), [Rewrite::Io; 3]);
     let told = |words: &str| {
         let host = plan(words).common.host;
-        let mode = host.into_iter().find(|(name, _)| name == "forward_mode");
-        mode.map(|(_, value)| value).unwrap_or_default()
+        let mode = host.into_iter().find(|fact| fact.name == "forward_mode");
+        mode.map(|fact| fact.value).unwrap_or_default()
     };
     assert_eq!(told("null: null: null:"), "io; macswap on the last port");
     assert_eq!(told("null: null: null: --mode macswap"), Mode::MacSwap.name());
@@ -110,7 +111,7 @@ fn a_drain_time_is_part_of_the_plan_and_told() {
     assert_eq!(plan("null: null:").drain, Duration::ZERO);
     let plan = plan("null: null: --drain 250us");
     assert_eq!(plan.drain, Duration::from_micros(250));
-    assert!(plan.common.host.contains(&("drain_us".to_owned(), "250".to_owned())));
+    assert!(plan.common.host.contains(&HostFact::new("drain_us", "250")));
 }
 
 #[test]

@@ -77,9 +77,11 @@ pub(super) fn senders(args: &Traffic) -> Vec<Roles> {
 ///
 /// A sending lane is inside the kernel for the whole run and keeps its core busy, so two can't share one. The last cores
 /// are taken first: the first is where most else of a host runs, the reading lane among it.
-pub(super) fn common(run: &Run, senders: &[Roles], default_duration: Option<Duration>) -> Result<Common> {
+pub(super) fn common(run: &Run, senders: &[Roles], default_duration: Option<Duration>, path: &str) -> Result<Common> {
     let run = Run {
-        cores: (!senders.is_empty()).then(|| cores(run, senders.len())).transpose()?,
+        cores: (!senders.is_empty())
+            .then(|| cores(run, senders.len(), path))
+            .transpose()?,
         ..run.clone()
     };
     let mut common = lanes::common(&run, senders, default_duration, 1)?;
@@ -98,13 +100,13 @@ pub(super) fn common(run: &Run, senders: &[Roles], default_duration: Option<Dura
     Ok(common)
 }
 
-/// A core for each of `lanes` sending lanes.
-fn cores(run: &Run, lanes: usize) -> Result<Cores> {
+/// A core for each of `lanes` sending lanes on `path`.
+fn cores(run: &Run, lanes: usize, path: &str) -> Result<Cores> {
     let Some(Cores(list)) = &run.cores else {
         let allowed = allowed_cores();
         let Some(first) = allowed.len().checked_sub(lanes) else {
             return Err(usage(format!(
-                "--lanes {lanes}: each lane that sends keeps a core of its own busy on this path: want {} at the most",
+                "--lanes {lanes}: each lane that sends keeps a core of its own busy on {path}: want {} at the most",
                 allowed.len()
             )));
         };
@@ -114,7 +116,7 @@ fn cores(run: &Run, lanes: usize) -> Result<Cores> {
     let distinct: Vec<usize> = list.iter().copied().filter(|core| seen.insert(*core)).collect();
     if distinct.len() < lanes {
         return Err(usage(format!(
-            "--cores: {} core{} for {lanes} sending lanes: each keeps one of its own busy on this path: want {lanes} different ones",
+            "--cores: {} core{} for {lanes} sending lanes: each keeps one of its own busy on {path}: want {lanes} different ones",
             distinct.len(),
             if distinct.len() == 1 { "" } else { "s" }
         )));

@@ -7,9 +7,10 @@ use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules, Socket};
 use mpps_engine::footprint;
-use mpps_engine::{Common, DropPlan, Link, ReflectPlan};
+use mpps_engine::{Common, DropPlan, LEFT_TO_HOST_PORTS, Link, ReflectPlan};
 use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task, To};
 use mpps_netdev::NetDev;
+use mpps_stats::HostFact;
 use mpps_wire::{MacAddr, ReflectFilter};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
@@ -273,22 +274,22 @@ impl Listener {
 
     fn common(&self, run: &Run, capabilities: &Capabilities) -> Result<Common> {
         let mut common = if self.port.traits.in_kernel {
-            kernel::common(run, &self.roles, None)?
+            kernel::common(run, &self.roles, None, capabilities.path)?
         } else {
             lanes::common(run, &self.roles, None, capabilities.preferred_burst)?
         };
-        common.host.push(("port".to_owned(), self.port.spec.to_string()));
+        common.host.push(HostFact::shown("port", self.port.spec.to_string()));
         if capabilities.layer == Layer::Ethernet {
             let own = self.port.traits.takes_from_host
                 && matches!(&self.selection(), Selection::Udp { to, .. } if !to.with_room().is_empty());
             let any = if own { "the interface's own" } else { "any" };
             let ip = self.ip.map_or_else(|| any.to_owned(), |ip| ip.to_string());
-            common.host.push(("takes_address".to_owned(), ip));
+            common.host.push(HostFact::shown("takes_address", ip));
             let ports = self.ports.as_ref().map_or_else(|| "any".to_owned(), dashed);
-            common.host.push(("takes_ports".to_owned(), ports));
+            common.host.push(HostFact::shown("takes_ports", ports));
             if !self.excluded.is_empty() {
                 let list: Vec<String> = self.excluded.iter().map(u16::to_string).collect();
-                common.host.push(("left_to_host_ports".to_owned(), list.join(" ")));
+                common.host.push(HostFact::new(LEFT_TO_HOST_PORTS, list.join(" ")));
             }
         }
         common.host.extend(self.rules.facts());

@@ -11,6 +11,7 @@ use mpps_engine::{FlowSet, Link, Pacing, TrafficPlan};
 use mpps_io::selection::From;
 use mpps_io::{Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To};
 use mpps_netdev::{self as netdev, NetDev};
+use mpps_stats::HostFact;
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -256,9 +257,8 @@ impl Draft {
         let mut plan = self.plan(from)?;
         let mac = MacAddr(to.mac.unwrap_or([2, 0, 0, 0, 0, 2]));
         if let Some(far) = &self.far {
-            plan.common
-                .host
-                .push(("arrives_at".to_owned(), far.port.spec.to_string()));
+            let arrives = HostFact::shown("arrives_at", far.port.spec.to_string());
+            plan.common.host.push(arrives);
             plan.far = Some(far.link(mac, self.args.vlan, self.dest.ip));
         }
         // Without a router, whatever lies between passes frames on by the address of the port that they are for.
@@ -304,7 +304,7 @@ impl Draft {
         }
         let burst = capabilities.preferred_burst;
         let mut common = if self.port.traits.in_kernel {
-            kernel::common(&args.run, &self.roles, Some(DEFAULT_DURATION))?
+            kernel::common(&args.run, &self.roles, Some(DEFAULT_DURATION), capabilities.path)?
         } else {
             lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?
         };
@@ -340,33 +340,28 @@ impl Draft {
         })
     }
 
-    fn facts(&self, link: Option<&Link>) -> Vec<(String, String)> {
+    fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
+        let end = |ip, ports| format!("{ip} ports {}", dashed(ports));
         let mut facts = vec![
-            ("port".to_owned(), self.args.port.to_string()),
-            (
-                "source".to_owned(),
-                format!("{} ports {}", self.src, dashed(&self.flows.src_ports())),
-            ),
-            (
-                "destination".to_owned(),
-                format!("{} ports {}", self.dest.ip, dashed(&self.flows.dst_ports())),
-            ),
-            ("flows".to_owned(), self.flows.count().to_string()),
-            ("payload_bytes".to_owned(), self.payload_len.to_string()),
-            ("frame_bytes".to_owned(), self.frame_size.to_string()),
-            ("pacing".to_owned(), format!("{:?}", self.args.pacing).to_lowercase()),
+            HostFact::shown("port", self.args.port.to_string()),
+            HostFact::new("source", end(self.src, &self.flows.src_ports())),
+            HostFact::new("destination", end(self.dest.ip, &self.flows.dst_ports())),
+            HostFact::shown("flows", self.flows.count().to_string()),
+            HostFact::shown("payload_bytes", self.payload_len.to_string()),
+            HostFact::new("frame_bytes", self.frame_size.to_string()),
+            HostFact::new("pacing", format!("{:?}", self.args.pacing).to_lowercase()),
         ];
         if let Some(name) = &self.dest.name {
-            facts.push(("destination_name".to_owned(), name.clone()));
+            facts.push(HostFact::new("destination_name", name.clone()));
         }
         if let Some(hop) = link.and_then(|l| l.next_hop) {
-            facts.push(("next_hop".to_owned(), hop.to_string()));
+            facts.push(HostFact::new("next_hop", hop.to_string()));
             let own = if self.own_address() {
                 "the host's own"
             } else {
                 "answered by mpps"
             };
-            facts.push(("source_address".to_owned(), own.to_owned()));
+            facts.push(HostFact::shown("source_address", own));
         }
         facts
     }

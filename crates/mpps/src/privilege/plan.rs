@@ -5,6 +5,7 @@ use crate::cli::Run;
 use crate::fail::Result;
 use crate::paths::{Checked, Work};
 use mpps_engine::Opened;
+use mpps_stats::HostFact;
 use mpps_sys::privilege::{CapabilitySet, Keep, User, everywhere, held, names};
 use std::io;
 use std::sync::OnceLock;
@@ -112,7 +113,7 @@ pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
 }
 
 /// What stays, for the report.
-pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
+pub(crate) fn facts(run: &Run) -> Option<HostFact> {
     let text = match PLAN.get() {
         // A user's own run has nothing to give up, and nothing to tell.
         None if !run.tell.keep_privileges || held().is_empty() => return None,
@@ -141,7 +142,7 @@ pub(crate) fn facts(run: &Run) -> Option<(String, String)> {
             }
         }
     };
-    Some(("privileges".to_owned(), text))
+    Some(HostFact::new("privileges", text))
 }
 
 #[cfg(test)]

@@ -1,0 +1,47 @@
+//! `mirror`: the sample of docs/adding-a-path.md. It is compiled into the tests and into no program.
+
+#[expect(unreachable_pub, reason = "as a crate of its own would export them")]
+mod port;
+
+use super::help::{Help, option};
+use super::{Neighbors, Opening, Path, Traits, Use};
+use crate::fail::Result;
+use mpps_io::{Layer, PortSpec, Request, Task};
+use port::{BUFFER, Config, MirrorPort, check};
+
+pub(super) struct Mirror;
+
+impl Path for Mirror {
+    const NAME: &'static str = "mirror";
+    const HELP: Help = Help {
+        device: "",
+        examples: &["mirror:"],
+        options: &[option("frames", "1 to 65536", "1024", "buffers of each lane")],
+        note: "",
+    };
+
+    type Config = Config;
+
+    fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
+        Ok(check(spec)?)
+    }
+
+    fn traits(config: &Config) -> Traits {
+        Traits {
+            layer: Layer::Payload,
+            neighbors: Neighbors::Nobody,
+            // What a lane sends comes back to the same lane.
+            split_lanes: false,
+            buffers: Some((config.frames, BUFFER)),
+            ..Traits::default()
+        }
+    }
+
+    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+        let open = |(config, request): &(&Config, Request<'_>)| MirrorPort::new(config, request.roles.len());
+        user.frames(&ports.iter().map(open).collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests;

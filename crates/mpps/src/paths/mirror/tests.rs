@@ -1,0 +1,94 @@
+//! The sample path is in the list like any other: the commands' own plans are run on it, and the page shows its sources.
+
+use crate::cli::{Cli, Command};
+use crate::fail::{Failure, Result};
+use crate::paths::{KernelDevices, Opening, Use, with_alike};
+use crate::plan::traffic::Draft;
+use clap::Parser;
+use mpps_engine::run_traffic;
+use mpps_io::Port;
+use mpps_stats::Summary;
+
+/// What `sendrecv` does with its port, without signals and files.
+struct Generate<'a>(&'a Draft);
+
+impl Use for Generate<'_> {
+    type Out = Summary;
+
+    fn frames<P: Port>(self, ports: &[P]) -> Result<Summary> {
+        let plan = self.0.plan(ports[0].capabilities())?;
+        Ok(run_traffic(&ports[0], &plan, &mut [], &|| 0)?)
+    }
+
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<Summary> {
+        panic!("frames come to this program")
+    }
+}
+
+fn sendrecv(port: &str, options: &str) -> Result<Summary> {
+    let line = format!("mpps sendrecv {port} --src 10.99.0.1 --dest 10.99.0.2:9000 {options}");
+    let Command::Sendrecv(args) = Cli::try_parse_from(line.split_whitespace())
+        .expect("a command line")
+        .command
+    else {
+        panic!("it is sendrecv");
+    };
+    let draft = Draft::new(args, true)?;
+    let opening = Opening {
+        run: &draft.args.run,
+        rules: &draft.rules,
+    };
+    with_alike(draft.requests(), &opening, Generate(&draft))
+}
+
+#[test]
+fn every_packet_of_a_run_on_the_sample_comes_back_and_is_accounted_for() {
+    // More than the buffers of both lanes: they go round.
+    let summary = sendrecv(
+        "mirror:frames=64",
+        "--lanes 2 --rate 40kpps --duration 50ms --settle 1s",
+    )
+    .expect("a run");
+    assert!(summary.tx > 2 * 64, "{}", summary.tx);
+    assert_eq!((summary.rx + summary.late, summary.lost), (summary.tx, 0));
+    assert_eq!((summary.duplicates, summary.reordered, summary.corrupt), (0, 0, 0));
+    let mirrored: u64 = summary
+        .lanes
+        .iter()
+        .flat_map(|lane| &lane.path_counters)
+        .map(|(_, n)| n)
+        .sum();
+    assert_eq!(mirrored, summary.tx);
+    let frames = summary
+        .host
+        .iter()
+        .find(|fact| fact.name == "mirror_frames")
+        .expect("the port's fact");
+    assert!(frames.shown && frames.value == "64", "{frames:?}");
+}
+
+#[test]
+fn what_the_sample_can_not_do_is_refused_before_it_is_opened() {
+    for (port, options, parts) in [
+        ("mirror:x", "", ["mirror:x", "want mirror:"]),
+        ("mirror:frames=0", "", ["frames=0", "1 to 65536"]),
+        ("mirror:", "--tx-lanes 1 --rx-lanes 1", ["--tx-lanes", "--lanes"]),
+        ("mirror:", "--vlan 5", ["--vlan", "mirror:"]),
+    ] {
+        match sendrecv(port, options) {
+            Err(Failure::Usage(line)) => assert!(parts.iter().all(|part| line.contains(part)), "{line}"),
+            other => panic!("{port} {options}: {:?}", other.map(|summary| summary.tx)),
+        }
+    }
+}
+
+#[test]
+fn the_page_shows_the_sample_as_it_is_compiled() {
+    let page = include_str!("../../../../../docs/adding-a-path.md");
+    for source in [include_str!("port.rs"), include_str!("../mirror.rs")] {
+        assert!(
+            page.contains(&format!("```rust\n{source}```\n")),
+            "docs/adding-a-path.md differs from:\n{source}"
+        );
+    }
+}
