@@ -1,5 +1,5 @@
-//! The Rust half of what is shared with the programs against the C half: every field of every struct, as the compiler has
-//! laid it out in the objects, and every number that has a name.
+//! The Rust half of what is shared with the programs against the C half: every field of every struct, as the compiler
+//! has laid it out in the objects, and every number that has a name.
 
 use crate::abi::*;
 use crate::c_side::{Layout, enumeration, layout_of, structs};
