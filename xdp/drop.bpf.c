@@ -239,7 +239,7 @@ INLINE int examine(struct xdp_md *ctx, struct source *source, u32 key, struct ud
 	if (verdict == WHOLE && udp + UDP_HEADER + STAMP <= end && U64(udp + UDP_HEADER) + 1) {
 		if (flow)
 			return stamped(source, key, flow, number, U64(udp + UDP_HEADER), U64(udp + UDP_HEADER + 8));
-		source->reasons[UNTRACKED_FLOW]++;
+		source->reasons[UNTRACKED_FLOW_PACKETS]++;
 		return count(source, row, 1);
 	}
 	return flow && flow->known ? corrupt(source, row) : foreign(source, row);

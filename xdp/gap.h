@@ -40,7 +40,7 @@ struct held {
 	u64 time_ns;
 	/* NO_LATENCY: the sender's clock is not ours. */
 	u64 latency;
-	/* It is counted as BEYOND_WINDOW, not as IMPLAUSIBLE. */
+	/* It is counted as BEYOND_WINDOW, not as IMPLAUSIBLE_SEQUENCE. */
 	u64 too_old;
 };
 
@@ -57,7 +57,7 @@ struct doubt {
 	u64 leap_time_ns;
 	u64 leap_low;
 	u64 leap_lost;
-	/* Packets above the gap that are counted as IMPLAUSIBLE. */
+	/* Packets above the gap that are counted as IMPLAUSIBLE_SEQUENCE. */
 	u32 jumps;
 	u32 leap_gaps;
 	/* Packets held. */
@@ -152,7 +152,7 @@ INLINE void open_gap(struct hand *h, u64 low, u64 high, u64 open, u32 jumps, u32
 	doubt->support = 0;
 	doubt->jumps = jumps;
 	h->flow->doubt |= GAP;
-	h->source->reasons[IMPLAUSIBLE] += jumps;
+	h->source->reasons[IMPLAUSIBLE_SEQUENCE] += jumps;
 	h->source->reasons[UNCONFIRMED_GAP] += open;
 }
 
@@ -169,7 +169,7 @@ INLINE u64 close_gap(struct hand *h)
 	}
 	if (!doubt->below && doubt->low - h->flow->base < PROOF)
 		h->source->reasons[GAP_AFTER_FIRST] += doubt->open;
-	h->source->reasons[IMPLAUSIBLE] -= doubt->jumps;
+	h->source->reasons[IMPLAUSIBLE_SEQUENCE] -= doubt->jumps;
 	h->source->reasons[UNCONFIRMED_GAP] -= doubt->open;
 	/* Of a leap that began within the gap, only some. */
 	if (!doubt->below && h->flow->doubt & LEAP && doubt->low >= doubt->leap_first)
@@ -233,7 +233,7 @@ INLINE u64 risen(struct hand *h, u64 seq, u64 next, u64 time_ns, u32 sure)
 			/* One that is beyond this count stays in the sum. */
 			if (doubt->jumps != ~0U)
 				doubt->jumps++;
-			h->source->reasons[IMPLAUSIBLE]++;
+			h->source->reasons[IMPLAUSIBLE_SEQUENCE]++;
 			h->source->reasons[UNCONFIRMED_GAP] += gap;
 		}
 		return 1 + support(h);
@@ -263,7 +263,7 @@ INLINE u64 fill_gap(struct hand *h, u64 seq)
 	}
 	if (!doubt->open) {
 		/* All of it came or is lost: those above were only early. */
-		h->source->reasons[IMPLAUSIBLE] -= doubt->jumps;
+		h->source->reasons[IMPLAUSIBLE_SEQUENCE] -= doubt->jumps;
 		h->flow->doubt &= ~GAP;
 	}
 	return lost;

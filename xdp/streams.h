@@ -88,10 +88,10 @@ GLOBAL int received(u32 key, u32 number, const struct held *packet, u32 sure, st
 		if (seq + 1 == next && packet->time_ns != h.flow->newest_ns) {
 			/* No copy, so the one at the top was forged: this is the packet of that number. */
 			if (h.flow->doubt & GAP && !h.doubt->below && seq == h.doubt->high) {
-				h.source->reasons[IMPLAUSIBLE] -= h.doubt->jumps;
+				h.source->reasons[IMPLAUSIBLE_SEQUENCE] -= h.doubt->jumps;
 				h.doubt->jumps = 0;
 			}
-			h.source->reasons[IMPLAUSIBLE]++;
+			h.source->reasons[IMPLAUSIBLE_SEQUENCE]++;
 			return ASIDE;
 		}
 		return REPEATED;
@@ -117,7 +117,7 @@ INLINE int same_packet(const struct held *a, const struct held *b)
 
 INLINE u32 reason_of(const struct held *held)
 {
-	return held->too_old ? BEYOND_WINDOW : IMPLAUSIBLE;
+	return held->too_old ? BEYOND_WINDOW : IMPLAUSIBLE_SEQUENCE;
 }
 
 /* What was seen of the flow means nothing now. */

@@ -23,7 +23,8 @@ fn await_within<'a>(patience: Duration, before: impl IntoIterator<Item = &'a Net
         while NetDev::by_index(device.ifindex).is_ok_and(|now| !now.running) {
             if begun.elapsed() >= patience {
                 remarks.push(format!(
-                    "{}: no carrier {} s after the XDP program was attached: the run goes on without a link until it comes back",
+                    "{}: no carrier {} s after the XDP program was attached: the run goes on without a link until it \
+                     comes back",
                     device.name,
                     patience.as_secs()
                 ));

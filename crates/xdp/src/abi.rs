@@ -1,5 +1,5 @@
-//! What the programs and this process share: `xdp/run.h`, `xdp/test.h` and the maps of `xdp/traffic.bpf.c`, by the same
-//! names.
+//! What the programs and this process share, by the same names: the structs of `xdp/run.h`, `xdp/lane.h`, `xdp/own.h` and
+//! `xdp/forward.bpf.c`. `layout_tests.rs` compares every field with the objects.
 
 use crate::sys::Shared;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -26,99 +26,114 @@ pub(crate) mod flag {
     pub(crate) const SEVERAL: u32 = 1 << 12;
 }
 
-/// Constants of a run: the verifier knows them, and removes what they rule out.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) interval_ns: u64,
-    pub(crate) settle_ns: u64,
-    pub(crate) seed: u64,
-    pub(crate) catch_up_ns: u64,
-    pub(crate) key: u64,
-    pub(crate) flags: u32,
-    pub(crate) sources: u32,
-    pub(crate) rows: u32,
-    pub(crate) periods: u32,
-    pub(crate) rows_per_period: u32,
-    pub(crate) clock_every: u32,
-    pub(crate) reserved: u32,
-    pub(crate) namespace: u32,
-    pub(crate) device: [u32; 2],
-    pub(crate) addresses4_count: u32,
-    pub(crate) addresses6_count: u32,
-    pub(crate) answer4_count: u32,
-    pub(crate) answer6_count: u32,
-    pub(crate) addresses4: [u32; ADDRESSES],
-    pub(crate) answer4: [u32; ADDRESSES],
-    pub(crate) addresses6: [[u32; 4]; ADDRESSES],
-    pub(crate) answer6: [[u32; 4]; ADDRESSES],
-    pub(crate) mac: [u8; 6],
-    pub(crate) unused: u16,
-    pub(crate) hop4: u32,
-    pub(crate) hop6: [u32; 4],
-    pub(crate) l3: u32,
-    pub(crate) l4: u32,
-    pub(crate) payload_len: u32,
-    pub(crate) frame_len: u32,
-    pub(crate) sum: u32,
-    pub(crate) open_sum: u32,
-    pub(crate) src_first: u32,
-    pub(crate) src_count: u32,
-    pub(crate) dst_first: u32,
-    pub(crate) flows: u32,
-    pub(crate) lanes: u32,
-    pub(crate) window_words: u32,
-    pub(crate) slips: u32,
-    pub(crate) src: [u32; 4],
-    pub(crate) dst: [u32; 4],
-    pub(crate) back: [u64; 5],
-    pub(crate) lane_cpu: [u32; LANES],
-    pub(crate) max_flows: u32,
-    pub(crate) table: u32,
-}
-
-// SAFETY: `repr(C)`, integers only, no padding (asserted below): every bit pattern is a value.
-unsafe impl aya::Pod for Plan {}
-
 /// Addresses in a list of [`Loops`].
 pub(crate) const OWN: usize = 16;
 /// Sets of four packets that a source remembers.
 pub(crate) const SETS: u32 = 1024;
 
-/// Constants of `reflect`: `xdp/loops.h`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Loops {
-    pub(crate) secret: [u64; 2],
-    pub(crate) own4_count: u32,
-    pub(crate) own6_count: u32,
-    pub(crate) broadcasts_count: u32,
-    pub(crate) loopback: u32,
-    pub(crate) own4: [u32; OWN],
-    pub(crate) broadcasts: [u32; OWN],
-    pub(crate) own6: [[u32; 4]; OWN],
+macro_rules! plain {
+    ($($(#[$meta:meta])* $name:ident: $size:literal { $($field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$meta])*
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug)]
+            pub(crate) struct $name { $(pub(crate) $field: $type,)* }
+
+            // SAFETY: `repr(C)`, integers only: every bit pattern is a value; without padding, as the sizes of the fields
+            // add up to the whole.
+            unsafe impl aya::Pod for $name {}
+
+            const _: () = {
+                assert!(size_of::<$name>() == $size);
+                assert!(0 $(+ size_of::<$type>())* == $size);
+            };
+        )*
+    };
 }
 
-const _: () = assert!(size_of::<Loops>() == 416);
-
-impl Loops {
-    /// As it lies in the program's memory.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let counts = [self.own4_count, self.own6_count, self.broadcasts_count, self.loopback];
-        let words = counts.iter().chain(&self.own4).chain(&self.broadcasts);
-        let secret = self.secret.iter().flat_map(|word| word.to_ne_bytes());
-        let words = words
-            .chain(self.own6.as_flattened())
-            .flat_map(|word| word.to_ne_bytes());
-        secret.chain(words).collect()
+plain! {
+    /// Constants of a run: the verifier knows them, and removes what they rule out.
+    Plan: 832 {
+        interval_ns: u64,
+        settle_ns: u64,
+        seed: u64,
+        catch_up_ns: u64,
+        key: u64,
+        flags: u32,
+        sources: u32,
+        rows: u32,
+        periods: u32,
+        rows_per_period: u32,
+        clock_every: u32,
+        reserved: u32,
+        namespace: u32,
+        device: [u32; 2],
+        addresses4_count: u32,
+        addresses6_count: u32,
+        answer4_count: u32,
+        answer6_count: u32,
+        addresses4: [u32; ADDRESSES],
+        answer4: [u32; ADDRESSES],
+        addresses6: [[u32; 4]; ADDRESSES],
+        answer6: [[u32; 4]; ADDRESSES],
+        mac: [u8; 6],
+        unused: u16,
+        hop4: u32,
+        hop6: [u32; 4],
+        l3: u32,
+        l4: u32,
+        payload_len: u32,
+        frame_len: u32,
+        sum: u32,
+        open_sum: u32,
+        src_first: u32,
+        src_count: u32,
+        dst_first: u32,
+        flows: u32,
+        lanes: u32,
+        window_words: u32,
+        slips: u32,
+        src: [u32; 4],
+        dst: [u32; 4],
+        back: [u64; 5],
+        lane_cpu: [u32; LANES],
+        max_flows: u32,
+        table: u32,
+    }
+    /// Constants of `reflect`: `xdp/own.h`.
+    #[derive(Default)]
+    Loops: 416 {
+        secret: [u64; 2],
+        own4_count: u32,
+        own6_count: u32,
+        broadcasts_count: u32,
+        loopback: u32,
+        own4: [u32; OWN],
+        broadcasts: [u32; OWN],
+        own6: [[u32; 4]; OWN],
+    }
+    /// A port of [`Forward`].
+    #[derive(Default)]
+    ForwardPort: 24 {
+        base: u32,
+        sources: u32,
+        rewrite: u32,
+        source: [u8; 6],
+        destination: [u8; 6],
+    }
+    /// Constants of `forward`: `xdp/forward.bpf.c`.
+    #[derive(Default)]
+    Forward: 52 {
+        ports: u32,
+        port: [ForwardPort; 2],
     }
 }
 
-const _: () = {
-    assert!(size_of::<Plan>() == 832);
-    assert!(std::mem::offset_of!(Plan, mac) == 416);
-    assert!(std::mem::offset_of!(Plan, src) == 496);
-};
+/// As it lies in the program's memory.
+pub(crate) fn bytes_of<T: aya::Pod>(value: &T) -> Vec<u8> {
+    // SAFETY: `Pod` types have no padding: all bytes of `value` are set, and there are as many as it is long.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
+}
 
 macro_rules! shared {
     ($($(#[$doc:meta])* $name:ident: $size:literal { $($field:ident: $type:ty,)* })*) => {

@@ -1,6 +1,6 @@
 //! From what a run asks to the programs' constants, and how large their maps are.
 
-use crate::abi::{ADDRESSES, LANES, Loops, OCTAVES, Octave, Plan, Row, flag};
+use crate::abi::{ADDRESSES, LANES, Loops, OCTAVES, Octave, Plan, Row, bytes_of, flag};
 use crate::config::{Check, Clock, Config};
 use crate::spec::{Answer, DropSpec, Series, Taken, TrafficSpec, Unanswered};
 use mpps_io::{Error, ErrorKind, Result};
@@ -264,7 +264,7 @@ pub(crate) fn unanswered(spec: &Unanswered) -> Constant {
             words(IpAddr::V4(*ip))[0],
         );
     }
-    ("LOOPS", loops.bytes())
+    ("LOOPS", bytes_of(&loops))
 }
 
 /// Appends to a list where there is room.

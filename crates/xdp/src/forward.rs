@@ -1,5 +1,6 @@
 //! `forward`: a program at each of the ports, and a map that leads from one to the other.
 
+use crate::abi::{Forward, ForwardPort, bytes_of};
 use crate::encode::Constant;
 use crate::error::of;
 use crate::load::Which;
@@ -10,6 +11,11 @@ use mpps_io::{Error, ErrorKind, Result};
 use xsk::{Addresses, Filter, Match, Ports, Take};
 
 const UDP: u8 = 17;
+/// `forward_port.rewrite` in `xdp/forward.bpf.c`.
+pub(crate) const REWRITE_NOTHING: u32 = 0;
+pub(crate) const REWRITE_MACS: u32 = 1;
+pub(crate) const REWRITE_FIVE_TUPLE: u32 = 2;
+pub(crate) const REWRITE_L2: u32 = 3;
 
 /// Loads and attaches.
 pub(crate) fn load(mut devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
@@ -54,25 +60,29 @@ pub(crate) fn load(mut devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<Xd
 
 /// `FORWARD`, `TAKE_A`, `TAKE_B` and the bits of their ports, as in `xdp/forward.bpf.c`.
 fn constants(spec: &ForwardSpec, macs: &[[u8; 6]], counts: &[u32]) -> Result<Vec<Constant>> {
-    let mut forward = Vec::new();
-    forward.extend((spec.ports.len() as u32).to_ne_bytes());
+    let mut forward = Forward {
+        ports: spec.ports.len() as u32,
+        ..Forward::default()
+    };
     let mut base = 0u32;
-    for ((port, mac), sources) in spec.ports.iter().zip(macs).zip(counts) {
-        let (kind, destination) = match port.rewrite {
-            ForwardRewrite::Io => (0u32, [0; 6]),
-            ForwardRewrite::MacSwap => (1, [0; 6]),
-            ForwardRewrite::FiveTupleSwap => (2, [0; 6]),
-            ForwardRewrite::L2Forward { destination } => (3, destination),
+    let macs_and_sources = macs.iter().zip(counts);
+    for ((to, port), (mac, sources)) in forward.port.iter_mut().zip(&spec.ports).zip(macs_and_sources) {
+        let (rewrite, destination) = match port.rewrite {
+            ForwardRewrite::Io => (REWRITE_NOTHING, [0; 6]),
+            ForwardRewrite::MacSwap => (REWRITE_MACS, [0; 6]),
+            ForwardRewrite::FiveTupleSwap => (REWRITE_FIVE_TUPLE, [0; 6]),
+            ForwardRewrite::L2Forward { destination } => (REWRITE_L2, destination),
         };
-        for word in [base, *sources, kind] {
-            forward.extend(word.to_ne_bytes());
-        }
-        forward.extend(mac);
-        forward.extend(destination);
+        *to = ForwardPort {
+            base,
+            sources: *sources,
+            rewrite,
+            source: *mac,
+            destination,
+        };
         base += sources;
     }
-    forward.resize(52, 0);
-    let mut all = vec![("FORWARD", forward)];
+    let mut all = vec![("FORWARD", bytes_of(&forward))];
     let names = [("TAKE_A", "PORTS"), ("TAKE_B", "PORTS_B")];
     for (port, (take, ports)) in spec.ports.iter().zip(names) {
         let (filter, bits) = filter(&port.take).constants().map_err(of)?;

@@ -5,11 +5,16 @@
 //! one level higher than those that move frames: it implements [`mpps_io::kernel::KernelPort`].
 
 mod abi;
+#[cfg(test)]
+#[path = "../../xsk/src/c_side.rs"]
+mod c_side;
 mod config;
 mod counts;
 mod encode;
 mod error;
 mod forward;
+#[cfg(test)]
+mod layout_tests;
 mod load;
 mod open;
 mod port;

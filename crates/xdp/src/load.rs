@@ -37,7 +37,7 @@ pub(crate) enum Which {
 }
 
 impl Which {
-    fn object(self) -> &'static [u8] {
+    pub(crate) fn object(self) -> &'static [u8] {
         match self {
             Self::Traffic => &TRAFFIC.0,
             Self::Reflect => &REFLECT.0,

@@ -7,7 +7,7 @@ mod programs;
 mod sys;
 
 use mpps_wire::{MacAddr, Rewrite, TakeFilter, complete_open_checksum};
-use programs::abi::flag;
+use programs::abi::{Forward, ForwardPort, flag};
 use programs::{Constant, OWN_MAC, Object, PASS, Program, TX, bytes_of, frames};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -18,24 +18,6 @@ static FORWARD: Object<{ include_bytes!("../bpf/forward.bpf.o").len() }> =
 const MUTATIONS: usize = 10_000;
 const NOT_TAKEN: usize = 14;
 const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
-
-/// `struct forward` in `xdp/forward.bpf.c`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Forward {
-    ports: u32,
-    port: [ForwardPort; 2],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct ForwardPort {
-    base: u32,
-    sources: u32,
-    rewrite: u32,
-    source: [u8; 6],
-    destination: [u8; 6],
-}
 
 /// `struct take_filter` in `xdp/take.h`.
 #[repr(C)]
@@ -58,10 +40,8 @@ struct Take {
     answer6: [[u32; 4]; 8],
 }
 
-const _: () = assert!(size_of::<Forward>() == 52 && size_of::<Take>() == 644);
+const _: () = assert!(size_of::<Take>() == 644);
 // SAFETY: `repr(C)`, integers without padding.
-unsafe impl aya::Pod for Forward {}
-// SAFETY: as above.
 unsafe impl aya::Pod for Take {}
 
 fn load(take: &TakeFilter, rewrite: &Rewrite, flags: u32) -> Program {

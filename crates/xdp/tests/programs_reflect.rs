@@ -66,7 +66,7 @@ fn load_with(secret: [u64; 2], filter: &ReflectFilter, flags: u32, answer: &[IpA
     ((loops.own4, loops.own4_count), (loops.own6, loops.own6_count)) = programs::by_family(&filter.own);
     let broadcasts: Vec<_> = filter.broadcasts.iter().map(|ip| IpAddr::from(*ip)).collect();
     (loops.broadcasts, loops.broadcasts_count) = programs::by_family::<OWN, 1>(&broadcasts).0;
-    let loops = loops.bytes();
+    let loops = programs::abi::bytes_of(&loops);
     let constants = [
         Constant("PORTS", bytes_of(&ports)),
         Constant("HOST_PORTS", bytes_of(&host_ports)),

@@ -21,6 +21,8 @@
 
 pub mod abi;
 mod audit;
+#[cfg(test)]
+mod c_side;
 pub mod device;
 mod error;
 #[cfg(any(test, feature = "fake"))]

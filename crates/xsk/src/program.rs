@@ -37,6 +37,12 @@ struct Object<T>(T);
 // SAFETY: `repr(C)`, nothing but `u32`: no padding, and every bit pattern is a value.
 unsafe impl aya::Pod for Config {}
 
+/// Plain data as it lies in memory.
+fn bytes_of<T: aya::Pod>(value: &T) -> Vec<u8> {
+    // SAFETY: `Pod` types have no padding: all bytes of `value` are set, and there are as many as it is long.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
+}
+
 /// Where a program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgramMode {

@@ -147,7 +147,7 @@ impl From<Take> for Filter {
     }
 }
 
-/// As the program reads it: `struct config` in `redirect.bpf.c`.
+/// As the program reads it: `struct take_filter` in `xdp/take.h`. The tests compare every field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Config {
@@ -168,12 +168,7 @@ pub(super) struct Config {
     answer6: [[u32; 4]; 8],
 }
 
-const _: () = {
-    assert!(size_of::<Config>() == 644);
-    assert!(std::mem::offset_of!(Config, own4) == 36);
-    assert!(std::mem::offset_of!(Config, own6) == 132);
-    assert!(std::mem::offset_of!(Config, answer6) == 516);
-};
+const _: () = assert!(size_of::<Config>() == 644);
 
 const TAKE_NOTHING: u32 = 0;
 const TAKE_ALL: u32 = 1;
@@ -245,17 +240,7 @@ impl Filter {
     /// When there are more addresses than the program has room for.
     pub fn constants(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let (config, bits) = encode(&ProgramConfig::new(self.clone()))?;
-        let mut bytes = Vec::with_capacity(size_of::<Config>());
-        let mut add = |words: &[u32]| bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-        add(&[config.take, config.flags, config.protocol]);
-        add(&[config.own4_count, config.own6_count, config.match4_count]);
-        add(&[config.match6_count, config.answer4_count, config.answer6_count]);
-        add(&config.own4);
-        add(&config.match4);
-        add(&config.answer4);
-        add(config.own6.as_flattened());
-        add(config.match6.as_flattened());
-        add(config.answer6.as_flattened());
+        let bytes = super::bytes_of(&config);
         Ok((bytes, bits.iter().flat_map(|word| word.to_ne_bytes()).collect()))
     }
 }
@@ -296,7 +281,55 @@ fn split(what: &'static str, list: &[IpAddr], v4: &mut [u32], v6: &mut [[u32; 4]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::c_side::{self, layout_of};
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_field_lies_where_the_program_has_it() {
+        let ours = layout_of!(Config {
+            take,
+            flags,
+            protocol,
+            own4_count,
+            own6_count,
+            match4_count,
+            match6_count,
+            answer4_count,
+            answer6_count,
+            own4,
+            match4,
+            answer4,
+            own6,
+            match6,
+            answer6
+        });
+        let theirs = c_side::structs(&super::super::OBJECT.0);
+        assert_eq!(ours, theirs["take_filter"]);
+    }
+
+    #[test]
+    fn numbers_mean_what_they_mean_to_the_program() {
+        let source = include_str!("../../bpf/take.h");
+        let named = |list: &[(u32, &str)]| list.iter().map(|&(n, name)| (n.into(), name.to_owned())).collect();
+        let take: BTreeMap<u64, String> = named(&[
+            (TAKE_NOTHING, "TAKE_NOTHING"),
+            (TAKE_ALL, "TAKE_ALL"),
+            (TAKE_FOREIGN, "TAKE_FOREIGN"),
+            (TAKE_MATCH, "TAKE_MATCH"),
+        ]);
+        assert_eq!(take, c_side::enumeration(source, "TAKE_ALL"));
+        let flags: BTreeMap<u64, String> = named(&[
+            (PORTS_ANY, "PORTS_ANY"),
+            (ADDRESSES_ANY, "ADDRESSES_ANY"),
+            (ADDRESSES_UNICAST, "ADDRESSES_UNICAST"),
+            (EITHER, "EITHER"),
+            (RX_TIMESTAMP, "RX_TIMESTAMP"),
+        ]);
+        assert_eq!(flags, c_side::enumeration(source, "EITHER"));
+        let any: BTreeMap<u64, String> = named(&[(PROTOCOL_ANY, "PROTOCOL_ANY")]);
+        assert_eq!(any, c_side::enumeration(source, "PROTOCOL_ANY"));
+    }
 
     #[test]
     fn addresses_are_kept_in_network_byte_order() {

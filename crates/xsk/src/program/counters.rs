@@ -74,3 +74,16 @@ impl CounterReader {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::c_side;
+
+    #[test]
+    fn counters_are_read_in_the_order_in_which_the_program_has_them() {
+        let theirs = &c_side::structs(&super::super::OBJECT.0)["counters"];
+        let names: Vec<&str> = theirs.fields.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["taken", "passed", "no_socket", "no_metadata"]);
+        assert!(theirs.size == 32 && theirs.fields.iter().all(|(_, _, size, _)| *size == 8));
+    }
+}
