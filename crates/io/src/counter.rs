@@ -1,18 +1,21 @@
-//! Names of counters that the verdict knows. A path that counts one of these among [`QueueCounters::other`] has it judged and
-//! explained; counters of any other name are reported as they are.
+//! Names of counters that the verdict knows.
+//!
+//! A path that counts one of these among [`QueueCounters::other`] has it judged and explained; counters of any other name
+//! are reported as they are.
 //!
 //! [`QueueCounters::other`]: crate::QueueCounters::other
 
-/// Packets that the interface was to send and dropped, *whosever they were*: the test's can't be told from the host's, nor
-/// one that was dropped and tried again from one that was lost. A warning.
+/// Packets that the interface was to send and dropped, *whosever they were*: the test's can't be told from the host's,
+/// nor one that was dropped and tried again from one that was lost. A warning.
 pub const DROPPED_SENT: &str = "interface_dropped_sent";
-/// Packets that the path, which chooses what it takes, left to the host because they are not the test's. Remarked upon where
-/// they are more than what was taken.
+/// Packets that the path, which chooses what it takes, left to the host because they are not the test's. Remarked upon
+/// where they are more than what was taken.
 pub const LEFT_TO_HOST: &str = "left_to_host";
-/// Packets of the test that went to the host because they came in on a queue of the device that the run does not use. The
-/// run is not valid.
+/// Packets of the test that went to the host because they came in on a queue of the device that the run does not use.
+/// The run is not valid.
 pub const NO_SOCKET: &str = "no_socket";
-/// Packets of the test that went to the host because the driver had no room for their time of arrival. The run is not valid.
+/// Packets of the test that went to the host because the driver had no room for their time of arrival. The run is not
+/// valid.
 pub const NO_ROOM_FOR_RX_TIME: &str = "no_room_for_rx_time";
 /// Queues that the device got since the run began. A warning.
 pub const QUEUES_ADDED: &str = "queues_added";

@@ -48,7 +48,7 @@ pub struct QueueCounters {
     pub rx_dropped: u64,
     /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused: of this port, and none of others.
     pub tx_failed: u64,
-    /// Further counters: snake_case name and total. Those of the names in [`crate::counter`] mean something to the verdict.
+    /// Further counters: snake_case name and total. Those of [`crate::counter`] mean something to the verdict.
     pub other: Vec<(&'static str, u64)>,
 }
 

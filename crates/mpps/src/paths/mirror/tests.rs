@@ -1,4 +1,4 @@
-//! The sample path is in the list like any other: the commands' own plans are run on it, and the page shows its sources.
+//! The sample path is in the list like any other: a command's own plan is run on it, and the page shows its sources.
 
 use crate::cli::{Cli, Command};
 use crate::fail::{Failure, Result};
