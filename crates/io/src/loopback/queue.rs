@@ -26,8 +26,9 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     layer: Layer,
     delay_ns: u64,
     distance: u32,
-    /// Some queue, loss or delay stands in the way beside the faults.
-    device: Option<Device>,
+    /// Some queue, loss or delay stands in the way beside the faults. Not in here, where it would lie between what loops
+    /// without it use.
+    device: Option<Box<Device>>,
     dice: Dice,
     /// Any frame can meet a fault, or has a device to pass.
     faulty: bool,
@@ -58,8 +59,8 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         claim: Claim<'p>,
     ) -> Self {
         let dice = Dice::new(config, queue);
-        let device = Device::new(config, queue, queues);
-        let stamps = config.delay_ns > 0 || device.as_ref().is_some_and(Device::takes_time);
+        let device = Device::new(config, queue, queues).map(Box::new);
+        let stamps = config.delay_ns > 0 || device.as_ref().is_some_and(|device| device.takes_time());
         let frames = config.buffers.frames;
         let may_hold = if config.reorder > 0.0 { frames } else { 0 };
         Self {
@@ -114,12 +115,8 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     /// Sends one frame on its way, or loses it.
     fn depart(&mut self, mut frame: LoopFrame<'p>) {
         let fault = self.dice.draw();
-        if let Some(device) = &mut self.device {
-            match device.pass(frame.due_ns, frame.bytes().len()) {
-                Passage::Until(due_ns) => frame.due_ns = due_ns,
-                Passage::Full => return self.counts.dropped_queue.bump(),
-                Passage::Burst => return self.counts.dropped_burst.bump(),
-            }
+        if self.device.is_some() && !self.passes(&mut frame) {
+            return;
         }
         match fault {
             Fault::None => self.fly(frame),
@@ -147,6 +144,21 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         }
     }
 
+    /// A frame comes to the device; false when that drops it. Apart, so that faults without a device cost what they did.
+    #[inline(never)]
+    fn passes(&mut self, frame: &mut LoopFrame<'p>) -> bool {
+        let Some(device) = &mut self.device else { return true };
+        match device.pass(frame.due_ns, frame.bytes().len()) {
+            Passage::Until(due_ns) => {
+                frame.due_ns = due_ns;
+                return true;
+            }
+            Passage::Full => self.counts.dropped_queue.bump(),
+            Passage::Burst => self.counts.dropped_burst.bump(),
+        }
+        false
+    }
+
     /// A frame sets out, behind all that arrive before it or with it.
     #[inline]
     fn fly(&mut self, frame: LoopFrame<'p>) {
@@ -159,6 +171,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
 
     /// A frame sets out that may arrive before others. Corrupt ones overtake nobody, for the receiver can't tell what
     /// they were.
+    #[cold]
     fn outrun(&mut self, frame: LoopFrame<'p>) {
         let place = self.flying.partition_point(|other| other.due_ns <= frame.due_ns);
         if frame.mark.get() != Mark::Corrupt {
