@@ -11,6 +11,7 @@ use crate::receive::Receiver;
 use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Wait};
 use mpps_stats::{LaneCounters, Recorder};
 use mpps_sys::clock::Clock;
+use mpps_wire::MacAddr;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ pub(crate) struct Lane<'r> {
     pub(crate) idle: Idle<'r>,
     pub(crate) neighbor: Option<Neighbor<'r>>,
     pub(crate) burst: usize,
+    /// When the run begins, ns.
+    pub(crate) start_ns: u64,
+    /// The peer's MAC address, where the lane has found one.
+    pub(crate) dest_mac: Option<MacAddr>,
     /// The user was told that the device is down.
     pub(crate) told_down: Cell<bool>,
     /// The device was found down, and has taken nothing since.

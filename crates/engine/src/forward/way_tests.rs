@@ -172,6 +172,8 @@ fn with_frames<S>(
             idle: Idle::new(true, false, ClockSource::new().clock(), &counters),
             neighbor: None,
             burst: BURST,
+            start_ns: 0,
+            dest_mac: None,
             told_down: Default::default(),
             down: Default::default(),
             napped_ns: Default::default(),
