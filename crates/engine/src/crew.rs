@@ -83,7 +83,7 @@ pub(crate) struct Trial<T> {
 /// A lane's way into a trial.
 struct Go<T> {
     trial: Arc<Trial<T>>,
-    series: Arc<[LaneSeries]>,
+    series: Arc<Vec<LaneSeries>>,
     start_ns: u64,
     ended: mpsc::Sender<(usize, LaneOutcome)>,
 }
@@ -147,6 +147,8 @@ pub(crate) struct Crew<'s, J: Job> {
     /// Their files were opened while that was allowed.
     host: HostWait,
     stats: Vec<Option<ThreadStat>>,
+    /// Of the trial before.
+    rings: Vec<LaneSeries>,
     trials: u64,
     panicked: Option<usize>,
 }
@@ -177,6 +179,7 @@ impl<'s, J: Job> Crew<'s, J> {
             clocks: ClockSource::new(),
             host: HostWait::default(),
             stats: Vec::new(),
+            rings: Vec::new(),
             trials: 0,
             panicked: None,
         };
@@ -295,12 +298,15 @@ impl<'s, J: Job> Crew<'s, J> {
             interval_ns,
             settle_ns,
         };
-        let mut rings: Vec<LaneSeries> = common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect();
+        let mut rings = std::mem::take(&mut self.rings);
+        if rings.len() != lanes || !rings.iter_mut().all(|ring| ring.renew(timing)) {
+            rings = common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect();
+        }
         // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
         let start_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
         timing.start_ns = start_ns;
         rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
-        let series: Arc<[LaneSeries]> = rings.into();
+        let series = Arc::new(rings);
         if let Some(duration) = common.duration {
             control.end_at(start_ns + duration.as_nanos() as u64);
         }
@@ -372,6 +378,9 @@ impl<'s, J: Job> Crew<'s, J> {
         let [sending, dropping] = drops.end(ended_ns, job, (&path, &outcomes), &mut collector);
         let totals: Totals = collector.finish(sinks);
         let totals_measured = totals.latency.count > 0;
+        drop(collector);
+        // For the next trial: the lanes have let go of them.
+        self.rings = Arc::into_inner(series).unwrap_or_default();
         let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
         Ok(summarise(Measured {
             workload,
@@ -512,15 +521,20 @@ fn serve<J: Job>(
         };
         let ends = Ends(Arc::clone(&go.trial));
         let mut outcome = run_lane(index, &clock, base, &go, &mut queues, (dest_mac, times.as_ref()));
-        if go.trial.last {
-            return Ok(Some((ends, outcome, go.ended)));
+        let Go {
+            trial, series, ended, ..
+        } = go;
+        // Before it says that it has ended: they are used again.
+        drop(series);
+        if trial.last {
+            return Ok(Some((ends, outcome, ended)));
         }
         outcome
             .reasons
             .extend((strays > 0).then_some((LATE_OF_AN_EARLIER, strays)));
         strays = 0;
-        traces = job.traces(&go.trial.own);
-        let _ = go.ended.send((index, outcome));
+        traces = job.traces(&trial.own);
+        let _ = ended.send((index, outcome));
     }
 }
 

@@ -27,11 +27,22 @@ fn held() -> (usize, usize, u64) {
     )
 }
 
+/// As [`held`], once it is no more than `most` threads and descriptors: a lane lets go of a trial a moment after its result.
+fn held_at_last(most: (usize, usize)) -> (usize, usize, u64) {
+    let looks = (0..500).map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        held()
+    });
+    let mut looks = looks.skip_while(|now| now.0 > most.0 || now.1 > most.1);
+    looks.next().unwrap_or_else(held)
+}
+
 #[test]
 fn a_thousand_trials_leave_nothing_behind() {
     let mut opening = traffic(2, 8, 18);
     opening.common.duration = Some(Duration::from_millis(1));
     opening.common.settle = Duration::ZERO;
+    opening.common.interval = Duration::from_millis(1);
     let before = held();
     // What a trial loses, because it does not wait for it, is told as late in the next: each packet once.
     let (mut sent, mut counted, mut late, mut ends) = (0, 0, 0, Vec::new());
@@ -59,13 +70,17 @@ fn a_thousand_trials_leave_nothing_behind() {
                 ends[number - 1] = gap_ns;
             }
         }
-        let now = held();
+        let now = held_at_last((warm.0, warm.1));
         println!("threads, descriptors, kB: {before:?} before, {warm:?} at first, {now:?} in the end");
-        assert_eq!((now.0, now.1), (warm.0, warm.1));
+        assert!(now.0 <= warm.0 && now.1 <= warm.1, "{now:?}");
         assert!(now.2 < warm.2 + MOST_KB, "{} kB, then {}", warm.2, now.2);
     })
     .expect("a session");
-    assert_eq!((held().0, held().1), (before.0, before.1), "after the session");
+    let after = held_at_last((before.0, before.1));
+    assert!(
+        after.0 <= before.0 && after.1 <= before.1,
+        "{after:?} after the session"
+    );
     ends.pop();
     ends.sort_unstable();
     let at = |part: usize| ends[(ends.len() - 1) * part / 100] as f64 / 1e6;
