@@ -4,10 +4,12 @@
 mod setup;
 
 use mpps_engine::{FlowSet, LanePlan, Opened, Rate, RunError, Session, TrafficPlan, session};
-use mpps_io::loopback::LoopConfig;
+use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{Row, Sink, Summary};
+use mpps_sys::clock::monotonic_ns;
+use mpps_wire::{MacAddr, ReflectFilter, SlowPath, build_arp_reply, parse_slow_path, reflect_in_place};
 use setup::{loop_port, reason, traffic};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -56,6 +58,8 @@ fn strangers(summary: &Summary) -> (u64, u64, u64) {
 #[test]
 fn trials_differ_in_rate_size_length_and_flows() {
     let opening = traffic(2, 64, 18);
+    // Packets that a stalled host left on their way: they come first.
+    let mut owed = 0;
     let told = session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |session| {
         [(20_000, 18, 64, 40), (5_000, 1_000, 7, 80), (50_000, 256, 2, 20)].map(|(pps, payload_len, flows, ms)| {
             let plan = TrafficPlan {
@@ -69,12 +73,9 @@ fn trials_differ_in_rate_size_length_and_flows() {
             assert_eq!(summary.tx + summary.missed, pps * u64::from(ms) / 1_000);
             assert_eq!(summary.frame_size, payload_len + 46);
             assert_eq!(summary.intended_pps, Some(pps as f64));
-            assert_eq!(
-                (summary.lost, strangers(&summary)),
-                (0, (0, 0, 0)),
-                "{:?}",
-                summary.reasons
-            );
+            assert_eq!(reason(&summary, "late_of_an_earlier_trial"), owed);
+            owed = summary.lost;
+            assert_eq!(strangers(&summary), (0, 0, 0), "{:?}", summary.reasons);
             assert_eq!(summary.latency.count, summary.rx);
             summary.duration_ns
         })
@@ -93,9 +94,8 @@ fn trials_that_only_send_stand_beside_others() {
                 ..opening.clone()
             };
             let summary = trial(session, timed(plan, 10 * MS, 50 * MS));
-            assert!(summary.tx > 0);
+            assert_eq!(summary.tx + summary.missed, 100);
             assert_eq!(strangers(&summary), (0, 0, 0));
-            assert_eq!(summary.rx, if receive { summary.tx - summary.late } else { 0 });
         }
     })
     .expect("a session");
@@ -137,20 +137,21 @@ fn late_packets_are_known(layer: Layer, next: impl FnOnce(&mut TrafficPlan)) {
         let first = trial(session, timed(opening.clone(), 20 * MS, 5 * MS));
         assert!(first.lost > 0, "{first:?}");
         assert_eq!(reason(&first, "late_of_an_earlier_trial"), 0);
-        let mut plan = timed(opening.clone(), 60 * MS, 200 * MS);
+        let mut plan = timed(opening.clone(), 60 * MS, 100 * MS);
         next(&mut plan);
-        let second = trial(session, plan.clone());
-        println!("{layer:?}: {} lost, then {:?}", first.lost, second.reasons);
-        assert_eq!(reason(&second, "late_of_an_earlier_trial"), first.lost);
-        assert_eq!(
-            (second.lost, strangers(&second)),
-            (0, (0, 0, 0)),
-            "{:?}",
-            second.reasons
-        );
-        let third = trial(session, plan);
-        assert_eq!((third.lost, strangers(&third)), (0, (0, 0, 0)));
-        assert_eq!(reason(&third, "late_of_an_earlier_trial"), 0);
+        // As a rule all of them come by the next trial; on a host that stalls by one after it, with what that one lost.
+        let mut owed = first.lost;
+        while owed > 0 {
+            let told = trial(session, plan.clone());
+            println!("{layer:?}: {owed} lost, then {:?}", told.reasons);
+            let late = reason(&told, "late_of_an_earlier_trial");
+            assert!(late <= owed, "{late} late of {owed}");
+            owed = owed - late + told.lost;
+            assert_eq!(strangers(&told), (0, 0, 0), "{:?}", told.reasons);
+        }
+        let last = trial(session, plan);
+        assert_eq!(strangers(&last), (0, 0, 0));
+        assert_eq!(reason(&last, "late_of_an_earlier_trial"), 0);
     })
     .expect("a session");
 }
@@ -179,10 +180,7 @@ fn a_trial_that_is_interrupted_has_its_result_and_the_session_no_further_one() {
         // Some looks after the start.
         let interruptions = || u32::from(asked.fetch_add(1, Ordering::Relaxed) > 8);
         let summary = session.trial(plan, &mut [], &interruptions).expect("a result");
-        assert!(
-            summary.interrupted && summary.tx > 0 && summary.lost == 0,
-            "{summary:?}"
-        );
+        assert!(summary.interrupted && summary.tx > 0, "{summary:?}");
         let refused = session.trial(opening.clone(), &mut [], &interruptions);
         assert!(matches!(refused, Err(RunError::Interrupted)), "{refused:?}");
         // Whoever takes the interruption back may go on.
@@ -253,6 +251,39 @@ fn privileges_are_given_up_once_and_before_the_first_trial() {
         panic!("not ready")
     });
     assert!(matches!(refused, Err(RunError::Path(_))), "{refused:?}");
+}
+
+#[test]
+fn the_peer_is_asked_for_its_address_once() {
+    let asked = AtomicU32::new(0);
+    let filter = ReflectFilter::default();
+    let turn = |frame: &mut [u8]| match parse_slow_path(frame) {
+        Some(SlowPath::ArpRequest {
+            sender_mac,
+            sender_ip,
+            target_ip,
+            vlan,
+        }) => {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let peer = MacAddr([2, 0, 0, 0, 0, 2]);
+            build_arp_reply(frame, peer, target_ip, sender_mac, sender_ip, vlan) > 0
+        }
+        _ => reflect_in_place(frame, &filter, false).is_ok(),
+    };
+    let mut opening = traffic(1, 8, 18);
+    let link = opening.link.as_mut().expect("an Ethernet path");
+    (link.dest_mac, link.next_hop) = (None, Some(opening.dst));
+    let port = LoopPort::new(LoopConfig::default(), 1, monotonic_ns, turn);
+    session(&port, &opening, &|| 0, |session| {
+        let before = asked.load(Ordering::Relaxed);
+        assert!(before > 0);
+        for _ in 0..3 {
+            let summary = trial(session, opening.clone());
+            assert_eq!(strangers(&summary), (0, 0, 0), "{:?}", summary.reasons);
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), before);
+    })
+    .expect("a session");
 }
 
 /// What a lane's queue does on its next call.
@@ -360,7 +391,7 @@ fn a_device_that_vanishes_ends_its_trial_with_a_result() {
         // It was only told so; what is of that trial is not in the next.
         let summary = trial(session, opening.clone());
         let told = summary.warnings.iter().any(|note| note.contains("it has vanished"));
-        assert!(summary.tx > 0 && !told, "{:?}", summary.warnings);
+        assert!(summary.tx + summary.missed == 100 && !told, "{:?}", summary.warnings);
     })
     .expect("a session");
 }
