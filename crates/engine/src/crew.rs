@@ -1,14 +1,14 @@
 //! What every run has in common: threads, the start, the collector's loop, the end.
 //!
-//! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is brought
-//! together once: the calling thread starts one thread a lane, and waits until each has its pool, its queue and (where one
-//! is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most runs are one, a
-//! [`session`](crate::session) is any number. For each the main thread makes what is counted in, sets the start a few
-//! milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the sinks, watches for an
-//! interruption, and in the end adds everything up.
+//! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is
+//! brought together once: the calling thread starts one thread a lane, and waits until each has its pool, its queue and
+//! (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
+//! runs are one, a [`session`](crate::session) is any number. For each the main thread makes what is counted in, sets
+//! the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
+//! sinks, watches for an interruption, and in the end adds everything up.
 //!
-//! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of sending
-//! and settling as long as the trial, so that nothing of one is in the next.
+//! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of
+//! sending and settling as long as the trial, so that nothing of one is in the next.
 
 use crate::away::Away;
 use crate::collect::{Collected, collect};
@@ -39,7 +39,8 @@ use std::time::Duration;
 
 /// How often a run that is not ready looks for an interruption.
 const LOOK: Duration = Duration::from_millis(20);
-/// Between two trials lanes look after their queues so often: who asks for our address is answered, and nothing piles up.
+/// Between two trials lanes look after their queues so often: who asks for our address is answered, and nothing piles
+/// up.
 const ATTEND_EVERY: Duration = Duration::from_millis(50);
 /// From the last lane's readiness to the start, ns.
 const LEAD_NS: u64 = 5_000_000;
@@ -201,8 +202,8 @@ impl<'s, J: Job> Crew<'s, J> {
             // A lane that failed or panicked says so or hangs up; dropping the crew then sends the others home.
             let (index, thread) = loop {
                 match is_ready.recv_timeout(LOOK) {
-                    // Only asking for a neighbour takes long; what else a lane prepares is ready at once, and a run that
-                    // is interrupted by then still reports.
+                    // Only asking for a neighbour takes long; what else a lane prepares is ready at once, and a run
+                    // that is interrupted by then still reports.
                     Err(mpsc::RecvTimeoutError::Timeout) if interruptions() == 0 || !resolves => {}
                     Err(mpsc::RecvTimeoutError::Timeout) => return Err(RunError::Interrupted),
                     Err(mpsc::RecvTimeoutError::Disconnected) => return Err(RunError::Panicked(crew.finished())),

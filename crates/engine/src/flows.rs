@@ -48,8 +48,8 @@ impl FlowSet {
 
     /// Whether each of these flows is one of `all`, by its ports.
     pub(crate) fn is_within(&self, all: &Self) -> bool {
-        // Rows (all source ports of one destination port) are full but for the last, here and there: it is enough to look at
-        // the first flow, and at the ends of the last full row and of the last.
+        // Rows (all source ports of one destination port) are full but for the last, here and there: it is enough to
+        // look at the first flow, and at the ends of the last full row and of the last.
         let last_full = self.count / self.src_count * self.src_count - 1;
         let of_all = |flow| {
             let (src, dst) = self.ports(flow);

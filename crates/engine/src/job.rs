@@ -1,6 +1,6 @@
 //! What a run works on: its workload, together with the port or ports whose queues the lanes own.
 //!
-//! The common part of a run ([`crate::run`]) knows neither how many ports there are nor what a lane does with its
+//! The common part of a run ([`crate::crew`]) knows neither how many ports there are nor what a lane does with its
 //! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
 
 use crate::neighbor::{Found, Neighbor};
@@ -120,8 +120,8 @@ pub(crate) trait Job: Sync {
     fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
         None
     }
-    /// Between two trials: empties what lane `index` receives by, and answers who asks. Returns how many packets were of
-    /// the trials that left `traces`.
+    /// Between two trials: empties what a lane receives by, and answers who asks. Returns how many packets were of the
+    /// trials that left `traces`.
     fn attend(&self, _lane: usize, _queues: &mut Self::Queues<'_>, _found: &Found, _traces: Option<&Traces>) -> u64 {
         0
     }

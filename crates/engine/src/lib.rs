@@ -2,7 +2,7 @@
 //!
 //! A lane is one thread and the queues it owns; lanes share nothing on the packet path. The engine is generic over
 //! [`mpps_io::Port`] and monomorphised for each path. What is common to every run (threads, the start, the collector,
-//! the end) is in [`run`](crate::run_traffic); what a packet goes through is in the modules named after it.
+//! the end) is in `crew`; what a packet goes through is in the modules named after it.
 
 #![forbid(unsafe_code)]
 

@@ -187,8 +187,8 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    /// Counts a packet that this trial has not sent (so `why`), or not like this (`None`: corrupt). One of an earlier trial may
-    /// have another length, seed or flow, and so look like anything; only here it is asked for, since these are few.
+    /// Counts a packet that this trial has not sent (so `why`), or not like this (`None`: corrupt). One of an earlier
+    /// trial may have another length, seed or flow, and so look like any; only here it is asked for: these are few.
     #[cold]
     fn stranger<F: Frame>(&mut self, frame: &F, why: Option<Foreign>, now_ns: u64, recorder: &mut Recorder<'_>) {
         let start_ns = self.start_ns;

@@ -1,6 +1,7 @@
 //! What a receiver's counts by reason mean for the one who reads them: warnings beside the verdict. Pure, as the verdict.
 
 use crate::summary::Measured;
+use crate::traces::LATE_OF_AN_EARLIER;
 use mpps_stats::{LaneSummary, Workload, count};
 
 /// What a receiver heard of.
@@ -49,6 +50,14 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     left_to_host(h, &mut remarks);
     if h.workload == Workload::Drop {
         numbers(h, &mut remarks);
+    }
+    let late = h.reason(LATE_OF_AN_EARLIER);
+    if late > 0 {
+        remarks.push(format!(
+            "{} of an earlier trial came in only now, and are in no count of this one: a longer settle time waits for \
+             them",
+            packets(late)
+        ));
     }
     remarks
 }

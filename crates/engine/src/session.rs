@@ -13,13 +13,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 
-/// Opens the lanes on `port` once, and hands `body` a [`Session`] that runs any number of `sendrecv` and `send` trials on
-/// them. Returns what `body` returns, once the lanes have let go of their queues.
+/// Opens the lanes on `port` once, and hands `body` a [`Session`] that runs any number of `sendrecv` and `send` trials
+/// on them. Returns what `body` returns, once the lanes have let go of their queues.
 ///
-/// `opening` says what every trial has (lanes, addresses, layer 2) and what none exceeds: its flows, and whether packets are
-/// received. It is what the port was opened for. Its load and its times mean nothing here. The peer's MAC address is
-/// found, and privileges are given up ([`Common::give_up`](crate::Common::give_up)), before `body` is called, and neither
-/// again. `interruptions` is asked while the MAC address is looked for.
+/// `opening` says what every trial has (lanes, addresses, layer 2) and what none exceeds: its flows, and whether
+/// packets are received. It is what the port was opened for. Its load and its times mean nothing here. The peer's MAC
+/// address is found, and privileges are given up ([`Common::give_up`](crate::Common::give_up)), before `body` is
+/// called, and neither again. `interruptions` is asked while the MAC address is looked for.
 ///
 /// Ten lines for three trials at three rates:
 ///
@@ -98,23 +98,24 @@ impl<P: Port> std::fmt::Debug for Session<'_, P> {
 }
 
 impl<P: Port> Session<'_, P> {
-    /// Runs one trial, `sendrecv` or `send`, from its first departure to the end of its settle time, with counters, rows and a
-    /// verdict of its own. Rate, pacing, length, settle time, rows, payload length, seed and flows may differ from trial to
-    /// trial. Sinks get every row, and have had [`Sink::finish`] when it returns: each trial wants its own. `interruptions`
-    /// is asked every 20 ms or more often how often the user has asked for the end, as by
+    /// Runs one trial, `sendrecv` or `send`, from its first departure to the end of its settle time, with counters,
+    /// rows and a verdict of its own. Rate, pacing, length, settle time, rows, payload length, seed and flows may
+    /// differ from trial to trial. Sinks get every row, and have had [`Sink::finish`] when it returns: each trial wants
+    /// its own. `interruptions` is asked every 20 ms or more often how often the user has asked for the end, as by
     /// [`run_traffic`](crate::run_traffic).
     ///
-    /// Before it begins, what has come in since the last trial is taken off the queues and is in no count. Intact packets of
-    /// earlier trials of this session that come in then or later are told as `late_of_an_earlier_trial` among
-    /// [`Summary::reasons`]; where each trial has another seed, those of the last 16 are known.
+    /// Before it begins, what has come in since the last trial is taken off the queues and is in no count. Intact
+    /// packets of earlier trials of this session that come in then or later are told as `late_of_an_earlier_trial`
+    /// among [`Summary::reasons`]; where each trial has another seed, those of the last 16 are known.
     ///
     /// The start lies 5 ms, and 1 ms a lane, behind the call.
     ///
     /// # Errors
     /// [`RunError::Unfit`], before anything is sent, for a trial that the port was not opened for: the session goes on.
     /// [`RunError::Interrupted`] for one that begins after the user has asked for the end of another.
-    /// [`RunError::Panicked`] when a lane has panicked, now or before: there will be no more trials. Trouble on the way (a
-    /// device that goes down or vanishes, an interruption) is no error: the trial has its result, and [`Summary::valid`] tells.
+    /// [`RunError::Panicked`] when a lane has panicked, now or before: there will be no more trials. Trouble on the way
+    /// (a device that goes down or vanishes, an interruption) is no error: the trial has its result, and
+    /// [`Summary::valid`] tells.
     pub fn trial(
         &mut self,
         plan: TrafficPlan,

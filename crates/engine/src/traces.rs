@@ -1,9 +1,9 @@
 //! Packets of earlier trials of a session: each is known by when it was sent, and is in no count of a later one.
 //!
-//! What a trial sent may come back when the next has begun: its settle time was too short, or something on the way held it
-//! up. Such a packet has a stamp from before the start, so it is never taken for one of the trial at hand; but it may have
-//! another length, other data or another flow, and would look corrupt or foreign. It is asked for only where a packet is
-//! none of the trial's own: in a packet that is, nothing of this costs anything.
+//! What a trial sent may come back when the next has begun: its settle time was too short, or something on the way held
+//! it up. Such a packet has a stamp from before the start, so it is never taken for one of the trial at hand; but it
+//! may have another length, other data or another flow, and would look corrupt or foreign. It is asked for only where a
+//! packet is none of the trial's own: in a packet that is, nothing of this costs anything.
 
 use crate::FlowSet;
 use crate::codec::{left_open, verify_checksum};
@@ -88,7 +88,8 @@ impl Traces {
     }
 }
 
-/// Empties a queue between two trials, and answers who asks for our addresses. Returns how many packets were of those before.
+/// Empties a queue between two trials, and answers who asks for our addresses. Returns how many packets were of those
+/// before.
 pub(crate) fn attend<Q: Queue>(queue: &mut Q, neighbor: Option<&Neighbor<'_>>, traces: Option<&Traces>) -> u64 {
     let (mut incoming, mut answers) = (Burst::new(MAX_BURST), Burst::new(MAX_BURST));
     let began_ns = monotonic_ns();

@@ -121,8 +121,8 @@ fn sending_trials_on_a_port_that_receives_nothing() {
     assert_eq!(sent.expect("a session"), [20, 200, 2_000]);
 }
 
-/// Packets of a trial come back when it is over, some between it and the next, some in that one, which differs in length,
-/// data and flows.
+/// Packets of a trial come back when it is over, some between it and the next, some in that one, which differs in
+/// length, data and flows.
 fn late_packets_are_known(layer: Layer, next: impl FnOnce(&mut TrafficPlan)) {
     let mut config = LoopConfig {
         delay_ns: 30_000_000,
@@ -146,6 +146,11 @@ fn late_packets_are_known(layer: Layer, next: impl FnOnce(&mut TrafficPlan)) {
             println!("{layer:?}: {owed} lost, then {:?}", told.reasons);
             let late = reason(&told, "late_of_an_earlier_trial");
             assert!(late <= owed, "{late} late of {owed}");
+            let remarked = told
+                .warnings
+                .iter()
+                .any(|w| w.contains("of an earlier trial came in only now"));
+            assert_eq!(remarked, late > 0, "{:?}", told.warnings);
             owed = owed - late + told.lost;
             assert_eq!(strangers(&told), (0, 0, 0), "{:?}", told.reasons);
         }

@@ -1,4 +1,5 @@
-//! A thousand trials of one session: nothing is left behind by them. Alone in its process, whose threads and descriptors it counts.
+//! A thousand trials of one session: nothing is left behind by them. Alone in its process, whose threads and
+//! descriptors it counts.
 
 #[path = "session/setup.rs"]
 mod setup;
@@ -27,7 +28,8 @@ fn held() -> (usize, usize, u64) {
     )
 }
 
-/// As [`held`], once it is no more than `most` threads and descriptors: a lane lets go of a trial a moment after its result.
+/// As [`held`], once it is no more than `most` threads and descriptors: a lane lets go of a trial a moment after its
+/// result.
 fn held_at_last(most: (usize, usize)) -> (usize, usize, u64) {
     let looks = (0..500).map(|_| {
         std::thread::sleep(Duration::from_millis(10));

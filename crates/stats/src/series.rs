@@ -131,8 +131,8 @@ impl LaneSeries {
         }
     }
 
-    /// Makes it the series of another run, whose start is set later; false where that needs room of another size. The memory is
-    /// there, touched, and zero once a collector has finished: no page is asked for again.
+    /// Makes it the series of another run, whose start is set later; false where that needs room of another size. The
+    /// memory is there, touched, and zero once a collector has finished: no page is asked for again.
     pub fn renew(&mut self, timing: Timing) -> bool {
         let periods = self.capacity() / timing.rows_per_period() + 2;
         let fits = self.capacity() == timing.open_rows().next_power_of_two()
