@@ -3,18 +3,17 @@
 //! Nobody turns them round, so they arrive as they were sent: addresses and ports are not exchanged. Each lane owns a queue
 //! of one port: the first lanes send by the first port, the others receive at the second.
 
+use crate::crew::run_job;
 use crate::forward::{in_one, join};
-use crate::generate::SentSeq;
 use crate::job::{Job, resolve, told};
 use crate::neighbor::Found;
 use crate::outcome::LaneOutcome;
 use crate::plan::{Link, TrafficPlan};
-use crate::run::{RunError, run_job};
-use crate::slip::Slips;
+use crate::run::{RunError, traffic};
 use crate::traffic::Lane;
-use crate::work::{TrafficWork, Work, WorkFacts};
+use crate::work::{TrafficTrial, TrafficWork, Work, WorkFacts};
 use mpps_io::{Port, QueueCounters, Result};
-use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
+use mpps_stats::{HostFact, Recorder, Sink, Summary};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
@@ -32,25 +31,9 @@ pub fn run_traffic_across<A: Port, B: Port>(
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> std::result::Result<Summary, RunError> {
-    let sent_seq = SentSeq::of(plan);
-    let slips = Slips::for_plan(plan);
-    let work = TrafficWork {
-        plan,
-        slips: slips.as_ref(),
-        sent_seq: &sent_seq,
-    };
+    let work = TrafficWork { opening: plan };
     let job = Across { from, to, work: &work };
-    let settle_ns = plan.common.settle.as_nanos() as u64;
-    let paced = plan.rate.is_some();
-    run_job(
-        &job,
-        &plan.common,
-        Workload::SendRecv,
-        settle_ns,
-        paced,
-        sinks,
-        interruptions,
-    )
+    run_job(&job, traffic(plan.clone(), None), sinks, interruptions)
 }
 
 /// Traffic from one port to another.
@@ -69,13 +52,14 @@ enum Half<A, B> {
 impl<A, B> Across<'_, A, B> {
     /// Whether lane `lane` sends, and which queue of its port it has.
     fn seat(&self, lane: usize) -> (bool, usize) {
-        let lanes = &self.work.plan.common.lanes;
+        let lanes = &self.work.opening.common.lanes;
         let sends = lanes[lane].tx;
         (sends, lanes[..lane].iter().filter(|other| other.tx == sends).count())
     }
 }
 
 impl<A: Port, B: Port> Job for Across<'_, A, B> {
+    type Trial = TrafficTrial;
     type Pools = Half<A::Pool, B::Pool>;
     type Queues<'p>
         = Half<A::Queue<'p>, B::Queue<'p>>
@@ -149,7 +133,7 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
     fn link_of(&self, lane: usize) -> Option<&Link> {
         match self.seat(lane) {
             (true, _) => self.work.link(),
-            (false, _) => self.work.plan.far.as_ref(),
+            (false, _) => self.work.opening.far.as_ref(),
         }
     }
 
@@ -161,8 +145,8 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         self.work.src()
     }
 
-    fn facts(&self) -> WorkFacts {
-        self.work.facts()
+    fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
+        self.work.facts(trial)
     }
 
     fn latency_note(&self, measured: bool) -> Option<&'static str> {
@@ -189,7 +173,7 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         match queues {
             Half::From(queue) => resolve(queue, (link, link), self.work.src(), found, clock, ended),
             Half::To(queue) => {
-                let far = self.work.plan.far.as_ref().unwrap_or(link);
+                let far = self.work.opening.far.as_ref().unwrap_or(link);
                 resolve(queue, (link, far), None, found, clock, ended)
             }
         }
@@ -201,13 +185,12 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         lane: Lane<'_>,
         queues: &mut Half<A::Queue<'_>, B::Queue<'_>>,
         recorder: Recorder<'_>,
-        start_ns: u64,
-        dest_mac: Option<MacAddr>,
+        trial: &TrafficTrial,
     ) -> LaneOutcome {
         let (work, capabilities) = (self.work, (self.from.capabilities(), self.to.capabilities()));
         match queues {
-            Half::From(queue) => work.lane(index, lane, queue, recorder, capabilities.0, start_ns, dest_mac),
-            Half::To(queue) => work.lane(index, lane, queue, recorder, capabilities.1, start_ns, dest_mac),
+            Half::From(queue) => work.lane(index, lane, queue, recorder, capabilities.0, trial),
+            Half::To(queue) => work.lane(index, lane, queue, recorder, capabilities.1, trial),
         }
     }
 }

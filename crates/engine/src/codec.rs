@@ -199,6 +199,8 @@ impl EthernetCodec {
 #[derive(Debug)]
 pub(crate) struct PayloadCodec {
     pub(crate) template: PayloadTemplate,
+    /// How many of the port's flows are the test's: the first.
+    pub(crate) flows: u32,
     pub(crate) seed: u64,
 }
 
@@ -223,8 +225,10 @@ impl Codec for PayloadCodec {
         match frame.flow() {
             // Longer than the buffer: cut, so its bytes alone would look right.
             Some(_) if frame.wire_len() != frame.bytes().len() => Class::Corrupt,
-            Some(flow) => classify_payload(frame.bytes(), self.template.payload_len(), self.seed, flow),
-            None => Class::Foreign(Foreign::WrongPort),
+            Some(flow) if flow < self.flows => {
+                classify_payload(frame.bytes(), self.template.payload_len(), self.seed, flow)
+            }
+            _ => Class::Foreign(Foreign::WrongPort),
         }
     }
 }

@@ -4,10 +4,11 @@
 //! row ends, or every 100 ms where rows are longer or of no interest, or at once for a signal or a lane that has ended.
 
 use crate::away::Away;
+use crate::control::Control;
+use crate::crew::Trial;
 use crate::host_drops::HostDrops;
 use crate::job::Job;
 use crate::live::{HostWait, Live};
-use crate::run::Shared;
 use mpps_stats::{Collector, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
@@ -81,18 +82,19 @@ impl Ticks {
 /// Runs until every lane has ended.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn collect<J: Job>(
+    job: &J,
+    trial: &Trial<J::Trial>,
     collector: &mut Collector<'_>,
     (drops, away): (&mut HostDrops, &Away<'_>),
     clocks: &mut ClockSource,
     timing: Timing,
-    shared: &Shared<'_, J>,
     host: &mut HostWait,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Collected {
     let wants = sinks.iter().fold(Wants::default(), |all, sink| all.and(sink.wants()));
     collector.set_wants(wants);
-    let control = shared.control;
+    let control = &trial.control;
     let clock = clocks.clock();
     let ticks = Ticks::new(timing);
     let mut asked = 0;
@@ -112,7 +114,7 @@ pub(crate) fn collect<J: Job>(
         }
         collected.longest_ns = collected.longest_ns.max(sched::thread_cpu_ns() - awake_since);
         away.sleeps_until(until.max(now));
-        sleep(shared, Duration::from_nanos(until.saturating_sub(now)));
+        sleep(control, Duration::from_nanos(until.saturating_sub(now)));
         awake_since = sched::thread_cpu_ns();
         now = clock.now_ns();
         away.look(now);
@@ -129,7 +131,7 @@ pub(crate) fn collect<J: Job>(
             asked = interruptions();
             collected.interrupted = true;
             if now < control.end_ns() {
-                control.end_at(now.max(timing.start_ns + 1) + shared.job.notice_ns());
+                control.end_at(now.max(timing.start_ns + 1) + job.notice_ns());
             } else {
                 control.settle_end_at(now);
             }
@@ -151,26 +153,26 @@ pub(crate) fn collect<J: Job>(
             row_at = timing.start_ns + (rows * timing.interval_ns).max(ticks.next(now) - timing.start_ns);
         }
         // Before the row that it belongs to is handed on.
-        drops.look(now, shared.job, collector);
+        drops.look(now, job, collector);
         // Rows of the last sending may close before the end is told only if they end before it.
         if end_told || now < end_ns {
             collector.poll(sinks);
         }
         if wants.snapshots && live.is_due(now, ticks.tick_ns) {
-            let snapshot = live.snapshot(now, end_ns, shared.common.duration, control, shared.counters, collector);
+            let snapshot = live.snapshot(now, end_ns, trial.common.duration, control, &trial.counters, collector);
             for sink in sinks.iter_mut() {
                 sink.snapshot(&snapshot);
             }
         }
-        if control.ended() == shared.common.lanes.len() {
+        if control.ended() == trial.common.lanes.len() {
             return collected;
         }
     }
 }
 
 /// Sleeps for `timeout`, or until a signal comes or a lane ends.
-fn sleep<J: Job>(shared: &Shared<'_, J>, timeout: Duration) {
-    let lanes = shared.control.waker();
+fn sleep(control: &Control, timeout: Duration) {
+    let lanes = control.waker();
     let signals = signal::waker().unwrap_or(lanes);
     // Where even this can't be done, there is nothing to fall back on but to look again soon.
     if wake::sleep([lanes, signals], timeout).is_err() {

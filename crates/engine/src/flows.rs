@@ -46,6 +46,25 @@ impl FlowSet {
         (self.src_first + src as u16, self.dst_first + dst as u16)
     }
 
+    /// Whether each of these flows is one of `all`, by its ports.
+    pub(crate) fn is_within(&self, all: &Self) -> bool {
+        // Rows (all source ports of one destination port) are full but for the last, here and there: it is enough to
+        // look at the first flow, and at the ends of the last full row and of the last.
+        let last_full = self.count / self.src_count * self.src_count - 1;
+        let of_all = |flow| {
+            let (src, dst) = self.ports(flow);
+            all.flow_of(src, dst).is_some()
+        };
+        [0, last_full, self.count - 1].into_iter().all(of_all)
+    }
+
+    /// Whether these flows are the first ones of `all`, by the same numbers.
+    pub(crate) fn is_start_of(&self, all: &Self) -> bool {
+        (self.src_first, self.dst_first) == (all.src_first, all.dst_first)
+            && self.count <= all.count
+            && (self.src_count == all.src_count || self.count == self.src_count && self.count <= all.src_count)
+    }
+
     /// The flow with these ports, if it is one of the test's.
     #[inline]
     pub fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
@@ -81,6 +100,27 @@ impl FlowSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flows_within_others_are_told_as_one_by_one() {
+        let sets = || {
+            let ranges = [(10u16, 10u16), (10, 12), (11, 12), (11, 14), (9, 11)];
+            let pairs = ranges.into_iter().flat_map(move |src| ranges.map(|dst| (src, dst)));
+            pairs.flat_map(|((a, b), (c, d))| {
+                [None, Some(1), Some(2), Some(4), Some(5), Some(7)].map(|limit| FlowSet::new(a..=b, c..=d, limit))
+            })
+        };
+        for (some, all) in sets().flat_map(|some| sets().map(move |all| (some.clone(), all))) {
+            let of_all = |flow| {
+                let (src, dst) = some.ports(flow);
+                all.flow_of(src, dst)
+            };
+            let within = (0..some.count()).all(|flow| of_all(flow).is_some());
+            assert_eq!(some.is_within(&all), within, "{some:?} {all:?}");
+            let start = (0..some.count()).all(|flow| of_all(flow) == Some(flow));
+            assert_eq!(some.is_start_of(&all), start, "{some:?} {all:?}");
+        }
+    }
     use proptest::prelude::*;
 
     proptest! {

@@ -1,18 +1,20 @@
 //! What a run works on: its workload, together with the port or ports whose queues the lanes own.
 //!
-//! The common part of a run ([`crate::run`]) knows neither how many ports there are nor what a lane does with its
+//! The common part of a run ([`crate::crew`]) knows neither how many ports there are nor what a lane does with its
 //! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
 
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::Link;
 use crate::run::RunError;
+use crate::traces::Traces;
 use crate::traffic::Lane;
 use crate::work::{Work, WorkFacts};
 use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{HostFact, Recorder};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the peer may take to answer for its MAC address.
@@ -22,6 +24,8 @@ pub(crate) const ASK_EVERY_NS: u64 = 100_000_000;
 
 /// A workload and its ports.
 pub(crate) trait Job: Sync {
+    /// What one trial has for itself, and the next has anew; nothing where a job has one trial only.
+    type Trial: Send + Sync;
     /// Packet memory of one lane; made on the lane's thread.
     type Pools;
     /// One lane's queues over its memory.
@@ -87,7 +91,7 @@ pub(crate) trait Job: Sync {
         None
     }
     /// For the summary.
-    fn facts(&self) -> WorkFacts {
+    fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
         WorkFacts::default()
     }
     /// Finds the peer's MAC address where one is needed. `ended`: the run is over before it began.
@@ -115,16 +119,24 @@ pub(crate) trait Job: Sync {
     fn latency_note(&self, _measured: bool) -> Option<&'static str> {
         None
     }
-    /// Runs lane `index` to its end.
+    /// Runs lane `index` through a trial.
     fn lane(
         &self,
         index: usize,
         lane: Lane<'_>,
         queues: &mut Self::Queues<'_>,
         recorder: Recorder<'_>,
-        start_ns: u64,
-        dest_mac: Option<MacAddr>,
+        trial: &Self::Trial,
     ) -> LaneOutcome;
+    /// How packets of a trial are known once it is over, where there may be another.
+    fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
+        None
+    }
+    /// Between two trials: empties what a lane receives by, and answers who asks. Returns how many packets were of the
+    /// trials that left `traces`.
+    fn attend(&self, _lane: usize, _queues: &mut Self::Queues<'_>, _found: &Found, _traces: Option<&Traces>) -> u64 {
+        0
+    }
 }
 
 /// Facts as the report takes them.
@@ -144,6 +156,7 @@ pub(crate) struct Solo<'r, P, W> {
 }
 
 impl<P: Port, W: Work> Job for Solo<'_, P, W> {
+    type Trial = W::Trial;
     type Pools = P::Pool;
     type Queues<'p>
         = P::Queue<'p>
@@ -190,8 +203,8 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         self.work.src()
     }
 
-    fn facts(&self) -> WorkFacts {
-        self.work.facts()
+    fn facts(&self, trial: &W::Trial) -> WorkFacts {
+        self.work.facts(trial)
     }
 
     /// Every lane asks if it sends and listens if it receives, until one has heard.
@@ -217,12 +230,18 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         lane: Lane<'_>,
         queue: &mut P::Queue<'_>,
         recorder: Recorder<'_>,
-        start_ns: u64,
-        dest_mac: Option<MacAddr>,
+        trial: &W::Trial,
     ) -> LaneOutcome {
         let capabilities = self.port.capabilities();
-        self.work
-            .lane(index, lane, queue, recorder, capabilities, start_ns, dest_mac)
+        self.work.lane(index, lane, queue, recorder, capabilities, trial)
+    }
+
+    fn traces(&self, trial: &W::Trial) -> Option<Arc<Traces>> {
+        self.work.traces(trial)
+    }
+
+    fn attend(&self, lane: usize, queue: &mut P::Queue<'_>, found: &Found, traces: Option<&Traces>) -> u64 {
+        self.work.attend(lane, queue, found, traces)
     }
 }
 

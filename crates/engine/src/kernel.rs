@@ -13,12 +13,13 @@
 mod reader;
 mod sender;
 
+use crate::crew::{Order, run_job};
 use crate::job::{ASK_EVERY_NS, Job, RESOLVE_NS, told, unresolved};
 use crate::neighbor::{Found, QUESTION_LEN, question};
 use crate::outcome::LaneOutcome;
 use crate::pacing::schedule;
 use crate::plan::{Common, DropPlan, ForwardPlan, Link, ReflectPlan, TrafficPlan};
-use crate::run::{RunError, run_job};
+use crate::run::RunError;
 use crate::traffic::Lane;
 use crate::work::WorkFacts;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
@@ -54,7 +55,12 @@ pub fn run_traffic_in_kernel<P: KernelPort>(
     job.traffic = Some(plan);
     let paced = plan.receive && plan.rate.is_some();
     let settle_ns = plan.common.settle.as_nanos() as u64;
-    run_job(&job, &plan.common, workload, settle_ns, paced, sinks, interruptions)
+    let order = Order {
+        settle_ns,
+        paced,
+        ..Order::of(&plan.common, workload, ())
+    };
+    run_job(&job, order, sinks, interruptions)
 }
 
 /// Runs `reflect`: the plan's one lane is the reader. As [`crate::run_traffic`].
@@ -131,7 +137,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> std::result::Result<Summary, RunError> {
-        run_job(self, self.common, self.workload, 0, false, sinks, interruptions)
+        run_job(self, Order::of(self.common, self.workload, ()), sinks, interruptions)
     }
 
     /// Ports that are counted apart.
@@ -177,6 +183,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
 }
 
 impl<P: KernelPort> Job for InKernel<'_, P> {
+    type Trial = ();
     type Pools = ();
     /// The lane's number.
     type Queues<'p>
@@ -232,7 +239,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         self.traffic.map(|plan| plan.src)
     }
 
-    fn facts(&self) -> WorkFacts {
+    fn facts(&self, (): &()) -> WorkFacts {
         self.traffic.map_or_else(WorkFacts::default, |plan| WorkFacts {
             frame_size: plan.frame_size,
             rate: plan.rate,
@@ -288,8 +295,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         lane: Lane<'_>,
         _queues: &mut usize,
         recorder: Recorder<'_>,
-        _start_ns: u64,
-        _dest_mac: Option<MacAddr>,
+        _trial: &(),
     ) -> LaneOutcome {
         match self.exits.get(index) {
             Some(exit) => sender::run(self.port, index, &lane, recorder, exit),

@@ -2,7 +2,7 @@
 //!
 //! A lane is one thread and the queues it owns; lanes share nothing on the packet path. The engine is generic over
 //! [`mpps_io::Port`] and monomorphised for each path. What is common to every run (threads, the start, the collector,
-//! the end) is in [`run`](crate::run_traffic); what a packet goes through is in the modules named after it.
+//! the end) is in `crew`; what a packet goes through is in the modules named after it.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod capture;
 mod codec;
 mod collect;
 mod control;
+mod crew;
 mod drop;
 mod echo;
 mod flow_table;
@@ -37,9 +38,11 @@ mod reflect;
 mod remarks;
 mod room;
 mod run;
+mod session;
 mod slip;
 pub mod source;
 mod summary;
+mod traces;
 mod traffic;
 mod verdict;
 mod work;
@@ -56,3 +59,4 @@ pub use plan::{
 };
 pub use rate::Rate;
 pub use run::{RunError, run_capture, run_drop, run_reflect, run_traffic};
+pub use session::{Session, session};

@@ -19,13 +19,12 @@ pub(crate) struct HostWait {
 }
 
 impl HostWait {
-    /// Over the threads of `lanes` that run; the program's others are its own. Opens the files; what is counted begins with
+    /// Over the threads of lanes; the program's others are its own. Opens the files; what is counted begins with
     /// [`HostWait::restart`].
-    pub(crate) fn begin(lanes: &[LaneCounters]) -> Self {
-        let tids: Vec<i32> = lanes.iter().map(|lane| lane.thread.get() as i32).collect();
+    pub(crate) fn begin(tids: &[i32]) -> Self {
         let mut this = Self {
             lanes: tids.iter().filter_map(|tid| ThreadStat::open(*tid)).collect(),
-            own: OwnThreads::beside(&tids),
+            own: OwnThreads::beside(tids),
             steal: Steal::open(),
             last: (0, 0, 0),
         };

@@ -66,10 +66,16 @@ impl LaneTime {
     }
 }
 
+/// Opens the files of lanes' threads, once each runs; 0: not a lane.
+pub(crate) fn open(threads: &[i32]) -> Vec<Option<ThreadStat>> {
+    let open = |&thread: &i32| (thread != 0).then(|| ThreadStat::open(thread)).flatten();
+    threads.iter().map(open).collect()
+}
+
 /// Looks at all lanes of a run.
 pub(crate) struct Lookout<'r> {
     lanes: &'r [LaneCounters],
-    stats: Vec<Option<ThreadStat>>,
+    stats: &'r [Option<ThreadStat>],
     /// Before the start, and at the last look.
     first: Vec<LaneTime>,
     last: Vec<LaneTime>,
@@ -81,15 +87,11 @@ pub(crate) struct Lookout<'r> {
 }
 
 impl<'r> Lookout<'r> {
-    /// Opens what it reads. Once every lane's thread runs, before the start.
-    pub(crate) fn new(lanes: &'r [LaneCounters]) -> Self {
-        let open = |lane: &LaneCounters| match lane.thread.get() {
-            0 => None,
-            thread => ThreadStat::open(thread as i32),
-        };
+    /// Before the start, over what lanes count and over the files of their threads ([`open`]).
+    pub(crate) fn new(lanes: &'r [LaneCounters], stats: &'r [Option<ThreadStat>]) -> Self {
         let mut this = Self {
             lanes,
-            stats: lanes.iter().map(open).collect(),
+            stats,
             first: Vec::new(),
             last: Vec::new(),
             now: vec![LaneTime::default(); lanes.len()],
@@ -109,7 +111,7 @@ impl<'r> Lookout<'r> {
     }
 
     fn read(&mut self, now_ns: u64, dropped: &[u64]) {
-        let lanes = self.lanes.iter().zip(&self.stats).enumerate();
+        let lanes = self.lanes.iter().zip(self.stats).enumerate();
         for (now, (i, (lane, stat))) in self.now.iter_mut().zip(lanes) {
             *now = LaneTime {
                 ns: now_ns.saturating_sub(self.start_ns),
@@ -179,7 +181,8 @@ mod tests {
     #[test]
     fn times_with_drops_are_added_up_by_lane_and_the_sending_ends_before_the_settle_time() {
         let lanes = [LaneCounters::default(), LaneCounters::default()];
-        let mut lookout = Lookout::new(&lanes);
+        let stats = open(&[0, 0]);
+        let mut lookout = Lookout::new(&lanes, &stats);
         lookout.begin(1_000);
         let steps: [(u64, [u64; 2]); 4] = [(1_100, [0, 0]), (1_200, [5, 0]), (1_300, [5, 7]), (1_400, [6, 7])];
         for (now, dropped) in steps {

@@ -82,7 +82,7 @@ impl Common {
 }
 
 /// Layer 2 of an Ethernet path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Our MAC address.
     pub mac: MacAddr,

@@ -3,6 +3,7 @@
 use crate::codec::{Class, Codec, Foreign};
 use crate::generate::SentSeq;
 use crate::slip::Slips;
+use crate::traces::{LATE_OF_AN_EARLIER, Traces};
 use mpps_io::{Frame, MAX_BURST};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
 use mpps_wire::Checker;
@@ -28,6 +29,9 @@ pub(crate) struct Receiver<'r> {
     foreign: [u64; Foreign::ALL.len()],
     beyond_window: u64,
     service: u64,
+    /// Of the trials before this one, where there were any.
+    pub(crate) traces: Option<&'r Traces>,
+    late_of_an_earlier: u64,
     /// Headers of packets that came back.
     pub(crate) known: Checker,
     /// Slips of the packets that are together, ns.
@@ -76,6 +80,8 @@ impl<'r> Receiver<'r> {
             foreign: [0; Foreign::ALL.len()],
             beyond_window: 0,
             service: 0,
+            traces: None,
+            late_of_an_earlier: 0,
             known: Checker::default(),
             slipped: Box::new([0; MAX_BURST]),
         }
@@ -104,7 +110,7 @@ impl<'r> Receiver<'r> {
                     if stamp.seq >= sent
                         || stamp.time_ns.wrapping_sub(self.start_ns) > now_ns - self.start_ns + CLOCK_SPREAD_NS
                     {
-                        self.foreign(Foreign::OtherRun, now_ns, recorder);
+                        self.stranger(frame, Some(Foreign::OtherRun), now_ns, recorder);
                         continue;
                     }
                     let distance = match self.arrival(&mut order, flow as usize, stamp.seq) {
@@ -142,8 +148,8 @@ impl<'r> Receiver<'r> {
                         together.slips += 1;
                     }
                 }
-                Class::Corrupt => recorder.event(now_ns, |t| t.corrupt += 1),
-                Class::Foreign(why) => self.foreign(why, now_ns, recorder),
+                Class::Corrupt => self.stranger(frame, None, now_ns, recorder),
+                Class::Foreign(why) => self.stranger(frame, Some(why), now_ns, recorder),
                 Class::SlowPath => slow += 1,
             }
         }
@@ -181,6 +187,18 @@ impl<'r> Receiver<'r> {
         }
     }
 
+    /// Counts a packet that this trial has not sent (so `why`), or not like this (`None`: corrupt). One of an earlier
+    /// trial may have another length, seed or flow, and so look like any; only here it is asked for: these are few.
+    #[cold]
+    fn stranger<F: Frame>(&mut self, frame: &F, why: Option<Foreign>, now_ns: u64, recorder: &mut Recorder<'_>) {
+        let start_ns = self.start_ns;
+        match why {
+            _ if self.traces.is_some_and(|traces| traces.fit(frame, start_ns)) => self.late_of_an_earlier += 1,
+            Some(why) => self.foreign(why, now_ns, recorder),
+            None => recorder.event(now_ns, |t| t.corrupt += 1),
+        }
+    }
+
     #[cold]
     fn foreign(&mut self, why: Foreign, now_ns: u64, recorder: &mut Recorder<'_>) {
         self.foreign[why as usize] += 1;
@@ -203,6 +221,7 @@ impl<'r> Receiver<'r> {
             .collect();
         reasons.push(("beyond_window", self.beyond_window));
         reasons.push(("neighbor_service", self.service));
+        reasons.push((LATE_OF_AN_EARLIER, self.late_of_an_earlier));
         reasons.retain(|(_, n)| *n > 0);
         reasons
     }

@@ -2,6 +2,7 @@
 
 use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::summary::Measured;
+use crate::traces::LATE_OF_AN_EARLIER;
 use mpps_io::counter;
 use mpps_stats::{LaneSummary, Workload, count};
 
@@ -54,6 +55,14 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     left_to_host(h, &mut remarks);
     if h.workload == Workload::Drop {
         numbers(h, &mut remarks);
+    }
+    let late = h.reason(LATE_OF_AN_EARLIER);
+    if late > 0 {
+        remarks.push(format!(
+            "{} of an earlier trial came in only now, and are in no count of this one: a longer settle time waits for \
+             them",
+            packets(late)
+        ));
     }
     remarks
 }

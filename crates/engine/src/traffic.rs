@@ -11,6 +11,7 @@ use crate::receive::Receiver;
 use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Wait};
 use mpps_stats::{LaneCounters, Recorder};
 use mpps_sys::clock::Clock;
+use mpps_wire::MacAddr;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ pub(crate) struct Lane<'r> {
     /// It receives no test packets, but looks now and then for somebody who asks for our addresses.
     pub(crate) attends: bool,
     pub(crate) burst: usize,
+    /// When the run begins, ns.
+    pub(crate) start_ns: u64,
+    /// The peer's MAC address, where the lane has found one.
+    pub(crate) dest_mac: Option<MacAddr>,
     /// The user was told that the device is down.
     pub(crate) told_down: Cell<bool>,
     /// The device was found down, and has taken nothing since.

@@ -3,16 +3,19 @@
 use crate::capture::{self, Quota};
 use crate::codec::{EthernetCodec, PayloadCodec};
 use crate::generate::{Generator, SendShare, SentSeq};
+use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{CapturePlan, DropPlan, Link, ReflectPlan, TrafficPlan};
 use crate::receive::Receiver;
 use crate::slip::Slips;
+use crate::traces::{self, Traces};
 use crate::traffic::{self, Lane};
 use crate::{drop, reflect};
 use mpps_io::{Capabilities, Layer, Queue};
 use mpps_stats::{Recorder, Workload};
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Packets in flight that sequence windows are made for when the rate is not known.
@@ -37,6 +40,9 @@ pub(crate) struct WorkFacts {
 
 /// A workload.
 pub(crate) trait Work: Sync {
+    /// As [`Job::Trial`](crate::job::Job::Trial).
+    type Trial: Send + Sync;
+
     /// Layer 2, on Ethernet paths.
     fn link(&self) -> Option<&Link> {
         None
@@ -46,11 +52,18 @@ pub(crate) trait Work: Sync {
         None
     }
     /// For the summary.
-    fn facts(&self) -> WorkFacts {
+    fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
         WorkFacts::default()
     }
-    /// Runs lane `index` to its end.
-    #[allow(clippy::too_many_arguments)]
+    /// As [`Job::traces`](crate::job::Job::traces).
+    fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
+        None
+    }
+    /// As [`Job::attend`](crate::job::Job::attend).
+    fn attend<Q: Queue>(&self, _lane: usize, _queue: &mut Q, _found: &Found, _traces: Option<&Traces>) -> u64 {
+        0
+    }
+    /// Runs lane `index` through a trial.
     fn lane<Q: Queue>(
         &self,
         index: usize,
@@ -58,26 +71,42 @@ pub(crate) trait Work: Sync {
         queue: &mut Q,
         recorder: Recorder<'_>,
         capabilities: &Capabilities,
-        start_ns: u64,
-        dest_mac: Option<MacAddr>,
+        trial: &Self::Trial,
     ) -> LaneOutcome;
 }
 
+/// `sendrecv` and `send`: what every trial of a session has.
 pub(crate) struct TrafficWork<'r> {
-    pub(crate) plan: &'r TrafficPlan,
-    pub(crate) slips: Option<&'r Slips>,
-    pub(crate) sent_seq: &'r [SentSeq],
+    pub(crate) opening: &'r TrafficPlan,
 }
 
-impl TrafficWork<'_> {
+/// One trial of them.
+pub(crate) struct TrafficTrial {
+    plan: TrafficPlan,
+    slips: Option<Slips>,
+    sent_seq: Vec<SentSeq>,
+    /// Of the trials of this session so far.
+    traces: Option<Arc<Traces>>,
+}
+
+impl TrafficTrial {
+    pub(crate) fn new(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Self {
+        Self {
+            slips: Slips::for_plan(&plan),
+            sent_seq: SentSeq::of(&plan),
+            plan,
+            traces,
+        }
+    }
+
     fn generator(&self, index: usize, capabilities: &Capabilities, start_ns: u64) -> Option<Generator<'_>> {
         let lanes = &self.plan.common.lanes;
         lanes[index].tx.then(|| {
             let lane = lanes[..index].iter().filter(|l| l.tx).count();
             Generator::new(
-                self.plan,
+                &self.plan,
                 SendShare {
-                    slips: self.slips,
+                    slips: self.slips.as_ref(),
                     sent_seq: &self.sent_seq[lane],
                     lane: lane as u32,
                     lanes: self.sent_seq.len() as u32,
@@ -89,30 +118,50 @@ impl TrafficWork<'_> {
     }
 
     fn receiver(&self, index: usize, start_ns: u64) -> Option<Receiver<'_>> {
-        let plan = self.plan;
+        let plan = &self.plan;
         let span = span(plan.rate.map(|rate| rate.pps()), plan.common.settle);
-        (plan.receive && plan.common.lanes[index].rx)
-            .then(|| Receiver::new(plan.flows.count(), span, self.slips, self.sent_seq, start_ns))
+        let receiver = || {
+            let mut receiver = Receiver::new(plan.flows.count(), span, self.slips.as_ref(), &self.sent_seq, start_ns);
+            receiver.traces = self.traces.as_deref();
+            receiver
+        };
+        (plan.receive && plan.common.lanes[index].rx).then(receiver)
     }
 }
 
 impl Work for TrafficWork<'_> {
+    type Trial = TrafficTrial;
+
     fn link(&self) -> Option<&Link> {
-        self.plan.link.as_ref()
+        self.opening.link.as_ref()
     }
 
     fn src(&self) -> Option<IpAddr> {
-        Some(self.plan.src)
+        Some(self.opening.src)
     }
 
-    fn facts(&self) -> WorkFacts {
+    fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
         WorkFacts {
-            frame_size: self.plan.frame_size,
-            rate: self.plan.rate,
-            tolerance: self.plan.tolerance,
-            tx_lanes: self.sent_seq.len() as u64,
-            across: self.plan.far.is_some(),
+            frame_size: trial.plan.frame_size,
+            rate: trial.plan.rate,
+            tolerance: trial.plan.tolerance,
+            tx_lanes: trial.sent_seq.len() as u64,
+            across: trial.plan.far.is_some(),
         }
+    }
+
+    fn traces(&self, trial: &TrafficTrial) -> Option<Arc<Traces>> {
+        trial.traces.clone()
+    }
+
+    fn attend<Q: Queue>(&self, lane: usize, queue: &mut Q, found: &Found, traces: Option<&Traces>) -> u64 {
+        if !self.opening.common.lanes[lane].rx {
+            return 0;
+        }
+        let neighbor = self
+            .link()
+            .map(|link| Neighbor::new(link, Some(self.opening.src), found));
+        traces::attend(queue, neighbor.as_ref(), traces)
     }
 
     fn lane<Q: Queue>(
@@ -122,12 +171,12 @@ impl Work for TrafficWork<'_> {
         queue: &mut Q,
         recorder: Recorder<'_>,
         capabilities: &Capabilities,
-        start_ns: u64,
-        dest_mac: Option<MacAddr>,
+        trial: &TrafficTrial,
     ) -> LaneOutcome {
-        let plan = self.plan;
-        let generator = self.generator(index, capabilities, start_ns);
-        let receiver = self.receiver(index, start_ns);
+        let plan = &trial.plan;
+        let generator = trial.generator(index, capabilities, lane.start_ns);
+        let receiver = trial.receiver(index, lane.start_ns);
+        let dest_mac = lane.dest_mac;
         let settle_ns = if plan.receive {
             plan.common.settle.as_nanos() as u64
         } else {
@@ -166,7 +215,11 @@ impl Work for TrafficWork<'_> {
             }
             _ => {
                 let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");
-                let codec = PayloadCodec { template, seed };
+                let codec = PayloadCodec {
+                    template,
+                    flows: plan.flows.count(),
+                    seed,
+                };
                 traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
             }
         }
@@ -178,6 +231,8 @@ pub(crate) struct DropWork<'r> {
 }
 
 impl Work for DropWork<'_> {
+    type Trial = ();
+
     fn link(&self) -> Option<&Link> {
         self.plan.link.as_ref()
     }
@@ -193,8 +248,7 @@ impl Work for DropWork<'_> {
         queue: &mut Q,
         recorder: Recorder<'_>,
         capabilities: &Capabilities,
-        _start_ns: u64,
-        _dest_mac: Option<MacAddr>,
+        _trial: &(),
     ) -> LaneOutcome {
         drop::run(lane, queue, self.plan, capabilities.layer, recorder)
     }
@@ -205,6 +259,8 @@ pub(crate) struct ReflectWork<'r> {
 }
 
 impl Work for ReflectWork<'_> {
+    type Trial = ();
+
     fn link(&self) -> Option<&Link> {
         self.plan.link.as_ref()
     }
@@ -220,8 +276,7 @@ impl Work for ReflectWork<'_> {
         queue: &mut Q,
         recorder: Recorder<'_>,
         capabilities: &Capabilities,
-        _start_ns: u64,
-        _dest_mac: Option<MacAddr>,
+        _trial: &(),
     ) -> LaneOutcome {
         reflect::run(lane, queue, &self.plan.filter, capabilities.layer, recorder)
     }
@@ -233,6 +288,8 @@ pub(crate) struct CaptureWork<'r> {
 }
 
 impl Work for CaptureWork<'_> {
+    type Trial = ();
+
     fn lane<Q: Queue>(
         &self,
         index: usize,
@@ -240,8 +297,7 @@ impl Work for CaptureWork<'_> {
         queue: &mut Q,
         recorder: Recorder<'_>,
         _capabilities: &Capabilities,
-        _start_ns: u64,
-        _dest_mac: Option<MacAddr>,
+        _trial: &(),
     ) -> LaneOutcome {
         let ring = self.plan.rings[index].lock().ok().and_then(|mut ring| ring.take());
         // Each lane runs once, and the plan has a ring for each.

@@ -2,7 +2,7 @@
 //! and for docs/measuring.md.
 
 /// Names as they stand in the JSON, and their meaning.
-pub const REASONS: [(&str, &str); 45] = [
+pub const REASONS: [(&str, &str); 46] = [
     ("too_short", "frames cut short: no header fits in"),
     ("not_ip", "other protocols than IP"),
     ("bad_ip_header", "malformed IP headers"),
@@ -37,6 +37,7 @@ pub const REASONS: [(&str, &str); 45] = [
     ("foreign_wrong_port", "UDP to ports that are not of the test"),
     ("foreign_not_stamped", "UDP without a valid stamp"),
     ("foreign_other_run", "stamped packets that this run has not sent"),
+    ("late_of_an_earlier_trial", "sent by an earlier trial of this session"),
     ("flows", "flows that were seen"),
     ("untracked_flow_packets", "of flows beyond --max-flows: order unchecked"),
     ("beyond_window", "came too late to be told from duplicates"),

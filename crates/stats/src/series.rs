@@ -131,6 +131,28 @@ impl LaneSeries {
         }
     }
 
+    /// Makes it the series of another run, whose start is set later; false where that needs room of another size. The
+    /// memory is there, touched, and zero once a collector has finished: no page is asked for again.
+    pub fn renew(&mut self, timing: Timing) -> bool {
+        let periods = self.capacity() / timing.rows_per_period() + 2;
+        let fits = self.capacity() == timing.open_rows().next_power_of_two()
+            && (self.periods.is_empty() || self.periods.len() as u64 == periods);
+        if fits {
+            self.timing = timing;
+            for counter in [
+                &self.closed,
+                &self.consumed,
+                &self.late_after_close,
+                &self.distance_max,
+                &self.overflowed,
+            ] {
+                counter.set(0);
+            }
+            *self.taken.get_mut() = false;
+        }
+        fits
+    }
+
     /// The writer; there is only one.
     ///
     /// # Panics

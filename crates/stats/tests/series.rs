@@ -1,6 +1,6 @@
 //! The rows of a run add up: whatever lanes book, in whatever order rows close, sums over the rows equal the totals.
 
-use mpps_stats::{Collector, LaneSeries, Row, Sink, Timing, Workload};
+use mpps_stats::{Collector, LaneSeries, Row, Sink, Timing, Totals, Workload};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
@@ -27,78 +27,132 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
     proptest::collection::vec((0usize..3, 0u64..3_000, latency), 1..600)
 }
 
+/// Books the packets; what rows and totals have is what was booked.
+fn booked(
+    packets: &[Packet],
+    timing: Timing,
+    poll_every: usize,
+    lanes: &[LaneSeries],
+) -> Result<(Totals, Vec<Row>), TestCaseError> {
+    let mut recorders: Vec<_> = lanes.iter().map(LaneSeries::recorder).collect();
+    let mut collector = Collector::new(lanes.iter().collect(), Workload::SendRecv, false);
+    let rows = Rows::default();
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
+
+    // Events in the order of time: (at, lane, sent at, received?).
+    let mut events = Vec::new();
+    let mut now = timing.start_ns;
+    for &(lane, gap, latency) in packets {
+        now += gap * 1_000;
+        events.push((now, lane, now, false));
+        if let Some(latency) = latency {
+            events.push((now + latency * 1_000, lane, now, true));
+        }
+    }
+    let end = now + 1;
+    events.sort();
+    let (mut tx, mut rx, mut late) = (0u64, 0u64, 0u64);
+    for (i, &(at, lane, sent, back)) in events.iter().enumerate() {
+        if back && at > end + timing.settle_ns {
+            continue; // the run has ended
+        }
+        let recorder = &mut recorders[lane];
+        if back {
+            if recorder.received(sent, at, None, 0) {
+                rx += 1
+            } else {
+                late += 1
+            }
+            prop_assert_eq!(rx + late > 0, true);
+            if at - sent <= timing.settle_ns {
+            } else {
+                prop_assert!(late > 0)
+            }
+        } else {
+            recorder.sent(sent, 1);
+            tx += 1;
+        }
+        recorder.flush();
+        for recorder in &mut recorders {
+            recorder.advance(at);
+        }
+        if i % poll_every == 0 {
+            collector.poll(&mut sinks);
+        }
+    }
+    collector.set_end(end);
+    collector.poll(&mut sinks);
+    recorders.into_iter().for_each(|r| r.end());
+    let totals = collector.finish(&mut sinks);
+    let rows = rows.0.lock().unwrap().clone();
+    prop_assert_eq!(totals.tally.tx, tx);
+    prop_assert_eq!(totals.tally.rx, rx);
+    prop_assert_eq!(totals.tally.late, late);
+    prop_assert_eq!(totals.lost, (tx - rx - late) as i64);
+    prop_assert_eq!(totals.latency.count, rx);
+    prop_assert_eq!(rows.iter().map(|r| r.tx).sum::<u64>(), tx);
+    prop_assert_eq!(rows.iter().map(|r| r.rx).sum::<u64>(), rx);
+    prop_assert_eq!(rows.iter().map(|r| r.late).sum::<u64>(), late);
+    prop_assert_eq!(rows.iter().map(|r| r.lost).sum::<i64>(), (tx - rx - late) as i64);
+    prop_assert_eq!(rows.len() as u64, timing.row_of(end - 1) + 1);
+    prop_assert!(rows.iter().enumerate().all(|(i, r)| r.index == i as u64));
+    let percentiles = totals.latency.percentiles;
+    prop_assert_eq!(percentiles.is_some(), rx > 0);
+    // Each packet is in the row of its sending.
+    for row in rows.iter() {
+        let sent_here = events
+            .iter()
+            .filter(|e| !e.3 && timing.row_of(e.2) == row.index)
+            .count() as u64;
+        prop_assert_eq!(row.tx, sent_here);
+    }
+    Ok((totals, rows))
+}
+
+fn intervals() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(100u64), Just(1_000), Just(30_000), Just(100_000), Just(250_000)]
+}
+
+fn timing(interval_us: u64, start_ms: u64) -> Timing {
+    Timing {
+        start_ns: start_ms * MS,
+        interval_ns: interval_us * 1_000,
+        settle_ns: 100 * MS,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
     fn every_packet_is_in_one_row_and_in_the_totals_once(
         packets in packets(),
-        interval_us in prop_oneof![Just(100u64), Just(1_000), Just(30_000), Just(100_000), Just(250_000)],
+        interval_us in intervals(),
         poll_every in 1usize..50,
     ) {
-        let timing = Timing { start_ns: 77 * MS, interval_ns: interval_us * 1_000, settle_ns: 100 * MS };
+        let timing = timing(interval_us, 77);
         let lanes: Vec<LaneSeries> = (0..3).map(|_| LaneSeries::new(timing, true)).collect();
-        let mut recorders: Vec<_> = lanes.iter().map(LaneSeries::recorder).collect();
-        let mut collector = Collector::new(lanes.iter().collect(), Workload::SendRecv, false);
-        let rows = Rows::default();
-        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
+        booked(&packets, timing, poll_every, &lanes)?;
+    }
+}
 
-        // Events in the order of time: (at, lane, sent at, received?).
-        let mut events = Vec::new();
-        let mut now = timing.start_ns;
-        for &(lane, gap, latency) in &packets {
-            now += gap * 1_000;
-            events.push((now, lane, now, false));
-            if let Some(latency) = latency {
-                events.push((now + latency * 1_000, lane, now, true));
-            }
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+    #[test]
+    fn a_series_that_was_renewed_has_nothing_of_the_run_before(
+        [before, packets] in [packets(), packets()],
+        interval_us in prop_oneof![Just(1_000u64), Just(30_000), Just(250_000)],
+        poll_every in 1usize..50,
+    ) {
+        let [first, second] = [timing(interval_us, 77), timing(interval_us, 5_000)];
+        let mut used: Vec<LaneSeries> = (0..3).map(|_| LaneSeries::new(first, true)).collect();
+        booked(&before, first, poll_every, &used)?;
+        for lane in &mut used {
+            let renewed = [timing(7 * interval_us, 77), second].map(|timing| lane.renew(timing));
+            prop_assert_eq!(renewed, [false, true]);
         }
-        let end = now + 1;
-        events.sort();
-        let (mut tx, mut rx, mut late) = (0u64, 0u64, 0u64);
-        for (i, &(at, lane, sent, back)) in events.iter().enumerate() {
-            if back && at > end + timing.settle_ns {
-                continue; // the run has ended
-            }
-            let recorder = &mut recorders[lane];
-            if back {
-                if recorder.received(sent, at, None, 0) { rx += 1 } else { late += 1 }
-                prop_assert_eq!(rx + late > 0, true);
-                if at - sent <= timing.settle_ns { } else { prop_assert!(late > 0) }
-            } else {
-                recorder.sent(sent, 1);
-                tx += 1;
-            }
-            recorder.flush();
-            for recorder in &mut recorders {
-                recorder.advance(at);
-            }
-            if i % poll_every == 0 {
-                collector.poll(&mut sinks);
-            }
-        }
-        collector.set_end(end);
-        collector.poll(&mut sinks);
-        recorders.into_iter().for_each(|r| r.end());
-        let totals = collector.finish(&mut sinks);
-        let rows = rows.0.lock().unwrap();
-        prop_assert_eq!(totals.tally.tx, tx);
-        prop_assert_eq!(totals.tally.rx, rx);
-        prop_assert_eq!(totals.tally.late, late);
-        prop_assert_eq!(totals.lost, (tx - rx - late) as i64);
-        prop_assert_eq!(totals.latency.count, rx);
-        prop_assert_eq!(rows.iter().map(|r| r.tx).sum::<u64>(), tx);
-        prop_assert_eq!(rows.iter().map(|r| r.rx).sum::<u64>(), rx);
-        prop_assert_eq!(rows.iter().map(|r| r.late).sum::<u64>(), late);
-        prop_assert_eq!(rows.iter().map(|r| r.lost).sum::<i64>(), (tx - rx - late) as i64);
-        prop_assert_eq!(rows.len() as u64, timing.row_of(end - 1) + 1);
-        prop_assert!(rows.iter().enumerate().all(|(i, r)| r.index == i as u64));
-        let percentiles = totals.latency.percentiles;
-        prop_assert_eq!(percentiles.is_some(), rx > 0);
-        // Each packet is in the row of its sending.
-        for row in rows.iter() {
-            let sent_here = events.iter().filter(|e| !e.3 && timing.row_of(e.2) == row.index).count() as u64;
-            prop_assert_eq!(row.tx, sent_here);
-        }
+        let new: Vec<LaneSeries> = (0..3).map(|_| LaneSeries::new(second, true)).collect();
+        let [used, new] = [used, new].map(|lanes| booked(&packets, second, poll_every, &lanes));
+        prop_assert_eq!(format!("{:?}", used?), format!("{:?}", new?));
     }
 }
 

@@ -3,14 +3,14 @@
 
 use super::way::{CopyOver, Move, Step, Way};
 use super::{Alone, Pair, run};
+use crate::crew::{Order, run_job};
 use crate::job::{Job, told};
 use crate::outcome::LaneOutcome;
 use crate::plan::{ForwardPlan, ForwardSeat};
-use crate::run::{RunError, run_job};
+use crate::run::RunError;
 use crate::traffic::Lane;
 use mpps_io::{Port, Queue, QueueCounters, Result};
 use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
-use mpps_wire::MacAddr;
 use std::time::Instant;
 
 /// Runs `forward` on ports of one path: between the two of each pair, and back out of an odd last one
@@ -43,13 +43,18 @@ pub fn run_forward_pair<A: Port, B: Port>(
     start(&Unlike { a, b, plan }, plan, sinks, interruptions)
 }
 
-fn start<J: Job>(
+fn start<J: Job<Trial = ()>>(
     job: &J,
     plan: &ForwardPlan,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> std::result::Result<Summary, RunError> {
-    run_job(job, &plan.common, Workload::Forward, 0, false, sinks, interruptions)
+    run_job(
+        job,
+        Order::of(&plan.common, Workload::Forward, ()),
+        sinks,
+        interruptions,
+    )
 }
 
 /// Any number of ports of one path.
@@ -77,6 +82,7 @@ enum Queues<Q> {
 }
 
 impl<P: Port> Job for Alike<'_, P> {
+    type Trial = ();
     type Pools = Pools<P::Pool>;
     type Queues<'p>
         = Queues<P::Queue<'p>>
@@ -150,8 +156,7 @@ impl<P: Port> Job for Alike<'_, P> {
         lane: Lane<'_>,
         queues: &mut Queues<P::Queue<'p>>,
         recorder: Recorder<'_>,
-        _start_ns: u64,
-        _dest_mac: Option<MacAddr>,
+        _trial: &(),
     ) -> LaneOutcome {
         let (plan, burst) = (self.plan, lane.burst);
         let seat = plan.seat(index);
@@ -183,6 +188,7 @@ struct Unlike<'r, A, B> {
 }
 
 impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
+    type Trial = ();
     type Pools = (A::Pool, B::Pool);
     type Queues<'p>
         = (A::Queue<'p>, B::Queue<'p>)
@@ -237,8 +243,7 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
         lane: Lane<'_>,
         (a, b): &mut (A::Queue<'_>, B::Queue<'_>),
         recorder: Recorder<'_>,
-        _start_ns: u64,
-        _dest_mac: Option<MacAddr>,
+        _trial: &(),
     ) -> LaneOutcome {
         let max_frames = [self.a.capabilities().max_frame, self.b.capabilities().max_frame];
         let pair = pair::<_, _, CopyOver>(a, b, self.plan, index, max_frames, lane.burst);

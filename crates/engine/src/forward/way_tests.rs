@@ -173,6 +173,8 @@ fn with_frames<S>(
             neighbor: None,
             attends: false,
             burst: BURST,
+            start_ns: 0,
+            dest_mac: None,
             told_down: Default::default(),
             down: Default::default(),
             napped_ns: Default::default(),

@@ -1,0 +1,594 @@
+//! What every run has in common: threads, the start, the collector's loop, the end.
+//!
+//! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is
+//! brought together once: the calling thread starts one thread a lane, and waits until each has its pool, its queue and
+//! (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
+//! runs are one, a [`session`](crate::session) is any number. For each the main thread makes what is counted in, sets
+//! the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
+//! sinks, watches for an interruption, and in the end adds everything up.
+//!
+//! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of
+//! sending and settling as long as the trial, so that nothing of one is in the next.
+
+use crate::away::Away;
+use crate::collect::{Collected, collect};
+use crate::control::Control;
+use crate::host_drops::HostDrops;
+use crate::idle::Idle;
+use crate::job::Job;
+use crate::live::HostWait;
+use crate::meanwhile::{self, Lookout};
+use crate::neighbor::{Found, Neighbor};
+use crate::outcome::LaneOutcome;
+use crate::plan::{Common, Opened};
+use crate::run::RunError;
+use crate::summary::{Measured, summarise};
+use crate::traces::{LATE_OF_AN_EARLIER, Traces};
+use crate::traffic::Lane;
+use mpps_io::{Error, QueueCounters};
+use mpps_stats::{
+    Collector, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Started, Summary, Timing, Totals, Workload,
+};
+use mpps_sys::clock::{Clock, ClockSource, utc_ns};
+use mpps_sys::proc_stat::ThreadStat;
+use mpps_sys::{evidence, sched};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// How often a run that is not ready looks for an interruption.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between two trials lanes look after their queues so often: who asks for our address is answered, and nothing piles
+/// up.
+const ATTEND_EVERY: Duration = Duration::from_millis(50);
+/// From the last lane's readiness to the start, ns.
+const LEAD_NS: u64 = 5_000_000;
+/// More of it for each lane that has to wake up.
+const LEAD_A_LANE_NS: u64 = 1_000_000;
+
+/// What a trial is to be.
+pub(crate) struct Order<T> {
+    pub(crate) common: Common,
+    pub(crate) workload: Workload,
+    pub(crate) settle_ns: u64,
+    /// Scheduled send times are known.
+    pub(crate) paced: bool,
+    /// What the job has for this trial.
+    pub(crate) own: T,
+}
+
+impl<T> Order<T> {
+    /// One that sends nothing.
+    pub(crate) fn of(common: &Common, workload: Workload, own: T) -> Self {
+        Self {
+            common: common.clone(),
+            workload,
+            settle_ns: 0,
+            paced: false,
+            own,
+        }
+    }
+}
+
+/// What the main thread and the lanes share in a trial.
+pub(crate) struct Trial<T> {
+    pub(crate) control: Control,
+    pub(crate) counters: Vec<LaneCounters>,
+    pub(crate) common: Common,
+    own: T,
+    /// Lanes let go of their queues and pools after it, before they say that they have ended.
+    last: bool,
+}
+
+/// A lane's way into a trial.
+struct Go<T> {
+    trial: Arc<Trial<T>>,
+    series: Arc<Vec<LaneSeries>>,
+    start_ns: u64,
+    ended: mpsc::Sender<(usize, LaneOutcome)>,
+}
+
+/// What a lane is told.
+enum Word<T> {
+    /// Empty your queue, and say so.
+    Attend(mpsc::Sender<()>),
+    Go(Go<T>),
+}
+
+/// What the threads of a crew share.
+pub(crate) struct Base<'s, J> {
+    job: &'s J,
+    /// The lanes are these in every trial.
+    common: &'s Common,
+    found: Found,
+    /// Nobody is to wait any longer for what is not ready yet.
+    given_up: AtomicBool,
+    /// There may be several trials.
+    several: bool,
+}
+
+impl<'s, J: Job> Base<'s, J> {
+    pub(crate) fn new(job: &'s J, common: &'s Common, several: bool) -> Self {
+        Self {
+            job,
+            common,
+            found: Found::new(),
+            given_up: AtomicBool::new(false),
+            several,
+        }
+    }
+}
+
+/// Any workload that is one trial, on whatever ports it has.
+pub(crate) fn run_job<J: Job>(
+    job: &J,
+    order: Order<J::Trial>,
+    sinks: &mut [Box<dyn Sink>],
+    interruptions: &dyn Fn() -> u32,
+) -> Result<Summary, RunError> {
+    let common = order.common.clone();
+    let base = Base::new(job, &common, false);
+    thread::scope(|scope| Crew::open(scope, &base, interruptions)?.trial(order, true, sinks, interruptions))
+}
+
+/// A lane as the main thread knows it.
+struct Member<'s, T> {
+    words: mpsc::Sender<Word<T>>,
+    thread: ScopedJoinHandle<'s, ()>,
+}
+
+/// Lanes that are ready, and what looks at them.
+pub(crate) struct Crew<'s, J: Job> {
+    base: &'s Base<'s, J>,
+    members: Vec<Member<'s, J::Trial>>,
+    /// Thread of each lane; 0: it is none.
+    tids: Vec<i32>,
+    clocks: ClockSource,
+    /// Their files were opened while that was allowed.
+    host: HostWait,
+    stats: Vec<Option<ThreadStat>>,
+    /// Of the trial before.
+    rings: Vec<LaneSeries>,
+    trials: u64,
+    panicked: Option<usize>,
+}
+
+impl<J: Job> Drop for Crew<'_, J> {
+    /// Sends the lanes home. One that has panicked was told of, or its panic came after all results.
+    fn drop(&mut self) {
+        self.base.given_up.store(true, Ordering::Relaxed);
+        let threads: Vec<_> = self.members.drain(..).map(|member| member.thread).collect();
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<'s, J: Job> Crew<'s, J> {
+    /// Brings it together.
+    pub(crate) fn open(
+        scope: &'s Scope<'s, '_>,
+        base: &'s Base<'s, J>,
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Self, RunError> {
+        let lanes = base.common.lanes.len();
+        let mut crew = Self {
+            base,
+            members: Vec::new(),
+            tids: vec![0; lanes],
+            clocks: ClockSource::new(),
+            host: HostWait::default(),
+            stats: Vec::new(),
+            rings: Vec::new(),
+            trials: 0,
+            panicked: None,
+        };
+        let (ready, is_ready) = mpsc::channel();
+        for index in 0..lanes {
+            let (words, heard) = mpsc::channel();
+            let (ready, clock) = (ready.clone(), crew.clocks.clock());
+            let builder = thread::Builder::new().name(format!("lane{index}"));
+            let spawned = builder.spawn_scoped(scope, move || lane_thread(index, clock, base, ready, &heard));
+            let thread = spawned.map_err(|e| Error::os("start the thread of", format!("lane {index}"), &e))?;
+            crew.members.push(Member { words, thread });
+        }
+        drop(ready);
+        let resolves = base
+            .job
+            .link()
+            .is_some_and(|link| link.dest_mac.is_none() && link.next_hop.is_some());
+        for _ in 0..lanes {
+            // A lane that failed or panicked says so or hangs up; dropping the crew then sends the others home.
+            let (index, thread) = loop {
+                match is_ready.recv_timeout(LOOK) {
+                    // Only asking for a neighbour takes long; what else a lane prepares is ready at once, and a run
+                    // that is interrupted by then still reports.
+                    Err(mpsc::RecvTimeoutError::Timeout) if interruptions() == 0 || !resolves => {}
+                    Err(mpsc::RecvTimeoutError::Timeout) => return Err(RunError::Interrupted),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return Err(RunError::Panicked(crew.finished())),
+                    Ok((index, said)) => break (index, said?),
+                }
+            };
+            crew.tids[index] = thread;
+        }
+        crew.host = HostWait::begin(&crew.tids);
+        crew.stats = meanwhile::open(&crew.tids);
+        base.common.opened(Opened::Main)?;
+        Ok(crew)
+    }
+
+    /// The first lane whose thread has ended.
+    fn finished(&self) -> usize {
+        let ended = self.members.iter().position(|member| member.thread.is_finished());
+        ended.unwrap_or(0)
+    }
+
+    /// Goes through a trial. After the `last` one there is no other.
+    pub(crate) fn trial(
+        &mut self,
+        order: Order<J::Trial>,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError> {
+        if let Some(lane) = self.panicked {
+            return Err(RunError::Panicked(lane));
+        }
+        let result = self.between(interruptions);
+        let result = result.and_then(|()| self.measure(order, last, sinks, interruptions));
+        if let Err(RunError::Panicked(lane)) = result {
+            self.panicked = Some(lane);
+        }
+        result
+    }
+
+    /// From the trial before to the next: what has come in meanwhile is of neither.
+    fn between(&mut self, interruptions: &dyn Fn() -> u32) -> Result<(), RunError> {
+        if self.trials == 0 {
+            return Ok(());
+        }
+        if interruptions() > 0 {
+            return Err(RunError::Interrupted);
+        }
+        let (done, is_done) = mpsc::channel();
+        for (index, member) in self.members.iter().enumerate() {
+            let told = member.words.send(Word::Attend(done.clone()));
+            told.map_err(|_| RunError::Panicked(index))?;
+        }
+        drop(done);
+        for _ in &self.members {
+            is_done.recv().map_err(|_| RunError::Panicked(self.finished()))?;
+        }
+        // Nobody has kept it true since.
+        self.clocks.discipline();
+        Ok(())
+    }
+
+    fn measure(
+        &mut self,
+        order: Order<J::Trial>,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError> {
+        self.trials += 1;
+        let (job, lanes) = (self.base.job, self.members.len());
+        let (workload, settle_ns, paced) = (order.workload, order.settle_ns, order.paced);
+        let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
+        let counters: Vec<LaneCounters> = self.tids.iter().map(|_| LaneCounters::default()).collect();
+        for (counters, tid) in counters.iter().zip(&self.tids) {
+            counters.thread.set(*tid as u64);
+        }
+        let trial = Arc::new(Trial {
+            control,
+            counters,
+            common: order.common,
+            own: order.own,
+            last,
+        });
+        let (control, common) = (&trial.control, &trial.common);
+        let lookout = Lookout::new(&trial.counters, &self.stats);
+        let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
+        let rivals = evidence::lanes_of_others();
+        let (clocks, host) = (&mut self.clocks, &mut self.host);
+        let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
+        let interval_ns = common.interval.as_nanos() as u64;
+        let mut timing = Timing {
+            start_ns: 0,
+            interval_ns,
+            settle_ns,
+        };
+        let mut rings = std::mem::take(&mut self.rings);
+        if rings.len() != lanes || !rings.iter_mut().all(|ring| ring.renew(timing)) {
+            rings = common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect();
+        }
+        // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
+        let start_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        timing.start_ns = start_ns;
+        rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
+        let series = Arc::new(rings);
+        if let Some(duration) = common.duration {
+            control.end_at(start_ns + duration.as_nanos() as u64);
+        }
+        let started = Started {
+            monotonic_ns: start_ns,
+            utc_ns: utc_ns(start_ns),
+        };
+        for sink in sinks.iter_mut() {
+            sink.workload(workload);
+            sink.begin(started);
+        }
+        job.begin(start_ns, control.end_ns());
+        let (ended, outcomes) = mpsc::channel();
+        for (index, member) in self.members.iter().enumerate() {
+            let go = Go {
+                trial: Arc::clone(&trial),
+                series: Arc::clone(&series),
+                start_ns,
+                ended: ended.clone(),
+            };
+            if member.words.send(Word::Go(go)).is_err() {
+                control.end_at(0);
+                return Err(RunError::Panicked(index));
+            }
+        }
+        drop(ended);
+        let mut collector = Collector::new(series.iter().collect(), workload, paced);
+        if job.kernel_sends() {
+            collector.kernel_sends();
+        }
+        let mut drops = HostDrops::new(job, &baseline, &common.lanes, control, lookout);
+        let gaps = GapLog::default();
+        let beside_lanes = sched::keep_off(&common.cores());
+        let collected = collect(
+            job,
+            &trial,
+            &mut collector,
+            (&mut drops, &Away::new(&gaps)),
+            clocks,
+            timing,
+            host,
+            sinks,
+            interruptions,
+        );
+        drop(beside_lanes);
+        // All have ended: each that has not panicked has sent its own.
+        let mut by_lane: Vec<Option<LaneOutcome>> = (0..lanes).map(|_| None).collect();
+        for (index, outcome) in outcomes {
+            by_lane[index] = Some(outcome);
+        }
+        let mut outcomes = Vec::new();
+        for (index, outcome) in by_lane.into_iter().enumerate() {
+            outcomes.push(outcome.ok_or(RunError::Panicked(index))?);
+        }
+        let end_ns = control.end_ns();
+        collector.set_end(end_ns);
+        let path: Vec<Vec<QueueCounters>> = baseline
+            .iter()
+            .enumerate()
+            .map(|(i, then)| {
+                job.counters(i)
+                    .into_iter()
+                    .zip(then)
+                    .map(|(now, then)| since(now, then))
+                    .collect()
+            })
+            .collect();
+        let ended_ns = clocks.clock().now_ns();
+        let [sending, dropping] = drops.end(ended_ns, job, (&path, &outcomes), &mut collector);
+        let totals: Totals = collector.finish(sinks);
+        let totals_measured = totals.latency.count > 0;
+        drop(collector);
+        // For the next trial: the lanes have let go of them.
+        self.rings = Arc::into_inner(series).unwrap_or_default();
+        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+        Ok(summarise(Measured {
+            workload,
+            common,
+            work: job.facts(&trial.own),
+            totals,
+            outcomes,
+            counters: &trial.counters,
+            path,
+            queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
+            started,
+            end_ns,
+            interrupted: collected.interrupted,
+            housekeeping: housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns)),
+            control,
+            path_name: job.path(),
+            latency_note: job.latency_note(totals_measured),
+            port_facts: job.port_facts(),
+            coalesces: job.coalesces(),
+            port_names: job.port_names(),
+            clock: clocks.name(),
+            steal_ns: host.steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
+            sink_notes: notes,
+            collector_gaps: gaps.longest(),
+            rivals,
+            sending,
+            dropping,
+            looked_ns: ended_ns.saturating_sub(looked_from_ns),
+        }))
+    }
+}
+
+/// What the program itself took; `None` where the kernel does not tell.
+fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
+    let threads = host.own().by_thread();
+    (!threads.is_empty()).then(|| Housekeeping {
+        cpu_ns: threads.iter().map(|(_, ns)| ns).sum(),
+        run_ns,
+        longest_ns: collected.longest_ns,
+        threads,
+    })
+}
+
+/// Counters since a baseline.
+fn since(now: QueueCounters, then: &QueueCounters) -> QueueCounters {
+    let before = |name| then.other.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
+    QueueCounters {
+        rx_dropped: now.rx_dropped.saturating_sub(then.rx_dropped),
+        tx_failed: now.tx_failed.saturating_sub(then.tx_failed),
+        other: now
+            .other
+            .iter()
+            .map(|&(name, value)| (name, value.saturating_sub(before(name))))
+            .collect(),
+    }
+}
+
+/// Says that a lane has ended a trial, however it does.
+struct Ends<T>(Arc<Trial<T>>);
+
+impl<T> Drop for Ends<T> {
+    fn drop(&mut self) {
+        self.0.control.lane_ends();
+    }
+}
+
+/// One lane's thread, from pinning to its last trial.
+fn lane_thread<J: Job>(
+    index: usize,
+    clock: Clock,
+    base: &Base<'_, J>,
+    ready: mpsc::Sender<(usize, Result<i32, RunError>)>,
+    words: &mpsc::Receiver<Word<J::Trial>>,
+) {
+    let plan = base.common.lanes[index];
+    sched::tight_timers();
+    sched::short_slices();
+    // One that only reads what the kernel counts stays out of the way of those that send.
+    let cores = base.common.cores();
+    let _beside = plan.core.is_none().then(|| sched::keep_off(&cores));
+    match serve(index, clock, base, &ready, words) {
+        // Its queue and its pool are gone by now, and the path's counters are final.
+        Ok(Some((ends, outcome, ended))) => {
+            let _ = ended.send((index, outcome));
+            drop(ends);
+        }
+        Ok(None) => {}
+        Err(error) => {
+            let _ = ready.send((index, Err(error)));
+        }
+    }
+}
+
+/// What the last trial leaves to be told.
+type Left<T> = (Ends<T>, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
+
+/// Makes a lane ready and goes through its trials, up to the last; `None`: it is sent home without one.
+fn serve<J: Job>(
+    index: usize,
+    clock: Clock,
+    base: &Base<'_, J>,
+    ready: &mpsc::Sender<(usize, Result<i32, RunError>)>,
+    words: &mpsc::Receiver<Word<J::Trial>>,
+) -> Result<Option<Left<J::Trial>>, RunError> {
+    let job = base.job;
+    if let Some(core) = base.common.lanes[index].core {
+        sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
+    }
+    let pools = job.pools(index)?;
+    let mut queues = job.queues(index, &pools)?;
+    let ended = |_| base.given_up.load(Ordering::Relaxed);
+    let dest_mac = job.resolve(&mut queues, &base.found, &clock, &ended)?;
+    base.common.opened(Opened::Lane(index))?;
+    let thread = sched::thread_id();
+    // A reader is one of the program's own threads.
+    let tid = if job.only_reads(index) { 0 } else { thread };
+    let times = (tid != 0).then(|| ThreadStat::open(thread)).flatten();
+    let _ = ready.send((index, Ok(tid)));
+    let mut traces: Option<Arc<Traces>> = None;
+    // Packets of earlier trials that came in between two.
+    let mut strays = 0;
+    loop {
+        let word = match base.several {
+            true => words.recv_timeout(ATTEND_EVERY),
+            false => words.recv().map_err(mpsc::RecvTimeoutError::from),
+        };
+        let go = match word {
+            Ok(Word::Go(go)) => go,
+            Ok(Word::Attend(done)) => {
+                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                let _ = done.send(());
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
+        };
+        let ends = Ends(Arc::clone(&go.trial));
+        let mut outcome = run_lane(index, &clock, base, &go, &mut queues, (dest_mac, times.as_ref()));
+        let Go {
+            trial, series, ended, ..
+        } = go;
+        // Before it says that it has ended: they are used again.
+        drop(series);
+        if trial.last {
+            return Ok(Some((ends, outcome, ended)));
+        }
+        outcome
+            .reasons
+            .extend((strays > 0).then_some((LATE_OF_AN_EARLIER, strays)));
+        strays = 0;
+        traces = job.traces(&trial.own);
+        let _ = ended.send((index, outcome));
+    }
+}
+
+/// A lane's part in one trial.
+fn run_lane<J: Job>(
+    index: usize,
+    clock: &Clock,
+    base: &Base<'_, J>,
+    go: &Go<J::Trial>,
+    queues: &mut J::Queues<'_>,
+    (dest_mac, times): (Option<mpps_wire::MacAddr>, Option<&ThreadStat>),
+) -> LaneOutcome {
+    let (job, trial, start_ns) = (base.job, &*go.trial, go.start_ns);
+    let counters = &trial.counters[index];
+    let recorder = go.series[index].recorder();
+    let go_ns = start_ns.saturating_sub(job.ahead_ns());
+    while clock.now_ns() + 200_000 < go_ns {
+        thread::sleep(Duration::from_nanos(
+            go_ns.saturating_sub(clock.now_ns()).saturating_sub(150_000),
+        ));
+    }
+    while clock.now_ns() < go_ns {
+        std::hint::spin_loop();
+    }
+    let delay = times.and_then(ThreadStat::read);
+    let began_ns = clock.now_ns();
+    let lane = Lane {
+        idle: Idle::new(
+            trial.common.busy_poll,
+            trial.common.share_cores,
+            clock.clone(),
+            counters,
+        ),
+        clock: clock.clone(),
+        control: &trial.control,
+        counters,
+        neighbor: job
+            .link_of(index)
+            .map(|link| Neighbor::new(link, job.src(), &base.found)),
+        attends: job.attends(index),
+        burst: trial.common.burst,
+        start_ns,
+        dest_mac,
+        told_down: Default::default(),
+        down: Default::default(),
+        napped_ns: Default::default(),
+    };
+    let mut outcome = job.lane(index, lane, queues, recorder, &trial.own);
+    outcome.run_delay_ns = times
+        .and_then(ThreadStat::read)
+        .zip(delay)
+        .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
+    outcome.measured_ns = clock.now_ns().saturating_sub(began_ns);
+    outcome
+}

@@ -1,0 +1,420 @@
+//! A session: ports opened once, any number of trials, and nothing of one in the next.
+
+#[path = "session/setup.rs"]
+mod setup;
+
+use mpps_engine::{FlowSet, LanePlan, Opened, Rate, RunError, Session, TrafficPlan, session};
+use mpps_io::loopback::{LoopConfig, LoopPort};
+use mpps_io::null::{NoSource, NullConfig, NullPort};
+use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Wait};
+use mpps_stats::{Row, Sink, Summary};
+use mpps_sys::clock::monotonic_ns;
+use mpps_wire::{MacAddr, ReflectFilter, SlowPath, build_arp_reply, parse_slow_path, reflect_in_place};
+use setup::{loop_port, reason, traffic};
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Row>>>);
+
+impl Sink for Kept {
+    fn row(&mut self, row: &Row) {
+        self.0.lock().unwrap().push(row.clone());
+    }
+}
+
+/// Runs a trial; its rows, its lanes and its totals are of the same packets.
+fn trial<P: Port>(session: &mut Session<'_, P>, plan: TrafficPlan) -> Summary {
+    let (kept, receive) = (Kept::default(), plan.receive);
+    let summary = session
+        .trial(plan, &mut [Box::new(kept.clone())], &|| 0)
+        .expect("a trial");
+    let rows = kept.0.lock().unwrap();
+    assert_eq!(rows.iter().map(|r| r.tx).sum::<u64>(), summary.tx);
+    assert_eq!(rows.iter().map(|r| r.rx).sum::<u64>(), summary.rx);
+    assert_eq!(rows.iter().map(|r| r.foreign).sum::<u64>(), summary.foreign);
+    assert_eq!(summary.lanes.iter().map(|l| l.tx_packets).sum::<u64>(), summary.tx);
+    let back = summary.rx + summary.lost + summary.late;
+    assert_eq!(back, if receive { summary.tx } else { 0 });
+    summary
+}
+
+fn timed(plan: TrafficPlan, duration: Duration, settle: Duration) -> TrafficPlan {
+    let mut plan = plan;
+    plan.common.duration = Some(duration);
+    plan.common.settle = settle;
+    plan
+}
+
+/// What strangers there were.
+fn strangers(summary: &Summary) -> (u64, u64, u64) {
+    (summary.foreign, summary.corrupt, summary.duplicates)
+}
+
+#[test]
+fn trials_differ_in_rate_size_length_and_flows() {
+    let opening = traffic(2, 64, 18);
+    // Packets that a stalled host left on their way: they come first.
+    let mut owed = 0;
+    let told = session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |session| {
+        [(20_000, 18, 64, 40), (5_000, 1_000, 7, 80), (50_000, 256, 2, 20)].map(|(pps, payload_len, flows, ms)| {
+            let plan = TrafficPlan {
+                rate: Rate::new(pps, 1),
+                payload_len,
+                frame_size: payload_len + 46,
+                flows: FlowSet::new(10_000..=10_063, 9000..=9000, Some(flows)),
+                ..opening.clone()
+            };
+            let summary = trial(session, timed(plan, ms * MS, 100 * MS));
+            assert_eq!(summary.tx + summary.missed, pps * u64::from(ms) / 1_000);
+            assert_eq!(summary.frame_size, payload_len + 46);
+            assert_eq!(summary.intended_pps, Some(pps as f64));
+            assert_eq!(reason(&summary, "late_of_an_earlier_trial"), owed);
+            owed = summary.lost;
+            assert_eq!(strangers(&summary), (0, 0, 0), "{:?}", summary.reasons);
+            assert_eq!(summary.latency.count, summary.rx);
+            summary.duration_ns
+        })
+    });
+    assert_eq!(told.expect("a session"), [40_000_000, 80_000_000, 20_000_000]);
+}
+
+#[test]
+fn trials_that_only_send_stand_beside_others() {
+    let opening = traffic(1, 8, 18);
+    let port = loop_port(LoopConfig::default(), 1);
+    session(&port, &opening, &|| 0, |session| {
+        for receive in [true, false, true, false] {
+            let plan = TrafficPlan {
+                receive,
+                ..opening.clone()
+            };
+            let summary = trial(session, timed(plan, 10 * MS, 50 * MS));
+            assert_eq!(summary.tx + summary.missed, 100);
+            assert_eq!(strangers(&summary), (0, 0, 0));
+        }
+    })
+    .expect("a session");
+}
+
+#[test]
+fn sending_trials_on_a_port_that_receives_nothing() {
+    let opening = TrafficPlan {
+        receive: false,
+        ..traffic(2, 8, 18)
+    };
+    let port = NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], NoSource);
+    let sent = session(&port, &opening, &|| 0, |session| {
+        [1_000, 10_000, 100_000].map(|pps| {
+            let plan = TrafficPlan {
+                rate: Rate::new(pps, 1),
+                ..opening.clone()
+            };
+            let summary = trial(session, timed(plan, 20 * MS, Duration::ZERO));
+            summary.tx + summary.missed
+        })
+    });
+    assert_eq!(sent.expect("a session"), [20, 200, 2_000]);
+}
+
+/// Packets of a trial come back when it is over, some between it and the next, some in that one, which differs in
+/// length, data and flows.
+fn late_packets_are_known(layer: Layer, next: impl FnOnce(&mut TrafficPlan)) {
+    let mut config = LoopConfig {
+        delay_ns: 30_000_000,
+        ..LoopConfig::default()
+    };
+    config.buffers.layer = layer;
+    let mut opening = traffic(1, 64, 18);
+    if layer == Layer::Payload {
+        opening.link = None;
+    }
+    session(&loop_port(config, 1), &opening, &|| 0, |session| {
+        let first = trial(session, timed(opening.clone(), 20 * MS, 5 * MS));
+        assert!(first.lost > 0, "{first:?}");
+        assert_eq!(reason(&first, "late_of_an_earlier_trial"), 0);
+        let mut plan = timed(opening.clone(), 60 * MS, 100 * MS);
+        next(&mut plan);
+        // As a rule all of them come by the next trial; on a host that stalls by one after it, with what that one lost.
+        let mut owed = first.lost;
+        while owed > 0 {
+            let told = trial(session, plan.clone());
+            println!("{layer:?}: {owed} lost, then {:?}", told.reasons);
+            let late = reason(&told, "late_of_an_earlier_trial");
+            assert!(late <= owed, "{late} late of {owed}");
+            let remarked = told
+                .warnings
+                .iter()
+                .any(|w| w.contains("of an earlier trial came in only now"));
+            assert_eq!(remarked, late > 0, "{:?}", told.warnings);
+            owed = owed - late + told.lost;
+            assert_eq!(strangers(&told), (0, 0, 0), "{:?}", told.reasons);
+        }
+        let last = trial(session, plan);
+        assert_eq!(strangers(&last), (0, 0, 0));
+        assert_eq!(reason(&last, "late_of_an_earlier_trial"), 0);
+    })
+    .expect("a session");
+}
+
+#[test]
+fn a_late_packet_of_an_earlier_trial_is_known_as_that() {
+    for layer in [Layer::Ethernet, Layer::Payload] {
+        late_packets_are_known(layer, |_| {});
+        late_packets_are_known(layer, |plan| plan.payload_len = 600);
+        late_packets_are_known(layer, |plan| plan.common.seed = 77);
+        late_packets_are_known(layer, |plan| {
+            plan.flows = FlowSet::new(10_000..=10_063, 9000..=9000, Some(1));
+            (plan.payload_len, plan.common.seed) = (16, 78);
+        });
+    }
+}
+
+#[test]
+fn a_trial_that_is_interrupted_has_its_result_and_the_session_no_further_one() {
+    let opening = traffic(1, 8, 18);
+    let port = loop_port(LoopConfig::default(), 1);
+    session(&port, &opening, &|| 0, |session| {
+        let mut plan = opening.clone();
+        plan.common.duration = None;
+        let asked = AtomicU32::new(0);
+        // Some looks after the start.
+        let interruptions = || u32::from(asked.fetch_add(1, Ordering::Relaxed) > 8);
+        let summary = session.trial(plan, &mut [], &interruptions).expect("a result");
+        assert!(summary.interrupted && summary.tx > 0, "{summary:?}");
+        let refused = session.trial(opening.clone(), &mut [], &interruptions);
+        assert!(matches!(refused, Err(RunError::Interrupted)), "{refused:?}");
+        // Whoever takes the interruption back may go on.
+        assert!(!trial(session, opening.clone()).interrupted);
+    })
+    .expect("a session");
+}
+
+#[test]
+fn a_trial_that_the_port_was_not_opened_for_is_refused_and_the_session_goes_on() {
+    let opening = traffic(2, 8, 18);
+    let port = loop_port(LoopConfig::default(), 2);
+    type Change = fn(&mut TrafficPlan);
+    let cases: [(Change, &str); 7] = [
+        (|p| p.common.lanes.truncate(1), "lanes"),
+        (|p| p.common.lanes[0].rx = false, "lanes"),
+        (|p| p.dst = [10, 99, 0, 3].into(), "want 10.99.0.1 to 10.99.0.2"),
+        (|p| p.link = None, "MAC addresses"),
+        (
+            |p| p.flows = FlowSet::new(10_000..=10_008, 9000..=9000, None),
+            "flows beyond",
+        ),
+        (
+            |p| p.flows = FlowSet::new(10_000..=10_000, 9000..=9000, None),
+            "1 flows for 2 sending lanes",
+        ),
+        (|p| p.payload_len = 1473, "want 16 to 1472"),
+    ];
+    session(&port, &opening, &|| 0, |session| {
+        for (change, want) in cases {
+            let mut plan = opening.clone();
+            change(&mut plan);
+            let refused = session.trial(plan, &mut [], &|| 0).expect_err("unfit").to_string();
+            assert!(
+                refused.contains(want) && refused.starts_with("the session was opened for other trials"),
+                "{refused}"
+            );
+        }
+        trial(session, opening.clone());
+    })
+    .expect("a session");
+}
+
+static TOLD: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
+
+#[test]
+fn privileges_are_given_up_once_and_before_the_first_trial() {
+    let mut opening = traffic(2, 8, 18);
+    opening.common.give_up = |opened| {
+        TOLD.lock().unwrap().push(opened);
+        Ok(())
+    };
+    let told = || TOLD.lock().unwrap().len();
+    session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |session| {
+        assert_eq!((told(), TOLD.lock().unwrap().last().copied()), (3, Some(Opened::Main)));
+        for _ in 0..3 {
+            trial(session, opening.clone());
+        }
+    })
+    .expect("a session");
+    assert_eq!(told(), 3);
+    let mut opening = traffic(2, 8, 18);
+    opening.common.give_up = |opened| match opened {
+        Opened::Lane(1) => Err(io::Error::from_raw_os_error(1)),
+        _ => Ok(()),
+    };
+    let refused = session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |_| {
+        panic!("not ready")
+    });
+    assert!(matches!(refused, Err(RunError::Path(_))), "{refused:?}");
+}
+
+#[test]
+fn the_peer_is_asked_for_its_address_once() {
+    let asked = AtomicU32::new(0);
+    let filter = ReflectFilter::default();
+    let turn = |frame: &mut [u8]| match parse_slow_path(frame) {
+        Some(SlowPath::ArpRequest {
+            sender_mac,
+            sender_ip,
+            target_ip,
+            vlan,
+        }) => {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let peer = MacAddr([2, 0, 0, 0, 0, 2]);
+            build_arp_reply(frame, peer, target_ip, sender_mac, sender_ip, vlan) > 0
+        }
+        _ => reflect_in_place(frame, &filter, false).is_ok(),
+    };
+    let mut opening = traffic(1, 8, 18);
+    let link = opening.link.as_mut().expect("an Ethernet path");
+    (link.dest_mac, link.next_hop) = (None, Some(opening.dst));
+    let port = LoopPort::new(LoopConfig::default(), 1, monotonic_ns, turn);
+    session(&port, &opening, &|| 0, |session| {
+        let before = asked.load(Ordering::Relaxed);
+        assert!(before > 0);
+        for _ in 0..3 {
+            let summary = trial(session, opening.clone());
+            assert_eq!(strangers(&summary), (0, 0, 0), "{:?}", summary.reasons);
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), before);
+    })
+    .expect("a session");
+}
+
+/// What a lane's queue does on its next call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whim {
+    None,
+    Panic,
+    Vanish,
+}
+
+/// A port whose queues have whims.
+struct Moody<P> {
+    port: P,
+    whim: Mutex<Whim>,
+}
+
+struct MoodyQueue<'p, Q> {
+    queue: Q,
+    whim: &'p Mutex<Whim>,
+}
+
+impl<P: Port> Port for Moody<P> {
+    type Pool = P::Pool;
+    type Queue<'p>
+        = MoodyQueue<'p, P::Queue<'p>>
+    where
+        Self: 'p;
+
+    fn capabilities(&self) -> &Capabilities {
+        self.port.capabilities()
+    }
+    fn queues(&self) -> usize {
+        self.port.queues()
+    }
+    fn pool(&self, queue: usize) -> Result<P::Pool> {
+        self.port.pool(queue)
+    }
+    fn queue<'p>(&'p self, queue: usize, pool: &'p P::Pool) -> Result<Self::Queue<'p>> {
+        let (queue, whim) = (self.port.queue(queue, pool)?, &self.whim);
+        Ok(MoodyQueue { queue, whim })
+    }
+    fn counters(&self, queue: usize) -> QueueCounters {
+        self.port.counters(queue)
+    }
+    fn facts(&self) -> Vec<Fact> {
+        self.port.facts()
+    }
+}
+
+impl<Q: Queue> Queue for MoodyQueue<'_, Q> {
+    type Frame = Q::Frame;
+
+    fn receive(&mut self, burst: &mut Burst<Q::Frame>) -> Result<usize> {
+        self.queue.receive(burst)
+    }
+    fn allocate(&mut self, burst: &mut Burst<Q::Frame>, n: usize) -> Result<usize> {
+        let whim = std::mem::replace(&mut *self.whim.lock().unwrap(), Whim::None);
+        match whim {
+            Whim::None => self.queue.allocate(burst, n),
+            Whim::Panic => panic!("a lane that panics, as it is told to"),
+            Whim::Vanish => Err(Error::new("send", "the device", "it has vanished", ErrorKind::Gone)),
+        }
+    }
+    fn transmit(&mut self, burst: &mut Burst<Q::Frame>) -> Result<usize> {
+        self.queue.transmit(burst)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.queue.flush()
+    }
+    fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        self.queue.wait(what, timeout)
+    }
+}
+
+fn moody() -> Moody<impl Port> {
+    Moody {
+        port: loop_port(LoopConfig::default(), 2),
+        whim: Mutex::new(Whim::None),
+    }
+}
+
+#[test]
+fn a_lane_that_panics_is_told_and_there_are_no_further_trials() {
+    let (port, opening) = (moody(), traffic(2, 8, 18));
+    let ended = session(&port, &opening, &|| 0, |session| {
+        trial(session, opening.clone());
+        *port.whim.lock().unwrap() = Whim::Panic;
+        for _ in 0..2 {
+            let told = session.trial(opening.clone(), &mut [], &|| 0);
+            assert!(matches!(told, Err(RunError::Panicked(0 | 1))), "{told:?}");
+        }
+        "ended"
+    });
+    assert_eq!(ended.expect("a session"), "ended");
+}
+
+#[test]
+fn a_device_that_vanishes_ends_its_trial_with_a_result() {
+    let (port, opening) = (moody(), traffic(2, 8, 18));
+    session(&port, &opening, &|| 0, |session| {
+        *port.whim.lock().unwrap() = Whim::Vanish;
+        let summary = trial(session, opening.clone());
+        let told = summary.warnings.iter().any(|note| note.contains("it has vanished"));
+        assert!(!summary.valid && told, "{:?}", summary.warnings);
+        // It was only told so; what is of that trial is not in the next.
+        let summary = trial(session, opening.clone());
+        let told = summary.warnings.iter().any(|note| note.contains("it has vanished"));
+        assert!(summary.tx + summary.missed == 100 && !told, "{:?}", summary.warnings);
+    })
+    .expect("a session");
+}
+
+#[test]
+fn a_port_without_queues_enough_is_told_before_any_trial() {
+    let opening = traffic(2, 8, 18);
+    let refused = session(&loop_port(LoopConfig::default(), 1), &opening, &|| 0, |_| {
+        panic!("no session")
+    });
+    assert!(matches!(refused, Err(RunError::Path(_))), "{refused:?}");
+    // A body may run no trial at all.
+    let mut none = opening;
+    none.common.lanes = vec![LanePlan {
+        rx: true,
+        tx: true,
+        core: None,
+    }];
+    let port = loop_port(LoopConfig::default(), 1);
+    assert_eq!(session(&port, &none, &|| 0, |_| 5).expect("a session"), 5);
+}
