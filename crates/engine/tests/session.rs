@@ -320,9 +320,6 @@ impl<P: Port> Port for Moody<P> {
     fn capabilities(&self) -> &Capabilities {
         self.port.capabilities()
     }
-    fn queues(&self) -> usize {
-        self.port.queues()
-    }
     fn pool(&self, queue: usize) -> Result<P::Pool> {
         self.port.pool(queue)
     }
