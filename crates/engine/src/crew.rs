@@ -83,7 +83,8 @@ pub(crate) struct Trial<T> {
 
 /// A lane's way into a trial.
 struct Go<T> {
-    trial: Arc<Trial<T>>,
+    /// It goes with the word, so that the collector hears of a lane that is no more when the word would have reached it.
+    ends: Ends<T>,
     series: Arc<Vec<LaneSeries>>,
     start_ns: u64,
     ended: mpsc::Sender<(usize, LaneOutcome)>,
@@ -323,7 +324,7 @@ impl<'s, J: Job> Crew<'s, J> {
         let (ended, outcomes) = mpsc::channel();
         for (index, member) in self.members.iter().enumerate() {
             let go = Go {
-                trial: Arc::clone(&trial),
+                ends: Ends(Arc::clone(&trial)),
                 series: Arc::clone(&series),
                 start_ns,
                 ended: ended.clone(),
@@ -521,21 +522,20 @@ fn serve<J: Job>(
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
         };
-        let ends = Ends(Arc::clone(&go.trial));
         let mut outcome = run_lane(index, &clock, base, &go, &mut queues, (dest_mac, times.as_ref()));
         let Go {
-            trial, series, ended, ..
+            ends, series, ended, ..
         } = go;
         // Before it says that it has ended: they are used again.
         drop(series);
-        if trial.last {
+        if ends.0.last {
             return Ok(Some((ends, outcome, ended)));
         }
         outcome
             .reasons
             .extend((strays > 0).then_some((LATE_OF_AN_EARLIER, strays)));
         strays = 0;
-        traces = job.traces(&trial.own);
+        traces = job.traces(&ends.0.own);
         let _ = ended.send((index, outcome));
     }
 }
@@ -549,7 +549,7 @@ fn run_lane<J: Job>(
     queues: &mut J::Queues<'_>,
     (dest_mac, times): (Option<mpps_wire::MacAddr>, Option<&ThreadStat>),
 ) -> LaneOutcome {
-    let (job, trial, start_ns) = (base.job, &*go.trial, go.start_ns);
+    let (job, trial, start_ns) = (base.job, &*go.ends.0, go.start_ns);
     let counters = &trial.counters[index];
     let recorder = go.series[index].recorder();
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
