@@ -4,7 +4,7 @@ use super::output::{Output, unwritable};
 use super::steps::{opening, prepare, printed};
 use crate::cli::Capture;
 use crate::fail::{Result, usage};
-use crate::paths::{KernelDevices, Use, Work, with_alike};
+use crate::paths::{KernelDevices, Kind, Use, Work, with_alike};
 use crate::plan::capture::Draft;
 use mpps_engine::run_capture;
 use mpps_io::Port;
@@ -28,6 +28,7 @@ pub(crate) fn run(args: Capture) -> Result<ExitCode> {
 struct Capturing<'a>(&'a Draft);
 
 impl Use for Capturing<'_> {
+    const KINDS: &'static [Kind] = &[Kind::Synthetic, Kind::Device];
     type Out = ExitCode;
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<ExitCode> {

@@ -7,7 +7,7 @@ use super::output::Output;
 use super::steps::{opening, prepare, printed};
 use crate::cli::Forward;
 use crate::fail::Result;
-use crate::paths::{KernelDevices, Use, UseTwo, Work, with_ports};
+use crate::paths::{KernelDevices, Kind, Use, UseTwo, Work, with_ports};
 use crate::plan::forward::Draft;
 use mpps_engine::{ForwardPlan, RunError, run_forward, run_forward_in_kernel, run_forward_pair};
 use mpps_io::{Capabilities, Port};
@@ -33,6 +33,7 @@ pub(crate) fn run(args: Forward) -> Result<ExitCode> {
 struct Forwarding<'a>(&'a Draft);
 
 impl Use for Forwarding<'_> {
+    const KINDS: &'static [Kind] = &[Kind::Synthetic, Kind::Device];
     type Out = ExitCode;
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<ExitCode> {

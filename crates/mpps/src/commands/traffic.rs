@@ -4,7 +4,7 @@ use super::output::Output;
 use super::steps::{opening, prepare, printed};
 use crate::cli::Traffic;
 use crate::fail::{Result, usage};
-use crate::paths::{KernelDevices, Use, UseTwo, Work, with_alike, with_ports};
+use crate::paths::{KernelDevices, Kind, Use, UseTwo, Work, with_alike, with_ports};
 use crate::plan::traffic::Draft;
 use mpps_engine::{run_traffic, run_traffic_across, run_traffic_in_kernel};
 use mpps_io::Port;
@@ -58,6 +58,7 @@ impl Use for Generate<'_> {
 struct Across<'a>(&'a Draft);
 
 impl Use for Across<'_> {
+    const KINDS: &'static [Kind] = &[Kind::Device];
     type Out = (Summary, Output);
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<(Summary, Output)> {

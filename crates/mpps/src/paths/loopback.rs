@@ -1,7 +1,7 @@
 //! `loop`: a device of known faults, whose far end is in this process.
 
 use super::help::{Help, LAYER, MTU, SWITCH, option};
-use super::{Neighbors, Opening, Path, Traits, Use};
+use super::{Kind, Neighbors, Opening, Path, Traits, Use};
 use crate::fail::Result;
 use mpps_io::loopback::{LoopConfig, LoopPort, Turn, check};
 use mpps_io::{PortSpec, Request, Task};
@@ -65,6 +65,8 @@ impl Path for Loop {
         ],
         note: "",
     };
+
+    const KIND: Kind = Kind::Synthetic;
 
     type Config = LoopConfig;
 

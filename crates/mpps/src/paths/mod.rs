@@ -46,6 +46,8 @@ trait Path {
     const DRIVES_INTERFACE: bool = false;
     /// Flow rules can be in force on its ports.
     const STEERS: bool = false;
+    /// What its ports are.
+    const KIND: Kind = Kind::Device;
 
     /// The options of a port, checked.
     type Config: Debug;
@@ -96,6 +98,17 @@ pub(crate) struct Demo {
     pub(crate) pinned: bool,
     /// Not every kernel has it.
     pub(crate) optional: bool,
+}
+
+/// What the ports of a path are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Sockets: they carry payloads.
+    Socket,
+    /// No device stands behind them.
+    Synthetic,
+    /// Devices, which frames come from and go to.
+    Device,
 }
 
 /// What is known of a port before it is open.
@@ -215,6 +228,10 @@ pub(crate) struct Opening<'a> {
 
 /// What is to be done with the open ports of a run, whatever their path.
 pub(crate) trait Use: Sized {
+    /// Kinds of ports that it can be used with. It is compiled for no others: a workload on two ports would be the square of
+    /// all paths.
+    const KINDS: &'static [Kind] = &[Kind::Socket, Kind::Synthetic, Kind::Device];
+
     /// What comes of it.
     type Out;
 
@@ -352,7 +369,7 @@ macro_rules! paths {
             opening: &Opening<'_>,
             user: U,
         ) -> Result<U::Out> {
-            let Some((first, _)) = ports.first() else {
+            let Some(first) = ports.first().map(|(port, _)| *port) else {
                 return Err(usage("no port: want one at least"));
             };
             match &first.config {
@@ -361,7 +378,12 @@ macro_rules! paths {
                         Config::$name(config) => Some((config, request)),
                         _ => None,
                     });
-                    <$path as Path>::open(&own.collect::<Vec<_>>(), opening, user)
+                    if const { is_one_of(<$path as Path>::KIND, U::KINDS) } {
+                        <$path as Path>::open(&own.collect::<Vec<_>>(), opening, user)
+                    } else {
+                        // The plan has refused it.
+                        Err(alone(&first.spec))
+                    }
                 })*
             }
         }
@@ -462,6 +484,18 @@ pub(crate) fn with_ports<U: UseTwo>(
     }
 }
 
+/// Whether a kind of ports is in the list.
+const fn is_one_of(kind: Kind, kinds: &[Kind]) -> bool {
+    let mut i = 0;
+    while i < kinds.len() {
+        if kinds[i] as u8 == kind as u8 {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
 /// The first of two is open: the second is still to be opened.
 struct First<'a, U> {
     second: (&'a Checked, Request<'a>),
@@ -470,6 +504,7 @@ struct First<'a, U> {
 }
 
 impl<U: UseTwo> Use for First<'_, U> {
+    const KINDS: &'static [Kind] = U::KINDS;
     type Out = U::Out;
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
@@ -492,6 +527,7 @@ struct Second<'a, A, U> {
 }
 
 impl<A: Port, U: UseTwo> Use for Second<'_, A, U> {
+    const KINDS: &'static [Kind] = U::KINDS;
     type Out = U::Out;
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {

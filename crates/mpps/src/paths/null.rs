@@ -1,7 +1,7 @@
 //! `null`: no kernel, no device; and the packets that devices without a peer deliver.
 
 use super::help::{Help, LAYER, MTU, option};
-use super::{Neighbors, Opening, Path, Traits, Use};
+use super::{Kind, Neighbors, Opening, Path, Traits, Use};
 use crate::fail::Result;
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_io::null::{NoSource, NullConfig, NullPort, check};
@@ -28,6 +28,8 @@ impl Path for Null {
         ],
         note: "",
     };
+
+    const KIND: Kind = Kind::Synthetic;
 
     type Config = NullConfig;
 

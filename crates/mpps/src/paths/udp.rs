@@ -2,7 +2,7 @@
 
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Opening, Path, Socket, Traits, Use};
+use super::{Demo, Kind, Opening, Path, Socket, Traits, Use};
 use crate::fail::{Result, unopened};
 use mpps_io::{Layer, PortSpec, Request, Roles, Task};
 use mpps_udp::{Config, Mode};
@@ -46,6 +46,8 @@ impl Path for Udp {
         pinned: true,
         optional: false,
     });
+
+    const KIND: Kind = Kind::Socket;
 
     type Config = Config;
 
