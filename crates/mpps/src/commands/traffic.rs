@@ -36,6 +36,7 @@ fn execute(draft: &Draft) -> Result<(Summary, Output)> {
 struct Generate<'a>(&'a Draft);
 
 impl Use for Generate<'_> {
+    const GENERATES: bool = true;
     type Out = (Summary, Output);
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<(Summary, Output)> {
@@ -59,6 +60,7 @@ struct Across<'a>(&'a Draft);
 
 impl Use for Across<'_> {
     const KINDS: &'static [Kind] = &[Kind::Device];
+    const GENERATES: bool = true;
     type Out = (Summary, Output);
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<(Summary, Output)> {

@@ -89,17 +89,18 @@ impl Path for Loop {
         for (config, request) in ports {
             config.check_lanes(request.roles.len())?;
         }
-        if ports.iter().all(|(_, request)| request.task.generates()) {
+        if const { U::GENERATES } {
             let reflecting = |(config, request): &(&LoopConfig, Request<'_>)| {
                 let far_end = Reflecting(ReflectFilter::default());
                 LoopPort::new((*config).clone(), request.roles.len(), monotonic_ns, far_end)
             };
-            return user.frames(&ports.iter().map(reflecting).collect::<Vec<_>>());
+            user.frames(&ports.iter().map(reflecting).collect::<Vec<_>>())
+        } else {
+            let returning = |(config, request): &(&LoopConfig, Request<'_>)| {
+                LoopPort::new((*config).clone(), request.roles.len(), monotonic_ns, as_it_is)
+            };
+            user.frames(&ports.iter().map(returning).collect::<Vec<_>>())
         }
-        let returning = |(config, request): &(&LoopConfig, Request<'_>)| {
-            LoopPort::new((*config).clone(), request.roles.len(), monotonic_ns, as_it_is)
-        };
-        user.frames(&ports.iter().map(returning).collect::<Vec<_>>())
     }
 }
 

@@ -231,6 +231,8 @@ pub(crate) trait Use: Sized {
     /// Kinds of ports that it can be used with. It is compiled for no others: a workload on two ports would be the square of
     /// all paths.
     const KINDS: &'static [Kind] = &[Kind::Socket, Kind::Synthetic, Kind::Device];
+    /// Its task makes packets of its own ([`Task::generates`]).
+    const GENERATES: bool = false;
 
     /// What comes of it.
     type Out;
@@ -505,6 +507,7 @@ struct First<'a, U> {
 
 impl<U: UseTwo> Use for First<'_, U> {
     const KINDS: &'static [Kind] = U::KINDS;
+    const GENERATES: bool = U::GENERATES;
     type Out = U::Out;
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
@@ -528,6 +531,7 @@ struct Second<'a, A, U> {
 
 impl<A: Port, U: UseTwo> Use for Second<'_, A, U> {
     const KINDS: &'static [Kind] = U::KINDS;
+    const GENERATES: bool = U::GENERATES;
     type Out = U::Out;
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {

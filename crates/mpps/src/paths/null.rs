@@ -47,14 +47,15 @@ impl Path for Null {
     }
 
     fn open<U: Use>(ports: &[(&NullConfig, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
-        if ports.iter().all(|(_, request)| request.task.generates()) {
+        if const { U::GENERATES } {
             let silent = |(config, request): &(&NullConfig, Request<'_>)| {
                 NullPort::new((*config).clone(), request.roles.len(), OWN, NoSource)
             };
-            return user.frames(&ports.iter().map(silent).collect::<Vec<_>>());
+            user.frames(&ports.iter().map(silent).collect::<Vec<_>>())
+        } else {
+            let producing = |(config, request): &(&NullConfig, Request<'_>)| producing(config, request);
+            user.frames(&ports.iter().map(producing).collect::<Vec<_>>())
         }
-        let producing = |(config, request): &(&NullConfig, Request<'_>)| producing(config, request);
-        user.frames(&ports.iter().map(producing).collect::<Vec<_>>())
     }
 }
 
