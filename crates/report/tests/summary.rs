@@ -51,7 +51,7 @@ fn summary() -> Summary {
             monotonic_ns: 7_000_000_001,
             utc_ns: 1_790_000_000_123_456_789,
         },
-        plan: None,
+        plan: Some(r#"{"mpps_plan": 1}"#.into()),
         command: ["mpps", "sendrecv", "loop:"].map(str::to_owned).into(),
         duration_ns: 10_000_000_000,
         tx: 3_000_000,
