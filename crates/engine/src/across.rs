@@ -167,9 +167,6 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         let Some(link) = self.work.link() else {
             return Ok(None);
         };
-        if link.dest_mac.is_some() || link.next_hop.is_none() {
-            return Ok(link.dest_mac);
-        }
         match queues {
             Half::From(queue) => resolve(queue, (link, link), self.work.src(), found, clock, ended),
             Half::To(queue) => {

@@ -218,9 +218,6 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         let Some(link) = self.work.link() else {
             return Ok(None);
         };
-        if link.dest_mac.is_some() || link.next_hop.is_none() {
-            return Ok(link.dest_mac);
-        }
         resolve(queue, (link, link), self.work.src(), found, clock, ended)
     }
 
@@ -245,7 +242,7 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
     }
 }
 
-/// Asks for the MAC address of the first link's next hop, from `src` (`None`: only listens), until any lane has heard it;
+/// Finds the MAC address of the first link's next hop, unless it is known or not needed: asks from `src` (`None`: only listens), until any lane has heard it;
 /// answers meanwhile for the addresses of the second link, which is that of the queue.
 pub(crate) fn resolve<Q: Queue>(
     queue: &mut Q,
@@ -255,6 +252,9 @@ pub(crate) fn resolve<Q: Queue>(
     clock: &Clock,
     ended: &dyn Fn(u64) -> bool,
 ) -> std::result::Result<Option<MacAddr>, RunError> {
+    if link.dest_mac.is_some() || link.next_hop.is_none() {
+        return Ok(link.dest_mac);
+    }
     let neighbor = Neighbor::new(own, src, found);
     let begun = clock.now_ns();
     let mut ask_at = begun;

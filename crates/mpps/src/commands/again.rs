@@ -20,8 +20,9 @@ pub(crate) fn run(args: &Again) -> Result<ExitCode> {
     };
     let file = path.display();
     let text = as_user(|| read(path))?;
-    let named = |line: &str| usage(format!("{file}: {}", in_fields(line)));
     let mut words = words(&text).map_err(|line| usage(format!("{file}: {line}")))?;
+    let workload = words[1].to_string_lossy().into_owned();
+    let named = |line: &str| usage(format!("{file}: {}", in_fields(&workload, line)));
     // In front of the ports, which are the last.
     let tell: Vec<OsString> = told(args);
     words.splice(2..2, tell);

@@ -1,10 +1,10 @@
 //! `capture`.
 
 use super::output::{Output, unwritable};
-use super::steps::{opening, prepare, printed};
+use super::steps::{prepare, printed};
 use crate::cli::Capture;
 use crate::fail::{Result, usage};
-use crate::paths::{KernelDevices, Kind, Use, Work, with_alike};
+use crate::paths::{KernelDevices, Kind, Opening, Use, Work, with_alike};
 use crate::plan::capture::Draft;
 use mpps_engine::run_capture;
 use mpps_io::Port;
@@ -22,7 +22,14 @@ pub(crate) fn run(args: Capture) -> Result<ExitCode> {
     let run = &draft.args.run;
     let _prepared = prepare(run, &[&draft.port], &draft.rules, Work::Ends)?;
     let port = vec![(&draft.port, draft.request())];
-    with_alike(port, &opening(run, &draft.rules), Capturing(&draft))
+    with_alike(
+        port,
+        &Opening {
+            run,
+            rules: &draft.rules,
+        },
+        Capturing(&draft),
+    )
 }
 
 struct Capturing<'a>(&'a Draft);

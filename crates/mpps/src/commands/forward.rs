@@ -4,10 +4,10 @@
 //! never do, and any path goes with any other.
 
 use super::output::Output;
-use super::steps::{opening, prepare, printed};
+use super::steps::{prepare, printed};
 use crate::cli::Forward;
 use crate::fail::Result;
-use crate::paths::{KernelDevices, Kind, Use, UseTwo, Work, with_ports};
+use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_ports};
 use crate::plan::forward::Draft;
 use mpps_engine::{ForwardPlan, RunError, run_forward, run_forward_in_kernel, run_forward_pair};
 use mpps_io::{Capabilities, Port};
@@ -27,7 +27,14 @@ pub(crate) fn run(args: Forward) -> Result<ExitCode> {
     let run = &draft.args.run;
     let ports: Vec<_> = draft.ports.iter().map(|port| &port.port).collect();
     let _prepared = prepare(run, &ports, &draft.rules, work)?;
-    with_ports(draft.requests(), &opening(run, &draft.rules), Forwarding(&draft))
+    with_ports(
+        draft.requests(),
+        &Opening {
+            run,
+            rules: &draft.rules,
+        },
+        Forwarding(&draft),
+    )
 }
 
 struct Forwarding<'a>(&'a Draft);

@@ -1,10 +1,10 @@
 //! `drop` and `reflect`.
 
 use super::output::Output;
-use super::steps::{opening, prepare, printed};
+use super::steps::{prepare, printed};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::Result;
-use crate::paths::{KernelDevices, Use, Work, with_alike};
+use crate::paths::{KernelDevices, Opening, Use, Work, with_alike};
 use crate::plan::listen::Listener;
 use mpps_engine::{run_drop, run_drop_in_kernel, run_reflect, run_reflect_in_kernel};
 use mpps_io::Port;
@@ -29,7 +29,14 @@ fn execute(listener: &Listener, run: &Run, work: Work, user: impl Use<Out = Exit
     }
     let _prepared = prepare(run, &[&listener.port], &listener.rules, work)?;
     let port = vec![(&listener.port, listener.request())];
-    with_alike(port, &opening(run, &listener.rules), user)
+    with_alike(
+        port,
+        &Opening {
+            run,
+            rules: &listener.rules,
+        },
+        user,
+    )
 }
 
 /// Says which ports are left to the host, and when every lane receives.

@@ -2,7 +2,7 @@
 
 use crate::cli::Run;
 use crate::fail::{Result, print};
-use crate::paths::{Checked, Opening, Rules, Work};
+use crate::paths::{Checked, Rules, Work};
 use crate::privilege;
 use mpps_netdev::NtupleFilter;
 use mpps_sys::signal;
@@ -32,9 +32,4 @@ pub(super) fn prepare(run: &Run, ports: &[&Checked], rules: &Rules, work: Work) 
         filters.extend(rules.apply(port)?);
     }
     Ok(Prepared { _filters: filters })
-}
-
-/// What the ports of a run have in common while they are opened.
-pub(super) fn opening<'a>(run: &'a Run, rules: &'a Rules) -> Opening<'a> {
-    Opening { run, rules }
 }

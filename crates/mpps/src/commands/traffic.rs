@@ -1,10 +1,10 @@
 //! `sendrecv` and `send`.
 
 use super::output::Output;
-use super::steps::{opening, prepare, printed};
+use super::steps::{prepare, printed};
 use crate::cli::Traffic;
 use crate::fail::{Result, usage};
-use crate::paths::{KernelDevices, Kind, Use, UseTwo, Work, with_alike, with_ports};
+use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
 use crate::plan::traffic::Draft;
 use mpps_engine::{run_traffic, run_traffic_across, run_traffic_in_kernel};
 use mpps_io::Port;
@@ -28,8 +28,22 @@ fn execute(draft: &Draft) -> Result<(Summary, Output)> {
     let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
     let _prepared = prepare(run, &ports, &draft.rules, Work::Ends)?;
     match ports.len() {
-        1 => with_alike(requests, &opening(run, &draft.rules), Generate(draft)),
-        _ => with_ports(requests, &opening(run, &draft.rules), Across(draft)),
+        1 => with_alike(
+            requests,
+            &Opening {
+                run,
+                rules: &draft.rules,
+            },
+            Generate(draft),
+        ),
+        _ => with_ports(
+            requests,
+            &Opening {
+                run,
+                rules: &draft.rules,
+            },
+            Across(draft),
+        ),
     }
 }
 

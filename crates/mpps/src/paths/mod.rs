@@ -365,8 +365,8 @@ macro_rules! paths {
             }
         }
 
-        /// Opens ports that are all of the path of the first.
-        fn open_alike<U: Use>(
+        /// Opens the ports of a run, which are all of the path of the first.
+        pub(crate) fn with_alike<U: Use>(
             ports: Vec<(&Checked, Request<'_>)>,
             opening: &Opening<'_>,
             user: U,
@@ -461,15 +461,6 @@ pub(crate) fn mend() -> impl Iterator<Item = String> {
     LIST.iter().flat_map(|entry| (entry.mend)())
 }
 
-/// Opens the ports of a run, all of one path.
-pub(crate) fn with_alike<U: Use>(
-    ports: Vec<(&Checked, Request<'_>)>,
-    opening: &Opening<'_>,
-    user: U,
-) -> Result<U::Out> {
-    open_alike(ports, opening, user)
-}
-
 /// Opens the ports of a run: all of one path, or two of two.
 pub(crate) fn with_ports<U: UseTwo>(
     mut ports: Vec<(&Checked, Request<'_>)>,
@@ -480,9 +471,9 @@ pub(crate) fn with_ports<U: UseTwo>(
     match &ports[..] {
         [(a, _), (b, _)] if path(a) != path(b) => {
             let second = ports.remove(1);
-            open_alike(ports, opening, First { second, opening, user })
+            with_alike(ports, opening, First { second, opening, user })
         }
-        _ => open_alike(ports, opening, user),
+        _ => with_alike(ports, opening, user),
     }
 }
 
@@ -513,9 +504,10 @@ impl<U: UseTwo> Use for First<'_, U> {
     fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
         let second = Second {
             first: &ports[0],
+            spec: &self.second.0.spec,
             user: self.user,
         };
-        open_alike(vec![self.second], self.opening, second)
+        with_alike(vec![self.second], self.opening, second)
     }
 
     fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
@@ -526,6 +518,8 @@ impl<U: UseTwo> Use for First<'_, U> {
 /// Both are open.
 struct Second<'a, A, U> {
     first: &'a A,
+    /// The second, as it was written.
+    spec: &'a PortSpec,
     user: U,
 }
 
@@ -538,9 +532,8 @@ impl<A: Port, U: UseTwo> Use for Second<'_, A, U> {
         self.user.two(self.first, &ports[0])
     }
 
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<U::Out> {
-        let _ = devices;
-        Err(usage("ports of a path that runs in the kernel go with their like only"))
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
+        Err(alone(self.spec))
     }
 }
 
@@ -562,75 +555,4 @@ fn given(spec: &PortSpec, key: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_that_is_not_there_is_refused_with_those_that_are() {
-        let spec = "tun:0".parse().expect("of the form of a port");
-        let Err(crate::fail::Failure::Usage(line)) = Checked::new(&spec, Task::Drop) else {
-            panic!("it is no path");
-        };
-        assert!(line.ends_with(&all_names().join(", ")), "{line}");
-    }
-
-    /// The sources in this folder and below, without their tests.
-    fn sources(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
-        for entry in std::fs::read_dir(folder).expect("a folder of sources") {
-            let path = entry.expect("an entry").path();
-            let name = path.display().to_string();
-            if path.is_dir() {
-                sources(&path, found);
-            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
-                let text = std::fs::read_to_string(&path).expect("text");
-                found.push((
-                    name,
-                    text.split("#[cfg(test)]\nmod tests")
-                        .next()
-                        .unwrap_or_default()
-                        .to_owned(),
-                ));
-            }
-        }
-    }
-
-    #[test]
-    fn a_new_path_needs_no_line_in_the_commands_the_plans_the_engine_or_the_report() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut found = Vec::new();
-        for folder in [
-            "src/plan",
-            "src/commands",
-            "src/privilege",
-            "../engine/src",
-            "../report/src",
-            "../stats/src",
-        ] {
-            sources(&root.join(folder), &mut found);
-        }
-        assert!(found.len() > 60, "{} sources", found.len());
-        for (file, text) in &found {
-            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-            // JSON has a type of the name of a path.
-            let code = code.filter(|line| !line.contains("\"type\": ["));
-            for line in code {
-                for name in all_names() {
-                    // Its crate, or a comparison with its name.
-                    let (own, quoted) = (format!("mpps_{name}::"), format!("\"{name}\""));
-                    assert!(
-                        !line.contains(&own) && !line.contains(&quoted),
-                        "{file} knows {name}: {line}"
-                    );
-                }
-            }
-        }
-        for name in ["engine", "report", "stats", "io", "wire", "sys"] {
-            let manifest = std::fs::read_to_string(root.join(format!("../{name}/Cargo.toml"))).expect("a manifest");
-            for path in all_names() {
-                let own = format!("mpps-{}", path.replace('_', "-"));
-                let named = manifest.lines().any(|line| line.split(['.', ' ']).next() == Some(&own));
-                assert!(!named, "crates/{name} depends on {own}");
-            }
-        }
-    }
-}
+mod tests;

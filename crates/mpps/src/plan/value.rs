@@ -103,17 +103,19 @@ const OWN_SECTIONS: [(&str, &[&str]); 3] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan(Map<String, Value>);
 
+/// Whether a plan of this workload may have this section.
+fn has_section(workload: &str, section: &str) -> bool {
+    let only = OWN_SECTIONS.iter().find(|(name, _)| *name == section);
+    only.is_none_or(|(_, workloads)| workloads.contains(&workload))
+}
+
 /// The fields of a workload, each with its option.
 fn fields<'c>(command: &'c Command, workload: &str) -> Vec<(&'static Field, &'c Arg)> {
     let Some(command) = command.find_subcommand(workload) else {
         return Vec::new();
     };
-    let own = |section: &str| {
-        let only = OWN_SECTIONS.iter().find(|(name, _)| *name == section);
-        only.is_none_or(|(_, workloads)| workloads.contains(&workload))
-    };
     let option = |field: &Field| command.get_arguments().find(|arg| arg.get_long() == Some(field.option));
-    let all = FIELDS.iter().filter(|field| own(field.section));
+    let all = FIELDS.iter().filter(|field| has_section(workload, field.section));
     all.filter_map(|field| Some((field, option(field)?))).collect()
 }
 
@@ -349,10 +351,10 @@ fn ports(plan: &Map<String, Value>) -> Result<Vec<OsString>, String> {
     Ok(texts.into_iter().map(OsString::from).collect())
 }
 
-/// A line about options, about the fields that these are.
-pub(crate) fn in_fields(line: &str) -> String {
+/// A line about options of a workload, about the fields that these are.
+pub(crate) fn in_fields(workload: &str, line: &str) -> String {
     let mut told = line.to_owned();
-    for field in FIELDS {
+    for field in FIELDS.iter().filter(|field| has_section(workload, field.section)) {
         let option = format!("--{}", field.option);
         let Some(at) = told.find(&option) else { continue };
         let end = told[at + option.len()..].chars().next();

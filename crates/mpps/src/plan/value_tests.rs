@@ -130,14 +130,23 @@ fn no_plan_holds_a_secret() {
 #[test]
 fn a_line_about_options_is_one_about_fields() {
     assert_eq!(
-        in_fields("--rate '5': want a rate, or --pacing left out"),
+        in_fields("send", "--rate '5': want a rate, or --pacing left out"),
         "load.rate (--rate) '5': want a rate, or load.pacing (--pacing) left out"
     );
     assert_eq!(
-        in_fields("--rx-lanes: want --lanes N"),
+        in_fields("send", "--rx-lanes: want --lanes N"),
         "lanes.rx_lanes (--rx-lanes): want lanes.lanes (--lanes) N"
     );
-    assert_eq!(in_fields("no option"), "no option");
+    assert_eq!(in_fields("drop", "no option"), "no option");
+    // One option, and a field in each of two sections.
+    assert_eq!(
+        in_fields("send", "--dest-mac: bad"),
+        "traffic.dest_mac (--dest-mac): bad"
+    );
+    assert_eq!(
+        in_fields("forward", "--dest-mac: bad"),
+        "forward.dest_mac (--dest-mac): bad"
+    );
 }
 
 fn anything() -> impl Strategy<Value = Value> {
