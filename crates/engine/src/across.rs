@@ -6,10 +6,11 @@
 use crate::crew::run_job;
 use crate::forward::{in_one, join};
 use crate::job::{Job, resolve, told};
-use crate::neighbor::Found;
+use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{Link, TrafficPlan};
 use crate::run::{RunError, traffic};
+use crate::traces::{self, Traces};
 use crate::traffic::Lane;
 use crate::work::{TrafficTrial, TrafficWork, Work, WorkFacts};
 use mpps_io::{Port, QueueCounters, Result};
@@ -17,6 +18,7 @@ use mpps_stats::{HostFact, Recorder, Sink, Summary};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Runs `sendrecv` from one port to another: lanes of the plan that send have the queues of `from` in their order, those that
 /// receive have the queues of `to`; no lane does both. The plan says how packets leave ([`TrafficPlan::link`]) and how they
@@ -37,14 +39,14 @@ pub fn run_traffic_across<A: Port, B: Port>(
 }
 
 /// Traffic from one port to another.
-struct Across<'r, A, B> {
-    from: &'r A,
-    to: &'r B,
-    work: &'r TrafficWork<'r>,
+pub(crate) struct Across<'r, A, B> {
+    pub(crate) from: &'r A,
+    pub(crate) to: &'r B,
+    pub(crate) work: &'r TrafficWork<'r>,
 }
 
 /// What a lane has of the one port or of the other.
-enum Half<A, B> {
+pub(crate) enum Half<A, B> {
     From(A),
     To(B),
 }
@@ -188,6 +190,25 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         match queues {
             Half::From(queue) => work.lane(index, lane, queue, recorder, capabilities.0, trial),
             Half::To(queue) => work.lane(index, lane, queue, recorder, capabilities.1, trial),
+        }
+    }
+
+    fn traces(&self, trial: &TrafficTrial) -> Option<Arc<Traces>> {
+        self.work.traces(trial)
+    }
+
+    fn attend(
+        &self,
+        lane: usize,
+        queues: &mut Half<A::Queue<'_>, B::Queue<'_>>,
+        found: &Found,
+        traces: Option<&Traces>,
+    ) -> u64 {
+        let link = self.link_of(lane);
+        let neighbor = |src| link.map(|link| Neighbor::new(link, src, found));
+        match queues {
+            Half::From(queue) => traces::attend(queue, neighbor(self.work.src()).as_ref(), None),
+            Half::To(queue) => traces::attend(queue, neighbor(None).as_ref(), traces),
         }
     }
 }

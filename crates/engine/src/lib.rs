@@ -59,4 +59,4 @@ pub use plan::{
 };
 pub use rate::Rate;
 pub use run::{RunError, run_capture, run_drop, run_reflect, run_traffic};
-pub use session::{Session, session};
+pub use session::{Trials, session, session_across};

@@ -1,19 +1,20 @@
 //! Several trials on one open port.
 
+use crate::across::Across;
 use crate::crew::{Base, Crew};
-use crate::job::Solo;
+use crate::job::{Job, Solo};
 use crate::plan::TrafficPlan;
 use crate::run::{RunError, traffic};
 use crate::traces::Traces;
-use crate::work::TrafficWork;
-use mpps_io::{Layer, Port};
+use crate::work::{TrafficTrial, TrafficWork};
+use mpps_io::{Capabilities, Layer, Port};
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 
-/// Opens the lanes on `port` once, and hands `body` a [`Session`] that runs any number of `sendrecv` and `send` trials
+/// Opens the lanes on `port` once, and hands `body` [`Trials`]: it runs any number of `sendrecv` and `send` trials
 /// on them. Returns what `body` returns, once the lanes have let go of their queues.
 ///
 /// `opening` says what every trial has (lanes, addresses, layer 2) and what none exceeds: its flows, and whether
@@ -61,43 +62,59 @@ pub fn session<P: Port, R>(
     port: &P,
     opening: &TrafficPlan,
     interruptions: &dyn Fn() -> u32,
-    body: impl for<'s> FnOnce(&mut Session<'s, P>) -> R,
+    body: impl FnOnce(&mut dyn Trials) -> R,
 ) -> Result<R, RunError> {
     let work = TrafficWork { opening };
     let job = Solo { port, work: &work };
-    let base = Base::new(&job, &opening.common, true);
+    let capabilities = port.capabilities();
+    let open = Open::new(opening, [capabilities, capabilities]);
+    on_lanes(&job, &open, interruptions, body)
+}
+
+/// As [`session`], from one port to another: each trial as by [`run_traffic_across`](crate::run_traffic_across).
+///
+/// # Errors
+/// As [`session`].
+pub fn session_across<A: Port, B: Port, R>(
+    from: &A,
+    to: &B,
+    opening: &TrafficPlan,
+    interruptions: &dyn Fn() -> u32,
+    body: impl FnOnce(&mut dyn Trials) -> R,
+) -> Result<R, RunError> {
+    let work = TrafficWork { opening };
+    let job = Across { from, to, work: &work };
+    let open = Open::new(opening, [from.capabilities(), to.capabilities()]);
+    on_lanes(&job, &open, interruptions, body)
+}
+
+/// Opens the lanes of a job, and hands them to `body` as trials.
+fn on_lanes<J: Job<Trial = TrafficTrial>, R>(
+    job: &J,
+    open: &Open<'_>,
+    interruptions: &dyn Fn() -> u32,
+    body: impl FnOnce(&mut dyn Trials) -> R,
+) -> Result<R, RunError> {
+    let base = Base::new(job, &open.plan.common, true);
     thread::scope(|scope| {
-        let crew = Crew::open(scope, &base, interruptions)?;
-        let layer = port.capabilities().layer;
-        let addresses = (opening.src, opening.dst);
+        let opening = open.plan;
         let mut session = Session {
-            crew,
-            port,
-            opening,
-            traces: Traces::new(monotonic_ns(), opening.flows.clone(), addresses, layer),
+            crew: Crew::open(scope, &base, interruptions)?,
+            open,
+            traces: Traces::new(
+                monotonic_ns(),
+                opening.flows.clone(),
+                (opening.src, opening.dst),
+                open.layer,
+                opening.far.is_some(),
+            ),
         };
         Ok(body(&mut session))
     })
 }
 
-/// Lanes that are open, each with its queue: see [`session`].
-pub struct Session<'s, P: Port> {
-    crew: Crew<'s, Solo<'s, P, TrafficWork<'s>>>,
-    port: &'s P,
-    opening: &'s TrafficPlan,
-    traces: Traces,
-}
-
-impl<P: Port> std::fmt::Debug for Session<'_, P> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
-            .field("path", &self.port.capabilities().path)
-            .field("opening", self.opening)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<P: Port> Session<'_, P> {
+/// Ports that are open for trials, one after another: what [`session`] hands out.
+pub trait Trials {
     /// Runs one trial, `sendrecv` or `send`, from its first departure to the end of its settle time, with counters,
     /// rows and a verdict of its own. Rate, pacing, length, settle time, rows, payload length, seed and flows may
     /// differ from trial to trial. Sinks get every row, and have had [`Sink::finish`] when it returns: each trial wants
@@ -111,27 +128,94 @@ impl<P: Port> Session<'_, P> {
     /// The start lies 5 ms, and 1 ms a lane, behind the call.
     ///
     /// # Errors
-    /// [`RunError::Unfit`], before anything is sent, for a trial that the port was not opened for: the session goes on.
-    /// [`RunError::Interrupted`] for one that begins after the user has asked for the end of another.
+    /// [`RunError::Unfit`], before anything is sent, for a trial that the ports were not opened for: the session goes
+    /// on. [`RunError::Interrupted`] for one that begins after the user has asked for the end of another.
     /// [`RunError::Panicked`] when a lane has panicked, now or before: there will be no more trials. Trouble on the way
     /// (a device that goes down or vanishes, an interruption) is no error: the trial has its result, and
     /// [`Summary::valid`] tells.
-    pub fn trial(
+    fn trial(
+        &mut self,
+        plan: TrafficPlan,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError>;
+
+    /// As [`Trials::trial`], and the last: the lanes let go of their queues before its counters are read. There is no
+    /// trial after it.
+    ///
+    /// # Errors
+    /// As [`Trials::trial`].
+    fn last(
+        &mut self,
+        plan: TrafficPlan,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError>;
+}
+
+/// What the ports of a session were opened for.
+struct Open<'s> {
+    plan: &'s TrafficPlan,
+    layer: Layer,
+    /// Bytes of the largest frame that every port takes.
+    max_frame: usize,
+}
+
+/// Lanes that are open, each with its queue: see [`session`].
+struct Session<'s, J: Job> {
+    crew: Crew<'s, J>,
+    open: &'s Open<'s>,
+    traces: Traces,
+}
+
+impl<J: Job<Trial = TrafficTrial>> Session<'_, J> {
+    fn run(
+        &mut self,
+        plan: TrafficPlan,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError> {
+        self.open.fits(&plan).map_err(RunError::Unfit)?;
+        self.traces.add(plan.common.seed);
+        let order = traffic(plan, Some(Arc::new(self.traces.clone())));
+        self.crew.trial(order, last, sinks, interruptions)
+    }
+}
+
+impl<J: Job<Trial = TrafficTrial>> Trials for Session<'_, J> {
+    fn trial(
         &mut self,
         plan: TrafficPlan,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary, RunError> {
-        self.fits(&plan).map_err(RunError::Unfit)?;
-        self.traces.add(plan.common.seed);
-        let order = traffic(plan, Some(Arc::new(self.traces.clone())));
-        self.crew.trial(order, false, sinks, interruptions)
+        self.run(plan, false, sinks, interruptions)
+    }
+
+    fn last(
+        &mut self,
+        plan: TrafficPlan,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError> {
+        self.run(plan, true, sinks, interruptions)
+    }
+}
+
+impl<'s> Open<'s> {
+    fn new(plan: &'s TrafficPlan, ports: [&Capabilities; 2]) -> Self {
+        Self {
+            plan,
+            layer: ports[0].layer,
+            max_frame: ports.map(|port| port.max_frame).into_iter().min().unwrap_or(0),
+        }
     }
 
     /// Whether the port was opened for such a trial; else what is wrong, and what would be right.
     fn fits(&self, plan: &TrafficPlan) -> Result<(), String> {
-        let (opening, capabilities) = (self.opening, self.port.capabilities());
-        let payload_path = capabilities.layer == Layer::Payload;
+        let opening = self.plan;
+        let payload_path = self.layer == Layer::Payload;
         if plan.common.lanes != opening.common.lanes {
             return Err("every trial has the lanes that the session was opened with".to_owned());
         }
@@ -141,7 +225,7 @@ impl<P: Port> Session<'_, P> {
                 plan.src, plan.dst, opening.src, opening.dst
             ));
         }
-        if plan.link != opening.link {
+        if (&plan.link, &plan.far) != (&opening.link, &opening.far) {
             return Err(
                 "every trial has the MAC addresses, VLAN and neighbours that the session was opened with".to_owned(),
             );
@@ -186,16 +270,15 @@ impl<P: Port> Session<'_, P> {
     fn most_payload(&self) -> usize {
         const ETHERNET: usize = 14;
         const UDP: usize = 8;
-        let capabilities = self.port.capabilities();
-        let headers = match (capabilities.layer, self.opening.src) {
+        let headers = match (self.layer, self.plan.src) {
             (Layer::Payload, _) => 0,
             (Layer::Ethernet, IpAddr::V4(_)) => ETHERNET + 20 + UDP,
             (Layer::Ethernet, IpAddr::V6(_)) => ETHERNET + 40 + UDP,
         };
-        let tag = match &self.opening.link {
+        let tag = match &self.plan.link {
             Some(link) if link.vlan.is_some() => 4,
             _ => 0,
         };
-        capabilities.max_frame.saturating_sub(headers + tag)
+        self.max_frame.saturating_sub(headers + tag)
     }
 }

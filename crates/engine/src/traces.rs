@@ -34,11 +34,19 @@ pub(crate) struct Traces {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
     pub(crate) layer: Layer,
+    /// They arrive as they were sent; else with addresses and ports exchanged.
+    as_sent: bool,
 }
 
 impl Traces {
     /// Of no trial so far.
-    pub(crate) fn new(since_ns: u64, flows: FlowSet, (src, dst): (IpAddr, IpAddr), layer: Layer) -> Self {
+    pub(crate) fn new(
+        since_ns: u64,
+        flows: FlowSet,
+        (src, dst): (IpAddr, IpAddr),
+        layer: Layer,
+        as_sent: bool,
+    ) -> Self {
         Self {
             since_ns,
             seeds: Vec::new(),
@@ -46,6 +54,7 @@ impl Traces {
             src,
             dst,
             layer,
+            as_sent,
         }
     }
 
@@ -74,10 +83,13 @@ impl Traces {
         let checked = check_udp(bytes, seed, verify_checksum(frame)).ok()?;
         let packet = &checked.packet;
         let stamp = checked.stamp?;
-        // It comes back with its ports and addresses swapped.
-        let ours = self.flows.flow_of(packet.dst_port, packet.src_port).is_some()
-            && packet.dst_ip_eq(bytes, &self.src)
-            && packet.src_ip(bytes) == self.dst
+        let (ports, addresses) = match self.as_sent {
+            true => ((packet.src_port, packet.dst_port), (self.src, self.dst)),
+            false => ((packet.dst_port, packet.src_port), (self.dst, self.src)),
+        };
+        let ours = self.flows.flow_of(ports.0, ports.1).is_some()
+            && packet.src_ip(bytes) == addresses.0
+            && packet.dst_ip_eq(bytes, &addresses.1)
             && (checked.checksum_ok || left_open(frame, packet))
             && (checked.data_ok || self.seeded(stamp.seq, packet.payload(bytes).get(STAMP_LEN..)?));
         ours.then_some(stamp)

@@ -3,7 +3,7 @@
 #[path = "session/setup.rs"]
 mod setup;
 
-use mpps_engine::{FlowSet, LanePlan, Opened, Rate, RunError, Session, TrafficPlan, session};
+use mpps_engine::{FlowSet, LanePlan, Opened, Rate, RunError, TrafficPlan, Trials, session};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Wait};
@@ -28,7 +28,7 @@ impl Sink for Kept {
 }
 
 /// Runs a trial; its rows, its lanes and its totals are of the same packets.
-fn trial<P: Port>(session: &mut Session<'_, P>, plan: TrafficPlan) -> Summary {
+fn trial(session: &mut dyn Trials, plan: TrafficPlan) -> Summary {
     let (kept, receive) = (Kept::default(), plan.receive);
     let summary = session
         .trial(plan, &mut [Box::new(kept.clone())], &|| 0)
