@@ -9,7 +9,7 @@ use crate::crew::Trial;
 use crate::host_drops::HostDrops;
 use crate::job::Job;
 use crate::live::{HostWait, Live};
-use mpps_stats::{Collector, Sink, Timing, Wants};
+use mpps_stats::{Collector, Event, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
 use std::time::Duration;
@@ -98,6 +98,7 @@ pub(crate) fn collect<J: Job>(
     let clock = clocks.clock();
     let ticks = Ticks::new(timing);
     let mut asked = 0;
+    let mut told = 0;
     let mut end_told = false;
     let mut live = Live::new(timing.start_ns);
     let mut collected = Collected::default();
@@ -158,13 +159,16 @@ pub(crate) fn collect<J: Job>(
         if end_told || now < end_ns {
             collector.poll(sinks);
         }
-        if wants.snapshots && live.is_due(now, ticks.tick_ns) {
-            let snapshot = live.snapshot(now, end_ns, trial.common.duration, control, &trial.counters, collector);
-            for sink in sinks.iter_mut() {
-                sink.snapshot(&snapshot);
-            }
+        // The last are told, too: whoever put them up has ended by now.
+        let ended = control.ended() == trial.common.lanes.len();
+        for note in control.notes_from(&mut told) {
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::Note(&note)));
         }
-        if control.ended() == trial.common.lanes.len() {
+        if wants.snapshots && live.is_due(now, ticks.tick_ns) {
+            let snapshot = live.snapshot(now, end_ns, trial.common.duration, &trial.counters, collector);
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::Live(&snapshot)));
+        }
+        if ended {
             return collected;
         }
     }

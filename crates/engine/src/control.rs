@@ -140,6 +140,14 @@ impl Control {
         }
     }
 
+    /// The notes that have come since `told` were told, which is raised.
+    pub(crate) fn notes_from(&self, told: &mut usize) -> Vec<String> {
+        let notes = self.notes.lock().unwrap_or_else(|e| e.into_inner());
+        let new = notes[(*told).min(notes.len())..].to_vec();
+        *told = notes.len();
+        new
+    }
+
     /// The notes so far.
     pub fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(|e| e.into_inner()).clone()

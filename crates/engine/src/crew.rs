@@ -27,7 +27,8 @@ use crate::traces::{LATE_OF_AN_EARLIER, Traces};
 use crate::traffic::Lane;
 use mpps_io::{Error, QueueCounters};
 use mpps_stats::{
-    Collector, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Started, Summary, Timing, Totals, Workload,
+    Collector, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing, Totals,
+    Workload,
 };
 use mpps_sys::clock::{Clock, ClockSource, utc_ns};
 use mpps_sys::proc_stat::ThreadStat;
@@ -317,8 +318,7 @@ impl<'s, J: Job> Crew<'s, J> {
             utc_ns: utc_ns(start_ns),
         };
         for sink in sinks.iter_mut() {
-            sink.workload(workload);
-            sink.begin(started);
+            sink.event(&Event::Start(Start { workload, started }));
         }
         job.begin(start_ns, control.end_ns());
         let (ended, outcomes) = mpsc::channel();

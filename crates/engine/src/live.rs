@@ -1,7 +1,6 @@
 //! What the collector tells while the run goes on: snapshots for the live view, and how the host treats the lanes.
 
-use crate::control::Control;
-use mpps_stats::{Collector, LaneCounters, Snapshot};
+use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot};
 use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use std::time::Duration;
 
@@ -143,7 +142,6 @@ impl Live {
         now_ns: u64,
         end_ns: u64,
         planned: Option<Duration>,
-        control: &Control,
         lanes: &[LaneCounters],
         collector: &Collector<'_>,
     ) -> Snapshot {
@@ -172,7 +170,7 @@ impl Live {
             },
             host_dropped: collector.host_dropped(),
             recent_latency: collector.recent_latency(),
-            notes: control.notes(),
+            lanes: lanes.iter().map(LiveLane::from).collect(),
         }
     }
 }

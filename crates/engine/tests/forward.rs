@@ -7,14 +7,14 @@ use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, run_forward, run_f
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Port, Queue, QueueCounters, Result, Wait};
-use mpps_stats::{Row, Sink, Summary};
+use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{Rewrite, TakeFilter};
 
 struct NoSink;
 
 impl Sink for NoSink {
-    fn row(&mut self, _: &Row) {}
+    fn event(&mut self, _: &Event<'_>) {}
 }
 
 fn sinks() -> Vec<Box<dyn Sink>> {
@@ -226,8 +226,10 @@ fn each_pair_has_lanes_of_its_own_and_what_it_drops_is_told_at_its_ports() {
 struct Even;
 
 impl Sink for Even {
-    fn row(&mut self, row: &Row) {
-        assert_eq!((row.tx, row.lost), (row.rx, 0), "row {}", row.index);
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Row(row) = event {
+            assert_eq!((row.tx, row.lost), (row.rx, 0), "row {}", row.index);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use mpps_engine::{FlowSet, LanePlan, Opened, Rate, RunError, TrafficPlan, Trials
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Wait};
-use mpps_stats::{Row, Sink, Summary};
+use mpps_stats::{Event, Row, Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{MacAddr, ReflectFilter, SlowPath, build_arp_reply, parse_slow_path, reflect_in_place};
 use setup::{loop_port, reason, traffic};
@@ -22,8 +22,10 @@ const MS: Duration = Duration::from_millis(1);
 struct Kept(Arc<Mutex<Vec<Row>>>);
 
 impl Sink for Kept {
-    fn row(&mut self, row: &Row) {
-        self.0.lock().unwrap().push(row.clone());
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Row(row) = event {
+            self.0.lock().unwrap().push((*row).clone());
+        }
     }
 }
 

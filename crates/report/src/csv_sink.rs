@@ -2,7 +2,7 @@
 
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
-use mpps_stats::{Latency, Row, Sink, Started, Wants};
+use mpps_stats::{Event, Latency, Row, Sink, Wants};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,13 +76,15 @@ impl Sink for CsvSink {
         }
     }
 
-    fn begin(&mut self, started: Started) {
-        self.zero.store(started.utc_ns, Ordering::Relaxed);
-        self.spool.begin();
-    }
-
-    fn row(&mut self, row: &Row) {
-        self.spool.push(row.clone());
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(start) => {
+                self.zero.store(start.started.utc_ns, Ordering::Relaxed);
+                self.spool.begin();
+            }
+            Event::Row(row) => self.spool.push((*row).clone()),
+            _ => {}
+        }
     }
 
     fn finish(&mut self) -> Vec<String> {

@@ -8,7 +8,7 @@ use crate::{Notes, ReportError};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
-use mpps_stats::{Row, Sink, Started, Wants};
+use mpps_stats::{Event, Sink, Wants};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes latency histograms (from the actual send time, ns) to an HdrHistogram log, never holding up the caller.
 pub struct HdrSink {
-    spool: Spool<Period>,
+    spool: Spool<Logged>,
 }
 
 impl HdrSink {
@@ -60,20 +60,17 @@ impl Sink for HdrSink {
         }
     }
 
-    fn begin(&mut self, _: Started) {
-        self.spool.begin();
-    }
-
-    fn row(&mut self, _: &Row) {}
-
-    fn histogram(&mut self, start_ns: u64, length_ns: u64, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
-        let closed = SystemTime::now();
-        self.spool.push(Period {
-            start_ns,
-            length_ns,
-            closed,
-            buckets: buckets.collect(),
-        });
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(_) => self.spool.begin(),
+            Event::Period(period) => self.spool.push(Logged {
+                start_ns: period.start_ns,
+                length_ns: period.length_ns,
+                closed: SystemTime::now(),
+                buckets: period.buckets.to_vec(),
+            }),
+            _ => {}
+        }
     }
 
     fn finish(&mut self) -> Vec<String> {
@@ -81,14 +78,14 @@ impl Sink for HdrSink {
     }
 }
 
-struct Period {
+struct Logged {
     start_ns: u64,
     length_ns: u64,
     closed: SystemTime,
     buckets: Vec<(u64, u64)>,
 }
 
-impl Record for Period {
+impl Record for Logged {
     fn encode(&self, out: &mut Vec<u8>) {
         let closed = self.closed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let head = [
@@ -123,8 +120,8 @@ struct HdrFormat {
     scratch: Vec<u8>,
 }
 
-impl Format<Period> for HdrFormat {
-    fn header(&mut self, first: Option<&Period>, out: &mut Vec<u8>) {
+impl Format<Logged> for HdrFormat {
+    fn header(&mut self, first: Option<&Logged>, out: &mut Vec<u8>) {
         // The period closes soon after its end: that gives the wall-clock time of the run's start.
         let start = match first {
             Some(period) => {
@@ -151,7 +148,7 @@ impl Format<Period> for HdrFormat {
         );
     }
 
-    fn record(&mut self, period: &Period, out: &mut Vec<u8>) {
+    fn record(&mut self, period: &Logged, out: &mut Vec<u8>) {
         if self.histogram.is_none() {
             self.histogram = Histogram::new(3).ok();
         }

@@ -10,7 +10,7 @@ use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use mpps_stats::{Latency, Row, Sink, Snapshot, Wants, Workload};
+use mpps_stats::{Event, Latency, Sink, Snapshot, Wants, Workload};
 use mpps_sys::cursor;
 use mpps_sys::evidence::continued;
 use rustix::process::{Pid, getpgrp};
@@ -127,7 +127,8 @@ pub struct LiveSink {
     continued: usize,
     rates: VecDeque<f64>,
     losses: VecDeque<f64>,
-    told: Vec<String>,
+    /// Notes not yet shown.
+    news: Vec<String>,
     plain: Lines,
     /// Nothing comes back: what is received and lost is not known here.
     sends_only: bool,
@@ -164,7 +165,7 @@ impl LiveSink {
             continued: continued(),
             rates: VecDeque::new(),
             losses: VecDeque::new(),
-            told: Vec::new(),
+            news: Vec::new(),
             plain: Lines::default(),
             sends_only: false,
         }
@@ -203,8 +204,7 @@ impl LiveSink {
             let _ = queue!(frame, MoveToPreviousLine(self.drawn as u16));
         }
         let _ = queue!(frame, MoveToColumn(0));
-        let news = self.news(snapshot);
-        for note in &news {
+        for note in &self.news {
             // It may take several lines: they scroll away whole.
             for line in wrapped(&format!("note: {note}"), width - 1) {
                 let _ = write!(frame, "{line}");
@@ -224,7 +224,29 @@ impl LiveSink {
         }
         self.hidden = true;
         self.drawn = lines.len();
-        self.told.extend(news);
+        self.news.clear();
+    }
+
+    fn show(&mut self, snapshot: &Snapshot) {
+        if self.mode == Mode::Off {
+            return;
+        }
+        let rate = if snapshot.tx > 0 {
+            snapshot.tx_pps
+        } else {
+            snapshot.rx_pps
+        };
+        for (series, value) in [(&mut self.rates, rate), (&mut self.losses, snapshot.recent_loss_ratio)] {
+            if series.len() == SPARKS {
+                series.pop_front();
+            }
+            series.push_back(value);
+        }
+        match self.mode {
+            Mode::Frames => self.draw(snapshot),
+            Mode::Lines => self.line(snapshot),
+            Mode::Off => {}
+        }
     }
 
     fn lines(&self, s: &Snapshot) -> Vec<String> {
@@ -284,20 +306,9 @@ impl LiveSink {
         lines
     }
 
-    /// Notes not yet told. By their text: several boards make up the list, so places in it shift.
-    fn news(&self, snapshot: &Snapshot) -> Vec<String> {
-        snapshot
-            .notes
-            .iter()
-            .filter(|note| !self.told.contains(note))
-            .cloned()
-            .collect()
-    }
-
     fn line(&mut self, s: &Snapshot) {
         let mut text = String::new();
-        let news = self.news(s);
-        for note in &news {
+        for note in &self.news {
             text += &format!("note: {note}\n");
         }
         if !self.screen.ready() {
@@ -310,7 +321,7 @@ impl LiveSink {
         if self.screen.write(text.as_bytes()).is_err() {
             self.mode = Mode::Off;
         }
-        self.told.extend(news);
+        self.news.clear();
     }
 
     /// Leaves the last frame on the screen, a blank line below it, and gives the cursor back.
@@ -366,42 +377,17 @@ impl Sink for LiveSink {
         }
     }
 
-    fn workload(&mut self, workload: Workload) {
-        self.sends_only = workload == Workload::Send;
-        self.plain.sends_only = self.sends_only;
-    }
-
-    fn row(&mut self, row: &Row) {
-        if self.mode == Mode::Lines {
-            self.plain.row(row);
-        }
-    }
-
-    fn histogram(&mut self, _start_ns: u64, _length_ns: u64, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
-        if self.mode == Mode::Lines {
-            self.plain.histogram(buckets);
-        }
-    }
-
-    fn snapshot(&mut self, snapshot: &Snapshot) {
-        if self.mode == Mode::Off {
-            return;
-        }
-        let rate = if snapshot.tx > 0 {
-            snapshot.tx_pps
-        } else {
-            snapshot.rx_pps
-        };
-        for (series, value) in [(&mut self.rates, rate), (&mut self.losses, snapshot.recent_loss_ratio)] {
-            if series.len() == SPARKS {
-                series.pop_front();
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(start) => {
+                self.sends_only = start.workload == Workload::Send;
+                self.plain.sends_only = self.sends_only;
             }
-            series.push_back(value);
-        }
-        match self.mode {
-            Mode::Frames => self.draw(snapshot),
-            Mode::Lines => self.line(snapshot),
-            Mode::Off => {}
+            Event::Row(row) if self.mode == Mode::Lines => self.plain.row(row),
+            Event::Period(period) if self.mode == Mode::Lines => self.plain.histogram(period.buckets),
+            Event::Live(snapshot) => self.show(snapshot),
+            Event::Note(note) if self.mode != Mode::Off => self.news.push((*note).to_owned()),
+            _ => {}
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use mpps_stats::{Period, Row, Start, Started};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -49,7 +50,7 @@ fn a_frame_is_one_write_and_fits_the_terminal() {
     let fake = Fake::default();
     let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
     for i in 1..=40 {
-        live.snapshot(&snapshot(i * 250));
+        live.event(&Event::Live(&snapshot(i * 250)));
         assert_eq!(fake.writes.lock().unwrap().len(), i as usize);
     }
     for frame in fake.writes.lock().unwrap().iter() {
@@ -78,16 +79,16 @@ fn in_the_background_nothing_is_drawn_and_back_in_the_foreground_nothing_is_draw
     let fake = Fake::default();
     let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
     let written = || std::mem::take(&mut *fake.writes.lock().unwrap());
-    live.snapshot(&snapshot(250));
-    live.snapshot(&snapshot(500));
+    live.event(&Event::Live(&snapshot(250)));
+    live.event(&Event::Live(&snapshot(500)));
     assert!(written()[1].contains("\x1b[5F"), "the second frame covers the first");
     fake.theirs.store(true, Relaxed);
     for i in 3..6 {
-        live.snapshot(&snapshot(i * 250));
+        live.event(&Event::Live(&snapshot(i * 250)));
     }
     assert_eq!(written(), ["\x1b[?25h"], "the cursor, and nothing else");
     fake.theirs.store(false, Relaxed);
-    live.snapshot(&snapshot(2000));
+    live.event(&Event::Live(&snapshot(2000)));
     let frames = written();
     assert!(
         frames[0].contains("\x1b[?25l") && !frames[0].contains('F'),
@@ -100,7 +101,7 @@ fn the_cursor_comes_back_on_finish_and_on_drop_and_once() {
     for finish in [true, false] {
         let fake = Fake::default();
         let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
-        live.snapshot(&snapshot(250));
+        live.event(&Event::Live(&snapshot(250)));
         if finish {
             live.finish();
         }
@@ -117,14 +118,13 @@ fn each_note_is_told_once_in_both_modes() {
     for mode in [Mode::Frames, Mode::Lines] {
         let fake = Fake::default();
         let mut live = LiveSink::on(Box::new(fake.clone()), mode);
-        let mut s = snapshot(250);
-        live.snapshot(&s);
-        s.notes = vec!["eth1: link down".into()];
-        live.snapshot(&s);
-        // Of another board: it may come first.
-        s.notes.insert(0, "csv: disk full".into());
-        live.snapshot(&s);
-        live.snapshot(&s);
+        let s = snapshot(250);
+        live.event(&Event::Live(&s));
+        live.event(&Event::Note("eth1: link down"));
+        live.event(&Event::Live(&s));
+        live.event(&Event::Note("csv: disk full"));
+        live.event(&Event::Live(&s));
+        live.event(&Event::Live(&s));
         live.finish();
         let all = fake.writes.lock().unwrap().concat();
         assert_eq!(all.matches("link down").count(), 1);
@@ -137,13 +137,20 @@ fn elsewhere_one_plain_line_a_second() {
     let fake = Fake::default();
     let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
     for i in 1..=40 {
-        live.snapshot(&snapshot(i * 250));
+        live.event(&Event::Live(&snapshot(i * 250)));
     }
     live.finish();
     let all = fake.writes.lock().unwrap().concat();
     assert_eq!(all.lines().count(), 10);
     assert!(!all.contains('\x1b'));
     assert!(all.lines().next().unwrap().contains("1.000 Mpps"), "{all}");
+}
+
+fn start(workload: Workload) -> Event<'static> {
+    Event::Start(Start {
+        workload,
+        started: Started::default(),
+    })
 }
 
 /// A row of 100 ms: 1000 packets sent, `lost` of them lost.
@@ -168,25 +175,29 @@ fn a_plain_line_has_what_became_of_the_packets_sent_in_its_second() {
         let ms = quarter * 250;
         let closed = |ms: u64| ms.saturating_sub(1050) / 100;
         for index in closed(ms - 250)..closed(ms) {
-            live.row(&row(index, if matches!(index, 12 | 13) { 200 } else { 0 }));
-            live.histogram(index * 100_000_000, 100_000_000, &mut [(index + 1, 1)].into_iter());
+            live.event(&Event::Row(&row(index, if matches!(index, 12 | 13) { 200 } else { 0 })));
+            live.event(&Event::Period(Period {
+                start_ns: index * 100_000_000,
+                length_ns: 100_000_000,
+                buckets: &[(index + 1, 1)],
+            }));
         }
-        live.snapshot(&Snapshot {
+        live.event(&Event::Live(&Snapshot {
             tx: ms * 10,
             rx: ms * 10 - 7,
             ..snapshot(ms)
-        });
+        }));
     }
     for index in 14..24 {
-        live.row(&row(index, 0));
+        live.event(&Event::Row(&row(index, 0)));
     }
-    live.row(&Row {
+    live.event(&Event::Row(&Row {
         length_ns: 50_000_000,
         tx: 500,
         rx: 500,
         host_dropped: Some(33_144),
         ..row(24, 0)
-    });
+    }));
     live.finish();
     let all = fake.writes.lock().unwrap().concat();
     println!("{all}");
@@ -240,7 +251,7 @@ fn a_terminal_that_takes_nothing_is_not_waited_for() {
     };
     for mode in [Mode::Frames, Mode::Lines, Mode::Off] {
         let mut live = LiveSink::on(Box::new(fake.clone()), mode);
-        live.snapshot(&snapshot(5000));
+        live.event(&Event::Live(&snapshot(5000)));
         live.finish();
     }
     assert!(fake.writes.lock().unwrap().is_empty());
@@ -283,16 +294,16 @@ fn the_frame_shows_progress_rates_loss_and_latency() {
 fn plain_lines(workload: Workload, rates: [u64; 3]) -> Vec<String> {
     let fake = Fake::default();
     let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
-    live.workload(workload);
+    live.event(&start(workload));
     for (second, rate) in rates.into_iter().enumerate() {
         let lost = rate * second as u64 / 7;
         for index in (second as u64 * 10..).take(10) {
-            live.row(&Row {
+            live.event(&Event::Row(&Row {
                 tx: rate / 10,
                 rx: (rate - lost) / 10,
                 lost: (lost / 10) as i64,
                 ..row(index, 0)
-            });
+            }));
         }
     }
     live.finish();
@@ -307,7 +318,7 @@ fn columns_of_plain_lines_stay_where_they_are_whatever_the_rates_and_times() {
     for hours in [0, 1, 20] {
         let fake = Fake::default();
         let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
-        live.snapshot(&snapshot(hours * 3_600_000 + 1_600));
+        live.event(&Event::Live(&snapshot(hours * 3_600_000 + 1_600)));
         lines.push(fake.writes.lock().unwrap().concat());
     }
     for word in ["sent", "received", "lost"] {
@@ -331,7 +342,7 @@ fn a_run_that_only_sends_tells_nothing_of_what_is_received_or_lost() {
         "{lines:?}"
     );
     let mut live = LiveSink::on(Box::new(Fake::default()), Mode::Frames);
-    live.workload(Workload::Send);
+    live.event(&start(Workload::Send));
     let frame = live.lines(&snapshot(500)).join("\n");
     assert!(
         frame.contains("sent") && !frame.contains("received") && !frame.contains("lost"),
@@ -343,9 +354,8 @@ fn a_run_that_only_sends_tells_nothing_of_what_is_received_or_lost() {
 fn a_long_note_is_folded_between_words() {
     let fake = Fake::default();
     let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
-    let mut s = snapshot(250);
-    s.notes = vec![["word"; 40].join(" ")];
-    live.snapshot(&s);
+    live.event(&Event::Note(&["word"; 40].join(" ")));
+    live.event(&Event::Live(&snapshot(250)));
     let all = fake.writes.lock().unwrap().concat();
     let told: Vec<_> = all.split("\r\n").filter(|line| line.contains("word")).collect();
     assert!(told.len() > 2, "{all}");

@@ -21,6 +21,14 @@ impl Notes {
         }
     }
 
+    /// The notes that have come since `told` were told, which is raised.
+    pub(crate) fn from(&self, told: &mut usize) -> Vec<String> {
+        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = notes[(*told).min(notes.len())..].to_vec();
+        *told = notes.len();
+        new
+    }
+
     /// All notes so far, oldest first.
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,7 +1,7 @@
-//! Several sinks as one, with the notes of all of them in each snapshot.
+//! Several sinks as one, which hear each other's notes.
 
 use crate::Notes;
-use mpps_stats::{Row, Sink, Snapshot, Started, Wants, Workload};
+use mpps_stats::{Event, Sink, Wants};
 
 /// Does something when the run begins.
 pub struct AtBegin<F>(pub F);
@@ -11,20 +11,20 @@ impl<F: FnMut() + Send> Sink for AtBegin<F> {
         Wants::default()
     }
 
-    fn begin(&mut self, _: Started) {
-        (self.0)();
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Start(_) = event {
+            (self.0)();
+        }
     }
-
-    fn row(&mut self, _: &Row) {}
 }
 
-/// Passes everything on to several sinks, in the order added. Snapshots are passed on with the notes of the boards
-/// watched, so that the live view shows that a disk is full as soon as it is.
+/// Passes everything on to several sinks, in the order added, and with it the notes of the boards watched, so that the live
+/// view shows that a disk is full as soon as it is.
 #[derive(Default)]
 pub struct Sinks {
     sinks: Vec<Box<dyn Sink>>,
-    boards: Vec<Notes>,
-    buckets: Vec<(u64, u64)>,
+    /// Each with how many of its notes have been told.
+    boards: Vec<(Notes, usize)>,
 }
 
 impl Sinks {
@@ -38,9 +38,9 @@ impl Sinks {
         self.sinks.push(Box::new(sink));
     }
 
-    /// Adds the notes of `board` to every snapshot.
+    /// Tells the notes of `board`, too.
     pub fn watch(&mut self, board: Notes) {
-        self.boards.push(board);
+        self.boards.push((board, 0));
     }
 }
 
@@ -51,37 +51,16 @@ impl Sink for Sinks {
             .fold(Wants::default(), |all, sink| all.and(sink.wants()))
     }
 
-    fn workload(&mut self, workload: Workload) {
-        self.sinks.iter_mut().for_each(|sink| sink.workload(workload));
-    }
-
-    fn begin(&mut self, started: Started) {
-        self.sinks.iter_mut().for_each(|sink| sink.begin(started));
-    }
-
-    fn row(&mut self, row: &Row) {
-        for sink in &mut self.sinks {
-            sink.row(row);
+    fn event(&mut self, event: &Event<'_>) {
+        if matches!(event, Event::Row(_) | Event::Live(_)) {
+            for (board, told) in &mut self.boards {
+                for note in board.from(told) {
+                    let note = Event::Note(&note);
+                    self.sinks.iter_mut().for_each(|sink| sink.event(&note));
+                }
+            }
         }
-    }
-
-    fn snapshot(&mut self, snapshot: &Snapshot) {
-        let notes: Vec<String> = self.boards.iter().flat_map(Notes::all).collect();
-        if notes.is_empty() {
-            self.sinks.iter_mut().for_each(|sink| sink.snapshot(snapshot));
-            return;
-        }
-        let mut merged = snapshot.clone();
-        merged.notes.extend(notes);
-        self.sinks.iter_mut().for_each(|sink| sink.snapshot(&merged));
-    }
-
-    fn histogram(&mut self, start_ns: u64, length_ns: u64, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
-        self.buckets.clear();
-        self.buckets.extend(buckets);
-        for sink in &mut self.sinks {
-            sink.histogram(start_ns, length_ns, &mut self.buckets.iter().copied());
-        }
+        self.sinks.iter_mut().for_each(|sink| sink.event(event));
     }
 
     fn finish(&mut self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The CSV and HDR log: whole, exact, and never in the way.
 
 use mpps_report::{CsvSink, HdrSink, Sinks, csv_header};
-use mpps_stats::{Latency, Percentiles, Row, Sink, Snapshot, Started};
+use mpps_stats::{Event, Latency, Percentiles, Period, Row, Sink, Snapshot, Start, Started, Workload};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -79,8 +79,11 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     first.host_dropped = Some(33_144);
     first.own_threads_ns = Some(30_250);
     first.blocked_ns = Some(7_125);
-    sink.begin(started);
-    sink.row(&first);
+    sink.event(&Event::Start(Start {
+        workload: Workload::SendRecv,
+        started,
+    }));
+    sink.event(&Event::Row(&first));
     let nothing = Row {
         start_ns: 1,
         length_ns: 99_999,
@@ -88,7 +91,7 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
         tx: 5,
         ..Row::default()
     };
-    sink.row(&nothing);
+    sink.event(&Event::Row(&nothing));
     assert_eq!(sink.finish(), Vec::<String>::new());
     let text = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -113,11 +116,11 @@ fn sums_over_all_rows_are_exact_and_rows_appear_while_the_run_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.csv");
     let mut sink = CsvSink::create(&path).unwrap();
-    sink.row(&row(0));
+    sink.event(&Event::Row(&row(0)));
     wait_until("the first row in the file", || {
         std::fs::read_to_string(&path).unwrap().lines().count() == 2
     });
-    (1..50_000).for_each(|i| sink.row(&row(i)));
+    (1..50_000).for_each(|i| sink.event(&Event::Row(&row(i))));
     assert!(sink.finish().is_empty());
     let want = (0..50_000)
         .map(row)
@@ -138,13 +141,13 @@ fn a_sink_dropped_without_finish_still_leaves_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let (path, fifo) = (dir.path().join("run.csv"), dir.path().join("fifo"));
     let mut sink = CsvSink::create(&path).unwrap();
-    sink.row(&row(0));
+    sink.event(&Event::Row(&row(0)));
     drop(sink);
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
     // Nobody reads: nothing to wait for.
     make_fifo(&fifo);
     let mut sink = CsvSink::create(&fifo).unwrap();
-    sink.row(&row(0));
+    sink.event(&Event::Row(&row(0)));
     drop(sink);
 }
 
@@ -183,7 +186,7 @@ fn rows_are_taken_while_the_reader_sleeps_and_none_is_lost() {
         }
     });
     // The reader reads nothing before all of this has returned.
-    (0..ROWS).for_each(|i| sink.row(&row(i)));
+    (0..ROWS).for_each(|i| sink.event(&Event::Row(&row(i))));
     go.send(()).unwrap();
     assert!(sink.finish().is_empty());
     let want = (0..ROWS)
@@ -208,7 +211,7 @@ fn a_reader_that_never_reads_is_given_up_with_a_note() {
         make_fifo(&path);
         let mut sink = CsvSink::with_patience(&path, Duration::from_millis(300)).unwrap();
         let held = opened.then(|| std::fs::File::options().read(true).write(true).open(&path).unwrap());
-        (0..5_000).for_each(|i| sink.row(&row(i)));
+        (0..5_000).for_each(|i| sink.event(&Event::Row(&row(i))));
         let notes = sink.finish();
         assert_eq!(notes.len(), 1);
         assert!(
@@ -233,12 +236,12 @@ fn a_reader_that_leaves_is_told_once_and_the_run_goes_on() {
                 .unwrap()
         }
     });
-    sink.row(&row(0));
+    sink.event(&Event::Row(&row(0)));
     reader.join().unwrap();
     let board = sink.notes();
     let mut i = 1;
     wait_until("the note", || {
-        sink.row(&row(i));
+        sink.event(&Event::Row(&row(i)));
         i += 1;
         !board.all().is_empty()
     });
@@ -251,18 +254,27 @@ fn a_reader_that_leaves_is_told_once_and_the_run_goes_on() {
     );
 }
 
-/// Takes snapshots from [`Sinks`].
+fn of_period(start_ns: u64, length_ns: u64, buckets: &[(u64, u64)]) -> Event<'_> {
+    Event::Period(Period {
+        start_ns,
+        length_ns,
+        buckets,
+    })
+}
+
+/// Takes notes from [`Sinks`].
 struct Seen(Arc<Mutex<Vec<String>>>);
 
 impl Sink for Seen {
-    fn row(&mut self, _: &Row) {}
-    fn snapshot(&mut self, snapshot: &Snapshot) {
-        *self.0.lock().unwrap() = snapshot.notes.clone();
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Note(note) = event {
+            self.0.lock().unwrap().push((*note).to_owned());
+        }
     }
 }
 
 #[test]
-fn a_full_device_is_in_the_next_snapshot_and_in_the_summary_once() {
+fn a_full_device_is_told_at_once_and_in_the_summary_once() {
     let csv = CsvSink::create(Path::new("/dev/full")).unwrap();
     let board = csv.notes();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -270,15 +282,12 @@ fn a_full_device_is_in_the_next_snapshot_and_in_the_summary_once() {
     sinks.watch(csv.notes());
     sinks.add(csv);
     sinks.add(Seen(Arc::clone(&seen)));
-    (0..100).for_each(|i| sinks.row(&row(i)));
+    (0..100).for_each(|i| sinks.event(&Event::Row(&row(i))));
     wait_until("the note", || !board.all().is_empty());
-    (0..100_000).for_each(|i| sinks.row(&row(i)));
-    sinks.snapshot(&Snapshot {
-        notes: vec!["eth1: down".into()],
-        ..Snapshot::default()
-    });
+    (0..100_000).for_each(|i| sinks.event(&Event::Row(&row(i))));
+    sinks.event(&Event::Live(&Snapshot::default()));
     let want = "csv: /dev/full: No space left on device after 0 rows; the run goes on without it";
-    assert_eq!(*seen.lock().unwrap(), ["eth1: down", want]);
+    assert_eq!(*seen.lock().unwrap(), [want]);
     let want = "csv: /dev/full: No space left on device after 0 rows; \
                 the run went on, the remaining 100,100 rows are not in the file";
     assert_eq!(sinks.finish(), [want]);
@@ -309,7 +318,7 @@ fn a_disk_that_fills_up_keeps_whole_rows_only() {
         .join(root.as_raw_fd().to_string())
         .join("run.csv");
     let mut sink = CsvSink::create(&path).unwrap();
-    (0..2_000).for_each(|i| sink.row(&row(i)));
+    (0..2_000).for_each(|i| sink.event(&Event::Row(&row(i))));
     let notes = sink.finish();
     assert!(
         notes.len() == 1 && notes[0].contains("No space left on device after "),
@@ -336,9 +345,9 @@ fn standard_tools_read_the_hdr_log() {
     let mut sink = HdrSink::create(&path).unwrap();
     for period in 0..300u64 {
         let buckets = [(1_000 + period, 5), (20_000, 3), (7_000_000_000, 1)];
-        sink.histogram(period * 100_000_000, 100_000_000, &mut buckets.into_iter());
+        sink.event(&of_period(period * 100_000_000, 100_000_000, &buckets));
     }
-    sink.histogram(30_000_000_000, 50_000_000, &mut std::iter::empty());
+    sink.event(&of_period(30_000_000_000, 50_000_000, &[]));
     assert!(sink.finish().is_empty());
     let log = std::fs::read(&path).unwrap();
     let text = String::from_utf8(log.clone()).unwrap();

@@ -1,7 +1,7 @@
 //! Plots: any CSV of ours gives a picture, anything else one clear line.
 
 use mpps_report::{CsvSink, csv_header, plot};
-use mpps_stats::{Latency, Percentiles, Row, Sink, Started};
+use mpps_stats::{Event, Latency, Percentiles, Row, Sink, Start, Started, Workload};
 use std::path::{Path, PathBuf};
 
 /// Writes a CSV of `rows` and draws it both ways; returns the SVG. `MPPS_PLOT_DIR` keeps the pictures to look at.
@@ -10,7 +10,7 @@ fn draw(name: &str, rows: impl Iterator<Item = Row>) -> String {
     let dir = std::env::var_os("MPPS_PLOT_DIR").map_or(temporary.path().to_owned(), PathBuf::from);
     let csv = dir.join(format!("{name}.csv"));
     let mut sink = CsvSink::create(&csv).unwrap();
-    rows.for_each(|r| sink.row(&r));
+    rows.for_each(|r| sink.event(&Event::Row(&r)));
     assert!(sink.finish().is_empty());
     draw_file(&csv)
 }
@@ -158,11 +158,14 @@ fn the_title_says_what_ran_and_when_where_the_summary_beside_is_the_runs_own() {
     let dir = tempfile::tempdir().unwrap();
     let csv = dir.path().join("run.csv");
     let mut sink = CsvSink::create(&csv).unwrap();
-    sink.begin(Started {
-        monotonic_ns: 5,
-        utc_ns: 1_790_000_000_123_456_789,
-    });
-    (0..20).for_each(|i| sink.row(&row(i, 100_000_000, true)));
+    sink.event(&Event::Start(Start {
+        workload: Workload::SendRecv,
+        started: Started {
+            monotonic_ns: 5,
+            utc_ns: 1_790_000_000_123_456_789,
+        },
+    }));
+    (0..20).for_each(|i| sink.event(&Event::Row(&row(i, 100_000_000, true))));
     assert!(sink.finish().is_empty());
     assert!(draw_file(&csv).contains("run.csv   ·   2026-09-21 14:13:20 UTC<"));
     let summary = |utc: &str| {
@@ -242,11 +245,14 @@ fn a_row_that_was_cut_is_left_out_and_told_and_a_run_that_is_not_valid_says_so()
     let dir = tempfile::tempdir().unwrap();
     let csv = dir.path().join("run.csv");
     let mut sink = CsvSink::create(&csv).unwrap();
-    sink.begin(Started {
-        monotonic_ns: 5,
-        utc_ns: 1_790_000_000_123_456_789,
-    });
-    (0..20).for_each(|i| sink.row(&row(i, 100_000_000, true)));
+    sink.event(&Event::Start(Start {
+        workload: Workload::SendRecv,
+        started: Started {
+            monotonic_ns: 5,
+            utc_ns: 1_790_000_000_123_456_789,
+        },
+    }));
+    (0..20).for_each(|i| sink.event(&Event::Row(&row(i, 100_000_000, true))));
     assert!(sink.finish().is_empty());
     let whole = std::fs::read(&csv).unwrap();
     let svg = draw_file(&csv);

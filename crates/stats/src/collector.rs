@@ -4,7 +4,7 @@ use crate::histogram::{Histogram, Moments};
 use crate::series::LaneSeries;
 use crate::stretches::{Stretches, Stretching};
 use crate::tally::Tally;
-use crate::{Latency, Row, Sink, Timing, Wants, Workload};
+use crate::{Event, Latency, Period, Row, Sink, Timing, Wants, Workload};
 use std::collections::VecDeque;
 
 /// Rows shorter than this carry no host wait: it is sampled more slowly.
@@ -284,8 +284,14 @@ impl<'s> Collector<'s> {
         let rows = self.timing.rows_per_period();
         let length = rows * self.timing.interval_ns;
         if self.wants.histograms && self.latency_period.count() > 0 {
+            let buckets: Vec<_> = self.latency_period.buckets().collect();
+            let period = Period {
+                start_ns: period * length,
+                length_ns: length,
+                buckets: &buckets,
+            };
             for sink in sinks.iter_mut() {
-                sink.histogram(period * length, length, &mut self.latency_period.buckets());
+                sink.event(&Event::Period(period));
             }
         }
         for (of_period, total) in [
@@ -358,7 +364,7 @@ impl<'s> Collector<'s> {
         }
         if self.wants.rows {
             for sink in sinks.iter_mut() {
-                sink.row(&row);
+                sink.event(&Event::Row(&row));
             }
         }
         if whole_period {

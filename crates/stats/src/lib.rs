@@ -5,6 +5,7 @@
 mod booking;
 mod collector;
 mod counter;
+mod event;
 mod fact;
 mod figures;
 mod gaps;
@@ -20,6 +21,7 @@ mod window;
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
+pub use event::{Event, LiveLane, Period, Sink, Snapshot, Start, Wants};
 pub use fact::HostFact;
 pub use figures::count;
 pub use gaps::{Gap, GapLog};
@@ -28,7 +30,7 @@ pub use lane::LaneCounters;
 pub use reasons::{REASONS, meaning_of};
 pub use row::{
     AwaySummary, CaptureSummary, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles, PortSummary,
-    ReorderDistance, Row, Sink, Snapshot, Started, Summary, Wants, Workload,
+    ReorderDistance, Row, Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

@@ -330,56 +330,6 @@ pub struct Summary {
     pub host: Vec<HostFact>,
 }
 
-/// Totals so far, for the live view: sent and received at once, loss and latency from the newest closed row.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// Since the start, ns.
-    pub elapsed_ns: u64,
-    /// Planned length of the sending phase, ns; `None` when it runs until interrupted.
-    pub planned_ns: Option<u64>,
-    /// Only receiving now: the settle time runs.
-    pub settling: bool,
-    /// Packets sent since the start.
-    pub tx: u64,
-    /// Packets received since the start.
-    pub rx: u64,
-    /// Send rate since the last snapshot, packets/s.
-    pub tx_pps: f64,
-    /// Receive rate since the last snapshot, packets/s.
-    pub rx_pps: f64,
-    /// Rows have closed up to here, ns since the start: of what was sent later it is not known what became of it.
-    pub closed_ns: u64,
-    /// Sum over the closed rows: packets sent.
-    pub closed_tx: u64,
-    /// Sum over the closed rows: packets lost.
-    pub closed_lost: i64,
-    /// Loss of the rows closed since the last snapshot: lost / tx.
-    pub recent_loss_ratio: f64,
-    /// Packets that this host dropped so far; `None` where the path can't tell.
-    pub host_dropped: Option<u64>,
-    /// Latency of the newest closed period that had any.
-    pub recent_latency: Option<Latency>,
-    /// Notes so far (told once each): a device down, a disk full.
-    pub notes: Vec<String>,
-}
-
-/// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
-    /// Rows as they close ([`Sink::row`]).
-    pub rows: bool,
-    /// Percentiles in the latency of each row.
-    pub percentiles: bool,
-    /// Percentiles in the latency from the scheduled time, too.
-    pub scheduled_percentiles: bool,
-    /// What kept lanes from running in each row.
-    pub host_wait: bool,
-    /// [`Sink::histogram`].
-    pub histograms: bool,
-    /// [`Sink::snapshot`].
-    pub snapshots: bool,
-}
-
 /// A sender that is interrupted earlier has sent a burst or two, and tells no rate, ns.
 pub const LEAST_NS: u64 = 100_000_000;
 
@@ -388,58 +338,5 @@ impl Summary {
     pub fn tells_rate(&self) -> bool {
         let sends = matches!(self.workload, Workload::SendRecv | Workload::Send);
         !(sends && self.interrupted && self.duration_ns < LEAST_NS)
-    }
-}
-
-impl Wants {
-    /// Everything.
-    pub const ALL: Self = Self {
-        rows: true,
-        percentiles: true,
-        scheduled_percentiles: true,
-        host_wait: true,
-        histograms: true,
-        snapshots: true,
-    };
-
-    /// What either of two sinks wants.
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            rows: self.rows | other.rows,
-            percentiles: self.percentiles | other.percentiles,
-            scheduled_percentiles: self.scheduled_percentiles | other.scheduled_percentiles,
-            host_wait: self.host_wait | other.host_wait,
-            histograms: self.histograms | other.histograms,
-            snapshots: self.snapshots | other.snapshots,
-        }
-    }
-}
-
-/// Takes what the collector produces, on the collector's thread. Must not block for long: a slow file is behind a
-/// thread of its own.
-pub trait Sink: Send {
-    /// What it has a use for; asked once, before the run. It may be given more.
-    fn wants(&self) -> Wants {
-        Wants::ALL
-    }
-
-    /// What is run. Comes once, before all else.
-    fn workload(&mut self, _workload: Workload) {}
-
-    /// The run begins at this time. Comes once, before any row.
-    fn begin(&mut self, _started: Started) {}
-
-    /// A row has closed. Rows come in order, without gaps.
-    fn row(&mut self, row: &Row);
-
-    /// About every 250 ms.
-    fn snapshot(&mut self, _snapshot: &Snapshot) {}
-
-    /// A latency histogram of one period (100 ms, or the interval if longer) has closed.
-    fn histogram(&mut self, _start_ns: u64, _length_ns: u64, _buckets: &mut dyn Iterator<Item = (u64, u64)>) {}
-
-    /// Nothing more comes. Returns notes for the summary's warnings (a file that could not be written whole).
-    fn finish(&mut self) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -1,6 +1,6 @@
 //! What was counted elsewhere and is booked by the row gives what booking by the packet gives.
 
-use mpps_stats::{Collector, LaneSeries, Moments, Row, Sink, Tally, Timing, Totals, Workload, bucket_of};
+use mpps_stats::{Collector, Event, LaneSeries, Moments, Row, Sink, Tally, Timing, Totals, Workload, bucket_of};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,15 @@ type Period = (u64, u64, Vec<(u64, u64)>);
 struct Kept(Arc<Mutex<(Vec<Row>, Vec<Period>)>>);
 
 impl Sink for Kept {
-    fn row(&mut self, row: &Row) {
-        self.0.lock().unwrap().0.push(row.clone());
-    }
-
-    fn histogram(&mut self, start_ns: u64, length_ns: u64, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
-        self.0.lock().unwrap().1.push((start_ns, length_ns, buckets.collect()));
+    fn event(&mut self, event: &Event<'_>) {
+        let mut kept = self.0.lock().unwrap();
+        match event {
+            Event::Row(row) => kept.0.push((*row).clone()),
+            Event::Period(period) => kept
+                .1
+                .push((period.start_ns, period.length_ns, period.buckets.to_vec())),
+            _ => {}
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rows of a run add up: whatever lanes book, in whatever order rows close, sums over the rows equal the totals.
 
-use mpps_stats::{Collector, LaneSeries, Row, Sink, Timing, Totals, Workload};
+use mpps_stats::{Collector, Event, LaneSeries, Row, Sink, Timing, Totals, Workload};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex};
 struct Rows(Arc<Mutex<Vec<Row>>>);
 
 impl Sink for Rows {
-    fn row(&mut self, row: &Row) {
-        self.0.lock().unwrap().push(row.clone());
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Row(row) = event {
+            self.0.lock().unwrap().push((*row).clone());
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use mpps_engine::{
     Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, Pacing, Rate, ReflectPlan, RunError,
     TrafficPlan, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
-use mpps_stats::{Row, Sink, Snapshot, Summary};
+use mpps_stats::{Event, Row, Sink, Snapshot, Summary};
 use mpps_wire::{MacAddr, ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 struct Kept(Arc<Mutex<(Vec<Row>, Vec<Snapshot>)>>);
 
 impl Sink for Kept {
-    fn row(&mut self, row: &Row) {
-        self.0.lock().unwrap().0.push(row.clone());
-    }
-
-    fn snapshot(&mut self, snapshot: &Snapshot) {
-        self.0.lock().unwrap().1.push(snapshot.clone());
+    fn event(&mut self, event: &Event<'_>) {
+        let mut kept = self.0.lock().unwrap();
+        match event {
+            Event::Row(row) => kept.0.push((*row).clone()),
+            Event::Live(snapshot) => kept.1.push((*snapshot).clone()),
+            _ => {}
+        }
     }
 }
 

@@ -83,8 +83,10 @@ impl Lines {
         span.whole = span.to_ns / SECOND > span.from_ns / SECOND && (row.index + 1).is_multiple_of(period);
     }
 
-    pub(super) fn histogram(&mut self, buckets: &mut dyn Iterator<Item = (u64, u64)>) {
-        buckets.for_each(|(ns, n)| self.histogram.record_n(ns, n));
+    pub(super) fn histogram(&mut self, buckets: &[(u64, u64)]) {
+        for &(ns, n) in buckets {
+            self.histogram.record_n(ns, n);
+        }
     }
 
     /// The lines that are due, each ended.

@@ -1,0 +1,185 @@
+//! What happens in a run, in order: the one stream that files, views and other programs read.
+
+use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
+
+/// Something that happens in a run.
+///
+/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and [`Event::End`]: none of
+/// them where the run did not begin. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be missing.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The run begins.
+    Start(Start),
+    /// A row has closed.
+    Row(&'a Row),
+    /// A period's latencies are complete.
+    Period(Period<'a>),
+    /// How it stands, about every 250 ms.
+    Live(&'a Snapshot),
+    /// Something that the user is to know at once: a device down, a disk full. Each is told once; what the summary's
+    /// warnings say of the whole run is more.
+    Note(&'a str),
+    /// The run is over, and this is its result.
+    End(&'a Summary),
+}
+
+/// What a run is, and when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// What it does.
+    pub workload: Workload,
+    /// When.
+    pub started: Started,
+}
+
+/// The latencies of one period: 100 ms, or a row if that is longer.
+#[derive(Clone, Copy, Debug)]
+pub struct Period<'a> {
+    /// From the start of the run, ns.
+    pub start_ns: u64,
+    /// ns.
+    pub length_ns: u64,
+    /// Latency, ns, and how many packets had it; none is empty.
+    pub buckets: &'a [(u64, u64)],
+}
+
+/// What a lane has counted so far: see [`LaneCounters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveLane {
+    /// Frames received, the test's or not.
+    pub rx_packets: u64,
+    /// Receive calls that gave frames.
+    pub rx_bursts: u64,
+    /// Receive calls that gave none.
+    pub rx_empty_polls: u64,
+    /// Test packets counted as received.
+    pub rx_test: u64,
+    /// Test frames sent.
+    pub tx_packets: u64,
+    /// Transmit calls that took frames.
+    pub tx_bursts: u64,
+    /// Transmit calls that took none, and allocations that gave none.
+    pub tx_full: u64,
+    /// Times asleep.
+    pub waits: u64,
+    /// Time in which packets were to be sent and the path took none, ns.
+    pub blocked_ns: u64,
+    /// Time in which the device was down, ns.
+    pub down_ns: u64,
+}
+
+impl From<&LaneCounters> for LiveLane {
+    fn from(lane: &LaneCounters) -> Self {
+        Self {
+            rx_packets: lane.rx_packets.get(),
+            rx_bursts: lane.rx_bursts.get(),
+            rx_empty_polls: lane.rx_empty_polls.get(),
+            rx_test: lane.rx_test.get(),
+            tx_packets: lane.tx_packets.get(),
+            tx_bursts: lane.tx_bursts.get(),
+            tx_full: lane.tx_full.get(),
+            waits: lane.waits.get(),
+            blocked_ns: lane.blocked_ns.get(),
+            down_ns: lane.down_ns.get(),
+        }
+    }
+}
+
+/// Totals so far: sent and received at once, loss and latency from the newest closed row.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Since the start, ns.
+    pub elapsed_ns: u64,
+    /// Planned length of the sending phase, ns; `None` when it runs until interrupted.
+    pub planned_ns: Option<u64>,
+    /// Only receiving now: the settle time runs.
+    pub settling: bool,
+    /// Packets sent since the start.
+    pub tx: u64,
+    /// Packets received since the start.
+    pub rx: u64,
+    /// Send rate since the last snapshot, packets/s.
+    pub tx_pps: f64,
+    /// Receive rate since the last snapshot, packets/s.
+    pub rx_pps: f64,
+    /// Rows have closed up to here, ns since the start: of what was sent later it is not known what became of it.
+    pub closed_ns: u64,
+    /// Sum over the closed rows: packets sent.
+    pub closed_tx: u64,
+    /// Sum over the closed rows: packets lost.
+    pub closed_lost: i64,
+    /// Loss of the rows closed since the last snapshot: lost / tx.
+    pub recent_loss_ratio: f64,
+    /// Packets that this host dropped so far; `None` where the path can't tell.
+    pub host_dropped: Option<u64>,
+    /// Latency of the newest closed period that had any.
+    pub recent_latency: Option<Latency>,
+    /// Each lane's own counters so far.
+    pub lanes: Vec<LiveLane>,
+}
+
+/// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Rows as they close ([`Event::Row`]).
+    pub rows: bool,
+    /// Percentiles in the latency of each row.
+    pub percentiles: bool,
+    /// Percentiles in the latency from the scheduled time, too.
+    pub scheduled_percentiles: bool,
+    /// What kept lanes from running in each row.
+    pub host_wait: bool,
+    /// [`Event::Period`].
+    pub histograms: bool,
+    /// [`Event::Live`].
+    pub snapshots: bool,
+}
+
+impl Wants {
+    /// Everything.
+    pub const ALL: Self = Self {
+        rows: true,
+        percentiles: true,
+        scheduled_percentiles: true,
+        host_wait: true,
+        histograms: true,
+        snapshots: true,
+    };
+
+    /// What either of two sinks wants.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            rows: self.rows | other.rows,
+            percentiles: self.percentiles | other.percentiles,
+            scheduled_percentiles: self.scheduled_percentiles | other.scheduled_percentiles,
+            host_wait: self.host_wait | other.host_wait,
+            histograms: self.histograms | other.histograms,
+            snapshots: self.snapshots | other.snapshots,
+        }
+    }
+}
+
+/// Reads the events of a run, on the collector's thread: it must not block for long. A reader that may is put behind a
+/// thread of its own, as files are.
+pub trait Sink: Send {
+    /// What it has a use for; asked once, before the run. It may be given more.
+    fn wants(&self) -> Wants {
+        Wants::ALL
+    }
+
+    /// Something has happened.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// All but [`Event::End`] has come. Returns notes for the summary's warnings (a file that could not be written
+    /// whole).
+    fn finish(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl<F: FnMut(&Event<'_>) + Send> Sink for F {
+    fn event(&mut self, event: &Event<'_>) {
+        self(event);
+    }
+}
