@@ -27,7 +27,7 @@ const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
 pub(crate) const BATCH: u32 = 64;
 
 /// A device that programs may be put on; nothing is loaded yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct XdpDevice {
     pub(crate) config: Config,
     pub(crate) device: NetDev,

@@ -6,11 +6,11 @@ use crate::cli::Capture;
 use crate::fail::{Result, usage};
 use crate::paths::{KernelDevices, Kind, Opening, Use, Work, with_alike};
 use crate::plan::capture::Draft;
+use crate::run::Host;
 use mpps_engine::run_capture;
 use mpps_io::Port;
 use mpps_report::{AtBegin, CaptureTotals, CaptureWriter, Notes};
 use mpps_stats::{CaptureSummary, Summary};
-use mpps_sys::signal;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -19,51 +19,54 @@ pub(crate) fn run(args: Capture) -> Result<ExitCode> {
     if let Some(code) = printed(&draft.args.run)? {
         return Ok(code);
     }
-    let run = &draft.args.run;
-    let _prepared = prepare(run, &[&draft.port], &draft.rules, Work::Ends)?;
-    let port = vec![(&draft.port, draft.request())];
-    with_alike(
-        port,
-        &Opening {
-            run,
-            rules: &draft.rules,
-        },
-        Capturing(&draft),
-    )
+    let (summary, output) = measure(&draft, &Host::program())?;
+    output.finish(&summary)
 }
 
-struct Capturing<'a>(&'a Draft);
+pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
+    let run = &draft.args.run;
+    let _prepared = prepare(host, run, &[&draft.port], &draft.rules, Work::Ends)?;
+    let port = vec![(&draft.port, draft.request())];
+    let opening = Opening {
+        run,
+        rules: &draft.rules,
+    };
+    with_alike(port, &opening, Capturing { draft, host })
+}
+
+struct Capturing<'a> {
+    draft: &'a Draft,
+    host: &'a Host<'a>,
+}
 
 impl Use for Capturing<'_> {
     const KINDS: &'static [Kind] = &[Kind::Synthetic, Kind::Device];
-    type Out = ExitCode;
+    type Out = (Summary, Output);
 
-    fn frames<P: Port>(self, ports: &[P]) -> Result<ExitCode> {
-        let (draft, port) = (self.0, &ports[0]);
+    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
+        let (draft, host, port) = (self.draft, self.host, &ports[0]);
         let args = &draft.args;
         let (plan, rings) = draft.plan(port.capabilities())?;
         let notes = Notes::new();
-        let mut output = Output::open_beside(&args.run, Some(("-o", &args.output, notes.clone())))?;
+        let mut output = Output::open_beside(&args.run, host, Some(("-o", &args.output, notes.clone())))?;
         let (path, options) = (args.output.clone(), draft.options(port.capabilities()));
-        let writer = output
-            .clerk
-            .does(move || CaptureWriter::create(&path, options, rings, notes))?;
+        let writer = output.does(move || CaptureWriter::create(&path, options, rings, notes))?;
         let writer = writer.map_err(|e| unwritable("-o", &e))?;
         output.sinks.push(Box::new(AtBegin(writer.begin())));
-        output.when_ready(&args.run, format!("capture is ready on {}", args.port));
+        output.when_ready(format!("capture is ready on {}", args.port));
         // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
         let reader_gone = writer.reader_gone();
-        let interruptions = || signal::interruptions() + u32::from(reader_gone.load(Ordering::Relaxed));
+        let interruptions = || (host.interruptions)() + u32::from(reader_gone.load(Ordering::Relaxed));
         let finish = |summary: &Summary, capture: &mut CaptureSummary| end(writer, summary, capture);
         let summary = run_capture(port, &plan, &mut output.sinks, &interruptions, finish)?;
-        output.finish(&summary)
+        Ok((summary, output))
     }
 
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<ExitCode> {
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<Self::Out> {
         // The path has refused it.
         Err(usage(format!(
             "port '{}': its packets never come to user space, so none can be written",
-            self.0.args.port
+            self.draft.args.port
         )))
     }
 }

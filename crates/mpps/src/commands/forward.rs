@@ -9,10 +9,10 @@ use crate::cli::Forward;
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_ports};
 use crate::plan::forward::Draft;
+use crate::run::Host;
 use mpps_engine::{ForwardPlan, RunError, run_forward, run_forward_in_kernel, run_forward_pair};
 use mpps_io::{Capabilities, Port};
 use mpps_stats::{Sink, Summary};
-use mpps_sys::signal::interruptions;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: Forward) -> Result<ExitCode> {
@@ -20,52 +20,59 @@ pub(crate) fn run(args: Forward) -> Result<ExitCode> {
     if let Some(code) = printed(&draft.args.run)? {
         return Ok(code);
     }
+    let (summary, output) = measure(&draft, &Host::program())?;
+    output.finish(&summary)
+}
+
+pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
     let work = match draft.ports.len() {
         1 => Work::SendsBack,
         _ => Work::Forwards,
     };
     let run = &draft.args.run;
     let ports: Vec<_> = draft.ports.iter().map(|port| &port.port).collect();
-    let _prepared = prepare(run, &ports, &draft.rules, work)?;
-    with_ports(
-        draft.requests(),
-        &Opening {
-            run,
-            rules: &draft.rules,
-        },
-        Forwarding(&draft),
-    )
+    let _prepared = prepare(host, run, &ports, &draft.rules, work)?;
+    let opening = Opening {
+        run,
+        rules: &draft.rules,
+    };
+    with_ports(draft.requests(), &opening, Forwarding { draft, host })
 }
 
-struct Forwarding<'a>(&'a Draft);
+struct Forwarding<'a> {
+    draft: &'a Draft,
+    host: &'a Host<'a>,
+}
 
 impl Use for Forwarding<'_> {
     const KINDS: &'static [Kind] = &[Kind::Synthetic, Kind::Device];
-    type Out = ExitCode;
+    type Out = (Summary, Output);
 
-    fn frames<P: Port>(self, ports: &[P]) -> Result<ExitCode> {
+    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let capabilities: Vec<_> = ports.iter().map(P::capabilities).collect();
-        execute(self.0, &capabilities, |plan, sinks| {
-            run_forward(ports, plan, sinks, &interruptions)
+        execute(self.draft, self.host, &capabilities, |plan, sinks| {
+            run_forward(ports, plan, sinks, self.host.interruptions)
         })
     }
 
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<ExitCode> {
-        let run = &self.0.args.run;
-        let mut output = Output::open(run)?;
-        let plan = self.0.plan(&devices.capabilities())?;
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
+        let mut output = Output::open(&self.draft.args.run, self.host)?;
+        let plan = self.draft.plan(&devices.capabilities())?;
         let port = devices.forward(&plan)?;
-        output.when_ready(run, ready(&plan));
-        let summary = run_forward_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
-        output.finish(&summary)
+        output.when_ready(ready(&plan));
+        let summary = run_forward_in_kernel(&port, &plan, &mut output.sinks, self.host.interruptions)?;
+        Ok((summary, output))
     }
 }
 
 impl UseTwo for Forwarding<'_> {
-    fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<ExitCode> {
-        execute(self.0, &[a.capabilities(), b.capabilities()], |plan, sinks| {
-            run_forward_pair(a, b, plan, sinks, &interruptions)
-        })
+    fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<Self::Out> {
+        execute(
+            self.draft,
+            self.host,
+            &[a.capabilities(), b.capabilities()],
+            |plan, sinks| run_forward_pair(a, b, plan, sinks, self.host.interruptions),
+        )
     }
 }
 
@@ -81,13 +88,13 @@ fn ready(plan: &ForwardPlan) -> String {
 
 fn execute(
     draft: &Draft,
+    host: &Host<'_>,
     capabilities: &[&Capabilities],
     start: impl FnOnce(&ForwardPlan, &mut [Box<dyn Sink>]) -> std::result::Result<Summary, RunError>,
-) -> Result<ExitCode> {
-    let run = &draft.args.run;
-    let mut output = Output::open(run)?;
+) -> Result<(Summary, Output)> {
+    let mut output = Output::open(&draft.args.run, host)?;
     let plan = draft.plan(capabilities)?;
-    output.when_ready(run, ready(&plan));
+    output.when_ready(ready(&plan));
     let summary = start(&plan, &mut output.sinks)?;
-    output.finish(&summary)
+    Ok((summary, output))
 }

@@ -6,28 +6,56 @@ use crate::cli::{Drop, Reflect, Run};
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Opening, Use, Work, with_alike};
 use crate::plan::listen::Listener;
+use crate::run::Host;
 use mpps_engine::{run_drop, run_drop_in_kernel, run_reflect, run_reflect_in_kernel};
 use mpps_io::Port;
-use mpps_sys::signal::interruptions;
+use mpps_stats::Summary;
 use std::process::ExitCode;
 
 pub(crate) fn drop(mut args: Drop) -> Result<ExitCode> {
     let listener = Listener::of_drop(&args)?;
     listener.fill(&mut args.run);
-    execute(&listener, &args.run, Work::Ends, DropRun(&args, &listener))
+    if let Some(code) = printed(&args.run)? {
+        return Ok(code);
+    }
+    let (summary, output) = dropping(&args, &listener, &Host::program())?;
+    output.finish(&summary)
 }
 
 pub(crate) fn reflect(mut args: Reflect) -> Result<ExitCode> {
     let listener = Listener::of_reflect(&args)?;
     listener.fill(&mut args.run);
-    execute(&listener, &args.run, Work::SendsBack, ReflectRun(&args, &listener))
-}
-
-fn execute(listener: &Listener, run: &Run, work: Work, user: impl Use<Out = ExitCode>) -> Result<ExitCode> {
-    if let Some(code) = printed(run)? {
+    if let Some(code) = printed(&args.run)? {
         return Ok(code);
     }
-    let _prepared = prepare(run, &[&listener.port], &listener.rules, work)?;
+    let (summary, output) = reflecting(&args, &listener, &Host::program())?;
+    output.finish(&summary)
+}
+
+pub(super) fn measure_drop(mut args: Drop, host: &Host<'_>) -> Result<(Summary, Output)> {
+    let listener = Listener::of_drop(&args)?;
+    listener.fill(&mut args.run);
+    dropping(&args, &listener, host)
+}
+
+pub(super) fn measure_reflect(mut args: Reflect, host: &Host<'_>) -> Result<(Summary, Output)> {
+    let listener = Listener::of_reflect(&args)?;
+    listener.fill(&mut args.run);
+    reflecting(&args, &listener, host)
+}
+
+fn dropping(args: &Drop, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
+    let user = DropRun { args, listener, host };
+    execute(listener, &args.run, Work::Ends, host, user)
+}
+
+fn reflecting(args: &Reflect, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
+    let user = ReflectRun { args, listener, host };
+    execute(listener, &args.run, Work::SendsBack, host, user)
+}
+
+fn execute<U: Use>(listener: &Listener, run: &Run, work: Work, host: &Host<'_>, user: U) -> Result<U::Out> {
+    let _prepared = prepare(host, run, &[&listener.port], &listener.rules, work)?;
     let port = vec![(&listener.port, listener.request())];
     with_alike(
         port,
@@ -40,62 +68,68 @@ fn execute(listener: &Listener, run: &Run, work: Work, user: impl Use<Out = Exit
 }
 
 /// Says which ports are left to the host, and when every lane receives.
-fn announce(workload: &str, run: &Run, listener: &Listener, output: &mut Output) {
-    if !run.tell.quiet
-        && let Some(note) = listener.left_ports()
-    {
-        eprintln!("mpps: {note}");
+fn announce(workload: &str, listener: &Listener, output: &mut Output) {
+    if let Some(note) = listener.left_ports() {
+        output.remark(&note);
     }
-    output.when_ready(run, format!("{workload} is ready on {}", listener.port.spec));
+    output.when_ready(format!("{workload} is ready on {}", listener.port.spec));
 }
 
-struct DropRun<'a>(&'a Drop, &'a Listener);
+struct DropRun<'a> {
+    args: &'a Drop,
+    listener: &'a Listener,
+    host: &'a Host<'a>,
+}
 
 impl Use for DropRun<'_> {
-    type Out = ExitCode;
+    type Out = (Summary, Output);
 
-    fn frames<P: Port>(self, ports: &[P]) -> Result<ExitCode> {
-        let Self(args, listener) = self;
-        let mut output = Output::open(&args.run)?;
+    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
+        let Self { args, listener, host } = self;
+        let mut output = Output::open(&args.run, host)?;
         let plan = listener.drop_plan(args, ports[0].capabilities())?;
-        announce("drop", &args.run, listener, &mut output);
-        let summary = run_drop(&ports[0], &plan, &mut output.sinks, &interruptions)?;
-        output.finish(&summary)
+        announce("drop", listener, &mut output);
+        let summary = run_drop(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
+        Ok((summary, output))
     }
 
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<ExitCode> {
-        let Self(args, listener) = self;
-        let mut output = Output::open(&args.run)?;
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
+        let Self { args, listener, host } = self;
+        let mut output = Output::open(&args.run, host)?;
         let plan = listener.drop_plan(args, devices.capabilities()[0])?;
         // Whoever waits for "ready" may send: the programs are loaded and attached by then.
         let port = devices.drop(&plan)?;
-        announce("drop", &args.run, listener, &mut output);
-        let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
-        output.finish(&summary)
+        announce("drop", listener, &mut output);
+        let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, host.interruptions)?;
+        Ok((summary, output))
     }
 }
 
-struct ReflectRun<'a>(&'a Reflect, &'a Listener);
+struct ReflectRun<'a> {
+    args: &'a Reflect,
+    listener: &'a Listener,
+    host: &'a Host<'a>,
+}
 
 impl Use for ReflectRun<'_> {
-    type Out = ExitCode;
+    type Out = (Summary, Output);
 
-    fn frames<P: Port>(self, ports: &[P]) -> Result<ExitCode> {
-        let Self(args, listener) = self;
-        let mut output = Output::open(&args.run)?;
+    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
+        let Self { args, listener, host } = self;
+        let mut output = Output::open(&args.run, host)?;
         let plan = listener.reflect_plan(args, ports[0].capabilities())?;
-        announce("reflect", &args.run, listener, &mut output);
-        let summary = run_reflect(&ports[0], &plan, &mut output.sinks, &interruptions)?;
-        output.finish(&summary)
+        announce("reflect", listener, &mut output);
+        let summary = run_reflect(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
+        Ok((summary, output))
     }
 
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<ExitCode> {
-        let Self(args, listener) = self;
-        let mut output = Output::open(&args.run)?;
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
+        let Self { args, listener, host } = self;
+        let mut output = Output::open(&args.run, host)?;
         let plan = listener.reflect_plan(args, devices.capabilities()[0])?;
         let port = devices.reflect(&plan)?;
-        announce("reflect", &args.run, listener, &mut output);
-        let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
-        output.finish(&summary)
+        announce("reflect", listener, &mut output);
+        let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, host.interruptions)?;
+        Ok((summary, output))
     }
 }

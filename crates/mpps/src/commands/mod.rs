@@ -11,10 +11,17 @@ mod output;
 mod steps;
 mod traffic;
 
+pub(crate) use output::with_result;
+pub(crate) use steps::prepare;
+
 use crate::cli::Command;
-use crate::fail::{Result, print};
+use crate::fail::{Result, print, usage};
 use crate::paths;
+use crate::plan;
 use crate::privilege::{self, as_user};
+use crate::run::Host;
+use mpps_stats::Summary;
+use output::Output;
 use std::process::ExitCode;
 
 /// Runs the command.
@@ -46,5 +53,18 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             print(|out| writeln!(out, "{}", paths::text()))?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Does a run on behalf of another program.
+pub(crate) fn measure(command: Command, host: &Host<'_>) -> Result<(Summary, Output)> {
+    match command {
+        Command::Sendrecv(args) => traffic::measure(&plan::traffic::Draft::new(args, true)?, host),
+        Command::Send(args) => traffic::measure(&plan::traffic::Draft::new(args, false)?, host),
+        Command::Drop(args) => listen::measure_drop(args, host),
+        Command::Reflect(args) => listen::measure_reflect(args, host),
+        Command::Forward(args) => forward::measure(&plan::forward::Draft::new(args)?, host),
+        Command::Capture(args) => capture::measure(&plan::capture::Draft::new(args)?, host),
+        _ => Err(usage("no run: want sendrecv, send, drop, reflect, forward or capture")),
     }
 }

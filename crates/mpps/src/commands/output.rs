@@ -4,42 +4,137 @@ use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::value::Plan;
 use crate::privilege::{Clerk, caller};
+use crate::run::Host;
 use mpps_report::{
-    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonTarget, LiveSink, LiveStyle, Notes, ReportError, Sinks, columns_of,
-    print_summary,
+    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonWritten, LiveSink, LiveStyle, Notes, ReportError, Sinks,
+    columns_of, print_summary,
 };
-use mpps_stats::{Sink, Summary};
+use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Sinks and targets of one run.
+/// Sinks of one run, and what comes of them.
 pub(crate) struct Output {
     pub(crate) sinks: Vec<Box<dyn Sink>>,
-    /// What is told of the files.
-    boards: Vec<Notes>,
-    json: Option<JsonTarget>,
     /// The run, as the summary holds it.
     plan: Plan,
+    /// Nothing is printed.
     quiet: bool,
+    /// The program's own.
+    own: Option<Own>,
+}
+
+/// What the program has beside the sinks.
+struct Own {
+    /// What is told of the files.
+    boards: Vec<Notes>,
+    json: Option<JsonWritten>,
     detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
     stdout_taken: bool,
     /// Who opens and writes files.
-    pub(crate) clerk: Clerk,
+    clerk: Clerk,
     /// This thread, and those that it has started, stay off the cores that lanes were given.
     _beside_lanes: sched::KeptOff,
 }
 
+/// A result as the library gives it: with the plan that it is of, told to the sinks as the last event.
+pub(crate) fn with_result(summary: Summary, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> Summary {
+    let summary = Summary {
+        plan: plan.for_summary(),
+        ..summary
+    };
+    sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
+    summary
+}
+
 impl Output {
-    /// Opens the files that the user asked for.
-    pub(crate) fn open(run: &Run) -> Result<Self> {
-        Self::open_beside(run, None)
+    /// Opens the files that the user of the program asked for; another program has its own sinks.
+    pub(crate) fn open(run: &Run, host: &Host<'_>) -> Result<Self> {
+        Self::open_beside(run, host, None)
     }
 
     /// As [`Output::open`], beside a file of the workload's own: its option, its path, and what is told about it.
-    pub(crate) fn open_beside(run: &Run, own: Option<(&'static str, &Path, Notes)>) -> Result<Self> {
+    pub(crate) fn open_beside(run: &Run, host: &Host<'_>, file: Option<(&'static str, &Path, Notes)>) -> Result<Self> {
+        let (sinks, own) = match host.sinks() {
+            Some(sinks) => (sinks, None),
+            None => Own::open(run, file).map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?,
+        };
+        Ok(Self {
+            sinks,
+            plan: run.plan.clone(),
+            quiet: own.is_none() || run.tell.quiet,
+            own,
+        })
+    }
+
+    /// Has something done by whoever writes the user's files.
+    pub(crate) fn does<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        match &self.own {
+            Some(own) => own.clerk.does(what),
+            None => Ok(what()),
+        }
+    }
+
+    /// Tells something before the run begins.
+    pub(crate) fn remark(&self, line: &str) {
+        if !self.quiet {
+            eprintln!("mpps: {line}");
+        }
+    }
+
+    /// Says at the start, when every lane receives, that it is so: whoever starts the sender may go on.
+    pub(crate) fn when_ready(&mut self, line: String) {
+        if !self.quiet {
+            self.sinks.push(Box::new(AtBegin(move || eprintln!("mpps: {line}"))));
+        }
+    }
+
+    /// Ends the stream of events with the result.
+    pub(crate) fn end(mut self, summary: Summary) -> (Summary, Self) {
+        let summary = with_result(summary, &self.plan, &mut self.sinks);
+        (summary, self)
+    }
+
+    /// Prints the result, ends the stream of events with it, and gives the exit code that goes with it.
+    pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
+        let summary = Summary {
+            command: std::env::args_os()
+                .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
+                .collect(),
+            plan: self.plan.for_summary(),
+            ..summary.clone()
+        };
+        if let Some(own) = &self.own {
+            own.print(&summary, self.quiet);
+        }
+        let valid = summary.valid;
+        let Some(own) = self.own else { return Ok(code(valid)) };
+        let mut sinks = self.sinks;
+        own.clerk
+            .does(move || sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary))))?;
+        if let Some(json) = own.json {
+            if json.overtaken() {
+                eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
+            }
+            json.written().map_err(failed)?;
+        }
+        Ok(code(valid))
+    }
+}
+
+/// The exit code of a run that took place.
+fn code(valid: bool) -> ExitCode {
+    match valid {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(3),
+    }
+}
+
+impl Own {
+    fn open(run: &Run, own: Option<(&'static str, &Path, Notes)>) -> Result<(Sinks, Self)> {
         let files: Vec<_> = own
             .iter()
             .map(|(option, path, _)| (*option, Some(*path)))
@@ -74,90 +169,58 @@ impl Output {
         let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
         let clerk = Clerk::hire(run, &more)?;
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
-        let quiet = run.tell.quiet;
-        let plan = run.plan.clone();
         let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
         let (sinks, boards, json) = clerk.does(move || files_of(&run, notes))??;
-        Ok(Self {
-            sinks: vec![Box::new(sinks)],
+        let own = Self {
             boards,
             json,
-            plan,
-            quiet,
             detail,
             stdout_taken: stdout > 0,
             clerk,
             _beside_lanes: beside_lanes,
-        })
-    }
-
-    /// Says at the start, when every lane receives, that it is so: whoever starts the sender may go on.
-    pub(crate) fn when_ready(&mut self, run: &Run, line: String) {
-        if !run.tell.quiet {
-            self.sinks.push(Box::new(AtBegin(move || eprintln!("mpps: {line}"))));
-        }
-    }
-
-    /// Writes the summary, and gives the exit code that goes with it.
-    pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
-        let summary = &Summary {
-            command: std::env::args_os()
-                .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
-                .collect(),
-            plan: self.plan.for_summary(),
-            ..summary.clone()
         };
-        if !self.quiet {
-            let (out, err) = (std::io::stdout(), std::io::stderr());
-            let printed = match self.stdout_taken {
-                true => print_summary(
-                    summary,
-                    self.detail,
-                    Colour::for_stream(&err),
-                    columns_of(&err),
-                    &mut err.lock(),
-                ),
-                false => print_summary(
-                    summary,
-                    self.detail,
-                    Colour::for_stream(&out),
-                    columns_of(&out),
-                    &mut out.lock(),
-                ),
-            };
-            // A reader that has gone is no reason to fail: the files still get everything.
-            if let Err(error) = printed
-                && error.kind() != std::io::ErrorKind::BrokenPipe
-            {
-                let _ = writeln!(err.lock(), "mpps: write the summary: {error}");
-            }
-        } else {
-            // What became of the files has been told nowhere else.
+        Ok((sinks, own))
+    }
+
+    /// Prints the summary; where nothing is to be printed, what is told nowhere else.
+    fn print(&self, summary: &Summary, quiet: bool) {
+        if quiet {
             for note in self.boards.iter().flat_map(Notes::all) {
                 eprintln!("mpps: {note}");
             }
             if !summary.valid {
                 eprintln!("mpps: not valid: {}", summary.invalid_reasons.join("; "));
             }
+            return;
         }
-        if let Some(json) = self.json {
-            let summary = summary.clone();
-            let (overtaken, written) = self.clerk.does(move || (json.overtaken(), json.write(&summary)))?;
-            if overtaken {
-                eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
-            }
-            written.map_err(failed)?;
+        let (out, err) = (std::io::stdout(), std::io::stderr());
+        let printed = match self.stdout_taken {
+            true => print_summary(
+                summary,
+                self.detail,
+                Colour::for_stream(&err),
+                columns_of(&err),
+                &mut err.lock(),
+            ),
+            false => print_summary(
+                summary,
+                self.detail,
+                Colour::for_stream(&out),
+                columns_of(&out),
+                &mut out.lock(),
+            ),
+        };
+        // A reader that has gone is no reason to fail: the files still get everything.
+        if let Err(error) = printed
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            let _ = writeln!(err.lock(), "mpps: write the summary: {error}");
         }
-        Ok(if summary.valid {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(3)
-        })
     }
 }
 
 /// Opens the files of a run, and starts what writes them.
-fn files_of(run: &Run, own: Option<Notes>) -> Result<(Sinks, Vec<Notes>, Option<JsonTarget>)> {
+fn files_of(run: &Run, own: Option<Notes>) -> Result<(Sinks, Vec<Notes>, Option<JsonWritten>)> {
     let mut sinks = Sinks::new();
     let style = match (run.tell.quiet, run.tell.plain) {
         (true, _) => LiveStyle::Quiet,
@@ -177,8 +240,13 @@ fn files_of(run: &Run, own: Option<Notes>) -> Result<(Sinks, Vec<Notes>, Option<
         sinks.add(hdr);
     }
     boards.iter().for_each(|board| sinks.watch(board.clone()));
-    let json = run.tell.json.as_deref().map(JsonTarget::prepare).transpose();
-    Ok((sinks, boards, json.map_err(|e| unwritable("--json", &e))?))
+    let json = run.tell.json.as_deref().map(JsonSink::create).transpose();
+    let written = json.map_err(|e| unwritable("--json", &e))?.map(|json| {
+        let written = json.written();
+        sinks.add(json);
+        written
+    });
+    Ok((sinks, boards, written))
 }
 
 /// A file that can't be written.

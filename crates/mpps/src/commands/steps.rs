@@ -4,6 +4,7 @@ use crate::cli::Run;
 use crate::fail::{Result, print};
 use crate::paths::{Checked, Rules, Work};
 use crate::privilege;
+use crate::run::Host;
 use mpps_netdev::NtupleFilter;
 use mpps_sys::signal;
 use std::process::ExitCode;
@@ -18,15 +19,17 @@ pub(super) fn printed(run: &Run) -> Result<Option<ExitCode>> {
 }
 
 /// What is in force until the run is over.
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     _filters: Vec<NtupleFilter>,
 }
 
-/// From here on signals end the run in its own time; privileges that no port needs are marked to be given up, and flow rules
-/// are in force where the host's NICs have them.
-pub(super) fn prepare(run: &Run, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
-    signal::catch_interrupts();
-    privilege::plan(run, ports, !rules.is_empty(), work)?;
+/// From here on signals end the program's run in its own time, and privileges that no port needs are marked to be given up;
+/// flow rules are in force where the host's NICs have them.
+pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
+    if host.is_program() {
+        signal::catch_interrupts();
+        privilege::plan(run, ports, !rules.is_empty(), work)?;
+    }
     let mut filters = Vec::new();
     for port in ports {
         filters.extend(rules.apply(port)?);

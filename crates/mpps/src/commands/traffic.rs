@@ -1,15 +1,12 @@
-//! `sendrecv` and `send`.
+//! `sendrecv` and `send`: a session of one trial.
 
 use super::output::Output;
-use super::steps::{prepare, printed};
+use super::steps::printed;
 use crate::cli::Traffic;
-use crate::fail::{Result, usage};
-use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
+use crate::fail::{Result, failed};
 use crate::plan::traffic::Draft;
-use mpps_engine::{run_traffic, run_traffic_across, run_traffic_in_kernel};
-use mpps_io::Port;
+use crate::run::{Host, on_ports};
 use mpps_stats::Summary;
-use mpps_sys::signal::interruptions;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
@@ -17,84 +14,25 @@ pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
     if let Some(code) = printed(&draft.args.run)? {
         return Ok(code);
     }
-    let (summary, output) = execute(&draft)?;
+    let (summary, output) = measure(&draft, &Host::program())?;
     output.finish(&summary)
 }
 
 /// Opens the port and the files, and runs.
-fn execute(draft: &Draft) -> Result<(Summary, Output)> {
-    let run = &draft.args.run;
-    let requests = draft.requests();
-    let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
-    let _prepared = prepare(run, &ports, &draft.rules, Work::Ends)?;
-    match ports.len() {
-        1 => with_alike(
-            requests,
-            &Opening {
-                run,
-                rules: &draft.rules,
-            },
-            Generate(draft),
-        ),
-        _ => with_ports(
-            requests,
-            &Opening {
-                run,
-                rules: &draft.rules,
-            },
-            Across(draft),
-        ),
-    }
-}
-
-struct Generate<'a>(&'a Draft);
-
-impl Use for Generate<'_> {
-    const GENERATES: bool = true;
-    type Out = (Summary, Output);
-
-    fn frames<P: Port>(self, ports: &[P]) -> Result<(Summary, Output)> {
-        let plan = self.0.plan(ports[0].capabilities())?;
-        let mut output = Output::open(&self.0.args.run)?;
-        let summary = run_traffic(&ports[0], &plan, &mut output.sinks, &interruptions)?;
-        Ok((summary, output))
-    }
-
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<(Summary, Output)> {
-        let plan = self.0.plan(devices.capabilities()[0])?;
-        let mut output = Output::open(&self.0.args.run)?;
-        let port = devices.traffic(&plan)?;
-        let summary = run_traffic_in_kernel(&port, &plan, &mut output.sinks, &interruptions)?;
-        Ok((summary, output))
-    }
-}
-
-/// From one port to another.
-struct Across<'a>(&'a Draft);
-
-impl Use for Across<'_> {
-    const KINDS: &'static [Kind] = &[Kind::Device];
-    const GENERATES: bool = true;
-    type Out = (Summary, Output);
-
-    fn frames<P: Port>(self, ports: &[P]) -> Result<(Summary, Output)> {
-        self.two(&ports[0], &ports[1])
-    }
-
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<(Summary, Output)> {
-        // The plan has refused it.
-        Err(usage(format!(
-            "port '{}': its packets never come to user space",
-            self.0.args.port
-        )))
-    }
-}
-
-impl UseTwo for Across<'_> {
-    fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<(Summary, Output)> {
-        let plan = self.0.plan_across(a.capabilities(), b.capabilities())?;
-        let mut output = Output::open(&self.0.args.run)?;
-        let summary = run_traffic_across(a, b, &plan, &mut output.sinks, &interruptions)?;
-        Ok((summary, output))
-    }
+pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
+    let output = std::cell::RefCell::new(None);
+    let mut summary = None;
+    let mut opened = || {
+        *output.borrow_mut() = Some(Output::open(&draft.args.run, host)?);
+        Ok(())
+    };
+    on_ports(draft, host, &mut opened, &mut |ports| {
+        let mut output = output.borrow_mut();
+        let sinks = output.as_mut().map(|output| &mut output.sinks[..]).unwrap_or_default();
+        summary = Some(ports.trial(draft, true, sinks, host.interruptions)?);
+        Ok(())
+    })?;
+    summary
+        .zip(output.into_inner())
+        .ok_or_else(|| failed("the ports were not opened"))
 }

@@ -256,8 +256,8 @@ pub(crate) trait KernelDevices {
     type Port: KernelPort;
     /// What each device can do.
     fn capabilities(&self) -> Vec<&Capabilities>;
-    /// Loads and attaches the programs of `sendrecv` and `send`.
-    fn traffic(self, plan: &TrafficPlan) -> Result<Self::Port>;
+    /// Loads and attaches the programs of `sendrecv` and `send`: of one trial, and of another when those are gone.
+    fn traffic(&self, plan: &TrafficPlan) -> Result<Self::Port>;
     /// Of `reflect`.
     fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
     /// Of `drop`.

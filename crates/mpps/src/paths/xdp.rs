@@ -144,10 +144,10 @@ struct Devices<'a> {
 
 impl Devices<'_> {
     /// The device of a workload on one port, and what is asked of it.
-    fn one(self) -> Result<(XdpDevice, impl Fn(mpps_io::Error) -> Failure, Taken)> {
-        let first = self.devices.into_iter().next().zip(self.requests.first().copied());
+    fn one(&self) -> Result<(XdpDevice, impl Fn(mpps_io::Error) -> Failure, Taken)> {
+        let first = self.devices.first().zip(self.requests.first().copied());
         let (device, request) = first.ok_or_else(|| usage("xdp: no port"))?;
-        Ok((device, unopened(request.spec), Taken::of(request)))
+        Ok((device.clone(), unopened(request.spec), Taken::of(request)))
     }
 }
 
@@ -164,7 +164,7 @@ impl KernelDevices for Devices<'_> {
         self.devices.iter().map(XdpDevice::capabilities).collect()
     }
 
-    fn traffic(self, plan: &TrafficPlan) -> Result<XdpPort> {
+    fn traffic(&self, plan: &TrafficPlan) -> Result<XdpPort> {
         let (device, unopened, _) = self.one()?;
         device.traffic(&traffic_spec(plan)?).map_err(unopened).map(loaded)
     }

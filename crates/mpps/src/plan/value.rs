@@ -173,10 +173,23 @@ impl Plan {
         }
     }
 
+    /// Puts a value into a field, whatever it was; `of_field` and `check_names` tell what is wrong with it.
+    pub(crate) fn set(&mut self, section: &str, key: &str, value: Value) {
+        self.put(section, key, value);
+    }
+
+    /// A field's value, if it is given.
+    pub(crate) fn get(&self, section: &str, key: &str) -> Option<&Value> {
+        let field = match section {
+            "" => self.0.get(key),
+            section => self.0.get(section).and_then(|section| section.get(key)),
+        };
+        field.filter(|field| !field.is_null())
+    }
+
     /// Whether a field is given.
     pub(crate) fn has(&self, section: &str, key: &str) -> bool {
-        let field = self.0.get(section).and_then(|section| section.get(key));
-        field.is_some_and(|field| !field.is_null())
+        self.get(section, key).is_some()
     }
 
     /// Whether the plan is one of a run.

@@ -1,0 +1,57 @@
+//! Runs of packets as values: [`Plan`], ports that stay open over any number of trials ([`session`]), and one stream of
+//! [`Event`]s. The program `mpps` is the first user of this library; its command line, its JSON plans and what stands
+//! here are one and the same.
+//!
+//! Three trials on one open port:
+//!
+//! ```
+//! use mpps::{Plan, session};
+//!
+//! let line = "sendrecv loop:loss=1% --src 10.0.0.1 --dest 10.0.0.2:9000 --duration 50ms --settle 20ms";
+//! let plan = Plan::from_args(line.split(' '))?;
+//! session(&plan, |session| {
+//!     for rate in ["10kpps", "20kpps", "40kpps"] {
+//!         let told = session.trial(&plan.with("load.rate", rate)?, &mut [])?;
+//!         println!("{rate}: {} of {} lost; valid: {}", told.lost, told.tx, told.valid);
+//!     }
+//!     Ok(())
+//! })?;
+//! # Ok::<(), mpps::Error>(())
+//! ```
+//!
+//! Nothing here prints, writes a file, catches a signal or gives up a privilege, with one exception: what a path could
+//! not do as is best, and told the user of the program, goes to standard error.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod fail;
+mod paths;
+mod plan;
+mod privilege;
+mod run;
+
+pub use mpps_stats::{
+    Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Row, Sink, Snapshot, Start,
+};
+pub use mpps_stats::{Started, Summary, Wants, Workload};
+pub use run::{Error, Plan, Session, run, run_until, session, session_until};
+
+use std::process::ExitCode;
+
+/// The program: reads the command line, does what it asks for, and gives the exit code. 0: done and valid; 1: failed; 2:
+/// wrong arguments; 3: done, but the trial is not valid.
+#[doc(hidden)]
+pub fn program() -> ExitCode {
+    if let Err(failure) = privilege::begin() {
+        return failure.report();
+    }
+    match cli::Cli::of(std::env::args_os()) {
+        Ok(cli) => match commands::run(cli.command) {
+            Ok(code) => code,
+            Err(failure) => failure.report(),
+        },
+        Err(error) => fail::report_arguments(&error),
+    }
+}

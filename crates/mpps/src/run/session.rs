@@ -1,0 +1,318 @@
+//! Ports that stay open over any number of trials.
+
+use super::{Error, Host, Plan};
+use crate::cli::Command;
+use crate::commands::{prepare, with_result};
+use crate::fail::{Failure, Result, failed, usage};
+use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
+use crate::plan::traffic::Draft;
+use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_port, session_across};
+use mpps_io::kernel::KernelPort;
+use mpps_io::{Capabilities, Port};
+use mpps_stats::{HostFact, Sink, Summary};
+use mpps_wire::MacAddr;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of trials on
+/// them. Returns what `body` returns, once the ports are closed.
+///
+/// The plan says what every trial has (ports, addresses, lanes), and what none exceeds: its flows. Whoever owns the peer's MAC
+/// address is asked once.
+///
+/// # Errors
+/// When the ports could not be opened, or nobody answers for the peer's address; else what `body` returns.
+pub fn session<R>(
+    plan: &Plan,
+    body: impl FnOnce(&mut Session<'_>) -> std::result::Result<R, Error>,
+) -> std::result::Result<R, Error> {
+    session_until(plan, &|| 0, body)
+}
+
+/// As [`session`], with trials that can be interrupted: `interruptions` is asked every 100 ms or more often how often the
+/// end has been asked for. The first time ends the sending of the trial at hand, another time its settling; there is none
+/// after it.
+///
+/// # Errors
+/// As [`session`].
+pub fn session_until<R>(
+    plan: &Plan,
+    interruptions: &dyn Fn() -> u32,
+    body: impl FnOnce(&mut Session<'_>) -> std::result::Result<R, Error>,
+) -> std::result::Result<R, Error> {
+    let draft = draft_of(plan)?;
+    let host = Host::of_library(Vec::new(), interruptions);
+    let (mut body, mut result) = (Some(body), None);
+    on_ports(&draft, &host, &mut || Ok(()), &mut |ports| {
+        let mut session = Session {
+            ports,
+            plan,
+            interruptions,
+            seeds: BTreeSet::new(),
+        };
+        result = body.take().map(|body| body(&mut session));
+        Ok(())
+    })?;
+    result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
+}
+
+fn draft_of(plan: &Plan) -> Result<Draft> {
+    match plan.command()? {
+        Command::Sendrecv(args) => Draft::new(args, true),
+        Command::Send(args) => Draft::new(args, false),
+        _ => Err(usage(format!(
+            "workload: {}: it has no trials: want sendrecv or send",
+            plan.get("workload").cloned().unwrap_or_default()
+        ))),
+    }
+}
+
+/// Open ports, on which one trial after another is run: see [`session`].
+pub struct Session<'s> {
+    ports: &'s mut dyn Ports,
+    plan: &'s Plan,
+    interruptions: &'s dyn Fn() -> u32,
+    /// Of the trials so far.
+    seeds: BTreeSet<u64>,
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("plan", self.plan)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session<'_> {
+    /// Runs one trial, from its first departure to the end of its settle time, with counters, rows and a verdict of its own.
+    /// Rate, pacing, times, length of packets, flows and seed may be others than in the session's plan. Sinks read its events.
+    ///
+    /// What comes in late of an earlier trial is in no count of this one: [`Summary::reasons`] tells it as
+    /// `late_of_an_earlier_trial`. To tell them apart a trial of `sendrecv` whose seed an earlier one had is given another,
+    /// as [`Summary::plan`] says; where the kernel runs the trial, its packets are known by their time, and counted as
+    /// `foreign_other_run`.
+    ///
+    /// Where the kernel runs the trial, its programs are loaded for each: the fact `programs_loaded` tells how long that
+    /// took.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a trial that the ports were not opened for: the session goes on. [`Error::Failed`] where it
+    /// could not take place, as after an interruption. One that took place but whose numbers can't be believed is no error:
+    /// see [`Summary::valid`].
+    pub fn trial(&mut self, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> std::result::Result<Summary, Error> {
+        for field in ["workload", "ports", "lanes", "device"] {
+            let (given, want) = (plan.get(field), self.plan.get(field));
+            if given != want {
+                return Err(Error::Usage(format!(
+                    "{field}: {}: the session was opened with {}",
+                    given.cloned().unwrap_or_default(),
+                    want.cloned().unwrap_or_default()
+                )));
+            }
+        }
+        let mut plan = plan.clone();
+        let seed = plan.get("seed").and_then(serde_json::Value::as_u64).unwrap_or(1);
+        let mut other = seed;
+        while self.ports.tells_trials_by_seed() && !self.seeds.insert(other) {
+            other = other.wrapping_add(1);
+        }
+        if other != seed {
+            plan = plan.with("seed", other)?;
+        }
+        let draft = draft_of(&plan)?;
+        let summary = self.ports.trial(&draft, false, sinks, self.interruptions)?;
+        Ok(with_result(summary, &draft.args.run.plan, sinks))
+    }
+}
+
+/// Open ports, whatever their path.
+pub(crate) trait Ports {
+    /// Runs a trial; after the `last` there is no other, and lanes have let go of their queues when it returns.
+    fn trial(
+        &mut self,
+        draft: &Draft,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary>;
+
+    /// Late packets are told by their trial's seed: each needs another.
+    fn tells_trials_by_seed(&self) -> bool;
+}
+
+/// Opens the ports of `sendrecv` or `send`. `opened` is called when they are open, before lanes ask for a neighbour and give
+/// up their privileges; `body` when all is ready.
+pub(crate) fn on_ports(
+    draft: &Draft,
+    host: &Host<'_>,
+    opened: &mut dyn FnMut() -> Result<()>,
+    body: &mut dyn FnMut(&mut dyn Ports) -> Result<()>,
+) -> Result<()> {
+    let run = &draft.args.run;
+    let requests = draft.requests();
+    let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
+    let _prepared = prepare(host, run, &ports, &draft.rules, Work::Ends)?;
+    let opening = Opening {
+        run,
+        rules: &draft.rules,
+    };
+    let user = User {
+        draft,
+        host,
+        opened,
+        body,
+    };
+    match requests.len() {
+        1 => with_alike(requests, &opening, OnOne(user)),
+        _ => with_ports(requests, &opening, Across(user)),
+    }
+}
+
+/// What is done with open ports.
+struct User<'a> {
+    draft: &'a Draft,
+    host: &'a Host<'a>,
+    opened: &'a mut dyn FnMut() -> Result<()>,
+    body: &'a mut dyn FnMut(&mut dyn Ports) -> Result<()>,
+}
+
+impl User<'_> {
+    /// Goes through trials on lanes that are open.
+    fn go(&mut self, trials: &mut dyn Trials, capabilities: &[Capabilities]) -> Result<()> {
+        (self.body)(&mut Lanes { trials, capabilities })
+    }
+}
+
+/// Packets leave and come back by one port.
+struct OnOne<'a>(User<'a>);
+
+impl Use for OnOne<'_> {
+    const GENERATES: bool = true;
+    type Out = ();
+
+    fn frames<P: Port>(mut self, ports: &[P]) -> Result<()> {
+        let (port, user) = (&ports[0], &mut self.0);
+        let capabilities = [port.capabilities().clone()];
+        let plan = user.draft.plan(&capabilities[0])?;
+        (user.opened)()?;
+        on_port(port, &plan, user.host.interruptions, |trials| {
+            user.go(trials, &capabilities)
+        })?
+    }
+
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
+        let user = self.0;
+        // What it refuses is refused before the files are opened.
+        user.draft.plan(devices.capabilities()[0])?;
+        (user.opened)()?;
+        (user.body)(&mut InKernel { devices, mac: None })
+    }
+}
+
+/// They leave by one port and arrive at another.
+struct Across<'a>(User<'a>);
+
+impl Use for Across<'_> {
+    const KINDS: &'static [Kind] = &[Kind::Device];
+    const GENERATES: bool = true;
+    type Out = ();
+
+    fn frames<P: Port>(self, ports: &[P]) -> Result<()> {
+        self.two(&ports[0], &ports[1])
+    }
+
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<()> {
+        // The plan has refused it.
+        Err(usage(format!(
+            "port '{}': its packets never come to user space",
+            self.0.draft.args.port
+        )))
+    }
+}
+
+impl UseTwo for Across<'_> {
+    fn two<A: Port, B: Port>(mut self, a: &A, b: &B) -> Result<()> {
+        let user = &mut self.0;
+        let capabilities = [a.capabilities().clone(), b.capabilities().clone()];
+        let plan = user.draft.plan_across(&capabilities[0], &capabilities[1])?;
+        (user.opened)()?;
+        session_across(a, b, &plan, user.host.interruptions, |trials| {
+            user.go(trials, &capabilities)
+        })?
+    }
+}
+
+/// Lanes with their queues.
+struct Lanes<'t> {
+    trials: &'t mut dyn Trials,
+    /// Of the port, or of both.
+    capabilities: &'t [Capabilities],
+}
+
+impl Ports for Lanes<'_> {
+    fn trial(
+        &mut self,
+        draft: &Draft,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary> {
+        let plan = match self.capabilities {
+            [from, to] => draft.plan_across(from, to)?,
+            _ => draft.plan(&self.capabilities[0])?,
+        };
+        let told = match last {
+            true => self.trials.last(plan, sinks, interruptions),
+            false => self.trials.trial(plan, sinks, interruptions),
+        };
+        told.map_err(of_trial)
+    }
+
+    fn tells_trials_by_seed(&self) -> bool {
+        true
+    }
+}
+
+/// Why a trial did not take place.
+fn of_trial(error: RunError) -> Failure {
+    match error {
+        RunError::Unfit(_) => usage(error),
+        other => failed(other),
+    }
+}
+
+/// Devices whose programs are loaded for each trial.
+struct InKernel<D> {
+    devices: D,
+    /// Of the next hop, once it is known.
+    mac: Option<MacAddr>,
+}
+
+impl<D: KernelDevices> Ports for InKernel<D> {
+    fn trial(
+        &mut self,
+        draft: &Draft,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary> {
+        let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0])?;
+        if let Some(link) = plan.link.as_mut().filter(|_| self.mac.is_some()) {
+            link.dest_mac = link.dest_mac.or(self.mac);
+        }
+        let began = Instant::now();
+        let port = self.devices.traffic(&plan)?;
+        if !last {
+            let took = format!("in {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+            plan.common.host.push(HostFact::new("programs_loaded", took));
+        }
+        let summary = run_traffic_in_kernel(&port, &plan, sinks, interruptions)?;
+        self.mac = self.mac.or_else(|| port.heard().map(MacAddr));
+        Ok(summary)
+    }
+
+    fn tells_trials_by_seed(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,187 @@
+//! Sessions on each path: trials on ports that are opened once account for every packet of their own, and hold nothing
+//! afterwards. The example `trials` runs them, in a process of its own.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MPPS: &str = env!("CARGO_BIN_EXE_mpps");
+
+/// The example, which cargo builds beside the tests.
+fn trials() -> PathBuf {
+    let target = PathBuf::from(MPPS);
+    target.parent().expect("a folder").join("examples/trials")
+}
+
+/// Two hosts on a veth pair, until it is dropped.
+struct Lab(String);
+
+impl Lab {
+    /// `None`, with the reason printed, where none can be made.
+    fn up(path: &str) -> Option<Self> {
+        let lab = Self(format!("trials-{path}-{}", std::process::id()));
+        let made = Command::new(MPPS).args(["lab", "up", "--name", &lab.0]).output();
+        let made = made.expect("the program");
+        if !made.status.success() {
+            println!("SKIPPED: no lab: {}", String::from_utf8_lossy(&made.stderr));
+            return None;
+        }
+        Some(lab)
+    }
+
+    /// A command on a host of the lab.
+    fn on(&self, host: &str, program: &str) -> Command {
+        let mut command = Command::new(MPPS);
+        command.args(["lab", "exec", "--name", &self.0, host, "--", program]);
+        command
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = Command::new(MPPS).args(["lab", "down", "--name", &self.0]).output();
+    }
+}
+
+/// A reflector that answers; it goes with this.
+struct Reflector {
+    child: Child,
+    json: PathBuf,
+}
+
+impl Reflector {
+    fn start(mut command: Command, port: &str) -> Self {
+        let json = std::env::temp_dir().join(format!(
+            "mpps-trials-{}-{}.csv",
+            std::process::id(),
+            port.replace(':', "-")
+        ));
+        let child = command
+            .args(["reflect", port, "--quiet", "--csv"])
+            .arg(&json)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the reflector");
+        let mut this = Self { child, json };
+        // Its file has rows once its lanes receive.
+        let until = Instant::now() + Duration::from_secs(60);
+        while std::fs::read_to_string(&this.json).unwrap_or_default().lines().count() < 2 {
+            assert!(
+                this.child.try_wait().expect("a child").is_none(),
+                "the reflector on {port} has ended"
+            );
+            assert!(Instant::now() < until, "no reflector on {port}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        this
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.json);
+    }
+}
+
+/// The number of `key` in a line of `key=value` words.
+fn number(line: &str, key: &str) -> i64 {
+    let word = line
+        .split(' ')
+        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    word.and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| panic!("{key} in {line}"))
+}
+
+/// The two numbers of `key`.
+fn pair(line: &str, key: &str) -> (i64, i64) {
+    let word = line
+        .split(' ')
+        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let (a, b) = word
+        .and_then(|text| text.split_once(','))
+        .unwrap_or_else(|| panic!("{key} in {line}"));
+    (a.parse().expect("a number"), b.parse().expect("a number"))
+}
+
+/// Runs trials from a port; what they told adds up, and the process ends with what it had after a tenth of them.
+fn account(mut command: Command, number_of: usize, port: &str, more: &[&str]) {
+    let line = ["--rate", "5kpps", "--duration", "20ms", "--settle", "100ms"];
+    let done = command
+        .arg(number_of.to_string())
+        .args(["sendrecv", port])
+        .args(more)
+        .args(line)
+        .output()
+        .expect("the example");
+    let said = String::from_utf8_lossy(&done.stdout);
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{port}: {complaint}{said}");
+    let lines: Vec<_> = said.lines().collect();
+    let (last, all) = lines.split_last().expect("lines");
+    assert_eq!(all.len(), number_of, "{said}");
+    let mut back = 0;
+    for line in all {
+        let of = |key| number(line, key);
+        // Of 100 departures those are missing that a busy host kept from leaving.
+        assert!((1..=100).contains(&of("tx")), "{port}: {line}");
+        assert_eq!(of("tx"), of("rx") + of("lost") + of("late"), "{port}: {line}");
+        assert_eq!((of("foreign"), of("corrupt")), (0, 0), "{port}: {line}");
+        back += of("rx");
+    }
+    assert!(back > 0, "{port}: nothing came back: {said}");
+    println!("{port}: {last}");
+    for key in ["descriptors", "threads"] {
+        let (early, late) = pair(last, key);
+        assert_eq!(early, late, "{port}: {last}");
+    }
+    let (early, late) = pair(last, "resident_kb");
+    assert!(late - early < 4096, "{port}: {last}");
+}
+
+#[test]
+fn udp_trials_account_for_their_packets_and_leave_nothing_open() {
+    let reflector = "udp:127.0.0.1:39017";
+    let _reflector = Reflector::start(Command::new(MPPS), reflector);
+    let dest = ["--dest", "127.0.0.1:39017"];
+    account(Command::new(trials()), 100, "udp:127.0.0.1", &dest);
+}
+
+/// The same on a path over an interface.
+fn over_an_interface(path: &str, port: &str, number_of: usize) {
+    let Some(lab) = Lab::up(path) else { return };
+    let mut end = lab.on("b", MPPS);
+    let reflector = if path == "dpdk" {
+        end = lab.on("b", MPPS);
+        "af_packet:eth1"
+    } else {
+        port
+    };
+    let _reflector = Reflector::start(end, reflector);
+    let trials = trials();
+    let own = lab.on("a", trials.to_str().expect("a plain path"));
+    let more = ["--src", "10.99.0.1", "--dest", "10.99.0.2:9000"];
+    account(own, number_of, port, &more);
+}
+
+#[test]
+fn af_packet_trials_account_for_their_packets_and_leave_nothing_open() {
+    over_an_interface("af_packet", "af_packet:eth1", 100);
+}
+
+#[test]
+fn af_xdp_trials_account_for_their_packets_and_leave_nothing_open() {
+    over_an_interface("af_xdp", "af_xdp:eth1", 100);
+}
+
+#[test]
+fn dpdk_trials_account_for_their_packets_and_leave_nothing_open() {
+    over_an_interface("dpdk", "dpdk:net_af_packet0,iface=eth1", 100);
+}
+
+#[test]
+fn xdp_trials_account_for_their_packets_and_leave_no_program_behind() {
+    over_an_interface("xdp", "xdp:eth1", 20);
+}
