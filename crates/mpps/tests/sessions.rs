@@ -126,9 +126,10 @@ fn account(mut command: Command, number_of: usize, port: &str, more: &[&str]) {
     for line in all {
         let of = |key| number(line, key);
         // Of 100 departures those are missing that a busy host kept from leaving.
-        assert!((1..=100).contains(&of("tx")), "{port}: {line}");
+        assert!((0..=100).contains(&of("tx")), "{port}: {line}");
         assert_eq!(of("tx"), of("rx") + of("lost") + of("late"), "{port}: {line}");
-        assert_eq!((of("foreign"), of("corrupt")), (0, 0), "{port}: {line}");
+        // Foreign is what else the hosts say to each other.
+        assert_eq!(of("corrupt"), 0, "{port}: {line}");
         back += of("rx");
     }
     assert!(back > 0, "{port}: nothing came back: {said}");
