@@ -57,8 +57,9 @@ fn main() -> Result<(), Error> {
             }
             before = Some(over(&told, settle_ns));
             let reason = |name: &str| told.reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n);
+            let loaded = told.host.iter().find(|fact| fact.name == "programs_loaded");
             println!(
-                "trial={number} tx={} rx={} lost={} late={} foreign={} corrupt={} earlier={} valid={}",
+                "trial={number} tx={} rx={} lost={} late={} foreign={} corrupt={} earlier={} loaded={} valid={}",
                 told.tx,
                 told.rx,
                 told.lost,
@@ -66,6 +67,7 @@ fn main() -> Result<(), Error> {
                 told.foreign,
                 told.corrupt,
                 reason("late_of_an_earlier_trial"),
+                loaded.is_some(),
                 told.valid
             );
             if number == trials.div_ceil(10) {

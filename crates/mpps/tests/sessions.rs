@@ -180,5 +180,5 @@ fn dpdk_trials_account_for_their_packets_and_leave_nothing_open() {
 
 #[test]
 fn xdp_trials_account_for_their_packets_and_leave_no_program_behind() {
-    over_an_interface("xdp", "xdp:eth1", 20);
+    over_an_interface("xdp", "xdp:eth1", 100);
 }

@@ -155,6 +155,20 @@ macro_rules! shared {
 }
 
 shared! {
+    FlowWindow: 32 {
+        next: AtomicU64,
+        bits: AtomicU64,
+        owner: AtomicU32,
+        generation: AtomicU32,
+        lock: AtomicU32,
+        last: AtomicU32,
+    }
+
+    WindowWord: 16 {
+        bits: AtomicU64,
+        tag: AtomicU64,
+    }
+
     Run: 32 {
         start_ns: AtomicU64,
         end_ns: AtomicU64,

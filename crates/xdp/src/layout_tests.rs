@@ -154,6 +154,18 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 room
             }),
         ),
+        (
+            "flow_window",
+            layout_of!(FlowWindow {
+                next,
+                bits,
+                owner,
+                generation,
+                lock,
+                last
+            }),
+        ),
+        ("window_word", layout_of!(WindowWord { bits, tag })),
         ("octave", layout_of!(Octave { bucket })),
         ("wide_octave", layout_of!(WideOctave { bucket })),
         ("refused", layout_of!(Refused { packets, error, unused })),

@@ -13,8 +13,8 @@ use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result};
 use mpps_netdev::{NetDev, Promiscuous, await_carrier};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use xsk::{AttachedMode, Attachment, ProgramMode};
 
 /// Bytes of a frame that programs of one buffer take: a page, less the room before and after.
@@ -282,6 +282,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         which: order.which,
         reasons: reasons::of(order.which),
         end_ns: AtomicU64::new(u64::MAX),
+        begun: AtomicBool::new(false),
         looked_at: AtomicU64::new(0),
         loaded: Mutex::new(loaded),
         plan,

@@ -1,9 +1,12 @@
 //! Programs loaded for one run, and what they count.
 
-use crate::abi::{FlowPorts, Heard, Lane, Octave, Plan, Refused, Row, Run, Source, WideOctave, flag};
+use crate::abi::{
+    FlowPorts, FlowWindow, Heard, Lane, Octave, Plan, Refused, Row, Run, Source, WideOctave, WindowWord, flag,
+};
 use crate::counts::sent;
 use crate::load::{Loaded, Which};
 use crate::reasons::Names;
+use crate::spec::TrafficSpec;
 use crate::sys::{self, Mapping};
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
@@ -14,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use xsk::Attachment;
 
 /// Iterations of one call. Each call takes some 25 ms to end, in which nothing is sent.
@@ -51,7 +54,20 @@ pub(crate) struct Sending {
     pub(crate) ports: Mapping<FlowPorts>,
     /// Threads that are in the kernel now, by lane; 0: none.
     pub(crate) threads: Vec<AtomicI32>,
-    pub(crate) batch: u32,
+    pub(crate) batch: AtomicU32,
+    /// The user has said how many frames are made at a time.
+    pub(crate) fixed_batch: bool,
+    /// What the programs were made for.
+    pub(crate) spec: TrafficSpec,
+    pub(crate) windows: Windows,
+}
+
+/// What the programs of a sender keep for themselves.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    pub(crate) flows: Mapping<FlowWindow>,
+    pub(crate) words: Mapping<WindowWord>,
+    pub(crate) slips: Mapping<AtomicU64>,
 }
 
 /// Programs loaded for one run: see [`KernelPort`]. They are detached when this is dropped, or with the process.
@@ -76,6 +92,8 @@ pub struct XdpPort {
     pub(crate) which: Which,
     pub(crate) reasons: Names,
     pub(crate) end_ns: AtomicU64,
+    /// A trial has begun since the programs were made ready for one.
+    pub(crate) begun: AtomicBool,
     /// What had been taken when the other end of a veth was looked at last.
     pub(crate) looked_at: AtomicU64,
     /// Maps, and the programs at tracepoints; dropped last.
@@ -243,6 +261,7 @@ impl KernelPort for XdpPort {
     }
 
     fn begin(&self, times: KernelTimes, schedules: &[LaneSchedule]) {
+        self.begun.store(true, Relaxed);
         let run = &self.run[0];
         for (number, schedule) in schedules.iter().enumerate() {
             let Some(lane) = self.lane(number) else { continue };
@@ -295,7 +314,8 @@ impl KernelPort for XdpPort {
         for (bytes, word) in frame.chunks_mut(8).zip(headers) {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
         }
-        let result = self.live(&sending.send, &frame, REPEAT, sending.batch);
+        let batch = sending.batch.load(Relaxed);
+        let result = self.live(&sending.send, &frame, REPEAT, batch);
         self.settle_up(lane);
         thread.store(0, Release);
         match result {

@@ -37,7 +37,7 @@ pub struct Flows {
 }
 
 /// `sendrecv` and `send`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TrafficSpec {
     /// Rows.
     pub series: Series,

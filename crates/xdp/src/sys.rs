@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Once;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A type that may lie in memory that programs in the kernel write to while we read.
 ///
@@ -47,6 +49,21 @@ impl<T: Shared> Mapping<T> {
             Some(at) => Ok(Mapping { at, count, bytes }),
             None => Err(io::Error::last_os_error()),
         }
+    }
+}
+
+impl<T: Shared> Mapping<T> {
+    /// Makes every element as it was when the map was made. What a program writes meanwhile is lost or left.
+    pub(crate) fn clear(&self) {
+        let words = self.count * size_of::<T>() / size_of::<AtomicU64>();
+        // SAFETY: the mapping begins at a page and holds that many words until it is dropped; whoever else changes them does
+        // so as `Shared` allows, by atomics or in the kernel.
+        let words = unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast::<AtomicU64>(), words) };
+        // A page that nobody has written stays untouched.
+        words
+            .iter()
+            .filter(|word| word.load(Relaxed) != 0)
+            .for_each(|word| word.store(0, Relaxed));
     }
 }
 

@@ -1,17 +1,59 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
-use crate::abi::SETS;
+use crate::abi::{Plan, SETS};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
-use crate::port::{Sending, XdpPort};
+use crate::port::{Sending, Windows, XdpPort};
 use crate::spec::{DropSpec, ReflectSpec, TrafficSpec};
 use crate::{encode, sys};
+use mpps_io::kernel::KernelPort;
 use mpps_io::{Fact, Result};
-use std::sync::atomic::AtomicI32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU32};
 
 /// For so long packets may wait for the others of their batch, s.
 const BATCH_S: f64 = 8e-6;
+
+/// Words of the flows' windows of sequence numbers.
+fn window_words(plan: &Plan, spec: &TrafficSpec) -> u32 {
+    if spec.receive {
+        plan.flows * plan.window_words
+    } else {
+        1
+    }
+}
+
+/// Departures of which it is kept how late they were.
+fn slips(plan: &Plan) -> u32 {
+    if plan.slips > 1 { plan.flows * plan.slips } else { 1 }
+}
+
+/// Gives each lane its flows and its headers.
+fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
+    let (flows, lanes) = (spec.flows.count, spec.cores.len());
+    // With the UDP header: its ports and checksum are each packet's own.
+    let mut headers = spec.headers.clone();
+    headers.extend([0, 0, 0, 0]);
+    headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
+    headers.resize(72, 0);
+    // Should a thread be moved to another core while it sends, that core's lane has nothing to send.
+    sending.lanes.iter().for_each(|lane| lane.done.store(1, Relaxed));
+    for (number, core) in spec.cores.iter().enumerate() {
+        let number = number as u32;
+        let Some(lane) = sending.lanes.get(*core) else { continue };
+        lane.done.store(0, Relaxed);
+        // Neighbours in memory belong to one lane, so that lanes don't take each other's cache lines.
+        let first = |lane: u32| (u64::from(lane) * u64::from(flows) / lanes as u64) as u32;
+        lane.first_flow.store(first(number), Relaxed);
+        lane.flow_step.store(1, Relaxed);
+        lane.flows.store(first(number + 1) - first(number), Relaxed);
+        lane.number.store(number, Relaxed);
+        lane.writer.store(first_writer + number, Relaxed);
+        for (word, bytes) in lane.headers.iter().zip(headers.as_chunks::<8>().0) {
+            word.store(u64::from_ne_bytes(*bytes), Relaxed);
+        }
+    }
+}
 
 impl XdpDevice {
     /// Loads the programs of `sendrecv` or `send`.
@@ -34,15 +76,8 @@ impl XdpDevice {
                     ("LANES_BY_CPU", cpus),
                     ("FLOW_PORTS", plan.flows),
                     ("FLOW_WINDOWS", plan.flows),
-                    (
-                        "WINDOWS",
-                        if spec.receive {
-                            plan.flows * plan.window_words
-                        } else {
-                            1
-                        },
-                    ),
-                    ("SLIPS", if plan.slips > 1 { plan.flows * plan.slips } else { 1 }),
+                    ("WINDOWS", window_words(plan, spec)),
+                    ("SLIPS", slips(plan)),
                     ("GAPS", (lanes * crate::abi::OCTAVES) as u32),
                 ]
             },
@@ -60,6 +95,7 @@ impl XdpDevice {
         let batch = config.batch.unwrap_or_else(|| batch_of(rate));
         let plan = &port.plan;
         let (flows, first_writer) = (plan.flows, plan.sources);
+        let (words, slips) = (window_words(plan, spec), slips(plan));
         let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         sys::make_interruptible();
         let sending = Sending {
@@ -70,7 +106,14 @@ impl XdpDevice {
             gaps: loaded.map("GAPS", (lanes * crate::abi::OCTAVES) as u32)?,
             ports: loaded.map("FLOW_PORTS", flows)?,
             threads: (0..lanes).map(|_| AtomicI32::new(0)).collect(),
-            batch,
+            batch: AtomicU32::new(batch),
+            fixed_batch: config.batch.is_some(),
+            windows: Windows {
+                flows: loaded.map("FLOW_WINDOWS", flows)?,
+                words: loaded.map("WINDOWS", words)?,
+                slips: loaded.map("SLIPS", slips)?,
+            },
+            spec: spec.clone(),
         };
         for flow in 0..flows {
             let ports = &sending.ports[flow as usize];
@@ -79,28 +122,7 @@ impl XdpDevice {
             ports.source.store(source.swap_bytes(), Relaxed);
             ports.destination.store(destination.swap_bytes(), Relaxed);
         }
-        // With the UDP header: its ports and checksum are each packet's own.
-        let mut headers = spec.headers.clone();
-        headers.extend([0, 0, 0, 0]);
-        headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
-        headers.resize(72, 0);
-        // Should a thread be moved to another core while it sends, that core's lane has nothing to send.
-        sending.lanes.iter().for_each(|lane| lane.done.store(1, Relaxed));
-        for (number, core) in spec.cores.iter().enumerate() {
-            let number = number as u32;
-            let Some(lane) = sending.lanes.get(*core) else { continue };
-            lane.done.store(0, Relaxed);
-            // Neighbours in memory belong to one lane, so that lanes don't take each other's cache lines.
-            let first = |lane: u32| (u64::from(lane) * u64::from(flows) / lanes as u64) as u32;
-            lane.first_flow.store(first(number), Relaxed);
-            lane.flow_step.store(1, Relaxed);
-            lane.flows.store(first(number + 1) - first(number), Relaxed);
-            lane.number.store(number, Relaxed);
-            lane.writer.store(first_writer + number, Relaxed);
-            for (word, bytes) in lane.headers.iter().zip(headers.as_chunks::<8>().0) {
-                word.store(u64::from_ne_bytes(*bytes), Relaxed);
-            }
-        }
+        aim(&sending, spec, first_writer);
         port.facts.push(Fact::new("batch", batch.to_string()));
         port.sending = Some(sending);
         check_transmit(&port.sites[0])?;
@@ -167,4 +189,60 @@ impl XdpDevice {
 fn batch_of(lane_pps: Option<f64>) -> u32 {
     let Some(pps) = lane_pps else { return BATCH };
     ((pps * BATCH_S) as u32).next_power_of_two().clamp(4, BATCH)
+}
+
+impl XdpPort {
+    /// Makes programs of `sendrecv` and `send` ready for another trial, as if they had been loaded for it: nothing of the
+    /// trial before is left in their maps. The address that was heard stays. False: they were not made for such a trial, and
+    /// are as they were. It must be over.
+    ///
+    /// They are made for trials that differ in rate and length alone: paced ones up to the rate of the first, or ones that
+    /// are not paced.
+    pub fn renew(&self, spec: &TrafficSpec) -> bool {
+        let Some(sending) = &self.sending else { return false };
+        let made_for = &sending.spec;
+        let slower = match (spec.rate_pps, made_for.rate_pps) {
+            (Some(rate), Some(most)) => rate <= most,
+            (rate, most) => rate == most,
+        };
+        let like_it = TrafficSpec {
+            rate_pps: made_for.rate_pps,
+            ..spec.clone()
+        };
+        if !slower || like_it != *made_for {
+            return false;
+        }
+        if self.begun.swap(false, Relaxed) {
+            self.forget(sending);
+        }
+        aim(sending, spec, self.plan.sources);
+        if !sending.fixed_batch {
+            let rate = spec.rate_pps.map(|pps| pps / spec.cores.len().max(1) as f64);
+            sending.batch.store(batch_of(rate), Relaxed);
+        }
+        self.end_ns.store(u64::MAX, Relaxed);
+        self.looked_at.store(0, Relaxed);
+        let run = &self.run[0];
+        run.start_ns.store(0, Relaxed);
+        run.end_ns.store(u64::MAX, Relaxed);
+        run.stopped.store(0, Release);
+        true
+    }
+
+    /// Empties the maps.
+    fn forget(&self, sending: &Sending) {
+        // Programs that run now count nothing any more.
+        self.stop();
+        sending.windows.flows.clear();
+        sending.windows.words.clear();
+        sending.windows.slips.clear();
+        sending.gaps.clear();
+        sending.lanes.clear();
+        self.rows.clear();
+        self.sources.clear();
+        self.refused.clear();
+        if let Some(histograms) = &self.histograms {
+            histograms.clear();
+        }
+    }
 }

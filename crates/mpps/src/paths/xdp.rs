@@ -169,6 +169,10 @@ impl KernelDevices for Devices<'_> {
         device.traffic(&traffic_spec(plan)?).map_err(unopened).map(loaded)
     }
 
+    fn renew(&self, port: &XdpPort, plan: &TrafficPlan) -> Result<bool> {
+        Ok(port.renew(&traffic_spec(plan)?))
+    }
+
     fn reflect(self, plan: &ReflectPlan) -> Result<XdpPort> {
         let (device, unopened, taken) = self.one()?;
         device.reflect(&reflect_spec(plan, taken)).map_err(unopened).map(loaded)

@@ -12,7 +12,7 @@ use mpps_io::{Capabilities, Port};
 use mpps_stats::{HostFact, Sink, Summary};
 use mpps_wire::MacAddr;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of trials on
 /// them. Returns what `body` returns, once the ports are closed.
@@ -93,8 +93,9 @@ impl Session<'_> {
     /// as [`Summary::plan`] says; where the kernel runs the trial, its packets are known by their time, and counted as
     /// `foreign_other_run`.
     ///
-    /// Where the kernel runs the trial, its programs are loaded for each: the fact `programs_loaded` tells how long that
-    /// took.
+    /// Where the kernel runs the trial, programs that are loaded serve trials which differ in duration and in rate alone, up
+    /// to that of the session's plan; others are loaded for any other trial, and the fact `programs_loaded` tells how long
+    /// that took.
     ///
     /// # Errors
     /// [`Error::Usage`] for a trial that the ports were not opened for: the session goes on. [`Error::Failed`] where it
@@ -203,10 +204,10 @@ impl Use for OnOne<'_> {
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
         let user = self.0;
-        // What it refuses is refused before the files are opened.
+        // What the plan refuses is refused before the files are opened.
         user.draft.plan(devices.capabilities()[0])?;
         (user.opened)()?;
-        (user.body)(&mut InKernel { devices, mac: None })
+        (user.body)(&mut InKernel::new(devices, user.draft)?)
     }
 }
 
@@ -282,33 +283,66 @@ fn of_trial(error: RunError) -> Failure {
     }
 }
 
-/// Devices whose programs are loaded for each trial.
-struct InKernel<D> {
+/// Devices, and the programs that are on them.
+struct InKernel<D: KernelDevices> {
     devices: D,
-    /// Of the next hop, once it is known.
+    /// `None` only while others are loaded: a device has one program.
+    programs: Option<D::Port>,
+    /// How long it took to load them, until a trial has told it.
+    took: Option<Duration>,
+    /// MAC address of the next hop, once it is known.
     mac: Option<MacAddr>,
+}
+
+impl<D: KernelDevices> InKernel<D> {
+    fn new(devices: D, draft: &Draft) -> Result<Self> {
+        let plan = draft.plan(devices.capabilities()[0])?;
+        let mut this = Self {
+            devices,
+            programs: None,
+            took: None,
+            mac: None,
+        };
+        this.load(&plan)?;
+        Ok(this)
+    }
+
+    fn load(&mut self, plan: &TrafficPlan) -> Result<()> {
+        self.programs = None;
+        let began = Instant::now();
+        self.programs = Some(self.devices.traffic(plan)?);
+        self.took = Some(began.elapsed());
+        Ok(())
+    }
 }
 
 impl<D: KernelDevices> Ports for InKernel<D> {
     fn trial(
         &mut self,
         draft: &Draft,
-        last: bool,
+        _last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
         let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0])?;
-        if let Some(link) = plan.link.as_mut().filter(|_| self.mac.is_some()) {
-            link.dest_mac = link.dest_mac.or(self.mac);
+        let ready = match &self.programs {
+            Some(programs) => self.devices.renew(programs, &plan)?,
+            None => false,
+        };
+        if !ready {
+            self.load(&plan)?;
         }
-        let began = Instant::now();
-        let port = self.devices.traffic(&plan)?;
-        if !last {
-            let took = format!("in {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+        if let Some(took) = self.took.take() {
+            let took = format!("in {:.1} ms", took.as_secs_f64() * 1e3);
             plan.common.host.push(HostFact::new("programs_loaded", took));
         }
-        let summary = run_traffic_in_kernel(&port, &plan, sinks, interruptions)?;
-        self.mac = self.mac.or_else(|| port.heard().map(MacAddr));
+        // Whoever owns the address was asked in an earlier trial.
+        if let Some(link) = &mut plan.link {
+            link.dest_mac = link.dest_mac.or(self.mac);
+        }
+        let programs = self.programs.as_ref().ok_or_else(|| failed("no programs are loaded"))?;
+        let summary = run_traffic_in_kernel(programs, &plan, sinks, interruptions)?;
+        self.mac = self.mac.or_else(|| programs.heard().map(MacAddr));
         Ok(summary)
     }
 
