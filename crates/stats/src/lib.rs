@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod book;
 mod booking;
 mod collector;
 mod counter;
@@ -27,8 +28,8 @@ pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use reasons::{REASONS, meaning_of};
 pub use row::{
-    AwaySummary, CaptureSummary, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles, PortSummary,
-    ReorderDistance, Row, Sink, Snapshot, Started, Summary, Wants, Workload,
+    AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles,
+    PortSummary, ReorderDistance, Row, Sink, Snapshot, Started, Summary, Wants, WaySnapshot, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

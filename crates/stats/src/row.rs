@@ -321,6 +321,9 @@ pub struct Summary {
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
+    /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both: counts
+    /// and rates are sums, latency is over the packets of both, and it is valid if both are.
+    pub directions: Vec<Direction>,
     /// Per lane and queue.
     pub lanes: Vec<LaneSummary>,
     /// Per port (forward; else empty).
@@ -328,6 +331,34 @@ pub struct Summary {
     /// What was measured on what: snake_case name and value, in order (version, kernel, CPU, clock, path, port facts,
     /// plan).
     pub host: Vec<HostFact>,
+}
+
+/// One of the ways in which packets went at the same time.
+#[derive(Clone, Debug, Default)]
+pub struct Direction {
+    /// From which port to which: "A to B" is from the first to the second.
+    pub name: &'static str,
+    /// What was measured in it.
+    pub summary: Summary,
+}
+
+/// One of the ways, for the live view: totals so far, as of a [`Snapshot`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WaySnapshot {
+    /// From which port to which.
+    pub name: &'static str,
+    /// Packets sent since the start.
+    pub tx: u64,
+    /// Packets received since the start.
+    pub rx: u64,
+    /// Send rate since the last snapshot, packets/s.
+    pub tx_pps: f64,
+    /// Receive rate since the last snapshot, packets/s.
+    pub rx_pps: f64,
+    /// Sum over the closed rows: packets sent.
+    pub closed_tx: u64,
+    /// Sum over the closed rows: packets lost.
+    pub closed_lost: i64,
 }
 
 /// Totals so far, for the live view: sent and received at once, loss and latency from the newest closed row.
@@ -361,6 +392,8 @@ pub struct Snapshot {
     pub recent_latency: Option<Latency>,
     /// Notes so far (told once each): a device down, a disk full.
     pub notes: Vec<String>,
+    /// Of each way, where packets go in two ways at the same time; else empty.
+    pub ways: Vec<WaySnapshot>,
 }
 
 /// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody wants.
@@ -429,14 +462,27 @@ pub trait Sink: Send {
     /// The run begins at this time. Comes once, before any row.
     fn begin(&mut self, _started: Started) {}
 
-    /// A row has closed. Rows come in order, without gaps.
+    /// A row has closed. Rows come in order, without gaps. Where packets go in several ways it is the sum of their rows.
     fn row(&mut self, row: &Row);
+
+    /// Where packets go in several ways: a row of one of them, before the row of all.
+    fn row_of_way(&mut self, _way: usize, _row: &Row) {}
 
     /// About every 250 ms.
     fn snapshot(&mut self, _snapshot: &Snapshot) {}
 
     /// A latency histogram of one period (100 ms, or the interval if longer) has closed.
     fn histogram(&mut self, _start_ns: u64, _length_ns: u64, _buckets: &mut dyn Iterator<Item = (u64, u64)>) {}
+
+    /// As [`Sink::histogram`], of one of several ways, after that of all.
+    fn histogram_of_way(
+        &mut self,
+        _way: usize,
+        _start_ns: u64,
+        _length_ns: u64,
+        _buckets: &mut dyn Iterator<Item = (u64, u64)>,
+    ) {
+    }
 
     /// Nothing more comes. Returns notes for the summary's warnings (a file that could not be written whole).
     fn finish(&mut self) -> Vec<String> {
