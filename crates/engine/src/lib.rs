@@ -13,6 +13,7 @@ mod codec;
 mod collect;
 mod control;
 mod crew;
+mod directions;
 mod drop;
 mod echo;
 mod flow_table;
@@ -47,7 +48,7 @@ mod traffic;
 mod verdict;
 mod work;
 
-pub use across::run_traffic_across;
+pub use across::{run_traffic_across, run_traffic_both_ways};
 pub use control::Control;
 pub use flows::FlowSet;
 pub use forward::{run_forward, run_forward_pair};

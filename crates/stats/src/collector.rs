@@ -124,22 +124,19 @@ impl<'s> Collector<'s> {
         self.timing.start_ns + (since_start / step + 1) * step
     }
 
-    /// Notes that by `now_ns` this host has dropped `total` packets since the start. They stand in the row at whose end
-    /// the reading was due, or, where that was handed on, in the next; once the end is known, in the last.
-    pub fn note_host_drops(&mut self, now_ns: u64, total: u64) {
+    /// Notes that by `now_ns` this host has dropped so many packets since the start, by way; where that is known of all, it
+    /// is of their sum. They stand in the row at whose end the reading was due, or, where that was handed on, in the next;
+    /// once the end is known, in the last.
+    pub fn note_host_drops(&mut self, now_ns: u64, totals: &[Option<u64>]) {
         let rows = (self.next_row, self.last_row);
-        self.books[0].note_host_drops(now_ns, total, rows);
-    }
-
-    /// As [`Collector::note_host_drops`], by way; their sum is noted for all.
-    pub fn note_host_drops_by_way(&mut self, now_ns: u64, totals: &[u64]) {
-        let rows = (self.next_row, self.last_row);
-        if self.books.len() > 1 {
-            for (book, total) in self.books[1..].iter_mut().zip(totals) {
+        for (book, total) in self.books[1..].iter_mut().zip(totals) {
+            if let Some(total) = total {
                 book.note_host_drops(now_ns, *total, rows);
             }
         }
-        self.note_host_drops(now_ns, totals.iter().sum());
+        if let Some(all) = totals.iter().copied().sum::<Option<u64>>() {
+            self.books[0].note_host_drops(now_ns, all, rows);
+        }
     }
 
     /// Packets that this host dropped so far, as last noted.

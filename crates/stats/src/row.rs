@@ -459,6 +459,9 @@ pub trait Sink: Send {
     /// What is run. Comes once, before all else.
     fn workload(&mut self, _workload: Workload) {}
 
+    /// The ways in which packets go at the same time, by name; none where they go in one. Comes once, before the begin.
+    fn ways(&mut self, _names: &'static [&'static str]) {}
+
     /// The run begins at this time. Comes once, before any row.
     fn begin(&mut self, _started: Started) {}
 
