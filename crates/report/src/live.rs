@@ -281,6 +281,17 @@ impl LiveSink {
         }
         let recent = s.recent_latency.as_ref().and_then(latency);
         lines.push(format!("latency  {}", recent.unwrap_or_else(|| "-".to_owned())));
+        for way in &s.ways {
+            let lost = match s.closed_ns {
+                0 => "not known yet".to_owned(),
+                _ => count(way.closed_lost.max(0).cast_unsigned()),
+            };
+            let (sent, received) = (pps(way.tx_pps), pps(way.rx_pps));
+            lines.push(format!(
+                "{:<8} sent {sent:>11}  received {received:>11}  lost {lost}",
+                way.name
+            ));
+        }
         lines
     }
 
@@ -371,9 +382,19 @@ impl Sink for LiveSink {
         self.plain.sends_only = self.sends_only;
     }
 
+    fn ways(&mut self, names: &'static [&'static str]) {
+        self.plain.ways(names);
+    }
+
     fn row(&mut self, row: &Row) {
         if self.mode == Mode::Lines {
             self.plain.row(row);
+        }
+    }
+
+    fn row_of_way(&mut self, way: usize, row: &Row) {
+        if self.mode == Mode::Lines {
+            self.plain.row_of_way(way, row);
         }
     }
 

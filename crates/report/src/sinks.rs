@@ -55,6 +55,10 @@ impl Sink for Sinks {
         self.sinks.iter_mut().for_each(|sink| sink.workload(workload));
     }
 
+    fn ways(&mut self, names: &'static [&'static str]) {
+        self.sinks.iter_mut().for_each(|sink| sink.ways(names));
+    }
+
     fn begin(&mut self, started: Started) {
         self.sinks.iter_mut().for_each(|sink| sink.begin(started));
     }
@@ -62,6 +66,12 @@ impl Sink for Sinks {
     fn row(&mut self, row: &Row) {
         for sink in &mut self.sinks {
             sink.row(row);
+        }
+    }
+
+    fn row_of_way(&mut self, way: usize, row: &Row) {
+        for sink in &mut self.sinks {
+            sink.row_of_way(way, row);
         }
     }
 
@@ -81,6 +91,20 @@ impl Sink for Sinks {
         self.buckets.extend(buckets);
         for sink in &mut self.sinks {
             sink.histogram(start_ns, length_ns, &mut self.buckets.iter().copied());
+        }
+    }
+
+    fn histogram_of_way(
+        &mut self,
+        way: usize,
+        start_ns: u64,
+        length_ns: u64,
+        buckets: &mut dyn Iterator<Item = (u64, u64)>,
+    ) {
+        self.buckets.clear();
+        self.buckets.extend(buckets);
+        for sink in &mut self.sinks {
+            sink.histogram_of_way(way, start_ns, length_ns, &mut self.buckets.iter().copied());
         }
     }
 

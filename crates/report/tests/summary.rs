@@ -91,6 +91,7 @@ fn summary() -> Summary {
         housekeeping: None,
         capture: None,
         ports: vec![],
+        directions: Vec::new(),
         lanes: vec![lane(0, 1_600_000), lane(1, 1_400_000)],
         host: vec![
             HostFact::shown("kernel", "6.1"),

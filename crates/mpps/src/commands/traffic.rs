@@ -6,7 +6,7 @@ use crate::cli::Traffic;
 use crate::fail::{Result, usage};
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
 use crate::plan::traffic::Draft;
-use mpps_engine::{run_traffic, run_traffic_across, run_traffic_in_kernel};
+use mpps_engine::{run_traffic, run_traffic_across, run_traffic_both_ways, run_traffic_in_kernel};
 use mpps_io::Port;
 use mpps_stats::Summary;
 use mpps_sys::signal::interruptions;
@@ -69,7 +69,7 @@ impl Use for Generate<'_> {
     }
 }
 
-/// From one port to another.
+/// From one port to another, or both ways.
 struct Across<'a>(&'a Draft);
 
 impl Use for Across<'_> {
@@ -93,7 +93,14 @@ impl Use for Across<'_> {
 impl UseTwo for Across<'_> {
     fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<(Summary, Output)> {
         let plan = self.0.plan_across(a.capabilities(), b.capabilities())?;
-        let mut output = Output::open(&self.0.args.run)?;
+        let run = &self.0.args.run;
+        if let Some(far) = self.0.far.as_ref().filter(|far| far.both) {
+            let back = far.facts_back(&plan.common.host, &self.0.args.port, &plan);
+            let mut output = Output::open_both_ways(run)?;
+            let summary = run_traffic_both_ways(a, b, &plan, &back, &mut output.sinks, &interruptions)?;
+            return Ok((summary, output));
+        }
+        let mut output = Output::open(run)?;
         let summary = run_traffic_across(a, b, &plan, &mut output.sinks, &interruptions)?;
         Ok((summary, output))
     }

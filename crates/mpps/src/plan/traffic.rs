@@ -1,6 +1,6 @@
 //! The plan of `sendrecv` and `send`.
 
-use super::across::{Far, lanes_of};
+use super::across::{self, Far};
 use super::ends::{Destination, addresses};
 use super::listen::unanswered;
 use super::{family, kernel, lanes, memory};
@@ -10,7 +10,7 @@ use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
 use mpps_engine::{FlowSet, Link, Pacing, TrafficPlan};
 use mpps_io::selection::From;
-use mpps_io::{Capabilities, Ends, Layer, Request, Roles, Selection, Task, To};
+use mpps_io::{Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To};
 use mpps_netdev::{self as netdev, NetDev};
 use mpps_stats::HostFact;
 use mpps_wire::{FrameSize, MacAddr};
@@ -47,7 +47,8 @@ pub(crate) struct Draft {
 impl Draft {
     /// Checks the arguments of `sendrecv` (`receive`) or `send`.
     pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
-        let task = if receive { Task::SendReceive } else { Task::Send };
+        across::check_options(&args, receive)?;
+        let task = across::task(&args, receive);
         let port = Checked::new(&args.port, task)?;
         let device = port.interface();
         let far = args
@@ -66,7 +67,7 @@ impl Draft {
         }
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
         let roles = if let Some(far) = &far {
-            [lanes_of(&far.sends, true), lanes_of(&far.roles, false)].concat()
+            far.lanes()
         } else if port.traits.in_kernel {
             kernel::check_traffic(&args)?;
             kernel::senders(&args)
@@ -96,10 +97,12 @@ impl Draft {
             ));
         }
         lanes::check_open_rows(args.run.interval, args.settle)?;
-        one_lane_a_flow(far.as_ref().map_or(&port, |far| &far.port), &roles)?;
+        across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
         let flows = flows(&args, &port, &roles, &dest, &mut warnings)?;
-        let tx_lanes = roles.iter().filter(|r| r.tx).count();
+        // Of one way.
+        let senders = far.as_ref().map_or(&roles[..], |far| &far.sends);
+        let tx_lanes = senders.iter().filter(|r| r.tx).count();
         if (flows.count() as usize) < tx_lanes {
             return Err(usage(format!(
                 "--src-port-range: {} flow{} for {tx_lanes} sending lanes: want one flow a lane at least",
@@ -109,7 +112,8 @@ impl Draft {
         }
         check_memory(&args, &port, &roles, &dest, &flows, (pps, receive))?;
         let mut args = args;
-        fill(&mut args, &port, &roles, (src, &dest), &flows, payload_len);
+        let filled = far.as_ref().filter(|far| far.both).map_or(&roles[..], |far| &far.sends);
+        fill(&mut args, &port, filled, (src, &dest), &flows, payload_len);
         Ok(Self {
             args,
             port,
@@ -132,15 +136,20 @@ impl Draft {
         let Some(far) = &self.far else {
             return vec![(&self.port, self.request())];
         };
+        let request = self.request();
         let near = Request {
             roles: &far.sends,
             cores: lanes::cores_of(&self.args.run, 0, far.sends.len()),
-            selection: Selection::Nothing,
+            selection: if far.both {
+                request.selection
+            } else {
+                Selection::Nothing
+            },
             ..self.request()
         };
         let arrives = Request {
             spec: &far.port.spec,
-            task: Task::Collect,
+            task: if far.both { Task::Exchange } else { Task::Collect },
             roles: &far.roles,
             cores: lanes::cores_of(&self.args.run, far.sends.len(), far.roles.len()),
             selection: Selection::Udp {
@@ -176,7 +185,7 @@ impl Draft {
         let answer = if self.own_address() { Vec::new() } else { vec![self.src] };
         Request {
             spec: &self.args.port,
-            task: if self.receive { Task::SendReceive } else { Task::Send },
+            task: across::task(&self.args, self.receive),
             roles: &self.roles,
             cores: lanes::cores_of(&self.args.run, 0, self.roles.len()),
             selection,
@@ -260,7 +269,8 @@ impl Draft {
         if let Some(far) = &self.far {
             let arrives = HostFact::shown("arrives_at", far.port.spec.to_string());
             plan.common.host.push(arrives);
-            plan.far = Some(far.link(mac, self.args.vlan, self.dest.ip));
+            self.check_size(to, far.device.as_ref(), &far.port.spec)?;
+            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, self.dest.ip)?);
         }
         // Without a router, whatever lies between passes frames on by the address of the port that they are for.
         if let Some(link) = plan.link.as_mut().filter(|_| self.args.gateway.is_none()) {
@@ -272,37 +282,7 @@ impl Draft {
     /// The plan, once the port is open and its capabilities are known.
     pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<TrafficPlan> {
         let args = &self.args;
-        let headers = match capabilities.layer {
-            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.vlan.is_some()),
-            Layer::Payload => 0,
-        };
-        // What the path can make at a time may be less than what the device can send.
-        let limited = self
-            .device
-            .as_ref()
-            .is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
-        // A VLAN tag does not count towards the MTU.
-        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
-            4
-        } else {
-            0
-        };
-        let most = (capabilities.max_frame + tag).saturating_sub(headers);
-        if self.payload_len > most {
-            let (option, given, limit) = match args.frame_size {
-                Some(size) => ("--frame-size", size, size - self.payload_len + most),
-                None => ("--payload-size", self.payload_len, most),
-            };
-            let what = if limited {
-                "what the path can send on"
-            } else {
-                "the MTU of"
-            };
-            return Err(usage(format!(
-                "{option} {given}: above {what} {}: want {limit} at the most",
-                args.port
-            )));
-        }
+        self.check_size(capabilities, self.device.as_ref(), &args.port)?;
         let burst = capabilities.preferred_burst;
         let mut common = if self.port.traits.in_kernel {
             kernel::common(&args.run, &self.roles, Some(DEFAULT_DURATION), capabilities.path)?
@@ -340,6 +320,38 @@ impl Draft {
             far: None,
         })
     }
+    /// Refuses payloads that a port can't send.
+    fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
+        let args = &self.args;
+        let headers = match capabilities.layer {
+            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.vlan.is_some()),
+            Layer::Payload => 0,
+        };
+        // What the path can make at a time may be less than what the device can send.
+        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
+        // A VLAN tag does not count towards the MTU.
+        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
+            4
+        } else {
+            0
+        };
+        let most = (capabilities.max_frame + tag).saturating_sub(headers);
+        if self.payload_len > most {
+            let (option, given, limit) = match args.frame_size {
+                Some(size) => ("--frame-size", size, size - self.payload_len + most),
+                None => ("--payload-size", self.payload_len, most),
+            };
+            let what = if limited {
+                "what the path can send on"
+            } else {
+                "the MTU of"
+            };
+            return Err(usage(format!(
+                "{option} {given}: above {what} {spec}: want {limit} at the most"
+            )));
+        }
+        Ok(())
+    }
 
     fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
         let end = |ip, ports| format!("{ip} ports {}", dashed(ports));
@@ -357,15 +369,15 @@ impl Draft {
         }
         if let Some(hop) = link.and_then(|l| l.next_hop) {
             facts.push(HostFact::new("next_hop", hop.to_string()));
-            let own = if self.own_address() {
-                "the host's own"
-            } else {
-                "answered by mpps"
-            };
-            facts.push(HostFact::shown("source_address", own));
+            facts.push(HostFact::shown("source_address", whose(self.own_address())));
         }
         facts
     }
+}
+
+/// Who answers for the source address.
+pub(super) fn whose(own: bool) -> &'static str {
+    if own { "the host's own" } else { "answered by mpps" }
 }
 
 /// Says in the plan what was not given on the command line.
@@ -480,9 +492,11 @@ fn check_memory(
 ) -> Result<()> {
     let (count, settle, lanes) = (u64::from(flows.count()), args.settle, memory::lane_count(roles));
     let kernel = port.traits.in_kernel;
+    let ways = if args.both_ways { 2 } else { 1 };
     let bytes = move |n: u64| {
         let of_kernel = if kernel { n.saturating_mul(KERNEL_FLOW) } else { 0 };
-        footprint::flows_of_traffic(n, pps, settle, receive, lanes).saturating_add(of_kernel)
+        let of_way = footprint::flows_of_traffic(n, pps, settle, receive, lanes);
+        of_way.saturating_mul(ways).saturating_add(of_kernel)
     };
     let ports = (args.src_port_range.as_ref(), args.flows);
     let says = match ports {
