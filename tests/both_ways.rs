@@ -216,10 +216,7 @@ fn a_cable_that_is_cut_and_joined_again_costs_both_ways_what_was_sent_meanwhile(
 #[test]
 fn a_run_both_ways_is_repeated_from_its_plan() {
     let line =
-        "sendrecv af_packet:lo dpdk:net_null0 --both-ways --lanes 2 --gateway 198.18.0.2 --back-gateway 198.18.0.1";
-    if no_dpdk() {
-        return;
-    }
+        "sendrecv af_packet:lo af_packet:eth9 --both-ways --lanes 2 --gateway 198.18.0.2 --back-gateway 198.18.0.1";
     let scratch = Scratch::new();
     let plan = run(&format!("{line} --print-plan"));
     assert_eq!(plan.code, Some(0), "{}", plan.stderr);
@@ -266,15 +263,23 @@ fn what_can_t_go_both_ways_is_refused() {
     ] {
         assert_refused(mpps(words), 2, parts);
     }
-    let scratch = Scratch::new();
+}
+
+#[test]
+fn rows_of_each_way_have_a_file_beside_a_file_alone_and_none_where_another_is() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let (scratch, line) = (Scratch::new(), format!("sendrecv af_packet:eth1 af_packet:eth2 {LOAD}"));
     let file = |name: &str| scratch.file(name).display().to_string();
-    let words = format!(
-        "sendrecv af_packet:lo af_packet:nosuch --both-ways --csv {} --json {}",
-        file("x.csv"),
-        file("x.a-to-b.csv")
+    let words = format!("{line} --csv {} --json {}", file("x.csv"), file("x.a-to-b.csv"));
+    assert_refused(
+        net.a(&words),
+        2,
+        &["--json and --csv", "x.a-to-b.csv", "a file of its own"],
     );
-    let refused = run(&words);
-    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let finished = run_command(net.a(&format!("{line} --csv -")));
+    assert!(finished.stdout.starts_with("time_s,tx_packets"), "{}", finished.stdout);
+    assert_eq!(finished.stdout.matches("time_s").count(), 1, "{}", finished.stdout);
 }
 
 #[test]
