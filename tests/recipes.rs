@@ -207,7 +207,10 @@ const RECIPES: &[Recipe] = &[
     Recipe {
         page: "docs/two-ports.md",
         before: BRIDGE,
-        commands: &["mpps sendrecv af_packet:eth1 af_packet:eth2 --rate 20kpps"],
+        commands: &[
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --rate 20kpps",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --both-ways --rate 20kpps",
+        ],
     },
     Recipe {
         page: "docs/two-ports.md",
@@ -215,6 +218,8 @@ const RECIPES: &[Recipe] = &[
         commands: &[
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --src 198.18.0.1 --dest 198.18.1.2:9000 \
                      --gateway 198.18.0.254 --rate 20kpps",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --both-ways --src 198.18.0.1 --dest 198.18.1.2:9000 \
+                     --gateway 198.18.0.254 --back-gateway 198.18.1.254 --rate 20kpps",
         ],
     },
     Recipe {

@@ -3,29 +3,12 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Net, Report, Scratch, TESTPMD, Testpmd, assert_refused, inside, listen_by, missing, net_of, no_dpdk, wait_until,
+    Net, Report, Scratch, TESTPMD, Testpmd, assert_refused, bridge, inside, joined_twice, listen_by, missing, no_dpdk,
+    route,
 };
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
 const LOAD: &str = "--rate 5kpps --duration 300ms --catch-up 10s --settle 1s --quiet";
-
-/// A tester, host a, that is joined to a device under test, host b, by `eth1` and by `eth2`.
-fn joined_twice() -> Option<Net> {
-    let net = net_of(1)?;
-    let b = net.lab.namespace(Host::B);
-    net.on(Host::A, &format!("ip link add eth2 type veth peer name eth2 netns {b}"));
-    for host in [Host::A, Host::B] {
-        net.on(host, "ip link set eth2 up");
-        net.on(host, "ip addr flush dev eth1 scope global");
-    }
-    for host in [Host::A, Host::B] {
-        wait_until("both links", || {
-            let up = |device: &str| net.on(host, &format!("cat /sys/class/net/{device}/operstate")).stdout;
-            ["eth1", "eth2"].iter().all(|device| up(device).trim() == "up")
-        });
-    }
-    Some(net)
-}
 
 /// Sends by one port, and expects each packet at the other, once and intact.
 fn assert_all_arrive(net: &Net, words: &str) -> Report {
@@ -38,21 +21,6 @@ fn assert_all_arrive(net: &Net, words: &str) -> Report {
     assert_eq!(counts, [tx, 0, 0, 0, 0], "{words}: {:#}", report.json);
     assert!(report.json["latency_ns"]["min"].as_u64() > Some(0), "{:#}", report.json);
     report
-}
-
-/// Joins the two links of host b as switches do.
-fn bridge(net: &Net) {
-    net.on(Host::B, "ip link add br0 type bridge");
-    for words in ["eth1 master br0", "eth2 master br0", "br0 up"] {
-        net.on(Host::B, &format!("ip link set {words}"));
-    }
-    wait_until("a bridge that forwards", || {
-        let state = |port: &str| {
-            net.on(Host::B, &format!("cat /sys/class/net/{port}/brport/state"))
-                .stdout
-        };
-        ["eth1", "eth2"].iter().all(|port| state(port).trim() == "3")
-    });
 }
 
 #[test]
@@ -83,20 +51,7 @@ fn through_a_bridge_every_packet_arrives_on_each_path_and_between_two() {
 #[test]
 fn through_the_kernels_router_every_packet_arrives_and_both_ends_answer_for_their_addresses() {
     let Some(net) = joined_twice() else { return };
-    for words in [
-        "ip addr add 198.18.0.254/24 dev eth1",
-        "ip addr add 198.18.1.254/24 dev eth2",
-        "ip -6 addr add 2001:2::fe/64 dev eth1 nodad",
-        "ip -6 addr add 2001:2:0:1::fe/64 dev eth2 nodad",
-        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-    ] {
-        net.on(Host::B, words);
-    }
-    // The router asks from the address that only its link knows, once nobody else is found to have it.
-    wait_until("the router's own addresses", || {
-        let all = net.on(Host::B, "ip -6 addr show tentative").stdout;
-        all.trim().is_empty()
-    });
+    route(&net);
     for ports in ["af_packet:eth1 af_packet:eth2", "af_xdp:eth1 af_xdp:eth2"] {
         let v4 = "--src 198.18.0.1 --dest 198.18.1.2:9000-9003 --gateway 198.18.0.254";
         assert_all_arrive(&net, &format!("{ports} {v4}"));

@@ -32,7 +32,7 @@ pub use ends::{
 };
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
-pub use links::{NOBODY, STRANGER, mac_of, macs, way};
+pub use links::{NOBODY, STRANGER, bridge, joined_twice, mac_of, macs, route, way};
 pub use memif_peer::{MemifPeer, PASSED, REGION, add_region, add_ring, init, message, packed};
 pub use middlebox::{Middlebox, Treated};
 pub use process::{Background, Finished, run, run_command, wait_until};

@@ -1,6 +1,6 @@
-//! Frames between two links of two hosts, for forwarders.
+//! Two links between two hosts, for forwarders: the devices between them, and frames.
 
-use crate::{End, Net, Way};
+use crate::{End, Net, Way, net_of, wait_until};
 use mpps_host::lab::Host;
 
 /// MAC addresses that no device has.
@@ -36,4 +36,56 @@ pub fn way(from: &'static str, to: &'static str, queue: u32) -> Way {
         sent,
         arrives: sent,
     }
+}
+
+/// A tester, host a, that is joined to a device under test, host b, by `eth1` and by `eth2`.
+pub fn joined_twice() -> Option<Net> {
+    let net = net_of(1)?;
+    let b = net.lab.namespace(Host::B);
+    net.on(Host::A, &format!("ip link add eth2 type veth peer name eth2 netns {b}"));
+    for host in [Host::A, Host::B] {
+        net.on(host, "ip link set eth2 up");
+        net.on(host, "ip addr flush dev eth1 scope global");
+    }
+    for host in [Host::A, Host::B] {
+        wait_until("both links", || {
+            let up = |device: &str| net.on(host, &format!("cat /sys/class/net/{device}/operstate")).stdout;
+            ["eth1", "eth2"].iter().all(|device| up(device).trim() == "up")
+        });
+    }
+    Some(net)
+}
+
+/// Joins the two links of host b as switches do.
+pub fn bridge(net: &Net) {
+    net.on(Host::B, "ip link add br0 type bridge");
+    for words in ["eth1 master br0", "eth2 master br0", "br0 up"] {
+        net.on(Host::B, &format!("ip link set {words}"));
+    }
+    wait_until("a bridge that forwards", || {
+        let state = |port: &str| {
+            net.on(Host::B, &format!("cat /sys/class/net/{port}/brport/state"))
+                .stdout
+        };
+        ["eth1", "eth2"].iter().all(|port| state(port).trim() == "3")
+    });
+}
+
+/// Makes host b the router between the two links: 198.18.0.254 and 2001:2::fe at the first, 198.18.1.254 and 2001:2:0:1::fe at
+/// the second.
+pub fn route(net: &Net) {
+    for words in [
+        "ip addr add 198.18.0.254/24 dev eth1",
+        "ip addr add 198.18.1.254/24 dev eth2",
+        "ip -6 addr add 2001:2::fe/64 dev eth1 nodad",
+        "ip -6 addr add 2001:2:0:1::fe/64 dev eth2 nodad",
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+    ] {
+        net.on(Host::B, words);
+    }
+    // The router asks from the address that only its link knows, once nobody else is found to have it.
+    wait_until("the router's own addresses", || {
+        let all = net.on(Host::B, "ip -6 addr show tentative").stdout;
+        all.trim().is_empty()
+    });
 }

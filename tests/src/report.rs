@@ -112,6 +112,30 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// Reads the results of one of two ways of a run: its place in `directions`, and the files of it.
+    ///
+    /// # Panics
+    /// When they are not there or not what they should be.
+    pub fn read_way(&self, both: &Report, way: usize) -> Report {
+        let json = both.json["directions"][way].clone();
+        let name = ["a-to-b", "b-to-a"][way];
+        let file = |kind| std::fs::read(self.file(&format!("run.{name}.{kind}"))).expect("a file of each way");
+        // The exit code is that of both.
+        let code = json["valid"].as_bool().map(|valid| if valid { 0 } else { 3 });
+        Report {
+            json,
+            rows: rows(&file("csv")),
+            logged: logged(&file("hdr")),
+            finished: Finished {
+                code,
+                stdout: String::new(),
+                stderr: String::new(),
+            },
+        }
+    }
+}
+
 /// The rows of a CSV; refuses one whose rows are not all as long as the header.
 fn rows(csv: &[u8]) -> Vec<Row> {
     let mut reader = csv::Reader::from_reader(csv);

@@ -6,9 +6,9 @@
 use crate::away::Away;
 use crate::control::Control;
 use crate::crew::Trial;
-use crate::host_drops::HostDrops;
+use crate::host_drops::{self, HostDrops};
 use crate::job::Job;
-use crate::live::{HostWait, Live};
+use crate::live::{self, HostWait, Live};
 use mpps_stats::{Collector, Event, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
@@ -85,7 +85,7 @@ pub(crate) fn collect<J: Job>(
     job: &J,
     trial: &Trial<J::Trial>,
     collector: &mut Collector<'_>,
-    (drops, away): (&mut HostDrops, &Away<'_>),
+    (drops, away): (&mut [HostDrops<'_>], &Away<'_>),
     clocks: &mut ClockSource,
     timing: Timing,
     host: &mut HostWait,
@@ -100,7 +100,7 @@ pub(crate) fn collect<J: Job>(
     let mut asked = 0;
     let mut told = 0;
     let mut end_told = false;
-    let mut live = Live::new(timing.start_ns);
+    let mut live = Live::new(timing.start_ns, live::ways_of(job, trial.common.lanes.len()));
     let mut collected = Collected::default();
     let mut row_at = timing.start_ns;
     let mut lanes_work = false;
@@ -154,7 +154,7 @@ pub(crate) fn collect<J: Job>(
             row_at = timing.start_ns + (rows * timing.interval_ns).max(ticks.next(now) - timing.start_ns);
         }
         // Before the row that it belongs to is handed on.
-        drops.look(now, job, collector);
+        host_drops::look(drops, now, job, collector);
         // Rows of the last sending may close before the end is told only if they end before it.
         if end_told || now < end_ns {
             collector.poll(sinks);

@@ -13,22 +13,23 @@
 use crate::away::Away;
 use crate::collect::{Collected, collect};
 use crate::control::Control;
+use crate::directions;
 use crate::error::RunError;
-use crate::host_drops::HostDrops;
+use crate::host_drops::{self, HostDrops};
 use crate::idle::Idle;
 use crate::job::Job;
 use crate::live::HostWait;
-use crate::meanwhile::{self, Lookout};
+use crate::meanwhile::{self, LaneTime, Lookout};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
-use crate::plan::{Common, Opened};
+use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::summary::{Measured, summarise};
 use crate::traces::{LATE_OF_AN_EARLIER, Traces};
 use crate::traffic::Lane;
 use mpps_io::{Error, QueueCounters};
 use mpps_stats::{
-    Collector, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing, Totals,
-    Workload,
+    Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
+    Totals, Workload,
 };
 use mpps_sys::clock::{Clock, ClockSource, utc_ns};
 use mpps_sys::proc_stat::ThreadStat;
@@ -60,6 +61,17 @@ pub(crate) struct Order<T> {
 }
 
 impl<T> Order<T> {
+    /// The same with something else of the job's own.
+    pub(crate) fn map<U>(self, own: impl FnOnce(T) -> U) -> Order<U> {
+        Order {
+            common: self.common,
+            workload: self.workload,
+            settle_ns: self.settle_ns,
+            paced: self.paced,
+            own: own(self.own),
+        }
+    }
+
     /// One that sends nothing.
     pub(crate) fn of(common: &Common, workload: Workload, own: T) -> Self {
         Self {
@@ -77,7 +89,7 @@ pub(crate) struct Trial<T> {
     pub(crate) control: Control,
     pub(crate) counters: Vec<LaneCounters>,
     pub(crate) common: Common,
-    own: T,
+    pub(crate) own: T,
     /// Lanes let go of their queues and pools after it, before they say that they have ended.
     last: bool,
 }
@@ -86,6 +98,7 @@ pub(crate) struct Trial<T> {
 struct Go<T> {
     /// It goes with the word, so that the collector hears of a lane that is no more when the word would have reached it.
     ends: Ends<T>,
+    /// By way, then by lane.
     series: Arc<Vec<LaneSeries>>,
     start_ns: u64,
     ended: mpsc::Sender<(usize, LaneOutcome)>,
@@ -103,7 +116,8 @@ pub(crate) struct Base<'s, J> {
     job: &'s J,
     /// The lanes are these in every trial.
     common: &'s Common,
-    found: Found,
+    /// Neighbours of the first port, and of a second.
+    found: [Found; 2],
     /// Nobody is to wait any longer for what is not ready yet.
     given_up: AtomicBool,
     /// There may be several trials.
@@ -115,7 +129,7 @@ impl<'s, J: Job> Base<'s, J> {
         Self {
             job,
             common,
-            found: Found::new(),
+            found: Default::default(),
             given_up: AtomicBool::new(false),
             several,
         }
@@ -196,10 +210,7 @@ impl<'s, J: Job> Crew<'s, J> {
             crew.members.push(Member { words, thread });
         }
         drop(ready);
-        let resolves = base
-            .job
-            .link()
-            .is_some_and(|link| link.dest_mac.is_none() && link.next_hop.is_some());
+        let resolves = (0..lanes).any(|lane| base.job.link_of(lane).is_some_and(Link::is_asked_for));
         for _ in 0..lanes {
             // A lane that failed or panicked says so or hangs up; dropping the crew then sends the others home.
             let (index, thread) = loop {
@@ -290,8 +301,9 @@ impl<'s, J: Job> Crew<'s, J> {
             last,
         });
         let (control, common) = (&trial.control, &trial.common);
-        let lookout = Lookout::new(&trial.counters, &self.stats);
-        let baseline: Vec<_> = (0..lanes).map(|i| job.counters(i)).collect();
+        let names = job.ways();
+        let ways = names.len().max(1);
+        let baseline = PathCounters::read(job, lanes);
         let rivals = evidence::lanes_of_others();
         let (clocks, host) = (&mut self.clocks, &mut self.host);
         let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
@@ -302,8 +314,9 @@ impl<'s, J: Job> Crew<'s, J> {
             settle_ns,
         };
         let mut rings = std::mem::take(&mut self.rings);
-        if rings.len() != lanes || !rings.iter_mut().all(|ring| ring.renew(timing)) {
-            rings = common.lanes.iter().map(|l| LaneSeries::new(timing, l.rx)).collect();
+        if rings.len() != ways * lanes || !rings.iter_mut().all(|ring| ring.renew(timing)) {
+            let roles = (0..ways).flat_map(|way| roles(job, common, way));
+            rings = roles.map(|role| LaneSeries::new(timing, role.rx)).collect();
         }
         // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
         let start_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
@@ -318,7 +331,11 @@ impl<'s, J: Job> Crew<'s, J> {
             utc_ns: utc_ns(start_ns),
         };
         for sink in sinks.iter_mut() {
-            sink.event(&Event::Start(Start { workload, started }));
+            sink.event(&Event::Start(Start {
+                workload,
+                ways: names,
+                started,
+            }));
         }
         job.begin(start_ns, control.end_ns());
         let (ended, outcomes) = mpsc::channel();
@@ -335,11 +352,16 @@ impl<'s, J: Job> Crew<'s, J> {
             }
         }
         drop(ended);
-        let mut collector = Collector::new(series.iter().collect(), workload, paced);
+        let by_way = series.chunks(lanes).map(|lanes| lanes.iter().collect()).collect();
+        let mut collector = Collector::of_ways(by_way, workload, paced);
         if job.kernel_sends() {
             collector.kernel_sends();
         }
-        let mut drops = HostDrops::new(job, &baseline, &common.lanes, control, lookout);
+        let drops = baseline.ways.iter().enumerate().map(|(way, baseline)| {
+            let lookout = Lookout::new(&trial.counters, &self.stats);
+            HostDrops::new(job, (way, baseline), roles(job, common, way), control, lookout)
+        });
+        let mut drops: Vec<HostDrops<'_>> = drops.collect();
         let gaps = GapLog::default();
         let beside_lanes = sched::keep_off(&common.cores());
         let collected = collect(
@@ -365,53 +387,109 @@ impl<'s, J: Job> Crew<'s, J> {
         }
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
-        let path: Vec<Vec<QueueCounters>> = baseline
-            .iter()
-            .enumerate()
-            .map(|(i, then)| {
-                job.counters(i)
-                    .into_iter()
-                    .zip(then)
-                    .map(|(now, then)| since(now, then))
-                    .collect()
-            })
-            .collect();
+        let path = PathCounters::read(job, lanes).since(&baseline);
         let ended_ns = clocks.clock().now_ns();
-        let [sending, dropping] = drops.end(ended_ns, job, (&path, &outcomes), &mut collector);
+        let mut did = host_drops::end(drops, ended_ns, job, (&path.ways, &outcomes), &mut collector);
         let totals: Totals = collector.finish(sinks);
-        let totals_measured = totals.latency.count > 0;
+        let totals_of_ways = collector.totals_of_ways();
         drop(collector);
         // For the next trial: the lanes have let go of them.
         self.rings = Arc::into_inner(series).unwrap_or_default();
         let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
-        Ok(summarise(Measured {
+        let housekeeping = housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns));
+        // Of one way, or of all together.
+        let measured = |way: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]| Measured {
             workload,
-            common,
-            work: job.facts(&trial.own),
+            common: way.and_then(|way| job.common_of(&trial.own, way)).unwrap_or(common),
+            work: job.facts(&trial.own, way),
+            latency_note: job.latency_note(totals.latency.count > 0),
             totals,
-            outcomes,
+            outcomes: &outcomes,
             counters: &trial.counters,
-            path,
+            path: path.of(way),
+            one_way: way.is_some(),
             queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
             started,
             end_ns,
             interrupted: collected.interrupted,
-            housekeeping: housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns)),
+            housekeeping: housekeeping.clone(),
             control,
             path_name: job.path(),
-            latency_note: job.latency_note(totals_measured),
             port_facts: job.port_facts(),
             coalesces: job.coalesces(),
             port_names: job.port_names(),
             clock: clocks.name(),
             steal_ns: host.steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
-            sink_notes: notes,
+            sink_notes: &notes,
             collector_gaps: gaps.longest(),
-            rivals,
+            rivals: &rivals,
             sending,
             dropping,
             looked_ns: ended_ns.saturating_sub(looked_from_ns),
-        }))
+        };
+        if names.is_empty() {
+            return Ok(summarise(&measured(None, totals, did.remove(0))));
+        }
+        let of_way = |(way, (totals, did))| Direction {
+            name: names[way],
+            summary: summarise(&measured(Some(way), totals, did)),
+        };
+        let ways = totals_of_ways.into_iter().zip(did).enumerate().map(of_way).collect();
+        let all = summarise(&measured(None, totals, Default::default()));
+        Ok(directions::combine(all, ways))
+    }
+}
+
+/// What each lane does in one way.
+fn roles<J: Job>(job: &J, common: &Common, way: usize) -> Vec<LanePlan> {
+    let role = |(lane, plan): (usize, &LanePlan)| {
+        let ways = job.ways_of(lane);
+        LanePlan {
+            rx: plan.rx && ways.takes == way,
+            tx: plan.tx && ways.sends == way,
+            ..*plan
+        }
+    };
+    common.lanes.iter().enumerate().map(role).collect()
+}
+
+/// The path's counters by lane, then by port: of each way and, where there are several, of all.
+struct PathCounters {
+    ways: Vec<Vec<Vec<QueueCounters>>>,
+    all: Option<Vec<Vec<QueueCounters>>>,
+}
+
+impl PathCounters {
+    fn read<J: Job>(job: &J, lanes: usize) -> Self {
+        let of = |way| (0..lanes).map(|lane| job.counters(lane, way)).collect();
+        match job.ways().len() {
+            0 => Self {
+                ways: vec![of(None)],
+                all: None,
+            },
+            n => Self {
+                ways: (0..n).map(|way| of(Some(way))).collect(),
+                all: Some(of(None)),
+            },
+        }
+    }
+
+    fn since(self, then: &Self) -> Self {
+        let port = |(now, then): (QueueCounters, &QueueCounters)| since(now, then);
+        let lane = |(now, then): (Vec<_>, &Vec<_>)| now.into_iter().zip(then).map(port).collect();
+        let way = |(now, then): (Vec<_>, &Vec<_>)| now.into_iter().zip(then).map(lane).collect();
+        Self {
+            ways: self.ways.into_iter().zip(&then.ways).map(way).collect(),
+            all: self.all.zip(then.all.as_ref()).map(way),
+        }
+    }
+
+    /// Of one way, or of all.
+    fn of(&self, way: Option<usize>) -> &[Vec<QueueCounters>] {
+        match (way, &self.all) {
+            (None, Some(all)) => all,
+            (way, _) => &self.ways[way.unwrap_or(0)],
+        }
     }
 }
 
@@ -551,7 +629,9 @@ fn run_lane<J: Job>(
 ) -> LaneOutcome {
     let (job, trial, start_ns) = (base.job, &*go.ends.0, go.start_ns);
     let counters = &trial.counters[index];
-    let recorder = go.series[index].recorder();
+    let (ways, lanes) = (job.ways_of(index), base.common.lanes.len());
+    let recorder_in = |way: usize| go.series[way * lanes + index].recorder();
+    let recorder = recorder_in(ways.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
     while clock.now_ns() + 200_000 < go_ns {
         thread::sleep(Duration::from_nanos(
@@ -575,11 +655,12 @@ fn run_lane<J: Job>(
         counters,
         neighbor: job
             .link_of(index)
-            .map(|link| Neighbor::new(link, job.src(), &base.found)),
+            .map(|link| Neighbor::new(link, job.src_of(index), &base.found[job.neighbors_of(index)])),
         attends: job.attends(index),
         burst: trial.common.burst,
         start_ns,
         dest_mac,
+        arrivals: (ways.takes != ways.sends).then(|| recorder_in(ways.takes)),
         told_down: Default::default(),
         down: Default::default(),
         napped_ns: Default::default(),

@@ -37,9 +37,10 @@ struct LaneFlows {
 }
 
 impl LaneFlows {
-    fn new(flows: &FlowSet, lane: u32, lanes: u32) -> Self {
+    fn new(flows: &FlowSet, lane: u32, lanes: u32, turned: bool) -> Self {
         let ports: Box<[_]> = (0..flows.count_of_lane(lane, lanes))
             .map(|i| flows.ports(lane + i * lanes))
+            .map(|(src, dst)| if turned { (dst, src) } else { (src, dst) })
             .collect();
         Self {
             next_seq: vec![0; ports.len()].into_boxed_slice(),
@@ -92,6 +93,8 @@ pub(crate) struct SendShare<'r> {
     pub(crate) lanes: u32,
     pub(crate) one_flow_per_burst: bool,
     pub(crate) start_ns: u64,
+    /// Packets go the other way: from each flow's destination to its source.
+    pub(crate) turned: bool,
 }
 
 impl<'r> Generator<'r> {
@@ -108,7 +111,7 @@ impl<'r> Generator<'r> {
             )
         });
         Self {
-            flows: LaneFlows::new(&plan.flows, share.lane, share.lanes),
+            flows: LaneFlows::new(&plan.flows, share.lane, share.lanes, share.turned),
             pacer,
             slips: share.slips,
             sent_seq: share.sent_seq,

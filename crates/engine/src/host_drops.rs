@@ -12,15 +12,18 @@ use crate::plan::LanePlan;
 use mpps_io::QueueCounters;
 use mpps_stats::Collector;
 
-/// Reads the drops of all lanes as rows end.
+/// Reads the drops of all lanes as rows end: those that concern one way.
 pub(crate) struct HostDrops<'r> {
+    /// Which way, where there are several.
+    way: Option<usize>,
     /// What was dropped before the run; `None` where the path can't tell.
     before: Option<Drops>,
     /// Since then. Filled anew by each reading, as the next two are: a look allocates nothing.
     since: Drops,
     by_lane: Vec<u64>,
     takers: Vec<usize>,
-    plans: &'r [LanePlan],
+    /// What the lanes do in that way.
+    plans: Vec<LanePlan>,
     control: &'r Control,
     lookout: Lookout<'r>,
     next_ns: u64,
@@ -29,18 +32,20 @@ pub(crate) struct HostDrops<'r> {
 }
 
 impl<'r> HostDrops<'r> {
-    /// Before the start, from the counters of that time: by lane, then by port.
+    /// Before the start, of one way, from the counters of that time: by lane, then by port.
     pub(crate) fn new<J: Job>(
         job: &J,
-        counters: &[Vec<QueueCounters>],
-        plans: &'r [LanePlan],
+        (way, counters): (usize, &[Vec<QueueCounters>]),
+        plans: Vec<LanePlan>,
         control: &'r Control,
         lookout: Lookout<'r>,
     ) -> Self {
         let mut since = Drops::of(counters);
         let before = since.clone();
-        let known = since.read(job);
+        let way = (!job.ways().is_empty()).then_some(way);
+        let known = since.read(job, way);
         Self {
+            way,
             before: known.then_some(before),
             since,
             by_lane: vec![0; counters.len()],
@@ -53,24 +58,24 @@ impl<'r> HostDrops<'r> {
         }
     }
 
-    /// Reads them if a row has ended since they were read last, or the sending has.
-    pub(crate) fn look<J: Job>(&mut self, now_ns: u64, job: &J, collector: &mut Collector<'_>) {
+    /// Reads them if a row has ended since they were read last, or the sending has. Returns how many were dropped since the
+    /// start, where that is to be noted.
+    fn look<J: Job>(&mut self, now_ns: u64, job: &J, collector: &Collector<'_>) -> Option<u64> {
         if self.next_ns == 0 {
             self.lookout.begin(collector.start_ns());
             self.next_ns = collector.next_reading_ns(now_ns);
         }
         let ends = !self.ended && now_ns >= self.control.end_ns();
         if now_ns < self.next_ns && !ends {
-            return;
+            return None;
         }
+        let mut noted = None;
         self.next_ns = collector.next_reading_ns(now_ns);
         if let Some(before) = &self.before
-            && self.since.read(job)
+            && self.since.read(job, self.way)
         {
             self.since.subtract(before);
-            if !ends {
-                collector.note_host_drops(now_ns, self.since.all());
-            }
+            noted = (!ends).then(|| self.since.all());
             self.attribute(job);
             self.lookout.look(now_ns, &self.by_lane);
         } else if ends {
@@ -80,21 +85,17 @@ impl<'r> HostDrops<'r> {
             self.ended = true;
             self.lookout.sending_ended();
         }
+        noted
     }
 
-    /// Notes the counters of the whole run, those that the summary has: what the rows add up to. Returns what the lanes
-    /// did in the time of sending, and in the time of the drops.
-    pub(crate) fn end<J: Job>(
+    /// What the lanes did in the time of sending, and in the time of the drops.
+    fn end<J: Job>(
         mut self,
         now_ns: u64,
         job: &J,
         (path, outcomes): (&[Vec<QueueCounters>], &[LaneOutcome]),
-        collector: &mut Collector<'_>,
     ) -> [Vec<LaneTime>; 2] {
         self.since = Drops::of(path);
-        if self.before.is_some() {
-            collector.note_host_drops(now_ns, self.since.all());
-        }
         self.attribute(job);
         self.lookout.end(now_ns, &self.by_lane, outcomes);
         self.lookout.times()
@@ -102,11 +103,39 @@ impl<'r> HostDrops<'r> {
 
     /// Finds what was dropped of what each lane was to take.
     fn attribute<J: Job>(&mut self, job: &J) {
-        let plans = self.plans;
+        let plans = &self.plans;
         let takes = |lane: usize, place| plans[lane].rx && job.takes(lane, place);
         let by_queue = |place| job.drops_by_queue(place);
         attribute(&self.since, takes, by_queue, (&mut self.by_lane, &mut self.takers));
     }
+}
+
+/// Most ways in which packets go at the same time.
+const WAYS: usize = 2;
+
+/// Has the drops of each way read and noted where that is due.
+pub(crate) fn look<J: Job>(ways: &mut [HostDrops<'_>], now_ns: u64, job: &J, collector: &mut Collector<'_>) {
+    let mut totals = [None; WAYS];
+    for (way, total) in ways.iter_mut().zip(&mut totals) {
+        *total = way.look(now_ns, job, collector);
+    }
+    collector.note_host_drops(now_ns, &totals[..ways.len().min(WAYS)]);
+}
+
+/// Notes the counters of the whole run, those that the summary has: what the rows add up to. Returns, by way, what the lanes
+/// did in the time of sending, and in the time of the drops.
+pub(crate) fn end<J: Job>(
+    ways: Vec<HostDrops<'_>>,
+    now_ns: u64,
+    job: &J,
+    (path, outcomes): (&[Vec<Vec<QueueCounters>>], &[LaneOutcome]),
+    collector: &mut Collector<'_>,
+) -> Vec<[Vec<LaneTime>; 2]> {
+    let total = |(way, path): (&HostDrops<'_>, &Vec<_>)| way.before.as_ref().map(|_| Drops::of(path).all());
+    let totals: Vec<_> = ways.iter().zip(path).map(total).collect();
+    collector.note_host_drops(now_ns, &totals);
+    let ways = ways.into_iter().zip(path);
+    ways.map(|(way, path)| way.end(now_ns, job, (path, outcomes))).collect()
 }
 
 /// Of drops by lane and port: those at a queue of a lane that takes what comes in by it are that lane's; the others could
@@ -168,10 +197,10 @@ impl Drops {
     }
 
     /// Takes the place of what was read before. False: the path can't tell.
-    fn read<J: Job>(&mut self, job: &J) -> bool {
+    fn read<J: Job>(&mut self, job: &J, way: Option<usize>) -> bool {
         let places = self.places;
         self.counts.iter_mut().enumerate().all(|(i, count)| {
-            let now = job.rx_dropped(i / places, i % places);
+            let now = job.rx_dropped(i / places, i % places, way);
             *count = now.unwrap_or(0);
             now.is_some()
         })

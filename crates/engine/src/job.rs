@@ -6,7 +6,7 @@
 use crate::error::RunError;
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
-use crate::plan::Link;
+use crate::plan::{Common, Link};
 use crate::traces::Traces;
 use crate::traffic::Lane;
 use crate::work::{Work, WorkFacts};
@@ -14,6 +14,7 @@ use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{HostFact, Recorder};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,13 @@ use std::time::Duration;
 pub(crate) const RESOLVE_NS: u64 = 3_000_000_000;
 /// How often it is asked.
 pub(crate) const ASK_EVERY_NS: u64 = 100_000_000;
+
+/// The ways in which a lane sends and receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneWays {
+    pub(crate) sends: usize,
+    pub(crate) takes: usize,
+}
 
 /// A workload and its ports.
 pub(crate) trait Job: Sync {
@@ -41,11 +49,21 @@ pub(crate) trait Job: Sync {
     fn queue_number(&self, lane: usize) -> usize {
         lane
     }
-    /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
-    fn counters(&self, lane: usize) -> Vec<QueueCounters>;
-    /// Packets that this host dropped before lane `lane` could take them from the port at `place` ([`Port::rx_dropped`]);
-    /// `None` where that can't be told.
-    fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64>;
+    /// The ways in which packets go at the same time, each with books and a verdict of its own, by name; none where they go
+    /// in one.
+    fn ways(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// The ways in which lane `lane` sends and receives: two where there are two.
+    fn ways_of(&self, _lane: usize) -> LaneWays {
+        LaneWays { sends: 0, takes: 0 }
+    }
+    /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of. Of what concerns one `way`,
+    /// or (`None`) of all.
+    fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters>;
+    /// Packets that this host dropped before lane `lane` could take them from the port at `place` ([`Port::rx_dropped`]), of
+    /// one way or of all; `None` where that can't be told.
+    fn rx_dropped(&self, lane: usize, place: usize, way: Option<usize>) -> Option<u64>;
     /// Whether a lane that receives takes what comes in by the port at `place`.
     fn takes(&self, _lane: usize, _place: usize) -> bool {
         true
@@ -87,18 +105,30 @@ pub(crate) trait Job: Sync {
         false
     }
     /// The address that neighbours are asked from.
-    fn src(&self) -> Option<std::net::IpAddr> {
+    fn src(&self) -> Option<IpAddr> {
         None
     }
-    /// For the summary.
-    fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
+    /// That of the port of lane `lane`, where lanes have different ones.
+    fn src_of(&self, _lane: usize) -> Option<IpAddr> {
+        self.src()
+    }
+    /// Whether the neighbours of its port are those of the first (0) or of a second (1).
+    fn neighbors_of(&self, _lane: usize) -> usize {
+        0
+    }
+    /// For the summary of one way or of all.
+    fn facts(&self, _trial: &Self::Trial, _way: Option<usize>) -> WorkFacts {
         WorkFacts::default()
+    }
+    /// What the run is in one way, where that is not what it is as a whole.
+    fn common_of<'t>(&self, _trial: &'t Self::Trial, _way: usize) -> Option<&'t Common> {
+        None
     }
     /// Finds the peer's MAC address where one is needed. `ended`: the run is over before it began.
     fn resolve(
         &self,
         _queues: &mut Self::Queues<'_>,
-        _found: &Found,
+        _found: &[Found; 2],
         _clock: &Clock,
         _ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
@@ -134,7 +164,13 @@ pub(crate) trait Job: Sync {
     }
     /// Between two trials: empties what a lane receives by, and answers who asks. Returns how many packets were of the
     /// trials that left `traces`.
-    fn attend(&self, _lane: usize, _queues: &mut Self::Queues<'_>, _found: &Found, _traces: Option<&Traces>) -> u64 {
+    fn attend(
+        &self,
+        _lane: usize,
+        _queues: &mut Self::Queues<'_>,
+        _found: &[Found; 2],
+        _traces: Option<&Traces>,
+    ) -> u64 {
         0
     }
 }
@@ -171,11 +207,11 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         self.port.queue(lane, pools)
     }
 
-    fn counters(&self, lane: usize) -> Vec<QueueCounters> {
+    fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         vec![self.port.counters(lane)]
     }
 
-    fn rx_dropped(&self, lane: usize, _place: usize) -> Option<u64> {
+    fn rx_dropped(&self, lane: usize, _place: usize, _way: Option<usize>) -> Option<u64> {
         self.port.rx_dropped(lane)
     }
 
@@ -199,11 +235,11 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         self.work.link()
     }
 
-    fn src(&self) -> Option<std::net::IpAddr> {
+    fn src(&self) -> Option<IpAddr> {
         self.work.src()
     }
 
-    fn facts(&self, trial: &W::Trial) -> WorkFacts {
+    fn facts(&self, trial: &W::Trial, _way: Option<usize>) -> WorkFacts {
         self.work.facts(trial)
     }
 
@@ -211,14 +247,16 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
     fn resolve(
         &self,
         queue: &mut P::Queue<'_>,
-        found: &Found,
+        [found, _]: &[Found; 2],
         clock: &Clock,
         ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
         let Some(link) = self.work.link() else {
             return Ok(None);
         };
-        resolve(queue, (link, link), self.work.src(), found, clock, ended)
+        let neighbor = Neighbor::new(link, self.work.src(), found);
+        resolve(queue, &neighbor, &[(link, found)], clock, ended)?;
+        Ok(link.dest_mac.or(found.get().copied()))
     }
 
     fn lane(
@@ -237,30 +275,31 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         self.work.traces(trial)
     }
 
-    fn attend(&self, lane: usize, queue: &mut P::Queue<'_>, found: &Found, traces: Option<&Traces>) -> u64 {
+    fn attend(&self, lane: usize, queue: &mut P::Queue<'_>, [found, _]: &[Found; 2], traces: Option<&Traces>) -> u64 {
         self.work.attend(lane, queue, found, traces)
     }
 }
 
-/// Finds the MAC address of the first link's next hop, unless it is known or not needed: asks from `src` (`None`: only listens), until any lane has heard it;
-/// answers meanwhile for the addresses of the second link, which is that of the queue.
+/// Finds the MAC addresses of the next hops of these links, where they are not known and are needed, each with the place
+/// where any lane notes it. Asks for that of its own link, `neighbor`'s, until it is heard, and answers for the addresses of
+/// that until all are.
 pub(crate) fn resolve<Q: Queue>(
     queue: &mut Q,
-    (link, own): (&Link, &Link),
-    src: Option<std::net::IpAddr>,
-    found: &Found,
+    neighbor: &Neighbor<'_>,
+    wanted: &[(&Link, &Found)],
     clock: &Clock,
     ended: &dyn Fn(u64) -> bool,
-) -> std::result::Result<Option<MacAddr>, RunError> {
-    if link.dest_mac.is_some() || link.next_hop.is_none() {
-        return Ok(link.dest_mac);
-    }
-    let neighbor = Neighbor::new(own, src, found);
+) -> std::result::Result<(), RunError> {
+    let missing = || {
+        wanted
+            .iter()
+            .find(|(link, found)| link.is_asked_for() && found.get().is_none())
+    };
     let begun = clock.now_ns();
     let mut ask_at = begun;
     let mut burst = Burst::new(32);
     let mut answers = Burst::new(32);
-    while found.get().is_none() {
+    while let Some((link, _)) = missing() {
         let now = clock.now_ns();
         if ended(now) {
             return Err(RunError::Interrupted);
@@ -286,7 +325,7 @@ pub(crate) fn resolve<Q: Queue>(
             queue.wait(Wait { rx: true, tx: false }, Duration::from_millis(5))?;
         }
     }
-    Ok(found.get().copied())
+    Ok(())
 }
 
 /// What is told when nobody has answered.

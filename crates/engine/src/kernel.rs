@@ -200,13 +200,13 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     }
 
     /// The reader's are those of all ports; the others have none.
-    fn counters(&self, lane: usize) -> Vec<QueueCounters> {
+    fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         let ports = if lane < self.exits.len() { 0 } else { self.ports() };
         (0..ports).map(|port| self.port.counters(port)).collect()
     }
 
     /// The device drops before the program sees a packet, and does not tell.
-    fn rx_dropped(&self, _lane: usize, _place: usize) -> Option<u64> {
+    fn rx_dropped(&self, _lane: usize, _place: usize, _way: Option<usize>) -> Option<u64> {
         None
     }
 
@@ -239,7 +239,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         self.traffic.map(|plan| plan.src)
     }
 
-    fn facts(&self, (): &()) -> WorkFacts {
+    fn facts(&self, (): &(), _way: Option<usize>) -> WorkFacts {
         self.traffic.map_or_else(WorkFacts::default, |plan| WorkFacts {
             frame_size: plan.frame_size,
             rate: plan.rate,
@@ -253,7 +253,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     fn resolve(
         &self,
         lane: &mut usize,
-        _found: &Found,
+        _found: &[Found; 2],
         clock: &Clock,
         ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {

@@ -13,6 +13,7 @@ mod codec;
 mod collect;
 mod control;
 mod crew;
+mod directions;
 mod drop;
 mod echo;
 mod error;

@@ -1,6 +1,7 @@
 //! What the collector tells while the run goes on: snapshots for the live view, and how the host treats the lanes.
 
-use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot};
+use crate::job::Job;
+use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
 use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use std::time::Duration;
 
@@ -115,12 +116,62 @@ pub(crate) struct Live {
     next_ns: u64,
     last: (u64, u64, u64),
     closed: (u64, i64),
+    ways: Vec<WayOf>,
+}
+
+/// One of several ways: its lanes, and what was told of it last.
+#[derive(Debug)]
+pub(crate) struct WayOf {
+    name: &'static str,
+    /// By lane: whether it sends and whether it takes in this way.
+    lanes: Vec<[bool; 2]>,
+    last: [u64; 2],
+}
+
+/// The ways of a job, where there are several.
+pub(crate) fn ways_of<J: Job>(job: &J, lanes: usize) -> Vec<WayOf> {
+    let way = |(way, name): (usize, &&'static str)| {
+        let role = |lane| job.ways_of(lane);
+        WayOf {
+            name,
+            lanes: (0..lanes)
+                .map(|lane| [role(lane).sends == way, role(lane).takes == way])
+                .collect(),
+            last: [0; 2],
+        }
+    };
+    job.ways().iter().enumerate().map(way).collect()
+}
+
+impl WayOf {
+    fn snapshot(&mut self, lanes: &[LaneCounters], seconds: f64, (closed_tx, closed_lost): (u64, i64)) -> WaySnapshot {
+        let all = || self.lanes.iter().zip(lanes);
+        let tx = all()
+            .filter(|(of, _)| of[0])
+            .map(|(_, lane)| lane.tx_packets.get())
+            .sum::<u64>();
+        let rx = all()
+            .filter(|(of, _)| of[1])
+            .map(|(_, lane)| lane.rx_test.get())
+            .sum::<u64>();
+        let [tx_then, rx_then] = std::mem::replace(&mut self.last, [tx, rx]);
+        WaySnapshot {
+            name: self.name,
+            tx,
+            rx,
+            tx_pps: tx.saturating_sub(tx_then) as f64 / seconds,
+            rx_pps: rx.saturating_sub(rx_then) as f64 / seconds,
+            closed_tx,
+            closed_lost,
+        }
+    }
 }
 
 impl Live {
-    pub(crate) fn new(start_ns: u64) -> Self {
+    pub(crate) fn new(start_ns: u64, ways: Vec<WayOf>) -> Self {
         Self {
             start_ns,
+            ways,
             next_ns: start_ns + SNAPSHOT_NS,
             last: (start_ns, 0, 0),
             closed: (0, 0),
@@ -152,7 +203,9 @@ impl Live {
         let closed = collector.so_far();
         let (sent, lost) = (closed.0 - self.closed.0, closed.1 - self.closed.1);
         self.closed = closed;
+        let ways = self.ways.iter_mut().zip(collector.so_far_of_ways());
         Snapshot {
+            ways: ways.map(|(way, closed)| way.snapshot(lanes, seconds, closed)).collect(),
             elapsed_ns: now_ns.saturating_sub(self.start_ns),
             planned_ns: planned.map(|d| d.as_nanos() as u64),
             settling: now_ns >= end_ns,

@@ -117,7 +117,7 @@ impl<'r> Neighbor<'r> {
 
     /// Asks for the next hop's MAC address. False when no frame could be sent now.
     pub(crate) fn ask<Q: Queue>(&self, queue: &mut Q) -> Result<bool> {
-        if self.link.next_hop.is_none() || self.src.is_none() {
+        if !self.link.is_asked_for() || self.src.is_none() {
             return Ok(false);
         }
         let mut burst = Burst::new(1);

@@ -98,6 +98,13 @@ pub struct Link {
     pub next_hop: Option<IpAddr>,
 }
 
+impl Link {
+    /// Whether the next hop's MAC address is to be found out.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.dest_mac.is_none() && self.next_hop.is_some()
+    }
+}
+
 /// `sendrecv` and `send`.
 #[derive(Clone, Debug)]
 pub struct TrafficPlan {
@@ -130,8 +137,12 @@ pub struct TrafficPlan {
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
     /// Layer 2 of the port at which packets arrive as they were sent, where that is another than they leave by
-    /// ([`crate::run_traffic_across`]). `None`: they come back turned round, their addresses and ports exchanged.
+    /// ([`crate::run_traffic_across`]; both ways: and of those that leave by it). `None`: they come back turned round, their
+    /// addresses and ports exchanged.
     pub far: Option<Link>,
+    /// Packets go the other way, too, at the same time, from the port at which the others arrive; the facts for the report of
+    /// that way, in place of the plan's. `None`: they go one way.
+    pub back: Option<Vec<HostFact>>,
 }
 
 /// `drop`.

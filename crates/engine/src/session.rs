@@ -1,13 +1,13 @@
 //! Several trials on one open port.
 
-use crate::across::Across;
-use crate::crew::{Base, Crew};
+use crate::across::{self, Across};
+use crate::crew::{Base, Crew, Order};
 use crate::error::RunError;
 use crate::job::{Job, Solo};
 use crate::plan::TrafficPlan;
 use crate::run::traffic;
 use crate::traces::Traces;
-use crate::work::{TrafficTrial, TrafficWork};
+use crate::work::TrafficWork;
 use mpps_io::{Capabilities, Layer, Port};
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
@@ -39,7 +39,7 @@ use std::thread;
 /// #     busy_poll: false, share_cores: false, seed: 1, host: vec![], warnings: vec![], give_up: |_| Ok(()) };
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
 /// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,
-/// #     pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link), far: None };
+/// #     pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link), far: None, back: None };
 /// let config = LoopConfig { loss: 0.01, ..LoopConfig::default() };
 /// let filter = ReflectFilter::default();
 /// let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
@@ -69,7 +69,7 @@ pub fn session<P: Port, R>(
     let job = Solo { port, work: &work };
     let capabilities = port.capabilities();
     let open = Open::new(opening, [capabilities, capabilities]);
-    on_lanes(&job, &open, interruptions, body)
+    on_lanes(&job, &open, traffic, interruptions, body)
 }
 
 /// As [`session`], from one port to another: each trial as by [`run_traffic_across`](crate::run_traffic_across).
@@ -84,15 +84,19 @@ pub fn session_across<A: Port, B: Port, R>(
     body: impl FnOnce(&mut dyn Trials) -> R,
 ) -> Result<R, RunError> {
     let work = TrafficWork { opening };
-    let job = Across { from, to, work: &work };
+    let job = Across::new(from, to, &work);
     let open = Open::new(opening, [from.capabilities(), to.capabilities()]);
-    on_lanes(&job, &open, interruptions, body)
+    on_lanes(&job, &open, across::order, interruptions, body)
 }
 
+/// Makes of a plan what a trial is to be, after those that left traces.
+type MakeOrder<T> = fn(TrafficPlan, Option<Arc<Traces>>) -> Order<T>;
+
 /// Opens the lanes of a job, and hands them to `body` as trials.
-fn on_lanes<J: Job<Trial = TrafficTrial>, R>(
+fn on_lanes<J: Job, R>(
     job: &J,
     open: &Open<'_>,
+    order: MakeOrder<J::Trial>,
     interruptions: &dyn Fn() -> u32,
     body: impl FnOnce(&mut dyn Trials) -> R,
 ) -> Result<R, RunError> {
@@ -102,6 +106,7 @@ fn on_lanes<J: Job<Trial = TrafficTrial>, R>(
         let mut session = Session {
             crew: Crew::open(scope, &base, interruptions)?,
             open,
+            order,
             traces: Traces::new(
                 monotonic_ns(),
                 opening.flows.clone(),
@@ -166,10 +171,11 @@ struct Open<'s> {
 struct Session<'s, J: Job> {
     crew: Crew<'s, J>,
     open: &'s Open<'s>,
+    order: MakeOrder<J::Trial>,
     traces: Traces,
 }
 
-impl<J: Job<Trial = TrafficTrial>> Session<'_, J> {
+impl<J: Job> Session<'_, J> {
     fn run(
         &mut self,
         plan: TrafficPlan,
@@ -179,12 +185,12 @@ impl<J: Job<Trial = TrafficTrial>> Session<'_, J> {
     ) -> Result<Summary, RunError> {
         self.open.fits(&plan).map_err(RunError::Unfit)?;
         self.traces.add(plan.common.seed);
-        let order = traffic(plan, Some(Arc::new(self.traces.clone())));
+        let order = (self.order)(plan, Some(Arc::new(self.traces.clone())));
         self.crew.trial(order, last, sinks, interruptions)
     }
 }
 
-impl<J: Job<Trial = TrafficTrial>> Trials for Session<'_, J> {
+impl<J: Job> Trials for Session<'_, J> {
     fn trial(
         &mut self,
         plan: TrafficPlan,
@@ -226,7 +232,7 @@ impl<'s> Open<'s> {
                 plan.src, plan.dst, opening.src, opening.dst
             ));
         }
-        if (&plan.link, &plan.far) != (&opening.link, &opening.far) {
+        if (&plan.link, &plan.far, plan.back.is_some()) != (&opening.link, &opening.far, opening.back.is_some()) {
             return Err(
                 "every trial has the MAC addresses, VLAN and neighbours that the session was opened with".to_owned(),
             );

@@ -4,7 +4,7 @@ use crate::away::{Signals, Standstills, standstills};
 use crate::control::Control;
 use crate::meanwhile::LaneTime;
 use crate::outcome::{LaneOutcome, SourceCounts};
-use crate::plan::Common;
+use crate::plan::{Common, LanePlan};
 use crate::remarks::{Heard, remarks};
 use crate::verdict::{Evidence, judge};
 use crate::work::WorkFacts;
@@ -22,10 +22,12 @@ pub(crate) struct Measured<'r> {
     pub(crate) common: &'r Common,
     pub(crate) work: WorkFacts,
     pub(crate) totals: Totals,
-    pub(crate) outcomes: Vec<LaneOutcome>,
+    pub(crate) outcomes: &'r [LaneOutcome],
     pub(crate) counters: &'r [LaneCounters],
     /// By lane, then by port.
-    pub(crate) path: Vec<Vec<QueueCounters>>,
+    pub(crate) path: &'r [Vec<QueueCounters>],
+    /// It is of one way of several: what a lane sent is of it only if the lane sends in it, and what it received as well.
+    pub(crate) one_way: bool,
     /// By lane: the number of its queues.
     pub(crate) queues: Vec<usize>,
     pub(crate) started: Started,
@@ -42,11 +44,11 @@ pub(crate) struct Measured<'r> {
     pub(crate) port_names: Vec<String>,
     pub(crate) clock: &'static str,
     pub(crate) steal_ns: Option<u64>,
-    pub(crate) sink_notes: Vec<String>,
+    pub(crate) sink_notes: &'r [String],
     /// When the collector was away from its clock.
     pub(crate) collector_gaps: Vec<Gap>,
     /// Lanes of other processes before the start.
-    pub(crate) rivals: Vec<Rival>,
+    pub(crate) rivals: &'r [Rival],
     /// By lane: what it did until the sending ended, and in the time of its drops.
     pub(crate) sending: Vec<LaneTime>,
     pub(crate) dropping: Vec<LaneTime>,
@@ -54,7 +56,16 @@ pub(crate) struct Measured<'r> {
     pub(crate) looked_ns: u64,
 }
 
-pub(crate) fn summarise(m: Measured<'_>) -> Summary {
+impl<'r> Measured<'r> {
+    /// What each lane left, of those that send (or, with `rx`, receive) in the way that this is of.
+    fn outcomes_of(&self, rx: bool) -> impl Iterator<Item = &'r LaneOutcome> + use<'r, '_> {
+        let lanes = self.common.lanes.iter().zip(self.outcomes);
+        let of_way = move |(plan, _): &(&LanePlan, _)| !self.one_way || if rx { plan.rx } else { plan.tx };
+        lanes.filter(of_way).map(|(_, outcome)| outcome)
+    }
+}
+
+pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
     let tally = m.totals.tally;
     let duration_ns = if m.workload.generates() {
@@ -63,8 +74,8 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         active_ns(m.counters).unwrap_or(run_ns)
     };
     let seconds = duration_ns as f64 / 1e9;
-    let lanes = lane_summaries(&m);
-    let reasons = merge_reasons(&m.outcomes);
+    let lanes = lane_summaries(m);
+    let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons));
     let reason = |name: &str| reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v);
     let scheduled = m.work.rate.map(|rate| rate.packets_in(run_ns));
     let evidence = Evidence {
@@ -85,12 +96,12 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         steal_ns: m.steal_ns.unwrap_or(0),
         cores: mpps_sys::sched::allowed_cores().len() as u64,
         looked_ns: m.looked_ns,
-        still: still(&m),
-        sending: senders(&m, &lanes),
-        dropping: droppers(&m),
+        still: still(m),
+        sending: senders(m, &lanes),
+        dropping: droppers(m),
         drops: m.totals.host_drops.clone(),
         host_drops_known: m.totals.host_dropped.is_some(),
-        rivals: rivals(&lanes, &m.rivals, run_ns),
+        rivals: rivals(&lanes, m.rivals, run_ns),
         overflowed: m.totals.overflowed,
         beyond_window: reason("beyond_window"),
         flow_moved: reason("flow_moved"),
@@ -101,7 +112,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         untracked: reason("untracked_flow_packets"),
     };
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
-    warnings.extend(remarks(&Heard::of(&m, &reasons, &lanes)));
+    warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
     if m.workload == Workload::Reflect {
         warnings.extend(crate::loop_guard::warnings(reason));
     }
@@ -147,17 +158,18 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
             .latency_note
             .unwrap_or_else(|| latency_note(m.workload, m.totals.latency.count > 0))
             .to_owned(),
-        gaps: m.workload.generates().then(|| gaps(&m)),
+        gaps: m.workload.generates().then(|| gaps(m)),
         valid: invalid_reasons.is_empty(),
         invalid_reasons,
         warnings,
         interrupted: m.interrupted,
         open_ended: m.common.duration.is_none(),
         housekeeping: m.housekeeping.clone(),
-        host: host_facts(&m, run_ns),
+        host: host_facts(m, run_ns),
         reasons,
-        ports: port_summaries(&m),
+        ports: port_summaries(m),
         lanes,
+        directions: Vec::new(),
         capture: None,
     }
 }
@@ -270,10 +282,6 @@ fn latency_note(workload: Workload, measured: bool) -> &'static str {
     }
 }
 
-fn merge_reasons(outcomes: &[LaneOutcome]) -> Vec<(String, u64)> {
-    merge(outcomes.iter().flat_map(|o| &o.reasons))
-}
-
 /// Adds up counts of one name.
 fn merge<'c>(counts: impl Iterator<Item = &'c (&'static str, u64)>) -> Vec<(String, u64)> {
     let mut merged = Vec::new();
@@ -292,7 +300,7 @@ fn add_counts<'c>(merged: &mut Vec<(String, u64)>, counts: impl IntoIterator<Ite
 
 fn gaps(m: &Measured<'_>) -> Gaps {
     let (mut histogram, mut moments) = (Histogram::default(), Moments::default());
-    for (h, s) in m.outcomes.iter().filter_map(|o| o.gaps.as_ref()) {
+    for (h, s) in m.outcomes_of(false).filter_map(|o| o.gaps.as_ref()) {
         histogram.merge(h);
         moments.merge(s);
     }
@@ -308,7 +316,7 @@ fn gaps(m: &Measured<'_>) -> Gaps {
 
 fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
     let mut lines: Vec<LaneSummary> = Vec::new();
-    let lanes = m.common.lanes.iter().zip(m.counters).zip(&m.outcomes).zip(&m.path);
+    let lanes = m.common.lanes.iter().zip(m.counters).zip(m.outcomes).zip(m.path);
     for (i, (((plan, counters), outcome), path)) in lanes.enumerate() {
         if let Some(sources) = &outcome.sources {
             source_lines(m.workload, &mut lines, sources, path);
@@ -342,10 +350,24 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
         if let Some(sent) = &outcome.sent {
             (line.tx_packets, line.tx_bursts, line.waits) = (sent.packets, sent.bursts, sent.waits);
         }
+        if m.one_way {
+            keep_roles(&mut line);
+        }
         path.iter().for_each(|port| add_counters(&mut line, port));
         lines.push(line);
     }
     lines
+}
+
+/// Forgets what the lane did in the other way.
+fn keep_roles(line: &mut LaneSummary) {
+    if !line.rx_role {
+        (line.rx_packets, line.rx_bursts, line.rx_empty_polls) = (0, 0, 0);
+    }
+    if !line.tx_role {
+        (line.tx_packets, line.tx_bursts, line.tx_full) = (0, 0, 0);
+        line.blocked_ns = line.blocked_ns.map(|_| 0);
+    }
 }
 
 fn away(counters: &LaneCounters, start_ns: u64) -> Option<AwaySummary> {

@@ -58,6 +58,16 @@ impl Traces {
         }
     }
 
+    /// Those of the way back of trials that go both ways: their seeds are the next ones, and they arrive with addresses and
+    /// ports exchanged.
+    pub(crate) fn back(&self) -> Self {
+        Self {
+            seeds: self.seeds.iter().map(|seed| seed.wrapping_add(1)).collect(),
+            as_sent: false,
+            ..self.clone()
+        }
+    }
+
     /// The next trial has this seed.
     pub(crate) fn add(&mut self, seed: u64) {
         self.seeds.retain(|known| *known != seed);

@@ -37,6 +37,8 @@ pub(crate) struct Lane<'r> {
     pub(crate) start_ns: u64,
     /// The peer's MAC address, where the lane has found one.
     pub(crate) dest_mac: Option<MacAddr>,
+    /// Where it books what it receives, if that goes another way than what it sends.
+    pub(crate) arrivals: Option<Recorder<'r>>,
     /// The user was told that the device is down.
     pub(crate) told_down: Cell<bool>,
     /// The device was found down, and has taken nothing since.
@@ -95,16 +97,17 @@ impl Lane<'_> {
 }
 
 /// Runs the lane until the end of the run and, where it receives, of the settle time.
-pub(crate) fn run<Q: Queue, C: Codec>(
-    mut lane: Lane<'_>,
+pub(crate) fn run<'r, Q: Queue, C: Codec>(
+    mut lane: Lane<'r>,
     queue: &mut Q,
     codec: &C,
     mut generator: Option<Generator<'_>>,
     mut receiver: Option<Receiver<'_>>,
-    mut recorder: Recorder<'_>,
+    mut recorder: Recorder<'r>,
     settle_ns: u64,
 ) -> LaneOutcome {
     let preempted = mpps_sys::sched::preemptions();
+    let mut arrivals = lane.arrivals.take();
     let mut incoming = Burst::new(lane.burst);
     let mut pending = Burst::new(lane.burst);
     let mut answers = Burst::new(lane.burst);
@@ -118,6 +121,10 @@ pub(crate) fn run<Q: Queue, C: Codec>(
         if fresh {
             recorder.flush();
             recorder.advance(now);
+            if let Some(recorder) = &mut arrivals {
+                recorder.flush();
+                recorder.advance(now);
+            }
             lane.idle.look(now);
         }
         let end_ns = lane.control.end_ns();
@@ -129,19 +136,11 @@ pub(crate) fn run<Q: Queue, C: Codec>(
                     if frames > 0 {
                         busy = true;
                         let at = lane.clock.now_ns();
-                        let (received, slow) = receiver.burst(incoming.as_slice(), codec, at, &mut recorder);
+                        let recorder = arrivals.as_mut().unwrap_or(&mut recorder);
+                        let (received, slow) = receiver.burst(incoming.as_slice(), codec, at, recorder);
                         lane.counters.rx_test.add(received);
                         if slow > 0 {
-                            attend(
-                                &lane,
-                                queue,
-                                &mut incoming,
-                                &mut answers,
-                                receiver,
-                                codec,
-                                at,
-                                &mut recorder,
-                            );
+                            attend(&lane, queue, &mut incoming, &mut answers, receiver, codec, at, recorder);
                         }
                         queue.discard(&mut incoming);
                     }
@@ -223,6 +222,9 @@ pub(crate) fn run<Q: Queue, C: Codec>(
     }
     lane.counters.phase.set(2);
     recorder.end();
+    if let Some(recorder) = arrivals {
+        recorder.end();
+    }
     LaneOutcome {
         gaps: generator.map(Generator::gaps),
         reasons: receiver.map(|r| r.reasons()).unwrap_or_default(),

@@ -82,7 +82,9 @@ pub(crate) struct TrafficWork<'r> {
 
 /// One trial of them.
 pub(crate) struct TrafficTrial {
-    plan: TrafficPlan,
+    pub(crate) plan: TrafficPlan,
+    /// Packets go the other way: from each flow's destination to its source.
+    turned: bool,
     slips: Option<Slips>,
     sent_seq: Vec<SentSeq>,
     /// Of the trials of this session so far.
@@ -95,7 +97,16 @@ impl TrafficTrial {
             slips: Slips::for_plan(&plan),
             sent_seq: SentSeq::of(&plan),
             plan,
+            turned: false,
             traces,
+        }
+    }
+
+    /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way there.
+    pub(crate) fn back(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Self {
+        Self {
+            turned: true,
+            ..Self::new(plan, traces)
         }
     }
 
@@ -112,6 +123,7 @@ impl TrafficTrial {
                     lanes: self.sent_seq.len() as u32,
                     one_flow_per_burst: capabilities.one_flow_per_burst,
                     start_ns,
+                    turned: self.turned,
                 },
             )
         })
@@ -173,55 +185,74 @@ impl Work for TrafficWork<'_> {
         capabilities: &Capabilities,
         trial: &TrafficTrial,
     ) -> LaneOutcome {
-        let plan = &trial.plan;
-        let generator = trial.generator(index, capabilities, lane.start_ns);
-        let receiver = trial.receiver(index, lane.start_ns);
-        let dest_mac = lane.dest_mac;
-        let settle_ns = if plan.receive {
-            plan.common.settle.as_nanos() as u64
-        } else {
-            0
-        };
-        let seed = plan.common.seed;
-        match (&plan.link, capabilities.layer) {
-            (Some(link), Layer::Ethernet) => {
-                let spec = TemplateSpec {
-                    src_mac: link.mac,
-                    dst_mac: dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST),
-                    vlan: link.vlan,
-                    src: plan.src,
-                    dst: plan.dst,
-                    payload_len: plan.payload_len,
-                    ttl: plan.ttl,
-                    dscp: plan.dscp,
-                    seed,
-                    checksum: if capabilities.tx_checksum {
-                        ChecksumMode::Device
-                    } else {
-                        ChecksumMode::Software
-                    },
-                };
-                // The plan was validated; a template that can't be made from it is a defect.
-                let template = Template::new(&spec).expect("validated plan");
-                let codec = EthernetCodec {
-                    template,
-                    flows: plan.flows.clone(),
-                    src: plan.src,
-                    dst: plan.dst,
-                    seed,
-                    as_sent: plan.far.is_some(),
-                };
-                traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
-            }
-            _ => {
-                let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");
-                let codec = PayloadCodec {
-                    template,
-                    flows: plan.flows.count(),
-                    seed,
-                };
-                traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
-            }
+        send_and_take(index, lane, queue, recorder, capabilities, [trial, trial])
+    }
+}
+
+/// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but where
+/// packets go in two ways.
+pub(crate) fn send_and_take<Q: Queue>(
+    index: usize,
+    lane: Lane<'_>,
+    queue: &mut Q,
+    recorder: Recorder<'_>,
+    capabilities: &Capabilities,
+    [sent, taken]: [&TrafficTrial; 2],
+) -> LaneOutcome {
+    let plan = &sent.plan;
+    let generator = sent.generator(index, capabilities, lane.start_ns);
+    let receiver = taken.receiver(index, lane.start_ns);
+    let dest_mac = lane.dest_mac;
+    let settle_ns = if plan.receive {
+        plan.common.settle.as_nanos() as u64
+    } else {
+        0
+    };
+    let seed = plan.common.seed;
+    match (&plan.link, capabilities.layer) {
+        (Some(link), Layer::Ethernet) => {
+            let spec = TemplateSpec {
+                src_mac: link.mac,
+                dst_mac: dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST),
+                vlan: link.vlan,
+                src: plan.src,
+                dst: plan.dst,
+                payload_len: plan.payload_len,
+                ttl: plan.ttl,
+                dscp: plan.dscp,
+                seed,
+                checksum: if capabilities.tx_checksum {
+                    ChecksumMode::Device
+                } else {
+                    ChecksumMode::Software
+                },
+            };
+            // The plan was validated; a template that can't be made from it is a defect.
+            let template = Template::new(&spec).expect("validated plan");
+            let arrives = &taken.plan;
+            // Whichever way they go, flows are told by their ends on the way there.
+            let (src, dst) = match taken.turned {
+                false => (arrives.src, arrives.dst),
+                true => (arrives.dst, arrives.src),
+            };
+            let codec = EthernetCodec {
+                template,
+                flows: arrives.flows.clone(),
+                src,
+                dst,
+                seed: arrives.common.seed,
+                as_sent: arrives.far.is_some() && !taken.turned,
+            };
+            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+        }
+        _ => {
+            let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");
+            let codec = PayloadCodec {
+                template,
+                flows: plan.flows.count(),
+                seed,
+            };
+            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
     }
 }

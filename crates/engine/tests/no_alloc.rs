@@ -213,6 +213,7 @@ fn traffic(lanes: usize, milliseconds: u64, receive: bool, rate: Option<Rate>) -
         dscp: 0,
         link: Some(link()),
         far: None,
+        back: None,
     }
 }
 

@@ -12,6 +12,8 @@ pub enum Task {
     SendReceive,
     /// Receive the packets that another port of the run has sent.
     Collect,
+    /// Send test packets to another port of the run, and receive those that it sends.
+    Exchange,
     /// Receive test packets.
     Drop,
     /// Send packets back to where they came from.
@@ -25,13 +27,13 @@ pub enum Task {
 impl Task {
     /// Whether it makes packets of its own.
     pub fn generates(self) -> bool {
-        matches!(self, Self::Send | Self::SendReceive)
+        matches!(self, Self::Send | Self::SendReceive | Self::Exchange)
     }
 
     /// Whether frames for other MAC addresses are wanted, unless the port's options say otherwise: what such a task is for
     /// is often not for this host.
     pub fn wants_every_frame(self) -> bool {
-        matches!(self, Self::Collect | Self::Forward | Self::Capture)
+        matches!(self, Self::Collect | Self::Exchange | Self::Forward | Self::Capture)
     }
 }
 

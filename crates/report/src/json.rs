@@ -2,8 +2,8 @@
 
 use crate::{JsonTarget, ReportError};
 use mpps_stats::{
-    CaptureSummary, Event, Housekeeping, LaneSummary, Latency, PortSummary, Sink, Stretch, Stretches, Summary, Wants,
-    Workload,
+    CaptureSummary, Direction, Event, Housekeeping, LaneSummary, Latency, PortSummary, Sink, Stretch, Stretches,
+    Summary, Wants, Workload,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -174,8 +174,22 @@ fn circumstances(s: &Summary) -> Value {
         "command": s.command,
         "plan": s.plan.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
+        "directions": s.directions.iter().map(direction).collect::<Vec<_>>(),
         "host": s.host.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str()))).collect::<Map<_, _>>(),
     })
+}
+
+/// One of two ways: all that the summary of a run has, and its name.
+fn direction(direction: &Direction) -> Value {
+    let mut all = Map::from_iter([("name".to_owned(), Value::from(direction.name))]);
+    if let Value::Object(summary) = json_value(&direction.summary) {
+        all.extend(summary);
+    }
+    // These are of the run.
+    for key in ["command", "plan", "directions"] {
+        all.remove(key);
+    }
+    Value::Object(all)
 }
 
 /// The largest stretches, in the order of time.

@@ -24,6 +24,7 @@ mod spool;
 mod summary;
 mod target;
 pub mod units;
+mod ways;
 
 pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Rotation};
 pub use csv_sink::{CsvSink, csv_header};
@@ -37,3 +38,4 @@ pub use plot::plot;
 pub use sinks::{AtBegin, Sinks};
 pub use summary::{Colour, Detail, columns_of, print_summary};
 pub use target::JsonTarget;
+pub use ways::{OfWay, WAYS, of_way};

@@ -303,6 +303,17 @@ impl LiveSink {
         }
         let recent = s.recent_latency.as_ref().and_then(latency);
         lines.push(format!("latency  {}", recent.unwrap_or_else(|| "-".to_owned())));
+        for way in &s.ways {
+            let lost = match s.closed_ns {
+                0 => "not known yet".to_owned(),
+                _ => count(way.closed_lost.max(0).cast_unsigned()),
+            };
+            let (sent, received) = (pps(way.tx_pps), pps(way.rx_pps));
+            lines.push(format!(
+                "{:<8} sent {sent:>11}  received {received:>11}  lost {lost}",
+                way.name
+            ));
+        }
         lines
     }
 
@@ -382,7 +393,9 @@ impl Sink for LiveSink {
             Event::Start(start) => {
                 self.sends_only = start.workload == Workload::Send;
                 self.plain.sends_only = self.sends_only;
+                self.plain.ways(start.ways);
             }
+            Event::RowOfWay(way, row) if self.mode == Mode::Lines => self.plain.row_of_way(*way, row),
             Event::Row(row) if self.mode == Mode::Lines => self.plain.row(row),
             Event::Period(period) if self.mode == Mode::Lines => self.plain.histogram(period.buckets),
             Event::Live(snapshot) => self.show(snapshot),

@@ -149,6 +149,7 @@ fn elsewhere_one_plain_line_a_second() {
 fn start(workload: Workload) -> Event<'static> {
     Event::Start(Start {
         workload,
+        ways: &[],
         started: Started::default(),
     })
 }

@@ -12,6 +12,7 @@ pub(crate) use text::wrapped;
 use text::{Heads, Page, fold, sentence, table};
 use when::when;
 
+mod directions;
 mod headline;
 mod lanes;
 mod text;
@@ -68,9 +69,13 @@ pub fn print_summary(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let out = &mut Page { out, columns };
-    rates(s, out)?;
-    packets(s, detail, colour, out)?;
-    latency(s, detail, out)?;
+    if s.directions.is_empty() {
+        rates(s, out)?;
+        packets(s, detail, colour, out)?;
+        latency(s, detail, out)?;
+    } else {
+        directions::side_by_side(s, detail, out)?;
+    }
     match detail {
         Detail::Brief => lanes::in_brief(s, out)?,
         Detail::Full => lanes::in_full(s, out)?,

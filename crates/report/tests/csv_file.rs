@@ -81,6 +81,7 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     first.blocked_ns = Some(7_125);
     sink.event(&Event::Start(Start {
         workload: Workload::SendRecv,
+        ways: &[],
         started,
     }));
     sink.event(&Event::Row(&first));

@@ -160,6 +160,7 @@ fn the_title_says_what_ran_and_when_where_the_summary_beside_is_the_runs_own() {
     let mut sink = CsvSink::create(&csv).unwrap();
     sink.event(&Event::Start(Start {
         workload: Workload::SendRecv,
+        ways: &[],
         started: Started {
             monotonic_ns: 5,
             utc_ns: 1_790_000_000_123_456_789,
@@ -181,6 +182,24 @@ fn the_title_says_what_ran_and_when_where_the_summary_beside_is_the_runs_own() {
         "{svg}"
     );
     assert!(svg.contains(">mpps sendrecv af_xdp:eth1 --eal 'a b'<"), "{svg}");
+    // The rows of one of two ways have the words of that way.
+    let way = csv.with_file_name("run.b-to-a.csv");
+    std::fs::copy(&csv, &way).unwrap();
+    let both = summary("2026-09-21T14:13:20.123456789Z").replacen(
+        '{',
+        r#"{"directions":[{}, {"name":"B to A","workload":"sendrecv","valid":false,"invalid_reasons":["it was slow"],
+            "host":{"port":"af_xdp:eth2","arrives_at":"af_xdp:eth1"}}],"#,
+        1,
+    );
+    std::fs::write(dir.path().join("run.json"), both).unwrap();
+    let svg = draw_file(&way);
+    for part in [
+        "sendrecv af_xdp:eth2 af_xdp:eth1   ·   B to A",
+        "NOT VALID: it was slow",
+        ">mpps sendrecv",
+    ] {
+        assert!(svg.contains(part), "no '{part}' in {svg}");
+    }
     // Of another run: an earlier one of the same name.
     std::fs::write(dir.path().join("run.json"), summary("2026-09-20T14:13:20.123456789Z")).unwrap();
     assert!(!draw_file(&csv).contains("sendrecv"));
@@ -247,6 +266,7 @@ fn a_row_that_was_cut_is_left_out_and_told_and_a_run_that_is_not_valid_says_so()
     let mut sink = CsvSink::create(&csv).unwrap();
     sink.event(&Event::Start(Start {
         workload: Workload::SendRecv,
+        ways: &[],
         started: Started {
             monotonic_ns: 5,
             utc_ns: 1_790_000_000_123_456_789,

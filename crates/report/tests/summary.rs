@@ -91,6 +91,7 @@ fn summary() -> Summary {
         housekeeping: None,
         capture: None,
         ports: vec![],
+        directions: Vec::new(),
         lanes: vec![lane(0, 1_600_000), lane(1, 1_400_000)],
         host: vec![
             HostFact::shown("kernel", "6.1"),
@@ -119,6 +120,86 @@ fn the_documentation_has_every_key_and_every_column() {
             "{name} is not in docs/measuring.md"
         );
     }
+}
+
+/// Two ways and their sum, with as much to tell of each as there may be.
+fn both_ways() -> Summary {
+    let way = |name, valid: bool| mpps_stats::Direction {
+        name,
+        summary: Summary { valid, ..summary() },
+    };
+    let mut all = summary();
+    all.directions = vec![way("A to B", true), way("B to A", false)];
+    (all.valid, all.missed, all.corrupt) = (false, 1, 1);
+    all.invalid_reasons = vec!["B to A: the offered rate is off".into()];
+    all.warnings.clear();
+    all
+}
+
+#[test]
+fn two_ways_and_their_sum_stand_side_by_side_and_fit_a_terminal_with_the_verdict_last() {
+    let text = shown(&both_ways(), Detail::Brief, Colour::Never);
+    println!("{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        text.ends_with("NOT VALID  sendrecv, 10.0 s\n- B to A: the offered rate is off\n"),
+        "{text}"
+    );
+    let words: Vec<_> = text.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(words, ["A", "to", "B", "B", "to", "A", "sum"]);
+    let verdicts = text.lines().find(|line| line.starts_with("verdict")).unwrap();
+    let verdicts: Vec<_> = verdicts.split_whitespace().collect();
+    assert_eq!(verdicts, ["verdict", "VALID", "NOT", "VALID", "NOT", "VALID"]);
+    for part in [
+        "packets sent",
+        "3,000,000",
+        "latency p99",
+        "45.00 µs",
+        "B to A: 6 lost between 2.6 and 3.0 s",
+    ] {
+        assert!(text.contains(part), "no '{part}' in\n{text}");
+    }
+    // With nothing amiss there is room for a prompt, too.
+    let mut calm = both_ways();
+    let calm_ways = calm.directions.iter_mut().map(|way| &mut way.summary);
+    let clean = |s: &mut Summary| {
+        (
+            s.lost,
+            s.late,
+            s.duplicates,
+            s.reordered,
+            s.corrupt,
+            s.foreign,
+            s.missed,
+        ) = (0, 0, 0, 0, 0, 0, 0);
+        (s.loss_stretches, s.valid) = (Stretches::default(), true);
+        s.reasons.clear();
+    };
+    calm_ways.for_each(clean);
+    clean(&mut calm);
+    calm.invalid_reasons.clear();
+    let text = shown(&calm, Detail::Brief, Colour::Never);
+    assert!(text.lines().count() < 24, "{text}");
+    assert!(
+        text.contains("none late, duplicate, reordered, corrupt, foreign, missed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn json_has_each_way_whole_but_for_what_is_the_run_s() {
+    let json = json_value(&both_ways());
+    assert_eq!(json_value(&summary())["directions"], serde_json::json!([]));
+    let way = json["directions"][1].as_object().unwrap();
+    let own = ["name"].into_iter().map(str::to_owned);
+    let keys = json.as_object().unwrap().keys().cloned();
+    let of_run = ["command", "plan", "directions"];
+    let mut wanted: Vec<_> = keys.filter(|key| !of_run.contains(&key.as_str())).chain(own).collect();
+    wanted.sort_unstable();
+    let mut keys: Vec<_> = way.keys().cloned().collect();
+    keys.sort_unstable();
+    assert_eq!(keys, wanted);
+    assert_eq!((&way["name"], &way["valid"]), (&"B to A".into(), &false.into()));
 }
 
 #[test]

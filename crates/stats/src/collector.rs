@@ -1,14 +1,11 @@
 //! The collector: merges the lanes' rows once all have closed them, and hands them on. Runs on a thread of its own.
 
-use crate::histogram::{Histogram, Moments};
+use crate::book::Book;
+use crate::histogram::Histogram;
 use crate::series::LaneSeries;
-use crate::stretches::{Stretches, Stretching};
+use crate::stretches::Stretches;
 use crate::tally::Tally;
-use crate::{Event, Latency, Period, Row, Sink, Timing, Wants, Workload};
-use std::collections::VecDeque;
-
-/// Rows shorter than this carry no host wait: it is sampled more slowly.
-const HOST_WAIT_ROW_NS: u64 = 100_000_000;
+use crate::{Event, Latency, Period, Sink, Timing, Wants, Workload};
 
 /// The totals of a run: exactly the sums of its rows.
 #[derive(Clone, Debug, Default)]
@@ -36,43 +33,25 @@ pub struct Totals {
 }
 
 /// Merges lanes' series into rows.
+///
+/// Where packets go in several ways at the same time ([`Collector::of_ways`]), each has rows and totals of its own, and
+/// their sum has them, too: that is what all that names no way is about.
 #[derive(Debug)]
 pub struct Collector<'s> {
-    lanes: Vec<&'s LaneSeries>,
+    /// By way, then by lane.
+    ways: Vec<Vec<&'s LaneSeries>>,
     timing: Timing,
-    workload: Workload,
-    paced: bool,
     next_row: u64,
     /// The last row of the run, once the end is known.
     last_row: Option<u64>,
     end_ns: u64,
-    corrections_seen: u64,
-    /// Packets that rows have as sent and that were not, after all: the next rows have as many less.
-    owed: u64,
-    totals: Totals,
+    /// That of all ways, and behind it, where there are several, those of each.
+    books: Vec<Book>,
+    /// What was drained of a way, on its way to two books.
+    drained: Option<Box<[Histogram; 2]>>,
     wants: Wants,
-    latency_total: Histogram,
-    scheduled_total: Histogram,
-    latency_period: Histogram,
-    scheduled_period: Histogram,
-    /// (sampled at, since the sample before: ns of host wait, ns of this program's own threads).
-    host_waits: VecDeque<(u64, u64, u64)>,
-    host_wait_known: bool,
-    /// Lanes send themselves, and tell when they can't.
-    sees_blocked: bool,
-    recent: Option<Latency>,
-    loss: Stretching,
-    drops: HostDrops,
-}
-
-/// What this host dropped, as noted.
-#[derive(Debug, Default)]
-struct HostDrops {
-    /// Newest reading: ns since the start, and the packets dropped until then.
-    read: Option<(u64, u64)>,
-    /// (row, packets): not handed on yet.
-    waiting: VecDeque<(u64, u64)>,
-    stretches: Stretching,
+    /// By way, once all has ended.
+    ended: Vec<Totals>,
 }
 
 impl<'s> Collector<'s> {
@@ -81,57 +60,55 @@ impl<'s> Collector<'s> {
     /// # Panics
     /// When the lanes don't share one [`Timing`], or there are none.
     pub fn new(lanes: Vec<&'s LaneSeries>, workload: Workload, paced: bool) -> Self {
-        let timing = lanes[0].timing();
+        Self::of_ways(vec![lanes], workload, paced)
+    }
+
+    /// As [`Collector::new`], over the series of all lanes in each of the ways in which packets go.
+    ///
+    /// # Panics
+    /// As [`Collector::new`].
+    pub fn of_ways(ways: Vec<Vec<&'s LaneSeries>>, workload: Workload, paced: bool) -> Self {
+        let timing = ways[0][0].timing();
         assert!(
-            lanes.iter().all(|lane| lane.timing() == timing),
+            ways.iter().flatten().all(|lane| lane.timing() == timing),
             "lanes of one run share their timing"
         );
+        let several = ways.len() > 1;
+        let books = if several { 1 + ways.len() } else { 1 };
         Self {
-            lanes,
+            ways,
             timing,
-            workload,
-            paced,
             next_row: 0,
             last_row: None,
             end_ns: 0,
-            corrections_seen: 0,
-            owed: 0,
-            totals: Totals::default(),
+            books: (0..books).map(|_| Book::new(timing, workload, paced)).collect(),
+            drained: several.then(Box::default),
             wants: Wants::ALL,
-            latency_total: Histogram::default(),
-            scheduled_total: Histogram::default(),
-            latency_period: Histogram::default(),
-            scheduled_period: Histogram::default(),
-            host_waits: VecDeque::new(),
-            host_wait_known: false,
-            sees_blocked: true,
-            recent: None,
-            loss: Stretching::default(),
-            drops: HostDrops::default(),
+            ended: Vec::new(),
         }
     }
 
     /// The kernel sends, not a lane: for how long it could not is not known.
     pub fn kernel_sends(&mut self) {
-        self.sees_blocked = false;
+        self.books.iter_mut().for_each(|book| book.sees_blocked = false);
     }
 
     /// Works out no more than is wanted from now on. The totals stay whole.
     pub fn set_wants(&mut self, wants: Wants) {
         self.wants = wants;
+        self.books.iter_mut().for_each(|book| book.wants = wants);
     }
 
     /// Whether rows tell what kept lanes from running: short ones do not.
     pub fn tells_host_wait(&self) -> bool {
-        self.timing.interval_ns >= HOST_WAIT_ROW_NS
+        self.timing.tells_host_wait()
     }
 
     /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this program's
-    /// own threads have worked for `own_ns`.
+    /// own threads have worked for `own_ns`: of no way more than of another.
     pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64, own_ns: u64) {
-        self.host_wait_known = true;
-        if waited_ns > 0 || own_ns > 0 {
-            self.host_waits.push_back((now_ns, waited_ns, own_ns));
+        for book in &mut self.books {
+            book.note_host_wait(now_ns, waited_ns, own_ns);
         }
     }
 
@@ -147,23 +124,24 @@ impl<'s> Collector<'s> {
         self.timing.start_ns + (since_start / step + 1) * step
     }
 
-    /// Notes that by `now_ns` this host has dropped `total` packets since the start. They stand in the row at whose end
-    /// the reading was due, or, where that was handed on, in the next; once the end is known, in the last.
-    pub fn note_host_drops(&mut self, now_ns: u64, total: u64) {
-        let at = now_ns.saturating_sub(self.timing.start_ns);
-        let (before, had) = self.drops.read.unwrap_or((0, 0));
-        let total = total.max(had);
-        let step = self.timing.rows_per_period() * self.timing.interval_ns;
-        let due = ((at / step * step) / self.timing.interval_ns).saturating_sub(1);
-        let row = self.last_row.unwrap_or(due).max(self.next_row);
-        self.drops.waiting.push_back((row, total - had));
-        self.drops.stretches.add(before, at, (total - had).cast_signed());
-        self.drops.read = Some((at, total));
+    /// Notes that by `now_ns` this host has dropped so many packets since the start, by way; where that is known of all, it
+    /// is of their sum. They stand in the row at whose end the reading was due, or, where that was handed on, in the next;
+    /// once the end is known, in the last.
+    pub fn note_host_drops(&mut self, now_ns: u64, totals: &[Option<u64>]) {
+        let rows = (self.next_row, self.last_row);
+        for (book, total) in self.books[1..].iter_mut().zip(totals) {
+            if let Some(total) = total {
+                book.note_host_drops(now_ns, *total, rows);
+            }
+        }
+        if let Some(all) = totals.iter().copied().sum::<Option<u64>>() {
+            self.books[0].note_host_drops(now_ns, all, rows);
+        }
     }
 
     /// Packets that this host dropped so far, as last noted.
     pub fn host_dropped(&self) -> Option<u64> {
-        self.drops.read.map(|(_, total)| total)
+        self.books[0].host_dropped()
     }
 
     /// Tells when sending (or, on a receiver, receiving) ended. What is booked later belongs to the last row.
@@ -176,16 +154,19 @@ impl<'s> Collector<'s> {
         );
     }
 
+    fn lanes(&self) -> impl Iterator<Item = &&'s LaneSeries> {
+        self.ways.iter().flatten()
+    }
+
     /// Hands on every row that has closed.
     pub fn poll(&mut self, sinks: &mut [Box<dyn Sink>]) {
-        let closed = self.lanes.iter().map(|lane| lane.closed()).min().unwrap_or(0);
+        let closed = self.lanes().map(|lane| lane.closed()).min().unwrap_or(0);
         // Lanes that have all ended close every row there could be: which is the last, only the end tells.
         let Some(limit) = self.last_row.or((closed != u64::MAX).then_some(u64::MAX)) else {
             return;
         };
         while self.next_row < closed.min(limit) {
-            let tally = self.take_row(self.next_row);
-            self.emit(tally, self.timing.interval_ns, sinks);
+            self.emit(|lane, row| lane.take_row(row), self.timing.interval_ns, sinks);
         }
     }
 
@@ -195,47 +176,59 @@ impl<'s> Collector<'s> {
     /// When [`Collector::set_end`] was not called or a lane still runs.
     pub fn finish(&mut self, sinks: &mut [Box<dyn Sink>]) -> Totals {
         assert!(
-            self.lanes.iter().all(|lane| lane.closed() == u64::MAX),
+            self.lanes().all(|lane| lane.closed() == u64::MAX),
             "every lane has ended"
         );
         self.poll(sinks);
         let last = self.last_row.expect("the end is known");
         // Everything booked after the end of sending goes to the last row: that is what may still be in the ring.
-        let mut tally = self.take_row(last);
-        let highest = last + self.lanes.iter().map(|lane| lane.capacity()).max().unwrap_or(0);
-        for row in last + 1..highest {
-            let more = self.take_row(row);
-            tally.merge(&more);
-        }
+        let highest = last + self.lanes().map(|lane| lane.capacity()).max().unwrap_or(0);
         let period = last / self.timing.rows_per_period();
         let count = highest / self.timing.rows_per_period() - period;
         for extra in 0..=count {
             self.drain_period(period + extra);
         }
-        for lane in &self.lanes {
-            tally.merge(&lane.take_overflow());
-            self.totals.overflowed += lane.overflowed();
+        for way in 0..self.ways.len() {
+            let overflowed: u64 = self.ways[way].iter().map(|lane| lane.overflowed()).sum();
+            for book in self.books_of(way) {
+                self.books[book].totals.overflowed += overflowed;
+            }
         }
+        let all_left = |lane: &LaneSeries, last: u64| {
+            let mut tally = Tally::default();
+            (last..highest).for_each(|row| tally.merge(&lane.take_row(row)));
+            tally.merge(&lane.take_overflow());
+            tally
+        };
         let row_start = self.timing.start_ns + last * self.timing.interval_ns;
         let length = self.end_ns.saturating_sub(row_start).clamp(1, self.timing.interval_ns);
-        self.emit(tally, length, sinks);
+        self.emit(all_left, length, sinks);
         if last % self.timing.rows_per_period() != self.timing.rows_per_period() - 1 {
             self.close_period(period, sinks);
         }
-        let mut totals = self.totals.clone();
-        totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
-        totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
-        totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
-        totals.distance_max = self.lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
-        totals.loss = std::mem::take(&mut self.loss).end();
-        totals.host_dropped = self.host_dropped();
-        totals.host_drops = std::mem::take(&mut self.drops.stretches).end();
-        totals
+        let farthest = |lanes: &[&LaneSeries]| lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
+        let farthest: Vec<u64> = self.ways.iter().map(|lanes| farthest(lanes)).collect();
+        let all = self.books[0].end(farthest.iter().copied().max().unwrap_or(0));
+        let of_ways = self.books[1..].iter_mut().zip(&farthest);
+        self.ended = of_ways.map(|(book, farthest)| book.end(*farthest)).collect();
+        all
+    }
+
+    /// The totals of each way, where there are several and all has ended.
+    pub fn totals_of_ways(&mut self) -> Vec<Totals> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Sums over the rows so far: packets sent, lost.
     pub fn so_far(&self) -> (u64, i64) {
-        (self.totals.tally.tx, self.totals.lost)
+        (self.books[0].totals.tally.tx, self.books[0].totals.lost)
+    }
+
+    /// As [`Collector::so_far`], of each way where there are several.
+    pub fn so_far_of_ways(&self) -> impl Iterator<Item = (u64, i64)> {
+        self.books[1..]
+            .iter()
+            .map(|book| (book.totals.tally.tx, book.totals.lost))
     }
 
     /// How far rows have been handed on, ns since the start.
@@ -245,161 +238,95 @@ impl<'s> Collector<'s> {
 
     /// Latency of the newest row that had any.
     pub fn recent_latency(&self) -> Option<Latency> {
-        self.recent
+        self.books[0].recent
     }
 
-    fn take_row(&self, row: u64) -> Tally {
-        let mut tally = Tally::default();
-        for lane in &self.lanes {
-            tally.merge(&lane.take_row(row));
-        }
-        tally
-    }
-
-    /// Histograms of a period are kept apart from the totals only where somebody looks at them.
-    fn keeps_periods(&self) -> [bool; 2] {
-        let rows = self.timing.rows_per_period() == 1;
-        let latency = self.wants.histograms || (rows && self.wants.percentiles);
-        [latency, rows && self.wants.scheduled_percentiles]
+    /// Places of the books that have what comes of a way.
+    fn books_of(&self, way: usize) -> impl Iterator<Item = usize> + use<> {
+        let own = (self.books.len() > 1).then_some(1 + way);
+        [Some(0), own].into_iter().flatten()
     }
 
     fn drain_period(&mut self, period: u64) {
-        let [latency, scheduled] = self.keeps_periods();
-        let latency = if latency {
-            &mut self.latency_period
-        } else {
-            &mut self.latency_total
+        let Some(drained) = &mut self.drained else {
+            let (latency, scheduled) = self.books[0].histograms();
+            for lane in &self.ways[0] {
+                lane.drain_period(period, latency, scheduled);
+            }
+            return;
         };
-        let scheduled = if scheduled {
-            &mut self.scheduled_period
-        } else {
-            &mut self.scheduled_total
-        };
-        for lane in &self.lanes {
-            lane.drain_period(period, latency, scheduled);
+        for (way, lanes) in self.ways.iter().enumerate() {
+            let [latency, scheduled] = drained.as_mut();
+            for lane in lanes {
+                lane.drain_period(period, latency, scheduled);
+            }
+            for book in [0, 1 + way] {
+                let (all, all_scheduled) = self.books[book].histograms();
+                all.merge(latency);
+                all_scheduled.merge(scheduled);
+            }
+            latency.clear();
+            scheduled.clear();
         }
     }
 
     fn close_period(&mut self, period: u64, sinks: &mut [Box<dyn Sink>]) {
         let rows = self.timing.rows_per_period();
         let length = rows * self.timing.interval_ns;
-        if self.wants.histograms && self.latency_period.count() > 0 {
-            let buckets: Vec<_> = self.latency_period.buckets().collect();
-            let period = Period {
-                start_ns: period * length,
-                length_ns: length,
-                buckets: &buckets,
-            };
-            for sink in sinks.iter_mut() {
-                sink.event(&Event::Period(period));
+        for (place, book) in self.books.iter_mut().enumerate() {
+            if self.wants.histograms && book.latency_period.count() > 0 {
+                let buckets: Vec<_> = book.latency_period.buckets().collect();
+                let period = Period {
+                    start_ns: period * length,
+                    length_ns: length,
+                    buckets: &buckets,
+                };
+                let event = match place {
+                    0 => Event::Period(period),
+                    way => Event::PeriodOfWay(way - 1, period),
+                };
+                sinks.iter_mut().for_each(|sink| sink.event(&event));
             }
-        }
-        for (of_period, total) in [
-            (&mut self.latency_period, &mut self.latency_total),
-            (&mut self.scheduled_period, &mut self.scheduled_total),
-        ] {
-            if of_period.count() > 0 {
-                total.merge(of_period);
-                of_period.clear();
-            }
+            book.close_period();
         }
     }
 
-    /// Turns the tally of row `next_row` into a [`Row`], hands it on, and frees its place in the rings.
-    fn emit(&mut self, mut tally: Tally, length_ns: u64, sinks: &mut [Box<dyn Sink>]) {
+    /// Turns what `take` takes of each lane into row `next_row` of each book, hands it on, and frees its place in the rings.
+    fn emit(&mut self, take: impl Fn(&LaneSeries, u64) -> Tally, length_ns: u64, sinks: &mut [Box<dyn Sink>]) {
         let index = self.next_row;
         let rows = self.timing.rows_per_period();
-        let corrections: u64 = self.lanes.iter().map(|lane| lane.late_after_close()).sum();
-        tally.late += corrections - self.corrections_seen;
-        self.corrections_seen = corrections;
-
         let whole_period = index % rows == rows - 1;
         if whole_period {
             self.drain_period(index / rows);
         }
-        let [of_latency, of_scheduled] = self.keeps_periods().map(|kept| kept && rows == 1);
-        let host = self.host_wait_until(self.timing.start_ns + index * self.timing.interval_ns + length_ns);
-        let histogram = |kept: bool, h, m: &Moments| -> Latency { m.latency(if kept { Some(h) } else { None }) };
-        let (tx, lost) = match self.workload {
-            Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
-            Workload::Send => (tally.tx, 0),
-            Workload::Drop | Workload::Capture => {
-                let expected = tally.expected - self.owed.cast_signed();
-                self.owed = expected.min(0).unsigned_abs();
-                let lost = tally.expected - tally.rx as i64 - tally.late as i64;
-                (expected.max(0).unsigned_abs(), lost)
+        let (mut all, mut all_corrections) = (Tally::default(), 0);
+        for way in 0..self.ways.len() {
+            let (mut tally, mut corrections) = (Tally::default(), 0);
+            for lane in &self.ways[way] {
+                tally.merge(&take(lane, index));
+                corrections += lane.late_after_close();
             }
-            Workload::Reflect | Workload::Forward => (tally.tx, tally.rx as i64 - tally.tx as i64),
-        };
-        tally.tx = tx;
-        let start_ns = index * self.timing.interval_ns;
-        let row = Row {
-            index,
-            start_ns,
-            length_ns,
-            tx,
-            rx: tally.rx,
-            lost,
-            late: tally.late,
-            duplicates: tally.duplicates,
-            reordered: tally.reordered,
-            corrupt: tally.corrupt,
-            foreign: tally.foreign,
-            missed: tally.missed,
-            latency: histogram(of_latency, &self.latency_period, &tally.latency),
-            latency_scheduled: self
-                .paced
-                .then(|| histogram(of_scheduled, &self.scheduled_period, &tally.scheduled)),
-            host_wait_ns: host.map(|(waited, _)| waited),
-            own_threads_ns: host.map(|(_, own)| own),
-            host_dropped: self.host_dropped_until(index),
-            blocked_ns: self.sees_blocked.then_some(tally.blocked_ns),
-        };
-        self.loss.add(start_ns, start_ns + length_ns, lost);
-        self.totals.tally.merge(&tally);
-        self.totals.lost += lost;
-        self.totals.rows += 1;
-        if row.latency.count > 0 {
-            self.recent = Some(row.latency);
+            all.merge(&tally);
+            all_corrections += corrections;
+            if self.books.len() > 1 {
+                let row = self.books[1 + way].row(index, tally, length_ns, corrections, self.last_row);
+                if self.wants.rows {
+                    sinks
+                        .iter_mut()
+                        .for_each(|sink| sink.event(&Event::RowOfWay(way, &row)));
+                }
+            }
         }
+        let row = self.books[0].row(index, all, length_ns, all_corrections, self.last_row);
         if self.wants.rows {
-            for sink in sinks.iter_mut() {
-                sink.event(&Event::Row(&row));
-            }
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::Row(&row)));
         }
         if whole_period {
             self.close_period(index / rows, sinks);
         }
         self.next_row += 1;
-        for lane in &self.lanes {
+        for lane in self.ways.iter().flatten() {
             lane.set_consumed(self.next_row);
         }
-    }
-
-    fn host_dropped_until(&mut self, row: u64) -> Option<u64> {
-        // Nothing follows the last row.
-        let row = if self.last_row == Some(row) { u64::MAX } else { row };
-        let mut dropped = None;
-        while let Some(&(at, n)) = self.drops.waiting.front() {
-            if at > row {
-                break;
-            }
-            *dropped.get_or_insert(0) += n;
-            self.drops.waiting.pop_front();
-        }
-        dropped
-    }
-
-    /// Waits of the host and work of own threads sampled by `end_ns` and in no row yet, ns.
-    fn host_wait_until(&mut self, end_ns: u64) -> Option<(u64, u64)> {
-        let mut sum = (0, 0);
-        while let Some(&(at, waited, own)) = self.host_waits.front() {
-            if at > end_ns {
-                break;
-            }
-            sum = (sum.0 + waited, sum.1 + own);
-            self.host_waits.pop_front();
-        }
-        (self.host_wait_known && self.tells_host_wait()).then_some(sum)
     }
 }

@@ -11,10 +11,14 @@ use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
 pub enum Event<'a> {
     /// The run begins.
     Start(Start),
-    /// A row has closed.
+    /// A row has closed. Where packets go in several ways it is the sum of their rows.
     Row(&'a Row),
+    /// Where packets go in several ways: a row of one of them, before the row of all.
+    RowOfWay(usize, &'a Row),
     /// A period's latencies are complete.
     Period(Period<'a>),
+    /// As [`Event::Period`], of one of several ways, after that of all.
+    PeriodOfWay(usize, Period<'a>),
     /// How it stands, about every 250 ms.
     Live(&'a Snapshot),
     /// Something that the user is to know at once: a device down, a disk full. Each is told once; what the summary's
@@ -29,6 +33,8 @@ pub enum Event<'a> {
 pub struct Start {
     /// What it does.
     pub workload: Workload,
+    /// The ways in which packets go at the same time, by name; none where they go in one.
+    pub ways: &'static [&'static str],
     /// When.
     pub started: Started,
 }
@@ -117,6 +123,27 @@ pub struct Snapshot {
     pub recent_latency: Option<Latency>,
     /// Each lane's own counters so far.
     pub lanes: Vec<LiveLane>,
+    /// Of each way, where packets go in two ways at the same time; else empty.
+    pub ways: Vec<WaySnapshot>,
+}
+
+/// One of the ways, for the live view: totals so far, as of a [`Snapshot`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WaySnapshot {
+    /// From which port to which.
+    pub name: &'static str,
+    /// Packets sent since the start.
+    pub tx: u64,
+    /// Packets received since the start.
+    pub rx: u64,
+    /// Send rate since the last snapshot, packets/s.
+    pub tx_pps: f64,
+    /// Receive rate since the last snapshot, packets/s.
+    pub rx_pps: f64,
+    /// Sum over the closed rows: packets sent.
+    pub closed_tx: u64,
+    /// Sum over the closed rows: packets lost.
+    pub closed_lost: i64,
 }
 
 /// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody wants.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod book;
 mod booking;
 mod collector;
 mod counter;
@@ -21,7 +22,7 @@ mod window;
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
-pub use event::{Event, LiveLane, Period, Sink, Snapshot, Start, Wants};
+pub use event::{Event, LiveLane, Period, Sink, Snapshot, Start, Wants, WaySnapshot};
 pub use fact::HostFact;
 pub use figures::count;
 pub use gaps::{Gap, GapLog};
@@ -29,8 +30,8 @@ pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use reasons::{REASONS, meaning_of};
 pub use row::{
-    AwaySummary, CaptureSummary, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles, PortSummary,
-    ReorderDistance, Row, Started, Summary, Workload,
+    AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles,
+    PortSummary, ReorderDistance, Row, Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

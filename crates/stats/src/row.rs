@@ -333,6 +333,9 @@ pub struct Summary {
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
+    /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both: counts
+    /// and rates are sums, latency is over the packets of both, and it is valid if both are.
+    pub directions: Vec<Direction>,
     /// Per lane and queue.
     pub lanes: Vec<LaneSummary>,
     /// Per port (forward; else empty).
@@ -340,6 +343,15 @@ pub struct Summary {
     /// What was measured on what: snake_case name and value, in order (version, kernel, CPU, clock, path, port facts,
     /// plan).
     pub host: Vec<HostFact>,
+}
+
+/// One of the ways in which packets went at the same time.
+#[derive(Clone, Debug, Default)]
+pub struct Direction {
+    /// From which port to which: "A to B" is from the first to the second.
+    pub name: &'static str,
+    /// What was measured in it.
+    pub summary: Summary,
 }
 
 /// A sender that is interrupted earlier has sent a burst or two, and tells no rate, ns.

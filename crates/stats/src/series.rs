@@ -11,6 +11,9 @@ use crate::counter::Counter;
 use crate::histogram::{Histogram, Moments, SharedHistogram};
 use crate::tally::{Slot, Tally};
 
+/// Rows shorter than this carry no host wait: it is sampled more slowly.
+const HOST_WAIT_ROW_NS: u64 = 100_000_000;
+
 /// How time is cut into rows, and for how long a row stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -37,6 +40,11 @@ impl Timing {
     /// Rows that make up one histogram period.
     pub fn rows_per_period(&self) -> u64 {
         MIN_PERIOD_NS.div_ceil(self.interval_ns).max(1)
+    }
+
+    /// Whether rows tell what kept lanes from running: it is sampled too slowly for short ones.
+    pub(crate) fn tells_host_wait(&self) -> bool {
+        self.interval_ns >= HOST_WAIT_ROW_NS
     }
 
     /// The row in which `at` ns falls; 0 before the start.

@@ -243,7 +243,7 @@ proptest! {
             dropped += n;
             recorder.advance(now);
             if now >= next {
-                collector.note_host_drops(now, dropped);
+                collector.note_host_drops(now, &[Some(dropped)]);
                 next = collector.next_reading_ns(now);
                 read.push((now, dropped));
             }
@@ -251,7 +251,7 @@ proptest! {
         }
         recorder.end();
         collector.set_end(now);
-        collector.note_host_drops(now, dropped);
+        collector.note_host_drops(now, &[Some(dropped)]);
         let totals = collector.finish(&mut sinks);
         let rows = rows.0.lock().unwrap();
         prop_assert_eq!(rows.iter().filter_map(|row| row.host_dropped).sum::<u64>(), dropped);

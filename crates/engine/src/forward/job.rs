@@ -113,7 +113,7 @@ impl<P: Port> Job for Alike<'_, P> {
         self.plan.seat(lane).index
     }
 
-    fn counters(&self, lane: usize) -> Vec<QueueCounters> {
+    fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         let ForwardSeat { first, second, index } = self.plan.seat(lane);
         let mut counters = vec![QueueCounters::default(); self.ports.len()];
         for place in [first].into_iter().chain(second) {
@@ -122,7 +122,7 @@ impl<P: Port> Job for Alike<'_, P> {
         counters
     }
 
-    fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64> {
+    fn rx_dropped(&self, lane: usize, place: usize, _way: Option<usize>) -> Option<u64> {
         let ForwardSeat { first, second, index } = self.plan.seat(lane);
         if first != place && second != Some(place) {
             return Some(0);
@@ -203,11 +203,11 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
         Ok((self.a.queue(lane, &pools.0)?, self.b.queue(lane, &pools.1)?))
     }
 
-    fn counters(&self, lane: usize) -> Vec<QueueCounters> {
+    fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         vec![self.a.counters(lane), self.b.counters(lane)]
     }
 
-    fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64> {
+    fn rx_dropped(&self, lane: usize, place: usize, _way: Option<usize>) -> Option<u64> {
         match place {
             0 => self.a.rx_dropped(lane),
             _ => self.b.rx_dropped(lane),

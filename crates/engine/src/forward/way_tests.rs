@@ -175,6 +175,7 @@ fn with_frames<S>(
             burst: BURST,
             start_ns: 0,
             dest_mac: None,
+            arrivals: None,
             told_down: Default::default(),
             down: Default::default(),
             napped_ns: Default::default(),

@@ -74,6 +74,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
             next_hop: None,
         }),
         far: None,
+        back: None,
     }
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn traffic(lanes: usize, flows: u32, payload_len: usize) -> TrafficPl
             next_hop: None,
         }),
         far: None,
+        back: None,
     }
 }
 

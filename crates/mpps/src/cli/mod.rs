@@ -11,7 +11,7 @@ pub(crate) use rate::RateText;
 
 use crate::paths;
 use crate::plan::value::Plan;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use mpps_engine::Pacing;
 use mpps_io::PortSpec;
 use mpps_wire::MacAddr;
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     #[command(after_help = paths::summary())]
     Sendrecv(Traffic),
     /// Send stamped UDP packets one way
-    #[command(after_help = paths::summary())]
+    #[command(after_help = paths::summary(), mut_args(only_sends))]
     Send(Traffic),
     /// Receive, verify and count stamped packets: the other end of `send`
     #[command(after_help = paths::summary())]
@@ -91,6 +91,23 @@ pub(crate) enum Command {
     /// List the options of each path's ports
     #[command(after_help = paths::text())]
     Ports,
+}
+
+/// Hides from the help of `send` what means nothing where nothing is received.
+fn only_sends(arg: Arg) -> Arg {
+    let hidden = [
+        "far",
+        "both_ways",
+        "back_dest_mac",
+        "back_gateway",
+        "settle",
+        "rx_lanes",
+    ];
+    let (id, hide) = (arg.get_id().clone(), hidden.contains(&arg.get_id().as_str()));
+    match id.as_str() {
+        "tx_lanes" => arg.help("Lanes, as --lanes"),
+        _ => arg.hide(hide),
+    }
 }
 
 /// What every run takes.
@@ -186,6 +203,10 @@ pub(crate) struct Traffic {
     /// Port to receive at, where packets are not sent back: what forwards them is between the two (sendrecv)
     #[arg(value_name = "PORT", id = "far")]
     pub(crate) far: Option<PortSpec>,
+    /// Send from the second port to the first as well, at the same time: each way has the rate, the sizes and the flows
+    /// given here, and rows, loss, latency and a verdict of its own
+    #[arg(long)]
+    pub(crate) both_ways: bool,
     /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp [default: udp: the port's
     /// address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk: none]
     #[arg(long, value_name = "IP", value_parser = values::ip)]
@@ -203,13 +224,19 @@ pub(crate) struct Traffic {
     /// Router to send to, if not the one that the host's routing table names
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) gateway: Option<IpAddr>,
+    /// --dest-mac of the way back (--both-ways)
+    #[arg(long, value_name = "MAC", value_parser = values::mac)]
+    pub(crate) back_dest_mac: Option<MacAddr>,
+    /// --gateway of the way back (--both-ways): the router's address at the second port
+    #[arg(long, value_name = "IP", value_parser = values::ip)]
+    pub(crate) back_gateway: Option<IpAddr>,
     /// VLAN tag of the packets, 1 to 4094
     #[arg(long, value_name = "ID", value_parser = values::vlan, allow_hyphen_values = true)]
     pub(crate) vlan: Option<u16>,
     /// Use only the first N flows of the port ranges
     #[arg(long, value_name = "N", value_parser = values::flows, allow_hyphen_values = true)]
     pub(crate) flows: Option<u32>,
-    /// Packets or layer-1 bits a second over all lanes: 3.5Mpps, 250kpps, 1Gbps, 10% (of the link); bps, kbps, Mbps
+    /// Packets or layer-1 bits a second over all lanes (--both-ways: each way): 3.5Mpps, 250kpps, 1Gbps, 10% (of the link); bps, kbps, Mbps
     /// and Gbps count preamble and inter-frame gap (20 bytes a frame) [default: as fast as the path takes packets]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) rate: Option<RateText>,

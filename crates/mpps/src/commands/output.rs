@@ -6,13 +6,13 @@ use crate::plan::value::Plan;
 use crate::privilege::{Clerk, caller};
 use crate::run::Host;
 use mpps_report::{
-    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonWritten, LiveSink, LiveStyle, Notes, ReportError, Sinks,
-    columns_of, print_summary,
+    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonWritten, LiveSink, LiveStyle, Notes, OfWay, ReportError,
+    Sinks, WAYS, columns_of, of_way, print_summary,
 };
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Sinks of one run, and what comes of them.
@@ -53,14 +53,29 @@ pub(crate) fn with_result(summary: Summary, plan: &Plan, sinks: &mut [Box<dyn Si
 impl Output {
     /// Opens the files that the user of the program asked for; another program has its own sinks.
     pub(crate) fn open(run: &Run, host: &Host<'_>) -> Result<Self> {
-        Self::open_beside(run, host, None)
+        Self::open_all(run, host, None, false)
+    }
+
+    /// As [`Output::open`], and for each of two ways files of its own, beside those of both.
+    pub(crate) fn open_both_ways(run: &Run, host: &Host<'_>) -> Result<Self> {
+        Self::open_all(run, host, None, true)
     }
 
     /// As [`Output::open`], beside a file of the workload's own: its option, its path, and what is told about it.
     pub(crate) fn open_beside(run: &Run, host: &Host<'_>, file: Option<(&'static str, &Path, Notes)>) -> Result<Self> {
+        Self::open_all(run, host, file, false)
+    }
+
+    fn open_all(
+        run: &Run,
+        host: &Host<'_>,
+        file: Option<(&'static str, &Path, Notes)>,
+        both_ways: bool,
+    ) -> Result<Self> {
         let (sinks, own) = match host.sinks() {
             Some(sinks) => (sinks, None),
-            None => Own::open(run, file).map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?,
+            None => Own::open(run, file, both_ways)
+                .map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?,
         };
         Ok(Self {
             sinks,
@@ -134,7 +149,8 @@ fn code(valid: bool) -> ExitCode {
 }
 
 impl Own {
-    fn open(run: &Run, own: Option<(&'static str, &Path, Notes)>) -> Result<(Sinks, Self)> {
+    fn open(run: &Run, own: Option<(&'static str, &Path, Notes)>, both_ways: bool) -> Result<(Sinks, Self)> {
+        let of_ways = if both_ways { files_of_ways(run) } else { Vec::new() };
         let files: Vec<_> = own
             .iter()
             .map(|(option, path, _)| (*option, Some(*path)))
@@ -143,6 +159,7 @@ impl Own {
                 ("--json", run.tell.json.as_deref()),
                 ("--hdr", run.tell.hdr.as_deref()),
             ])
+            .chain(of_ways.iter().map(|file| (file.option, Some(file.path.as_path()))))
             .collect();
         let stdout = files.iter().filter(|(_, f)| *f == Some(Path::new("-"))).count();
         if stdout > 1 {
@@ -164,13 +181,16 @@ impl Own {
                 }
             }
         }
-        let more: Vec<&Path> = own.iter().map(|(_, path, _)| *path).collect();
+        let of_workload = own.iter().map(|(_, path, _)| *path);
+        let more: Vec<&Path> = of_workload
+            .chain(of_ways.iter().map(|file| file.path.as_path()))
+            .collect();
         // The threads that write files inherit it.
         let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
         let clerk = Clerk::hire(run, &more)?;
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
         let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
-        let (sinks, boards, json) = clerk.does(move || files_of(&run, notes))??;
+        let (sinks, boards, json) = clerk.does(move || files_of(&run, notes, &of_ways))??;
         let own = Self {
             boards,
             json,
@@ -219,8 +239,31 @@ impl Own {
     }
 }
 
+/// A file of one of two ways.
+struct FileOfWay {
+    option: &'static str,
+    path: PathBuf,
+    way: usize,
+}
+
+/// The files of each way that there are beside those of both.
+fn files_of_ways(run: &Run) -> Vec<FileOfWay> {
+    let of_both = [("--csv", &run.tell.csv), ("--hdr", &run.tell.hdr)];
+    let files = of_both
+        .into_iter()
+        .filter_map(|(option, path)| Some((option, path.as_deref()?)));
+    let of_ways = files.flat_map(|(option, both)| {
+        let file = move |(way, name): (usize, &&str)| {
+            let path = of_way(both, name)?;
+            Some(FileOfWay { option, path, way })
+        };
+        WAYS.iter().enumerate().filter_map(file)
+    });
+    of_ways.collect()
+}
+
 /// Opens the files of a run, and starts what writes them.
-fn files_of(run: &Run, own: Option<Notes>) -> Result<(Sinks, Vec<Notes>, Option<JsonWritten>)> {
+fn files_of(run: &Run, own: Option<Notes>, of_ways: &[FileOfWay]) -> Result<(Sinks, Vec<Notes>, Option<JsonWritten>)> {
     let mut sinks = Sinks::new();
     let style = match (run.tell.quiet, run.tell.plain) {
         (true, _) => LiveStyle::Quiet,
@@ -238,6 +281,18 @@ fn files_of(run: &Run, own: Option<Notes>) -> Result<(Sinks, Vec<Notes>, Option<
         let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", &e))?;
         boards.push(hdr.notes());
         sinks.add(hdr);
+    }
+    for FileOfWay { option, path, way } in of_ways {
+        let (way, failed) = (*way, |e| unwritable(option, &e));
+        if *option == "--csv" {
+            let sink = CsvSink::create(path).map_err(failed)?;
+            boards.push(sink.notes());
+            sinks.add(OfWay { way, sink });
+        } else {
+            let sink = HdrSink::create(path).map_err(failed)?;
+            boards.push(sink.notes());
+            sinks.add(OfWay { way, sink });
+        }
     }
     boards.iter().for_each(|board| sinks.watch(board.clone()));
     let json = run.tell.json.as_deref().map(JsonSink::create).transpose();

@@ -23,7 +23,11 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output
     let output = std::cell::RefCell::new(None);
     let mut summary = None;
     let mut opened = || {
-        *output.borrow_mut() = Some(Output::open(&draft.args.run, host)?);
+        let run = &draft.args.run;
+        *output.borrow_mut() = Some(match draft.args.both_ways {
+            true => Output::open_both_ways(run, host)?,
+            false => Output::open(run, host)?,
+        });
         Ok(())
     };
     on_ports(draft, host, &mut opened, &mut |ports| {

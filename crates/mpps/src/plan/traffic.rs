@@ -1,5 +1,6 @@
 //! The plan of `sendrecv` and `send`.
 
+use super::across::{self, Far};
 use super::ends::{Destination, addresses};
 use super::listen::unanswered;
 use super::{family, kernel, lanes, memory};
@@ -46,7 +47,8 @@ pub(crate) struct Draft {
 impl Draft {
     /// Checks the arguments of `sendrecv` (`receive`) or `send`.
     pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
-        let task = if receive { Task::SendReceive } else { Task::Send };
+        across::check_options(&args, receive)?;
+        let task = across::task(&args, receive);
         let port = Checked::new(&args.port, task)?;
         let device = port.interface();
         let far = args
@@ -65,7 +67,7 @@ impl Draft {
         }
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
         let roles = if let Some(far) = &far {
-            [lanes_of(&far.sends, true), lanes_of(&far.roles, false)].concat()
+            far.lanes()
         } else if port.traits.in_kernel {
             kernel::check_traffic(&args)?;
             kernel::senders(&args)
@@ -95,10 +97,12 @@ impl Draft {
             ));
         }
         lanes::check_open_rows(args.run.interval, args.settle)?;
-        one_lane_a_flow(far.as_ref().map_or(&port, |far| &far.port), &roles)?;
+        across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
         let flows = flows(&args, &port, &roles, &dest, &mut warnings)?;
-        let tx_lanes = roles.iter().filter(|r| r.tx).count();
+        // Of one way.
+        let senders = far.as_ref().map_or(&roles[..], |far| &far.sends);
+        let tx_lanes = senders.iter().filter(|r| r.tx).count();
         if (flows.count() as usize) < tx_lanes {
             return Err(usage(format!(
                 "--src-port-range: {} flow{} for {tx_lanes} sending lanes: want one flow a lane at least",
@@ -108,7 +112,8 @@ impl Draft {
         }
         check_memory(&args, &port, &roles, &dest, &flows, (pps, receive))?;
         let mut args = args;
-        fill(&mut args, &port, &roles, (src, &dest), &flows, payload_len);
+        let filled = far.as_ref().filter(|far| far.both).map_or(&roles[..], |far| &far.sends);
+        fill(&mut args, &port, filled, (src, &dest), &flows, payload_len);
         Ok(Self {
             args,
             port,
@@ -131,15 +136,20 @@ impl Draft {
         let Some(far) = &self.far else {
             return vec![(&self.port, self.request())];
         };
+        let request = self.request();
         let near = Request {
             roles: &far.sends,
             cores: lanes::cores_of(&self.args.run, 0, far.sends.len()),
-            selection: Selection::Nothing,
+            selection: if far.both {
+                request.selection
+            } else {
+                Selection::Nothing
+            },
             ..self.request()
         };
         let arrives = Request {
             spec: &far.port.spec,
-            task: Task::Collect,
+            task: if far.both { Task::Exchange } else { Task::Collect },
             roles: &far.roles,
             cores: lanes::cores_of(&self.args.run, far.sends.len(), far.roles.len()),
             selection: Selection::Udp {
@@ -175,7 +185,7 @@ impl Draft {
         let answer = if self.own_address() { Vec::new() } else { vec![self.src] };
         Request {
             spec: &self.args.port,
-            task: if self.receive { Task::SendReceive } else { Task::Send },
+            task: across::task(&self.args, self.receive),
             roles: &self.roles,
             cores: lanes::cores_of(&self.args.run, 0, self.roles.len()),
             selection,
@@ -259,11 +269,15 @@ impl Draft {
         if let Some(far) = &self.far {
             let arrives = HostFact::shown("arrives_at", far.port.spec.to_string());
             plan.common.host.push(arrives);
-            plan.far = Some(far.link(mac, self.args.vlan, self.dest.ip));
+            self.check_size(to, far.device.as_ref(), &far.port.spec)?;
+            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, self.dest.ip)?);
         }
         // Without a router, whatever lies between passes frames on by the address of the port that they are for.
         if let Some(link) = plan.link.as_mut().filter(|_| self.args.gateway.is_none()) {
             link.dest_mac.get_or_insert(mac);
+        }
+        if let Some(far) = self.far.as_ref().filter(|far| far.both) {
+            plan.back = Some(far.facts_back(&plan.common.host, &self.args.port, &plan));
         }
         Ok(plan)
     }
@@ -271,37 +285,7 @@ impl Draft {
     /// The plan, once the port is open and its capabilities are known.
     pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<TrafficPlan> {
         let args = &self.args;
-        let headers = match capabilities.layer {
-            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.vlan.is_some()),
-            Layer::Payload => 0,
-        };
-        // What the path can make at a time may be less than what the device can send.
-        let limited = self
-            .device
-            .as_ref()
-            .is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
-        // A VLAN tag does not count towards the MTU.
-        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
-            4
-        } else {
-            0
-        };
-        let most = (capabilities.max_frame + tag).saturating_sub(headers);
-        if self.payload_len > most {
-            let (option, given, limit) = match args.frame_size {
-                Some(size) => ("--frame-size", size, size - self.payload_len + most),
-                None => ("--payload-size", self.payload_len, most),
-            };
-            let what = if limited {
-                "what the path can send on"
-            } else {
-                "the MTU of"
-            };
-            return Err(usage(format!(
-                "{option} {given}: above {what} {}: want {limit} at the most",
-                args.port
-            )));
-        }
+        self.check_size(capabilities, self.device.as_ref(), &args.port)?;
         let burst = capabilities.preferred_burst;
         let mut common = if self.port.traits.in_kernel {
             kernel::common(&args.run, &self.roles, Some(DEFAULT_DURATION), capabilities.path)?
@@ -337,7 +321,40 @@ impl Draft {
             dscp: args.dscp,
             link,
             far: None,
+            back: None,
         })
+    }
+    /// Refuses payloads that a port can't send.
+    fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
+        let args = &self.args;
+        let headers = match capabilities.layer {
+            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.vlan.is_some()),
+            Layer::Payload => 0,
+        };
+        // What the path can make at a time may be less than what the device can send.
+        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
+        // A VLAN tag does not count towards the MTU.
+        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
+            4
+        } else {
+            0
+        };
+        let most = (capabilities.max_frame + tag).saturating_sub(headers);
+        if self.payload_len > most {
+            let (option, given, limit) = match args.frame_size {
+                Some(size) => ("--frame-size", size, size - self.payload_len + most),
+                None => ("--payload-size", self.payload_len, most),
+            };
+            let what = if limited {
+                "what the path can send on"
+            } else {
+                "the MTU of"
+            };
+            return Err(usage(format!(
+                "{option} {given}: above {what} {spec}: want {limit} at the most"
+            )));
+        }
+        Ok(())
     }
 
     fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
@@ -356,99 +373,15 @@ impl Draft {
         }
         if let Some(hop) = link.and_then(|l| l.next_hop) {
             facts.push(HostFact::new("next_hop", hop.to_string()));
-            let own = if self.own_address() {
-                "the host's own"
-            } else {
-                "answered by mpps"
-            };
-            facts.push(HostFact::shown("source_address", own));
+            facts.push(HostFact::shown("source_address", whose(self.own_address())));
         }
         facts
     }
 }
 
-/// The port at which packets arrive, of a run that sends by another.
-#[derive(Debug)]
-pub(crate) struct Far {
-    pub(crate) port: Checked,
-    /// What the lanes do that receive there: they answer, too.
-    pub(crate) roles: Vec<Roles>,
-    /// What the lanes do that send by the other port: they listen for answers.
-    sends: Vec<Roles>,
-    device: Option<NetDev>,
-}
-
-impl Far {
-    fn new(spec: &PortSpec, near: &Checked, args: &Traffic, receive: bool) -> Result<Self> {
-        if !receive {
-            return Err(usage(format!(
-                "port '{spec}': send receives nothing: want it left out, or sendrecv"
-            )));
-        }
-        let port = Checked::new(spec, Task::Collect)?;
-        for port in [near, &port] {
-            let spec = &port.spec;
-            if port.traits.layer == Layer::Payload {
-                return Err(usage(format!(
-                    "port '{spec}': it carries payloads, and what lies between two ports passes frames on: want an Ethernet \
-                     path, such as af_packet:eth1"
-                )));
-            }
-            if port.traits.in_kernel {
-                return Err(usage(format!(
-                    "port '{spec}': its packets never come to user space, so two ports can't have lanes in common: want \
-                     af_xdp:{0} or af_packet:{0}",
-                    spec.device
-                )));
-            }
-            if port.nobody_answers() {
-                return Err(usage(format!(
-                    "port '{spec}': nothing can lie between it and another port: want the ports that the device under \
-                     test is joined to"
-                )));
-            }
-        }
-        if near.spec.path == spec.path && near.spec.device == spec.device {
-            return Err(usage(format!(
-                "port '{spec}': packets leave by it, too: want another, or none where they come back by the same port"
-            )));
-        }
-        let lanes = args.run.lanes.unwrap_or(1);
-        let both = |n| vec![Roles { rx: true, tx: true }; n];
-        Ok(Self {
-            device: port.interface(),
-            port,
-            roles: both(args.rx_lanes.unwrap_or(lanes)),
-            sends: both(args.tx_lanes.unwrap_or(lanes)),
-        })
-    }
-
-    /// The address that packets are for, where the host does not answer for it there.
-    fn answers(&self, dest: IpAddr) -> Vec<IpAddr> {
-        let own = self
-            .device
-            .iter()
-            .flat_map(|device| &device.addresses)
-            .any(|(ip, _)| *ip == dest);
-        if own { Vec::new() } else { vec![dest] }
-    }
-
-    /// Layer 2 of the port.
-    fn link(&self, mac: MacAddr, vlan: Option<u16>, dest: IpAddr) -> Link {
-        Link {
-            mac,
-            vlan,
-            answer_for: self.answers(dest),
-            unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
-            dest_mac: None,
-            next_hop: None,
-        }
-    }
-}
-
-/// Lanes of the run for the queues of a port: they only send test packets, or only receive them.
-fn lanes_of(roles: &[Roles], send: bool) -> Vec<Roles> {
-    vec![Roles { rx: !send, tx: send }; roles.len()]
+/// Who answers for the source address.
+pub(super) fn whose(own: bool) -> &'static str {
+    if own { "the host's own" } else { "answered by mpps" }
 }
 
 /// Says in the plan what was not given on the command line.
@@ -563,9 +496,11 @@ fn check_memory(
 ) -> Result<()> {
     let (count, settle, lanes) = (u64::from(flows.count()), args.settle, memory::lane_count(roles));
     let kernel = port.traits.in_kernel;
+    let ways = if args.both_ways { 2 } else { 1 };
     let bytes = move |n: u64| {
         let of_kernel = if kernel { n.saturating_mul(KERNEL_FLOW) } else { 0 };
-        footprint::flows_of_traffic(n, pps, settle, receive, lanes).saturating_add(of_kernel)
+        let of_way = footprint::flows_of_traffic(n, pps, settle, receive, lanes);
+        of_way.saturating_mul(ways).saturating_add(of_kernel)
     };
     let ports = (args.src_port_range.as_ref(), args.flows);
     let says = match ports {

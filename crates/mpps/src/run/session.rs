@@ -115,8 +115,9 @@ impl Session<'_> {
         let mut plan = plan.clone();
         let seed = plan.get("seed").and_then(serde_json::Value::as_u64).unwrap_or(1);
         let mut other = seed;
+        // Packets that go the other way at the same time have the next seed.
         while self.ports.tells_trials_by_seed() && !self.seeds.insert(other) {
-            other = other.wrapping_add(1);
+            other = other.wrapping_add(2);
         }
         if other != seed {
             plan = plan.with("seed", other)?;

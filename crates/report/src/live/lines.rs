@@ -29,6 +29,8 @@ pub(super) struct Lines {
     counted: (u64, u64, u64),
     /// Nothing comes back: lines tell of what was sent.
     pub(super) sends_only: bool,
+    /// Where packets go in several ways: the name of each, and what was sent in it and lost, in the span at hand.
+    ways: Vec<(&'static str, u64, i64)>,
 }
 
 /// The rows of a line.
@@ -54,11 +56,27 @@ impl Default for Lines {
             next_count_ns: PATIENCE,
             counted: (0, 0, 0),
             sends_only: false,
+            ways: Vec::new(),
         }
     }
 }
 
 impl Lines {
+    pub(super) fn ways(&mut self, names: &'static [&'static str]) {
+        self.ways = names.iter().map(|name| (*name, 0, 0)).collect();
+    }
+
+    /// A row of one way: it comes before that of all.
+    pub(super) fn row_of_way(&mut self, way: usize, row: &Row) {
+        if self.span.as_ref().is_some_and(|span| span.whole) {
+            self.end_span();
+        }
+        if let Some((_, tx, lost)) = self.ways.get_mut(way) {
+            *tx += row.tx;
+            *lost += row.lost;
+        }
+    }
+
     pub(super) fn row(&mut self, row: &Row) {
         if self.span.as_ref().is_some_and(|span| span.whole) {
             self.end_span();
@@ -125,7 +143,18 @@ impl Lines {
         if self.ready.len() == KEPT {
             self.ready.pop_front();
         }
-        self.ready.push_back(span.line(self.sends_only));
+        let mut line = span.line(self.sends_only);
+        if !self.ways.is_empty() {
+            let way = |(name, tx, lost): &mut (&str, u64, i64)| {
+                let ratio = (*lost).max(0) as f64 / (*tx).max(1) as f64;
+                (*tx, *lost) = (0, 0);
+                format!("{name} {}", percent(ratio))
+            };
+            let ways: Vec<_> = self.ways.iter_mut().map(way).collect();
+            line.truncate(line.trim_end().len());
+            line += &format!("  lost {}\n", ways.join(", "));
+        }
+        self.ready.push_back(line);
     }
 }
 

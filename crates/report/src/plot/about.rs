@@ -2,6 +2,7 @@
 //! (`run.json` of `run.csv`) tells the rest, where it is that of the same run.
 
 use crate::json::rfc3339;
+use crate::ways::of_both;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -28,7 +29,13 @@ impl About {
         let mut parts = vec![name.to_owned()];
         let word = |pointer: &str| summary.as_ref()?.pointer(pointer)?.as_str().map(str::to_owned);
         if let (Some(workload), Some(port)) = (word("/workload"), word("/host/port")) {
-            parts.push(format!("{workload} {port}"));
+            let far = word("/host/arrives_at")
+                .map(|far| format!(" {far}"))
+                .unwrap_or_default();
+            parts.push(format!("{workload} {port}{far}"));
+        }
+        if let Some(direction) = word("/name") {
+            parts.push(direction);
         }
         if let Some(started) = &started {
             parts.push(format!("{} {} UTC", &started[..10], &started[11..19]));
@@ -64,12 +71,21 @@ fn started(csv: &Path) -> Option<u64> {
     first.trim_end().split(',').nth(column)?.parse().ok()
 }
 
-/// The summary beside the CSV, if it is of the run that began then.
+/// The summary beside the CSV, if it is of the run that began then: of one way, where the CSV is.
 fn beside(csv: &Path, started: &str) -> Option<Value> {
-    let text = std::fs::read_to_string(csv.with_extension("json")).ok()?;
-    let summary: Value = serde_json::from_str(&text).ok()?;
-    let same = summary["started_utc"].as_str()?.get(..SAME)? == started.get(..SAME)?;
-    same.then_some(summary)
+    let of_run = |csv: &Path| {
+        let text = std::fs::read_to_string(csv.with_extension("json")).ok()?;
+        let summary: Value = serde_json::from_str(&text).ok()?;
+        let same = summary["started_utc"].as_str()?.get(..SAME)? == started.get(..SAME)?;
+        same.then_some(summary)
+    };
+    of_run(csv).or_else(|| {
+        let (way, both) = of_both(csv)?;
+        let mut run = of_run(&both)?;
+        let mut summary = run["directions"].get_mut(way)?.take();
+        summary["command"] = run["command"].take();
+        Some(summary)
+    })
 }
 
 /// A word of a command line as it can be typed.

@@ -1,0 +1,65 @@
+//! What two ways of one run are together.
+
+use mpps_stats::{Direction, Summary};
+
+/// Has the summary of all lanes and rows, `all`, tell of both ways: it is valid if both are, and what is said of one names it.
+pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
+    let of = |list: fn(&Summary) -> &[String]| {
+        let lists: Vec<_> = directions.iter().map(|way| (way.name, list(&way.summary))).collect();
+        in_one(&lists)
+    };
+    all.valid = directions.iter().all(|way| way.summary.valid);
+    all.invalid_reasons = of(|summary| &summary.invalid_reasons);
+    all.warnings = of(|summary| &summary.warnings);
+    let sum = |rate: fn(&Summary) -> f64| directions.iter().map(|way| rate(&way.summary)).sum();
+    let intended = directions.iter().map(|way| way.summary.intended_pps);
+    all.intended_pps = intended.sum();
+    all.offered_pps = sum(|summary| summary.offered_pps);
+    all.received_pps = sum(|summary| summary.received_pps);
+    all.directions = directions;
+    all
+}
+
+/// Sentences of several ways: once where all have the same, else with the name of the way.
+fn in_one(ways: &[(&'static str, &[String])]) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for (name, sentences) in ways {
+        for sentence in *sentences {
+            let line = match ways.iter().all(|(_, all)| all.contains(sentence)) {
+                true => sentence.clone(),
+                false => format!("{name}: {sentence}"),
+            };
+            if !told.contains(&line) {
+                told.push(line);
+            }
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_two_ways_is_valid_if_both_are_and_says_which_is_not() {
+        let way = |name, valid, reasons: &[&str]| Direction {
+            name,
+            summary: Summary {
+                valid,
+                invalid_reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+                intended_pps: Some(10.0),
+                offered_pps: 9.0,
+                ..Summary::default()
+            },
+        };
+        let both = |a, b| combine(Summary::default(), vec![a, b]);
+        let good = both(way("A to B", true, &[]), way("B to A", true, &[]));
+        assert!(good.valid && good.invalid_reasons.is_empty());
+        assert_eq!((good.intended_pps, good.offered_pps), (Some(20.0), 18.0));
+        let bad = both(way("A to B", false, &["gone", "slow"]), way("B to A", false, &["gone"]));
+        assert!(!bad.valid);
+        assert_eq!(bad.invalid_reasons, ["gone", "A to B: slow"]);
+        assert_eq!(bad.directions.len(), 2);
+    }
+}

@@ -1,0 +1,214 @@
+//! `sendrecv` over two ports: what the second one is, and what its lanes do.
+
+use super::listen::unanswered;
+use super::{neighbor, traffic};
+use crate::cli::Traffic;
+use crate::fail::{Result, usage};
+use crate::paths::{Checked, Neighbors};
+use mpps_engine::{Link, TrafficPlan};
+use mpps_io::{Layer, PortSpec, Roles, Task};
+use mpps_netdev::NetDev;
+use mpps_stats::HostFact;
+use mpps_wire::MacAddr;
+use std::net::IpAddr;
+
+/// Options of two ports, where there are not two, or not both ways.
+pub(super) fn check_options(args: &Traffic, receive: bool) -> Result<()> {
+    if !args.both_ways {
+        let back = [
+            (args.back_dest_mac.is_some(), "--back-dest-mac"),
+            (args.back_gateway.is_some(), "--back-gateway"),
+        ];
+        return match back.iter().find(|(given, _)| *given) {
+            Some((_, option)) => Err(usage(format!(
+                "{option}: nothing is sent back: want --both-ways as well, or it left out"
+            ))),
+            None => Ok(()),
+        };
+    }
+    if !receive {
+        return Err(usage(
+            "--both-ways: send receives nothing: want it left out, or sendrecv",
+        ));
+    }
+    if args.far.is_none() {
+        return Err(usage(
+            "--both-ways: there is one port, by which packets come back: want a second port after it",
+        ));
+    }
+    let lanes = [(args.tx_lanes, "--tx-lanes"), (args.rx_lanes, "--rx-lanes")];
+    if let Some((Some(n), option)) = lanes.iter().find(|(given, _)| given.is_some()) {
+        return Err(usage(format!(
+            "{option} {n}: with --both-ways each lane sends and receives: want --lanes N, which are N of each port"
+        )));
+    }
+    let there = (args.dest_mac.is_some(), args.gateway.is_some());
+    let back = (args.back_dest_mac.is_some(), args.back_gateway.is_some());
+    let missing = match (there, back) {
+        ((true, _), (false, false)) => "--back-dest-mac: missing beside --dest-mac",
+        ((false, true), (false, false)) => "--back-gateway: missing beside --gateway",
+        ((false, false), (true, _)) => "--dest-mac: missing beside --back-dest-mac",
+        ((false, false), (false, true)) => "--gateway: missing beside --back-gateway",
+        _ => return Ok(()),
+    };
+    Err(usage(format!(
+        "{missing}: what takes packets of one way only loses those of the other: want it as well"
+    )))
+}
+
+/// What the packets of the first port are for.
+pub(super) fn task(args: &Traffic, receive: bool) -> Task {
+    match (receive, args.both_ways) {
+        (false, _) => Task::Send,
+        (true, false) => Task::SendReceive,
+        (true, true) => Task::Exchange,
+    }
+}
+
+/// Duplicates and reordering are counted by the lane that a flow's packets reach, so they must all reach one.
+pub(super) fn one_lane_a_flow(near: &Checked, far: Option<&Far>, roles: &[Roles]) -> Result<()> {
+    let Some(far) = far else {
+        return traffic::one_lane_a_flow(near, roles);
+    };
+    if far.both {
+        traffic::one_lane_a_flow(near, &far.sends)?;
+    }
+    traffic::one_lane_a_flow(&far.port, &far.roles)
+}
+
+/// The port at which packets arrive, of a run that sends by another.
+#[derive(Debug)]
+pub(crate) struct Far {
+    pub(crate) port: Checked,
+    /// Packets go from it to the other, too.
+    pub(crate) both: bool,
+    /// What the lanes do that receive there: they answer, too.
+    pub(crate) roles: Vec<Roles>,
+    /// What the lanes do that send by the other port: they listen for answers.
+    pub(super) sends: Vec<Roles>,
+    pub(super) device: Option<NetDev>,
+}
+
+impl Far {
+    pub(super) fn new(spec: &PortSpec, near: &Checked, args: &Traffic, receive: bool) -> Result<Self> {
+        if !receive {
+            return Err(usage(format!(
+                "port '{spec}': send receives nothing: want it left out, or sendrecv"
+            )));
+        }
+        let both = args.both_ways;
+        let port = Checked::new(spec, if both { Task::Exchange } else { Task::Collect })?;
+        for port in [near, &port] {
+            let spec = &port.spec;
+            if port.traits.layer == Layer::Payload {
+                return Err(usage(format!(
+                    "port '{spec}': it carries payloads, and what lies between two ports passes frames on: want an Ethernet \
+                     path, such as af_packet:eth1"
+                )));
+            }
+            if port.traits.in_kernel {
+                return Err(usage(format!(
+                    "port '{spec}': its packets never come to user space, so two ports can't have lanes in common: want \
+                     af_xdp:{0} or af_packet:{0}",
+                    spec.device
+                )));
+            }
+            if port.nobody_answers() {
+                return Err(usage(format!(
+                    "port '{spec}': nothing can lie between it and another port: want the ports that the device under \
+                     test is joined to"
+                )));
+            }
+        }
+        if near.spec.path == spec.path && near.spec.device == spec.device {
+            return Err(usage(format!(
+                "port '{spec}': packets leave by it, too: want another, or none where they come back by the same port"
+            )));
+        }
+        let lanes = args.run.lanes.unwrap_or(1);
+        let each = |n| vec![Roles { rx: true, tx: true }; n];
+        Ok(Self {
+            device: port.interface(),
+            port,
+            both,
+            roles: each(args.rx_lanes.unwrap_or(lanes)),
+            sends: each(args.tx_lanes.unwrap_or(lanes)),
+        })
+    }
+
+    /// The address that packets are for, where the host does not answer for it there.
+    pub(super) fn answers(&self, dest: IpAddr) -> Vec<IpAddr> {
+        let own = self
+            .device
+            .iter()
+            .flat_map(|device| &device.addresses)
+            .any(|(ip, _)| *ip == dest);
+        if own { Vec::new() } else { vec![dest] }
+    }
+
+    /// What the lanes of the run do: those of the first port, then those of the second.
+    pub(super) fn lanes(&self) -> Vec<Roles> {
+        let only = |roles: &[Roles], send: bool| vec![Roles { rx: !send, tx: send }; roles.len()];
+        match self.both {
+            true => [&self.sends[..], &self.roles[..]].concat(),
+            false => [only(&self.sends, true), only(&self.roles, false)].concat(),
+        }
+    }
+
+    /// Layer 2 of the port, which has this MAC address; `near` is that of the other.
+    pub(super) fn link(&self, (mac, near): (MacAddr, Option<&Link>), args: &Traffic, dest: IpAddr) -> Result<Link> {
+        let answer_for = self.answers(dest);
+        let link = Link {
+            mac,
+            vlan: args.vlan,
+            unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
+            dest_mac: None,
+            next_hop: None,
+            answer_for,
+        };
+        if !self.both {
+            return Ok(link);
+        }
+        let host_asks = self.port.traits.neighbors == Neighbors::Host && link.answer_for.is_empty();
+        let dest_mac = match (args.back_dest_mac, args.back_gateway, &self.device) {
+            (Some(mac), ..) => Some(mac),
+            (None, Some(hop), Some(device)) if host_asks => Some(neighbor::resolve(hop, device, args.vlan)?),
+            (None, Some(_), _) => None,
+            // Without a router, whatever lies between passes frames on by the address of the port that they are for.
+            (None, None, _) => near.map(|near| near.mac),
+        };
+        Ok(Link {
+            dest_mac,
+            next_hop: args.back_gateway,
+            ..link
+        })
+    }
+
+    /// What the report says of the run (`host`) as it is for the way back; `plan` is that of the way there.
+    pub(crate) fn facts_back(&self, host: &[HostFact], near: &PortSpec, plan: &TrafficPlan) -> Vec<HostFact> {
+        let of = |name: &str| {
+            host.iter()
+                .find(|fact| fact.name == name)
+                .map(|fact| fact.value.clone())
+        };
+        let hop = plan.far.as_ref().and_then(|link| link.next_hop);
+        let own = plan.far.as_ref().is_some_and(|link| link.answer_for.is_empty());
+        let exchanged = host.iter().filter_map(|fact| {
+            let value = match fact.name.as_str() {
+                "port" => Some(self.port.spec.to_string()),
+                "arrives_at" => Some(near.to_string()),
+                "source" => of("destination"),
+                "destination" => of("source"),
+                "destination_name" => None,
+                "next_hop" => hop.map(|hop| hop.to_string()),
+                "source_address" => hop.map(|_| traffic::whose(own).to_owned()),
+                _ => Some(fact.value.clone()),
+            };
+            Some(HostFact {
+                value: value?,
+                ..fact.clone()
+            })
+        });
+        exchanged.collect()
+    }
+}

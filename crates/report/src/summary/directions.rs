@@ -1,0 +1,92 @@
+//! Two ways and their sum, side by side: what was counted, and how late it was.
+
+use super::text::{Heads, Page, fold, sentence, table};
+use super::when::when;
+use super::{Colour, Detail, headline};
+use crate::units::{count, percent, pps, time};
+use mpps_stats::Summary;
+use std::io;
+
+/// Prints what `all` and each of its ways has, a column each.
+pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) -> io::Result<()> {
+    let columns: Vec<&Summary> = all.directions.iter().map(|way| &way.summary).chain([all]).collect();
+    let row = |name: &str, cell: &dyn Fn(&Summary) -> String| {
+        let cells = columns.iter().map(|summary| cell(summary));
+        [name.to_owned()].into_iter().chain(cells).collect::<Vec<_>>()
+    };
+    let names = all.directions.iter().map(|way| way.name.to_owned());
+    let heads = [String::new()]
+        .into_iter()
+        .chain(names)
+        .chain(["sum".to_owned()])
+        .collect();
+    let mut rows: Vec<Vec<String>> = vec![heads];
+    if all.tells_rate() {
+        if all.intended_pps.is_some() {
+            rows.push(row("intended", &|s| s.intended_pps.map_or_else(String::new, pps)));
+        }
+        rows.push(row("offered", &|s| pps(s.offered_pps)));
+        if all.intended_pps.is_some() {
+            rows.push(row("of the intended", &|s| match s.intended_pps {
+                Some(intended) if intended > 0.0 => format!("{:.3} %", s.offered_pps / intended * 100.0),
+                _ => String::new(),
+            }));
+        }
+        rows.push(row("received", &|s| pps(s.received_pps)));
+    }
+    rows.push(row("packets sent", &|s| count(s.tx)));
+    rows.push(row("packets received", &|s| count(s.rx)));
+    rows.push(row("lost", &|s| {
+        format!("{} ({})", count(s.lost), percent(s.loss_ratio))
+    }));
+    let mut nowhere: Vec<String> = Vec::new();
+    let mut some = |name: &'static str, of: fn(&Summary) -> u64| match columns.iter().any(|s| of(s) > 0) {
+        true => rows.push(row(name, &|s| count(of(s)))),
+        false => nowhere.push(name.to_owned()),
+    };
+    some("late", |s| s.late);
+    some("duplicate", |s| s.duplicates);
+    some("reordered", |s| s.reordered);
+    some("corrupt", |s| s.corrupt);
+    some("foreign", |s| s.foreign);
+    if all.intended_pps.is_some() {
+        some("missed", |s| s.missed);
+    }
+    let dropped = |s: &Summary| s.lanes.iter().map(|lane| lane.rx_dropped).sum();
+    if dropped(all) > 0 {
+        rows.push(row("dropped by this host", &|s| count(dropped(s))));
+    }
+    if all.latency.count > 0 {
+        let of = |get: fn(&mpps_stats::Percentiles) -> u64| {
+            move |s: &Summary| match s.latency.percentiles.as_ref().filter(|_| s.latency.count > 0) {
+                Some(percentiles) => time(get(percentiles) as f64),
+                None => "-".to_owned(),
+            }
+        };
+        rows.push(row("latency p50", &of(|p| p.p50)));
+        rows.push(row("latency p99", &of(|p| p.p99)));
+        rows.push(row("latency p99.9", &of(|p| p.p999)));
+        rows.push(row("latency max", &|s| match s.latency.count {
+            0 => "-".to_owned(),
+            _ => time(s.latency.max as f64),
+        }));
+    }
+    rows.push(row("verdict", &|s| headline::headline(s, Colour::Never)));
+    let align = ["l"].into_iter().chain(columns.iter().map(|_| "r")).collect::<String>();
+    table(&rows, &align, Heads::Named, out)?;
+    if !nowhere.is_empty() {
+        nowhere[0] = format!("none {}", nowhere[0]);
+        fold(nowhere, ", ", "  ", out)?;
+    }
+    let most = if detail == Detail::Full { usize::MAX } else { 2 };
+    for way in &all.directions {
+        if let Some(mut parts) = when(&way.summary.loss_stretches, "lost", most) {
+            parts[0] = format!("{}: {}", way.name, parts[0].trim_start());
+            fold(parts, ", ", "  ", out)?;
+        }
+    }
+    if detail == Detail::Full {
+        sentence("latency:", &all.latency_note, "  ", out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Runs in which packets go in two ways at the same time: files of each way beside those of both.
+
+use mpps_stats::{Event, Sink, Wants};
+use std::path::{Path, PathBuf};
+
+/// What the files of each way have in their names: `run.a-to-b.csv` beside `run.csv`.
+pub const WAYS: [&str; 2] = ["a-to-b", "b-to-a"];
+
+/// The file of a way ([`WAYS`]) beside `path`; `None` where there is no place beside it: standard output, a FIFO, a device.
+pub fn of_way(path: &Path, way: &str) -> Option<PathBuf> {
+    let elsewhere = path == Path::new("-") || std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
+    let stem = path.file_stem().filter(|_| !elsewhere)?;
+    let mut name = stem.to_owned();
+    name.push(".");
+    name.push(way);
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    Some(path.with_file_name(name))
+}
+
+/// The place of the way of which `path` is a file, and the file of both, which is beside it.
+pub(crate) fn of_both(path: &Path) -> Option<(usize, PathBuf)> {
+    let stem = path.file_stem()?.to_str()?;
+    let (way, both) = WAYS.iter().enumerate().find_map(|(way, name)| {
+        let both = stem.strip_suffix(name)?.strip_suffix('.')?;
+        (!both.is_empty()).then_some((way, both))
+    })?;
+    let ending = path.extension().unwrap_or_default();
+    let name = Path::new(both).as_os_str().to_owned();
+    Some((way, path.with_file_name(name).with_added_extension(ending)))
+}
+
+/// Gives a sink the rows and histograms of one way, as if there were no other.
+pub struct OfWay<S> {
+    /// The place of the way.
+    pub way: usize,
+    /// What takes them.
+    pub sink: S,
+}
+
+impl<S: Sink> Sink for OfWay<S> {
+    fn wants(&self) -> Wants {
+        Wants {
+            snapshots: false,
+            ..self.sink.wants()
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::RowOfWay(way, row) if *way == self.way => self.sink.event(&Event::Row(row)),
+            Event::PeriodOfWay(way, period) if *way == self.way => self.sink.event(&Event::Period(*period)),
+            Event::Start(_) => self.sink.event(event),
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self) -> Vec<String> {
+        self.sink.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_way_is_beside_that_of_both_and_leads_back_to_it() {
+        for (both, there) in [
+            ("/nowhere/run.csv", "/nowhere/run.a-to-b.csv"),
+            ("/nowhere/run", "/nowhere/run.a-to-b"),
+            ("/nowhere/a.b.hdr", "/nowhere/a.b.a-to-b.hdr"),
+        ] {
+            assert_eq!(of_way(Path::new(both), WAYS[0]).as_deref(), Some(Path::new(there)));
+        }
+        for path in ["-", "/dev/null", "/"] {
+            assert_eq!(of_way(Path::new(path), WAYS[0]), None, "{path}");
+        }
+        let back = |path: &str| of_both(Path::new(path)).map(|(way, path)| (way, path.display().to_string()));
+        assert_eq!(back("x/run.b-to-a.csv"), Some((1, "x/run.csv".to_owned())));
+        assert_eq!(back("x/a.b.a-to-b.csv"), Some((0, "x/a.b.csv".to_owned())));
+        assert_eq!((back("x/run.csv"), back("x/.a-to-b.csv")), (None, None));
+    }
+}

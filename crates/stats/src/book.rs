@@ -1,0 +1,232 @@
+//! One book of a run: its rows, totals and histograms. Most runs have one; where packets go in two ways at the same time,
+//! each has its own, and their sum has one as well.
+
+use crate::collector::Totals;
+use crate::histogram::{Histogram, Moments};
+use crate::stretches::Stretching;
+use crate::tally::Tally;
+use crate::{Latency, Row, Timing, Wants, Workload};
+use std::collections::VecDeque;
+
+/// What rows are made of, and what they add up to.
+#[derive(Debug)]
+pub(crate) struct Book {
+    timing: Timing,
+    workload: Workload,
+    paced: bool,
+    corrections_seen: u64,
+    /// Packets that rows have as sent and that were not, after all: the next rows have as many less.
+    owed: u64,
+    pub(crate) totals: Totals,
+    pub(crate) wants: Wants,
+    latency_total: Histogram,
+    scheduled_total: Histogram,
+    pub(crate) latency_period: Histogram,
+    scheduled_period: Histogram,
+    /// (sampled at, since the sample before: ns of host wait, ns of this program's own threads).
+    host_waits: VecDeque<(u64, u64, u64)>,
+    host_wait_known: bool,
+    /// Lanes send themselves, and tell when they can't.
+    pub(crate) sees_blocked: bool,
+    pub(crate) recent: Option<Latency>,
+    loss: Stretching,
+    drops: HostDrops,
+}
+
+/// What this host dropped, as noted.
+#[derive(Debug, Default)]
+struct HostDrops {
+    /// Newest reading: ns since the start, and the packets dropped until then.
+    read: Option<(u64, u64)>,
+    /// (row, packets): not handed on yet.
+    waiting: VecDeque<(u64, u64)>,
+    stretches: Stretching,
+}
+
+impl Book {
+    pub(crate) fn new(timing: Timing, workload: Workload, paced: bool) -> Self {
+        Self {
+            timing,
+            workload,
+            paced,
+            corrections_seen: 0,
+            owed: 0,
+            totals: Totals::default(),
+            wants: Wants::ALL,
+            latency_total: Histogram::default(),
+            scheduled_total: Histogram::default(),
+            latency_period: Histogram::default(),
+            scheduled_period: Histogram::default(),
+            host_waits: VecDeque::new(),
+            host_wait_known: false,
+            sees_blocked: true,
+            recent: None,
+            loss: Stretching::default(),
+            drops: HostDrops::default(),
+        }
+    }
+
+    pub(crate) fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64, own_ns: u64) {
+        self.host_wait_known = true;
+        if waited_ns > 0 || own_ns > 0 {
+            self.host_waits.push_back((now_ns, waited_ns, own_ns));
+        }
+    }
+
+    /// As [`crate::Collector::note_host_drops`]; rows up to `next_row` were handed on, and `last_row` is the last where the
+    /// end is known.
+    pub(crate) fn note_host_drops(&mut self, now_ns: u64, total: u64, (next_row, last_row): (u64, Option<u64>)) {
+        let at = now_ns.saturating_sub(self.timing.start_ns);
+        let (before, had) = self.drops.read.unwrap_or((0, 0));
+        let total = total.max(had);
+        let step = self.timing.rows_per_period() * self.timing.interval_ns;
+        let due = ((at / step * step) / self.timing.interval_ns).saturating_sub(1);
+        let row = last_row.unwrap_or(due).max(next_row);
+        self.drops.waiting.push_back((row, total - had));
+        self.drops.stretches.add(before, at, (total - had).cast_signed());
+        self.drops.read = Some((at, total));
+    }
+
+    /// Packets that this host dropped so far, as last noted.
+    pub(crate) fn host_dropped(&self) -> Option<u64> {
+        self.drops.read.map(|(_, total)| total)
+    }
+
+    /// Histograms of a period are kept apart from the totals only where somebody looks at them.
+    fn keeps_periods(&self) -> [bool; 2] {
+        let rows = self.timing.rows_per_period() == 1;
+        let latency = self.wants.histograms || (rows && self.wants.percentiles);
+        [latency, rows && self.wants.scheduled_percentiles]
+    }
+
+    /// Where latencies of the period at hand are counted: from sending, and from the scheduled time.
+    pub(crate) fn histograms(&mut self) -> (&mut Histogram, &mut Histogram) {
+        let [latency, scheduled] = self.keeps_periods();
+        let latency = if latency {
+            &mut self.latency_period
+        } else {
+            &mut self.latency_total
+        };
+        let scheduled = if scheduled {
+            &mut self.scheduled_period
+        } else {
+            &mut self.scheduled_total
+        };
+        (latency, scheduled)
+    }
+
+    /// The histograms of the period at hand have been handed on: they go into the totals.
+    pub(crate) fn close_period(&mut self) {
+        for (of_period, total) in [
+            (&mut self.latency_period, &mut self.latency_total),
+            (&mut self.scheduled_period, &mut self.scheduled_total),
+        ] {
+            if of_period.count() > 0 {
+                total.merge(of_period);
+                of_period.clear();
+            }
+        }
+    }
+
+    /// Turns the tally of row `index` into a [`Row`]. `corrections`: packets so far that came back after their row had closed;
+    /// `last_row`: the last of the run, where that is known.
+    pub(crate) fn row(
+        &mut self,
+        index: u64,
+        mut tally: Tally,
+        length_ns: u64,
+        corrections: u64,
+        last_row: Option<u64>,
+    ) -> Row {
+        tally.late += corrections - self.corrections_seen;
+        self.corrections_seen = corrections;
+
+        let rows = self.timing.rows_per_period();
+        let [of_latency, of_scheduled] = self.keeps_periods().map(|kept| kept && rows == 1);
+        let host = self.host_wait_until(self.timing.start_ns + index * self.timing.interval_ns + length_ns);
+        let histogram = |kept: bool, h, m: &Moments| -> Latency { m.latency(if kept { Some(h) } else { None }) };
+        let (tx, lost) = match self.workload {
+            Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
+            Workload::Send => (tally.tx, 0),
+            Workload::Drop | Workload::Capture => {
+                let expected = tally.expected - self.owed.cast_signed();
+                self.owed = expected.min(0).unsigned_abs();
+                let lost = tally.expected - tally.rx as i64 - tally.late as i64;
+                (expected.max(0).unsigned_abs(), lost)
+            }
+            Workload::Reflect | Workload::Forward => (tally.tx, tally.rx as i64 - tally.tx as i64),
+        };
+        tally.tx = tx;
+        let start_ns = index * self.timing.interval_ns;
+        let row = Row {
+            index,
+            start_ns,
+            length_ns,
+            tx,
+            rx: tally.rx,
+            lost,
+            late: tally.late,
+            duplicates: tally.duplicates,
+            reordered: tally.reordered,
+            corrupt: tally.corrupt,
+            foreign: tally.foreign,
+            missed: tally.missed,
+            latency: histogram(of_latency, &self.latency_period, &tally.latency),
+            latency_scheduled: self
+                .paced
+                .then(|| histogram(of_scheduled, &self.scheduled_period, &tally.scheduled)),
+            host_wait_ns: host.map(|(waited, _)| waited),
+            own_threads_ns: host.map(|(_, own)| own),
+            host_dropped: self.host_dropped_until(index, last_row),
+            blocked_ns: self.sees_blocked.then_some(tally.blocked_ns),
+        };
+        self.loss.add(start_ns, start_ns + length_ns, lost);
+        self.totals.tally.merge(&tally);
+        self.totals.lost += lost;
+        self.totals.rows += 1;
+        if row.latency.count > 0 {
+            self.recent = Some(row.latency);
+        }
+        row
+    }
+
+    /// The totals, once the last row was handed on.
+    pub(crate) fn end(&mut self, distance_max: u64) -> Totals {
+        let mut totals = self.totals.clone();
+        totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
+        totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
+        totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
+        totals.distance_max = distance_max;
+        totals.loss = std::mem::take(&mut self.loss).end();
+        totals.host_dropped = self.host_dropped();
+        totals.host_drops = std::mem::take(&mut self.drops.stretches).end();
+        totals
+    }
+
+    fn host_dropped_until(&mut self, row: u64, last_row: Option<u64>) -> Option<u64> {
+        // Nothing follows the last row.
+        let row = if last_row == Some(row) { u64::MAX } else { row };
+        let mut dropped = None;
+        while let Some(&(at, n)) = self.drops.waiting.front() {
+            if at > row {
+                break;
+            }
+            *dropped.get_or_insert(0) += n;
+            self.drops.waiting.pop_front();
+        }
+        dropped
+    }
+
+    /// Waits of the host and work of own threads sampled by `end_ns` and in no row yet, ns.
+    fn host_wait_until(&mut self, end_ns: u64) -> Option<(u64, u64)> {
+        let mut sum = (0, 0);
+        while let Some(&(at, waited, own)) = self.host_waits.front() {
+            if at > end_ns {
+                break;
+            }
+            sum = (sum.0 + waited, sum.1 + own);
+            self.host_waits.pop_front();
+        }
+        (self.host_wait_known && self.timing.tells_host_wait()).then_some(sum)
+    }
+}

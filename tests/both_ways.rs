@@ -1,0 +1,294 @@
+//! `sendrecv A B --both-ways`, through each kind of forwarding device: every packet of each way is accounted for, and what
+//! happens to one way is told of that one alone.
+
+use mpps_host::lab::Host;
+use mpps_tests::{
+    Background, Net, Report, Scratch, TESTPMD, Testpmd, assert_refused, bridge, inside, joined_twice, listen_by,
+    missing, mpps, no_dpdk, route, run, run_command, wait_until,
+};
+use rustix::process::Signal;
+
+/// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
+const LOAD: &str = "--both-ways --rate 3kpps --duration 300ms --catch-up 10s --settle 1s --quiet";
+
+/// Counts that the ways have, and their sum.
+const COUNTS: [&str; 9] = [
+    "tx_packets",
+    "rx_packets",
+    "lost",
+    "late",
+    "duplicates",
+    "reordered",
+    "corrupt",
+    "foreign",
+    "missed",
+];
+
+/// The report of both ways and those of each: every packet is accounted for in each of them, and they add up.
+fn accounted(scratch: &Scratch, both: Report) -> [Report; 3] {
+    both.assert_accounted();
+    let ways = [0, 1].map(|way| scratch.read_way(&both, way));
+    for (way, name) in ways.iter().zip(["A to B", "B to A"]) {
+        assert_eq!(way.json["name"], name);
+        way.assert_accounted();
+    }
+    for key in COUNTS.into_iter().chain(["/latency_ns/count"]) {
+        let of_ways = ways.iter().map(|way| way.count(key)).sum::<u64>();
+        assert_eq!(both.count(key), of_ways, "{key}: {:#}", both.json);
+    }
+    let valid = |report: &Report| report.json["valid"] == true;
+    assert_eq!(valid(&both), ways.iter().all(valid), "{:#}", both.json);
+    assert_eq!(both.rows.len(), ways[0].rows.len());
+    assert_eq!(both.rows.len(), ways[1].rows.len());
+    let [there, back] = ways;
+    [both, there, back]
+}
+
+fn measure(net: &Net, words: &str) -> [Report; 3] {
+    let scratch = Scratch::new();
+    let both = scratch.measure(net.a(&format!("sendrecv {words} {LOAD}")));
+    accounted(&scratch, both)
+}
+
+/// Sends both ways, and expects each packet at the other port, once and intact.
+fn assert_all_arrive(net: &Net, words: &str) -> [Report; 3] {
+    let reports = measure(net, words);
+    for way in &reports[1..] {
+        let tx = way.count("tx_packets");
+        let counts = COUNTS[1..7].iter().map(|key| way.count(key)).collect::<Vec<_>>();
+        assert!(tx > 0, "{words}: {:#}", way.json);
+        assert_eq!(counts, [tx, 0, 0, 0, 0, 0], "{words}: {:#}", reports[0].json);
+    }
+    reports
+}
+
+#[test]
+fn through_a_bridge_every_packet_of_both_ways_arrives_on_each_path_and_between_two() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    for ports in [
+        "af_packet:eth1 af_packet:eth2",
+        "af_packet:eth2 af_packet:eth1 --src 2001:2::7 --src-port-range 5000-5004 --dest [2001:2::8]:600-602 --flows 13",
+        "af_xdp:eth1 af_xdp:eth2",
+        "af_packet:eth1 af_xdp:eth2 --payload-size 1000",
+        "af_xdp:eth1 af_packet:eth2 --vlan 7",
+        // Each end asks for the other's address, and is answered by the other's lanes.
+        "af_packet:eth1 af_packet:eth2 --gateway 198.18.0.2 --back-gateway 198.18.0.1",
+        "af_xdp:eth1 af_xdp:eth2 --gateway 2001:2::2 --back-gateway 2001:2::1 --src 2001:2::1",
+    ] {
+        let [_, there, back] = assert_all_arrive(&net, ports);
+        let of = |report: &Report, name: &str| report.json["host"][name].clone();
+        assert_eq!(of(&there, "port"), of(&back, "arrives_at"), "{ports}");
+        assert_eq!(of(&there, "arrives_at"), of(&back, "port"), "{ports}");
+        assert_eq!(of(&there, "source"), of(&back, "destination"), "{ports}");
+        assert_eq!(of(&there, "destination"), of(&back, "source"), "{ports}");
+    }
+    if !no_dpdk() {
+        let eal = "net_af_packet0,iface=eth1 dpdk:net_af_packet1,iface=eth2";
+        assert_all_arrive(&net, &format!("dpdk:{eal}"));
+        assert_all_arrive(&net, "dpdk:net_af_packet0,iface=eth1 af_packet:eth2");
+    }
+}
+
+/// Between the kernel's router's two subnets.
+const V4: &str = "--src 198.18.0.1 --dest 198.18.1.2:9000-9003 --gateway 198.18.0.254 --back-gateway 198.18.1.254";
+const V6: &str = "--src 2001:2::1 --dest [2001:2:0:1::2]:9000 --gateway 2001:2::fe --back-gateway 2001:2:0:1::fe";
+
+#[test]
+fn through_the_kernels_router_every_packet_of_both_ways_arrives_in_ipv4_and_ipv6() {
+    let Some(net) = joined_twice() else { return };
+    route(&net);
+    for ports in ["af_packet:eth1 af_packet:eth2", "af_xdp:eth1 af_packet:eth2"] {
+        for ends in [V4, V6] {
+            assert_all_arrive(&net, &format!("{ports} {ends}"));
+        }
+    }
+}
+
+#[test]
+fn what_is_lost_on_one_way_is_that_way_s_loss_alone() {
+    let Some(net) = joined_twice() else { return };
+    route(&net);
+    // The answers of one port of the four.
+    net.on(Host::B, "ip rule add from 198.18.1.2 ipproto udp sport 9001 blackhole");
+    let [both, there, back] = measure(&net, &format!("af_packet:eth1 af_packet:eth2 {V4}"));
+    let tx = there.count("tx_packets");
+    assert_eq!(
+        (there.count("rx_packets"), there.count("lost")),
+        (tx, 0),
+        "{:#}",
+        both.json
+    );
+    let (tx, lost) = (back.count("tx_packets"), back.count("lost"));
+    assert!(
+        0 < lost && lost < tx && back.count("rx_packets") == tx - lost,
+        "{:#}",
+        both.json
+    );
+    assert_eq!(there.json["loss_stretches"], serde_json::json!([]));
+    assert_eq!(there.json["loss_ratio"], 0.0);
+    assert!(back.json["loss_ratio"].as_f64() > both.json["loss_ratio"].as_f64());
+    let warnings = both.json["warnings"].to_string();
+    assert!(
+        warnings.contains("B to A: ") && !warnings.contains("A to B: none of"),
+        "{warnings}"
+    );
+    // All of one way: the other stands.
+    net.on(Host::B, "ip rule add from 198.18.1.2 blackhole");
+    let [both, there, back] = measure(&net, &format!("af_packet:eth1 af_packet:eth2 {V4}"));
+    assert_eq!(there.count("rx_packets"), there.count("tx_packets"), "{:#}", both.json);
+    assert_eq!(back.count("rx_packets"), 0, "{:#}", both.json);
+    let warnings = both.json["warnings"].to_string();
+    assert!(
+        warnings.contains("B to A: nothing arrived at the other port"),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn through_mpps_forward_every_packet_of_both_ways_arrives() {
+    let Some(net) = joined_twice() else { return };
+    for words in ["--mode io", "--mode macswap", "--mode io --split-directions --lanes 2"] {
+        let there = Scratch::new();
+        let words = format!("forward af_packet:eth1 af_packet:eth2 --take all {words}");
+        let _forwarder = listen_by(&there, net.b(&words));
+        assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
+    }
+}
+
+#[test]
+fn through_testpmd_every_packet_of_both_ways_arrives() {
+    if no_dpdk() || missing("dpdk-testpmd", "dpdk-dev or dpdk") || missing("stdbuf", "coreutils") {
+        return;
+    }
+    let Some(net) = joined_twice() else { return };
+    for mode in ["io", "macswap"] {
+        let mut command = inside(&net.lab, Host::B, TESTPMD);
+        command.args(["--vdev=net_af_packet0,iface=eth1", "--vdev=net_af_packet1,iface=eth2"]);
+        let _testpmd = Testpmd::start(command, mode);
+        assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
+    }
+}
+
+/// A run that goes on until something ends it, with rows in which packets arrived.
+fn under_way(net: &Net, scratch: &Scratch) -> Background {
+    let words = "sendrecv af_packet:eth1 af_packet:eth2 --both-ways --rate 3kpps --settle 300ms --interval 20ms --quiet \
+                 --catch-up 10s --duration 1h";
+    let running = Background::start(scratch.results(net.a(words)));
+    wait_until("packets that arrive", || scratch.received_so_far() > 100);
+    running
+}
+
+#[test]
+fn a_run_that_is_interrupted_reports_both_ways() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let scratch = Scratch::new();
+    let running = under_way(&net, &scratch);
+    let both = scratch.read(running.end(Signal::INT));
+    for report in accounted(&scratch, both) {
+        assert_eq!(report.json["interrupted"], true);
+        assert!(report.count("rx_packets") > 0, "{:#}", report.json);
+    }
+}
+
+#[test]
+fn a_cable_that_is_cut_and_joined_again_costs_both_ways_what_was_sent_meanwhile() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let scratch = Scratch::new();
+    let running = under_way(&net, &scratch);
+    net.on(Host::B, "ip link set eth2 down");
+    let rows = scratch.rows_so_far();
+    wait_until("rows while the link is down", || scratch.rows_so_far() >= rows + 5);
+    net.on(Host::B, "ip link set eth2 up");
+    let received = scratch.received_so_far();
+    wait_until("packets that arrive again", || {
+        scratch.received_so_far() > received + 200
+    });
+    let both = scratch.read(running.end(Signal::INT));
+    for report in accounted(&scratch, both) {
+        let gone = report.count("lost") + report.json["lanes"][0]["link_down_ns"].as_u64().unwrap_or(0);
+        assert!(gone > 0, "{:#}", report.json);
+    }
+}
+
+#[test]
+fn a_run_both_ways_is_repeated_from_its_plan() {
+    let line =
+        "sendrecv af_packet:lo af_packet:eth9 --both-ways --lanes 2 --gateway 198.18.0.2 --back-gateway 198.18.0.1";
+    let scratch = Scratch::new();
+    let plan = run(&format!("{line} --print-plan"));
+    assert_eq!(plan.code, Some(0), "{}", plan.stderr);
+    let json: serde_json::Value = serde_json::from_str(&plan.stdout).expect("JSON");
+    assert_eq!(json["traffic"]["both_ways"], true, "{json:#}");
+    assert_eq!(json["traffic"]["back_gateway"], "198.18.0.1", "{json:#}");
+    assert_eq!(json["lanes"]["lanes"], 2, "{json:#}");
+    std::fs::write(scratch.file("plan.json"), &plan.stdout).expect("a file");
+    let mut again = mpps("run --print-plan");
+    again.arg(scratch.file("plan.json"));
+    assert_eq!(run_command(again).stdout, plan.stdout);
+}
+
+#[test]
+fn what_can_t_go_both_ways_is_refused() {
+    for (words, parts) in [
+        ("send null: --both-ways", &["--both-ways", "send receives nothing"][..]),
+        (
+            "sendrecv loop: --both-ways",
+            &["--both-ways", "one port", "second port"],
+        ),
+        (
+            "sendrecv loop: --back-gateway 198.18.0.1",
+            &["--back-gateway", "--both-ways"],
+        ),
+        (
+            "sendrecv af_packet:lo af_packet:nosuch --both-ways --tx-lanes 1 --rx-lanes 1",
+            &["--tx-lanes 1", "--lanes N"],
+        ),
+        (
+            "sendrecv af_packet:lo af_packet:nosuch --both-ways --gateway 198.18.0.254",
+            &["--back-gateway: missing"],
+        ),
+        (
+            "sendrecv af_packet:lo af_packet:nosuch --both-ways --back-dest-mac 02:00:00:00:00:09",
+            &["--dest-mac: missing"],
+        ),
+        ("sendrecv xdp:lo af_packet:lo --both-ways", &["xdp:lo", "af_xdp:lo"]),
+        ("sendrecv af_packet:lo xdp:lo --both-ways", &["xdp:lo", "af_xdp:lo"]),
+        (
+            "sendrecv af_packet:lo udp:127.0.0.1:9000 --both-ways",
+            &["udp:127.0.0.1:9000", "Ethernet path"],
+        ),
+    ] {
+        assert_refused(mpps(words), 2, parts);
+    }
+}
+
+#[test]
+fn rows_of_each_way_have_a_file_beside_a_file_alone_and_none_where_another_is() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let (scratch, line) = (Scratch::new(), format!("sendrecv af_packet:eth1 af_packet:eth2 {LOAD}"));
+    let file = |name: &str| scratch.file(name).display().to_string();
+    let words = format!("{line} --csv {} --json {}", file("x.csv"), file("x.a-to-b.csv"));
+    assert_refused(
+        net.a(&words),
+        2,
+        &["--json and --csv", "x.a-to-b.csv", "a file of its own"],
+    );
+    let finished = run_command(net.a(&format!("{line} --csv -")));
+    assert!(finished.stdout.starts_with("time_s,tx_packets"), "{}", finished.stdout);
+    assert_eq!(finished.stdout.matches("time_s").count(), 1, "{}", finished.stdout);
+}
+
+#[test]
+fn send_s_help_shows_nothing_that_only_a_run_which_receives_has() {
+    let help = run("send --help").stdout;
+    for word in ["--settle", "--rx-lanes", "--both-ways", "--back-gateway", "[PORT]"] {
+        assert!(!help.contains(word), "{word}: {help}");
+        assert!(run("sendrecv --help").stdout.contains(word), "{word}");
+    }
+    // What was accepted is.
+    assert_eq!(run("send null: --settle 1s --duration 10ms --quiet").code, Some(0));
+}
