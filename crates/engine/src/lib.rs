@@ -16,7 +16,6 @@ mod crew;
 mod drop;
 mod echo;
 mod flow_table;
-mod flows;
 pub mod footprint;
 mod forward;
 mod generate;
@@ -49,9 +48,9 @@ mod work;
 
 pub use across::run_traffic_across;
 pub use control::Control;
-pub use flows::FlowSet;
 pub use forward::{run_forward, run_forward_pair};
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
+pub use mpps_io::{FlowSet, Step};
 pub use pacing::Pacing;
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,

@@ -6,7 +6,7 @@
 //! packet is none of the trial's own: in a packet that is, nothing of this costs anything.
 
 use crate::FlowSet;
-use crate::codec::{left_open, verify_checksum};
+use crate::codec::{Ends, left_open, verify_checksum};
 use crate::neighbor::Neighbor;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue};
 use mpps_sys::clock::monotonic_ns;
@@ -30,9 +30,7 @@ pub(crate) struct Traces {
     /// Newest first.
     seeds: Vec<u64>,
     /// All that any trial may use.
-    pub(crate) flows: FlowSet,
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
+    pub(crate) ends: Ends,
     pub(crate) layer: Layer,
 }
 
@@ -42,9 +40,13 @@ impl Traces {
         Self {
             since_ns,
             seeds: Vec::new(),
-            flows,
-            src,
-            dst,
+            // They come back with their ports and addresses exchanged.
+            ends: Ends {
+                flows,
+                src,
+                dst,
+                as_sent: false,
+            },
             layer,
         }
     }
@@ -74,10 +76,7 @@ impl Traces {
         let checked = check_udp(bytes, seed, verify_checksum(frame)).ok()?;
         let packet = &checked.packet;
         let stamp = checked.stamp?;
-        // It comes back with its ports and addresses swapped.
-        let ours = self.flows.flow_of(packet.dst_port, packet.src_port).is_some()
-            && packet.dst_ip_eq(bytes, &self.src)
-            && packet.src_ip(bytes) == self.dst
+        let ours = self.ends.flow(bytes, packet).is_ok()
             && (checked.checksum_ok || left_open(frame, packet))
             && (checked.data_ok || self.seeded(stamp.seq, packet.payload(bytes).get(STAMP_LEN..)?));
         ours.then_some(stamp)

@@ -1,7 +1,7 @@
 //! The workloads as the common part of a run sees them: what a lane of each does once everything is open.
 
 use crate::capture::{self, Quota};
-use crate::codec::{EthernetCodec, PayloadCodec};
+use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::generate::{Generator, SendShare, SentSeq};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
@@ -205,11 +205,13 @@ impl Work for TrafficWork<'_> {
                 let template = Template::new(&spec).expect("validated plan");
                 let codec = EthernetCodec {
                     template,
-                    flows: plan.flows.clone(),
-                    src: plan.src,
-                    dst: plan.dst,
+                    ends: Ends {
+                        flows: plan.flows.clone(),
+                        src: plan.src,
+                        dst: plan.dst,
+                        as_sent: plan.far.is_some(),
+                    },
                     seed,
-                    as_sent: plan.far.is_some(),
                 };
                 traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
             }
@@ -238,7 +240,7 @@ impl Work for DropWork<'_> {
     }
 
     fn src(&self) -> Option<IpAddr> {
-        self.plan.ip
+        self.plan.ip.as_ref().map(|ips| *ips.start())
     }
 
     fn lane<Q: Queue>(
@@ -266,7 +268,7 @@ impl Work for ReflectWork<'_> {
     }
 
     fn src(&self) -> Option<IpAddr> {
-        self.plan.filter.ip
+        self.plan.filter.ip.as_ref().map(|ips| *ips.start())
     }
 
     fn lane<Q: Queue>(

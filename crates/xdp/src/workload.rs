@@ -1,14 +1,15 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
-use crate::abi::SETS;
+use crate::abi::{FlowAddresses, SETS};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Sending, XdpPort};
 use crate::spec::{DropSpec, ReflectSpec, TrafficSpec};
+use crate::sys::Mapping;
 use crate::{encode, sys};
-use mpps_io::{Fact, Result};
-use std::sync::atomic::AtomicI32;
+use mpps_io::{Fact, Result, addresses};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU32};
 
 /// For so long packets may wait for the others of their batch, s.
 const BATCH_S: f64 = 8e-6;
@@ -33,6 +34,7 @@ impl XdpDevice {
                 vec![
                     ("LANES_BY_CPU", cpus),
                     ("FLOW_PORTS", plan.flows),
+                    ("FLOW_ADDRESSES", if spec.flows.is_plain() { 1 } else { plan.flows }),
                     ("FLOW_WINDOWS", plan.flows),
                     (
                         "WINDOWS",
@@ -72,12 +74,29 @@ impl XdpDevice {
             threads: (0..lanes).map(|_| AtomicI32::new(0)).collect(),
             batch,
         };
-        for flow in 0..flows {
-            let ports = &sending.ports[flow as usize];
-            let source = spec.flows.src_first.wrapping_add((flow % spec.flows.src_count) as u16);
-            let destination = spec.flows.dst_first.wrapping_add((flow / spec.flows.src_count) as u16);
+        for (flow, ports) in (0..flows).zip(sending.ports.iter()) {
+            let (source, destination) = spec.flows.ports(flow);
             ports.source.store(source.swap_bytes(), Relaxed);
             ports.destination.store(destination.swap_bytes(), Relaxed);
+        }
+        if !spec.flows.is_plain() {
+            let between: Mapping<FlowAddresses> = loaded.map("FLOW_ADDRESSES", flows)?;
+            let header = &spec.headers[plan.l3 as usize..];
+            for (flow, (ports, between)) in (0..flows).zip(sending.ports.iter().zip(between.iter())) {
+                let (src, dst) = spec.flows.addresses(flow);
+                let (src, dst) = (addresses::at(spec.src, src), addresses::at(spec.dst, dst));
+                let (sum, check) = encode::sums(plan, header, src, dst);
+                ports.sum.store(sum, Relaxed);
+                ports.check.store(check, Relaxed);
+                let put = |places: &[AtomicU32; 4], ip| {
+                    places
+                        .iter()
+                        .zip(encode::words(ip))
+                        .for_each(|(place, word)| place.store(word, Relaxed));
+                };
+                put(&between.source, src);
+                put(&between.destination, dst);
+            }
         }
         // With the UDP header: its ports and checksum are each packet's own.
         let mut headers = spec.headers.clone();

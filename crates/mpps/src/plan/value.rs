@@ -51,6 +51,7 @@ const FIELDS: &[Field] = &[
     field("traffic", "dest_mac", "dest-mac", Kind::Text),
     field("traffic", "gateway", "gateway", Kind::Text),
     field("traffic", "vlan", "vlan", Kind::Count),
+    field("traffic", "step", "step", Kind::Text),
     field("traffic", "flows", "flows", Kind::Count),
     field("traffic", "payload_size", "payload-size", Kind::Count),
     field("traffic", "frame_size", "frame-size", Kind::Count),
