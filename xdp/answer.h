@@ -61,7 +61,7 @@ INLINE int is_station(u64 mac)
 /* Whether anything is answered, or has been asked. An IPv6 address that can be asked for begins with something. */
 INLINE int answers(void)
 {
-	return PLAN.answer4_count || PLAN.answer6_count || PLAN.hop4 || PLAN.hop6.word[0];
+	return PLAN.answer4_count || PLAN.answer6_count || PLAN.flags & ANSWER_OWN || PLAN.hop4 || PLAN.hop6.word[0];
 }
 
 /* A second answer changes nothing: a run keeps the address that it began with. */
@@ -90,7 +90,7 @@ INLINE int answer_arp(void *data, struct arp *arp)
 		hear(sender);
 		return UNDERSTOOD;
 	}
-	if (arp->operation != BE16(ARP_REQUEST) || !is_address4(PLAN.answer4, PLAN.answer4_count, target_ip))
+	if (arp->operation != BE16(ARP_REQUEST) || !is_answered4(arp->target_ip))
 		return NO_ANSWER;
 	put_mac(data, sender);
 	put_mac(data + 6, plan_mac());
@@ -189,7 +189,7 @@ NOINLINE int answer_neighbour(struct xdp_md *ctx, u32 l3)
 		hear(link);
 		return UNDERSTOOD;
 	}
-	if (!is_address6(PLAN.answer6, PLAN.answer6_count, &packet->message.target))
+	if (!is_answered6(&packet->message.target))
 		return NO_ANSWER;
 	/* Who looks for duplicates of the address it wants has none yet: RFC 4862. All nodes are told. */
 	if (unspecified && (link || !is_group_of(&packet->ip.destination, &packet->message.target)))
@@ -252,19 +252,19 @@ NOINLINE int answer_echo(struct xdp_md *ctx, const struct ip_packet *p)
 		return NO_ANSWER;
 	if (p->v6) {
 		if (ip + sizeof(struct ipv6) > end || icmp->type != ICMPV6_ECHO || *(u8 *)(ip + 8) == 0xff ||
-		    !(U64(ip + 8) | U64(ip + 16)) || !is_address6(PLAN.answer6, PLAN.answer6_count, ip + 24))
+		    !(U64(ip + 8) | U64(ip + 16)) || !is_answered6(ip + 24))
 			return NO_ANSWER;
-		if (is_loopback6(ip + 8) || listed6(ip + 8) || is_address6(PLAN.answer6, PLAN.answer6_count, ip + 8))
+		if (is_loopback6(ip + 8) || listed6(ip + 8) || is_answered6(ip + 8))
 			return NO_ANSWER;
 		pseudo = sum_pseudo(ctx, p->l3, 1, PROTOCOL_ICMPV6, p->room);
 	} else {
 		be32 source = U32(ip + 12);
 
 		if (icmp->type != ICMP_ECHO || !is_one_host4(source) || (source & 0xff) == 127 ||
-		    !is_address4(PLAN.answer4, PLAN.answer4_count, U32(ip + 16)))
+		    !is_answered4(ip + 16))
 			return NO_ANSWER;
 		/* The answer would come back, or go to many. */
-		if (is_address4(PLAN.answer4, PLAN.answer4_count, source) ||
+		if (is_answered4(ip + 12) ||
 		    listed4(LOOPS.own4, LOOPS.own4_count, source) ||
 		    listed4(LOOPS.broadcasts, LOOPS.broadcasts_count, source))
 			return NO_ANSWER;

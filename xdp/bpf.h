@@ -26,6 +26,7 @@ typedef u32 be32;
 #endif
 #define swap16(x) __builtin_bswap16(x)
 #define swap32(x) __builtin_bswap32(x)
+#define swap64(x) __builtin_bswap64(x)
 /* Constants in network byte order. */
 #define BE16(x) ((be16)((((x)&0xff) << 8) | (((x) >> 8) & 0xff)))
 

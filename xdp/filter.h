@@ -43,7 +43,31 @@ INLINE int is_address6(const volatile struct words6 *list, u32 count, void *at)
 
 INLINE int any_address(void)
 {
-	return !PLAN.addresses4_count && !PLAN.addresses6_count;
+	return !PLAN.addresses4_count && !PLAN.addresses6_count && !PLAN.own.count;
+}
+
+/* Whether an address is one of those that a listener takes packets to. */
+INLINE int is_taken4(void *at)
+{
+	return is_address4(PLAN.addresses4, PLAN.addresses4_count, U32(at)) || is_within(&PLAN.own, at, 0);
+}
+
+INLINE int is_taken6(void *at)
+{
+	return is_address6(PLAN.addresses6, PLAN.addresses6_count, at) || is_within(&PLAN.own, at, 1);
+}
+
+/* Whether it is one that is answered for. */
+INLINE int is_answered4(void *at)
+{
+	return is_address4(PLAN.answer4, PLAN.answer4_count, U32(at)) ||
+	       (PLAN.flags & ANSWER_OWN && is_within(&PLAN.own, at, 0));
+}
+
+INLINE int is_answered6(void *at)
+{
+	return is_address6(PLAN.answer6, PLAN.answer6_count, at) ||
+	       (PLAN.flags & ANSWER_OWN && is_within(&PLAN.own, at, 1));
 }
 
 INLINE int own_mac(void *data)
@@ -83,7 +107,7 @@ INLINE int is_one_host4(be32 address)
 INLINE int plain_addresses4(be32 source, be32 destination)
 {
 	return is_one_host4(source) && (destination & 0xe0) != 0xe0 &&
-	       (any_address() || is_address4(PLAN.addresses4, PLAN.addresses4_count, destination));
+	       (any_address() || is_taken4(&destination));
 }
 
 /* Whether a packet that `plain_udp4` knows is taken, if its addresses are (`plain_addresses4`). */
@@ -98,7 +122,7 @@ INLINE int plain_taken6(void *data)
 	u64 source = U64(data + 22);
 
 	return plain_macs(data) && (source & 0xff) != 0xff && (source || U64(data + 30)) && *(u8 *)(data + 38) != 0xff &&
-	       (any_address() || is_address6(PLAN.addresses6, PLAN.addresses6_count, data + 38)) &&
+	       (any_address() || is_taken6(data + 38)) &&
 	       U16(data + PLAIN6_L4) && in_ports(PORTS, U16(data + PLAIN6_L4 + 2));
 }
 
@@ -122,13 +146,13 @@ GLOBAL int filter(struct xdp_md *ctx, const struct udp_packet *p)
 			LEAVE(LEFT_TOO_SHORT);
 		group = *(u8 *)destination == 0xff;
 		answerable = *(u8 *)source != 0xff && (U64(source) | U64(source + 8));
-		listed = is_address6(PLAN.addresses6, PLAN.addresses6_count, destination);
+		listed = is_taken6(destination);
 	} else {
 		source = ip + 12;
 		destination = ip + 16;
 		group = group4(U32(destination));
 		answerable = is_one_host4(U32(source));
-		listed = is_address4(PLAN.addresses4, PLAN.addresses4_count, U32(destination));
+		listed = is_taken4(destination);
 	}
 	if ((*(u8 *)data & 1) || group)
 		LEAVE(LEFT_MULTICAST);

@@ -63,14 +63,25 @@ typedef struct lane lane_t;
 
 /* By CPU. */
 SHARED_ARRAY(LANES_BY_CPU, lane_t);
-/* Source port, and destination port, of each flow. */
+/*
+ * Source port, and destination port, of each flow. Where addresses vary also the sum of all that the UDP checksum covers but
+ * ports and payload, and the checksum of the IPv4 header.
+ */
 struct flow_ports {
 	be16 source;
 	be16 destination;
-	u32 unused;
+	u16 sum;
+	u16 check;
 };
 typedef struct flow_ports flow_ports_t;
 SHARED_ARRAY(FLOW_PORTS, flow_ports_t);
+/* The addresses of each flow, where they vary. */
+struct flow_addresses {
+	struct words6 source;
+	struct words6 destination;
+};
+typedef struct flow_addresses flow_addresses_t;
+SHARED_ARRAY(FLOW_ADDRESSES, flow_addresses_t);
 /* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than scheduled the packet left, ns. */
 SHARED_ARRAY(SLIPS, u64);
 /* What has come back of a flow. */

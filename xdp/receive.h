@@ -47,6 +47,32 @@ INLINE u32 flow_of(u32 ports)
 	return flow < PLAN.flows ? flow : PLAN.flows;
 }
 
+/* The flow of a packet that comes back, whose addresses are at these places of their ranges. */
+INLINE u32 flow_at(u32 ports, u32 own, u32 peer)
+{
+	u32 place[4] = { swap16(ports >> 16) - PLAN.src_first, swap16(ports & 0xffff) - PLAN.dst_first, own, peer };
+	u64 flow = 0;
+
+#pragma unroll
+	for (u32 i = 0; i < 4; i++) {
+		if (place[i] >= PLAN.axis[i].count)
+			return PLAN.flows;
+		if (!(PLAN.flags & TOGETHER))
+			flow += (u64)place[i] * PLAN.axis[i].every;
+		else if (i == PLAN.longest)
+			flow = place[i];
+	}
+	if (flow >= PLAN.flows)
+		return PLAN.flows;
+	if (!(PLAN.flags & TOGETHER))
+		return flow;
+#pragma unroll
+	for (u32 i = 0; i < 4; i++)
+		if ((u32)flow % PLAN.axis[i].count != place[i])
+			return PLAN.flows;
+	return flow;
+}
+
 /* Whether the data behind the stamp is what was sent; adds its words to `sum`. */
 INLINE int read_data(void *at, u64 base, u64 *sum)
 {
@@ -184,9 +210,13 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	return XDP_DROP;
 }
 
-/* Checks length, checksum, stamp and data of a packet with our addresses, whose UDP header is at `udp`. */
-INLINE int examine(struct source *source, u32 key, void *udp, void *end, u32 flow)
+/*
+ * Checks length, checksum, stamp and data of a packet with our addresses, whose UDP header is at `udp`. `addresses`: their
+ * sum, where they vary.
+ */
+INLINE int examine(struct source *source, u32 key, void *udp, void *end, u32 flow, u64 addresses)
 {
+	u32 open = PLAN.flags & ADDRESSES_VARY ? fold(PLAN.open_sum + addresses) : PLAN.open_sum;
 	u64 seq, sent, sum;
 	void *payload = udp + UDP_HEADER;
 	u16 check;
@@ -197,12 +227,12 @@ INLINE int examine(struct source *source, u32 key, void *udp, void *end, u32 flo
 	sent = *(u64 *)(payload + 8);
 	if (PLAN.flags & CHECK_DATA) {
 		check = *(u16 *)(udp + 6);
-		sum = PLAN.sum + (u64)check + *(u32 *)udp + halves(seq) + halves(sent);
+		sum = PLAN.sum + addresses + (u64)check + *(u32 *)udp + halves(seq) + halves(sent);
 		if (!read_data(payload + STAMP, data_base(PLAN.seed, seq), &sum))
 			return corrupt(source);
 		/* Good; or none, which IPv4 allows; or left to a device that the packet never saw. */
 		if (fold(sum) != 0xffff && !(!check && !(PLAN.flags & IPV6)) &&
-		    !(PLAN.flags & OPEN_CHECKSUMS && check == PLAN.open_sum))
+		    !(PLAN.flags & OPEN_CHECKSUMS && check == open))
 			return corrupt(source);
 	}
 	return book(source, key, flow, seq, sent);

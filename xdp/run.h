@@ -12,6 +12,7 @@
 #define XDP_RUN_H
 
 #include "bpf.h"
+#include "within.h"
 
 enum { ANSWERS = 8, ADDRESSES = 8, LANES = 64, REASONS = 32, OCTAVES = 28, OCTAVE = 1024 };
 
@@ -47,8 +48,14 @@ enum {
 	STAMPED = 1 << 8,
 	/* The device is a veth. */
 	VETH = 1 << 9,
+	/* Flows are told by their addresses, too: `own`, `peer`, `axis`. */
+	ADDRESSES_VARY = 1 << 10,
+	/* All coordinates of a flow step at once. */
+	TOGETHER = 1 << 11,
 	/* Flows have windows, and there are several sources that a flow may come by. */
 	SEVERAL = 1 << 12,
+	/* The addresses of `own` are answered for. */
+	ANSWER_OWN = 1 << 13,
 };
 
 struct plan {
@@ -117,6 +124,22 @@ struct plan {
 	/* `drop`: flows at the most, and places in their table (a power of two). */
 	u32 max_flows;
 	u32 table;
+	/*
+	 * Addresses beside those above: of listeners more that are taken; of traffic, where they vary, those that packets are
+	 * sent from, and those that they are sent to.
+	 */
+	struct within own;
+	struct within peer;
+	/*
+	 * The coordinates of flows, where addresses vary: source port, destination port, source address, destination address.
+	 * Flow `f` has the value `f / every % count`, and if all step at once `f % count`; which has the most is `longest`.
+	 */
+	struct axis {
+		u32 count;
+		u32 every;
+	} axis[4];
+	u32 longest;
+	u32 room;
 };
 
 /* Only known once the program is loaded. Written by the process. */
@@ -205,7 +228,7 @@ struct octave {
 	u32 bucket[OCTAVE];
 };
 
-_Static_assert(sizeof(struct plan) == 832, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct plan) == 920, "crates/xdp/src/abi.rs");
 _Static_assert(sizeof(struct run) == 32, "crates/xdp/src/abi.rs");
 _Static_assert(sizeof(struct row) == 144, "crates/xdp/src/abi.rs");
 _Static_assert(sizeof(struct source) == 448, "crates/xdp/src/abi.rs");

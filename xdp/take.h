@@ -8,6 +8,7 @@
 
 #include "bpf.h"
 #include "parse.h"
+#include "within.h"
 
 enum { OWN4 = 8, OWN6 = 16, MATCH4 = 8, MATCH6 = 8, ANSWER4 = 8, ANSWER6 = 8 };
 
@@ -57,6 +58,10 @@ struct take_filter {
 	struct address6 own6[OWN6];
 	struct address6 match6[MATCH6];
 	struct address6 answer6[ANSWER6];
+	u32 reserved;
+	/* More of `match` and `answer`, from one address to another. */
+	struct within match_within;
+	struct within answer_within;
 };
 
 INLINE int same6(const volatile struct address6 *a, const struct address6 *b)
@@ -82,6 +87,12 @@ INLINE int same6(const volatile struct address6 *a, const struct address6 *b)
 			found = 1;                                                                                     \
 		found;                                                                                                 \
 	})
+
+/* The same, or within the range beside a list. */
+#define MATCHED4(address) (LISTED4(match4, MATCH4, *(address)) || is_within(&filter->match_within, (address), 0))
+#define MATCHED6(address) (LISTED6(match6, MATCH6, (address)) || is_within(&filter->match_within, (address), 1))
+#define ANSWERED4(address) (LISTED4(answer4, ANSWER4, *(address)) || is_within(&filter->answer_within, (address), 0))
+#define ANSWERED6(address) (LISTED6(answer6, ANSWER6, (address)) || is_within(&filter->answer_within, (address), 1))
 
 INLINE int port_listed(const volatile u64 *ports, be16 port)
 {
@@ -116,7 +127,7 @@ INLINE int for_answer(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *
 		struct icmp *icmp = parse_icmp(view, PROTOCOL_ICMP);
 
 		return icmp && (icmp->type == ICMP_ECHO || icmp->type == ICMP_ECHO_REPLY) &&
-		       LISTED4(answer4, ANSWER4, ip4->destination);
+		       ANSWERED4(&ip4->destination);
 	}
 	if (ip6) {
 		struct icmp *icmp = parse_icmp(view, PROTOCOL_ICMPV6);
@@ -125,14 +136,17 @@ INLINE int for_answer(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *
 		if (!icmp)
 			return 0;
 		if (icmp->type == ICMPV6_ECHO || icmp->type == ICMPV6_ECHO_REPLY)
-			return LISTED6(answer6, ANSWER6, &ip6->destination);
+			return ANSWERED6(&ip6->destination);
 		neighbour = parse_neighbour(view);
 		/* An advertisement's target is who speaks: one that answers our own question is told by its destination. */
-		return neighbour && (LISTED6(answer6, ANSWER6, &neighbour->target) ||
-				     LISTED6(answer6, ANSWER6, &ip6->destination));
+		return neighbour && (ANSWERED6(&neighbour->target) || ANSWERED6(&ip6->destination));
 	}
 	struct arp *arp = parse_arp(view);
-	return arp && LISTED4(answer4, ANSWER4, arp_target(arp));
+	be32 target;
+	if (!arp)
+		return 0;
+	target = arp_target(arp);
+	return ANSWERED4(&target);
 }
 
 INLINE int address_matches(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
@@ -146,10 +160,8 @@ INLINE int address_matches(FILTER, struct view *view, struct ipv4 *ip4, struct i
 		return ip4 ? (ip4->destination & 0xff) < 224 : (ip6->destination.word[0] & 0xff) != 0xff;
 	}
 	if (ip4)
-		return LISTED4(match4, MATCH4, ip4->destination) ||
-		       ((filter->flags & EITHER) && LISTED4(match4, MATCH4, ip4->source));
-	return LISTED6(match6, MATCH6, &ip6->destination) ||
-	       ((filter->flags & EITHER) && LISTED6(match6, MATCH6, &ip6->source));
+		return MATCHED4(&ip4->destination) || ((filter->flags & EITHER) && MATCHED4(&ip4->source));
+	return MATCHED6(&ip6->destination) || ((filter->flags & EITHER) && MATCHED6(&ip6->source));
 }
 
 INLINE int matches(FILTER, const volatile u64 *bits, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
@@ -188,7 +200,8 @@ INLINE int wanted(FILTER, const volatile u64 *bits, struct xdp_md *ctx)
 		return 1;
 	if (filter->take == TAKE_MATCH && matches(filter, bits, &view, ip4, ip6))
 		return 1;
-	return (filter->answer4_count || filter->answer6_count) && for_answer(filter, &view, ip4, ip6);
+	return (filter->answer4_count || filter->answer6_count || filter->answer_within.count) &&
+	       for_answer(filter, &view, ip4, ip6);
 }
 
 #endif

@@ -77,12 +77,28 @@ INLINE u64 write_data(void *at, u64 base)
 	return sum;
 }
 
+/* Writes the addresses of a flow, and the checksum that they give the IPv4 header, into the headers of a frame. */
+INLINE void write_addresses(void *ip, const struct flow_ports *ends, const struct flow_addresses *addresses)
+{
+	if (PLAN.flags & IPV6) {
+#pragma unroll
+		for (u32 i = 0; i < 4; i++) {
+			((u32 *)(ip + 8))[i] = addresses->source.word[i];
+			((u32 *)(ip + 24))[i] = addresses->destination.word[i];
+		}
+		return;
+	}
+	*(u16 *)(ip + 10) = ends->check;
+	*(u32 *)(ip + 12) = addresses->source.word[0];
+	*(u32 *)(ip + 16) = addresses->destination.word[0];
+}
+
 /* Writes the whole packet: a frame that comes again holds what the reflector made of it. */
 INLINE void write_packet(void *frame, struct lane *lane, u32 flow, u64 seq, u64 time)
 {
-	u32 header = PLAN.l4 + UDP_HEADER, ports = ports_of(flow);
+	u32 header = PLAN.l4 + UDP_HEADER, ports = PLAN.flags & ADDRESSES_VARY ? 0 : ports_of(flow);
 	void *payload = frame + header;
-	u64 sum;
+	u64 sum = PLAN.sum;
 	u16 check;
 
 #pragma unroll
@@ -101,9 +117,19 @@ INLINE void write_packet(void *frame, struct lane *lane, u32 flow, u64 seq, u64 
 		*(u32 *)(frame + 56) = lane->headers[7];
 		*(u16 *)(frame + 60) = lane->headers[7] >> 32;
 	}
+	if (PLAN.flags & ADDRESSES_VARY) {
+		struct flow_ports *ends = bpf_map_lookup_elem(&FLOW_PORTS, &flow);
+		struct flow_addresses *addresses = bpf_map_lookup_elem(&FLOW_ADDRESSES, &flow);
+
+		if (!ends || !addresses)
+			return;
+		ports = ends->source | (u32)ends->destination << 16;
+		sum = ends->sum;
+		write_addresses(frame + PLAN.l3, ends, addresses);
+	}
 	*(u64 *)payload = seq;
 	*(u64 *)(payload + 8) = time;
-	sum = PLAN.sum + (u64)ports + halves(seq) + halves(time);
+	sum += (u64)ports + halves(seq) + halves(time);
 	sum += write_data(payload + STAMP, data_base(PLAN.seed, seq));
 	check = ~fold(sum);
 	*(u32 *)(frame + PLAN.l4) = ports;
@@ -266,23 +292,62 @@ NOINLINE int sort(struct xdp_md *ctx, u32 *flow, u32 *reason)
 	return p.payload_len == PLAN.payload_len ? (int)p.l4 : CORRUPT;
 }
 
+/* The same of flows that are told by their addresses, too; and the sum of the packet's addresses. */
+NOINLINE int sort_addresses(struct xdp_md *ctx, u32 *flow, u32 *reason, u64 *sum)
+{
+	struct udp_packet p = {};
+	int left = find_udp(ctx, &p), v6 = !!(PLAN.flags & IPV6);
+	void *data = frame_data(ctx), *end = frame_end(ctx), *source, *ports;
+	u32 size = v6 ? 16 : 4, own, peer;
+
+	*reason = left - 1;
+	if (left)
+		return HOSTS;
+	source = data + (p.l3 & 31) + (v6 ? 8 : 12);
+	ports = data + (p.l4 & OFFSET);
+	*reason = LEFT_WRONG_ADDRESS;
+	if (!!p.v6 != v6 || source + 32 > end || ports + sizeof(struct udp) > end)
+		return HOSTS;
+	own = place_in(&PLAN.own, source + size);
+	if (own >= PLAN.own.count)
+		return HOSTS;
+	*reason = LEFT_WRONG_PORT;
+	if ((u32)swap16(U16(ports + 2)) - PLAN.src_first >= PLAN.src_count)
+		return HOSTS;
+	peer = place_in(&PLAN.peer, source);
+	*reason = FOREIGN_WRONG_ADDRESS;
+	if (peer >= PLAN.peer.count)
+		return FOREIGN;
+	*flow = flow_at(U32(ports), own, peer);
+	*reason = FOREIGN_WRONG_PORT;
+	if (*flow >= PLAN.flows)
+		return FOREIGN;
+	*sum = halves(U64(source));
+	if (v6)
+		*sum += halves(U64(source + 8)) + halves(U64(source + 16)) + halves(U64(source + 24));
+	return p.payload_len == PLAN.payload_len ? (int)p.l4 : CORRUPT;
+}
+
 INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 {
 	void *frame = frame_data(ctx), *end = frame_end(ctx);
 	u32 flow, reason = LEFT_NOT_IP;
 	struct lane *lane;
+	u64 addresses = 0;
 	int at;
 
 	if (PLAN.flags & RECEIVE) {
-		if (frame + PLAN.l4 + UDP_HEADER + STAMP <= end && looks_like_ours(frame)) {
+		if (!(PLAN.flags & ADDRESSES_VARY) && frame + PLAN.l4 + UDP_HEADER + STAMP <= end &&
+		    looks_like_ours(frame)) {
 			flow = flow_of(U32(frame + PLAN.l4));
 			if (flow < PLAN.flows) {
 				if (!arrival(source, key))
 					return XDP_DROP;
-				return examine(source, key, frame + PLAN.l4, end, flow);
+				return examine(source, key, frame + PLAN.l4, end, flow, 0);
 			}
 		}
-		at = sort(ctx, &flow, &reason);
+		at = PLAN.flags & ADDRESSES_VARY ? sort_addresses(ctx, &flow, &reason, &addresses) :
+						     sort(ctx, &flow, &reason);
 		if (at != HOSTS) {
 			if (!arrival(source, key))
 				return XDP_DROP;
@@ -291,7 +356,7 @@ INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 			if (at == FOREIGN)
 				return foreign(source, reason);
 			/* The verifier has to see that this stays in the frame. */
-			return examine(source, key, frame_data(ctx) + (at & OFFSET), frame_end(ctx), flow);
+			return examine(source, key, frame_data(ctx) + (at & OFFSET), frame_end(ctx), flow, addresses);
 		}
 	}
 	if (answers() && (reason == LEFT_NOT_IP || reason == LEFT_NOT_UDP)) {

@@ -9,12 +9,11 @@
 mod asm;
 
 use asm::{Assembler, Label};
-use mpps_io::Selection;
-use mpps_io::{Error, ErrorKind};
+use mpps_io::{AddressRange, Error, ErrorKind, Selection};
 use std::fmt;
 use std::io;
 use std::mem::size_of;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -23,13 +22,13 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardFilter {
     /// Destination addresses: ours. Empty: any.
-    pub ips: Vec<IpAddr>,
+    pub ips: Vec<AddressRange>,
     /// UDP destination ports: ours.
     pub ports: RangeInclusive<u16>,
     /// Ports within `ports` that the host keeps.
     pub excluded_ports: Vec<u16>,
     /// Source addresses: the peer's. Empty: any.
-    pub source_ips: Vec<IpAddr>,
+    pub source_ips: Vec<AddressRange>,
     /// UDP source ports: the peer's. Keeps replies to the host's own clients out of the guard.
     pub source_ports: RangeInclusive<u16>,
 }
@@ -50,17 +49,17 @@ impl GuardFilter {
         if addresses.is_empty() {
             return None;
         }
-        let mut filter = Self::new(addresses.to_vec(), ports.clone().unwrap_or(1..=u16::MAX));
+        let mut filter = Self::new(addresses, ports.clone().unwrap_or(1..=u16::MAX));
         filter.excluded_ports.clone_from(excluded);
         if let Some(from) = from {
-            filter.source_ips.clone_from(&from.ips);
+            filter.source_ips = vec![from.ips.clone()];
             filter.source_ports = from.ports.clone();
         }
         Some(filter)
     }
 
     /// All UDP packets to these addresses and ports.
-    pub fn new(ips: Vec<IpAddr>, ports: RangeInclusive<u16>) -> Self {
+    pub fn new(ips: Vec<AddressRange>, ports: RangeInclusive<u16>) -> Self {
         Self {
             ips,
             ports,
@@ -217,7 +216,7 @@ fn assemble(filter: &GuardFilter) -> Vec<asm::Insn> {
     let possible = |v6: bool| {
         [&filter.ips, &filter.source_ips]
             .iter()
-            .all(|l| l.is_empty() || l.iter().any(|ip| ip.is_ipv6() == v6))
+            .all(|l| l.is_empty() || l.iter().any(|ips| ips.start().is_ipv6() == v6))
     };
     let (v4, v6) = (possible(false), possible(true));
     if v4 || v6 {
@@ -259,22 +258,46 @@ fn assemble(filter: &GuardFilter) -> Vec<asm::Insn> {
 }
 
 /// Goes on when the address at `at` is one of `ips`, or when there are none; else to `next`.
-fn match_addresses(a: &mut Assembler, ips: &[IpAddr], v6: bool, at: i32, next: Label) {
+fn match_addresses(a: &mut Assembler, ips: &[AddressRange], v6: bool, at: i32, next: Label) {
     if ips.is_empty() {
         return;
     }
     let found = a.label();
-    for ip in ips {
-        match ip {
-            IpAddr::V4(ip) if !v6 => {
+    for range in ips {
+        match (range.start(), range.end()) {
+            (IpAddr::V4(first), IpAddr::V4(last)) if !v6 => {
                 a.load_u32(at);
-                a.jump_if_eq32(ip.to_bits(), found);
-            }
-            IpAddr::V6(ip) if v6 => {
+                if first == last {
+                    a.jump_if_eq32(first.to_bits(), found);
+                    continue;
+                }
                 let other = a.label();
-                for (i, word) in ip.octets().chunks_exact(4).enumerate() {
-                    a.load_u32(at + 4 * i as i32);
-                    a.jump_if_ne32(u32::from_be_bytes([word[0], word[1], word[2], word[3]]), other);
+                a.jump_if_lt32(first.to_bits(), other);
+                a.jump_if_gt32(last.to_bits(), other);
+                a.jump(found);
+                a.bind(other);
+            }
+            (IpAddr::V6(first), IpAddr::V6(last)) if v6 => {
+                let other = a.label();
+                if first == last {
+                    for (i, word) in words(*first).into_iter().enumerate() {
+                        a.load_u32(at + 4 * i as i32);
+                        a.jump_if_ne32(word, other);
+                    }
+                } else {
+                    // The first word that differs from the range's end decides.
+                    let above = a.label();
+                    for (i, word) in words(*first).into_iter().enumerate() {
+                        a.load_u32(at + 4 * i as i32);
+                        a.jump_if_gt32(word, above);
+                        a.jump_if_lt32(word, other);
+                    }
+                    a.bind(above);
+                    for (i, word) in words(*last).into_iter().enumerate() {
+                        a.load_u32(at + 4 * i as i32);
+                        a.jump_if_lt32(word, found);
+                        a.jump_if_gt32(word, other);
+                    }
                 }
                 a.jump(found);
                 a.bind(other);
@@ -284,4 +307,10 @@ fn match_addresses(a: &mut Assembler, ips: &[IpAddr], v6: bool, at: i32, next: L
     }
     a.jump(next);
     a.bind(found);
+}
+
+/// An address as the packet's words are loaded.
+fn words(ip: Ipv6Addr) -> [u32; 4] {
+    let bits = ip.to_bits();
+    [96, 64, 32, 0].map(|shift| (bits >> shift) as u32)
 }

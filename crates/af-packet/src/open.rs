@@ -5,7 +5,7 @@ use crate::ring::{Geometry, Mapping, max_frame};
 use crate::rx::{self, RxSocket};
 use crate::socket::{Socket, address};
 use crate::tx::{self, TxSocket};
-use mpps_io::{Error, ErrorKind, MAX_BURST, Result};
+use mpps_io::{AddressRange, Error, ErrorKind, MAX_BURST, Result, addresses};
 use mpps_netdev::NetDev;
 use std::io;
 use std::net::IpAddr;
@@ -19,6 +19,8 @@ const TX_FRAMES: usize = 2 * MAX_BURST;
 const CONTROL_FRAMES: u32 = 64;
 /// What a socket buffer of a small packet costs beside its data (`struct sk_buff` and its shared info).
 const SKB_OVERHEAD: usize = 1024;
+/// Groups that are joined one by one.
+const MOST_GROUPS: usize = 64;
 /// EtherType for local experiments (IEEE 802): what the kernel takes packets for that it need not look into.
 const ETH_P_EXPERIMENT: u16 = 0x88b5;
 
@@ -28,7 +30,7 @@ pub(crate) struct Opener<'a> {
     pub(crate) device: &'a NetDev,
     pub(crate) name: &'a Arc<str>,
     pub(crate) device_checksum: bool,
-    pub(crate) solicited: Vec<IpAddr>,
+    pub(crate) solicited: Vec<AddressRange>,
     pub(crate) fanout: Option<u16>,
 }
 
@@ -104,7 +106,7 @@ impl Opener<'_> {
     }
 
     /// What the device must let in beside its own address and broadcast: the solicited-node groups of our IPv6
-    /// addresses (RFC 4291, 2.7.1), or all groups when it is not known which addresses are ours.
+    /// addresses (RFC 4291, 2.7.1), or all groups when it is not known which addresses are ours, or when they are many.
     fn memberships(&self) -> Vec<libc::packet_mreq> {
         let entry = |kind: libc::c_int, address: &[u8]| {
             let mut mr_address = [0; 8];
@@ -116,9 +118,12 @@ impl Opener<'_> {
                 mr_address,
             }
         };
-        let mut list: Vec<_> = self
-            .solicited
-            .iter()
+        let v6 = self.solicited.iter().filter(|range| range.start().is_ipv6());
+        let groups: usize = v6.clone().map(|range| addresses::count(range) as usize).sum();
+        let all = self.solicited.is_empty() || groups > MOST_GROUPS;
+        let each = v6.flat_map(|range| (0..addresses::count(range)).map(|place| addresses::at(*range.start(), place)));
+        let mut list: Vec<_> = each
+            .take(if all { 0 } else { MOST_GROUPS })
             .filter_map(|ip| match ip {
                 IpAddr::V4(_) => None,
                 IpAddr::V6(ip) => {
@@ -130,7 +135,7 @@ impl Opener<'_> {
                 }
             })
             .collect();
-        if self.solicited.is_empty() {
+        if all {
             list.push(entry(libc::PACKET_MR_ALLMULTI, &[]));
         }
         if self.config.promisc {

@@ -4,15 +4,15 @@ mod common;
 
 use common::{BOTH, IP_B, Lab, MAC_B, receive, send, udp};
 use mpps_af_packet::{AfPacketPort, GuardFilter, GuardStatus};
-use mpps_io::{Frame, Port};
-use std::net::{IpAddr, UdpSocket};
+use mpps_io::{AddressRange, Frame, Port, addresses};
+use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 fn filter() -> GuardFilter {
     GuardFilter {
         excluded_ports: vec![2500],
-        ..GuardFilter::new(vec![IpAddr::from(IP_B)], 2000..=3000)
+        ..GuardFilter::new(vec![addresses::one(IP_B.into())], 2000..=3000)
     }
 }
 
@@ -145,7 +145,7 @@ fn two_guards_on_one_interface_coexist_and_each_goes_with_its_port() {
     let a = lab.a.open("af_packet:va", &[BOTH], None).expect("open");
     let pool_a = a.pool(0).expect("pool");
     let mut qa = a.queue(0, &pool_a).expect("queue");
-    let ip = || vec![IpAddr::from(IP_B)];
+    let ip = || vec![addresses::one(IP_B.into())];
     let Some(first) = guarded(&lab, GuardFilter::new(ip(), 2000..=2000)) else {
         return;
     };
@@ -161,6 +161,29 @@ fn two_guards_on_one_interface_coexist_and_each_goes_with_its_port() {
 }
 
 #[test]
+fn a_range_of_addresses_is_guarded_from_its_first_to_its_last() {
+    let Some(lab) = Lab::new() else { return };
+    let a = lab.a.open("af_packet:va", &[BOTH], None).expect("open");
+    let pool_a = a.pool(0).expect("pool");
+    let mut qa = a.queue(0, &pool_a).expect("queue");
+    // One address of the host is tried with ranges around it.
+    let bits = std::net::Ipv4Addr::from(IP_B).to_bits();
+    let at = |places: i64| std::net::Ipv4Addr::from_bits((i64::from(bits) + places) as u32).into();
+    for (first, last, hidden) in [
+        (0, 9, true),
+        (-9, 0, true),
+        (-300, 300, true),
+        (1, 9, false),
+        (-9, -1, false),
+    ] {
+        let filter = GuardFilter::new(vec![at(first)..=at(last)], 2000..=2000);
+        let Some(_guard) = guarded(&lab, filter) else { return };
+        let seen = stack_sees(&lab, &mut qa, udp(MAC_B, IP_B, 1, 2000, 18, 0));
+        assert_eq!(seen, !hidden, "{first} to {last}");
+    }
+}
+
+#[test]
 fn source_addresses_and_ports_narrow_the_guard() {
     let Some(lab) = Lab::new() else { return };
     let a = lab.a.open("af_packet:va", &[BOTH], None).expect("open");
@@ -168,7 +191,7 @@ fn source_addresses_and_ports_narrow_the_guard() {
     let mut qa = a.queue(0, &pool_a).expect("queue");
     let narrow = GuardFilter {
         source_ports: 100..=200,
-        source_ips: vec![IpAddr::from(common::IP_A)],
+        source_ips: vec![addresses::one(common::IP_A.into())],
         ..GuardFilter::new(Vec::new(), 2000..=2000)
     };
     let Some(_guard) = guarded(&lab, narrow) else { return };
@@ -178,7 +201,7 @@ fn source_addresses_and_ports_narrow_the_guard() {
     );
     drop(_guard);
     let elsewhere = GuardFilter {
-        source_ips: vec![IpAddr::from([10, 88, 0, 77])],
+        source_ips: vec![addresses::one([10, 88, 0, 77].into())],
         ..GuardFilter::new(Vec::new(), 2000..=2000)
     };
     let Some(_guard) = guarded(&lab, elsewhere) else { return };
@@ -195,7 +218,7 @@ fn ipv6_is_guarded_by_address_and_port() {
     lab.b.ip("neigh add fd88::1 lladdr 02:00:00:00:00:0a dev vb");
     let Some(guard) = guarded(
         &lab,
-        GuardFilter::new(vec!["fd88::2".parse().expect("ip")], 2000..=2000),
+        GuardFilter::new(vec![addresses::one("fd88::2".parse().expect("ip"))], 2000..=2000),
     ) else {
         return;
     };
@@ -273,8 +296,16 @@ fn guard_off_says_why() {
 #[test]
 fn the_kernel_takes_the_program_of_every_shape_of_filter() {
     let Some(lab) = Lab::new() else { return };
-    let (v4, v6) = (IpAddr::from(IP_B), "fd88::2".parse::<IpAddr>().expect("ip"));
-    let lists = [vec![], vec![v4], vec![v6], vec![v6, v4, v4, v6]];
+    let (v4, v6) = (
+        addresses::one(IP_B.into()),
+        addresses::one("fd88::2".parse().expect("ip")),
+    );
+    let (many4, many6) = (
+        addresses::from(*v4.start(), 300),
+        addresses::from(*v6.start(), u32::MAX),
+    );
+    let mixed = [&v6, &v4, &many4, &v4, &v6, &many6].map(AddressRange::clone).to_vec();
+    let lists = [vec![], vec![v4], vec![v6], vec![many4], vec![many6], mixed];
     for ips in &lists {
         for source_ips in &lists {
             for excluded_ports in [vec![], (0..200).collect()] {

@@ -5,7 +5,7 @@ use crate::config::{Config, Mode, Pages};
 use crate::error::{not_found, of};
 use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
 use crate::port::{AfXdpPort, Parts};
-use mpps_io::selection::{left_to_host, without};
+use mpps_io::selection::{Listed, left_to_host, without};
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Request, Result, Selection, Task};
 use mpps_netdev::{NetDev, Promiscuous, await_carrier};
 use std::sync::atomic::AtomicU64;
@@ -262,8 +262,9 @@ fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut
             protocol: Some(PROTOCOL_UDP),
             ports: Ports::In(without(ports.as_ref().unwrap_or(&(1..=u16::MAX)), excluded)),
             addresses: match to.with_room() {
-                [] => Addresses::Unicast,
-                all => Addresses::Of(all.to_vec()),
+                Listed { range: Some(range), .. } => Addresses::Within(range),
+                listed if listed.is_empty() => Addresses::Unicast,
+                listed => Addresses::Of(listed.single),
             },
             either: false,
         }),
@@ -276,6 +277,7 @@ fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut
             either: true,
         }),
     };
+    let answer = Listed::of(&request.answer);
     let program = ProgramConfig {
         mode: match config.mode {
             Mode::Auto => ProgramMode::Auto,
@@ -284,7 +286,8 @@ fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut
         },
         filter: Filter {
             take,
-            answer: request.answer.clone(),
+            answer: answer.single,
+            answer_within: answer.range,
         },
         rx_timestamp: config.rx_time,
         frags: false,

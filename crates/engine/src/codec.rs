@@ -1,7 +1,7 @@
 //! What a test packet looks like on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
 
 use crate::FlowSet;
-use mpps_io::{Frame, RxChecksum};
+use mpps_io::{Frame, RxChecksum, addresses};
 use mpps_wire::{
     Checker, PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp, udp_checksum_open, verify_data,
 };
@@ -65,8 +65,8 @@ pub(crate) enum Class {
 pub(crate) trait Codec {
     /// Bytes of every frame.
     fn frame_len(&self) -> usize;
-    /// Writes a whole test packet; `bytes` is [`Codec::frame_len`] long.
-    fn write(&self, bytes: &mut [u8], ports: (u16, u16), stamp: Stamp);
+    /// Writes a whole test packet of a flow, whose ports are given; `bytes` is [`Codec::frame_len`] long.
+    fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp);
     /// Changes the send time of a packet written before.
     fn restamp(&self, bytes: &mut [u8], time_ns: u64);
     /// Reads a packet that came back. `known` remembers the headers of packets that did.
@@ -85,16 +85,79 @@ fn classify_payload(payload: &[u8], expected_len: usize, seed: u64, flow: u32) -
     }
 }
 
+/// Which packets are whose, by what they carry.
+#[derive(Clone, Debug)]
+pub(crate) struct Ends {
+    pub(crate) flows: FlowSet,
+    /// The first source and the first destination address.
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    /// Packets arrive as they were sent; else with their addresses and ports exchanged.
+    pub(crate) as_sent: bool,
+}
+
+impl Ends {
+    /// Source and destination address of a flow.
+    #[inline]
+    fn addresses(&self, flow: u32) -> (IpAddr, IpAddr) {
+        let (src, dst) = self.flows.addresses(flow);
+        (addresses::at(self.src, src), addresses::at(self.dst, dst))
+    }
+
+    /// The flow of a packet that has arrived with these ports, where its addresses are known to be right and flows are told
+    /// by their ports alone.
+    #[inline(always)]
+    fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
+        match self.as_sent {
+            false => self.flows.flow_of(dst_port, src_port),
+            true => self.flows.flow_of(src_port, dst_port),
+        }
+    }
+
+    /// The flow of a packet, or why it is of none.
+    #[inline]
+    pub(crate) fn flow(&self, bytes: &[u8], packet: &UdpPacket) -> Result<u32, Foreign> {
+        if !self.flows.is_plain() {
+            return self.flow_by_addresses(bytes, packet);
+        }
+        let flow = self
+            .flow_of(packet.src_port, packet.dst_port)
+            .ok_or(Foreign::WrongPort)?;
+        let (from, to) = match self.as_sent {
+            false => (self.dst, self.src),
+            true => (self.src, self.dst),
+        };
+        match packet.dst_ip_eq(bytes, &to) && packet.src_ip(bytes) == from {
+            true => Ok(flow),
+            false => Err(Foreign::WrongAddress),
+        }
+    }
+
+    #[inline(never)]
+    fn flow_by_addresses(&self, bytes: &[u8], packet: &UdpPacket) -> Result<u32, Foreign> {
+        let (from, to) = (packet.src_ip(bytes), packet.dst_ip(bytes));
+        let (src, dst, src_port, dst_port) = match self.as_sent {
+            false => (to, from, packet.dst_port, packet.src_port),
+            true => (from, to, packet.src_port, packet.dst_port),
+        };
+        let places = addresses::place(self.src, src).zip(addresses::place(self.dst, dst));
+        let counts = self.flows.address_counts();
+        let places = places.filter(|places| places.0 < counts.0 && places.1 < counts.1);
+        let flow = self
+            .flows
+            .flow_at(src_port, dst_port, places.ok_or(Foreign::WrongAddress)?);
+        flow.ok_or(Foreign::WrongPort)
+    }
+}
+
 /// Whole Ethernet frames.
 #[derive(Debug)]
 pub(crate) struct EthernetCodec {
     pub(crate) template: Template,
-    pub(crate) flows: FlowSet,
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
+    pub(crate) ends: Ends,
+    /// What is sent goes from each flow's destination to its source.
+    pub(crate) turned: bool,
     pub(crate) seed: u64,
-    /// Packets arrive as they were sent; else with their addresses and ports exchanged.
-    pub(crate) as_sent: bool,
 }
 
 /// Which reject of the parser means what.
@@ -127,8 +190,12 @@ impl Codec for EthernetCodec {
     }
 
     #[inline]
-    fn write(&self, bytes: &mut [u8], ports: (u16, u16), stamp: Stamp) {
-        self.template.write(bytes, ports.0, ports.1, stamp);
+    fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
+        if self.ends.flows.is_plain() {
+            self.template.write(bytes, ports.0, ports.1, stamp);
+        } else {
+            self.write_between(bytes, flow, ports, stamp);
+        }
     }
 
     #[inline]
@@ -142,7 +209,7 @@ impl Codec for EthernetCodec {
             && seen.checksum_ok
             && seen.data_ok
         {
-            return match self.flow_of(seen.src_port, seen.dst_port) {
+            return match self.ends.flow_of(seen.src_port, seen.dst_port) {
                 Some(flow) => Class::Test {
                     flow,
                     stamp: seen.stamp,
@@ -155,13 +222,12 @@ impl Codec for EthernetCodec {
 }
 
 impl EthernetCodec {
-    /// The flow of a packet that has arrived with these ports.
-    #[inline(always)]
-    fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
-        match self.as_sent {
-            false => self.flows.flow_of(dst_port, src_port),
-            true => self.flows.flow_of(src_port, dst_port),
-        }
+    /// Writes a packet of flows whose addresses vary. Apart, so that it costs nothing where they do not.
+    #[inline(never)]
+    fn write_between(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
+        let (src, dst) = self.ends.addresses(flow);
+        let addresses = if self.turned { (dst, src) } else { (src, dst) };
+        self.template.write_between(bytes, addresses, ports, stamp);
     }
 
     /// The long way; remembers the headers of what is intact.
@@ -173,21 +239,18 @@ impl EthernetCodec {
             Err(reject) => return class_of_reject(reject),
         };
         let packet = &checked.packet;
-        let Some(flow) = self.flow_of(packet.src_port, packet.dst_port) else {
-            return Class::Foreign(Foreign::WrongPort);
+        let flow = match self.ends.flow(bytes, packet) {
+            Ok(flow) => flow,
+            Err(why) => return Class::Foreign(why),
         };
-        let (from, to) = match self.as_sent {
-            false => (self.dst, self.src),
-            true => (self.src, self.dst),
-        };
-        if !packet.dst_ip_eq(bytes, &to) || packet.src_ip(bytes) != from {
-            return Class::Foreign(Foreign::WrongAddress);
-        }
         let whole = usize::from(packet.payload_len) == self.template.payload_len();
         let checksum_ok = checked.checksum_ok || left_open(frame, packet);
         match checked.stamp {
             Some(stamp) if checksum_ok && checked.data_ok && whole => {
-                known.remember(bytes, packet);
+                // Headers tell a flow's addresses, of which there may be many.
+                if self.ends.flows.is_plain() {
+                    known.remember(bytes, packet);
+                }
                 Class::Test { flow, stamp }
             }
             _ => Class::Corrupt,
@@ -211,7 +274,7 @@ impl Codec for PayloadCodec {
     }
 
     #[inline]
-    fn write(&self, bytes: &mut [u8], _ports: (u16, u16), stamp: Stamp) {
+    fn write(&self, bytes: &mut [u8], _flow: u32, _ports: (u16, u16), stamp: Stamp) {
         self.template.write(bytes, stamp);
     }
 

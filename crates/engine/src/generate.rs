@@ -225,7 +225,12 @@ impl<'r> Generator<'r> {
             let flow = self.flows.first + at as u32 * self.flows.step;
             frame.set_len(len);
             frame.set_flow(flow);
-            codec.write(frame.bytes_mut(), self.flows.ports[at], Stamp { seq, time_ns: now });
+            codec.write(
+                frame.bytes_mut(),
+                flow,
+                self.flows.ports[at],
+                Stamp { seq, time_ns: now },
+            );
             if let (Some(slips), Some(scheduled)) = (self.slips, scheduled) {
                 slips.note(flow, seq, now.saturating_sub(scheduled));
                 *written = (flow, seq, scheduled);

@@ -18,7 +18,6 @@ mod drop;
 mod echo;
 mod error;
 mod flow_table;
-mod flows;
 pub mod footprint;
 mod forward;
 mod generate;
@@ -52,9 +51,9 @@ mod work;
 pub use across::run_traffic_across;
 pub use control::Control;
 pub use error::RunError;
-pub use flows::FlowSet;
 pub use forward::{run_forward, run_forward_pair};
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
+pub use mpps_io::{FlowSet, Step};
 pub use pacing::Pacing;
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,

@@ -42,7 +42,7 @@ impl<'r> Neighbor<'r> {
     }
 
     fn ours(&self, ip: IpAddr) -> bool {
-        self.link.answer_for.contains(&ip)
+        self.link.answer_for.iter().any(|range| range.contains(&ip))
     }
 
     /// Deals with a frame that is no test packet. True: the frame now holds an answer, to be sent. False: it was
@@ -140,6 +140,7 @@ impl<'r> Neighbor<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_io::addresses;
     use mpps_wire::checksum::internet_checksum;
     use std::net::Ipv4Addr;
 
@@ -179,7 +180,7 @@ mod tests {
         let link = Link {
             mac: MacAddr([2, 0, 0, 0, 0, 2]),
             vlan: None,
-            answer_for: vec![OWN.into()],
+            answer_for: vec![addresses::one(OWN.into())],
             unanswered: vec![other.into(), subnet[0].into(), subnet[1].into()],
             dest_mac: None,
             next_hop: None,

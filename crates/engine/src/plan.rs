@@ -2,7 +2,7 @@
 
 use crate::{FlowSet, Pacing, Rate};
 use mpps_io::packet_ring::PacketProducer;
-use mpps_io::{Error, Result};
+use mpps_io::{AddressRange, Error, Result};
 use mpps_stats::HostFact;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::net::IpAddr;
@@ -89,7 +89,7 @@ pub struct Link {
     /// VLAN identifier of the test's packets.
     pub vlan: Option<u16>,
     /// Addresses that mpps answers for (ARP, neighbour solicitation, ping). Empty where the host does so itself.
-    pub answer_for: Vec<IpAddr>,
+    pub answer_for: Vec<AddressRange>,
     /// Whose pings are not answered: our own other addresses, and those of our subnets that no host has.
     pub unanswered: Vec<IpAddr>,
     /// The peer's MAC address, where known; else [`Link::next_hop`] is resolved before the run.
@@ -112,11 +112,11 @@ pub struct TrafficPlan {
     pub common: Common,
     /// Packets come back and are received; else they are only sent.
     pub receive: bool,
-    /// Source address of the packets.
+    /// First source address of the packets; how many there are, the flows say. Questions come from it.
     pub src: IpAddr,
-    /// Destination address of the packets.
+    /// First destination address of the packets.
     pub dst: IpAddr,
-    /// Ports.
+    /// Ports, and how many addresses.
     pub flows: FlowSet,
     /// UDP payload, bytes; 16 or more.
     pub payload_len: usize,
@@ -150,8 +150,8 @@ pub struct TrafficPlan {
 pub struct DropPlan {
     /// What every run has.
     pub common: Common,
-    /// Only packets to this address (Ethernet paths).
-    pub ip: Option<IpAddr>,
+    /// Only packets to one of these addresses (Ethernet paths).
+    pub ip: Option<AddressRange>,
     /// Only packets to these ports (Ethernet paths).
     pub ports: Option<RangeInclusive<u16>>,
     /// Ports among them that are somebody else's (the host's own sockets), in ascending order.

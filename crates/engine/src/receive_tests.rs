@@ -39,7 +39,7 @@ impl Codec for Teller<'_> {
     fn frame_len(&self) -> usize {
         0
     }
-    fn write(&self, _: &mut [u8], _: (u16, u16), _: Stamp) {}
+    fn write(&self, _: &mut [u8], _: u32, _: (u16, u16), _: Stamp) {}
     fn restamp(&self, _: &mut [u8], _: u64) {}
     fn classify<F: Frame>(&self, _: &F, _: &mut Checker) -> Class {
         self.0.borrow_mut().next().expect("a class a frame")

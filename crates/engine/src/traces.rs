@@ -6,7 +6,7 @@
 //! packet is none of the trial's own: in a packet that is, nothing of this costs anything.
 
 use crate::FlowSet;
-use crate::codec::{left_open, verify_checksum};
+use crate::codec::{Ends, left_open, verify_checksum};
 use crate::neighbor::Neighbor;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue};
 use mpps_sys::clock::monotonic_ns;
@@ -30,12 +30,8 @@ pub(crate) struct Traces {
     /// Newest first.
     seeds: Vec<u64>,
     /// All that any trial may use.
-    pub(crate) flows: FlowSet,
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
+    pub(crate) ends: Ends,
     pub(crate) layer: Layer,
-    /// They arrive as they were sent; else with addresses and ports exchanged.
-    as_sent: bool,
 }
 
 impl Traces {
@@ -50,11 +46,13 @@ impl Traces {
         Self {
             since_ns,
             seeds: Vec::new(),
-            flows,
-            src,
-            dst,
+            ends: Ends {
+                flows,
+                src,
+                dst,
+                as_sent,
+            },
             layer,
-            as_sent,
         }
     }
 
@@ -63,7 +61,10 @@ impl Traces {
     pub(crate) fn back(&self) -> Self {
         Self {
             seeds: self.seeds.iter().map(|seed| seed.wrapping_add(1)).collect(),
-            as_sent: false,
+            ends: Ends {
+                as_sent: false,
+                ..self.ends.clone()
+            },
             ..self.clone()
         }
     }
@@ -93,13 +94,7 @@ impl Traces {
         let checked = check_udp(bytes, seed, verify_checksum(frame)).ok()?;
         let packet = &checked.packet;
         let stamp = checked.stamp?;
-        let (ports, addresses) = match self.as_sent {
-            true => ((packet.src_port, packet.dst_port), (self.src, self.dst)),
-            false => ((packet.dst_port, packet.src_port), (self.dst, self.src)),
-        };
-        let ours = self.flows.flow_of(ports.0, ports.1).is_some()
-            && packet.src_ip(bytes) == addresses.0
-            && packet.dst_ip_eq(bytes, &addresses.1)
+        let ours = self.ends.flow(bytes, packet).is_ok()
             && (checked.checksum_ok || left_open(frame, packet))
             && (checked.data_ok || self.seeded(stamp.seq, packet.payload(bytes).get(STAMP_LEN..)?));
         ours.then_some(stamp)

@@ -1,7 +1,7 @@
 //! The workloads as the common part of a run sees them: what a lane of each does once everything is open.
 
 use crate::capture::{self, Quota};
-use crate::codec::{EthernetCodec, PayloadCodec};
+use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::generate::{Generator, SendShare, SentSeq};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
@@ -237,11 +237,14 @@ pub(crate) fn send_and_take<Q: Queue>(
             };
             let codec = EthernetCodec {
                 template,
-                flows: arrives.flows.clone(),
-                src,
-                dst,
+                ends: Ends {
+                    flows: arrives.flows.clone(),
+                    src,
+                    dst,
+                    as_sent: arrives.far.is_some() && !taken.turned,
+                },
+                turned: sent.turned,
                 seed: arrives.common.seed,
-                as_sent: arrives.far.is_some() && !taken.turned,
             };
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
@@ -269,7 +272,7 @@ impl Work for DropWork<'_> {
     }
 
     fn src(&self) -> Option<IpAddr> {
-        self.plan.ip
+        self.plan.ip.as_ref().map(|ips| *ips.start())
     }
 
     fn lane<Q: Queue>(
@@ -297,7 +300,7 @@ impl Work for ReflectWork<'_> {
     }
 
     fn src(&self) -> Option<IpAddr> {
-        self.plan.filter.ip
+        self.plan.filter.ip.as_ref().map(|ips| *ips.start())
     }
 
     fn lane<Q: Queue>(

@@ -10,10 +10,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 mod burst;
 mod capabilities;
 pub mod counter;
 mod error;
+mod flows;
 mod frame;
 pub mod kernel;
 pub mod loopback;
@@ -26,9 +28,11 @@ mod request;
 pub mod selection;
 mod spec;
 
+pub use addresses::AddressRange;
 pub use burst::{Burst, MAX_BURST};
 pub use capabilities::{Capabilities, Layer};
 pub use error::{Error, ErrorKind, Result};
+pub use flows::{Axis, FlowSet, Step};
 pub use frame::{Frame, RxChecksum};
 pub use mailbox::Mailbox;
 pub use port::{Fact, Port, QueueCounters, Roles};

@@ -1,7 +1,7 @@
 //! What a workload needs of a port, in words that no path owns. A path makes of it what it has.
 
-use crate::{PortSpec, Roles, Selection};
-use std::net::IpAddr;
+use crate::{AddressRange, FlowSet, PortSpec, Roles, Selection, addresses};
+use std::net::{IpAddr, SocketAddr};
 
 /// What the packets of a port are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +40,21 @@ impl Task {
 /// The two ends of the packets that a port generates, for paths on which the kernel writes the headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Source address.
+    /// First source address.
     pub src: IpAddr,
-    /// Destination address.
+    /// First destination address.
     pub dst: IpAddr,
-    /// Source and destination UDP port of each flow.
-    pub flows: Vec<(u16, u16)>,
+    /// The flows between them.
+    pub flows: FlowSet,
+}
+
+impl Ends {
+    /// Source and destination of a flow.
+    pub fn of(&self, flow: u32) -> (SocketAddr, SocketAddr) {
+        let ((src_port, dst_port), (src, dst)) = (self.flows.ports(flow), self.flows.addresses(flow));
+        let (src, dst) = (addresses::at(self.src, src), addresses::at(self.dst, dst));
+        (SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port))
+    }
 }
 
 /// What a workload needs of one port.
@@ -62,7 +71,7 @@ pub struct Request<'a> {
     pub selection: Selection,
     /// Addresses that the host does not have: the lanes answer for them (ARP, neighbour discovery, ping), so packets that
     /// ask for them are wanted, too.
-    pub answer: Vec<IpAddr>,
+    pub answer: Vec<AddressRange>,
     /// The ends of what is generated; `None` for other tasks.
     pub ends: Option<Ends>,
     /// Seed of the payload data.

@@ -1,6 +1,7 @@
 //! Which packets are the test's: one type, from which the guard, the XDP filters, the constants of the programs in the
 //! kernel and the lanes' own filters are all made.
 
+use crate::{AddressRange, addresses};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
@@ -43,35 +44,52 @@ pub enum To {
     /// Those that the interface has. What stands between the host and the lanes looks for them; lanes take what comes.
     Own(Vec<IpAddr>),
     /// Those that were named: no others anywhere.
-    Only(Vec<IpAddr>),
+    Only(AddressRange),
 }
 
 impl To {
     /// The addresses, none for any.
-    pub fn addresses(&self) -> &[IpAddr] {
+    pub fn addresses(&self) -> Vec<AddressRange> {
         match self {
-            Self::Any => &[],
-            Self::Own(all) | Self::Only(all) => all,
+            Self::Any => Vec::new(),
+            Self::Own(all) => all.iter().copied().map(addresses::one).collect(),
+            Self::Only(range) => vec![range.clone()],
         }
     }
 
     /// The addresses that an XDP program looks for: none where they are more than it has room for
     /// ([`MOST_ADDRESSES`] of a family), which means any.
-    pub fn with_room(&self) -> &[IpAddr] {
-        let all = self.addresses();
-        let v4 = all.iter().filter(|ip| ip.is_ipv4()).count();
-        match v4.max(all.len() - v4) > MOST_ADDRESSES {
-            true => &[],
-            false => all,
+    pub fn with_room(&self) -> Listed {
+        let listed = Listed::of(&self.addresses());
+        let v4 = listed.single.iter().filter(|ip| ip.is_ipv4()).count();
+        match v4.max(listed.single.len() - v4) > MOST_ADDRESSES {
+            true => Listed::default(),
+            false => listed,
+        }
+    }
+}
+
+/// Addresses as an XDP program has them: some one by one, and a range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// One by one.
+    pub single: Vec<IpAddr>,
+    /// From one to another.
+    pub range: Option<AddressRange>,
+}
+
+impl Listed {
+    /// Ranges of one address one by one, and of longer ones the first: a port of a test has no more.
+    pub fn of(ranges: &[AddressRange]) -> Self {
+        Self {
+            single: ranges.iter().filter_map(addresses::only).collect(),
+            range: ranges.iter().find(|range| addresses::only(range).is_none()).cloned(),
         }
     }
 
-    /// The one address that was named.
-    pub fn named(&self) -> Option<IpAddr> {
-        match self {
-            Self::Only(all) => all.first().copied(),
-            _ => None,
-        }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.range.is_none()
     }
 }
 
@@ -79,7 +97,7 @@ impl To {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct From {
     /// The peer's addresses.
-    pub ips: Vec<IpAddr>,
+    pub ips: AddressRange,
     /// The peer's UDP ports.
     pub ports: RangeInclusive<u16>,
 }
@@ -150,9 +168,19 @@ mod tests {
     #[test]
     fn more_addresses_than_a_program_has_room_for_mean_any() {
         let all = |n| To::Own((0..n).map(|i| [10, 0, 0, i].into()).collect());
-        assert_eq!(all(8).with_room().len(), 8);
+        assert_eq!(all(8).with_room().single.len(), 8);
         assert!(all(9).with_room().is_empty());
         assert_eq!(all(9).addresses().len(), 9);
+    }
+
+    #[test]
+    fn a_range_takes_one_place_however_long_it_is() {
+        let named = |count| To::Only(addresses::from([10, 0, 0, 1].into(), count)).with_room();
+        assert_eq!(
+            named(16_382).range,
+            Some([10, 0, 0, 1].into()..=[10, 0, 63, 254].into())
+        );
+        assert_eq!((named(1).single, named(1).range), (vec![[10, 0, 0, 1].into()], None));
     }
 
     #[test]

@@ -81,13 +81,9 @@ fn send(
 ) -> Result<(), Box<dyn Error>> {
     let config = check(&port.parse::<PortSpec>()?)?;
     let src = config.address.ok_or("send: the port needs an address")?;
-    let flows = (0..flows).map(|i| (10_000 + i, to.port())).collect::<Vec<_>>();
+    let flows: Vec<_> = (0..flows).map(|i| (SocketAddr::new(src, 10_000 + i), to)).collect();
     let n_flows = flows.len() as u32;
-    let mode = Mode::Connected {
-        src,
-        dst: to.ip(),
-        flows,
-    };
+    let mode = Mode::Connected(flows);
     let port = open(config, mode, &[Roles { rx: false, tx: true }])?;
     let pool = port.pool(0)?;
     let mut queue = port.queue(0, &pool)?;

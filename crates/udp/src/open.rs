@@ -30,14 +30,9 @@ pub enum Mode {
     /// One connected socket a flow. Flow `f` is sent by transmitting lane `f % n` of `n` and received by receiving
     /// lane `f % m` of `m`, each numbered in the order of the roles; a lane with both roles uses its sockets both
     /// ways.
-    Connected {
-        /// Local address.
-        src: IpAddr,
-        /// Where all flows go.
-        dst: IpAddr,
-        /// Source and destination UDP port of each flow, in flow order. Source ports are distinct.
-        flows: Vec<(u16, u16)>,
-    },
+    ///
+    /// Source and destination of each flow, in flow order; no two have both in common.
+    Connected(Vec<(SocketAddr, SocketAddr)>),
     /// One socket a lane, all on the device's address and port: what comes in can be counted or sent back.
     Listening,
 }
@@ -53,7 +48,7 @@ pub fn open(config: Config, mode: Mode, roles: &[Roles]) -> Result<UdpPort> {
         return Err(unsupported("udp port", "no lanes"));
     }
     match mode {
-        Mode::Connected { src, dst, flows } => connected(config, src, dst, &flows, roles),
+        Mode::Connected(flows) => connected(config, &flows, roles),
         Mode::Listening => listening(config, roles),
     }
 }
@@ -62,40 +57,57 @@ fn unsupported(object: impl Into<String>, cause: impl Into<String>) -> Error {
     Error::new("open", object.into(), cause.into(), ErrorKind::Unsupported)
 }
 
-fn connected(config: Config, src: IpAddr, dst: IpAddr, flows: &[(u16, u16)], roles: &[Roles]) -> Result<UdpPort> {
-    if config.address.is_some_and(|a| a != src) {
+fn connected(config: Config, flows: &[(SocketAddr, SocketAddr)], roles: &[Roles]) -> Result<UdpPort> {
+    let Some((first, _)) = flows.first() else {
+        return Err(unsupported("udp port", "no flows"));
+    };
+    let src = first.ip();
+    if config
+        .address
+        .is_some_and(|a| flows.iter().any(|(local, _)| local.ip() != a))
+    {
         return Err(unsupported(
             src.to_string(),
             "not the address that the udp port names: want the same, or none there",
         ));
     }
-    if src.is_ipv4() != dst.is_ipv4() {
-        return Err(unsupported(format!("{src} to {dst}"), "one is IPv4, the other IPv6"));
+    let v6 = src.is_ipv6();
+    if let Some((local, peer)) = flows
+        .iter()
+        .find(|(local, peer)| [local, peer].iter().any(|end| end.is_ipv6() != v6))
+    {
+        let what = format!("{} to {}", local.ip(), peer.ip());
+        return Err(unsupported(what, "one is IPv4, the other IPv6"));
     }
-    if flows.is_empty() {
-        return Err(unsupported(src.to_string(), "no flows"));
-    }
-    let mut ports = HashSet::new();
-    if let Some((port, _)) = flows.iter().find(|(port, _)| !ports.insert(*port)) {
+    let mut ends = HashSet::new();
+    if let Some((local, peer)) = flows.iter().find(|ends_of| !ends.insert(*ends_of)) {
         return Err(unsupported(
-            format!("{src}:{port}"),
-            "two flows with one source port: a udp socket needs its own",
+            format!("{local} to {peer}"),
+            "two flows between the same ends: a udp socket needs its own",
         ));
     }
+    let shared = shared_sources(flows);
     let lanes = lanes(roles, flows.len());
     let receives = lanes.iter().any(|l| !l.rx.is_empty());
     let iface = interface::owner(src);
     let scope = iface.as_ref().map_or(0, |i| i.index);
-    let v6 = src.is_ipv6();
     let mut setup = Setup::new(&config, flows.len(), receives, v6);
     let mut endpoints = Vec::with_capacity(flows.len());
-    for &(src_port, dst_port) in flows {
-        let (local, peer) = (SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port));
+    for local in &shared {
+        // Without SO_REUSEADDR, so that another program's socket at this end is an error even if it has set it.
+        bind(&new_socket(v6, flows.len())?, *local, scope)?;
+    }
+    for &(local, peer) in flows {
         let socket = new_socket(v6, flows.len())?;
         setup.apply(&socket, local)?;
+        if shared.contains(&local) {
+            socket
+                .set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
+                .map_err(|e| Error::os("set SO_REUSEADDR on", local.to_string(), &e))?;
+        }
         bind(&socket, local, scope)?;
         socket
-            .connect(&RawAddr::new(dst, dst_port, scope))
+            .connect(&RawAddr::new(peer.ip(), peer.port(), scope))
             .map_err(|e| Error::os("connect", format!("{local} to {peer}"), &e))?;
         endpoints.push(Endpoint {
             socket,
@@ -119,6 +131,16 @@ fn connected(config: Config, src: IpAddr, dst: IpAddr, flows: &[(u16, u16)], rol
         mtu,
         setup,
     )
+}
+
+/// Sources of more than one flow: their sockets are told apart by what they are connected to.
+fn shared_sources(flows: &[(SocketAddr, SocketAddr)]) -> HashSet<SocketAddr> {
+    let mut seen = HashSet::new();
+    flows
+        .iter()
+        .map(|(local, _)| *local)
+        .filter(|local| !seen.insert(*local))
+        .collect()
 }
 
 fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {

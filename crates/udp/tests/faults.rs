@@ -66,15 +66,14 @@ fn a_port_that_another_program_holds_is_refused_by_name() {
     let held = UdpSocket::bind("127.0.0.1:0").expect("bind");
     let port_number = held.local_addr().expect("address").port();
     let config = |spec: String| check(&spec.parse().expect("spec")).expect("config");
-    let flows = vec![(port_number, 9)];
-    let connected = Mode::Connected {
-        src: [127, 0, 0, 1].into(),
-        dst: [127, 0, 0, 1].into(),
-        flows,
-    };
+    let end = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let connected = Mode::Connected(vec![(end(port_number), end(9))]);
+    // So it is where flows to several peers share the source.
+    let shared = Mode::Connected(vec![(end(port_number), end(9)), (end(port_number), end(10))]);
     for (mode, spec) in [
         (Mode::Listening, format!("udp:127.0.0.1:{port_number}")),
         (connected, "udp:127.0.0.1".to_owned()),
+        (shared, "udp:127.0.0.1".to_owned()),
     ] {
         let error = open(config(spec), mode, &[BOTH]).err().expect("refused");
         assert_eq!(error.kind, ErrorKind::InUse);
@@ -261,12 +260,8 @@ fn more_sockets_than_files_may_be_open_are_refused_with_the_limit() {
     }
     let config = check(&"udp:127.0.0.1".parse().expect("spec")).expect("config");
     assert_eq!(config.max_flows(&[BOTH]), 1);
-    let flows = (0..100).map(|i| (20_000 + i, 9)).collect();
-    let mode = Mode::Connected {
-        src: [127, 0, 0, 9].into(),
-        dst: [127, 0, 0, 1].into(),
-        flows,
-    };
+    let flows = (0..100).map(|i| (([127, 0, 0, 9], 20_000 + i).into(), ([127, 0, 0, 1], 9).into()));
+    let mode = Mode::Connected(flows.collect());
     let config = mpps_udp::Config {
         address: None,
         ..config

@@ -1,6 +1,7 @@
 //! Finding the UDP datagram in a frame: one pass over the headers, bounded by each length field in turn.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::RangeInclusive;
 
 use crate::bytes::chunk;
 use crate::ipv4::PROTOCOL_UDP;
@@ -181,6 +182,12 @@ impl UdpPacket {
             IpAddr::V4(ip) => !self.v6 && chunk::<4>(frame, l3 + 16).is_some_and(|a| *a == ip.octets()),
             IpAddr::V6(ip) => self.v6 && chunk::<16>(frame, l3 + 24).is_some_and(|a| *a == ip.octets()),
         }
+    }
+
+    /// Whether the destination address is one of these, first and last included.
+    #[inline]
+    pub fn is_for(&self, frame: &[u8], ips: &RangeInclusive<IpAddr>) -> bool {
+        self.dst_ip_eq(frame, ips.start()) || ips.start() != ips.end() && ips.contains(&self.dst_ip(frame))
     }
 
     /// The UDP payload; empty where `frame` is not the packet's own and too short.

@@ -17,8 +17,8 @@ use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, ipv4, udp_ch
 /// Which packets are turned round. The default takes any UDP packet sent to one station.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReflectFilter {
-    /// Only packets to this address.
-    pub ip: Option<IpAddr>,
+    /// Only packets to one of these addresses, first and last included.
+    pub ip: Option<RangeInclusive<IpAddr>>,
     /// Only packets to these UDP ports.
     pub ports: Option<RangeInclusive<u16>>,
     /// Only frames to this MAC address: set it on a device that may be promiscuous.
@@ -132,7 +132,7 @@ impl ReflectFilter {
         if self.mac.is_some_and(|mac| mac != dst_mac) {
             return Err(Left::WrongMac);
         }
-        if self.ip.as_ref().is_some_and(|ip| !p.dst_ip_eq(frame, ip)) {
+        if self.ip.as_ref().is_some_and(|ips| !p.is_for(frame, ips)) {
             return Err(Left::WrongAddress);
         }
         if self.ports.as_ref().is_some_and(|ports| !ports.contains(&p.dst_port)) {

@@ -4,7 +4,7 @@
 //! is kept, so only ports, stamp and data are summed. The four header lengths that occur (IPv4 or IPv6, with or without
 //! a VLAN tag) are compiled apart, so that no copy has a variable length.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::{chunk, chunk_mut};
 use crate::checksum::{Sum, udp_field, update_udp};
@@ -232,16 +232,77 @@ impl Template {
         if self.smallest
             && let Ok(frame) = <&mut [u8; SMALLEST]>::try_from(&mut *frame)
         {
-            self.write_behind::<V4>(
+            self.write_constant::<V4>(
                 frame,
-                SMALLEST_DATA,
-                ChecksumMode::Software,
+                (SMALLEST_DATA, ChecksumMode::Software),
                 [src_port, dst_port],
                 stamp,
             );
         } else {
             self.write_any(frame, [src_port, dst_port], stamp);
         }
+    }
+
+    /// As [`Template::write`], but from `src` to `dst`, which are of the template's family. What the addresses change of
+    /// the checksums is worked out for each frame.
+    ///
+    /// # Panics
+    /// When `frame` is not [`Template::frame_len`] bytes long, or an address is of the other family.
+    pub fn write_between(&self, frame: &mut [u8], (src, dst): (IpAddr, IpAddr), ports: (u16, u16), stamp: Stamp) {
+        assert_eq!(
+            frame.len(),
+            self.frame_len,
+            "frame of another length than the template's"
+        );
+        let ports = [ports.0, ports.1];
+        match (src, dst, self.l4) {
+            (IpAddr::V4(src), IpAddr::V4(dst), V4) => self.write_v4::<V4>(frame, src, dst, ports, stamp),
+            (IpAddr::V4(src), IpAddr::V4(dst), V4_TAGGED) => self.write_v4::<V4_TAGGED>(frame, src, dst, ports, stamp),
+            (IpAddr::V6(src), IpAddr::V6(dst), V6) => self.write_v6::<V6>(frame, src, dst, ports, stamp),
+            (IpAddr::V6(src), IpAddr::V6(dst), V6_TAGGED) => self.write_v6::<V6_TAGGED>(frame, src, dst, ports, stamp),
+            _ => panic!("{src} to {dst}: of another family than the template's"),
+        }
+    }
+
+    #[inline(always)]
+    fn write_v4<const L4: usize>(&self, frame: &mut [u8], src: Ipv4Addr, dst: Ipv4Addr, ports: [u16; 2], stamp: Stamp) {
+        let Some(mut headers) = self.headers.first_chunk::<L4>().copied() else {
+            return;
+        };
+        let ip = &mut headers[L4 - ipv4::MIN_HEADER_LEN..];
+        ip[10..12].fill(0);
+        ip[12..16].copy_from_slice(&src.octets());
+        ip[16..20].copy_from_slice(&dst.octets());
+        let check = Sum::ZERO.bytes(ip).finish();
+        ip[10..12].copy_from_slice(&check);
+        let sum = pseudo(&ip[12..], self.udp_len.swap_bytes(), pseudo_header::<8>);
+        self.write_with(frame, &headers, sum, ports, stamp);
+    }
+
+    #[inline(always)]
+    fn write_v6<const L4: usize>(&self, frame: &mut [u8], src: Ipv6Addr, dst: Ipv6Addr, ports: [u16; 2], stamp: Stamp) {
+        let Some(mut headers) = self.headers.first_chunk::<L4>().copied() else {
+            return;
+        };
+        let ip = &mut headers[L4 - ipv6::HEADER_LEN..];
+        ip[8..24].copy_from_slice(&src.octets());
+        ip[24..40].copy_from_slice(&dst.octets());
+        let sum = pseudo(&ip[8..], self.udp_len.swap_bytes(), pseudo_header::<32>);
+        self.write_with(frame, &headers, sum, ports, stamp);
+    }
+
+    /// Writes a frame with these headers, whose pseudo-header has this sum.
+    #[inline(always)]
+    fn write_with<const L4: usize>(
+        &self,
+        frame: &mut [u8],
+        headers: &[u8; L4],
+        pseudo: Sum,
+        ports: [u16; 2],
+        stamp: Stamp,
+    ) {
+        let sums = (pseudo.number(self.udp_len.swap_bytes()), pseudo.fold());
+        self.write_behind(frame, headers, sums, (self.data_len, self.checksum), ports, stamp);
     }
 
     #[inline(never)]
@@ -251,21 +312,38 @@ impl Template {
             self.frame_len,
             "frame of another length than the template's"
         );
-        let (data_len, checksum) = (self.data_len, self.checksum);
+        let what = (self.data_len, self.checksum);
         match self.l4 {
-            V4 => self.write_behind::<V4>(frame, data_len, checksum, ports, stamp),
-            V4_TAGGED => self.write_behind::<V4_TAGGED>(frame, data_len, checksum, ports, stamp),
-            V6 => self.write_behind::<V6>(frame, data_len, checksum, ports, stamp),
-            _ => self.write_behind::<V6_TAGGED>(frame, data_len, checksum, ports, stamp),
+            V4 => self.write_constant::<V4>(frame, what, ports, stamp),
+            V4_TAGGED => self.write_constant::<V4_TAGGED>(frame, what, ports, stamp),
+            V6 => self.write_constant::<V6>(frame, what, ports, stamp),
+            _ => self.write_constant::<V6_TAGGED>(frame, what, ports, stamp),
         }
     }
 
+    /// Writes a frame with the template's own addresses.
+    #[inline(always)]
+    fn write_constant<const L4: usize>(
+        &self,
+        frame: &mut [u8],
+        what: (usize, ChecksumMode),
+        ports: [u16; 2],
+        stamp: Stamp,
+    ) {
+        if let Some(headers) = self.headers.first_chunk::<L4>() {
+            self.write_behind(frame, headers, (self.constant, self.partial), what, ports, stamp);
+        }
+    }
+
+    /// Writes a frame: these headers, and what is behind them. `sums`: of all constant words that the UDP checksum covers,
+    /// and what its field holds where the device completes it.
     #[inline(always)]
     fn write_behind<const L4: usize>(
         &self,
         frame: &mut [u8],
-        data_len: usize,
-        checksum: ChecksumMode,
+        constant: &[u8; L4],
+        sums: (Sum, u16),
+        (data_len, checksum): (usize, ChecksumMode),
         [src_port, dst_port]: [u16; 2],
         stamp: Stamp,
     ) {
@@ -281,27 +359,18 @@ impl Template {
         let Some((data_out, padding)) = rest.split_at_mut_checked(data_len) else {
             return;
         };
-        if let Some(constant) = self.headers.first_chunk::<L4>() {
-            *headers = *constant;
-        }
+        *headers = *constant;
         *stamp_out = stamp.to_bytes();
         let base = data::base(self.seed, stamp.seq);
         let ports = u64::from(src_port.swap_bytes()) | u64::from(dst_port.swap_bytes()) << 16;
         let field = match checksum {
             ChecksumMode::Software => {
                 let data = data::fill_and_sum(base, data_out);
-                udp_field(
-                    self.constant
-                        .word(ports)
-                        .word(stamp.seq)
-                        .word(stamp.time_ns)
-                        .plus(data)
-                        .fold(),
-                )
+                udp_field(sums.0.word(ports).word(stamp.seq).word(stamp.time_ns).plus(data).fold())
             }
             ChecksumMode::Device => {
                 data::fill(base, data_out);
-                self.partial
+                sums.1
             }
         };
         *udp = (ports | u64::from(self.udp_len) << 32 | u64::from(field) << 48).to_le_bytes();

@@ -2,10 +2,15 @@
 
 use mpps_wire::*;
 use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 mod common;
 use common::frames::*;
+
+fn one(ip: IpAddr) -> RangeInclusive<IpAddr> {
+    ip..=ip
+}
 
 fn reflect(frame: &[u8], filter: &ReflectFilter) -> Result<Vec<u8>, Left> {
     let mut frame = frame.to_vec();
@@ -105,7 +110,7 @@ proptest! {
         let ip = |at: usize| ips.get(at).copied().unwrap_or(ips[6 - at % 2]);
         let mac = |at: usize| [1, 3, 0, 2][at.min(3)];
         let filter = ReflectFilter {
-            ip: [None, None, Some(ip(6).into()), Some("fd00::1".parse().unwrap())][which.0],
+            ip: [None, Some(ip(5).into()..=ip(6).into()), Some(one(ip(6).into())), Some(one("fd00::1".parse().unwrap()))][which.0].clone(),
             // The last takes nothing.
             ports: [None, None, None, Some(1..=2), Some(RangeInclusive::new(3, 1))][which.1].clone(),
             mac: which.2.then_some(MacAddr([2, 0, 0, 0, 0, 7])),
@@ -247,7 +252,7 @@ fn each_unusable_frame_is_left_for_its_reason() {
 fn filter_takes_what_it_names_and_leaves_the_rest() {
     let frame = udp_v4(&[], &[], &[0; 18]);
     let filter = ReflectFilter {
-        ip: Some(DST_V4.into()),
+        ip: Some(one(DST_V4.into())),
         ports: Some(DST_PORT..=DST_PORT),
         mac: Some(MacAddr(DST_MAC)),
         ..ReflectFilter::default()
@@ -259,8 +264,19 @@ fn filter_takes_what_it_names_and_leaves_the_rest() {
         left(&frame, &filter)
     };
     assert_eq!(other(|f| f.mac = Some(MacAddr(SRC_MAC))), Left::WrongMac);
-    assert_eq!(other(|f| f.ip = Some(SRC_V4.into())), Left::WrongAddress);
-    assert_eq!(other(|f| f.ip = Some(DST_V6.into())), Left::WrongAddress);
+    let [first, last] = [[10, 0, 0, 0], [10, 255, 255, 255]].map(|ip| IpAddr::from(Ipv4Addr::from(ip)));
+    let around = |ips| ReflectFilter {
+        ip: Some(ips),
+        ..filter.clone()
+    };
+    assert!(reflect(&frame, &around(first..=last)).is_ok());
+    assert_eq!(left(&frame, &around(first..=first)), Left::WrongAddress);
+    assert_eq!(
+        left(&frame, &around("::".parse().unwrap()..="ffff::".parse().unwrap())),
+        Left::WrongAddress
+    );
+    assert_eq!(other(|f| f.ip = Some(one(SRC_V4.into()))), Left::WrongAddress);
+    assert_eq!(other(|f| f.ip = Some(one(DST_V6.into()))), Left::WrongAddress);
     assert_eq!(other(|f| f.ports = Some(1..=DST_PORT - 1)), Left::WrongPort);
     assert_eq!(other(|f| f.excluded_ports = Box::new([1, DST_PORT])), Left::HostPort);
 }

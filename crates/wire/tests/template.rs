@@ -92,6 +92,34 @@ fn rebuilt(spec: &TemplateSpec, ports: (u16, u16), stamp: Stamp) -> Vec<u8> {
 
 proptest! {
     #[test]
+    fn a_frame_between_other_addresses_is_the_one_that_a_template_of_theirs_writes(
+        spec in spec(), others in any::<([u8; 16], [u8; 16])>(), device: bool, ports: (u16, u16), seq: u64, time_ns: u64,
+    ) {
+        let checksum = if device { ChecksumMode::Device } else { ChecksumMode::Software };
+        let family = |octets: [u8; 16]| match spec.src {
+            IpAddr::V4(_) => IpAddr::from([octets[0], octets[1], octets[2], octets[3]]),
+            IpAddr::V6(_) => IpAddr::from(octets),
+        };
+        let (src, dst) = (family(others.0), family(others.1));
+        let spec = TemplateSpec { checksum, ..spec };
+        let stamp = Stamp { seq, time_ns };
+        let template = Template::new(&spec).unwrap();
+        let mut frame = vec![0xee; template.frame_len()];
+        template.write_between(&mut frame, (src, dst), ports, stamp);
+        let theirs = TemplateSpec { src, dst, ..spec };
+        prop_assert_eq!(&frame, &written(&theirs, ports, stamp));
+        if !device {
+            // And from scratch: the header's bytes, and pseudo-header and datagram, sum up to nothing.
+            let l3 = template.payload_offset() - 8 - if src.is_ipv4() { 20 } else { 40 };
+            if src.is_ipv4() {
+                prop_assert_eq!(naive_checksum(&[&frame[l3..l3 + 20]]), 0);
+            }
+            let datagram = &frame[template.payload_offset() - 8..template.payload_offset() + spec.payload_len];
+            prop_assert_eq!(naive_checksum(&[&pseudo_header(&theirs), datagram]), 0);
+        }
+    }
+
+    #[test]
     fn headers_and_constant_sum_are_all_that_a_frame_needs(spec in spec(), ports: (u16, u16), seq: u64, time_ns: u64) {
         let stamp = Stamp { seq, time_ns };
         prop_assert_eq!(rebuilt(&spec, ports, stamp), written(&spec, ports, stamp));

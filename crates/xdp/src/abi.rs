@@ -23,7 +23,10 @@ pub(crate) mod flag {
     pub(crate) const IPV6: u32 = 1 << 7;
     pub(crate) const STAMPED: u32 = 1 << 8;
     pub(crate) const VETH: u32 = 1 << 9;
+    pub(crate) const ADDRESSES_VARY: u32 = 1 << 10;
+    pub(crate) const TOGETHER: u32 = 1 << 11;
     pub(crate) const SEVERAL: u32 = 1 << 12;
+    pub(crate) const ANSWER_OWN: u32 = 1 << 13;
 }
 
 /// Addresses in a list of [`Loops`].
@@ -52,8 +55,22 @@ macro_rules! plain {
 }
 
 plain! {
+    /// So many addresses from one on: `xdp/within.h`.
+    #[derive(Default)]
+    Within: 24 {
+        high: u64,
+        low: u64,
+        count: u32,
+        v6: u32,
+    }
+    /// The values of a coordinate of flows.
+    #[derive(Default)]
+    Axis: 8 {
+        count: u32,
+        every: u32,
+    }
     /// Constants of a run: the verifier knows them, and removes what they rule out.
-    Plan: 832 {
+    Plan: 920 {
         interval_ns: u64,
         settle_ns: u64,
         seed: u64,
@@ -99,6 +116,11 @@ plain! {
         lane_cpu: [u32; LANES],
         max_flows: u32,
         table: u32,
+        own: Within,
+        peer: Within,
+        axis: [Axis; 4],
+        longest: u32,
+        room: u32,
     }
     /// Constants of `reflect`: `xdp/own.h`.
     #[derive(Default)]
@@ -275,7 +297,12 @@ shared! {
     FlowPorts: 8 {
         source: AtomicU16,
         destination: AtomicU16,
-        unused: AtomicU32,
+        sum: AtomicU16,
+        check: AtomicU16,
+    }
+    FlowAddresses: 32 {
+        source: [AtomicU32; 4],
+        destination: [AtomicU32; 4],
     }
 }
 

@@ -1,9 +1,9 @@
 //! From what a run asks to the programs' constants, and how large their maps are.
 
-use crate::abi::{ADDRESSES, LANES, Loops, OCTAVES, Octave, Plan, Row, bytes_of, flag};
+use crate::abi::{ADDRESSES, Axis, LANES, Loops, OCTAVES, Octave, Plan, Row, Within, bytes_of, flag};
 use crate::config::{Check, Clock, Config};
 use crate::spec::{Answer, DropSpec, Series, Taken, TrafficSpec, Unanswered};
-use mpps_io::{Error, ErrorKind, Result};
+use mpps_io::{AddressRange, Error, ErrorKind, Result, Step, addresses};
 use std::net::IpAddr;
 
 /// Time for which rows stay open beyond the settle time, and for which the reader may be kept from reading them, ns.
@@ -160,6 +160,25 @@ pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
         lane_cpu: [0; LANES],
         max_flows: 1,
         table: 1,
+        own: Within::default(),
+        peer: Within::default(),
+        axis: [Axis { count: 1, every: 1 }; 4],
+        longest: 0,
+        room: 0,
+    }
+}
+
+/// A range as the programs have it.
+fn within(range: &AddressRange) -> Within {
+    let (first, v6) = match *range.start() {
+        IpAddr::V4(ip) => (ip.to_bits().into(), 0),
+        IpAddr::V6(ip) => (ip.to_bits(), 1),
+    };
+    Within {
+        high: (first >> 64) as u64,
+        low: first as u64,
+        count: addresses::count(range),
+        v6,
     }
 }
 
@@ -213,7 +232,12 @@ pub(crate) fn words(address: IpAddr) -> [u32; 4] {
 
 /// Whom the programs answer for.
 pub(crate) fn answer(plan: &mut Plan, answer: &Answer) -> Result<()> {
-    (plan.answer4_count, plan.answer4, plan.answer6_count, plan.answer6) = lists(&answer.addresses, "answer for")?;
+    let single = &answer.addresses.single;
+    (plan.answer4_count, plan.answer4, plan.answer6_count, plan.answer6) = lists(single, "answer for")?;
+    if let Some(range) = &answer.addresses.range {
+        plan.own = within(range);
+        plan.flags |= flag::ANSWER_OWN;
+    }
     match answer.next_hop {
         Some(hop @ IpAddr::V4(_)) => plan.hop4 = words(hop)[0],
         Some(hop @ IpAddr::V6(_)) => plan.hop6 = words(hop),
@@ -229,7 +253,10 @@ pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<Constant>> {
         plan.addresses4,
         plan.addresses6_count,
         plan.addresses6,
-    ) = lists(&taken.addresses, "take packets for")?;
+    ) = lists(&taken.addresses.single, "take packets for")?;
+    if let Some(range) = &taken.addresses.range {
+        plan.own = within(range);
+    }
     answer(plan, &taken.answer)?;
     let (mut own, mut hosts) = ([0u64; 1024], [0u64; 1024]);
     for port in taken.ports.clone().unwrap_or(0..=u16::MAX) {
@@ -277,7 +304,7 @@ fn put<T>(list: &mut [T], count: &mut u32, value: T) {
 
 /// What traffic adds.
 pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
-    let flows = u64::from(spec.flows.count);
+    let flows = u64::from(spec.flows.count());
     let settle = (spec.series.settle_ns + 100_000_000) as f64 / 1e9;
     let in_flight = (spec.rate_pps.unwrap_or(FASTEST_PPS) * settle) as u64 + 256;
     let affordable = |most: u64| {
@@ -317,10 +344,11 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     plan.open_sum = (rest & 0xffff) + (rest >> 16);
     plan.seed = spec.seed;
     plan.catch_up_ns = spec.catch_up_ns;
-    plan.src_first = u32::from(spec.flows.src_first);
-    plan.src_count = spec.flows.src_count;
-    plan.dst_first = u32::from(spec.flows.dst_first);
-    plan.flows = spec.flows.count;
+    let (src_ports, dst_ports) = (spec.flows.src_ports(), spec.flows.dst_ports());
+    plan.src_first = u32::from(*src_ports.start());
+    plan.src_count = src_ports.len() as u32;
+    plan.dst_first = u32::from(*dst_ports.start());
+    plan.flows = spec.flows.count();
     plan.lanes = spec.cores.len() as u32;
     plan.src = words(spec.src);
     plan.dst = words(spec.dst);
@@ -340,7 +368,58 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     for (place, core) in plan.lane_cpu.iter_mut().zip(&spec.cores) {
         *place = *core as u32;
     }
-    answer(plan, &spec.answer)
+    answer(plan, &spec.answer)?;
+    if !spec.flows.is_plain() {
+        varying(plan, spec);
+    }
+    Ok(())
+}
+
+/// What is added where flows are told by their addresses, too.
+fn varying(plan: &mut Plan, spec: &TrafficSpec) {
+    let (src, dst) = spec.flows.address_counts();
+    plan.own = within(&addresses::from(spec.src, src));
+    plan.peer = within(&addresses::from(spec.dst, dst));
+    plan.axis = spec.flows.axes().map(|axis| Axis {
+        count: axis.count,
+        every: axis.every,
+    });
+    plan.longest = spec.flows.longest() as u32;
+    plan.flags |= flag::ADDRESSES_VARY;
+    if spec.flows.step() == Step::Together {
+        plan.flags |= flag::TOGETHER;
+    }
+    // Both sums are now those of all but the addresses.
+    let length = u64::from(((8 + spec.payload_len) as u16).swap_bytes());
+    let pseudo = u64::from(u16::from(UDP).swap_bytes()) + length;
+    plan.sum = u32::from(folded(pseudo + length));
+    plan.open_sum = u32::from(folded(pseudo));
+}
+
+/// Protocol number of UDP.
+const UDP: u8 = 17;
+
+/// The sum of words of 16 bits in 16 bits, carries gone round (RFC 1071).
+fn folded(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    sum as u16
+}
+
+/// The sums of a flow between these addresses: of all that its UDP checksum covers but ports and payload, and the
+/// checksum of its IPv4 header; words as they lie in memory.
+pub(crate) fn sums(plan: &Plan, header: &[u8], src: IpAddr, dst: IpAddr) -> (u16, u16) {
+    let halves = |ip: IpAddr| {
+        words(ip)
+            .into_iter()
+            .map(|word| u64::from(word & 0xffff) + u64::from(word >> 16))
+    };
+    let ends: u64 = halves(src).chain(halves(dst)).sum();
+    // The first ten bytes of an IPv4 header: behind them are checksum and addresses.
+    let fixed = header.as_chunks::<2>().0.iter().take(5);
+    let fixed: u64 = fixed.map(|bytes| u64::from(u16::from_ne_bytes(*bytes))).sum();
+    (folded(u64::from(plan.sum) + ends), !folded(fixed + ends))
 }
 
 /// For programs with windows: where there is one source, none of what several need is loaded.

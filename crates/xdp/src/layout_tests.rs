@@ -62,7 +62,12 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 back,
                 lane_cpu,
                 max_flows,
-                table
+                table,
+                own,
+                peer,
+                axis,
+                longest,
+                room
             }),
         ),
         (
@@ -213,9 +218,13 @@ fn ours() -> Vec<(&'static str, Layout)> {
             layout_of!(FlowPorts {
                 source,
                 destination,
-                unused
+                sum,
+                check
             }),
         ),
+        ("flow_addresses", layout_of!(FlowAddresses { source, destination })),
+        ("within", layout_of!(Within { high, low, count, v6 })),
+        ("axis", layout_of!(Axis { count, every })),
     ];
     // The program reads the address, and what is unused behind it, as one word.
     let plan = &mut all.iter_mut().find(|(name, _)| *name == "plan").expect("it is there").1;
@@ -302,7 +311,10 @@ fn flags_and_sizes_are_the_programs() {
         (flag::IPV6, "IPV6"),
         (flag::STAMPED, "STAMPED"),
         (flag::VETH, "VETH"),
+        (flag::ADDRESSES_VARY, "ADDRESSES_VARY"),
+        (flag::TOGETHER, "TOGETHER"),
         (flag::SEVERAL, "SEVERAL"),
+        (flag::ANSWER_OWN, "ANSWER_OWN"),
     ];
     let ours: BTreeMap<u64, String> = ours.map(|(bit, name)| (bit.into(), name.to_owned())).into();
     assert_eq!(ours, enumeration(RUN_H, "BY_CPU"));

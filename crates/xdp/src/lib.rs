@@ -28,6 +28,6 @@ pub use config::{Check, Clock, Config, Mode, check};
 pub use open::{XdpDevice, forward, open};
 pub use port::XdpPort;
 pub use spec::{
-    Answer, DropSpec, Flows, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
+    Answer, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
     TrafficSpec, Unanswered,
 };

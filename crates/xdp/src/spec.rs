@@ -1,6 +1,7 @@
 //! What a run asks of the programs: plain data, made by the program from its plan.
 
-use mpps_io::{Request, Selection};
+use mpps_io::selection::Listed;
+use mpps_io::{FlowSet, Request, Selection};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -16,24 +17,11 @@ pub struct Series {
 /// Addresses that the programs answer for: ARP, neighbour solicitation, ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// At most 8 of IPv4 and 8 of IPv6. Empty where the host answers itself.
-    pub addresses: Vec<IpAddr>,
+    /// At most 8 of IPv4 and 8 of IPv6 one by one, and the range that packets are taken to. Empty where the host answers
+    /// itself.
+    pub addresses: Listed,
     /// Whose MAC address is asked for before the run; its answers are noted.
     pub next_hop: Option<IpAddr>,
-}
-
-/// The flows of a test: flow `f` has source port `src_first + f mod src_count` and destination port
-/// `dst_first + f div src_count`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flows {
-    /// First source port.
-    pub src_first: u16,
-    /// Source ports.
-    pub src_count: u32,
-    /// First destination port.
-    pub dst_first: u16,
-    /// Flows.
-    pub count: u32,
 }
 
 /// `sendrecv` and `send`.
@@ -46,7 +34,7 @@ pub struct TrafficSpec {
     /// One's complement sum of the pseudo-header and of the length in the UDP header, words as they lie in memory
     /// (little-endian).
     pub sum: u16,
-    /// Source and destination address of the packets that are sent.
+    /// First source and destination address of the packets that are sent; those of `headers`.
     pub src: IpAddr,
     /// See [`TrafficSpec::src`].
     pub dst: IpAddr,
@@ -54,8 +42,8 @@ pub struct TrafficSpec {
     pub payload_len: usize,
     /// Seed of the data.
     pub seed: u64,
-    /// Ports.
-    pub flows: Flows,
+    /// Ports, and how many addresses.
+    pub flows: FlowSet,
     /// The core of each lane that sends. All differ.
     pub cores: Vec<usize>,
     /// Packets come back and are received.
@@ -73,8 +61,8 @@ pub struct TrafficSpec {
 /// Which packets a listener takes.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
-    /// Only packets to one of these addresses, at most 8 of a family; empty: to any that is one host's.
-    pub addresses: Vec<IpAddr>,
+    /// Only packets to one of these addresses, one by one at most 8 of a family; empty: to any that is one host's.
+    pub addresses: Listed,
     /// Only packets to these ports.
     pub ports: Option<RangeInclusive<u16>>,
     /// Ports that are the host's, ascending.
@@ -89,7 +77,7 @@ impl Taken {
         let (addresses, ports, excluded_ports) = match &request.selection {
             Selection::Udp {
                 to, ports, excluded, ..
-            } => (to.with_room().to_vec(), ports.clone(), excluded.clone()),
+            } => (to.with_room(), ports.clone(), excluded.clone()),
             _ => Default::default(),
         };
         Self {
@@ -97,7 +85,7 @@ impl Taken {
             ports,
             excluded_ports,
             answer: Answer {
-                addresses: request.answer.clone(),
+                addresses: Listed::of(&request.answer),
                 next_hop: None,
             },
         }

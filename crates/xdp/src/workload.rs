@@ -1,13 +1,14 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
-use crate::abi::{Plan, SETS};
+use crate::abi::{FlowAddresses, Plan, SETS};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Sending, Windows, XdpPort};
 use crate::spec::{DropSpec, ReflectSpec, TrafficSpec};
+use crate::sys::Mapping;
 use crate::{encode, sys};
 use mpps_io::kernel::KernelPort;
-use mpps_io::{Fact, Result};
+use mpps_io::{Fact, Result, addresses};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
@@ -30,7 +31,7 @@ fn slips(plan: &Plan) -> u32 {
 
 /// Gives each lane its flows and its headers.
 fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
-    let (flows, lanes) = (spec.flows.count, spec.cores.len());
+    let (flows, lanes) = (spec.flows.count(), spec.cores.len());
     // With the UDP header: its ports and checksum are each packet's own.
     let mut headers = spec.headers.clone();
     headers.extend([0, 0, 0, 0]);
@@ -75,6 +76,7 @@ impl XdpDevice {
                 vec![
                     ("LANES_BY_CPU", cpus),
                     ("FLOW_PORTS", plan.flows),
+                    ("FLOW_ADDRESSES", if spec.flows.is_plain() { 1 } else { plan.flows }),
                     ("FLOW_WINDOWS", plan.flows),
                     ("WINDOWS", window_words(plan, spec)),
                     ("SLIPS", slips(plan)),
@@ -115,12 +117,29 @@ impl XdpDevice {
             },
             spec: spec.clone(),
         };
-        for flow in 0..flows {
-            let ports = &sending.ports[flow as usize];
-            let source = spec.flows.src_first.wrapping_add((flow % spec.flows.src_count) as u16);
-            let destination = spec.flows.dst_first.wrapping_add((flow / spec.flows.src_count) as u16);
+        for (flow, ports) in (0..flows).zip(sending.ports.iter()) {
+            let (source, destination) = spec.flows.ports(flow);
             ports.source.store(source.swap_bytes(), Relaxed);
             ports.destination.store(destination.swap_bytes(), Relaxed);
+        }
+        if !spec.flows.is_plain() {
+            let between: Mapping<FlowAddresses> = loaded.map("FLOW_ADDRESSES", flows)?;
+            let header = &spec.headers[plan.l3 as usize..];
+            for (flow, (ports, between)) in (0..flows).zip(sending.ports.iter().zip(between.iter())) {
+                let (src, dst) = spec.flows.addresses(flow);
+                let (src, dst) = (addresses::at(spec.src, src), addresses::at(spec.dst, dst));
+                let (sum, check) = encode::sums(plan, header, src, dst);
+                ports.sum.store(sum, Relaxed);
+                ports.check.store(check, Relaxed);
+                let put = |places: &[AtomicU32; 4], ip| {
+                    places
+                        .iter()
+                        .zip(encode::words(ip))
+                        .for_each(|(place, word)| place.store(word, Relaxed));
+                };
+                put(&between.source, src);
+                put(&between.destination, dst);
+            }
         }
         aim(&sending, spec, first_writer);
         port.facts.push(Fact::new("batch", batch.to_string()));

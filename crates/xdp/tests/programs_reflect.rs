@@ -11,9 +11,10 @@ use mpps_wire::{
     complete_udp_checksum, parse_slow_path, parse_udp, reflect_closing_in_place, reflect_in_place, udp_checksum_ok,
     udp_checksum_open,
 };
-use programs::abi::{Loops, OWN, flag};
+use programs::abi::{Loops, OWN, Within, flag};
 use programs::{Constant, DROP, OWN_MAC, Object, PASS, Program, TX, bytes_of, frames};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 static REFLECT: Object<{ include_bytes!("../bpf/reflect.bpf.o").len() }> =
@@ -45,7 +46,11 @@ fn load_with(secret: [u64; 2], filter: &ReflectFilter, flags: u32, answer: &[IpA
         plan.flags |= flag::OWN_MAC;
         plan.mac = mac.0;
     }
-    let listed: Vec<_> = filter.ip.into_iter().collect();
+    let one = filter.ip.as_ref().filter(|ips| ips.start() == ips.end());
+    let listed: Vec<_> = one.map(|ips| *ips.start()).into_iter().collect();
+    if let Some(ips) = filter.ip.as_ref().filter(|ips| ips.start() != ips.end()) {
+        plan.own = within(ips);
+    }
     (
         (plan.addresses4, plan.addresses4_count),
         (plan.addresses6, plan.addresses6_count),
@@ -93,11 +98,38 @@ fn same(program: &Program, frame: &[u8], turn: impl Fn(&mut [u8]) -> Result<(), 
     assert_eq!(bytes, wanted, "{frame:02x?}");
 }
 
+/// Some addresses before an address, and some behind.
+fn around(ip: IpAddr) -> RangeInclusive<IpAddr> {
+    match ip {
+        IpAddr::V4(ip) => {
+            (IpAddr::from(Ipv4Addr::from_bits(ip.to_bits() - 1)))..=Ipv4Addr::from_bits(ip.to_bits() + 300).into()
+        }
+        IpAddr::V6(ip) => {
+            (IpAddr::from(Ipv6Addr::from_bits(ip.to_bits() - 1)))..=Ipv6Addr::from_bits(ip.to_bits() + 300).into()
+        }
+    }
+}
+
+/// A range as the programs have it.
+fn within(ips: &RangeInclusive<IpAddr>) -> Within {
+    let bits = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => ip.to_bits().into(),
+        IpAddr::V6(ip) => ip.to_bits(),
+    };
+    let first: u128 = bits(ips.start());
+    Within {
+        high: (first >> 64) as u64,
+        low: first as u64,
+        count: (bits(ips.end()) - first + 1) as u32,
+        v6: ips.start().is_ipv6().into(),
+    }
+}
+
 fn filters() -> Vec<ReflectFilter> {
     vec![
         ReflectFilter::default(),
         ReflectFilter {
-            ip: Some(frames::DST_V4.into()),
+            ip: Some(frames::DST_V4.into()..=frames::DST_V4.into()),
             ports: Some(8_000..=9_000),
             mac: Some(MacAddr(OWN_MAC)),
             excluded_ports: Box::new([8_999]),
@@ -114,8 +146,16 @@ fn filters() -> Vec<ReflectFilter> {
             ..ReflectFilter::default()
         },
         ReflectFilter {
-            ip: Some(frames::DST_V6.into()),
+            ip: Some(frames::DST_V6.into()..=frames::DST_V6.into()),
             excluded_ports: Box::new([9_000]),
+            ..ReflectFilter::default()
+        },
+        ReflectFilter {
+            ip: Some(around(frames::DST_V4.into())),
+            ..ReflectFilter::default()
+        },
+        ReflectFilter {
+            ip: Some(around(frames::DST_V6.into())),
             ..ReflectFilter::default()
         },
     ]

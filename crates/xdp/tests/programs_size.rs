@@ -7,7 +7,7 @@ mod programs;
 #[path = "../src/sys.rs"]
 mod sys;
 
-use programs::abi::{ADDRESSES, Plan, flag};
+use programs::abi::{ADDRESSES, Axis, Plan, Within, flag};
 use programs::{Constant, Object, bytes_of};
 
 static DROP: Object<{ include_bytes!("../bpf/drop.bpf.o").len() }> = Object(*include_bytes!("../bpf/drop.bpf.o"));
@@ -34,6 +34,13 @@ fn plan() -> Plan {
     plan.l4 = 34;
     plan.payload_len = 1472;
     plan.frame_len = 1514;
+    plan.own = Within {
+        high: 0,
+        low: 0x0a63_0001,
+        count: 16_382,
+        v6: 0,
+    };
+    plan.flags |= flag::ANSWER_OWN;
     plan
 }
 
@@ -51,10 +58,21 @@ fn no_program_takes_the_verifier_half_of_what_it_allows() {
         (plan.flags, plan.l4, plan.payload_len) = (plan.flags | flag::IPV6, 54, 1452);
         plan
     };
+    let varying = |mut plan: Plan| {
+        plan.flags |= flag::ADDRESSES_VARY | flag::TOGETHER;
+        plan.own.v6 = u32::from(plan.flags & flag::IPV6 != 0);
+        plan.peer = plan.own;
+        plan.axis = [1000, 1, 16_382, 16_382].map(|count| Axis { count, every: 1 });
+        plan
+    };
     let cases = [
         (&DROP.0[..], "drop", plan(), &ports[..]),
         (&TRAFFIC.0[..], "receive", plan(), &[]),
         (&TRAFFIC.0[..], "receive", ipv6(plan()), &[]),
+        (&TRAFFIC.0[..], "receive", varying(plan()), &[]),
+        (&TRAFFIC.0[..], "receive", varying(ipv6(plan())), &[]),
+        (&TRAFFIC.0[..], "send", varying(plan()), &[]),
+        (&TRAFFIC.0[..], "send", varying(ipv6(plan())), &[]),
         (&REFLECT.0[..], "reflect", plan(), &ports[..]),
     ];
     for (object, name, plan, constants) in cases {

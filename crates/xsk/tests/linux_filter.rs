@@ -369,6 +369,7 @@ proptest! {
             let v4: Vec<_> = (0..random.below(9)).map(|i| ip(&format!("10.9.1.{i}"))).collect();
             let v6: Vec<_> = (0..random.below(9)).map(|i| ip(&format!("fd09::{i}"))).collect();
             let list: Vec<_> = v4.into_iter().chain(v6).collect();
+            let around = [ip("10.9.0.1")..=ip("10.9.9.9"), ip("fd09::1")..=ip("fd09::ffff")][random.below(2)].clone();
             let take = match shape % 6 {
                 0 => Take::Nothing,
                 1 => Take::All,
@@ -376,12 +377,19 @@ proptest! {
                 n => Take::Match(Match {
                     protocol: [None, Some(17), Some(58)][n as usize % 3],
                     ports: if random.below(2) == 0 { Ports::Any } else { Ports::In(vec![1..=65535]) },
-                    addresses: [Addresses::Any, Addresses::Unicast, Addresses::Of(list.clone())][random.below(3)].clone(),
+                    addresses: [
+                        Addresses::Any,
+                        Addresses::Unicast,
+                        Addresses::Of(list.clone()),
+                        Addresses::Within(around.clone()),
+                    ][random.below(4)]
+                    .clone(),
                     either: random.below(2) == 0,
                 }),
             };
             let answer = if random.below(2) == 0 { list } else { Vec::new() };
-            let mut config = xsk::ProgramConfig::new(Filter { take, answer });
+            let answer_within = (random.below(2) == 0).then_some(around);
+            let mut config = xsk::ProgramConfig::new(Filter { take, answer, answer_within });
             config.rx_timestamp = random.below(2) == 0;
             config.frags = random.below(2) == 0;
             config.mode = [ProgramMode::Native, ProgramMode::Skb][random.below(2)];

@@ -53,7 +53,9 @@ const JSET_IMM: u8 = 0x45;
 const JNE_IMM: u8 = 0x55;
 const JLT_IMM: u8 = 0xa5;
 const JEQ32_IMM: u8 = 0x16;
+const JGT32_IMM: u8 = 0x26;
 const JNE32_IMM: u8 = 0x56;
+const JLT32_IMM: u8 = 0xa6;
 const EXIT: u8 = 0x95;
 
 impl Assembler {
@@ -129,6 +131,16 @@ impl Assembler {
     /// As [`Self::jump_if_eq32`].
     pub(super) fn jump_if_ne32(&mut self, value: u32, to: Label) {
         self.push_jump(JNE32_IMM, value.cast_signed(), to);
+    }
+
+    /// As [`Self::jump_if_eq32`], without signs.
+    pub(super) fn jump_if_lt32(&mut self, value: u32, to: Label) {
+        self.push_jump(JLT32_IMM, value.cast_signed(), to);
+    }
+
+    /// As [`Self::jump_if_lt32`].
+    pub(super) fn jump_if_gt32(&mut self, value: u32, to: Label) {
+        self.push_jump(JGT32_IMM, value.cast_signed(), to);
     }
 
     pub(super) fn jump_if_outside(&mut self, range: &RangeInclusive<u16>, to: Label) {

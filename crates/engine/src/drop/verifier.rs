@@ -111,7 +111,7 @@ impl<'p> Verifier<'p> {
         if let Some(why) = self.leaves(packet.dst_port) {
             return Err(Class::Foreign(why));
         }
-        if self.plan.ip.is_some_and(|ip| !packet.dst_ip_eq(bytes, &ip)) {
+        if self.plan.ip.as_ref().is_some_and(|ips| !packet.is_for(bytes, ips)) {
             return Err(Class::Foreign(Foreign::WrongAddress));
         }
         let ports = u32::from(packet.src_port) << 16 | u32::from(packet.dst_port);

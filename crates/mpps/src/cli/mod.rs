@@ -12,8 +12,8 @@ pub(crate) use rate::RateText;
 use crate::paths;
 use crate::plan::value::Plan;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use mpps_engine::Pacing;
-use mpps_io::PortSpec;
+use mpps_engine::{Pacing, Step};
+use mpps_io::{AddressRange, PortSpec};
 use mpps_wire::MacAddr;
 use rate::RateParser;
 use std::ffi::OsString;
@@ -207,15 +207,16 @@ pub(crate) struct Traffic {
     /// given here, and rows, loss, latency and a verdict of its own
     #[arg(long)]
     pub(crate) both_ways: bool,
-    /// Source address of the packets; need not be the host's own on af_packet, af_xdp and xdp [default: udp: the port's
+    /// Source address of the packets, or several: from A to B, or those that hosts of a network have; need not be the
+    /// host's own on af_packet, af_xdp and xdp [default: udp: the port's
     /// address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk: none]
-    #[arg(long, value_name = "IP", value_parser = values::ip)]
-    pub(crate) src: Option<IpAddr>,
+    #[arg(long, value_name = "IP|A-B|NET/BITS", value_parser = values::addresses)]
+    pub(crate) src: Option<AddressRange>,
     /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port a lane]
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) src_port_range: Option<RangeInclusive<u16>>,
-    /// Destination: IP:PORT, [IPv6]:PORT or NAME:PORT, or a range of ports, IP:PORT-PORT. A name is resolved at the start,
-    /// to the first of its addresses that is of the source's family
+    /// Destination: IP:PORT, [IPv6]:PORT or NAME:PORT, or a range of ports, IP:PORT-PORT; in place of the address several,
+    /// as of --src. A name is resolved at the start, to the first of its addresses that is of the source's family
     #[arg(long, value_name = "HOST:PORT", value_parser = values::target)]
     pub(crate) dest: Option<Target>,
     /// MAC address to send to; found by ARP or neighbour discovery if not given
@@ -233,7 +234,12 @@ pub(crate) struct Traffic {
     /// VLAN tag of the packets, 1 to 4094
     #[arg(long, value_name = "ID", value_parser = values::vlan, allow_hyphen_values = true)]
     pub(crate) vlan: Option<u16>,
-    /// Use only the first N flows of the port ranges
+    /// How ranges of addresses and ports make flows: combine (each value with each of all others; source ports change
+    /// first, then destination ports, source addresses, destination addresses), or together (all step at once, the shorter
+    /// ranges over again)
+    #[arg(long, value_name = "HOW", default_value = "combine", value_parser = values::step)]
+    pub(crate) step: Step,
+    /// Use only the first N flows of the ranges
     #[arg(long, value_name = "N", value_parser = values::flows, allow_hyphen_values = true)]
     pub(crate) flows: Option<u32>,
     /// Packets or layer-1 bits a second over all lanes (--both-ways: each way): 3.5Mpps, 250kpps, 1Gbps, 10% (of the link); bps, kbps, Mbps
@@ -279,10 +285,10 @@ pub(crate) struct Traffic {
 pub(crate) struct Drop {
     #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
-    /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
-    /// (Ethernet paths)
-    #[arg(long, value_name = "IP", value_parser = values::ip)]
-    pub(crate) ip: Option<IpAddr>,
+    /// Only packets to this address, or to several (A-B, NET/BITS), which mpps answers ARP and neighbour solicitation for
+    /// if the host does not (Ethernet paths)
+    #[arg(long, value_name = "IP", value_parser = values::addresses)]
+    pub(crate) ip: Option<AddressRange>,
     /// Only packets to these UDP ports (Ethernet paths) [default: as of reflect]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
@@ -301,10 +307,10 @@ pub(crate) struct Drop {
 pub(crate) struct Reflect {
     #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
-    /// Only packets to this address, which mpps answers ARP and neighbour solicitation for if the host does not
-    /// (Ethernet paths) [default: the interface's own]
-    #[arg(long, value_name = "IP", value_parser = values::ip)]
-    pub(crate) ip: Option<IpAddr>,
+    /// Only packets to this address, or to several (A-B, NET/BITS), which mpps answers ARP and neighbour solicitation for
+    /// if the host does not (Ethernet paths) [default: the interface's own]
+    #[arg(long, value_name = "IP", value_parser = values::addresses)]
+    pub(crate) ip: Option<AddressRange>,
     /// Only packets to these UDP ports (Ethernet paths) [default: all; on an address of the host's own those below the
     /// ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]

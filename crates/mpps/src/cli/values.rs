@@ -1,8 +1,9 @@
 //! Values of options: from text to type, with one line on what would be right.
 
-use mpps_engine::Pacing;
+use mpps_engine::{Pacing, Step};
+use mpps_io::{AddressRange, addresses as ranges};
 use mpps_wire::MacAddr;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ pub(crate) struct Target {
     pub(crate) ports: RangeInclusive<u16>,
 }
 
-/// A host as it is written.
+/// A host, or several, as they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
-    Ip(IpAddr),
+    Ips(AddressRange),
     /// Resolved when the run is planned, once it is known which family it must be of.
     Name(String),
 }
@@ -173,6 +174,83 @@ pub(crate) fn ip(text: &str) -> Parsed<IpAddr> {
         .map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
 }
 
+const WANT_ADDRESSES: &str = "want an address, or addresses as FIRST-LAST or NETWORK/BITS, such as 10.99.0.1, \
+                              10.99.0.1-10.99.3.254 or fd99::/120";
+
+/// An address; the addresses from one to another; or those of a prefix that hosts can have: in IPv4 all but network and
+/// broadcast address (of /31 and /32 all, RFC 3021), in IPv6 all but the routers' anycast address (RFC 4291, section 2.6.1;
+/// of /127 and /128 all, RFC 6164).
+pub(crate) fn addresses(text: &str) -> Parsed<AddressRange> {
+    let ip = |text: &str| text.parse::<IpAddr>().map_err(|_| WANT_ADDRESSES.to_owned());
+    let range = if let Some((network, bits)) = text.split_once('/') {
+        prefix(ip(network)?, bits.parse().map_err(|_| WANT_ADDRESSES)?)?
+    } else if let Some((first, last)) = text.split_once('-') {
+        ip(first)?..=ip(last)?
+    } else {
+        ranges::one(ip(text)?)
+    };
+    let (first, last) = (*range.start(), *range.end());
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err("one end is IPv4, the other IPv6: want both of one family".to_owned());
+    }
+    if first > last {
+        return Err(format!("the range is reversed: want {last}-{first}"));
+    }
+    // What is no host's lies at the ends of the addresses that there are, or is a block that starts with these.
+    let groups: [IpAddr; 2] = [[224, 0, 0, 0].into(), Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into()];
+    if ![first, last].into_iter().all(is_one_host) || groups.iter().any(|group| range.contains(group)) {
+        return Err(match ranges::only(&range) {
+            Some(_) => "want the address of one host".to_owned(),
+            None => "multicast, broadcast or unspecified addresses are among them: want addresses of hosts".to_owned(),
+        });
+    }
+    if ranges::place(first, last).is_none_or(|last| last == u32::MAX) {
+        return Err(format!(
+            "more addresses than there are numbers for flows: want {} at most",
+            u32::MAX
+        ));
+    }
+    Ok(range)
+}
+
+/// The addresses of a prefix that hosts can have.
+fn prefix(ip: IpAddr, bits: u32) -> Parsed<AddressRange> {
+    let (size, number): (u32, u128) = match ip {
+        IpAddr::V4(ip) => (32, ip.to_bits().into()),
+        IpAddr::V6(ip) => (128, ip.to_bits()),
+    };
+    let host = size
+        .checked_sub(bits)
+        .ok_or_else(|| format!("want a prefix of {size} bits at most"))?;
+    let mask = 1u128.checked_shl(host).map_or(u128::MAX, |span| span - 1);
+    let end = |number: u128| -> IpAddr {
+        match ip {
+            IpAddr::V4(_) => Ipv4Addr::from_bits(number as u32).into(),
+            IpAddr::V6(_) => Ipv6Addr::from_bits(number).into(),
+        }
+    };
+    if number & mask != 0 && host > 0 {
+        return Err(format!(
+            "bits behind the prefix are set: want {}/{bits}",
+            end(number & !mask)
+        ));
+    }
+    let (first, last) = (number, number | mask);
+    Ok(match (host, ip) {
+        (0 | 1, _) => end(first)..=end(last),
+        (_, IpAddr::V4(_)) => end(first + 1)..=end(last - 1),
+        (_, IpAddr::V6(_)) => end(first + 1)..=end(last),
+    })
+}
+
+pub(crate) fn step(text: &str) -> Parsed<Step> {
+    match text {
+        "combine" => Ok(Step::Combine),
+        "together" => Ok(Step::Together),
+        _ => Err("want combine or together".to_owned()),
+    }
+}
+
 pub(crate) fn mac(text: &str) -> Parsed<MacAddr> {
     match text.parse::<MacAddr>() {
         Ok(mac) if mac.is_unicast() => Ok(mac),
@@ -191,22 +269,31 @@ pub(crate) fn ports(text: &str) -> Parsed<RangeInclusive<u16>> {
     }
 }
 
-/// HOST:PORT, IP:PORT, [IPv6]:PORT, each with a range of ports.
+/// HOST:PORT, IPS:PORT, [IPv6s]:PORT, each with a range of ports; IPS is an address, a range of them or a prefix.
 pub(crate) fn target(text: &str) -> Parsed<Target> {
     const WANT: &str = "want IP:PORT or NAME:PORT, such as 10.99.0.2:9000, [fd99::2]:9000 or server:9000";
     let (host, port_text) = text.rsplit_once(':').ok_or(WANT)?;
-    let host = if let Some(v6) = host.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-        Host::Ip(v6.parse::<Ipv6Addr>().map(IpAddr::V6).map_err(|_| WANT)?)
-    } else if let Ok(v4) = host.parse::<std::net::Ipv4Addr>() {
-        Host::Ip(v4.into())
+    // Of each end of a range brackets may stand alone.
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|t| t.strip_suffix(']'))
+        .map(|t| t.replacen("]-[", "-", 1));
+    let several = |text: &str| text.contains('/') || text.split('-').all(|ip| ip.parse::<IpAddr>().is_ok());
+    let host = if let Some(v6) = bare {
+        let range = addresses(&v6).map_err(|told| if several(&v6) { told } else { WANT.to_owned() })?;
+        match range.start() {
+            IpAddr::V6(_) => Host::Ips(range),
+            IpAddr::V4(_) => return Err(WANT.to_owned()),
+        }
+    } else if host.contains(':') {
+        return Err(WANT.to_owned());
+    } else if several(host) {
+        Host::Ips(addresses(host)?)
     } else if is_host_name(host) {
         Host::Name(host.to_owned())
     } else {
         return Err(WANT.to_owned());
     };
-    if matches!(host, Host::Ip(ip) if !is_one_host(ip)) {
-        return Err("want the address of one host".to_owned());
-    }
     Ok(Target {
         host,
         ports: ports(port_text)?,
@@ -259,6 +346,7 @@ pub(crate) fn pacing(text: &str) -> Parsed<Pacing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ranges::one;
 
     #[test]
     fn times_are_read_with_their_units_and_refused_without() {
@@ -286,9 +374,21 @@ mod tests {
         }
         assert_eq!(
             target("[fd99::2]:9000").unwrap().host,
-            Host::Ip("fd99::2".parse().unwrap())
+            Host::Ips(one("fd99::2".parse().unwrap()))
         );
         assert_eq!(target("10.0.0.1:9000-9004").unwrap().ports, 9000..=9004);
+        for (text, expected) in [
+            ("10.0.0.1-10.0.3.254:9", "10.0.0.1-10.0.3.254"),
+            ("10.0.0.0/22:9", "10.0.0.1-10.0.3.254"),
+            ("[fd99::1-fd99::ff]:9", "fd99::1-fd99::ff"),
+            ("[fd99::1]-[fd99::ff]:9", "fd99::1-fd99::ff"),
+            ("[fd99::/124]:9", "fd99::1-fd99::f"),
+        ] {
+            let Host::Ips(range) = target(text).unwrap().host else {
+                panic!("{text}")
+            };
+            assert_eq!(ranges::text(&range), expected, "{text}");
+        }
         for name in ["server", "a-b.example.org", "9.example", "localhost."] {
             let host = target(&format!("{name}:9")).unwrap().host;
             assert_eq!(host, Host::Name(name.to_owned()));
@@ -305,8 +405,53 @@ mod tests {
             "224.0.0.1:9",
             "0.0.0.0:9",
             "10.0.0.1:70000",
+            "10.0.0.1-10.0.0:9",
+            "[10.0.0.1-10.0.0.2]:9",
+            "fd99::1-fd99::2:9",
+            "10.0.0.9-10.0.0.1:9",
         ] {
             assert!(target(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_addresses_are_those_of_hosts() {
+        let text = |text: &str| addresses(text).map(|range| ranges::text(&range));
+        for (given, range) in [
+            ("10.0.0.1", "10.0.0.1"),
+            // What would be a broadcast address in a smaller subnet is an ordinary one.
+            ("10.1.0.1-10.1.63.254", "10.1.0.1-10.1.63.254"),
+            ("10.0.0.0/24", "10.0.0.1-10.0.0.254"),
+            ("10.0.0.0/31", "10.0.0.0-10.0.0.1"),
+            ("10.0.0.7/32", "10.0.0.7"),
+            ("fd99::/112", "fd99::1-fd99::ffff"),
+            ("fd99::/127", "fd99::-fd99::1"),
+            (
+                "fd99::ffff:ffff:ffff:ffff-fd99:0:0:1::",
+                "fd99::ffff:ffff:ffff:ffff-fd99:0:0:1::",
+            ),
+        ] {
+            assert_eq!(text(given).as_deref(), Ok(range), "{given}");
+        }
+        for (given, part) in [
+            ("10.0.0.2-10.0.0.1", "the range is reversed: want 10.0.0.1-10.0.0.2"),
+            ("10.0.0.1-fd99::1", "one family"),
+            ("10.0.0.1/24", "want 10.0.0.0/24"),
+            ("10.0.0.0/33", "32 bits"),
+            ("fd99::/64", "4294967295 at most"),
+            ("0.0.0.0/0", "multicast"),
+            ("::/0", "multicast"),
+            ("223.255.255.0-224.0.0.9", "multicast"),
+            ("224.0.0.1", "one host"),
+            ("255.255.255.255", "one host"),
+            ("0.0.0.0-0.0.0.9", "unspecified"),
+            ("fe00::-ff02::1", "multicast"),
+            ("10.0.0.1-", "want an address, or addresses"),
+            ("10.0.0.0/x", "want an address, or addresses"),
+            ("name", "want an address, or addresses"),
+        ] {
+            let told = text(given).unwrap_err();
+            assert!(told.contains(part), "{given}: {told}");
         }
     }
 

@@ -76,11 +76,7 @@ impl Path for Udp {
     fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let mode = match &request.ends {
-                Some(ends) => Mode::Connected {
-                    src: ends.src,
-                    dst: ends.dst,
-                    flows: ends.flows.clone(),
-                },
+                Some(ends) => Mode::Connected((0..ends.flows.count()).map(|flow| ends.of(flow)).collect()),
                 None => Mode::Listening,
             };
             mpps_udp::open((*config).clone(), mode, request.roles).map_err(unopened(request.spec))

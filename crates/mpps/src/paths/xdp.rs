@@ -7,14 +7,14 @@ use super::rules::Steering;
 use super::{Demo, Kept, KernelDevices, Neighbors, Opening, Path, Traits, Use, Work, remark};
 use crate::fail::{Failure, Result, unopened, usage};
 use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, ReflectPlan, TrafficPlan};
-use mpps_io::selection::{MOST_LEFT, left_to_host};
+use mpps_io::selection::{Listed, MOST_LEFT, left_to_host};
 use mpps_io::{Capabilities, PortSpec, Request, Selection, Task};
 use mpps_netdev::NetDev;
 use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
 use mpps_wire::{ChecksumMode, MacAddr, Rewrite, Template, TemplateSpec};
 use mpps_xdp::{
-    Answer, Config, DropSpec, Flows, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series,
-    Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
+    Answer, Config, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
+    TrafficSpec, Unanswered, XdpDevice, XdpPort,
 };
 use std::net::IpAddr;
 
@@ -248,7 +248,7 @@ fn series(common: &Common) -> Series {
 
 fn answer(link: Option<&Link>) -> Answer {
     link.map_or_else(Answer::default, |link| Answer {
-        addresses: link.answer_for.clone(),
+        addresses: Listed::of(&link.answer_for),
         next_hop: link.next_hop.filter(|_| link.dest_mac.is_none()),
     })
 }
@@ -269,8 +269,6 @@ fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
         checksum: ChecksumMode::Software,
     })
     .map_err(usage)?;
-    let ports = plan.flows.src_ports();
-    let (src_first, dst_first) = plan.flows.ports(0);
     Ok(TrafficSpec {
         series: series(&plan.common),
         headers: template.headers().to_vec(),
@@ -279,12 +277,7 @@ fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
         dst: plan.dst,
         payload_len: plan.payload_len,
         seed: plan.common.seed,
-        flows: Flows {
-            src_first,
-            src_count: ports.len() as u32,
-            dst_first,
-            count: plan.flows.count(),
-        },
+        flows: plan.flows.clone(),
         cores: plan
             .common
             .lanes

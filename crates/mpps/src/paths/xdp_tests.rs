@@ -4,7 +4,7 @@ use super::*;
 use crate::cli::{Cli, Command};
 use crate::plan::{capture, forward, listen, traffic};
 use clap::Parser;
-use mpps_io::{Capabilities, Layer};
+use mpps_io::{Capabilities, FlowSet, Layer, addresses};
 use mpps_sys::sched::allowed_cores;
 use std::net::Ipv4Addr;
 
@@ -156,12 +156,7 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
     assert_eq!(spec.headers.len(), 14 + 4 + 20);
     assert_eq!(spec.headers[..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 7]);
     assert_eq!((spec.headers[15], spec.headers[26]), (5, 3));
-    let flows = Flows {
-        src_first: 20_000,
-        src_count: 3,
-        dst_first: 9000,
-        count: 5,
-    };
+    let flows = FlowSet::new(20_000..=20_002, 9000..=9001, Some(5));
     assert_eq!((spec.flows, spec.payload_len, spec.seed), (flows, 100, 8));
     assert_eq!(
         (spec.rate_pps, spec.catch_up_ns, spec.receive),
@@ -192,7 +187,7 @@ fn a_listener_tells_its_program_addresses_ports_and_whom_to_answer_for() {
     let ip = IpAddr::from([10, 99, 0, 2]);
     assert_eq!(
         (spec.taken.addresses, spec.taken.answer.addresses),
-        (vec![ip], vec![ip])
+        (Listed::of(&[addresses::one(ip)]), Listed::of(&[addresses::one(ip)]))
     );
     assert_eq!(
         (spec.taken.ports, spec.taken.excluded_ports),

@@ -6,11 +6,10 @@ use crate::cli::Traffic;
 use crate::fail::{Result, usage};
 use crate::paths::{Checked, Neighbors};
 use mpps_engine::{Link, TrafficPlan};
-use mpps_io::{Layer, PortSpec, Roles, Task};
+use mpps_io::{AddressRange, Layer, PortSpec, Roles, Task};
 use mpps_netdev::NetDev;
 use mpps_stats::HostFact;
 use mpps_wire::MacAddr;
-use std::net::IpAddr;
 
 /// Options of two ports, where there are not two, or not both ways.
 pub(super) fn check_options(args: &Traffic, receive: bool) -> Result<()> {
@@ -136,14 +135,13 @@ impl Far {
         })
     }
 
-    /// The address that packets are for, where the host does not answer for it there.
-    pub(super) fn answers(&self, dest: IpAddr) -> Vec<IpAddr> {
+    /// The addresses that packets are for, where the host does not answer for all of them there.
+    pub(super) fn answers(&self, dests: &AddressRange) -> Vec<AddressRange> {
         let own = self
             .device
-            .iter()
-            .flat_map(|device| &device.addresses)
-            .any(|(ip, _)| *ip == dest);
-        if own { Vec::new() } else { vec![dest] }
+            .as_ref()
+            .is_some_and(|device| traffic::has_all(device, dests));
+        if own { Vec::new() } else { vec![dests.clone()] }
     }
 
     /// What the lanes of the run do: those of the first port, then those of the second.
@@ -156,8 +154,13 @@ impl Far {
     }
 
     /// Layer 2 of the port, which has this MAC address; `near` is that of the other.
-    pub(super) fn link(&self, (mac, near): (MacAddr, Option<&Link>), args: &Traffic, dest: IpAddr) -> Result<Link> {
-        let answer_for = self.answers(dest);
+    pub(super) fn link(
+        &self,
+        (mac, near): (MacAddr, Option<&Link>),
+        args: &Traffic,
+        dests: &AddressRange,
+    ) -> Result<Link> {
+        let answer_for = self.answers(dests);
         let link = Link {
             mac,
             vlan: args.vlan,

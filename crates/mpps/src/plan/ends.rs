@@ -5,6 +5,7 @@ use crate::cli::Traffic;
 use crate::cli::values::{Host, Target, is_one_host};
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
+use mpps_io::{AddressRange, addresses as ranges};
 use mpps_netdev::{self as netdev, NetDev};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::ops::RangeInclusive;
@@ -12,7 +13,9 @@ use std::ops::RangeInclusive;
 /// Where packets are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
+    /// The first address, and how many there are.
     pub(crate) ip: IpAddr,
+    pub(crate) count: u32,
     pub(crate) ports: RangeInclusive<u16>,
     /// The name that was given for it.
     pub(crate) name: Option<String>,
@@ -25,35 +28,53 @@ const TEST_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2),
 ];
 
-/// Source and destination of a run.
-pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>) -> Result<(IpAddr, Destination)> {
+impl Destination {
+    /// One address, and no name.
+    fn one(ip: IpAddr, ports: RangeInclusive<u16>) -> Self {
+        Self {
+            ip,
+            count: 1,
+            ports,
+            name: None,
+        }
+    }
+
+    /// The addresses.
+    pub(super) fn ips(&self) -> AddressRange {
+        ranges::from(self.ip, self.count)
+    }
+}
+
+/// Sources and destinations of a run.
+pub(super) fn addresses(
+    args: &Traffic,
+    port: &Checked,
+    device: Option<&NetDev>,
+) -> Result<(AddressRange, Destination)> {
     let pathless = port.nobody_answers();
     // Both ends are ours: addresses that no host has, set apart for tests (RFC 2544, RFC 5180).
     let apart = args.far.is_some();
     let of_port = port.traits.socket.and_then(|socket| socket.address);
-    if let (Some(src), Some(address)) = (args.src, of_port)
-        && src != address
+    if let (Some(src), Some(address)) = (&args.src, of_port)
+        && ranges::only(src) != Some(address)
     {
         return Err(usage(format!(
-            "--src {src}: the port's address is {address}: want the same, or one of them only"
+            "--src {}: the port's address is {address}: want the same, or one of them only",
+            ranges::text(src)
         )));
     }
-    let given = args.src.or(of_port);
+    let srcs = args.src.clone().or(of_port.map(ranges::one));
+    let given = srcs.as_ref().map(|srcs| *srcs.start());
     let dest = match &args.dest {
         Some(target) => resolved(target, given, device, args.run.tell.quiet)?,
-        None if apart => Destination {
-            ip: match args.src {
+        None if apart => {
+            let ip = match given {
                 Some(IpAddr::V6(_)) => TEST_V6[1].into(),
                 _ => TEST_V4[1].into(),
-            },
-            ports: 9000..=9000,
-            name: None,
-        },
-        None if pathless => Destination {
-            ip: Ipv4Addr::new(10, 99, 0, 2).into(),
-            ports: 9000..=9000,
-            name: None,
-        },
+            };
+            Destination::one(ip, 9000..=9000)
+        }
+        None if pathless => Destination::one(Ipv4Addr::new(10, 99, 0, 2).into(), 9000..=9000),
         None => return Err(usage("--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000")),
     };
     let src = match (given, dest.ip) {
@@ -65,10 +86,57 @@ pub(super) fn addresses(args: &Traffic, port: &Checked, device: Option<&NetDev>)
         (None, ip) if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start())?,
         (None, ip) => own_address(ip, port, device)?,
     };
-    if src.is_multicast() || src.is_unspecified() {
-        return Err(usage(format!("--src {src}: want the address of one host")));
+    let srcs = srcs.unwrap_or(ranges::one(src));
+    if src.is_ipv4() != dest.ip.is_ipv4() {
+        return Err(usage(format!(
+            "--dest {}: {} to a source that is {} ({}): want both of one family",
+            ranges::text(&dest.ips()),
+            family(dest.ip),
+            family(src),
+            ranges::text(&srcs)
+        )));
     }
-    Ok((src, dest))
+    of_two(&srcs, &dest)?;
+    if port.traits.socket.is_some() && ranges::only(&srcs).is_none() {
+        all_own(&srcs, args.flows)?;
+    }
+    Ok((srcs, dest))
+}
+
+/// Refuses ranges with an address that packets would go from and to.
+fn of_two(srcs: &AddressRange, dest: &Destination) -> Result<()> {
+    let dests = dest.ips();
+    let several = [srcs, &dests].iter().any(|range| ranges::only(range).is_none());
+    let first = *srcs.start().max(dests.start());
+    match several && first <= *srcs.end().min(dests.end()) {
+        false => Ok(()),
+        true => Err(usage(format!(
+            "--dest {}: {first} is among the source addresses, too ({}): want addresses that are not",
+            ranges::text(&dests),
+            ranges::text(srcs)
+        ))),
+    }
+}
+
+/// Addresses that are tried at the most: no port has as many sockets.
+const MOST_TRIED: u32 = 1 << 16;
+
+/// Refuses source addresses that the host lacks: a socket is bound to each.
+fn all_own(srcs: &AddressRange, flows: Option<u32>) -> Result<()> {
+    let used = ranges::count(srcs).min(flows.unwrap_or(u32::MAX)).min(MOST_TRIED);
+    for place in 0..used {
+        let ip = ranges::at(*srcs.start(), place);
+        if let Err(error) = UdpSocket::bind((ip, 0))
+            && error.kind() == std::io::ErrorKind::AddrNotAvailable
+        {
+            return Err(usage(format!(
+                "--src {}: this host does not have {ip}, and a socket is bound to each address: want addresses of its own, \
+                 or the path af_packet",
+                ranges::text(srcs)
+            )));
+        }
+    }
+    Ok(())
 }
 
 const WANT: &str = "want --src IP, the address that packets are sent from";
@@ -131,11 +199,10 @@ fn of_family(device: &NetDev, v4: bool) -> impl Iterator<Item = IpAddr> {
 fn resolved(target: &Target, src: Option<IpAddr>, device: Option<&NetDev>, quiet: bool) -> Result<Destination> {
     let ports = target.ports.clone();
     let name = match &target.host {
-        Host::Ip(ip) => {
+        Host::Ips(range) => {
             return Ok(Destination {
-                ip: *ip,
-                ports,
-                name: None,
+                count: ranges::count(range),
+                ..Destination::one(*range.start(), ports)
             });
         }
         Host::Name(name) => name,
@@ -168,9 +235,8 @@ fn resolved(target: &Target, src: Option<IpAddr>, device: Option<&NetDev>, quiet
         eprintln!("mpps: --dest {name} is {ip}");
     }
     Ok(Destination {
-        ip,
-        ports,
         name: Some(name.clone()),
+        ..Destination::one(ip, ports)
     })
 }
 

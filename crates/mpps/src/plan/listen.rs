@@ -1,14 +1,14 @@
 //! The plans of `drop` and `reflect`.
 
 use super::holders::{held, open_udp_ports};
-use super::traffic::{dashed, one_lane_a_flow};
+use super::traffic::{dashed, has_all, one_lane_a_flow};
 use super::{first_ephemeral_port, kernel, lanes, memory};
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules, Socket};
 use mpps_engine::footprint;
 use mpps_engine::{Common, DropPlan, LEFT_TO_HOST_PORTS, Link, ReflectPlan};
-use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task, To};
+use mpps_io::{AddressRange, Capabilities, Layer, PortSpec, Request, Roles, Selection, Task, To, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_stats::HostFact;
 use mpps_wire::{MacAddr, ReflectFilter};
@@ -67,7 +67,7 @@ pub(crate) struct Listener {
     task: Task,
     seed: u64,
     cores: Vec<Option<usize>>,
-    ip: Option<IpAddr>,
+    ip: Option<AddressRange>,
     ports: Option<RangeInclusive<u16>>,
     excluded: Vec<u16>,
     device: Option<NetDev>,
@@ -76,7 +76,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn of_drop(args: &Drop) -> Result<Self> {
-        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, Task::Drop)?;
+        let listener = Self::new(&args.port, args.ip.clone(), args.ports.clone(), &args.run, Task::Drop)?;
         listener.check_flows(args)?;
         if !args.no_verify {
             one_lane_a_flow(&listener.port, &listener.roles)?;
@@ -85,7 +85,13 @@ impl Listener {
     }
 
     pub(crate) fn of_reflect(args: &Reflect) -> Result<Self> {
-        let listener = Self::new(&args.port, args.ip, args.ports.clone(), &args.run, Task::Reflect)?;
+        let listener = Self::new(
+            &args.port,
+            args.ip.clone(),
+            args.ports.clone(),
+            &args.run,
+            Task::Reflect,
+        )?;
         memory::check(&memory::of_run(
             &args.run,
             Duration::ZERO,
@@ -97,7 +103,7 @@ impl Listener {
 
     fn new(
         spec: &PortSpec,
-        ip: Option<IpAddr>,
+        ip: Option<AddressRange>,
         ports: Option<RangeInclusive<u16>>,
         run: &Run,
         task: Task,
@@ -112,12 +118,6 @@ impl Listener {
                 }
             }
         }
-        if ip.is_some_and(|ip| ip.is_multicast() || ip.is_unspecified()) {
-            return Err(usage(format!(
-                "--ip {}: want the address of one host",
-                ip.unwrap_or(IpAddr::from([0; 4]))
-            )));
-        }
         let roles = if port.traits.in_kernel {
             kernel::check_served(run, spec)?;
             Vec::new()
@@ -129,7 +129,11 @@ impl Listener {
         let device = port.interface();
         // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those
         // open now, and those from which they will ask others (DNS, NTP, QUIC).
-        let own = |d: &NetDev| d.addresses.iter().any(|(a, _)| ip.is_none_or(|ip| ip == *a));
+        let own = |d: &NetDev| {
+            d.addresses
+                .iter()
+                .any(|(a, _)| ip.as_ref().is_none_or(|ips| ips.contains(a)))
+        };
         let (ports, excluded) = match (ports, &device) {
             (None, Some(device)) if own(device) => (Some(1..=first_ephemeral_port() - 1), open_udp_ports()),
             (ports, _) => (ports, Vec::new()),
@@ -190,29 +194,24 @@ impl Listener {
         memory::check(&parts)
     }
 
-    /// The addresses that packets may be for.
-    fn addresses(&self) -> Vec<IpAddr> {
-        match self.ip {
-            Some(ip) => vec![ip],
-            None => self
-                .device
-                .iter()
-                .flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
-                .collect(),
-        }
+    /// The addresses that the interface has.
+    fn assigned(&self) -> impl Iterator<Item = IpAddr> {
+        self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
     }
 
-    /// Addresses that no packet from elsewhere comes from.
+    /// Addresses that no packet from elsewhere comes from. Of a range that was named those that are assigned: the others
+    /// are known by what comes back (`Reflector`).
     fn own(&self) -> Vec<IpAddr> {
-        let assigned = self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip));
-        self.ip.into_iter().chain(assigned).collect()
+        let named = self.ip.as_ref().and_then(ranges::only);
+        named.into_iter().chain(self.assigned()).collect()
     }
 
     /// Addresses of the device's subnets that no host has.
     fn broadcasts(&self) -> Vec<Ipv4Addr> {
         let all = self.device.as_ref().map(|d| nobodys(&d.addresses));
         let mut all = all.unwrap_or_default();
-        all.retain(|ip| self.ip != Some(IpAddr::V4(*ip)));
+        let named = |ip: Ipv4Addr| self.ip.as_ref().is_some_and(|ips| ips.contains(&IpAddr::V4(ip)));
+        all.retain(|ip| !named(*ip));
         all
     }
 
@@ -225,10 +224,10 @@ impl Listener {
 
     /// Which packets are the test's: UDP to these addresses and ports.
     fn selection(&self) -> Selection {
-        let to = match (self.ip, self.addresses()) {
-            (Some(ip), _) => To::Only(vec![ip]),
-            (None, own) if own.is_empty() => To::Any,
-            (None, own) => To::Own(own),
+        let to = match &self.ip {
+            Some(ips) => To::Only(ips.clone()),
+            None if self.assigned().next().is_none() => To::Any,
+            None => To::Own(self.assigned().collect()),
         };
         Selection::Udp {
             to,
@@ -252,10 +251,10 @@ impl Listener {
         }
     }
 
-    /// The address given, where the host does not answer for it.
-    fn answer_for(&self) -> Vec<IpAddr> {
-        let own = |ip: &IpAddr| self.device.iter().any(|d| d.addresses.iter().any(|(a, _)| a == ip));
-        self.ip.into_iter().filter(|ip| !own(ip)).collect()
+    /// The addresses given, where the host does not answer for all of them.
+    fn answer_for(&self) -> Vec<AddressRange> {
+        let own = |ips: &AddressRange| self.device.as_ref().is_some_and(|device| has_all(device, ips));
+        self.ip.iter().filter(|ips| !own(ips)).cloned().collect()
     }
 
     fn link(&self, capabilities: &Capabilities) -> Option<Link> {
@@ -283,7 +282,7 @@ impl Listener {
             let own = self.port.traits.takes_from_host
                 && matches!(&self.selection(), Selection::Udp { to, .. } if !to.with_room().is_empty());
             let any = if own { "the interface's own" } else { "any" };
-            let ip = self.ip.map_or_else(|| any.to_owned(), |ip| ip.to_string());
+            let ip = self.ip.as_ref().map_or_else(|| any.to_owned(), ranges::text);
             common.host.push(HostFact::shown("takes_address", ip));
             let ports = self.ports.as_ref().map_or_else(|| "any".to_owned(), dashed);
             common.host.push(HostFact::shown("takes_ports", ports));
@@ -299,7 +298,7 @@ impl Listener {
     pub(crate) fn drop_plan(&self, args: &Drop, capabilities: &Capabilities) -> Result<DropPlan> {
         Ok(DropPlan {
             common: self.common(&args.run, capabilities)?,
-            ip: self.ip,
+            ip: self.ip.clone(),
             ports: self.ports.clone(),
             excluded_ports: self.excluded.clone().into(),
             verify: !args.no_verify,
@@ -310,7 +309,7 @@ impl Listener {
 
     pub(crate) fn reflect_plan(&self, args: &Reflect, capabilities: &Capabilities) -> Result<ReflectPlan> {
         let filter = ReflectFilter {
-            ip: self.ip,
+            ip: self.ip.clone(),
             ports: self.ports.clone(),
             mac: self.device.as_ref().and(capabilities.mac).map(MacAddr),
             excluded_ports: self.excluded.clone().into_boxed_slice(),

@@ -3,18 +3,22 @@
 use super::across::{self, Far};
 use super::ends::{Destination, addresses};
 use super::listen::unanswered;
-use super::{family, kernel, lanes, memory};
+use super::{kernel, lanes, memory};
 use crate::cli::{RateText, Traffic};
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
 use mpps_engine::{FlowSet, Link, Pacing, TrafficPlan};
 use mpps_io::selection::From;
-use mpps_io::{Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To};
+use mpps_io::{
+    AddressRange, Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To, addresses as ranges,
+};
 use mpps_netdev::{self as netdev, NetDev};
 use mpps_stats::HostFact;
 use mpps_wire::{FrameSize, MacAddr};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Payload of a frame of 64 bytes over IPv4.
@@ -42,6 +46,8 @@ pub(crate) struct Draft {
     pub(crate) far: Option<Far>,
     warnings: Vec<String>,
     device: Option<NetDev>,
+    /// Memory that the flows take.
+    flow_bytes: u64,
 }
 
 impl Draft {
@@ -56,15 +62,8 @@ impl Draft {
             .as_ref()
             .map(|spec| Far::new(spec, &port, &args, receive))
             .transpose()?;
-        let (src, dest) = addresses(&args, &port, device.as_ref())?;
-        if src.is_ipv4() != dest.ip.is_ipv4() {
-            return Err(usage(format!(
-                "--dest {}: {} to a source that is {} ({src}): want both of one family",
-                dest.ip,
-                family(dest.ip),
-                family(src)
-            )));
-        }
+        let (srcs, dest) = addresses(&args, &port, device.as_ref())?;
+        let src = *srcs.start();
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
         let roles = if let Some(far) = &far {
             far.lanes()
@@ -99,7 +98,7 @@ impl Draft {
         lanes::check_open_rows(args.run.interval, args.settle)?;
         across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
-        let flows = flows(&args, &port, &roles, &dest, &mut warnings)?;
+        let flows = flows(&args, &port, &roles, (&srcs, &dest), &mut warnings)?;
         // Of one way.
         let senders = far.as_ref().map_or(&roles[..], |far| &far.sends);
         let tx_lanes = senders.iter().filter(|r| r.tx).count();
@@ -110,10 +109,10 @@ impl Draft {
                 if flows.count() == 1 { "" } else { "s" },
             )));
         }
-        check_memory(&args, &port, &roles, &dest, &flows, (pps, receive))?;
+        let flow_bytes = check_memory(&args, &port, &roles, (&srcs, &dest), &flows, (pps, receive))?;
         let mut args = args;
         let filled = far.as_ref().filter(|far| far.both).map_or(&roles[..], |far| &far.sends);
-        fill(&mut args, &port, filled, (src, &dest), &flows, payload_len);
+        fill(&mut args, &port, filled, (&srcs, &dest), &flows, payload_len);
         Ok(Self {
             args,
             port,
@@ -128,7 +127,18 @@ impl Draft {
             far,
             warnings,
             device,
+            flow_bytes,
         })
+    }
+
+    /// The source addresses in use.
+    fn sources(&self) -> AddressRange {
+        ranges::from(self.src, self.flows.address_counts().0)
+    }
+
+    /// The destination addresses in use.
+    fn destinations(&self) -> AddressRange {
+        ranges::from(self.dest.ip, self.flows.address_counts().1)
     }
 
     /// What the run needs of each of its ports.
@@ -153,15 +163,15 @@ impl Draft {
             roles: &far.roles,
             cores: lanes::cores_of(&self.args.run, far.sends.len(), far.roles.len()),
             selection: Selection::Udp {
-                to: To::Only(vec![self.dest.ip]),
+                to: To::Only(self.destinations()),
                 ports: Some(self.flows.dst_ports()),
                 excluded: Vec::new(),
                 from: Some(From {
-                    ips: vec![self.src],
+                    ips: self.sources(),
                     ports: self.flows.src_ports(),
                 }),
             },
-            answer: far.answers(self.dest.ip),
+            answer: far.answers(&self.destinations()),
             ends: None,
             seed: self.args.run.seed,
         };
@@ -171,18 +181,18 @@ impl Draft {
     fn request(&self) -> Request<'_> {
         let selection = match self.receive {
             true => Selection::Udp {
-                to: To::Only(vec![self.src]),
+                to: To::Only(self.sources()),
                 ports: Some(self.flows.src_ports()),
                 excluded: Vec::new(),
                 from: Some(From {
-                    ips: vec![self.dest.ip],
+                    ips: self.destinations(),
                     ports: self.flows.dst_ports(),
                 }),
             },
             false => Selection::Nothing,
         };
         // The host answers for what is its own.
-        let answer = if self.own_address() { Vec::new() } else { vec![self.src] };
+        let answer = self.answers();
         Request {
             spec: &self.args.port,
             task: across::task(&self.args, self.receive),
@@ -193,22 +203,25 @@ impl Draft {
             ends: self.port.traits.socket.map(|_| Ends {
                 src: self.src,
                 dst: self.dest.ip,
-                flows: self.flow_ports(),
+                flows: self.flows.clone(),
             }),
             seed: self.args.run.seed,
         }
     }
 
-    /// Source and destination port of each flow.
-    fn flow_ports(&self) -> Vec<(u16, u16)> {
-        (0..self.flows.count()).map(|flow| self.flows.ports(flow)).collect()
-    }
-
-    /// Whether the source address is assigned to the device, so that the host answers for it.
+    /// Whether all source addresses are assigned to the device, so that the host answers for them.
     fn own_address(&self) -> bool {
         self.device
             .as_ref()
-            .is_some_and(|d| d.addresses.iter().any(|(ip, _)| *ip == self.src))
+            .is_some_and(|device| has_all(device, &self.sources()))
+    }
+
+    /// The source addresses, where the host does not answer for all of them.
+    fn answers(&self) -> Vec<AddressRange> {
+        match self.own_address() {
+            true => Vec::new(),
+            false => vec![self.sources()],
+        }
     }
 
     fn link(&self, capabilities: &Capabilities) -> Result<Option<Link>> {
@@ -222,7 +235,7 @@ impl Draft {
                 return Ok(Some(Link {
                     mac,
                     vlan: self.args.vlan,
-                    answer_for: vec![self.src],
+                    answer_for: vec![self.sources()],
                     unanswered: Vec::new(),
                     dest_mac: self.args.dest_mac,
                     next_hop: Some(self.args.gateway.unwrap_or(self.dest.ip)),
@@ -244,7 +257,7 @@ impl Draft {
                 .map(|route| route.next_hop)
         };
         let next_hop = self.args.gateway.or_else(routed).unwrap_or(self.dest.ip);
-        let answer_for = if self.own_address() { Vec::new() } else { vec![self.src] };
+        let answer_for = self.answers();
         let dest_mac = match (self.args.dest_mac, self.port.traits.neighbors) {
             // The host's own address: the answer goes to the host, which is asked instead.
             (None, Neighbors::Host) if self.own_address() && (self.far.is_none() || self.args.gateway.is_some()) => {
@@ -270,7 +283,7 @@ impl Draft {
             let arrives = HostFact::shown("arrives_at", far.port.spec.to_string());
             plan.common.host.push(arrives);
             self.check_size(to, far.device.as_ref(), &far.port.spec)?;
-            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, self.dest.ip)?);
+            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.destinations())?);
         }
         // Without a router, whatever lies between passes frames on by the address of the port that they are for.
         if let Some(link) = plan.link.as_mut().filter(|_| self.args.gateway.is_none()) {
@@ -358,12 +371,13 @@ impl Draft {
     }
 
     fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
-        let end = |ip, ports| format!("{ip} ports {}", dashed(ports));
+        let end = |ips, ports| format!("{} ports {}", ranges::text(&ips), dashed(ports));
         let mut facts = vec![
             HostFact::shown("port", self.args.port.to_string()),
-            HostFact::new("source", end(self.src, &self.flows.src_ports())),
-            HostFact::new("destination", end(self.dest.ip, &self.flows.dst_ports())),
+            HostFact::new("source", end(self.sources(), &self.flows.src_ports())),
+            HostFact::new("destination", end(self.destinations(), &self.flows.dst_ports())),
             HostFact::shown("flows", self.flows.count().to_string()),
+            HostFact::new("flow_memory_bytes", self.flow_bytes.to_string()),
             HostFact::shown("payload_bytes", self.payload_len.to_string()),
             HostFact::new("frame_bytes", self.frame_size.to_string()),
             HostFact::new("pacing", format!("{:?}", self.args.pacing).to_lowercase()),
@@ -372,7 +386,14 @@ impl Draft {
             facts.push(HostFact::new("destination_name", name.clone()));
         }
         if let Some(hop) = link.and_then(|l| l.next_hop) {
-            facts.push(HostFact::new("next_hop", hop.to_string()));
+            // One MAC address is asked for: what lies behind it has all of them.
+            let for_all = link.is_some_and(|link| link.dest_mac.is_none()) && self.flows.address_counts().1 > 1;
+            let all = if for_all {
+                ", whose MAC address stands for all destinations"
+            } else {
+                ""
+            };
+            facts.push(HostFact::new("next_hop", format!("{hop}{all}")));
             facts.push(HostFact::shown("source_address", whose(self.own_address())));
         }
         facts
@@ -384,22 +405,25 @@ pub(super) fn whose(own: bool) -> &'static str {
     if own { "the host's own" } else { "answered by mpps" }
 }
 
+/// Whether an interface has each of these addresses.
+pub(super) fn has_all(device: &NetDev, ips: &AddressRange) -> bool {
+    let own: BTreeSet<_> = device.addresses.iter().map(|(ip, _)| *ip).collect();
+    own.range(ips.clone()).count() as u64 == u64::from(ranges::count(ips))
+}
+
 /// Says in the plan what was not given on the command line.
 fn fill(
     args: &mut Traffic,
     port: &Checked,
     roles: &[Roles],
-    (src, dest): (IpAddr, &Destination),
+    (srcs, dest): (&AddressRange, &Destination),
     flows: &FlowSet,
     payload_len: usize,
 ) {
     lanes::fill(&mut args.run, roles, "10s");
     let plan = &mut args.run.plan;
-    plan.fill("traffic", "src", src.to_string());
-    let ip = match dest.ip {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
+    plan.fill("traffic", "src", ranges::text(srcs));
+    let ip = bracketed(&dest.ips());
     plan.fill("traffic", "dest", format!("{ip}:{}", dashed(&dest.ports)));
     // A port that names its source port has no range beside it.
     if port.traits.socket.is_none_or(|socket| socket.port.is_none()) {
@@ -411,8 +435,16 @@ fn fill(
     }
 }
 
+/// Addresses as they are written in front of a port.
+fn bracketed(ips: &AddressRange) -> String {
+    match ips.start() {
+        IpAddr::V4(_) => ranges::text(ips),
+        IpAddr::V6(_) => format!("[{}]", ranges::text(ips)),
+    }
+}
+
 /// A range as it is written on the command line.
-pub(crate) fn dashed(ports: &std::ops::RangeInclusive<u16>) -> String {
+pub(crate) fn dashed(ports: &RangeInclusive<u16>) -> String {
     if ports.start() == ports.end() {
         ports.start().to_string()
     } else {
@@ -481,29 +513,36 @@ pub(super) fn one_lane_a_flow(port: &Checked, roles: &[Roles]) -> Result<()> {
     }
 }
 
-/// Bytes that the kernel's maps take of a flow: its window, and its slips.
-const KERNEL_FLOW: u64 = 32 + 4 * 16 + 8 * 8;
+/// Bytes that the kernel's maps take of a flow: its window, its slips, its ports; and its addresses, where they vary.
+const KERNEL_FLOW: u64 = 32 + 4 * 16 + 8 * 8 + 8;
+const KERNEL_ADDRESSES: u64 = 32;
 
-/// Refuses flows, rows and lanes that have no room in memory.
+/// Refuses flows, rows and lanes that have no room in memory. Returns the bytes that the flows take.
 fn check_memory(
     args: &Traffic,
     port: &Checked,
     roles: &[Roles],
-    dest: &Destination,
+    (srcs, dest): (&AddressRange, &Destination),
     flows: &FlowSet,
     // A share of the link's speed is 0: it is not known yet, and the slips of a flow are then as many as the least.
     (pps, receive): (Option<f64>, bool),
-) -> Result<()> {
+) -> Result<u64> {
     let (count, settle, lanes) = (u64::from(flows.count()), args.settle, memory::lane_count(roles));
-    let kernel = port.traits.in_kernel;
+    let of_kernel = match (port.traits.in_kernel, flows.is_plain()) {
+        (false, _) => 0,
+        (true, true) => KERNEL_FLOW,
+        (true, false) => KERNEL_FLOW + KERNEL_ADDRESSES,
+    };
     let ways = if args.both_ways { 2 } else { 1 };
     let bytes = move |n: u64| {
-        let of_kernel = if kernel { n.saturating_mul(KERNEL_FLOW) } else { 0 };
+        let of_kernel = n.saturating_mul(of_kernel);
         let of_way = footprint::flows_of_traffic(n, pps, settle, receive, lanes);
         of_way.saturating_mul(ways).saturating_add(of_kernel)
     };
     let ports = (args.src_port_range.as_ref(), args.flows);
+    let several = [srcs, &dest.ips()].iter().any(|ips| ranges::only(ips).is_none());
     let says = match ports {
+        (_, None) if several => format!("{}: {} flows take", of_ranges(srcs, dest), memory::count(count)),
         (Some(src), None) => format!(
             "--src-port-range {} by --dest ports {}: {} flows take",
             dashed(src),
@@ -519,19 +558,39 @@ fn check_memory(
             memory::count(memory::most(count.min(4_000_000), left, bytes))
         )
     }));
-    memory::check(&parts)
+    memory::check(&parts)?;
+    Ok(bytes(count))
+}
+
+/// Ranges of addresses, as options.
+fn of_ranges(srcs: &AddressRange, dest: &Destination) -> String {
+    format!("--src {} by --dest {}", ranges::text(srcs), bracketed(&dest.ips()))
 }
 
 fn flows(
     args: &Traffic,
     port: &Checked,
     roles: &[Roles],
-    dest: &Destination,
+    (srcs, dest): (&AddressRange, &Destination),
     warnings: &mut Vec<String>,
 ) -> Result<FlowSet> {
+    let counts = (ranges::count(srcs), dest.count);
+    let set = |src_ports: RangeInclusive<u16>| {
+        let dst_ports = dest.ports.clone();
+        let lengths = [src_ports.len() as u32, dst_ports.len() as u32, counts.0, counts.1];
+        let wanted = FlowSet::wanted(lengths, args.step);
+        if args.flows.is_none() && wanted > u128::from(u32::MAX) {
+            return Err(usage(format!(
+                "{}, --step combine: {wanted} flows: want {} at the most, such as the first of them by --flows N, or \
+                 --step together",
+                of_ranges(srcs, dest),
+                u32::MAX
+            )));
+        }
+        Ok(FlowSet::of(src_ports, dst_ports, counts, args.step, args.flows))
+    };
     let Some(socket) = port.traits.socket else {
-        let src = args.src_port_range.clone().unwrap_or(10_000..=10_063);
-        return Ok(FlowSet::new(src, dest.ports.clone(), args.flows));
+        return set(args.src_port_range.clone().unwrap_or(10_000..=10_063));
     };
     if dest.ports.start() != dest.ports.end() {
         return Err(usage(format!(
@@ -557,7 +616,7 @@ fn flows(
         .clone()
         .unwrap_or(first..=first.saturating_add(lanes - 1));
     let most = port.most_flows(roles).unwrap_or(usize::MAX).min(u32::MAX as usize) as u32;
-    let all = FlowSet::new(src, dest.ports.clone(), args.flows);
+    let all = set(src)?;
     if all.count() <= most {
         return Ok(all);
     }
@@ -566,5 +625,5 @@ fn flows(
         port.spec.path,
         all.count()
     ));
-    Ok(FlowSet::new(all.src_ports(), dest.ports.clone(), Some(most)))
+    Ok(all.first(most))
 }

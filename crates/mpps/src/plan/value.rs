@@ -54,6 +54,7 @@ const FIELDS: &[Field] = &[
     field("traffic", "back_dest_mac", "back-dest-mac", Kind::Text),
     field("traffic", "back_gateway", "back-gateway", Kind::Text),
     field("traffic", "vlan", "vlan", Kind::Count),
+    field("traffic", "step", "step", Kind::Text),
     field("traffic", "flows", "flows", Kind::Count),
     field("traffic", "payload_size", "payload-size", Kind::Count),
     field("traffic", "frame_size", "frame-size", Kind::Count),

@@ -36,11 +36,7 @@ pub(crate) fn free_port(ip: &str) -> u16 {
 /// Flows from free ports of `ip` to `to`.
 pub(crate) fn connected(ip: &str, to: SocketAddr, flows: usize) -> Mode {
     let src: IpAddr = ip.parse().expect(ip);
-    Mode::Connected {
-        src,
-        dst: to.ip(),
-        flows: (0..flows).map(|_| (free_port(ip), to.port())).collect(),
-    }
+    Mode::Connected((0..flows).map(|_| (SocketAddr::new(src, free_port(ip)), to)).collect())
 }
 
 /// Calls `step` until it is true; panics with `what` after the deadline.

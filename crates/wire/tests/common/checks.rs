@@ -42,7 +42,7 @@ pub fn reflect_holds(frame: &[u8]) {
     let filters = [
         ReflectFilter::default(),
         ReflectFilter {
-            ip: Some(super::frames::DST_V4.into()),
+            ip: Some(super::frames::DST_V4.into()..=super::frames::DST_V4.into()),
             ports: Some(1..=20_000),
             mac: Some(MacAddr(super::frames::DST_MAC)),
             excluded_ports: Box::new([53, 5353]),

@@ -47,6 +47,8 @@ pub struct Filter {
     /// neighbour solicitations and advertisements and ICMP echo for them are taken as well. At most 8 of IPv4 and 8 of
     /// IPv6.
     pub answer: Vec<IpAddr>,
+    /// Further ones, from one to another of its family, at most 2^32 - 1.
+    pub answer_within: Option<RangeInclusive<IpAddr>>,
 }
 
 /// The frames that are taken as such.
@@ -99,6 +101,8 @@ pub enum Addresses {
     Unicast,
     /// These; at most 8 of IPv4 and 8 of IPv6.
     Of(Vec<IpAddr>),
+    /// Those from one to another of its family, at most 2^32 - 1.
+    Within(RangeInclusive<IpAddr>),
 }
 
 impl Filter {
@@ -143,6 +147,7 @@ impl From<Take> for Filter {
         Filter {
             take,
             answer: Vec::new(),
+            answer_within: None,
         }
     }
 }
@@ -166,9 +171,49 @@ pub(super) struct Config {
     own6: [[u32; 4]; 16],
     match6: [[u32; 4]; 8],
     answer6: [[u32; 4]; 8],
+    reserved: u32,
+    match_within: Within,
+    answer_within: Within,
 }
 
-const _: () = assert!(size_of::<Config>() == 644);
+const _: () = assert!(size_of::<Config>() == 696);
+
+/// As the program reads it: `struct within` in `xdp/within.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Within {
+    high: u64,
+    low: u64,
+    count: u32,
+    v6: u32,
+}
+
+impl Within {
+    /// # Errors
+    /// For a range of none, of two families, or of more than there is a number for.
+    fn of(what: &'static str, range: &RangeInclusive<IpAddr>) -> Result<Self, Error> {
+        let (first, last, v6) = match (*range.start(), *range.end()) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => (first.to_bits().into(), last.to_bits().into(), 0),
+            (IpAddr::V6(first), IpAddr::V6(last)) => (first.to_bits(), last.to_bits(), 1),
+            _ => (1u128, 0, 0),
+        };
+        let count = last
+            .checked_sub(first)
+            .and_then(|more| more.checked_add(1))
+            .unwrap_or(0);
+        let fits = u32::try_from(count).ok().filter(|count| *count > 0);
+        Ok(Self {
+            high: (first >> 64) as u64,
+            low: first as u64,
+            count: fits.ok_or_else(|| Error::Invalid {
+                what,
+                value: u64::try_from(count).unwrap_or(u64::MAX),
+                want: format!("1 to {} of one family", u32::MAX),
+            })?,
+            v6,
+        })
+    }
+}
 
 const TAKE_NOTHING: u32 = 0;
 const TAKE_ALL: u32 = 1;
@@ -198,6 +243,9 @@ pub(super) fn encode(config: &ProgramConfig) -> Result<(Config, Box<PortBits>), 
         &mut out.answer4,
         &mut out.answer6,
     )?;
+    if let Some(range) = &config.filter.answer_within {
+        out.answer_within = Within::of("number of answered addresses", range)?;
+    }
     match &config.filter.take {
         Take::Nothing => out.take = TAKE_NOTHING,
         Take::All => out.take = TAKE_ALL,
@@ -223,6 +271,7 @@ pub(super) fn encode(config: &ProgramConfig) -> Result<(Config, Box<PortBits>), 
                     (out.match4_count, out.match6_count) =
                         split("number of taken addresses", list, &mut out.match4, &mut out.match6)?;
                 }
+                Addresses::Within(range) => out.match_within = Within::of("number of taken addresses", range)?,
             }
             if wanted.either {
                 out.flags |= EITHER;
@@ -302,10 +351,14 @@ mod tests {
             answer4,
             own6,
             match6,
-            answer6
+            answer6,
+            reserved,
+            match_within,
+            answer_within
         });
         let theirs = c_side::structs(&super::super::OBJECT.0);
         assert_eq!(ours, theirs["take_filter"]);
+        assert_eq!(layout_of!(Within { high, low, count, v6 }), theirs["within"]);
     }
 
     #[test]
@@ -339,6 +392,19 @@ mod tests {
         assert_eq!(config.match4[0].to_ne_bytes(), [10, 1, 2, 3]);
         assert_eq!(config.match6[0][0].to_ne_bytes(), [0xfd, 0, 0, 0]);
         assert_eq!(config.match6[0][3].to_ne_bytes(), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_range_is_its_first_address_and_how_many_there_are() {
+        let range = |first: &str, last: &str| first.parse().unwrap()..=last.parse().unwrap();
+        let of = |first, last| Within::of("addresses", &range(first, last));
+        let v4 = of("10.1.0.1", "10.1.63.254").unwrap();
+        assert_eq!((v4.high, v4.low, v4.count, v4.v6), (0, 0x0a01_0001, 16_382, 0));
+        let v6 = of("fd00::ffff:ffff:ffff:ffff", "fd00:0:0:1::").unwrap();
+        assert_eq!((v6.high, v6.low, v6.count, v6.v6), (0xfd00 << 48, u64::MAX, 2, 1));
+        for (first, last) in [("10.0.0.2", "10.0.0.1"), ("10.0.0.1", "fd00::1"), ("fd00::", "fd01::")] {
+            assert!(of(first, last).is_err(), "{first} {last}");
+        }
     }
 
     #[test]

@@ -1,0 +1,337 @@
+//! Ranges of source and destination addresses: each flow has the ends that it should, its checksums are right, every packet
+//! is accounted for, and the ports take packets for, and answer for, all of a range.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use mpps_host::lab::Host;
+use mpps_tests::{
+    Background, Net, Report, Scratch, all_back, all_there, assert_refused, free_port, inside, listen_by, missing, mpps,
+    net_of, no_dpdk, run_command, wait_until,
+};
+
+/// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
+const LOAD: &str = "--rate 5kpps --duration 300ms --catch-up 10s --settle 1s --quiet";
+
+/// Flows with ports and addresses that all change.
+const V4: &str = "--src 198.18.0.250-198.18.1.9 --dest 198.18.2.1-198.18.2.5:9000-9001 --src-port-range 10000-10002";
+const V6: &str = "--src 2001:2::fff0-2001:2::1:f --dest [2001:2::2:1-2001:2::2:3]:9000 --src-port-range 10000-10002";
+
+/// All of them were sent, and came back or arrived once and intact.
+fn assert_all_passed(report: &Report, flows: u64) {
+    report.assert_accounted();
+    report.assert_rows_add_up();
+    let tx = report.count("tx_packets");
+    let counts = ["rx_packets", "lost", "late", "duplicates", "reordered", "corrupt"].map(|key| report.count(key));
+    assert_eq!(counts, [tx, 0, 0, 0, 0, 0], "{:#}", report.json);
+    assert!(tx > 0, "{:#}", report.json);
+    assert_eq!(report.json["host"]["flows"], flows.to_string(), "{:#}", report.json);
+}
+
+fn across(net: &Net, words: &str, flows: u64) -> Report {
+    let report = Scratch::new().measure(net.a(&format!("sendrecv {words} {LOAD}")));
+    assert_all_passed(&report, flows);
+    report
+}
+
+/// A tester, host a, that is joined to host b by `eth1` and by `eth2`.
+fn joined_twice() -> Option<Net> {
+    let net = net_of(1)?;
+    let b = net.lab.namespace(Host::B);
+    net.on(Host::A, &format!("ip link add eth2 type veth peer name eth2 netns {b}"));
+    for host in [Host::A, Host::B] {
+        net.on(host, "ip link set eth2 up");
+        net.on(host, "ip addr flush dev eth1 scope global");
+    }
+    for host in [Host::A, Host::B] {
+        wait_until("both links", || {
+            let up = |device: &str| net.on(host, &format!("cat /sys/class/net/{device}/operstate")).stdout;
+            ["eth1", "eth2"].iter().all(|device| up(device).trim() == "up")
+        });
+    }
+    Some(net)
+}
+
+#[test]
+fn a_million_flows_are_one_command_and_their_memory_is_told() {
+    let words = "sendrecv loop: --src 10.1.0.1-10.1.63.254 --src-port-range 10000-10063 --flows 1000000 --rate 100kpps \
+                 --duration 300ms --catch-up 10s --quiet";
+    let report = Scratch::new().measure(mpps(words));
+    assert_all_passed(&report, 1_000_000);
+    let bytes = report.json["host"]["flow_memory_bytes"]
+        .as_str()
+        .and_then(|text| text.parse::<u64>().ok());
+    assert!(
+        (10_000_000..2_000_000_000).contains(&bytes.unwrap_or(0)),
+        "{:#}",
+        report.json
+    );
+    // Combined, ports change before addresses: a million flows take 15,625 addresses of the 16,382.
+    let source = &report.json["host"]["source"];
+    assert_eq!(source, "10.1.0.1-10.1.61.9 ports 10000-10063", "{:#}", report.json);
+    let report = Scratch::new().measure(mpps(
+        "sendrecv loop: --src fd99::/97 --dest [fd98::1]:9 --flows 100000 --step together --duration 100ms --quiet",
+    ));
+    report.assert_accounted();
+    assert_eq!(
+        report.count("corrupt") + report.count("duplicates"),
+        0,
+        "{:#}",
+        report.json
+    );
+}
+
+/// Who sent how many packets to whom, of what tcpdump has kept; and that it found every checksum right.
+fn captured(file: &std::path::Path) -> BTreeMap<String, u32> {
+    let mut tcpdump = Command::new("tcpdump");
+    tcpdump.args(["-nn", "-vv", "-t", "-r"]).arg(file);
+    let finished = run_command(tcpdump);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert!(!finished.stdout.contains("bad "), "{}", finished.stdout);
+    let mut all = BTreeMap::new();
+    let packets = finished.stdout.lines().filter(|line| line.contains("UDP, length"));
+    let right = finished.stdout.matches("[udp sum ok]").count();
+    // Both lines of a packet over IPv4, the one over IPv6.
+    for line in finished.stdout.lines().filter(|line| line.contains("[udp sum ok]")) {
+        let ends = line.split(" [udp sum ok]").next().unwrap_or_default();
+        let ends = ends
+            .rsplit(") ")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .trim_end_matches(':');
+        *all.entry(ends.to_owned()).or_insert(0) += 1;
+    }
+    assert!(right > 0, "{} {}", packets.count(), finished.stdout);
+    all
+}
+
+#[test]
+fn each_flow_has_its_ends_and_right_checksums_as_tcpdump_sees_them() {
+    if missing("tcpdump", "tcpdump") {
+        return;
+    }
+    let Some(net) = net_of(1) else { return };
+    let end = |first: [u8; 4], place: u32| Ipv4Addr::from_bits(Ipv4Addr::from(first).to_bits() + place);
+    for port in ["af_packet:eth1", "xdp:eth1"] {
+        let there = Scratch::new();
+        let file = there.file("all.pcap");
+        let mut tcpdump = inside(&net.lab, Host::B, "tcpdump -U -i eth1 -w");
+        tcpdump.arg(&file).args(["udp", "and", "portrange", "9000-9001"]);
+        let tcpdump = Background::start(tcpdump);
+        let begun = || std::fs::metadata(&file).is_ok_and(|file| file.len() >= 24);
+        wait_until("tcpdump", begun);
+        // A receiver in the driver, which this device needs to take frames of the kernel's making.
+        net.on(Host::B, "ethtool -K eth1 gro on");
+        let words = format!("send {port} {V4} --dest-mac 02:00:00:00:00:09 {LOAD}");
+        let sent = Scratch::new().measure(net.a(&words));
+        let tx = sent.count("tx_packets");
+        assert!(tx >= 600, "{:#}", sent.json);
+        wait_until("all packets in the file", || {
+            let size = std::fs::metadata(&file).map_or(0, |file| file.len());
+            size >= 24 + tx * (16 + 60)
+        });
+        drop(tcpdump);
+        let all = captured(&file);
+        assert_eq!(u64::from(all.values().sum::<u32>()), tx, "{port}");
+        let expected: Vec<String> = (0..480u32)
+            .map(|flow| {
+                let (src, dst) = (flow / 6 % 16, flow / 96);
+                let (from, to) = (10_000 + flow % 3, 9000 + flow / 3 % 2);
+                format!(
+                    "{}.{from} > {}.{to}",
+                    end([198, 18, 0, 250], src),
+                    end([198, 18, 2, 1], dst)
+                )
+            })
+            .collect();
+        let mut sorted = expected.clone();
+        sorted.sort();
+        assert_eq!(all.keys().cloned().collect::<Vec<_>>(), sorted, "{port}");
+        // Flows are sent in turn.
+        let counts: Vec<u32> = expected.iter().map(|ends| all[ends]).collect();
+        assert!(
+            counts
+                .windows(2)
+                .all(|two| two[0] >= two[1] && two[0] - counts[479] <= 1),
+            "{port}: {counts:?}"
+        );
+    }
+}
+
+#[test]
+fn through_a_bridge_every_packet_of_every_flow_arrives() {
+    let Some(net) = joined_twice() else { return };
+    net.on(Host::B, "ip link add br0 type bridge");
+    for words in ["eth1 master br0", "eth2 master br0", "br0 up"] {
+        net.on(Host::B, &format!("ip link set {words}"));
+    }
+    wait_until("a bridge that forwards", || {
+        let state = |port: &str| {
+            net.on(Host::B, &format!("cat /sys/class/net/{port}/brport/state"))
+                .stdout
+        };
+        ["eth1", "eth2"].iter().all(|port| state(port).trim() == "3")
+    });
+    for ports in [
+        "af_packet:eth1 af_packet:eth2",
+        "af_xdp:eth1 af_xdp:eth2",
+        "af_packet:eth1 af_xdp:eth2 --vlan 7",
+    ] {
+        let report = across(&net, &format!("{ports} {V4}"), 480);
+        let ends =
+            ["source", "destination"].map(|end| report.json["host"][end].as_str().unwrap_or_default().to_owned());
+        assert_eq!(ends[0], "198.18.0.250-198.18.1.9 ports 10000-10002");
+        assert_eq!(ends[1], "198.18.2.1-198.18.2.5 ports 9000-9001");
+        across(&net, &format!("{ports} {V6}"), 288);
+        across(&net, &format!("{ports} {V4} --step together"), 16);
+    }
+    if !no_dpdk() {
+        let ports = "dpdk:net_af_packet0,iface=eth1 dpdk:net_af_packet1,iface=eth2";
+        across(&net, &format!("{ports} {V4}"), 480);
+        across(&net, &format!("{ports} {V6} --step together"), 32);
+    }
+    // Two lanes that send and two that receive: each flow has one of either.
+    across(&net, &format!("af_packet:eth1 af_packet:eth2 {V4} --lanes 2"), 480);
+}
+
+#[test]
+fn through_the_kernels_router_every_address_of_both_ends_is_answered_for() {
+    let Some(net) = joined_twice() else { return };
+    for words in [
+        "ip addr add 198.18.0.254/24 dev eth1",
+        "ip addr add 198.18.1.254/24 dev eth2",
+        "ip -6 addr add 2001:2::fe/64 dev eth1 nodad",
+        "ip -6 addr add 2001:2:0:1::fe/64 dev eth2 nodad",
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+    ] {
+        net.on(Host::B, words);
+    }
+    wait_until("the router's own addresses", || {
+        net.on(Host::B, "ip -6 addr show tentative").stdout.trim().is_empty()
+    });
+    for ports in ["af_packet:eth1 af_packet:eth2", "af_xdp:eth1 af_xdp:eth2"] {
+        let v4 = "--src 198.18.0.1-198.18.0.100 --dest 198.18.1.1-198.18.1.70:9000 --gateway 198.18.0.254";
+        across(&net, &format!("{ports} {v4} --step together"), 100);
+        let v6 = "--src 2001:2::1:0/120 --dest [2001:2:0:1::2:0/122]:9000 --gateway 2001:2::fe";
+        across(&net, &format!("{ports} {v6} --step together"), 255);
+        // Both ends of the second range answer to whoever asks, and the address behind it does not.
+        let mut asked =
+            Background::start(net.a(&format!("sendrecv {ports} {v4} --rate 100pps --duration 20s --quiet")));
+        wait_until("an answer", || {
+            let ping = run_command(inside(&net.lab, Host::B, "ping -c 1 -W 1 198.18.1.70"));
+            ping.code == Some(0) || !asked.running()
+        });
+        assert!(asked.running(), "{}", asked.stderr());
+        for (ip, code) in [("198.18.1.1", 0), ("198.18.0.100", 0), ("198.18.1.71", 1)] {
+            let ping = run_command(inside(&net.lab, Host::B, &format!("ping -c 1 -W 1 {ip}")));
+            assert_eq!(ping.code, Some(code), "{ports}: {ip}: {}", ping.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_reflector_takes_and_answers_for_a_range_on_each_path() {
+    let Some(net) = net_of(1) else { return };
+    let (to4, to6) = ("--ip 198.18.2.1-198.18.2.5", "--ip 2001:2::2:0/126");
+    let mut pairs = vec![
+        ("af_packet:eth1", "af_packet:eth1"),
+        ("af_xdp:eth1", "af_xdp:eth1"),
+        ("xdp:eth1", "xdp:eth1"),
+        ("af_packet:eth1", "xdp:eth1"),
+    ];
+    if !no_dpdk() {
+        pairs.push(("dpdk:net_af_packet0,iface=eth1", "dpdk:net_af_packet0,iface=eth1"));
+    }
+    for (near, far) in pairs {
+        let together = format!("sendrecv {near} {V4} --step together --rate 2kpps");
+        let combined = format!("sendrecv {near} {V4} --rate 2kpps");
+        let (sent, _) = all_back(&net, &format!("reflect {far} {to4}"), &[&combined, &together]);
+        assert_eq!(sent[0].json["host"]["flows"], "480", "{near}");
+        assert_eq!(sent[1].json["host"]["flows"], "16", "{near}");
+        let v6 = format!("sendrecv {near} {V6} --rate 2kpps");
+        all_back(&net, &format!("reflect {far} {to6}"), &[&v6]);
+    }
+    for (near, far) in [
+        ("af_packet:eth1", "af_packet:eth1"),
+        ("xdp:eth1", "xdp:eth1"),
+        ("af_xdp:eth1", "af_xdp:eth1"),
+    ] {
+        let drop = format!("drop {far} {to4}");
+        all_there(&net, &drop, &format!("send {near} {V4} --rate 2kpps"));
+    }
+}
+
+#[test]
+fn on_sockets_each_address_that_the_host_has_is_bound_and_connected_to() {
+    let port = free_port();
+    let there = Scratch::new();
+    let _reflector = listen_by(&there, mpps(&format!("reflect udp:0.0.0.0:{port}")));
+    let ends = format!("--src 127.0.0.2-127.0.0.9 --dest 127.0.1.1-127.0.1.4:{port}");
+    for (step, flows) in [("combine", 32), ("together", 8)] {
+        let report = Scratch::new().measure(mpps(&format!("sendrecv udp: {ends} --step {step} {LOAD}")));
+        assert_all_passed(&report, flows);
+    }
+}
+
+#[test]
+fn ranges_that_can_not_be_are_refused_with_what_would_be_right() {
+    let study = "--src 10.1.0.1-10.1.63.254 --dest 10.2.0.1-10.2.63.254:9000-9999 --src-port-range 10000-10999";
+    let many = format!("send null: {study}");
+    for (words, parts) in [
+        ("send null: --src 10.0.0.9-10.0.0.1", ["--src", "reversed"]),
+        ("send null: --src 10.0.0.1-fd99::1", ["--src", "one family"]),
+        ("send null: --src 223.255.255.1-224.0.0.9", ["--src", "multicast"]),
+        ("send null: --src 10.0.0.1/24", ["--src", "10.0.0.0/24"]),
+        ("send null: --src fd99::/64", ["--src", "4294967295"]),
+        ("send null: --dest 10.0.0.9-10.0.0.1:9", ["--dest", "reversed"]),
+        (
+            "send null: --src 10.0.0.1-10.0.0.9 --dest 10.0.0.5:9",
+            ["--dest 10.0.0.5", "10.0.0.5 is among the source"],
+        ),
+        (
+            "send null: --src 10.0.0.1-10.0.0.9 --dest [fd99::1]:9",
+            ["--dest fd99::1", "one family"],
+        ),
+        ("send null: --step both", ["--step", "combine or together"]),
+        (&many, ["at the most", "--step together"]),
+        (
+            "send null: --src 11.0.0.0/8 --src-port-range 1-255",
+            ["--src 11.0.0.1-11.255.255.254", "of memory"],
+        ),
+        (
+            "sendrecv udp: --src 198.18.0.1-198.18.0.9 --dest 127.0.0.1:9",
+            ["--src 198.18.0.1-198.18.0.9", "does not have 198.18.0.1"],
+        ),
+        (
+            "sendrecv udp:127.0.0.1 --src 127.0.0.1-127.0.0.9 --dest 127.0.0.1:9",
+            ["--src 127.0.0.1-127.0.0.9", "the port's address"],
+        ),
+        ("reflect af_packet:lo --ip 10.0.0.9-10.0.0.1", ["--ip", "reversed"]),
+    ] {
+        assert_refused(mpps(words), 2, &parts);
+    }
+}
+
+#[test]
+fn a_plan_holds_ranges_and_how_they_step() {
+    let words = "send null: --src 10.1.0.0/18 --dest 10.2.0.1-10.2.0.9:9000 --step together --print-plan";
+    let plan = run_command(mpps(words));
+    assert_eq!(plan.code, Some(0), "{}", plan.stderr);
+    let plan: serde_json::Value = serde_json::from_str(&plan.stdout).expect("JSON");
+    let traffic = &plan["traffic"];
+    assert_eq!(
+        [&traffic["src"], &traffic["dest"], &traffic["step"]],
+        ["10.1.0.0/18", "10.2.0.1-10.2.0.9:9000", "together"]
+    );
+    assert_eq!(traffic["flows"], 16_382);
+    let here = Scratch::new();
+    std::fs::write(here.file("plan.json"), plan.to_string()).expect("a file");
+    let mut again = mpps("run --print-plan");
+    again.arg(here.file("plan.json"));
+    let again = run_command(again);
+    let again: serde_json::Value =
+        serde_json::from_str(&again.stdout).unwrap_or_else(|e| panic!("{e}: {}", again.stderr));
+    assert_eq!(again, plan);
+}
