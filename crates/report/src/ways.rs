@@ -1,6 +1,7 @@
 //! Runs in which packets go in two ways at the same time: files of each way beside those of both.
 
 use mpps_stats::{Event, Sink, Wants};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// What the files of each way have in their names: `run.a-to-b.csv` beside `run.csv`.
@@ -27,9 +28,12 @@ pub(crate) fn of_both(path: &Path) -> Option<(usize, PathBuf)> {
         let both = stem.strip_suffix(name)?.strip_suffix('.')?;
         (!both.is_empty()).then_some((way, both))
     })?;
-    let ending = path.extension().unwrap_or_default();
-    let name = Path::new(both).as_os_str().to_owned();
-    Some((way, path.with_file_name(name).with_added_extension(ending)))
+    let mut name = OsString::from(both);
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    Some((way, path.with_file_name(name)))
 }
 
 /// Gives a sink the rows and histograms of one way, as if there were no other.

@@ -242,7 +242,7 @@ pub(crate) struct Traffic {
     /// Use only the first N flows of the ranges
     #[arg(long, value_name = "N", value_parser = values::flows, allow_hyphen_values = true)]
     pub(crate) flows: Option<u32>,
-    /// Packets or layer-1 bits a second over all lanes (--both-ways: each way): 3.5Mpps, 250kpps, 1Gbps, 10% (of the link); bps, kbps, Mbps
+    /// Packets or layer-1 bits a second over all lanes: 3.5Mpps, 250kpps, 1Gbps, 10% (of the link); bps, kbps, Mbps
     /// and Gbps count preamble and inter-frame gap (20 bytes a frame) [default: as fast as the path takes packets]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) rate: Option<RateText>,
