@@ -305,6 +305,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             dropped,
             dropped_sent + failed,
             e.host_drops_known,
+            &own_losses(lanes),
         ));
     }
     warnings.extend(causes.notes());
@@ -318,10 +319,32 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     (reasons, warnings)
 }
 
+/// What the path says that it lost, by the counter's name.
+fn own_losses(lanes: &[LaneSummary]) -> Vec<(&'static str, u64)> {
+    let told = |name| {
+        let counters = lanes.iter().flat_map(|l| &l.path_counters);
+        counters.filter(|(n, _)| n == name).map(|(_, v)| v).sum()
+    };
+    let all = counter::LOSSES.map(|name| (name, told(name)));
+    all.into_iter().filter(|&(_, n)| n > 0).collect()
+}
+
 /// Where a sender's loss may have been, as far as this host's counters tell: `here` of them dropped by this host on the way
 /// in, and perhaps as many as `refused` on the way out.
-fn where_lost(lost: u64, here: u64, refused: u64, known: bool) -> String {
+fn where_lost(lost: u64, here: u64, refused: u64, known: bool, own: &[(&str, u64)]) -> String {
     let lost_text = count(lost);
+    if !own.is_empty() {
+        let sum: u64 = own.iter().map(|(_, n)| n).sum();
+        let share = match sum >= lost {
+            true => "all".to_owned(),
+            false => count(sum),
+        };
+        let each: Vec<_> = own.iter().map(|(name, n)| format!("{name} {}", count(*n))).collect();
+        return format!(
+            "the path itself lost {share} of the {lost_text} lost packets: {}",
+            each.join(", ")
+        );
+    }
     match (here, refused) {
         (0, 0) if known => format!(
             "none of the {lost_text} lost packets shows on this host's counters: they were lost on the way, or at the other \
