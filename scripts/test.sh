@@ -6,17 +6,30 @@
 # --retry, for the continuous integration, runs each failed test once more, by itself. One that passes then is named as
 # UNSURE and fails nothing: it is a test to mend, not a change to refuse. Without it one failure is a failure.
 #
-# Cargo calls this script as well, as the runner of each test binary (--run BINARY ARGUMENT...), so that what a file
-# printed and how it ended are known apart. MPPS_BIN is the program that the whole-program tests run.
+# Everything is built first. Then TEST_JOBS test files run side by side, since most of them wait for packets most of the
+# time; what a file printed is shown when it has ended. A test makes its own labs, sockets and files under names that no
+# other process has, so files share the processors and nothing else. ALONE below lists those that do not.
+#
+# Cargo calls this script as well, as the runner of each test binary (--queue BINARY ARGUMENT...), and so says which
+# there are, in which directory and environment. MPPS_BIN is the program that the whole-program tests run.
 set -uo pipefail
 
 CARGO=${CARGO:-cargo}
+# Files that run at a time: one more than there are processors, since most wait; two to four.
+CORES=$(nproc 2>/dev/null || echo 2)
+TEST_JOBS=${TEST_JOBS:-$((CORES < 1 ? 2 : CORES > 3 ? 4 : CORES + 1))}
 # Seconds that one file may take: a test that hangs is to be found by its name, not by the end of everything.
 FILE_LIMIT=${TEST_FILE_LIMIT:-1200}
 # So many failures are no chance: none of them is tried again.
 MANY=4
 # Lines of a failed test's output that the list shows.
 LINES_SHOWN=15
+
+# These begin first, so that no long one is left over at the end. The order is for speed only: the others follow as
+# cargo names them.
+FIRST=("scripts/no-dpdk.sh" "tests/recipes.rs" "doc tests" "tests/loops.rs" "tests/xdp.rs")
+# These run by themselves after all others, one after the other. Each needs its reason here.
+ALONE=()
 
 # record WHERE NAME OUTPUT-FILE COMMAND...: one failure. COMMAND runs it again, from this directory, with this environment.
 record() {
@@ -75,35 +88,42 @@ how() {
 }
 
 # shown LOG COMMAND...: the command's exit code; its output goes to the log and is shown while it runs.
-# A process that a test left behind holds the output open: it is named, and not waited for.
 shown() {
-    local log=$1 tee status=0
+    local log=$1
     shift
-    exec 3> >(exec tee "$log")
-    tee=$!
-    "$@" >&3 2>&1 3>&- || status=$?
-    exec 3>&-
-    for _ in $(seq 20); do
-        kill -0 "$tee" 2>/dev/null || return "$status"
-        sleep 0.1
-    done
-    echo "a process that was left behind holds the output of: $*" | tee -a "$log"
-    kill "$tee"
-    return "$status"
+    # Without the list of what was built.
+    "$@" 2>&1 | tee "$log" | grep -v '^  Executable '
+    return "${PIPESTATUS[0]}"
 }
 
-# The runner of one test binary, in the directory and environment that cargo gives it.
-run_file() {
-    local binary=$1 stem where log status=0 name started=$SECONDS
-    stem=$(basename "$binary")
+# The runner that cargo calls: the test binary's turn comes later, in the directory and environment that cargo gives it.
+queue_file() {
+    local stem where place
+    stem=$(basename "$1")
     stem=${stem%-*}
     for where in "tests/$stem.rs" "$stem.rs" "tests/$stem/main.rs" src; do
         [ -e "$where" ] && break
     done
     where=$(realpath --relative-to="$TEST_ROOT" "$where")
-    log=$TEST_DIR/logs/${where//\//-}.$stem.log
-    shown "$log" timeout --foreground --kill-after=5 "$FILE_LIMIT" "$@" || status=$?
-    echo "$((SECONDS - started)) $where" >>"$TEST_DIR/times"
+    # Cargo calls one runner at a time.
+    place=$TEST_DIR/queue/$(printf '%04d' "$(find "$TEST_DIR/queue" -mindepth 1 | wc -l)")
+    {
+        export -p
+        printf 'cd %q\n' "$PWD"
+        printf 'exec'
+        printf ' %q' "$TEST_ROOT/scripts/test.sh" --run "$where" "$TEST_DIR/logs/${where//\//-}.$stem.log" "$@"
+        echo
+    } >"$place"
+    printf '%s\t%s\n' "$place" "$where" >>"$TEST_DIR/queued"
+}
+
+# Runs one test binary, whose output goes to LOG: WHERE LOG BINARY ARGUMENT...
+run_file() {
+    local where=$1 log=$2 binary=$3 status=0 name started=$SECONDS
+    shift 2
+    # The shell's own words about a signal come below, in ours.
+    { timeout --foreground --kill-after=5 "$FILE_LIMIT" "$@" >"$log" 2>&1; } 2>/dev/null || status=$?
+    took "$started" "$where"
     count "$log"
     if ! grep -q '^test result: ' "$log"; then
         # Killed, or ended by a call of exit: nobody says which test it was, so all that had not ended are named.
@@ -125,35 +145,151 @@ run_file() {
     return "$status"
 }
 
-# step NAME COMMAND...: a step of its own, which prints as cargo test does, or is one test as a whole.
+# took STARTED NAME: how long it took.
+took() {
+    echo "$((SECONDS - $1)) $2" >>"$TEST_DIR/times"
+}
+
+# log_of TITLE
+log_of() {
+    echo "$TEST_DIR/logs/step-${1//[ \/]/-}.log"
+}
+
+# broken TITLE WHAT LOG [COMMAND...]: records that a step failed, of which no single test is known.
+broken() {
+    local title=$1 what=$2 log=$3
+    shift 3
+    grep -A 12 '^error' "$log" | grep -v 'to rerun pass' | head -n "$LINES_SHOWN" >"$log.said"
+    [ -s "$log.said" ] || tail -n "$LINES_SHOWN" "$log" >"$log.said"
+    # A step that tests is counted as it counts itself.
+    awk '/^test result: FAILED/ { found = 1 } END { exit !found }' "$log" || echo "0 1 0" >>"$TEST_DIR/counts"
+    record "$title" "$what" "$log.said" "$@"
+}
+
+# step TITLE COMMAND...: one test as a whole, or a cargo test of its own. It computes, for the most part, so that the
+# files beside it, which wait for packets, go first.
 step() {
-    local title=$1 log before after name args status=0 started=$SECONDS
-    log="$TEST_DIR/logs/step-${title//[ \/]/-}.log"
+    local title=$1 log args name status=0 found=0 started=$SECONDS
+    log=$(log_of "$title")
     shift
-    before=$(failed_so_far)
-    shown "$log" "$@" || status=$?
-    echo "$((SECONDS - started)) $title" >>"$TEST_DIR/times"
-    [ "$title" = "test files" ] || count "$log"
+    nice -n 10 "$@" >"$log" 2>&1 || status=$?
+    took "$started" "$title"
+    count "$log"
     [ "$status" -ne 0 ] || return 0
-    after=$(failed_so_far)
-    [ "$title" != "test files" ] || [ "$before" -eq "$after" ] || return 0
     if [ "$title" = "doc tests" ]; then
         while IFS='|' read -r args name; do
             said "$log" "$name" >"$log.said"
+            found=1
             # The path alone: the name has spaces, where rustdoc splits it.
             # shellcheck disable=SC2086 # the arguments are split on purpose
             record "$title" "$name" "$log.said" "$CARGO" test $args -- "${name%% *}" --test-threads=1 --show-output
         done < <(failures "$log")
-        [ "$(failed_so_far)" -eq "$before" ] || return 0
+        # Else something other than a test failed: most often, code that does not compile.
+        [ "$found" = 1 ] || broken "$title" "(the build)" "$log"
+    else
+        broken "$title" "(the whole step)" "$log" "$@"
     fi
-    # Something else than a test failed: most often, code that does not compile.
-    grep -A 12 '^error' "$log" | grep -v 'to rerun pass' | head -n "$LINES_SHOWN" >"$log.said"
-    [ -s "$log.said" ] || tail -n "$LINES_SHOWN" "$log" >"$log.said"
-    echo "0 1 0" >>"$TEST_DIR/counts"
-    case "$title" in
-        "test files" | "doc tests") record "$title" "(the build)" "$log.said" ;;
-        *) record "$title" "(the whole step)" "$log.said" "$@" ;;
+    return "$status"
+}
+
+# Processes of the jobs that run, each the leader of a process group of its own, and what each is and logs.
+declare -A titles=() logs=()
+
+# start TITLE LOG COMMAND...
+start() {
+    local title=$1 log=$2
+    shift 2
+    # Job control, for the group: with it all that a file has started can be ended.
+    set -m
+    "$@" </dev/null &
+    set +m
+    titles[$!]=$title
+    logs[$!]=$log
+}
+
+# Ends what is left of a process group, with as much time as a run of mpps takes to clean up; whether anything was.
+end_group() {
+    kill -TERM -- "-$1" 2>/dev/null || return 1
+    for _ in $(seq 30); do
+        kill -0 -- "-$1" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    kill -KILL -- "-$1" 2>/dev/null
+    return 0
+}
+
+# Waits for the end of one job, and shows what it printed.
+reap() {
+    local pid=
+    wait -n -p pid "${!titles[@]}" 2>/dev/null
+    [ -n "$pid" ] || return
+    printf '\n     Ran %s\n' "${titles[$pid]}"
+    cat "${logs[$pid]}"
+    # What it started may be on its way to the end.
+    for _ in $(seq 20); do
+        kill -0 -- "-$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    if kill -0 -- "-$pid" 2>/dev/null; then
+        echo "processes that ${titles[$pid]} left behind, ended now:" | tee -a "${logs[$pid]}"
+        pgrep -a -g "$pid" | tee -a "${logs[$pid]}"
+        end_group "$pid"
+    fi
+    unset "titles[$pid]" "logs[$pid]"
+}
+
+# job TITLE COMMAND...: the title's job, when there is room for it.
+job() {
+    while [ "${#titles[@]}" -ge "$TEST_JOBS" ]; do
+        reap
+    done
+    start "$@"
+}
+
+# Begins all that is queued under a title.
+begin() {
+    local place where log
+    case "$1" in
+        "doc tests") job "$1" "$(log_of "$1")" step "$1" "$CARGO" test --workspace --doc --no-fail-fast "${arguments[@]}" ;;
+        scripts/*) job "$1" "$(log_of "$1")" step "$1" "$1" ;;
+        *)
+            while IFS=$'\t' read -r place where; do
+                log=$(sed -n 's/^exec .* --run [^ ]* \([^ ]*\) .*/\1/p' "$place")
+                job "$where" "$log" bash "$place"
+            done < <(awk -F '\t' -v where="$1" '$2 == where' "$TEST_DIR/queued")
+            ;;
     esac
+}
+
+# listed TITLE ENTRY...: whether it is one of them.
+listed() {
+    local title=$1 entry
+    shift
+    for entry; do
+        [ "$entry" != "$title" ] || return 0
+    done
+    return 1
+}
+
+# Everything, those of FIRST first, those of ALONE by themselves.
+run_all() {
+    local title all=() begun=()
+    mapfile -t all < <(printf '%s\n' "doc tests" scripts/miri.sh scripts/no-dpdk.sh; cut -f 2 "$TEST_DIR/queued" | awk '!seen[$0]++')
+    for title in "${FIRST[@]}" "${all[@]}"; do
+        listed "$title" "${ALONE[@]}" || ! listed "$title" "${all[@]}" || listed "$title" "${begun[@]}" || {
+            begun+=("$title")
+            begin "$title"
+        }
+    done
+    while [ "${#titles[@]}" -gt 0 ]; do
+        reap
+    done
+    for title in "${ALONE[@]}"; do
+        ! listed "$title" "${all[@]}" || TEST_JOBS=1 begin "$title"
+    done
+    while [ "${#titles[@]}" -gt 0 ]; do
+        reap
+    done
 }
 
 failed_so_far() {
@@ -204,11 +340,18 @@ summary() {
     [ "$failed" -eq 0 ]
 }
 
-if [ "${1:-}" = --run ]; then
-    shift
-    run_file "$@"
-    exit
-fi
+case "${1:-}" in
+    --queue)
+        shift
+        queue_file "$@"
+        exit
+        ;;
+    --run)
+        shift
+        run_file "$@"
+        exit
+        ;;
+esac
 
 cd "$(dirname "$0")/.." || exit
 retry=0
@@ -216,21 +359,42 @@ if [ "${1:-}" = --retry ]; then
     retry=1
     shift
 fi
+arguments=("$@")
 export TEST_ROOT=$PWD TEST_DIR=${TEST_DIR:-$PWD/target/test}
 # Messages are read below; where colours were wished for, they would be in the way.
 export CARGO_TERM_COLOR=never
 rm -rf "$TEST_DIR"
-mkdir -p "$TEST_DIR/failed" "$TEST_DIR/logs"
-: >"$TEST_DIR/counts"
-: >"$TEST_DIR/times"
+mkdir -p "$TEST_DIR/failed" "$TEST_DIR/logs" "$TEST_DIR/queue"
+touch "$TEST_DIR/counts" "$TEST_DIR/times" "$TEST_DIR/queued"
 
-step "doc tests" "$CARGO" test --workspace --doc --no-fail-fast "$@"
-step "scripts/miri.sh" scripts/miri.sh
-step "scripts/no-dpdk.sh" scripts/no-dpdk.sh
-step "examples of xsk" "$CARGO" build -p xsk --examples
-# --show-output: a test that was SKIPPED says why though it passed.
-step "test files" "$CARGO" --config "target.'cfg(all())'.runner=['$PWD/scripts/test.sh', '--run']" \
-    test --workspace --lib --bins --tests --no-fail-fast "$@" -- --show-output
+# Ctrl-C ends all that runs, and this.
+stop() {
+    local pid
+    trap '' INT TERM
+    for pid in "${!titles[@]}"; do
+        end_group "$pid" &
+    done
+    wait
+    exit "$1"
+}
+trap 'stop 130' INT
+trap 'stop 143' TERM
+trap 'stop 129' HUP
+
+files=(test --workspace --lib --bins --tests --no-fail-fast)
+log=$(log_of "test files")
+if shown "$log" "$CARGO" "${files[@]}" --no-run "${arguments[@]}"; then
+    # --show-output: a test that was SKIPPED says why though it passed.
+    "$CARGO" --config "target.'cfg(all())'.runner=['$PWD/scripts/test.sh', '--queue']" \
+        "${files[@]}" "${arguments[@]}" -- --show-output >"$log" 2>&1 || broken "test files" "(the list of them)" "$log"
+else
+    broken "test files" "(the build)" "$log"
+fi
+shown "$(log_of "examples of xsk")" "$CARGO" build -p xsk --examples ||
+    broken "examples of xsk" "(the build)" "$(log_of "examples of xsk")"
+echo
+echo "$(wc -l <"$TEST_DIR/queued") test files, built after $SECONDS s; $TEST_JOBS at a time (TEST_JOBS)"
+run_all
 
 failed=$(failed_so_far)
 if [ "$retry" = 1 ] && [ "$failed" -gt 0 ]; then
@@ -243,5 +407,5 @@ if [ "$retry" = 1 ] && [ "$failed" -gt 0 ]; then
     fi
 fi
 echo
-echo "slowest (seconds): $(grep -v ' test files$' "$TEST_DIR/times" | sort -rn | head -n 12 | paste -sd, | sed 's/,/, /g')"
+echo "slowest (seconds): $(sort -rn "$TEST_DIR/times" | head -n 12 | paste -sd, | sed 's/,/, /g')"
 summary | tee "$TEST_DIR/summary"

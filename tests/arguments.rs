@@ -458,6 +458,10 @@ fn a_run_that_has_no_room_in_memory_is_refused_by_name_before_it_takes_any() {
         ),
         ("send null:frames=1048576,mtu=60000", ["frames=1048576", "frames="]),
         (
+            "drop af_packet:lo,ring=1048576",
+            ["port option ring=1048576 with --lanes 1", "ring="],
+        ),
+        (
             "capture null: -o /nonexistent/x --buffer 16GiB",
             ["--buffer 17179869184", "at most"],
         ),

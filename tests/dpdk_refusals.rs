@@ -49,6 +49,8 @@ fn wrong_words_are_refused_in_one_line_before_anything_is_opened() {
         ("reflect dpdk:eth1", &["device 'eth1'", "PCI address", "mac=MAC"]),
         ("reflect dpdk:net_null0,rxd=31", &["rxd=31", "32 to 32768"]),
         ("reflect dpdk:net_null0,mbufs=7", &["mbufs=7", "1024"]),
+        ("reflect dpdk:net_memif0,rsize=0", &["rsize=0", "from 1 to 14"]),
+        ("reflect dpdk:net_memif0,bsize=0", &["bsize=0", "from 1 to 65535"]),
         ("reflect dpdk:net_null0,rss=yes", &["rss=yes", "auto, udp, ip or off"]),
         ("reflect dpdk:net_null0,csum=on", &["csum=on", "software"]),
         ("reflect dpdk:net_null0,promisc=maybe", &["promisc=maybe", "on"]),

@@ -123,3 +123,35 @@ fn doctor_sees_the_interfaces_of_the_network_namespace_it_is_in() {
         finished.stdout
     );
 }
+
+#[test]
+fn a_length_that_the_demo_does_not_have_is_refused_with_those_that_it_has() {
+    for length in ["1", "500ms", "0", "2h"] {
+        let finished = run(&format!("demo --duration {length}"));
+        let told = finished.stderr.trim_end();
+        assert_eq!(finished.code, Some(2), "{told}");
+        assert!(told.lines().count() == 1 && told.starts_with("mpps: "), "{told}");
+        assert!(told.contains("from 1s to 1h") && !told.contains("1000h"), "{told}");
+    }
+}
+
+#[test]
+fn a_program_that_can_not_be_started_in_the_lab_is_named_by_mpps() {
+    let Some(lab) = mpps_tests::lab(1) else { return };
+    for (words, why) in [
+        ("no-such-program-anywhere", "no such program in PATH"),
+        ("/nonexistent/program", "no such file"),
+        ("/etc/passwd", "not an executable file"),
+    ] {
+        let finished = run(&format!("lab exec --name {} a -- {words}", lab.name()));
+        let told = finished.stderr.trim_end();
+        assert_eq!(finished.code, Some(1), "{told}");
+        assert!(told.lines().count() == 1 && told.starts_with("mpps: "), "{told}");
+        assert!(
+            told.contains(words) && told.contains("on host a") && told.contains(why),
+            "{told}"
+        );
+    }
+    let finished = run(&format!("lab exec --name {} a -- false", lab.name()));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""));
+}

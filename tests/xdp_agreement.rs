@@ -48,6 +48,16 @@ impl Fate {
             corrupt: done.corrupted,
         }
     }
+
+    /// The same for a receiver that sees no sender: behind the last whole packet, for it, there was none.
+    fn without_sender(done: &Treated) -> Self {
+        let all = Self::after(done);
+        Self {
+            tx: all.tx - done.tail,
+            lost: all.lost - done.tail,
+            ..all
+        }
+    }
 }
 
 /// `sendrecv` on host a through a middlebox on host b.
@@ -136,7 +146,7 @@ fn a_receiver_without_a_sender_counts_what_the_numbers_say_as_af_xdp_does() {
         };
         let context = format!("{port} {done:?}: {:#} {:#}", sent.json, received.json);
         assert_eq!(sent.count("tx_packets"), done.came, "{context}");
-        assert_eq!(Fate::told(&received), Fate::after(&done), "{context}");
+        assert_eq!(Fate::told(&received), Fate::without_sender(&done), "{context}");
     }
 }
 
@@ -148,7 +158,7 @@ fn a_flow_that_roams_over_processors_is_counted_exactly_and_the_run_is_valid() {
             return;
         };
         let context = format!("{port} {done:?}: {:#} {:#}", sent.json, received.json);
-        assert_exact(&received, &Fate::after(&done), &context);
+        assert_exact(&received, &Fate::without_sender(&done), &context);
     }
 }
 

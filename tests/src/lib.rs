@@ -111,3 +111,21 @@ pub fn source_ports(count: u16) -> String {
     let first = free_ports(count);
     format!("--src-port-range {first}-{}", first + count - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_file_of_tests_is_named_in_the_manifest() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+        let manifest = std::fs::read_to_string(format!("{folder}Cargo.toml")).expect("the manifest");
+        let files = std::fs::read_dir(folder).expect("this folder").flatten();
+        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        let forgotten: Vec<_> = names
+            .filter(|name| name.ends_with(".rs") && !manifest.contains(&format!("path = \"{name}\"")))
+            .collect();
+        assert!(
+            forgotten.is_empty(),
+            "cargo runs none of {forgotten:?}: name them in tests/Cargo.toml"
+        );
+    }
+}

@@ -22,9 +22,10 @@ link.bind((device, 0x0800))
 processors = sorted(os.sched_getaffinity(0))
 os.sched_setaffinity(0, processors[:1])
 done = dict.fromkeys(["came", "sent", "dropped", "doubled", "corrupted", "swapped"], 0)
-held = None
+held, last = None, -1
 def end(*_):
     done["held"] = int(held is not None)
+    done["tail"] = done["came"] - 1 - last
     print(json.dumps(done), flush=True)
     sys.exit(0)
 signal.signal(signal.SIGTERM, end)
@@ -53,6 +54,7 @@ while True:
         held = frame
         continue
     send(frame)
+    if n not in (11, 17): last = done["came"] - 1
     if n == 7:
         done["doubled"] += 1
         send(frame)
@@ -79,6 +81,9 @@ pub struct Treated {
     pub swapped: u64,
     /// Kept for one that never came.
     pub held: u64,
+    /// Of those not sent on, kept or changed: the ones after the last packet that was sent on whole. Whoever sees no
+    /// sender can't know of them.
+    pub tail: u64,
 }
 
 /// A middlebox on one host, while it runs.
@@ -114,6 +119,7 @@ impl Middlebox {
             corrupted: count("corrupted"),
             swapped: count("swapped"),
             held: count("held"),
+            tail: count("tail"),
         }
     }
 }

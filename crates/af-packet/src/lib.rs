@@ -40,3 +40,4 @@ pub use mpps_netdev::NetDev;
 pub use pool::AfPacketPool;
 pub use port::AfPacketPort;
 pub use queue::AfPacketQueue;
+pub use ring::slot_bytes;

@@ -1,6 +1,8 @@
 //! The shape of a packet ring, and the memory behind rings and pools.
 
+use crate::Config;
 use crate::abi::ETH_HLEN;
+use mpps_netdev::NetDev;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
@@ -104,6 +106,16 @@ impl Geometry {
 /// Largest frame in bytes of a device with this MTU: Ethernet header and one VLAN tag included, FCS not.
 pub(crate) fn max_frame(mtu: usize) -> usize {
     mtu + ETH_HLEN + crate::abi::VLAN_HLEN
+}
+
+/// Bytes of a slot of the rings that a port would have, to receive and to send; `None` when its interface is not there.
+pub fn slot_bytes(config: &Config) -> Option<(usize, usize)> {
+    let frame = max_frame(NetDev::by_name(&config.device).ok()?.mtu);
+    let bytes = |slot| {
+        let ring = Geometry::new(slot, None, 1);
+        ring.block.div_ceil(ring.per_block)
+    };
+    Some((bytes(crate::rx::slot_bytes(frame)), bytes(crate::tx::slot_bytes(frame))))
 }
 
 /// A mapping of memory, shared with the kernel or private; unmapped on drop.

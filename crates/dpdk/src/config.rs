@@ -4,6 +4,7 @@
 //! ([`OWN`]) are its own; all others go to the driver as they are.
 
 use mpps_io::{PortSpec, SpecError};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The options that mpps takes; the driver gets the others.
@@ -256,8 +257,8 @@ fn yes_or_no(value: &str) -> bool {
     matches!(value, "yes" | "no")
 }
 
-fn up_to(value: &str, most: u64) -> bool {
-    value.parse::<u64>().is_ok_and(|n| n <= most)
+fn within(value: &str, range: RangeInclusive<u64>) -> bool {
+    value.parse::<u64>().is_ok_and(|n| range.contains(&n))
 }
 
 /// Driver, option, what it takes in words, and whether a value is that. What is not in here the driver judges itself.
@@ -269,13 +270,13 @@ const VALUES: [(&str, &str, &str, Takes); 6] = [
     ("net_memif", "zero-copy", "yes or no", yes_or_no),
     ("net_memif", "socket-abstract", "yes or no", yes_or_no),
     ("net_memif", "id", "a number from 0 to 4294967295", |v| {
-        up_to(v, u32::MAX.into())
+        within(v, 0..=u32::MAX.into())
     }),
-    ("net_memif", "rsize", "a power of two, 14 at most: 10 for 1024", |v| {
-        up_to(v, 14)
+    ("net_memif", "rsize", "a power of two from 1 to 14: 10 for 1024", |v| {
+        within(v, 1..=14)
     }),
-    ("net_memif", "bsize", "bytes, 65535 at most", |v| {
-        up_to(v, u16::MAX.into())
+    ("net_memif", "bsize", "bytes from 1 to 65535", |v| {
+        within(v, 1..=u16::MAX.into())
     }),
 ];
 
@@ -378,8 +379,10 @@ mod tests {
             ("zero-copy=on", "yes or no"),
             ("socket-abstract=1", "yes or no"),
             ("id=-1", "4294967295"),
-            ("rsize=15", "14 at most"),
+            ("rsize=15", "1 to 14"),
+            ("rsize=0", "1 to 14"),
             ("bsize=65536", "65535"),
+            ("bsize=0", "1 to 65535"),
         ] {
             let error = parse(&format!("dpdk:net_memif0,{option}"))
                 .expect_err(option)

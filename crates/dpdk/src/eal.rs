@@ -73,7 +73,7 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
             needed >> 20,
             available >> 20
         );
-        return Err(Error::new("start", "DPDK", cause, ErrorKind::Other));
+        return Err(Error::new("start", "DPDK", cause, ErrorKind::Unsupported));
     }
     let keep_log = !eal.has("--log-level");
     let owned: Vec<CString> = words.iter().map(|word| c_string(word)).collect();

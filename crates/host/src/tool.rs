@@ -22,6 +22,21 @@ fn find_in(name: &str, dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     dirs.map(|dir| dir.join(name)).find(|file| is_executable(file))
 }
 
+/// Why a user's program can't be started, found as a shell would: by its path, else in `PATH`.
+pub(crate) fn why_not(program: &OsStr) -> Option<&'static str> {
+    let path = Path::new(program);
+    if path.components().nth(1).is_some() || path.is_absolute() {
+        return match is_executable(path) {
+            true => None,
+            false if path.exists() => Some("not an executable file"),
+            false => Some("no such file"),
+        };
+    }
+    let dirs = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&dirs).any(|dir| is_executable(&dir.join(path)));
+    (!found).then_some("no such program in PATH")
+}
+
 fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)

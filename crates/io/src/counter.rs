@@ -21,3 +21,16 @@ pub const NO_ROOM_FOR_RX_TIME: &str = "no_room_for_rx_time";
 pub const QUEUES_ADDED: &str = "queues_added";
 /// Times that the destination told that nobody listens there (ICMP port unreachable). Explains why nothing came back.
 pub const REFUSED: &str = "refused";
+/// Packets of the test that the path itself lost, and knows of: at random, in a burst of losses, from a queue that was
+/// full, by changing them, or because they could not be sent back. They say where a sender's loss was.
+pub const LOST: &str = "lost";
+/// See [`LOST`].
+pub const DROPPED_BURST: &str = "dropped_burst";
+/// See [`LOST`].
+pub const DROPPED_QUEUE: &str = "dropped_queue";
+/// See [`LOST`].
+pub const CORRUPTED: &str = "corrupted";
+/// See [`LOST`].
+pub const NOT_REFLECTED: &str = "not_reflected";
+/// All of these.
+pub const LOSSES: [&str; 5] = [LOST, DROPPED_BURST, DROPPED_QUEUE, CORRUPTED, NOT_REFLECTED];

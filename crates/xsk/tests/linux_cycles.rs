@@ -5,7 +5,7 @@
 mod lab;
 
 use lab::{Host, Lab, Make, over, until};
-use xsk::{Pool, Program, Socket, Umem};
+use xsk::{Error, Pool, Program, Socket, Umem};
 
 /// Each takes 0.2 s in a debug build, in which the loader reads the kernel's types.
 const PROGRAMS: u32 = 30;
@@ -34,7 +34,17 @@ fn cycles_of_opening_and_closing_leak_neither_memory_nor_descriptors_nor_program
     make.socket.completion_ring = 64;
     let cycle = |queue| {
         let umem = Umem::new(&make.umem).unwrap();
-        let socket = Socket::bind(&umem, "veth0", queue, &make.socket).unwrap();
+        // On a busy host the kernel takes longer than a bind waits to give back the queue of the socket before.
+        let mut bound = None;
+        until("the queue is free again", || {
+            match Socket::bind(&umem, "veth0", queue, &make.socket) {
+                Ok(socket) => bound = Some(socket),
+                Err(Error::Busy { .. }) => {}
+                Err(e) => panic!("{e}"),
+            }
+            bound.is_some()
+        });
+        let socket = bound.expect("it was waited for");
         let pool = Pool::new(&umem, 256).unwrap();
         let (rx, tx) = over((&socket, &pool));
         drop((rx, tx));

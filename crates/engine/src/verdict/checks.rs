@@ -305,6 +305,9 @@ impl Case<'_> {
             return None;
         }
         let lost = e.lost.unsigned_abs();
+        if let Some(text) = self.lost_by_the_path(lost) {
+            return Some(Finding::Warning(text));
+        }
         let here = self.sum(|lane| lane.rx_dropped);
         let refused = self.counter(counter::DROPPED_SENT) + self.sum(|lane| lane.tx_failed);
         let many = count(lost);
@@ -325,6 +328,25 @@ impl Case<'_> {
                 count(told)
             ),
         }))
+    }
+
+    /// What the path says that it lost, by the names of its counters.
+    fn lost_by_the_path(&self, lost: u64) -> Option<String> {
+        let told = counter::LOSSES.map(|name| (name, self.counter(name)));
+        let each = told.iter().filter(|(_, n)| *n > 0);
+        let each: Vec<_> = each.map(|(name, n)| format!("{name} {}", count(*n))).collect();
+        let share = match told.iter().map(|(_, n)| n).sum::<u64>() {
+            sum if sum >= lost => "all".to_owned(),
+            sum => count(sum),
+        };
+        let many = count(lost);
+        let text = || {
+            format!(
+                "the path itself lost {share} of the {many} lost packets: {}",
+                each.join(", ")
+            )
+        };
+        (!each.is_empty()).then(text)
     }
 
     fn collector_late(&self) -> Option<Finding> {

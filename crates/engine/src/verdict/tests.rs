@@ -244,6 +244,37 @@ fn a_senders_loss_is_put_on_its_own_host_only_as_far_as_its_counters_go() {
 }
 
 #[test]
+fn what_the_path_itself_lost_is_named_by_its_counters() {
+    let lost = Evidence {
+        rx: 99_000,
+        lost: 1_000,
+        host_drops_known: true,
+        ..good()
+    };
+    for (queue, needle) in [
+        (
+            990,
+            "the path itself lost all of the 1,000 lost packets: lost 10, dropped_queue 990",
+        ),
+        (
+            90,
+            "the path itself lost 100 of the 1,000 lost packets: lost 10, dropped_queue 90",
+        ),
+    ] {
+        let lane = LaneSummary {
+            path_counters: vec![
+                ("dropped_queue".into(), queue),
+                ("lost".into(), 10),
+                ("other".into(), 7),
+            ],
+            ..lane()
+        };
+        let (_, warnings) = judge(Workload::SendRecv, &lost, &[lane]);
+        assert!(warnings.len() == 1 && warnings[0] == needle, "{warnings:?}");
+    }
+}
+
+#[test]
 fn a_link_that_was_down_for_an_instant_does_not_spoil_a_mean() {
     let down = |ns| Evidence {
         scheduled: None,

@@ -193,10 +193,19 @@ impl Lab {
     /// own. Returns only when that fails.
     pub fn become_command<S: AsRef<OsStr>>(&self, host: Host, argv: &[S]) -> LabError {
         use std::os::unix::process::CommandExt;
-        match self.command(host, argv) {
-            Ok(mut command) => LabError::io("start", "ip netns exec", command.exec()),
-            Err(error) => error,
+        let mut command = match self.command(host, argv) {
+            Ok(command) => command,
+            Err(error) => return error,
+        };
+        // `ip` would say it in words of its own.
+        if let Some((program, why)) = argv
+            .first()
+            .and_then(|p| Some((p.as_ref(), crate::tool::why_not(p.as_ref())?)))
+        {
+            let object = format!("{program:?} on host {}", host.letter());
+            return LabError::io("start", object, std::io::Error::new(std::io::ErrorKind::NotFound, why));
         }
+        LabError::io("start", "ip netns exec", command.exec())
     }
 
     /// What is there. Changes nothing.

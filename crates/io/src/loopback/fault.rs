@@ -1,7 +1,7 @@
 //! Which frame meets which fault, where a bit is flipped, and what is counted.
 
 use super::LoopConfig;
-use crate::{Layer, QueueCounters};
+use crate::{Layer, QueueCounters, counter};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -148,13 +148,13 @@ impl Counts {
     /// The totals, by name.
     pub(super) fn read(&self) -> QueueCounters {
         let other = vec![
-            ("lost", self.lost.get()),
+            (counter::LOST, self.lost.get()),
             ("duplicated", self.duplicated.get()),
             ("reordered", self.reordered.get()),
-            ("corrupted", self.corrupted.get()),
-            ("not_reflected", self.not_reflected.get()),
-            ("dropped_queue", self.dropped_queue.get()),
-            ("dropped_burst", self.dropped_burst.get()),
+            (counter::CORRUPTED, self.corrupted.get()),
+            (counter::NOT_REFLECTED, self.not_reflected.get()),
+            (counter::DROPPED_QUEUE, self.dropped_queue.get()),
+            (counter::DROPPED_BURST, self.dropped_burst.get()),
         ];
         QueueCounters {
             other,

@@ -373,7 +373,7 @@ pub(crate) enum LabAction {
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// How long to measure, 1s to 1h
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::demo_duration, allow_hyphen_values = true)]
     pub(crate) duration: Duration,
     /// Rate [default: half of what a first short run gets back]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]

@@ -87,6 +87,15 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     }
 }
 
+/// The length of the demo's run.
+pub(crate) fn demo_duration(text: &str) -> Parsed<Duration> {
+    time_within(
+        text,
+        1_000_000_000..=HOUR,
+        "a time from 1s to 1h with its unit (s, m, h), such as 10s",
+    )
+}
+
 /// A row's length.
 pub(crate) fn interval(text: &str) -> Parsed<Duration> {
     time_within(

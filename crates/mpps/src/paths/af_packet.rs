@@ -2,7 +2,7 @@
 
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Opening, Path, Traits, Use, given};
+use super::{Buffers, Demo, Opening, Path, Traits, Use, given};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter};
 use mpps_io::{PortSpec, Request, Task};
@@ -74,6 +74,7 @@ impl Path for AfPacket {
         let whole = matches!(config.fanout, Fanout::Hash | Fanout::QueueMapping);
         Traits {
             interface: Some(config.device.clone()),
+            buffers: rings(config),
             spreads_flows: (!whole).then(|| format!("fanout={}", config.fanout.name())),
             steering: Steering::Ntuple {
                 queues: None,
@@ -90,4 +91,18 @@ impl Path for AfPacket {
         };
         user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
     }
+}
+
+/// What `ring=` asks for. Slots hold the largest frame of the interface; of one that is not there, the run says so later.
+fn rings(config: &Config) -> Vec<Buffers> {
+    let (Some(count), Some((rx, tx))) = (config.ring, mpps_af_packet::slot_bytes(config)) else {
+        return Vec::new();
+    };
+    let ring = |bytes, lanes| Buffers {
+        option: "ring",
+        count: count as usize,
+        bytes,
+        lanes,
+    };
+    vec![ring(rx, |roles| roles.rx), ring(tx, |roles| roles.tx)]
 }

@@ -2,7 +2,7 @@
 
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Kept, Neighbors, Opening, Path, Traits, Use, Work, given, remark};
+use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Use, Work, given, remark};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_xdp::{AfXdpPort, Config};
 use mpps_io::{PortSpec, Request, Task};
@@ -98,7 +98,9 @@ impl Path for AfXdp {
             interface: Some(config.device.clone()),
             neighbors: Neighbors::Host,
             takes_from_host: true,
-            buffers: config.frames.map(|frames| (frames as usize, chunk)),
+            buffers: config
+                .frames
+                .map_or_else(Vec::new, |frames| Buffers::pool(frames as usize, chunk)),
             steering: Steering::Ntuple {
                 queues: Some((first, config.queues.map(|n| first + u64::from(n)))),
                 otherwise: NO_RULES,

@@ -1,7 +1,7 @@
 //! `loop`: a device of known faults, whose far end is in this process.
 
 use super::help::{Help, LAYER, MTU, SWITCH, option};
-use super::{Kind, Neighbors, Opening, Path, Traits, Use};
+use super::{Buffers, Kind, Neighbors, Opening, Path, Traits, Use};
 use crate::fail::Result;
 use mpps_io::loopback::{LoopConfig, LoopPort, Turn, check};
 use mpps_io::{PortSpec, Request, Task};
@@ -80,7 +80,7 @@ impl Path for Loop {
             neighbors: Neighbors::Nobody,
             // Each queue is a loop of its own.
             split_lanes: false,
-            buffers: Some((config.buffers.frames, config.buffers.max_frame())),
+            buffers: Buffers::pool(config.buffers.frames, config.buffers.max_frame()),
             ..Traits::default()
         }
     }

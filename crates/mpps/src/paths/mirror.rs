@@ -4,7 +4,7 @@
 mod port;
 
 use super::help::{Help, option};
-use super::{Neighbors, Opening, Path, Traits, Use};
+use super::{Buffers, Neighbors, Opening, Path, Traits, Use};
 use crate::fail::Result;
 use mpps_io::{Layer, PortSpec, Request, Task};
 use port::{BUFFER, Config, MirrorPort, check};
@@ -32,7 +32,7 @@ impl Path for Mirror {
             neighbors: Neighbors::Nobody,
             // What a lane sends comes back to the same lane.
             split_lanes: false,
-            buffers: Some((config.frames, BUFFER)),
+            buffers: Buffers::pool(config.frames, BUFFER),
             ..Traits::default()
         }
     }

@@ -133,8 +133,8 @@ pub(crate) struct Traits {
     pub(crate) repeats_frames: bool,
     /// The kernel's socket that packets go through.
     pub(crate) socket: Option<Socket>,
-    /// Buffers of each lane and bytes of each, where the options say how many.
-    pub(crate) buffers: Option<(usize, usize)>,
+    /// Buffers that lanes have, where the options say how many.
+    pub(crate) buffers: Vec<Buffers>,
     /// How flow rules come into force.
     steering: Steering,
 }
@@ -152,9 +152,35 @@ impl Default for Traits {
             spreads_flows: None,
             repeats_frames: false,
             socket: None,
-            buffers: None,
+            buffers: Vec::new(),
             steering: Steering::Not("no device stands behind it"),
         }
+    }
+}
+
+/// Buffers whose number is an option's value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffers {
+    /// The option.
+    pub(crate) option: &'static str,
+    /// Buffers per lane.
+    pub(crate) count: usize,
+    /// Bytes of one.
+    pub(crate) bytes: usize,
+    /// The lanes that have them.
+    pub(crate) lanes: fn(Roles) -> bool,
+}
+
+impl Buffers {
+    /// A pool of each lane: `frames=`. Something goes with every buffer.
+    pub(crate) fn pool(count: usize, bytes: usize) -> Vec<Self> {
+        let pool = Self {
+            option: "frames",
+            count,
+            bytes: bytes + 64,
+            lanes: |_| true,
+        };
+        vec![pool]
     }
 }
 

@@ -1,7 +1,7 @@
 //! `null`: no kernel, no device; and the packets that devices without a peer deliver.
 
 use super::help::{Help, LAYER, MTU, option};
-use super::{Kind, Neighbors, Opening, Path, Traits, Use};
+use super::{Buffers, Kind, Neighbors, Opening, Path, Traits, Use};
 use crate::fail::Result;
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_io::null::{NoSource, NullConfig, NullPort, check};
@@ -41,7 +41,7 @@ impl Path for Null {
         Traits {
             layer: config.layer,
             neighbors: Neighbors::Nobody,
-            buffers: Some((config.frames, config.max_frame())),
+            buffers: Buffers::pool(config.frames, config.max_frame()),
             ..Traits::default()
         }
     }

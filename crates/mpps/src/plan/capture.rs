@@ -71,7 +71,7 @@ impl Draft {
         let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, [&port]);
         parts.push(memory::Part::new(
             format!("--buffer {buffer} with --lanes {lanes}: they take"),
-            buffer.next_power_of_two() * lanes,
+            buffer.next_power_of_two().min(fillable(args.run.duration)) * lanes,
             move |left| format!("{} at most, or fewer --lanes", left / lanes.max(1)),
         ));
         memory::check(&parts)?;
@@ -141,6 +141,11 @@ impl Draft {
         parts.join(" ")
     }
 
+    /// Bytes of a lane's ring.
+    fn ring_bytes(&self) -> u64 {
+        self.args.buffer.min(fillable(self.args.run.duration))
+    }
+
     /// The plan, once the port is open, and the writer's ends of the lanes' rings.
     pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<(CapturePlan, Vec<PacketConsumer>)> {
         let args = &self.args;
@@ -151,13 +156,13 @@ impl Draft {
             HostFact::shown("port", args.port.to_string()),
             HostFact::shown("takes", filter),
             HostFact::new("output", args.output.display().to_string()),
-            HostFact::new("buffer_bytes", args.buffer.next_power_of_two().to_string()),
+            HostFact::new("buffer_bytes", self.ring_bytes().next_power_of_two().to_string()),
         ]);
         common.host.extend(self.rules.facts());
         let (producers, consumers): (Vec<_>, Vec<_>) = self
             .roles
             .iter()
-            .map(|_| packet_ring(args.buffer as usize))
+            .map(|_| packet_ring(self.ring_bytes() as usize))
             .map(|(producer, consumer)| (Mutex::new(Some(producer)), consumer))
             .unzip();
         let plan = CapturePlan {
@@ -192,5 +197,40 @@ impl Draft {
                 keep: args.max_files,
             }),
         }
+    }
+}
+
+/// Bytes that a lane can't fill within the run's duration, whatever comes: more than memory takes from one core. The ring
+/// is written once before the run, so that no lane meets a page that is not there, and a buffer of gigabytes takes
+/// seconds for that.
+fn fillable(duration: Option<Duration>) -> u64 {
+    const BYTES_PER_MS: u64 = 64 << 20;
+    const LEAST: u64 = 64 << 20;
+    match duration.filter(|duration| !duration.is_zero()) {
+        None => u64::MAX,
+        Some(duration) => {
+            let ms = duration.as_millis().try_into().unwrap_or(u64::MAX);
+            BYTES_PER_MS
+                .saturating_mul(ms)
+                .saturating_add(LEAST)
+                .checked_next_power_of_two()
+                .unwrap_or(u64::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_no_larger_than_a_short_run_can_fill() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(fillable(ms(1)), 128 << 20);
+        assert_eq!(fillable(ms(10)), 1 << 30);
+        assert_eq!(fillable(ms(1000)), 64 << 30);
+        // Until it is interrupted, by default or as asked for.
+        assert_eq!((fillable(None), fillable(Some(Duration::ZERO))), (u64::MAX, u64::MAX));
+        assert_eq!(fillable(Some(Duration::MAX)), u64::MAX);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::Run;
 use crate::fail::{Result, usage};
-use crate::paths::Checked;
+use crate::paths::{Buffers, Checked};
 use mpps_engine::footprint::{self, LaneCount};
 use mpps_io::Roles;
 use mpps_sys::memory::{Available, available};
@@ -49,17 +49,19 @@ pub(crate) fn of_run<'p>(
         footprint::rows(interval, settle, lanes) + footprint::lanes(lanes),
         |_| "a longer --interval, a shorter --settle or fewer --lanes".to_owned(),
     )];
-    for port in ports {
-        let Some((frames, size)) = port.traits.buffers else {
-            continue;
-        };
-        let one = (size + 64) as u64;
-        let each = n.max(1) as u64;
-        parts.push(Part::new(
-            format!("port option frames={frames} with --lanes {each}: they take"),
-            one * frames as u64 * each,
-            move |bytes| format!("frames={} at most", bytes / one / each),
-        ));
+    for buffers in ports.into_iter().flat_map(|port| &port.traits.buffers) {
+        let Buffers {
+            option, count, bytes, ..
+        } = *buffers;
+        let lanes = roles.iter().filter(|&&roles| (buffers.lanes)(roles)).count() as u64;
+        let one = bytes as u64 * lanes;
+        if one > 0 {
+            parts.push(Part::new(
+                format!("port option {option}={count} with --lanes {n}: they take"),
+                one * count as u64,
+                move |bytes| format!("{option}={} at most", bytes / one),
+            ));
+        }
     }
     parts
 }

@@ -19,8 +19,8 @@ use crate::ring::RingMap;
 use crate::{Device, Error, Result, Umem};
 
 /// A socket that was closed leaves its queue a little later, when the kernel comes to it: until then binding there fails
-/// as if another had it.
-const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+/// as if another had it. On a busy host that takes more than a second.
+const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
 /// Who shares what with the socket that is made.
 struct Peer {
