@@ -62,6 +62,32 @@ fn packets_for_an_end_that_takes_none_any_more_are_told_as_refused() {
 }
 
 #[test]
+fn what_the_other_end_does_not_take_from_a_reflector_is_told_as_refused() {
+    let Some(net) = net_of(1) else { return };
+    if missing("ethtool", "ethtool") {
+        return;
+    }
+    net.on(Host::A, "ethtool -K eth1 gro off");
+    // With a program at the other end frames go back by XDP_TX; without one they are redirected. Here it goes.
+    let here = Scratch::new();
+    let receiver = Background::start(here.results(net.a("drop xdp:eth1 --duration 1h --quiet")));
+    wait_until("a program", || net.xdp_program(Host::A, "eth1").is_some());
+    let there = Scratch::new();
+    let reflector = listen(&net, &there, "reflect xdp:eth1");
+    receiver.end(Signal::KILL);
+    wait_until("no program", || net.xdp_program(Host::A, "eth1").is_none());
+    let mac = Host::B.mac();
+    let words = "--src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --duration 2s --quiet";
+    let sent = run_command(net.a(&format!("send af_packet:eth1 {words} --dest-mac {mac}")));
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    let reflected = there.read(reflector.end(Signal::INT));
+    let (turned, refused) = (reflected.count("tx_packets"), reflected.lanes("tx_failed"));
+    // Answers to the host's own questions are refused, too.
+    assert!(turned > 30_000, "{:#}", reflected.json);
+    assert!((turned..turned + 20).contains(&refused), "{:#}", reflected.json);
+}
+
+#[test]
 fn a_side_that_is_killed_in_the_middle_leaves_no_program_and_the_other_one_reports() {
     let Some(net) = net_of(1) else { return };
     // The sender.

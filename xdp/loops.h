@@ -197,6 +197,9 @@ INLINE u32 look_due(struct source *source)
 
 enum look { ORDINARY, WITHHELD, PROBE };
 
+/* In the weight of a packet: it was looked at, and a probe is to take its place. */
+enum { PROBE_DUE = 1 << 16 };
+
 /* Notes a packet that is to be answered, one of `weight`: `Loops::look`. */
 INLINE enum look look_at(struct watch *watch, u32 key, u64 hash, u32 weight, int is_short)
 {
@@ -264,9 +267,47 @@ INLINE int read_sender(struct xdp_md *ctx, const struct udp_packet *p, struct se
 	return 1;
 }
 
+INLINE u64 hash_of(const struct sender *sender, be16 checksum, u32 length, const u64 *words)
+{
+	u64 hash = mix(LOOPS.secret[0], sender->ip[0]);
+
+	hash = mix(hash, sender->ip[1]);
+	hash = mix(hash, sender->port << 48 | (u64)checksum << 32 | length);
+	hash = mix(hash, words[0]);
+	return mix(hash, words[1]);
+}
+
+/*
+ * The look of `admit` at a plain packet that is answered otherwise, and is no probe. 0: it is an ordinary one; else its
+ * weight for `admit`.
+ */
+GLOBAL u32 look_plain(struct xdp_md *ctx, struct source *source, u32 weight, int v6)
+{
+	void *data = frame_data(ctx), *end = frame_end(ctx), *payload;
+	struct udp_packet p = { .l3 = 14, .l4 = v6 ? PLAIN6_L4 : PLAIN4_L4, .v6 = v6 };
+	struct sender sender;
+	struct udp *udp;
+	u64 words[2];
+	u32 length;
+
+	udp = data + (p.l4 & OFFSET);
+	payload = udp + 1;
+	if (!source || payload + sizeof(words) > end)
+		return weight;
+	length = swap16(udp->length) - sizeof(struct udp);
+	/* Then another part of the frame follows, or the packet may be to be withheld. */
+	if (length < sizeof(words) || !read_sender(ctx, &p, &sender))
+		return weight;
+	words[0] = U64(payload);
+	words[1] = U64(payload + 8);
+	if (look_at(watch_of(source), source_key(ctx), hash_of(&sender, udp->checksum, length, words), weight, 0) == PROBE)
+		return PROBE_DUE;
+	return 0;
+}
+
 /*
  * Whether a packet that could be answered is, so far as others that return what they get go: 0, or a reason and one; minus
- * one where a probe is to take its place. `weight`: of how many it is one, if it is looked at.
+ * one where a probe is to take its place. `weight`: of how many it is one, if it is looked at; or PROBE_DUE.
  */
 NOINLINE int admit(struct xdp_md *ctx, struct source *source, const struct udp_packet *p, u32 weight)
 {
@@ -302,14 +343,12 @@ NOINLINE int admit(struct xdp_md *ctx, struct source *source, const struct udp_p
 	}
 	if (!weight)
 		return 0;
+	if (weight == PROBE_DUE)
+		return -1;
 	udp = frame_data(ctx) + (p->l4 & OFFSET);
 	if (udp + sizeof(struct udp) > frame_end(ctx))
 		return 0;
-	hash = mix(LOOPS.secret[0], sender.ip[0]);
-	hash = mix(hash, sender.ip[1]);
-	hash = mix(hash, sender.port << 48 | (u64)U16(udp + 6) << 32 | length);
-	hash = mix(hash, words[0]);
-	hash = mix(hash, words[1]);
+	hash = hash_of(&sender, U16(udp + 6), length, words);
 	look = look_at(watch, key, hash, weight, length < PROBE_LEN);
 	if (look == WITHHELD)
 		LEAVE(LEFT_PROBED);

@@ -118,6 +118,7 @@ INLINE int tick(struct lane *lane)
 		lane->row_end = start + (u64)(row + 1) * PLAN.interval_ns;
 		lane->row_key = row_key(lane->writer, row);
 	}
+	lane->answering = 0;
 	lane->left = BULK;
 	/* Before the packets leave: whoever receives one finds its number below this. */
 	lane->limit = lane->seq + BULK + 1;

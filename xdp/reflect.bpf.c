@@ -96,8 +96,11 @@ INLINE int plain_pair4(struct watch *watch, void *data)
 	return 1;
 }
 
-/* As `turn_anywhere`, for what nearly every packet is; false says nothing. */
-INLINE int turn_plain(struct xdp_md *ctx, struct watch *watch)
+/*
+ * As `turn_anywhere`, for what nearly every packet is; false says nothing. A packet that is to be looked at costs no
+ * more than the look: only with a probe does it go the long way. `weight` then says that it was looked at.
+ */
+INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *weight)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx);
 
@@ -105,9 +108,12 @@ INLINE int turn_plain(struct xdp_md *ctx, struct watch *watch)
 		return 0;
 	if (looks_plain4(data)) {
 		if (!plain_udp4(data, end) || !plain_taken4(data) || *(u8 *)(data + 22) <= 1 ||
-		    U16(data + PLAIN4_L4 + 4) == BE16(sizeof(struct udp) + PROBE_LEN) || !plain_pair4(watch, data))
+		    U16(data + PLAIN4_L4 + 4) == BE16(sizeof(struct udp) + PROBE_LEN) ||
+		    !plain_pair4(watch_of(source), data))
 			return 0;
 		if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain4(data)) == U16(data + PLAIN4_L4 + 6))
+			return 0;
+		if (*weight && (*weight = look_plain(ctx, source, *weight, 0)))
 			return 0;
 		swap_macs(data);
 		lower_ttl4(data + 22);
@@ -120,6 +126,8 @@ INLINE int turn_plain(struct xdp_md *ctx, struct watch *watch)
 	    answerable6(data + 22, U32(data + PLAIN6_L4)))
 		return 0;
 	if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain6(data)) == U16(data + PLAIN6_L4 + 6))
+		return 0;
+	if (*weight && (*weight = look_plain(ctx, source, *weight, 1)))
 		return 0;
 	swap_macs(data);
 	*(u8 *)(data + 21) -= 1;
@@ -138,7 +146,7 @@ INLINE int turn(struct xdp_md *ctx)
 	if (!source)
 		return XDP_PASS;
 	weight = look_due(source);
-	if (weight || watch_of(source)->alert || !turn_plain(ctx, watch_of(source))) {
+	if (watch_of(source)->alert || !turn_plain(ctx, source, &weight)) {
 		int left = turn_anywhere(ctx, source, weight);
 
 		if (left > LEFT_OWN_SOURCE) {

@@ -167,7 +167,6 @@ SEC("xdp") int send(struct xdp_md *ctx)
 
 	now = lane->now_ns;
 	lane->left--;
-	lane->answering = 0;
 	seq = lane->seq;
 	cursor = lane->cursor;
 	flow = lane->first_flow + cursor * lane->flow_step;
@@ -365,8 +364,11 @@ INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 			source->reasons[NEIGHBOR_SERVICE]++;
 			arrival(source, key);
 			lane = lane_here();
-			if (lane)
+			if (lane) {
+				/* The next packet of the test reads the clock, and takes this back. */
 				lane->answering = 1;
+				lane->left = 0;
+			}
 			return send_back(ctx, source);
 		case UNDERSTOOD:
 			source->reasons[NEIGHBOR_SERVICE]++;

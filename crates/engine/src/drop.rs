@@ -37,11 +37,7 @@ pub(crate) fn run<Q: Queue>(
                 lane.count_rx(frames, now);
                 if frames > 0 {
                     let at = lane.clock.now_ns();
-                    let mut slow = 0;
-                    for frame in incoming.as_slice() {
-                        slow += usize::from(verifier.frame(frame, at, &mut recorder));
-                    }
-                    verifier.book_unverified(at, &mut recorder);
+                    let slow = verifier.burst(incoming.as_slice(), at, &mut recorder);
                     lane.counters.rx_test.add((frames - slow) as u64);
                     if slow > 0 {
                         attend(

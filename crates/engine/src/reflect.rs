@@ -82,7 +82,7 @@ pub(crate) fn run<Q: Queue>(
                 } else {
                     echo.turn(&mut burst, &mut sampler, &mut counts);
                 }
-                recorder.arrived_n(now, burst.len() as u64);
+                recorder.arrived_n(now, burst.len() as u32, None);
                 lane.counters.rx_test.add(burst.len() as u64);
                 send_back(&lane, queue, &mut burst, now, &mut counts, &mut recorder);
                 lane.answer(queue, &mut answers);

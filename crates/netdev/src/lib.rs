@@ -10,6 +10,7 @@ mod ntuple;
 mod ntuple_spec;
 mod packet_sockets;
 mod promiscuous;
+mod veth_statistics;
 mod xdp_features;
 
 pub use carrier::await_carrier;
@@ -20,6 +21,7 @@ pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
 pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
 pub use packet_sockets::PacketSockets;
 pub use promiscuous::Promiscuous;
+pub use veth_statistics::veth_transmit_errors;
 pub use xdp_features::{XdpFeatures, xdp_features};
 
 use admin::with_net_admin;
@@ -369,6 +371,8 @@ fn text(value: &[u8]) -> String {
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
 
@@ -451,6 +455,15 @@ fn ethtool<T: Ethtool>(name: &str, command: u32) -> Option<T> {
 
 /// Gives `value`, command included, to the driver, and returns what the kernel made of it.
 fn set_ethtool<T: Ethtool>(name: &str, mut value: T) -> io::Result<T> {
+    // SAFETY: the kernel reads or fills `value`, whose size is that of the command's structure.
+    unsafe { with_driver(name, (&raw mut value).cast()) }.map(|()| value)
+}
+
+/// Gives what is at `value`, which begins with a command, to the driver of an interface, which may answer there.
+///
+/// # Safety
+/// `value` must be as long as what the driver reads and writes on this command.
+unsafe fn with_driver(name: &str, value: *mut libc::c_char) -> io::Result<()> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -463,10 +476,10 @@ fn set_ethtool<T: Ethtool>(name: &str, mut value: T) -> io::Result<T> {
     for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the kernel reads the name, and reads or fills `value`, whose size is that of the command's structure.
+    request.ifr_ifru.ifru_data = value;
+    // SAFETY: the kernel reads the name; the rest is promised by the caller.
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(value)
+    Ok(())
 }

@@ -378,16 +378,22 @@ impl Recorder<'_> {
     /// allow one.
     #[inline]
     pub fn arrived(&mut self, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
-        self.enter(at_ns);
-        self.dirty = true;
-        self.tally.rx += 1;
+        self.arrived_n(at_ns, 1, latency_ns);
         if distance != 0 {
             self.reordered(distance);
         }
+    }
+
+    /// Books `n` packets received at `at_ns`, in order; the latency that each had, where one is taken.
+    #[inline]
+    pub fn arrived_n(&mut self, at_ns: u64, n: u32, latency_ns: Option<u64>) {
+        self.enter(at_ns);
+        self.dirty = true;
+        self.tally.rx += u64::from(n);
         if let Some(latency) = latency_ns {
-            self.tally.latency.record(latency);
+            self.tally.latency.record_n(latency, u64::from(n));
             if let Some(slot) = self.period_slot() {
-                slot.latency.record(latency, 1);
+                slot.latency.record(latency, n);
             }
         }
     }
@@ -396,14 +402,6 @@ impl Recorder<'_> {
     #[inline]
     pub fn expected(&mut self, n: i64) {
         self.tally.expected += n;
-    }
-
-    /// Books `n` packets received at `at_ns` of which nothing else is kept (reflect).
-    #[inline]
-    pub fn arrived_n(&mut self, at_ns: u64, n: u64) {
-        self.enter(at_ns);
-        self.dirty = true;
-        self.tally.rx += n;
     }
 
     /// Books events by their time: applies `change` to the tally of the row of `at_ns` (or, when that has closed, of

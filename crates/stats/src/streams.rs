@@ -199,17 +199,30 @@ impl Streams {
         self.doubted
     }
 
+    /// Notes packet `seq` of `flow`, as [`Streams::record`] does, where it is the next and nothing is in doubt: most
+    /// are, and there is nothing to find out about them. False: it is not, and nothing was noted.
+    ///
+    /// # Panics
+    /// When there is no such flow.
+    #[inline(always)]
+    pub fn record_next(&mut self, flow: usize, seq: u64, time_ns: u64, now_ns: u64) -> bool {
+        let stream = &mut self.streams[flow];
+        let next = seq == self.windows.next(flow) && stream.known && stream.doubt == 0;
+        if next {
+            self.windows.record(flow, seq);
+            stream.newest_ns = time_ns;
+            stream.heard_ns = now_ns;
+        }
+        next
+    }
+
     /// Notes packet `seq` (below `u64::MAX`) of `flow`, sent at `time_ns` by its sender's clock, received at `now_ns`.
     ///
     /// # Panics
     /// When there is no such flow.
     #[inline]
     pub fn record(&mut self, flow: usize, seq: u64, time_ns: u64, now_ns: u64, latency: Option<u64>) -> Outcome {
-        let stream = &mut self.streams[flow];
-        if seq == self.windows.next(flow) && stream.known && stream.doubt == 0 {
-            self.windows.record(flow, seq);
-            stream.newest_ns = time_ns;
-            stream.heard_ns = now_ns;
+        if self.record_next(flow, seq, time_ns, now_ns) {
             return Outcome::Counted(Counted {
                 latency,
                 distance: 0,

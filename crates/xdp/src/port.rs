@@ -35,11 +35,26 @@ pub(crate) struct Site {
     pub(crate) _promiscuous: Option<Promiscuous>,
     /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours, or none are.
     pub(crate) drops_then: Option<u64>,
+    /// Frames sent back that the device had refused before, as its driver counts them; where no tracepoint tells them.
+    pub(crate) errors_then: Option<u64>,
+    /// And since then, when it was last looked.
+    pub(crate) errors: AtomicU64,
     /// Sources of this device.
     pub(crate) sources: u32,
     pub(crate) name: String,
     /// Detaches when it is dropped.
     pub(crate) _attachment: Attachment,
+}
+
+impl Site {
+    /// What the driver counted of frames that were sent back; of a device that is gone, what it had counted.
+    fn refused(&self) -> u64 {
+        let Some(then) = self.errors_then else { return 0 };
+        let device = NetDev::by_index(self.device.ifindex).ok();
+        let now = device.and_then(|device| mpps_netdev::veth_transmit_errors(&device).ok()?);
+        let since = now.map_or(0, |now| now.saturating_sub(then));
+        self.errors.fetch_max(since, Relaxed).max(since)
+    }
 }
 
 /// What only a sender has.
@@ -161,7 +176,8 @@ impl XdpPort {
     /// Packets of this run that the device of port `port` has refused.
     fn refused(&self, port: usize) -> u64 {
         let of_cpus = self.refused.iter().skip(port).step_by(2);
-        of_cpus.map(|refused| refused.packets.load(Relaxed)).sum()
+        let told: u64 = of_cpus.map(|refused| refused.packets.load(Relaxed)).sum();
+        told + self.sites.get(port).map_or(0, Site::refused)
     }
 
     /// Packets that the device of port `port` has dropped when it was to send them, whosever they were.

@@ -1,4 +1,7 @@
 //! What a receiver without a sender makes of each frame: whose it is, whether it is whole, what its number says.
+//!
+//! Most packets have headers that are known, and are the next of their flow: for these all is inlined, and what is
+//! booked of them is added up over the burst, since packets that were sent in one burst have the same latency, too.
 
 use crate::DropPlan;
 use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
@@ -33,8 +36,6 @@ pub(super) struct Verifier<'p> {
     /// Questions answered.
     pub(super) service: u64,
     other_clock: u64,
-    /// Packets of this burst that are not to be verified.
-    unverified: u64,
     /// Headers of the last packet, and ports and flow of the last that had them.
     known: Checker,
     last: Option<(u32, u32)>,
@@ -42,6 +43,16 @@ pub(super) struct Verifier<'p> {
 
 /// Where the addresses of an untagged IPv4 packet begin in its frame.
 const IPV4_SOURCE: usize = 26;
+
+/// What of a burst is not booked yet.
+#[derive(Default)]
+struct Pending {
+    /// Packets that were each the next of their flow, and their latency, which is the same.
+    next: u32,
+    latency: Option<u64>,
+    /// Packets that are not to be verified.
+    unverified: u32,
+}
 
 /// A UDP packet as this end sees it.
 struct Located {
@@ -63,48 +74,31 @@ impl<'p> Verifier<'p> {
             untracked: 0,
             service: 0,
             other_clock: 0,
-            unverified: 0,
             known: Checker::default(),
             last: None,
         }
     }
 
-    /// Finds stamp and flow of a frame, or says what else it is.
+    /// Finds stamp and flow of a payload.
     #[inline]
-    fn locate<F: Frame>(&mut self, frame: &F) -> Result<Located, Class> {
+    fn locate_payload<F: Frame>(&mut self, frame: &F) -> Located {
         let bytes = frame.bytes();
+        let flow = match frame.peer() {
+            Some(SocketAddr::V4(peer)) => self.table.flow_v4(u32::from(*peer.ip()), 0, u32::from(peer.port())),
+            Some(SocketAddr::V6(peer)) => self.table.flow_v6(u128::from(*peer.ip()), 0, u32::from(peer.port())),
+            None => self.table.flow_v4(0, 0, frame.flow().unwrap_or(0)),
+        };
         let seed = self.plan.common.seed;
-        if self.layer == Layer::Payload {
-            let flow = match frame.peer() {
-                Some(SocketAddr::V4(peer)) => self.table.flow_v4(u32::from(*peer.ip()), 0, u32::from(peer.port())),
-                Some(SocketAddr::V6(peer)) => self.table.flow_v6(u128::from(*peer.ip()), 0, u32::from(peer.port())),
-                None => self.table.flow_v4(0, 0, frame.flow().unwrap_or(0)),
-            };
-            let verified = Stamp::read(bytes).filter(|stamp| verify_data(seed, stamp.seq, &bytes[STAMP_LEN..]));
-            return Ok(Located {
-                verified,
-                flow,
-                checksum_ok: true,
-            });
+        Located {
+            verified: Stamp::read(bytes).filter(|stamp| verify_data(seed, stamp.seq, &bytes[STAMP_LEN..])),
+            flow,
+            checksum_ok: true,
         }
-        if let Some(seen) = self.known.check(bytes, seed, verify_checksum(frame))
-            && seen.checksum_ok
-        {
-            if let Some(why) = self.leaves(seen.dst_port) {
-                return Err(Class::Foreign(why));
-            }
-            return Ok(Located {
-                verified: seen.data_ok.then_some(seen.stamp),
-                flow: self.flow_of_known(bytes, u32::from(seen.src_port) << 16 | u32::from(seen.dst_port)),
-                checksum_ok: true,
-            });
-        }
-        self.locate_other(frame)
     }
 
-    /// [`Verifier::locate`] for an Ethernet frame whose headers are not those of the last.
+    /// Finds stamp and flow of an Ethernet frame whose headers are not those of the last, or says what else it is.
     #[inline(never)]
-    fn locate_other<F: Frame>(&mut self, frame: &F) -> Result<Located, Class> {
+    fn locate<F: Frame>(&mut self, frame: &F) -> Result<Located, Class> {
         let (bytes, seed) = (frame.bytes(), self.plan.common.seed);
         let checked = check_udp(bytes, seed, verify_checksum(frame)).map_err(class_of_reject)?;
         let packet = &checked.packet;
@@ -163,14 +157,73 @@ impl<'p> Verifier<'p> {
         Some(flow)
     }
 
-    /// Counts one frame. True: it is for the slow path.
+    /// Counts the frames of a burst received at `now_ns`. Returns how many are for the slow path.
     #[inline]
-    pub(super) fn frame<F: Frame>(&mut self, frame: &F, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
+    pub(super) fn burst<F: Frame>(&mut self, frames: &[F], now_ns: u64, recorder: &mut Recorder<'_>) -> usize {
+        let (mut pending, mut slow) = (Pending::default(), 0);
+        for frame in frames {
+            slow += usize::from(self.frame(frame, now_ns, &mut pending, recorder));
+        }
+        self.book(&mut pending, now_ns, recorder);
+        if pending.unverified > 0 {
+            recorder.arrived_n(now_ns, pending.unverified, None);
+            recorder.expected(i64::from(pending.unverified));
+        }
+        slow
+    }
+
+    /// Counts one frame. True: it is for the slow path.
+    #[inline(always)]
+    fn frame<F: Frame>(&mut self, frame: &F, now_ns: u64, pending: &mut Pending, recorder: &mut Recorder<'_>) -> bool {
+        let located = if self.layer == Layer::Payload {
+            Ok(self.locate_payload(frame))
+        } else {
+            let bytes = frame.bytes();
+            match self.known.check(bytes, self.plan.common.seed, verify_checksum(frame)) {
+                Some(seen) if seen.checksum_ok => {
+                    if let Some(why) = self.leaves(seen.dst_port) {
+                        self.foreign(why, now_ns, recorder);
+                        return false;
+                    }
+                    let flow = self.flow_of_known(bytes, u32::from(seen.src_port) << 16 | u32::from(seen.dst_port));
+                    if !self.plan.verify {
+                        pending.unverified += 1;
+                        return false;
+                    }
+                    if let Some(flow) = flow
+                        && seen.data_ok
+                        && seen.stamp.seq < u64::MAX
+                    {
+                        self.stamped(flow as usize, seen.stamp, frame.rx_time_ns(), now_ns, pending, recorder);
+                        return false;
+                    }
+                    Ok(Located {
+                        verified: seen.data_ok.then_some(seen.stamp),
+                        flow,
+                        checksum_ok: true,
+                    })
+                }
+                _ => self.locate(frame),
+            }
+        };
+        self.count(located, frame.rx_time_ns(), now_ns, pending, recorder)
+    }
+
+    /// Counts a frame that was looked at. True: it is for the slow path.
+    #[inline(never)]
+    fn count(
+        &mut self,
+        located: Result<Located, Class>,
+        rx_time: Option<u64>,
+        now_ns: u64,
+        pending: &mut Pending,
+        recorder: &mut Recorder<'_>,
+    ) -> bool {
         let Located {
             verified,
             flow,
             checksum_ok,
-        } = match self.locate(frame) {
+        } = match located {
             Ok(located) => located,
             Err(Class::SlowPath) => return true,
             Err(Class::Foreign(why)) => {
@@ -187,11 +240,11 @@ impl<'p> Verifier<'p> {
             return false;
         }
         if !self.plan.verify {
-            self.unverified += 1;
+            pending.unverified += 1;
             return false;
         }
         match (verified.filter(|stamp| stamp.seq < u64::MAX), flow) {
-            (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, frame.rx_time_ns(), now_ns, recorder),
+            (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, rx_time, now_ns, pending, recorder),
             (Some(_), None) => {
                 self.untracked += 1;
                 recorder.arrived(now_ns, None, 0);
@@ -203,22 +256,47 @@ impl<'p> Verifier<'p> {
         false
     }
 
-    /// Books what [`Verifier::frame`] counted of a burst without verifying it.
-    #[inline]
-    pub(super) fn book_unverified(&mut self, now_ns: u64, recorder: &mut Recorder<'_>) {
-        let packets = std::mem::take(&mut self.unverified);
-        if packets > 0 {
-            recorder.arrived_n(now_ns, packets);
-            recorder.expected(packets as i64);
-        }
-    }
-
-    #[inline]
-    fn stamped(&mut self, flow: usize, stamp: Stamp, rx_time: Option<u64>, now_ns: u64, recorder: &mut Recorder<'_>) {
+    #[inline(always)]
+    fn stamped(
+        &mut self,
+        flow: usize,
+        stamp: Stamp,
+        rx_time: Option<u64>,
+        now_ns: u64,
+        pending: &mut Pending,
+        recorder: &mut Recorder<'_>,
+    ) {
         let latency = rx_time
             .unwrap_or(now_ns)
             .checked_sub(stamp.time_ns)
             .filter(|&l| l < MAX_ONE_WAY_NS);
+        if !self.streams.record_next(flow, stamp.seq, stamp.time_ns, now_ns) {
+            self.other(flow, stamp, latency, now_ns, recorder);
+            return;
+        }
+        if latency != pending.latency {
+            self.book(pending, now_ns, recorder);
+            pending.latency = latency;
+        }
+        pending.next += 1;
+    }
+
+    /// Books packets that were the next of their flow.
+    #[inline(always)]
+    fn book(&mut self, pending: &mut Pending, now_ns: u64, recorder: &mut Recorder<'_>) {
+        let packets = std::mem::take(&mut pending.next);
+        if packets > 0 {
+            recorder.arrived_n(now_ns, packets, pending.latency);
+            recorder.expected(i64::from(packets));
+            if pending.latency.is_none() {
+                self.other_clock += u64::from(packets);
+            }
+        }
+    }
+
+    /// Counts a packet that is not the next of its flow, or of a flow that is in doubt.
+    #[inline(never)]
+    fn other(&mut self, flow: usize, stamp: Stamp, latency: Option<u64>, now_ns: u64, recorder: &mut Recorder<'_>) {
         match self.streams.record(flow, stamp.seq, stamp.time_ns, now_ns, latency) {
             Outcome::Counted(packet) => self.counted(packet, now_ns, recorder),
             Outcome::Duplicate => recorder.event(now_ns, |t| t.duplicates += 1),
@@ -227,7 +305,6 @@ impl<'p> Verifier<'p> {
         }
     }
 
-    #[inline]
     fn counted(&mut self, packet: Counted, now_ns: u64, recorder: &mut Recorder<'_>) {
         if packet.latency.is_none() {
             self.other_clock += 1;

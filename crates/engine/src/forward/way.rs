@@ -172,7 +172,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
                 let before = self.counts.rx;
                 self.prepare();
                 let taken = self.counts.rx - before;
-                recorder.arrived_n(now_ns, taken);
+                recorder.arrived_n(now_ns, taken as u32, None);
                 lane.counters.rx_test.add(taken);
                 true
             }
