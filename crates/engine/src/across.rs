@@ -1,8 +1,8 @@
 //! `sendrecv` over two ports: packets leave by one and are received at the other, with the device under test between them.
 //!
-//! Nobody turns them round, so they arrive as they were sent. Each lane owns a queue of one port. One way, the first lanes
-//! send by the first port, the others receive at the second. Both ways, each lane does both: what it sends is of one way, what
-//! it receives of the other, and the two ways have counts, rows and verdicts of their own.
+//! Nobody turns them round, so they arrive as they were sent. Each lane owns a queue of one port. One way, the first
+//! lanes send by the first port, the others receive at the second. Both ways, each lane does both: what it sends is of
+//! one way, what it receives of the other, and the two ways have counts, rows and verdicts of their own.
 
 use crate::crew::{Order, run_job};
 use crate::forward::{in_one, join};
@@ -38,14 +38,14 @@ pub fn run_traffic_across<A: Port, B: Port>(
     run_job(&job, order, sinks, interruptions)
 }
 
-/// Runs `sendrecv` between two ports, both ways at the same time: all lanes of the plan send and receive, the first half has
-/// the queues of `a`, the other half those of `b`. The plan is that of the way from `a` to `b`; both of its links
-/// ([`TrafficPlan::link`], [`TrafficPlan::far`]) say how packets leave there and arrive.
+/// Runs `sendrecv` between two ports, both ways at the same time: all lanes of the plan send and receive, the first
+/// half has the queues of `a`, the other half those of `b`. The plan is that of the way from `a` to `b`; both of its
+/// links ([`TrafficPlan::link`], [`TrafficPlan::far`]) say how packets leave there and arrive.
 ///
-/// The way back has the same rate, sizes and flows, with addresses and ports exchanged: its packets look like answers, which
-/// what lies between passes on as such. Its seed is the next one, so that a packet of one way that is turned round on the
-/// way is not taken for one of the other; where payloads hold no data (16 bytes) it is. `host_back`: facts for the report of
-/// the way back, in place of the plan's.
+/// The way back has the same rate, sizes and flows, with addresses and ports exchanged: its packets look like answers,
+/// which what lies between passes on as such. Its seed is the next one, so that a packet of one way that is turned
+/// round on the way is not taken for one of the other; where payloads hold no data (16 bytes) it is. `host_back`: facts
+/// for the report of the way back, in place of the plan's.
 ///
 /// The summary is that of both ways together, with each in [`Summary::directions`]. As [`crate::run_traffic`].
 ///
@@ -314,14 +314,14 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
                  second, in mpps: no clocks differ"
             }
             true => {
-                "one way, from just before the packet is handed to one port to just after it was taken from the other, in \
-                 mpps: no clocks differ"
+                "one way, from just before the packet is handed to one port to just after it was taken from the other, \
+                 in mpps: no clocks differ"
             }
         })
     }
 
-    /// Lanes ask at their own port for what that sends to; meanwhile, and until the other port's are done, they answer there,
-    /// where the question may arrive.
+    /// Lanes ask at their own port for what that sends to; meanwhile, and until the other port's are done, they answer
+    /// there, where the question may arrive.
     fn resolve(
         &self,
         queues: &mut Half<A::Queue<'_>, B::Queue<'_>>,

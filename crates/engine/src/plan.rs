@@ -137,8 +137,8 @@ pub struct TrafficPlan {
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
     /// Layer 2 of the port at which packets arrive as they were sent, where that is another than they leave by
-    /// ([`crate::run_traffic_across`]; [`crate::run_traffic_both_ways`]: and of those that leave by it). `None`: they come back
-    /// turned round, their addresses and ports exchanged.
+    /// ([`crate::run_traffic_across`]; [`crate::run_traffic_both_ways`]: and of those that leave by it). `None`: they
+    /// come back turned round, their addresses and ports exchanged.
     pub far: Option<Link>,
 }
 

@@ -102,7 +102,8 @@ impl TrafficTrial {
         }
     }
 
-    /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way there.
+    /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way
+    /// there.
     pub(crate) fn back(plan: TrafficPlan) -> Self {
         Self {
             turned: true,
@@ -189,8 +190,8 @@ impl Work for TrafficWork<'_> {
     }
 }
 
-/// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but where
-/// packets go in two ways.
+/// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but
+/// where packets go in two ways.
 pub(crate) fn send_and_take<Q: Queue>(
     index: usize,
     lane: Lane<'_>,

@@ -321,8 +321,8 @@ pub struct Summary {
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
-    /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both: counts
-    /// and rates are sums, latency is over the packets of both, and it is valid if both are.
+    /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both:
+    /// counts and rates are sums, latency is over the packets of both, and it is valid if both are.
     pub directions: Vec<Direction>,
     /// Per lane and queue.
     pub lanes: Vec<LaneSummary>,
@@ -465,7 +465,8 @@ pub trait Sink: Send {
     /// The run begins at this time. Comes once, before any row.
     fn begin(&mut self, _started: Started) {}
 
-    /// A row has closed. Rows come in order, without gaps. Where packets go in several ways it is the sum of their rows.
+    /// A row has closed. Rows come in order, without gaps. Where packets go in several ways it is the sum of their
+    /// rows.
     fn row(&mut self, row: &Row);
 
     /// Where packets go in several ways: a row of one of them, before the row of all.
