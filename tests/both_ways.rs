@@ -1,5 +1,5 @@
-//! `sendrecv A B --both-ways`, through each kind of forwarding device: every packet of each way is accounted for, and what
-//! happens to one way is told of that one alone.
+//! `sendrecv A B --both-ways`, through each kind of forwarding device: every packet of each way is accounted for, and
+//! what happens to one way is told of that one alone.
 
 use mpps_host::lab::Host;
 use mpps_tests::{
@@ -68,7 +68,7 @@ fn through_a_bridge_every_packet_of_both_ways_arrives_on_each_path_and_between_t
     bridge(&net);
     for ports in [
         "af_packet:eth1 af_packet:eth2",
-        "af_packet:eth2 af_packet:eth1 --src 2001:2::7 --src-port-range 5000-5004 --dest [2001:2::8]:600-602 --flows 13",
+        "af_packet:eth2 af_packet:eth1 --src 2001:2::7 --src-port-range 500-504 --dest [2001:2::8]:600-602 --flows 13",
         "af_xdp:eth1 af_xdp:eth2",
         "af_packet:eth1 af_xdp:eth2 --payload-size 1000",
         "af_xdp:eth1 af_packet:eth2 --vlan 7",
@@ -172,8 +172,8 @@ fn through_testpmd_every_packet_of_both_ways_arrives() {
 
 /// A run that goes on until something ends it, with rows in which packets arrived.
 fn under_way(net: &Net, scratch: &Scratch) -> Background {
-    let words = "sendrecv af_packet:eth1 af_packet:eth2 --both-ways --rate 3kpps --settle 300ms --interval 20ms --quiet \
-                 --catch-up 10s --duration 1h";
+    let words = "sendrecv af_packet:eth1 af_packet:eth2 --both-ways --rate 3kpps --settle 300ms --interval 20ms \
+                 --quiet --catch-up 10s --duration 1h";
     let running = Background::start(scratch.results(net.a(words)));
     wait_until("packets that arrive", || scratch.received_so_far() > 100);
     running

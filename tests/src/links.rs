@@ -71,8 +71,8 @@ pub fn bridge(net: &Net) {
     });
 }
 
-/// Makes host b the router between the two links: 198.18.0.254 and 2001:2::fe at the first, 198.18.1.254 and 2001:2:0:1::fe at
-/// the second.
+/// Makes host b the router between the two links: 198.18.0.254 and 2001:2::fe at the first, 198.18.1.254 and
+/// 2001:2:0:1::fe at the second.
 pub fn route(net: &Net) {
     for words in [
         "ip addr add 198.18.0.254/24 dev eth1",

@@ -1,8 +1,8 @@
 //! `sendrecv` over two ports: packets leave by one and are received at the other, with the device under test between them.
 //!
-//! Nobody turns them round, so they arrive as they were sent. Each lane owns a queue of one port. One way, the first lanes
-//! send by the first port, the others receive at the second. Both ways, each lane does both: what it sends is of one way, what
-//! it receives of the other, and the two ways have counts, rows and verdicts of their own.
+//! Nobody turns them round, so they arrive as they were sent. Each lane owns a queue of one port. One way, the first
+//! lanes send by the first port, the others receive at the second. Both ways, each lane does both: what it sends is of
+//! one way, what it receives of the other, and the two ways have counts, rows and verdicts of their own.
 
 use crate::crew::{Order, run_job};
 use crate::error::RunError;
@@ -306,14 +306,14 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
                  second, in mpps: no clocks differ"
             }
             true => {
-                "one way, from just before the packet is handed to one port to just after it was taken from the other, in \
-                 mpps: no clocks differ"
+                "one way, from just before the packet is handed to one port to just after it was taken from the other, \
+                 in mpps: no clocks differ"
             }
         })
     }
 
-    /// Lanes ask at their own port for what that sends to; meanwhile, and until the other port's are done, they answer there,
-    /// where the question may arrive.
+    /// Lanes ask at their own port for what that sends to; meanwhile, and until the other port's are done, they answer
+    /// there, where the question may arrive.
     fn resolve(
         &self,
         queues: &mut Half<A::Queue<'_>, B::Queue<'_>>,

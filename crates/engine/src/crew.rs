@@ -22,11 +22,12 @@ use crate::live::HostWait;
 use crate::meanwhile::{self, LaneTime, Lookout};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
+use crate::path_counters::PathCounters;
 use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::summary::{Measured, summarise};
 use crate::traces::{LATE_OF_AN_EARLIER, Traces};
 use crate::traffic::Lane;
-use mpps_io::{Error, QueueCounters};
+use mpps_io::Error;
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
     Totals, Workload,
@@ -453,46 +454,6 @@ fn roles<J: Job>(job: &J, common: &Common, way: usize) -> Vec<LanePlan> {
     common.lanes.iter().enumerate().map(role).collect()
 }
 
-/// The path's counters by lane, then by port: of each way and, where there are several, of all.
-struct PathCounters {
-    ways: Vec<Vec<Vec<QueueCounters>>>,
-    all: Option<Vec<Vec<QueueCounters>>>,
-}
-
-impl PathCounters {
-    fn read<J: Job>(job: &J, lanes: usize) -> Self {
-        let of = |way| (0..lanes).map(|lane| job.counters(lane, way)).collect();
-        match job.ways().len() {
-            0 => Self {
-                ways: vec![of(None)],
-                all: None,
-            },
-            n => Self {
-                ways: (0..n).map(|way| of(Some(way))).collect(),
-                all: Some(of(None)),
-            },
-        }
-    }
-
-    fn since(self, then: &Self) -> Self {
-        let port = |(now, then): (QueueCounters, &QueueCounters)| since(now, then);
-        let lane = |(now, then): (Vec<_>, &Vec<_>)| now.into_iter().zip(then).map(port).collect();
-        let way = |(now, then): (Vec<_>, &Vec<_>)| now.into_iter().zip(then).map(lane).collect();
-        Self {
-            ways: self.ways.into_iter().zip(&then.ways).map(way).collect(),
-            all: self.all.zip(then.all.as_ref()).map(way),
-        }
-    }
-
-    /// Of one way, or of all.
-    fn of(&self, way: Option<usize>) -> &[Vec<QueueCounters>] {
-        match (way, &self.all) {
-            (None, Some(all)) => all,
-            (way, _) => &self.ways[way.unwrap_or(0)],
-        }
-    }
-}
-
 /// What the program itself took; `None` where the kernel does not tell.
 fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
     let threads = host.own().by_thread();
@@ -502,20 +463,6 @@ fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Opti
         longest_ns: collected.longest_ns,
         threads,
     })
-}
-
-/// Counters since a baseline.
-fn since(now: QueueCounters, then: &QueueCounters) -> QueueCounters {
-    let before = |name| then.other.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
-    QueueCounters {
-        rx_dropped: now.rx_dropped.saturating_sub(then.rx_dropped),
-        tx_failed: now.tx_failed.saturating_sub(then.tx_failed),
-        other: now
-            .other
-            .iter()
-            .map(|&(name, value)| (name, value.saturating_sub(before(name))))
-            .collect(),
-    }
 }
 
 /// Says that a lane has ended a trial, however it does.

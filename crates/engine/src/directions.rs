@@ -2,7 +2,8 @@
 
 use mpps_stats::{Direction, Summary};
 
-/// Has the summary of all lanes and rows, `all`, tell of both ways: it is valid if both are, and what is said of one names it.
+/// Has the summary of all lanes and rows, `all`, tell of both ways: it is valid if both are, and what is said of one
+/// names it.
 pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     let of = |list: fn(&Summary) -> &[String]| {
         let lists: Vec<_> = directions.iter().map(|way| (way.name, list(&way.summary))).collect();

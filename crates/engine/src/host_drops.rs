@@ -58,8 +58,8 @@ impl<'r> HostDrops<'r> {
         }
     }
 
-    /// Reads them if a row has ended since they were read last, or the sending has. Returns how many were dropped since the
-    /// start, where that is to be noted.
+    /// Reads them if a row has ended since they were read last, or the sending has. Returns how many were dropped since
+    /// the start, where that is to be noted.
     fn look<J: Job>(&mut self, now_ns: u64, job: &J, collector: &Collector<'_>) -> Option<u64> {
         if self.next_ns == 0 {
             self.lookout.begin(collector.start_ns());
@@ -122,8 +122,8 @@ pub(crate) fn look<J: Job>(ways: &mut [HostDrops<'_>], now_ns: u64, job: &J, col
     collector.note_host_drops(now_ns, &totals[..ways.len().min(WAYS)]);
 }
 
-/// Notes the counters of the whole run, those that the summary has: what the rows add up to. Returns, by way, what the lanes
-/// did in the time of sending, and in the time of the drops.
+/// Notes the counters of the whole run, those that the summary has: what the rows add up to. Returns, by way, what the
+/// lanes did in the time of sending, and in the time of the drops.
 pub(crate) fn end<J: Job>(
     ways: Vec<HostDrops<'_>>,
     now_ns: u64,

@@ -49,8 +49,8 @@ pub(crate) trait Job: Sync {
     fn queue_number(&self, lane: usize) -> usize {
         lane
     }
-    /// The ways in which packets go at the same time, each with books and a verdict of its own, by name; none where they go
-    /// in one.
+    /// The ways in which packets go at the same time, each with books and a verdict of its own, by name; none where
+    /// they go in one.
     fn ways(&self) -> &'static [&'static str] {
         &[]
     }
@@ -58,11 +58,11 @@ pub(crate) trait Job: Sync {
     fn ways_of(&self, _lane: usize) -> LaneWays {
         LaneWays { sends: 0, takes: 0 }
     }
-    /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of. Of what concerns one `way`,
-    /// or (`None`) of all.
+    /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of. Of what concerns one
+    /// `way`, or (`None`) of all.
     fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters>;
-    /// Packets that this host dropped before lane `lane` could take them from the port at `place` ([`Port::rx_dropped`]), of
-    /// one way or of all; `None` where that can't be told.
+    /// Packets that this host dropped before lane `lane` could take them from the port at `place`
+    /// ([`Port::rx_dropped`]), of one way or of all; `None` where that can't be told.
     fn rx_dropped(&self, lane: usize, place: usize, way: Option<usize>) -> Option<u64>;
     /// Whether a lane that receives takes what comes in by the port at `place`.
     fn takes(&self, _lane: usize, _place: usize) -> bool {
@@ -280,9 +280,9 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
     }
 }
 
-/// Finds the MAC addresses of the next hops of these links, where they are not known and are needed, each with the place
-/// where any lane notes it. Asks for that of its own link, `neighbor`'s, until it is heard, and answers for the addresses of
-/// that until all are.
+/// Finds the MAC addresses of the next hops of these links, where they are not known and are needed, each with the
+/// place where any lane notes it. Asks for that of its own link, `neighbor`'s, until it is heard, and answers for the
+/// addresses of that until all are.
 pub(crate) fn resolve<Q: Queue>(
     queue: &mut Q,
     neighbor: &Neighbor<'_>,

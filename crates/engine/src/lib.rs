@@ -32,6 +32,7 @@ mod meanwhile;
 mod neighbor;
 mod outcome;
 mod pacing;
+mod path_counters;
 mod plan;
 mod rate;
 mod receive;

@@ -26,7 +26,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) counters: &'r [LaneCounters],
     /// By lane, then by port.
     pub(crate) path: &'r [Vec<QueueCounters>],
-    /// It is of one way of several: what a lane sent is of it only if the lane sends in it, and what it received as well.
+    /// It is of one way of several: what a lane sent is of it only if the lane sends in it, and what it received as
+    /// well.
     pub(crate) one_way: bool,
     /// By lane: the number of its queues.
     pub(crate) queues: Vec<usize>,

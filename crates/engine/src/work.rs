@@ -189,8 +189,8 @@ impl Work for TrafficWork<'_> {
     }
 }
 
-/// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but where
-/// packets go in two ways.
+/// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but
+/// where packets go in two ways.
 pub(crate) fn send_and_take<Q: Queue>(
     index: usize,
     lane: Lane<'_>,

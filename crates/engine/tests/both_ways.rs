@@ -1,5 +1,5 @@
-//! Two ports joined by a cable of known faults, both ways at the same time: each way has its own counts, rows and verdict, and
-//! they add up to those of the run.
+//! Two ports joined by a cable of known faults, both ways at the same time: each way has its own counts, rows and
+//! verdict, and they add up to those of the run.
 
 use mpps_engine::{Common, FlowSet, LanePlan, Link, Pacing, Rate, TrafficPlan, run_traffic_across};
 use mpps_io::{Burst, Capabilities, Fact, Frame, Layer, Port, Queue, QueueCounters, Result, Wait};

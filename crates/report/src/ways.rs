@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// What the files of each way have in their names: `run.a-to-b.csv` beside `run.csv`.
 pub const WAYS: [&str; 2] = ["a-to-b", "b-to-a"];
 
-/// The file of a way ([`WAYS`]) beside `path`; `None` where there is no place beside it: standard output, a FIFO, a device.
+/// The file of a way ([`WAYS`]) beside `path`; `None` where there is no place beside it: standard output, a FIFO, a
+/// device.
 pub fn of_way(path: &Path, way: &str) -> Option<PathBuf> {
     let elsewhere = path == Path::new("-") || std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
     let stem = path.file_stem().filter(|_| !elsewhere)?;

@@ -1,5 +1,5 @@
-//! One book of a run: its rows, totals and histograms. Most runs have one; where packets go in two ways at the same time,
-//! each has its own, and their sum has one as well.
+//! One book of a run: its rows, totals and histograms. Most runs have one; where packets go in two ways at the same
+//! time, each has its own, and their sum has one as well.
 
 use crate::collector::Totals;
 use crate::histogram::{Histogram, Moments};
@@ -73,8 +73,8 @@ impl Book {
         }
     }
 
-    /// As [`crate::Collector::note_host_drops`]; rows up to `next_row` were handed on, and `last_row` is the last where the
-    /// end is known.
+    /// As [`crate::Collector::note_host_drops`]; rows up to `next_row` were handed on, and `last_row` is the last where
+    /// the end is known.
     pub(crate) fn note_host_drops(&mut self, now_ns: u64, total: u64, (next_row, last_row): (u64, Option<u64>)) {
         let at = now_ns.saturating_sub(self.timing.start_ns);
         let (before, had) = self.drops.read.unwrap_or((0, 0));
@@ -128,8 +128,8 @@ impl Book {
         }
     }
 
-    /// Turns the tally of row `index` into a [`Row`]. `corrections`: packets so far that came back after their row had closed;
-    /// `last_row`: the last of the run, where that is known.
+    /// Turns the tally of row `index` into a [`Row`]. `corrections`: packets so far that came back after their row had
+    /// closed; `last_row`: the last of the run, where that is known.
     pub(crate) fn row(
         &mut self,
         index: u64,

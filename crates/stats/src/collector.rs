@@ -124,9 +124,9 @@ impl<'s> Collector<'s> {
         self.timing.start_ns + (since_start / step + 1) * step
     }
 
-    /// Notes that by `now_ns` this host has dropped so many packets since the start, by way; where that is known of all, it
-    /// is of their sum. They stand in the row at whose end the reading was due, or, where that was handed on, in the next;
-    /// once the end is known, in the last.
+    /// Notes that by `now_ns` this host has dropped so many packets since the start, by way; where that is known of
+    /// all, it is of their sum. They stand in the row at whose end the reading was due, or, where that was handed on,
+    /// in the next; once the end is known, in the last.
     pub fn note_host_drops(&mut self, now_ns: u64, totals: &[Option<u64>]) {
         let rows = (self.next_row, self.last_row);
         for (book, total) in self.books[1..].iter_mut().zip(totals) {
@@ -291,7 +291,8 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// Turns what `take` takes of each lane into row `next_row` of each book, hands it on, and frees its place in the rings.
+    /// Turns what `take` takes of each lane into row `next_row` of each book, hands it on, and frees its place in the
+    /// rings.
     fn emit(&mut self, take: impl Fn(&LaneSeries, u64) -> Tally, length_ns: u64, sinks: &mut [Box<dyn Sink>]) {
         let index = self.next_row;
         let rows = self.timing.rows_per_period();

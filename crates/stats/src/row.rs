@@ -333,8 +333,8 @@ pub struct Summary {
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
-    /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both: counts
-    /// and rates are sums, latency is over the packets of both, and it is valid if both are.
+    /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both:
+    /// counts and rates are sums, latency is over the packets of both, and it is valid if both are.
     pub directions: Vec<Direction>,
     /// Per lane and queue.
     pub lanes: Vec<LaneSummary>,
