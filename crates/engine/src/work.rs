@@ -202,7 +202,10 @@ impl Work for TrafficWork<'_> {
                     },
                 };
                 // The plan was validated; a template that can't be made from it is a defect.
-                let template = Template::new(&spec).expect("validated plan");
+                let mut template = Template::new(&spec).expect("validated plan");
+                if !plan.flows.is_plain() {
+                    template.vary();
+                }
                 let codec = EthernetCodec {
                     template,
                     ends: Ends {
