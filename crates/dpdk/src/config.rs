@@ -272,9 +272,12 @@ const VALUES: [(&str, &str, &str, Takes); 6] = [
     ("net_memif", "id", "a number from 0 to 4294967295", |v| {
         within(v, 0..=u32::MAX.into())
     }),
-    ("net_memif", "rsize", "an exponent of two, from 1 to 14: 10 for 1024", |v| {
-        within(v, 1..=14)
-    }),
+    (
+        "net_memif",
+        "rsize",
+        "an exponent of two, from 1 to 14: 10 for 1024",
+        |v| within(v, 1..=14),
+    ),
     ("net_memif", "bsize", "bytes from 1 to 65535", |v| {
         within(v, 1..=u16::MAX.into())
     }),

@@ -189,12 +189,10 @@ impl Codec for EthernetCodec {
         self.template.frame_len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
-        if self.ends.flows.is_plain() {
-            self.template.write(bytes, ports.0, ports.1, stamp);
-        } else {
-            self.write_between(bytes, flow, ports, stamp);
+        if !self.template.write_smallest(bytes, ports.0, ports.1, stamp) {
+            self.write_any(bytes, flow, ports, stamp);
         }
     }
 
@@ -222,12 +220,16 @@ impl Codec for EthernetCodec {
 }
 
 impl EthernetCodec {
-    /// Writes a packet of flows whose addresses vary. Apart, so that it costs nothing where they do not.
+    /// Writes a packet that is not the smallest, or one of flows whose addresses vary.
     #[inline(never)]
-    fn write_between(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
-        let (src, dst) = self.ends.addresses(flow);
-        let addresses = if self.turned { (dst, src) } else { (src, dst) };
-        self.template.write_between(bytes, addresses, ports, stamp);
+    fn write_any(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
+        if self.ends.flows.is_plain() {
+            self.template.write(bytes, ports.0, ports.1, stamp);
+        } else {
+            let (src, dst) = self.ends.addresses(flow);
+            let addresses = if self.turned { (dst, src) } else { (src, dst) };
+            self.template.write_between(bytes, addresses, ports, stamp);
+        }
     }
 
     /// The long way; remembers the headers of what is intact.

@@ -229,6 +229,15 @@ impl Template {
     /// When `frame` is not [`Template::frame_len`] bytes long.
     #[inline]
     pub fn write(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) {
+        if !self.write_smallest(frame, src_port, dst_port, stamp) {
+            self.write_any(frame, [src_port, dst_port], stamp);
+        }
+    }
+
+    /// As [`Template::write`], but only the frame that rates are quoted for; false, with nothing written, for any other, and
+    /// where the addresses [vary](Template::vary).
+    #[inline(always)]
+    pub fn write_smallest(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) -> bool {
         if self.smallest
             && let Ok(frame) = <&mut [u8; SMALLEST]>::try_from(&mut *frame)
         {
@@ -238,9 +247,14 @@ impl Template {
                 [src_port, dst_port],
                 stamp,
             );
-        } else {
-            self.write_any(frame, [src_port, dst_port], stamp);
+            return true;
         }
+        false
+    }
+
+    /// For frames between many addresses, which [`Template::write_between`] writes.
+    pub fn vary(&mut self) {
+        self.smallest = false;
     }
 
     /// As [`Template::write`], but from `src` to `dst`, which are of the template's family. What the addresses change of

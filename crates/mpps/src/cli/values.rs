@@ -183,7 +183,7 @@ pub(crate) fn ip(text: &str) -> Parsed<IpAddr> {
         .map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
 }
 
-const WANT_ADDRESSES: &str = "want an address, or addresses as FIRST-LAST or NETWORK/BITS, such as 10.99.0.1, \
+const WANT_ADDRESSES: &str = "want an IP address, or several as FIRST-LAST or NETWORK/BITS, such as 10.99.0.1, \
                               10.99.0.1-10.99.3.254 or fd99::/120";
 
 /// An address; the addresses from one to another; or those of a prefix that hosts can have: in IPv4 all but network and
@@ -455,9 +455,9 @@ mod tests {
             ("255.255.255.255", "one host"),
             ("0.0.0.0-0.0.0.9", "unspecified"),
             ("fe00::-ff02::1", "multicast"),
-            ("10.0.0.1-", "want an address, or addresses"),
-            ("10.0.0.0/x", "want an address, or addresses"),
-            ("name", "want an address, or addresses"),
+            ("10.0.0.1-", "want an IP address, or several"),
+            ("10.0.0.0/x", "want an IP address, or several"),
+            ("name", "want an IP address, or several"),
         ] {
             let told = text(given).unwrap_err();
             assert!(told.contains(part), "{given}: {told}");
