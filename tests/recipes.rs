@@ -29,7 +29,8 @@ const README: &str = "README.md";
 const CAPTURE: &str = "docs/capture.md";
 const DPDK: &str = "docs/dpdk.md";
 const FORWARDING: &str = "docs/forwarding.md";
-const PATHS: &str = "docs/paths.md";
+const AF_XDP: &str = "docs/af_xdp.md";
+const XDP: &str = "docs/xdp.md";
 
 /// A second link between the hosts, and three more: eth2 to eth4.
 const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name eth$i netns mpps-lab-a || exit; \
@@ -226,26 +227,26 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     recipe(
-        PATHS,
+        "docs/loop.md",
         &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],
     ),
-    recipe(PATHS, &["ethtool -l eth1"]),
+    recipe(AF_XDP, &["ethtool -l eth1"]),
     recipe(
-        PATHS,
+        AF_XDP,
         &[
             "echo 2      > /sys/class/net/eth1/napi_defer_hard_irqs",
             "echo 200000 > /sys/class/net/eth1/gro_flush_timeout",
         ],
     ),
     recipe(
-        PATHS,
+        XDP,
         &[
             "mpps reflect xdp:eth1",
             "mpps sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
         ],
     ),
     recipe(
-        PATHS,
+        XDP,
         &[
             "mpps drop xdp:eth1 --port 9000",
             "mpps send xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps",
