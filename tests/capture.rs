@@ -15,8 +15,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// Sends frames of random length and content from eth1, a few at a time, and writes them to a file, each behind its
-/// length. Each is IPv4 with UDP from port 4242 to a MAC address that nobody has; after every tenth come one of TCP with
-/// the same ports and one of UDP with others.
+/// length. Each is IPv4 with UDP from port 4242 to a MAC address that nobody has; after every tenth come one of TCP
+/// with the same ports and one of UDP with others.
 const SENDER: &str = r"
 import random, socket, struct, sys, time
 out, count, seed = open(sys.argv[1], 'wb'), int(sys.argv[2]), int(sys.argv[3])
@@ -87,8 +87,8 @@ fn parse(bytes: &[u8]) -> (Vec<Packet>, bool) {
     (packets, counted)
 }
 
-/// Waits until a file that is being written holds so many packets whole. Its size tells less: blocks are padded, and others
-/// come before the first packet.
+/// Waits until a file that is being written holds so many packets whole. Its size tells less: blocks are padded, and
+/// others come before the first packet.
 fn written(path: &Path, packets: usize) {
     let whole = || {
         let bytes = std::fs::read(path).unwrap_or_default();

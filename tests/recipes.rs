@@ -1,5 +1,5 @@
-//! Every command that README.md and docs/ show is run as it is printed, or left out for a reason given here. One that is
-//! in neither list fails the test: put it where it belongs.
+//! Every command that README.md and docs/ show is run as it is printed, or left out for a reason given here. One that
+//! is in neither list fails the test: put it where it belongs.
 //!
 //! Each recipe has a lab of the default name for itself, in a mount namespace whose `/run` is its own, so that neither
 //! the user's lab nor another recipe is in its way. Runs without a `--duration` get one of a second.
@@ -39,8 +39,8 @@ const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name et
 
 /// As [`LINKS`], and a bridge between the first two; the test's packets of host a are no business of its own stack.
 const BRIDGE: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a && ip link set eth2 up && \
-                      ip -n mpps-lab-a link set eth2 up && ip link add sw0 type bridge && ip link set eth1 master sw0 && \
-                      ip link set eth2 master sw0 && ip link set sw0 up && \
+                      ip -n mpps-lab-a link set eth2 up && ip link add sw0 type bridge && ip link set eth1 master sw0 \
+                      && ip link set eth2 master sw0 && ip link set sw0 up && \
                       until grep -q 3 /sys/class/net/eth2/brport/state; do sleep 0.05; done";
 
 /// A router between two links.
@@ -193,8 +193,8 @@ const RECIPES: &[Recipe] = &[
     recipe(
         "docs/measuring.md",
         &[
-            "mpps sendrecv loop:delay=200us,loss=1%,duplicate=1%,reorder=1%,reorder_distance=3,corrupt=1% --rate 20kpps \
-           --duration 2s",
+            "mpps sendrecv loop:delay=200us,loss=1%,duplicate=1%,reorder=1%,reorder_distance=3,corrupt=1% --rate \
+             20kpps --duration 2s",
         ],
     ),
     Recipe {

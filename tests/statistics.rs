@@ -130,9 +130,9 @@ fn latency_is_the_injected_delay_up_to_the_highest_percentiles_and_never_less() 
         let near = |report: &Report, name: &str| {
             report.count(&format!("/latency_ns/{name}")).abs_diff(delay_ns) <= 1000 + delay_ns / 2000
         };
-        // A lane that loses its core between the stamp and the path's own clock adds that time truly. On a busy machine no
-        // run is free of it, and then only this is known: no latency is shorter than the delay, and no percentile than
-        // a lower one. What percentiles are made of is held by the tests of the histogram.
+        // A lane that loses its core between the stamp and the path's own clock adds that time truly. On a busy machine
+        // no run is free of it, and then only this is known: no latency is shorter than the delay, and no percentile
+        // than a lower one. What percentiles are made of is held by the tests of the histogram.
         let mut least_near = false;
         let clean = (0..20).any(|_| {
             let report = Scratch::new().measure(mpps(&words));

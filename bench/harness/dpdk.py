@@ -50,7 +50,8 @@ def mpps_alone(ctx, label, args, field, own_burst=False):
 
 
 def flowgen_length(mode):
-    return f"--txpkts={64 if mode == 'flowgen' else 60}"  # flowgen takes the FCS off by itself; 60 bytes in memory either way
+    # flowgen takes the FCS off by itself; 60 bytes in memory either way
+    return f"--txpkts={64 if mode == 'flowgen' else 60}"
 
 
 def testpmd_alone(ctx, label, mode, vdevs, fill=False):

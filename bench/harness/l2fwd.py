@@ -13,7 +13,8 @@ from harness.report import say
 INSTALLED = "/usr/share/dpdk/examples/l2fwd/main.c"
 SCREEN = "Aggregate statistics"  # each statistics screen has it, and below it the totals
 PERIOD = 1  # s, between two screens, by its own clock
-FLAGS = {"pkg-config's flags": ("l2fwd", ""), "-march=native": ("l2fwd-native", " -march=native")}  # name → program, flag
+# name → program, flag
+FLAGS = {"pkg-config's flags": ("l2fwd", ""), "-march=native": ("l2fwd-native", " -march=native")}
 
 
 def _apt_lists():

@@ -11,7 +11,8 @@ FREQUENCY = 1999  # Hz; not in step with the timer
 CALLS = ("sendto", "recvfrom", "poll")
 USER = 1 << 47  # addresses below it are the program's own
 
-# Each sample belongs to the first group that knows its innermost function; if none does, its caller is asked, and so on.
+# Each sample belongs to the first group that knows its innermost function; if none does, its caller is asked, and so
+# on.
 OWN, OTHER, ELSEWHERE = "our own code", "other", "other programs, and idle"
 GROUPS = tuple((name, re.compile(pattern)) for name, pattern in (
     ("copy", r"^(__)?(memcpy|memmove|copy_)|^skb_(copy_bits|store_bits|pp_cow_data)"),

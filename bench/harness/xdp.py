@@ -12,8 +12,8 @@ from harness.proc import BenchError, Proc, run, until
 SINK_MAC = "02:00:00:00:00:01"  # nobody's: the host drops what is sent to it before its stack looks at it
 SOURCE6, TARGET6 = "fd99::1", "fd99::2"
 SYSFS = "/sys/class/net/eth1"
-# xdp-tools keep a lock file there as long as they run, so that of two the second would end, and after a kill each. The mount
-# is seen by this process only (`lab exec` gives each a mount namespace).
+# xdp-tools keep a lock file there as long as they run, so that of two the second would end, and after a kill each. The
+# mount is seen by this process only (`lab exec` gives each a mount namespace).
 OWN_RUN = ("sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh")
 
 

@@ -11,7 +11,8 @@ from harness.stat import percent, rate
 from harness.steady import loss_verdict
 
 MODEST = 50_000  # pps: what the published pair lost half of
-# A tap that waits for its program, and a wire from it to the lab's interface: u32 and mirred, as the kernel may lack flower.
+# A tap that waits for its program, and a wire from it to the lab's interface: u32 and mirred, as the kernel may lack
+# flower.
 TAP = "dtap0"
 TAP_UP = f"""ip tuntap add dev {TAP} mode tap multi_queue && ip link set {TAP} txqueuelen 8192 up
 for pair in "eth1 {TAP}" "{TAP} eth1"; do

@@ -83,7 +83,8 @@ class Test:
             if self.onward:
                 yield note
                 return
-            # net_memif forgets its counters with its peer, so testpmd is stopped while the generator waits for what is late.
+            # net_memif forgets its counters with its peer, so testpmd is stopped while the generator waits for what is
+            # late.
             told["settle"] = "3s"
 
             def note_when_idle():
@@ -105,7 +106,8 @@ class Test:
     def l2fwd(self, _name, device, _told):
         ctx = self.ctx
         with dpdk.c_l2fwd(ctx, self.label(L2FWD), ctx.l2fwd, self.ports(device), ctx.core_b, self.host) as program:
-            # It forwards only when its links have been up, or 9 s have passed: a first run of the generator is for that alone.
+            # It forwards only when its links have been up, or 9 s have passed: a first run of the generator is for that
+            # alone.
             args = self.generator(device.replace("role=server", "role=client"), 1000)
             mpps.send(ctx, self.label(f"generator before {L2FWD}"), args, 0.5, None, ctx.core_a)
             program.wait_until_running()

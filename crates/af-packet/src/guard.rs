@@ -158,7 +158,8 @@ impl Guard {
                 }
                 Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => (
                     format!(
-                        "needs tcx of Linux 6.6 or later ({error}); without it block the host's answers with a firewall rule, and use guard=off"
+                        "needs tcx of Linux 6.6 or later ({error}); without it block the host's answers with a \
+                         firewall rule, and use guard=off"
                     ),
                     ErrorKind::Unsupported,
                 ),

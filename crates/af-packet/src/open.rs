@@ -37,7 +37,8 @@ impl Opener<'_> {
         let name = self.name.clone();
         move |error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                let cause = "af_packet needs CAP_NET_RAW: run as root, or give the program capabilities with the command that `mpps doctor` prints";
+                let cause = "af_packet needs CAP_NET_RAW: run as root, or give the program capabilities with the \
+                             command that `mpps doctor` prints";
                 Error::new(op, name.clone(), cause, ErrorKind::Permission)
             }
             Some(libc::ENOMEM) => Error::new(

@@ -29,11 +29,12 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         xsk::Error::Os { source, .. } => source.to_string(),
         xsk::Error::Program { why, .. } | xsk::Error::NotFound { why, .. } => why,
         xsk::Error::Permission { need, .. } => format!(
-            "not permitted: it needs {need}: run as root, or give the program capabilities with the command that `mpps doctor` prints"
+            "not permitted: it needs {need}: run as root, or give the program capabilities with the command that `mpps \
+             doctor` prints"
         ),
         xsk::Error::Memlock { need, limit, .. } => format!(
-            "{need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it, run with CAP_IPC_LOCK, or \
-             take fewer chunks (frames=N,fill=N)"
+            "{need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it, run with CAP_IPC_LOCK, \
+             or take fewer chunks (frames=N,fill=N)"
         ),
         xsk::Error::Unsupported { what, why, .. } => format!("{what}: {why}"),
         other => other.to_string(),

@@ -5,8 +5,8 @@
 //! a system call for each two packets that it sends on. Both cost more than the packet. A lane that looks when some
 //! packets have had the time to gather costs the sender nothing and sends them on in one go.
 //!
-//! This is for lanes that only receive (`drop`, `capture`, one direction of a forwarder): the wait, up to [`LONGEST`], would
-//! otherwise be part of a latency that is measured. Further apart than [`NEAR`], packets are taken as they come.
+//! This is for lanes that only receive (`drop`, `capture`, one direction of a forwarder): the wait, up to [`LONGEST`],
+//! would otherwise be part of a latency that is measured. Further apart than [`NEAR`], packets are taken as they come.
 
 use std::time::{Duration, Instant};
 

@@ -269,7 +269,8 @@ impl<'p> Queue for AfXdpQueue<'p> {
             let kicked = loop {
                 let kicked = tx.kick();
                 let before = std::mem::replace(&mut left, tx.pending());
-                // The kernel ends a call at its budget, and at each frame that the driver refuses: on, while it takes any.
+                // The kernel ends a call at its budget, and at each frame that the driver refuses: on, while it takes
+                // any.
                 if !matches!(kicked, Ok(false)) || left == 0 || left >= before {
                     break kicked;
                 }

@@ -46,8 +46,8 @@ mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n
 	return got;
 }
 
-/* For drivers whose bursts need nothing done. What else rte_eth_rx_burst would do is left out: callbacks on queues, which
- * only this process could add, and it adds none, trace points, and the checks of debug builds. */
+/* For drivers whose bursts need nothing done. What else rte_eth_rx_burst would do is left out: callbacks on queues,
+ * which only this process could add, and it adds none, trace points, and the checks of debug builds. */
 struct mpps_entry
 mpps_rx_entry(uint16_t port)
 {

@@ -29,8 +29,8 @@ enum {
 uint16_t mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_rx_burst_unmarked(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_tx_burst_offload(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
-/* Where a port's burst function and its queues are found: what rte_eth_rx_burst and rte_eth_tx_burst read for each burst.
- * The port changes them when it is stopped. */
+/* Where a port's burst function and its queues are found: what rte_eth_rx_burst and rte_eth_tx_burst read for each
+ * burst. The port changes them when it is stopped. */
 struct mpps_entry {
 	uint16_t (*const *function)(void *queue, struct rte_mbuf **mbufs, uint16_t n);
 	void **const *queues;

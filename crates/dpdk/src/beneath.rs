@@ -90,9 +90,9 @@ impl Beneath {
         }
     }
 
-    /// Adds what was dropped on the way to the driver or from it. The interface does not tell whose packets it dropped on
-    /// the way from it: the host sends by it, too; and what packet sockets and a tap are refused they try again, so that one
-    /// packet is dropped many times and arrives all the same.
+    /// Adds what was dropped on the way to the driver or from it. The interface does not tell whose packets it dropped
+    /// on the way from it: the host sends by it, too; and what packet sockets and a tap are refused they try again, so
+    /// that one packet is dropped many times and arrives all the same.
     pub(crate) fn add(&self, counters: &mut QueueCounters) {
         if let Some(sockets) = &self.sockets {
             let dropped = sockets.drops();

@@ -1,6 +1,7 @@
 //! The `dpdk` path: every poll-mode driver of DPDK behind the traits of `mpps-io`.
 //!
-//! Built against libdpdk where `pkg-config` finds it; elsewhere the types are the same, and opening says what is missing.
+//! Built against libdpdk where `pkg-config` finds it; elsewhere the types are the same, and opening says what is
+//! missing.
 //!
 //! - **A frame is an mbuf pointer**, eight bytes: a burst is the array that DPDK's own calls take, so nothing is copied
 //!   between the two. Address and length are read from the mbuf where they are needed.

@@ -201,7 +201,8 @@ impl Half<'_> {
         );
         if !checked && queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
             remarks.push(format!(
-                "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than once"
+                "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than \
+                 once"
             ));
         }
         if queues.receiving > 1 && state.rss == 0 && hardware && config.rss != Rss::Off {
@@ -264,7 +265,8 @@ impl Half<'_> {
                 if unsafe { sys::mpps_port_by_name(name.as_ptr(), &mut port) } < 0 {
                     let log = eal::logged().map(|log| format!(" ({log})")).unwrap_or_default();
                     let cause = format!(
-                        "no DPDK driver has taken {address}{log}: is it there, and bound to vfio-pci? `mpps doctor` says"
+                        "no DPDK driver has taken {address}{log}: is it there, and bound to vfio-pci? `mpps doctor` \
+                         says"
                     );
                     return Err(self.error("open", cause, ErrorKind::NotFound));
                 }
@@ -445,9 +447,10 @@ struct Queues {
 }
 
 impl Queues {
-    /// Receiving lanes in order, and sending lanes in order: the other end of a memif has queue 0 for certain, and a queue
-    /// that nobody reads would swallow packets. Where none receives, the first does: questions for our address come in
-    /// there. Where none sends, all may: they answer. `paired`: the driver wants as many of the one as of the other.
+    /// Receiving lanes in order, and sending lanes in order: the other end of a memif has queue 0 for certain, and a
+    /// queue that nobody reads would swallow packets. Where none receives, the first does: questions for our address
+    /// come in there. Where none sends, all may: they answer. `paired`: the driver wants as many of the one as of the
+    /// other.
     fn of(roles: &[Roles], paired: bool) -> Self {
         let (deaf, mute) = (!roles.iter().any(|role| role.rx), !roles.iter().any(|role| role.tx));
         let (mut receiving, mut sending) = (0, 0);

@@ -47,8 +47,8 @@ pub struct DpdkPort {
     pub(crate) remarks: Vec<String>,
 }
 
-// SAFETY: the mempools are reached by one lane each (`taken`), their own operations are thread-safe, and all other state
-// is either constant or atomic. DPDK's control calls (statistics, link) may be made by any thread.
+// SAFETY: the mempools are reached by one lane each (`taken`), their own operations are thread-safe, and all other
+// state is either constant or atomic. DPDK's control calls (statistics, link) may be made by any thread.
 unsafe impl Sync for DpdkPort {}
 
 impl DpdkPort {

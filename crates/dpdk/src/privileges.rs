@@ -1,7 +1,7 @@
 //! What a device's driver needs of the kernel once its port is open: while packets move, and to undo what it did.
 //!
-//! Found by reading the drivers of DPDK 22.11, and for virtual devices by running them without. A driver that is not named
-//! here keeps what drivers of interfaces commonly need.
+//! Found by reading the drivers of DPDK 22.11, and for virtual devices by running them without. A driver that is not
+//! named here keeps what drivers of interfaces commonly need.
 
 use crate::{Config, Device};
 use rustix::thread::CapabilitySet;

@@ -42,13 +42,13 @@ enum TransmitBy {
 /// Drivers that make packets up, or give what ports of ours have sent.
 const PLAIN: [&str; 2] = ["net_null", "net_ring"];
 
-/// Drivers that copy each packet into one buffer, don't take it, or hand over what a port of ours has sent: they are spared
-/// the look for further segments.
+/// Drivers that copy each packet into one buffer, don't take it, or hand over what a port of ours has sent: they are
+/// spared the look for further segments.
 const ONE_SEGMENT: [&str; 4] = ["net_null", "net_ring", "net_af_packet", "net_af_xdp"];
 
 impl Calls {
-    /// The calls for an open port's driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it gives
-    /// may have unfinished ones; `checked`: a memif of which nothing is believed.
+    /// The calls for an open port's driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it
+    /// gives may have unfinished ones; `checked`: a memif of which nothing is believed.
     pub(crate) fn of(driver: &str, port: u16, device_checksum: bool, unmarked: bool, checked: bool) -> Self {
         // SAFETY: both only tell addresses in DPDK's table of ports.
         let (rx, tx) = unsafe { (sys::mpps_rx_entry(port), sys::mpps_tx_entry(port)) };

@@ -107,7 +107,8 @@ pub(crate) fn hint(config: &Config, cause: String) -> (String, ErrorKind) {
     let nameless = matches!(config.driver(), "net_af_packet" | "net_af_xdp") && config.interface().is_none();
     let hint = match config.driver() {
         _ if unknown => {
-            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` says where the drivers are)"
+            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` says where the \
+             drivers are)"
         }
         _ if nameless => "want iface=NAME, such as net_af_packet0,iface=eth1",
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",

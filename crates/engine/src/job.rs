@@ -43,8 +43,8 @@ pub(crate) trait Job: Sync {
     }
     /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
     fn counters(&self, lane: usize) -> Vec<QueueCounters>;
-    /// Packets that this host dropped before lane `lane` could take them from the port at `place` ([`Port::rx_dropped`]);
-    /// `None` where that can't be told.
+    /// Packets that this host dropped before lane `lane` could take them from the port at `place`
+    /// ([`Port::rx_dropped`]); `None` where that can't be told.
     fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64>;
     /// Whether a lane that receives takes what comes in by the port at `place`.
     fn takes(&self, _lane: usize, _place: usize) -> bool {
@@ -242,8 +242,9 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
     }
 }
 
-/// Finds the MAC address of the first link's next hop, unless it is known or not needed: asks from `src` (`None`: only listens), until any lane has heard it;
-/// answers meanwhile for the addresses of the second link, which is that of the queue.
+/// Finds the MAC address of the first link's next hop, unless it is known or not needed: asks from `src` (`None`: only
+/// listens), until any lane has heard it; answers meanwhile for the addresses of the second link, which is that of the
+/// queue.
 pub(crate) fn resolve<Q: Queue>(
     queue: &mut Q,
     (link, own): (&Link, &Link),

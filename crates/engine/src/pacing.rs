@@ -42,8 +42,8 @@ struct Poisson {
     mean_ns: f64,
 }
 
-/// The part of lane `lane` of `lanes` in a schedule that lasts `duration_ns` (`None`: for ever), as numbers that somebody
-/// else can follow. At random it begins at 0, and the first departure is a gap later.
+/// The part of lane `lane` of `lanes` in a schedule that lasts `duration_ns` (`None`: for ever), as numbers that
+/// somebody else can follow. At random it begins at 0, and the first departure is a gap later.
 pub(crate) fn schedule(
     duration_ns: Option<u64>,
     rate: Rate,

@@ -155,9 +155,9 @@ pub struct DropPlan {
 
 /// `forward`.
 ///
-/// Ports form pairs in their order, the first with the second, the third with the fourth; frames go between the two of a
-/// pair. An odd last port sends back what comes in by it. A lane serves one pair (or the odd port): the first pair's lanes
-/// come first, and each has as many as any other, with the directions split twice as many as the odd port.
+/// Ports form pairs in their order, the first with the second, the third with the fourth; frames go between the two of
+/// a pair. An odd last port sends back what comes in by it. A lane serves one pair (or the odd port): the first pair's
+/// lanes come first, and each has as many as any other, with the directions split twice as many as the odd port.
 #[derive(Clone, Debug)]
 pub struct ForwardPlan {
     /// What every run has. A lane receives on one port and sends on another, whichever they are.

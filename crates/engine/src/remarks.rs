@@ -1,4 +1,5 @@
-//! What a receiver's counts by reason mean for the one who reads them: warnings beside the verdict. Pure, as the verdict.
+//! What a receiver's counts by reason mean for the one who reads them: warnings beside the verdict. Pure, as the
+//! verdict.
 
 use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::summary::Measured;
@@ -93,8 +94,8 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
         ));
     } else if left == 0 && h.rx == 0 && h.left_to_host > 0 {
         remarks.push(format!(
-            "nothing was received, and {} went to the host: other programs there have UDP ports open, which are left to \
-             it ({ports}): {remedy}",
+            "nothing was received, and {} went to the host: other programs there have UDP ports open, which are left \
+             to it ({ports}): {remedy}",
             packets(h.left_to_host)
         ));
     }
@@ -116,21 +117,21 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
             n => format!("; the {} numbers that they skip are not counted as lost", count(n)),
         };
         remarks.push(format!(
-            "{} came with sequence numbers far from their flow's, and no further packets bore them out: they are forged, or \
-             the last of a flow after a loss{skipped}",
+            "{} came with sequence numbers far from their flow's, and no further packets bore them out: they are \
+             forged, or the last of a flow after a loss{skipped}",
             packets(aside)
         ));
     }
     if contested > 0 {
         remarks.push(format!(
-            "{contested} numbers that packets skipped are not counted as lost: the flow went on where it had been before, so \
-             those packets were forged, or its sender was started again"
+            "{contested} numbers that packets skipped are not counted as lost: the flow went on where it had been \
+             before, so those packets were forged, or its sender was started again"
         ));
     }
     if first > 0 {
         remarks.push(format!(
-            "{} of the lost ones stand between the first packet or two of a flow and what came next: if those were not the \
-             sender's, they are not lost",
+            "{} of the lost ones stand between the first packet or two of a flow and what came next: if those were not \
+             the sender's, they are not lost",
             count(first)
         ));
     }

@@ -99,7 +99,8 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         if off > e.tolerance && e.tx.abs_diff(scheduled) > lanes.iter().filter(|l| l.tx_role).count().max(1) as u64 {
             let cause = causes.of_missing(scheduled);
             reasons.push(format!(
-                "the offered rate is {:.3} % off the intended one ({} of {} departures missed; {:.3} % are allowed): {cause}",
+                "the offered rate is {:.3} % off the intended one ({} of {} departures missed; {:.3} % are allowed): \
+                 {cause}",
                 off * 100.0,
                 count(e.missed),
                 count(scheduled),
@@ -128,8 +129,8 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     if failed > 0 && matches!(workload, Workload::Reflect | Workload::Forward) {
         // As with what they could not take: loss to the sender, told by port or lane.
         warnings.push(format!(
-            "{} of the packets counted as sent were refused by the kernel or device afterwards (its queue was full, or the \
-             link has no carrier)",
+            "{} of the packets counted as sent were refused by the kernel or device afterwards (its queue was full, or \
+             the link has no carrier)",
             count(failed)
         ));
     } else if failed > 0 && failed as f64 > e.tolerance * e.tx as f64 {
@@ -139,8 +140,8 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         ));
     } else if failed > 0 {
         warnings.push(format!(
-            "{} packets counted as sent were refused by the kernel or device afterwards: no more than the {:.3} % that are \
-             allowed",
+            "{} packets counted as sent were refused by the kernel or device afterwards: no more than the {:.3} % that \
+             are allowed",
             count(failed),
             e.tolerance * 100.0
         ));
@@ -216,8 +217,8 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
             _ => (
                 false,
                 format!(
-                    "this host itself dropped {many} packets{} before mpps could take them, so loss is not the path's alone: \
-                     {cause}",
+                    "this host itself dropped {many} packets{} before mpps could take them, so loss is not the path's \
+                     alone: {cause}",
                     if e.coalesced {
                         " (with gro=on coalesced ones, of up to 128 packets each)"
                     } else {
@@ -249,8 +250,8 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     }
     if e.flow_contended > 0 {
         reasons.push(format!(
-            "{} times a flow moved to another queue or CPU while the one before was in the middle of a packet of it and did \
-             not come to its end: its duplicates and order may be miscounted",
+            "{} times a flow moved to another queue or CPU while the one before was in the middle of a packet of it \
+             and did not come to its end: its duplicates and order may be miscounted",
             count(e.flow_contended)
         ));
     }
@@ -264,9 +265,10 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     }
     if e.untracked > 0 && workload == Workload::Drop {
         warnings.push(format!(
-            "{} packets were of flows beyond the {} that are tracked (--max-flows): they count as received, unchecked for \
-             loss, order and copies",
-            count(e.untracked), count(e.flows)
+            "{} packets were of flows beyond the {} that are tracked (--max-flows): they count as received, unchecked \
+             for loss, order and copies",
+            count(e.untracked),
+            count(e.flows)
         ));
     }
     if workload == Workload::SendRecv && e.tx > 0 && e.rx == 0 && e.late == 0 {
@@ -318,14 +320,14 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     (reasons, warnings)
 }
 
-/// Where a sender's loss may have been, as far as this host's counters tell: `here` of them dropped by this host on the way
-/// in, and perhaps as many as `refused` on the way out.
+/// Where a sender's loss may have been, as far as this host's counters tell: `here` of them dropped by this host on the
+/// way in, and perhaps as many as `refused` on the way out.
 fn where_lost(lost: u64, here: u64, refused: u64, known: bool) -> String {
     let lost_text = count(lost);
     match (here, refused) {
         (0, 0) if known => format!(
-            "none of the {lost_text} lost packets shows on this host's counters: they were lost on the way, or at the other \
-             end (see the counters there)"
+            "none of the {lost_text} lost packets shows on this host's counters: they were lost on the way, or at the \
+             other end (see the counters there)"
         ),
         (0, 0) => format!(
             "where the {lost_text} lost packets were lost is not known: this path does not tell what this host drops"
@@ -334,8 +336,8 @@ fn where_lost(lost: u64, here: u64, refused: u64, known: bool) -> String {
             "this host's counters account for all of the {lost_text} lost packets, if what it dropped was of the test"
         ),
         (here, refused) => format!(
-            "this host's counters account for {} of the {lost_text} lost packets at the most: the others were lost on the way, \
-             or at the other end",
+            "this host's counters account for {} of the {lost_text} lost packets at the most: the others were lost on \
+             the way, or at the other end",
             count(here + refused)
         ),
     }

@@ -195,7 +195,8 @@ impl PacketConsumer {
         })
     }
 
-    /// No packet earlier than this, ns, will appear that is not there already. Ask before [`PacketConsumer::next_time`].
+    /// No packet earlier than this, ns, will appear that is not there already. Ask before
+    /// [`PacketConsumer::next_time`].
     pub fn seen_ns(&self) -> u64 {
         self.shared.seen_ns.0.load(Ordering::Acquire)
     }

@@ -28,8 +28,8 @@ impl Task {
         matches!(self, Self::Send | Self::SendReceive)
     }
 
-    /// Whether frames for other MAC addresses are wanted, unless the port's options say otherwise: what such a task is for
-    /// is often not for this host.
+    /// Whether frames for other MAC addresses are wanted, unless the port's options say otherwise: what such a task is
+    /// for is often not for this host.
     pub fn wants_every_frame(self) -> bool {
         matches!(self, Self::Collect | Self::Forward | Self::Capture)
     }
@@ -58,8 +58,8 @@ pub struct Request<'a> {
     pub cores: Vec<Option<usize>>,
     /// Which packets are the test's.
     pub selection: Selection,
-    /// Addresses that the host does not have: the lanes answer for them (ARP, neighbour discovery, ping), so packets that
-    /// ask for them are wanted, too.
+    /// Addresses that the host does not have: the lanes answer for them (ARP, neighbour discovery, ping), so packets
+    /// that ask for them are wanted, too.
     pub answer: Vec<IpAddr>,
     /// The ends of what is generated; `None` for other tasks.
     pub ends: Option<Ends>,

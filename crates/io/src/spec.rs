@@ -74,7 +74,8 @@ impl PortSpec {
         let impossible = device.is_empty() || device.len() > NAME_MAX || device == "." || device == "..";
         if impossible || device.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
             return Err(SpecError(format!(
-                "port '{self}': interface '{device}': want the name of a network interface (1 to {NAME_MAX} characters), such as {}:eth1",
+                "port '{self}': interface '{device}': want the name of a network interface (1 to {NAME_MAX} \
+                 characters), such as {}:eth1",
                 self.path
             )));
         }

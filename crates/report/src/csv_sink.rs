@@ -35,7 +35,8 @@ pub struct CsvSink {
 }
 
 impl CsvSink {
-    /// Opens `path` at once, and empties it when the run begins; `-` is standard output; a FIFO is written once somebody reads it.
+    /// Opens `path` at once, and empties it when the run begins; `-` is standard output; a FIFO is written once
+    /// somebody reads it.
     ///
     /// # Errors
     /// When it can't be opened for writing.

@@ -126,8 +126,8 @@ impl<'s> Collector<'s> {
         self.timing.interval_ns >= HOST_WAIT_ROW_NS
     }
 
-    /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this program's
-    /// own threads have worked for `own_ns`.
+    /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this
+    /// program's own threads have worked for `own_ns`.
     pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64, own_ns: u64) {
         self.host_wait_known = true;
         if waited_ns > 0 || own_ns > 0 {

@@ -4,8 +4,8 @@ use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
 
 /// Something that happens in a run.
 ///
-/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and [`Event::End`]: none of
-/// them where the run did not begin. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be missing.
+/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and [`Event::End`]: none
+/// of them where the run did not begin. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be missing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -119,7 +119,8 @@ pub struct Snapshot {
     pub lanes: Vec<LiveLane>,
 }
 
-/// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody wants.
+/// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody
+/// wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Rows as they close ([`Event::Row`]).

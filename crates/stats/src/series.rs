@@ -310,8 +310,8 @@ impl Recorder<'_> {
         in_time
     }
 
-    /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order. `slips_ns` are
-    /// those that are known, at most `n`.
+    /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order.
+    /// `slips_ns` are those that are known, at most `n`.
     #[inline]
     pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32, slips_ns: &[u64]) -> bool {
         debug_assert!(slips_ns.len() <= n as usize);

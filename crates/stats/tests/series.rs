@@ -262,7 +262,8 @@ proptest! {
             let sum: u64 = rows[..=i].iter().filter_map(|row| row.host_dropped).sum();
             let end = timing.start_ns + row.start_ns + row.length_ns;
             let by_then = read.iter().filter(|(at, _)| *at < end).map(|(_, total)| *total).max().unwrap_or(0);
-            prop_assert!(sum >= by_then || i + 1 == rows.len(), "row {i}: {sum} of {by_then} that were read by its end");
+            prop_assert!(sum >= by_then || i + 1 == rows.len(), "row {i}: {sum} of {by_then} that were read by its \
+                                                                 end");
         }
     }
 }

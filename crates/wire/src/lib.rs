@@ -6,7 +6,8 @@
 //!
 //! Two halves:
 //! - the packet path: [`Template`] writes whole frames, [`check_udp`] (or its parts
-//!   [`parse_udp`], [`udp_checksum_ok`], [`Stamp`] and [`verify_data`]) checks them, [`reflect_in_place`] turns them round;
+//!   [`parse_udp`], [`udp_checksum_ok`], [`Stamp`] and [`verify_data`]) checks them, [`reflect_in_place`] turns them
+//!   round;
 //! - the slow path: [`parse_slow_path`] and the `build_` functions speak enough ARP, neighbour discovery and ICMP echo
 //!   for test addresses that the host does not own.
 //!

@@ -1,5 +1,5 @@
-//! A flow whose packets come by several sources is counted as exactly as one that comes by one: in turn, and at the same
-//! time. Sources are CPUs here (as on socket buffers), so a pinned thread is one.
+//! A flow whose packets come by several sources is counted as exactly as one that comes by one: in turn, and at the
+//! same time. Sources are CPUs here (as on socket buffers), so a pinned thread is one.
 
 #[path = "programs/mod.rs"]
 mod programs;

@@ -5,8 +5,8 @@
 //! valgrind --tool=callgrind --toggle-collect='*measured*' --callgrind-out-file=/dev/null target/release/examples/count forward
 //! ```
 //!
-//! callgrind counts the functions named `measured` and all that they call, and nothing of the fake kernel. Divide its sum
-//! by the number of packets, which the program prints.
+//! callgrind counts the functions named `measured` and all that they call, and nothing of the fake kernel. Divide its
+//! sum by the number of packets, which the program prints.
 
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Every chunk is in exactly one place, whatever is done and in whatever order it ends; packets pass unchanged; and what
-//! a kernel that errs says reaches no memory but the UMEM's.
+//! Every chunk is in exactly one place, whatever is done and in whatever order it ends; packets pass unchanged; and
+//! what a kernel that errs says reaches no memory but the UMEM's.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// How often the reader looks: rows that close and lanes that are done wait for it, and the end is told at once.
 const TICK_NS: u64 = 50_000_000;
-/// How often lanes that are to leave the kernel are called, and the least time between looks: for short rows, of which the
-/// kernel keeps a limited number.
+/// How often lanes that are to leave the kernel are called, and the least time between looks: for short rows, of which
+/// the kernel keeps a limited number.
 const CALL_NS: u64 = 10_000_000;
 /// How long lanes are called out of the kernel when the reader fails.
 const LAST_CALLS: u32 = 300;
@@ -283,8 +283,8 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         outcome
     }
 
-    /// Books what lanes have sent and not yet put into a row: a lane that the kernel threw out (device gone) in the middle
-    /// of a bulk.
+    /// Books what lanes have sent and not yet put into a row: a lane that the kernel threw out (device gone) in the
+    /// middle of a bulk.
     fn book_unfinished(&mut self, end_ns: u64) {
         if !matches!(self.job.workload, Workload::SendRecv | Workload::Send) {
             return;

@@ -359,7 +359,8 @@ fn drops_have_the_cause_that_was_at_work_at_their_time_for_long_enough() {
             (
                 "lanes held by something",
                 dropped(held(90), &none),
-                "for 90.0 % of the 100.0 ms in which it happened, without waiting for a core: what held them is not known",
+                "for 90.0 % of the 100.0 ms in which it happened, without waiting for a core: what held them is not \
+                 known",
             ),
             ("lanes hardly held", dropped(held(4), &none), unknown),
             (

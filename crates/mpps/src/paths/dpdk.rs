@@ -58,7 +58,8 @@ impl Path for Dpdk {
             ),
             option("link_wait", "0 to 3600", "10", "s that a sender waits for the link"),
         ],
-        note: "Other options go to DPDK's driver: iface=eth1 (net_af_packet, net_af_xdp, net_tap), role=server (net_memif), …",
+        note: "Other options go to DPDK's driver: iface=eth1 (net_af_packet, net_af_xdp, net_tap), role=server \
+               (net_memif), …",
     };
     const STEERS: bool = true;
 

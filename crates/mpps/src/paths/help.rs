@@ -1,5 +1,5 @@
-//! What a port takes, for the help: the devices and options of each path, from the list. The tests below hold it to what
-//! the paths' parsers accept and to the tables of the documentation.
+//! What a port takes, for the help: the devices and options of each path, from the list. The tests below hold it to
+//! what the paths' parsers accept and to the tables of the documentation.
 
 use super::LIST;
 use std::fmt::Write;

@@ -1,9 +1,9 @@
 //! The one list of paths, and the one way to open their ports.
 //!
 //! A workload says what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]); a path makes of
-//! the request what it has, opens all its ports of a run in one call, and calls the workload back with them. The workload
-//! is compiled for each path, so nothing on the packet path is a virtual call. `docs/adding-a-path.md` shows how a path is
-//! added: its crate, one file here, one line in [`paths!`].
+//! the request what it has, opens all its ports of a run in one call, and calls the workload back with them. The
+//! workload is compiled for each path, so nothing on the packet path is a virtual call. `docs/adding-a-path.md` shows
+//! how a path is added: its crate, one file here, one line in [`paths!`].
 
 mod af_packet;
 mod af_xdp;
@@ -122,8 +122,8 @@ pub(crate) struct Traits {
     pub(crate) neighbors: Neighbors,
     /// The kernel runs the workload: no packet comes to user space.
     pub(crate) in_kernel: bool,
-    /// Packets are taken from the host, and a program at the interface has chosen them before a lane sees them. All others
-    /// are the host's.
+    /// Packets are taken from the host, and a program at the interface has chosen them before a lane sees them. All
+    /// others are the host's.
     pub(crate) takes_from_host: bool,
     /// Receiving and sending may be split between lanes.
     pub(crate) split_lanes: bool,
@@ -228,8 +228,8 @@ pub(crate) struct Opening<'a> {
 
 /// What is to be done with the open ports of a run, whatever their path.
 pub(crate) trait Use: Sized {
-    /// Kinds of ports that it can be used with. It is compiled for no others: a workload on two ports would be the square of
-    /// all paths.
+    /// Kinds of ports that it can be used with. It is compiled for no others: a workload on two ports would be the
+    /// square of all paths.
     const KINDS: &'static [Kind] = &[Kind::Socket, Kind::Synthetic, Kind::Device];
     /// Its task makes packets of its own ([`Task::generates`]).
     const GENERATES: bool = false;

@@ -87,7 +87,8 @@ pub(crate) fn check_open_rows(interval: Duration, settle: Duration) -> Result<()
     if rows > MAX_OPEN_ROWS {
         let least = settle.as_nanos().div_ceil(MAX_OPEN_ROWS).div_ceil(1000);
         return Err(usage(format!(
-            "--interval {interval:?}: with --settle {settle:?} {rows} rows would be open at once: want {least}us at least"
+            "--interval {interval:?}: with --settle {settle:?} {rows} rows would be open at once: want {least}us at \
+             least"
         )));
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! The thread that opens and writes the user's files, with the user's rights over them and no others.
 //!
-//! Under sudo it is the user who called; else it has no capabilities. The threads that write rows and packets are born of
-//! it, and are so, too. The one exception is root in a folder of another's (a container's root in a mounted folder), which
-//! only its rights over files let it write to: these stay with it then.
+//! Under sudo it is the user who called; else it has no capabilities. The threads that write rows and packets are born
+//! of it, and are so, too. The one exception is root in a folder of another's (a container's root in a mounted folder),
+//! which only its rights over files let it write to: these stay with it then.
 
 use crate::cli::Run;
 use crate::fail::{Result, failed};

@@ -2,8 +2,9 @@
 //!
 //! - A program with file capabilities (`setcap`) may be run by users who have none. What leads to code, libraries or
 //!   programs of theirs is refused then, and what no path needs is given up at once: see [`begin`].
-//! - Every thread of a run gives up its own once it has opened what it needs ([`give_up`]); under sudo it becomes the user
-//!   who called. Files are opened, and threads that write them are born, with the user's rights alone: see [`clerk`].
+//! - Every thread of a run gives up its own once it has opened what it needs ([`give_up`]); under sudo it becomes the
+//!   user who called. Files are opened, and threads that write them are born, with the user's rights alone: see
+//!   [`clerk`].
 
 mod clerk;
 mod plan;
@@ -102,8 +103,8 @@ pub(crate) fn check_eal(text: &str) -> Result<()> {
     Err(usage(format!("--eal '{text}': DPDK loads code, {}", refused())))
 }
 
-/// Refuses the `dpdk` path where its user would get more than is theirs: its drivers load libraries, programs and firmware,
-/// and open files, that devargs, arguments of the EAL and the environment name.
+/// Refuses the `dpdk` path where its user would get more than is theirs: its drivers load libraries, programs and
+/// firmware, and open files, that devargs, arguments of the EAL and the environment name.
 pub(crate) fn check_dpdk(spec: &PortSpec) -> Result<()> {
     if !lent() {
         return Ok(());

@@ -1,8 +1,8 @@
 //! Making a socket: register or share the UMEM, size and map the rings, bind.
 //!
-//! The steps and their order are the kernel's (`net/xdp/xsk.c`, `Documentation/networking/af_xdp.rst`): the first socket
-//! over a UMEM registers it and brings a fill and a completion ring; others name a socket to share with. Those at
-//! another queue or device bring rings of their own, those at the same queue use the ones that are there.
+//! The steps and their order are the kernel's (`net/xdp/xsk.c`, `Documentation/networking/af_xdp.rst`): the first
+//! socket over a UMEM registers it and brings a fill and a completion ring; others name a socket to share with. Those
+//! at another queue or device bring rings of their own, those at the same queue use the ones that are there.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,8 +18,8 @@ use crate::mapping::Mapping;
 use crate::ring::RingMap;
 use crate::{Device, Error, Result, Umem};
 
-/// A socket that was closed leaves its queue a little later, when the kernel comes to it: until then binding there fails
-/// as if another had it.
+/// A socket that was closed leaves its queue a little later, when the kernel comes to it: until then binding there
+/// fails as if another had it.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Who shares what with the socket that is made.
@@ -405,11 +405,13 @@ impl Maker<'_> {
             Some(libc::EOPNOTSUPP) => match peer {
                 Some(peer) if peer.handle.traits.zero_copy => self.unsupported(
                     "zero-copy mode",
-                    "the driver can't, and the socket that it shares its UMEM with is in that mode: bind that one in copy mode",
+                    "the driver can't, and the socket that it shares its UMEM with is in that mode: bind that one in \
+                     copy mode",
                 ),
-                _ if self.config.multi_buffer => {
-                    self.unsupported("zero-copy mode with multi-buffer", "the driver can't: use copy mode or auto")
-                }
+                _ if self.config.multi_buffer => self.unsupported(
+                    "zero-copy mode with multi-buffer",
+                    "the driver can't: use copy mode or auto",
+                ),
                 _ => self.unsupported("zero-copy mode", "this driver has none: want copy mode, or auto"),
             },
             _ => self.failure("bind", e),
