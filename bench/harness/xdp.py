@@ -24,7 +24,8 @@ def free_queue(ctx):
     socket is closed, and nothing tells when that has passed.
     """
     for host in "ab":
-        run(ctx.command(["sh", "-c", "for mode in xdpdrv xdpgeneric; do ip link set dev eth1 $mode off; done 2>&1"], host),
+        run(ctx.command(["sh", "-c", "for mode in xdpdrv xdpgeneric; do ip link set dev eth1 $mode off; done "
+                                     "2>&1"], host),
             ok=range(256))
     time.sleep(0.4)
 
@@ -98,7 +99,8 @@ class Traffic:
 def bench(ctx, action, host, label):
     """`xdp-bench ACTION` on a host's interface, native; its own process, which only prints, on the other core."""
     ctx.need("xdp-bench")
-    argv = ctx.command([*OWN_RUN, "env", f"LD_PRELOAD={build_shim(ctx)}", "xdp-bench", action, "eth1"], host, ctx.core_b)
+    argv = ctx.command([*OWN_RUN, "env", f"LD_PRELOAD={build_shim(ctx)}", "xdp-bench", action, "eth1"], host,
+                       ctx.core_b)
     ctx.section.command(label, argv)
     proc = Proc(argv)
     try:
