@@ -24,7 +24,8 @@ random.seed(seed)
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 s.bind(('eth1', 0))
 def frame(protocol, source, length):
-    ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, length - 14, 0, 0, 64, protocol, 0, bytes([10, 99, 0, 1]), bytes([10, 99, 0, 9]))
+    ends = bytes([10, 99, 0, 1]), bytes([10, 99, 0, 9])
+    ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, length - 14, 0, 0, 64, protocol, 0, *ends)
     head = bytes.fromhex('0200000000990200000000770800') + ip + struct.pack('>HHHH', source, 9000, length - 34, 0)
     return head + random.randbytes(length - len(head))
 for i in range(count):

@@ -324,7 +324,8 @@ fn bursts_of_loss_and_jitter_are_reported_as_injected() {
     for (options, more) in [
         ("burst_loss=2%:5,jitter=500us:exp,jitter_reorder=on", "--flows 4"),
         (
-            "capacity=40kpps,queue=50,jitter=200us,burst_loss=0.05:3,loss=0.02,duplicate=0.02,reorder=0.02,corrupt=0.01",
+            "capacity=40kpps,queue=50,jitter=200us,burst_loss=0.05:3,loss=0.02,duplicate=0.02,\
+             reorder=0.02,corrupt=0.01",
             "--lanes 2 --flows 2 --interval 1ms",
         ),
         (

@@ -151,7 +151,8 @@ mpps_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
 #define ONE_OWNER ((1ULL << 16) | (1ULL << 32))
 #define ONE_OWNER_MASK (0xffffULL << 16 | 0xffffULL << 32)
 #define OWNERS_AT MPPS_MBUF_DATA_OFF
-_Static_assert(MPPS_MBUF_REFCNT == OWNERS_AT + 2 && MPPS_MBUF_NB_SEGS == OWNERS_AT + 4, "refcnt and nb_segs have moved");
+_Static_assert(MPPS_MBUF_REFCNT == OWNERS_AT + 2 && MPPS_MBUF_NB_SEGS == OWNERS_AT + 4,
+	       "refcnt and nb_segs have moved");
 
 void
 mpps_free_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)

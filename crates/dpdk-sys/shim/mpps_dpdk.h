@@ -174,7 +174,8 @@ int mpps_flow_destroy(uint16_t port, void *flow);
 
 /* src/ffi.rs has the same numbers. */
 _Static_assert(sizeof(struct mpps_port_info) == 92, "mpps_port_info");
-_Static_assert(sizeof(struct mpps_memif_conf) == 24 && offsetof(struct mpps_memif_conf, server) == 18, "mpps_memif_conf");
+_Static_assert(sizeof(struct mpps_memif_conf) == 24 && offsetof(struct mpps_memif_conf, server) == 18,
+	       "mpps_memif_conf");
 _Static_assert(sizeof(struct mpps_port_conf) == 16, "mpps_port_conf");
 _Static_assert(sizeof(struct mpps_port_state) == 24, "mpps_port_state");
 _Static_assert(sizeof(struct mpps_port_stats) == 48, "mpps_port_stats");

@@ -217,7 +217,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fixed_decimals_read_back_as_the_number_they_were(n in prop_oneof![any::<u64>(), 0u64..2000], decimals in 0usize..=9) {
+        fn fixed_decimals_read_back_as_the_number_they_were(
+            n in prop_oneof![any::<u64>(), 0u64..2000],
+            decimals in 0usize..=9,
+        ) {
             let mut out = Vec::new();
             fixed(&mut out, n, decimals);
             let text = String::from_utf8(out).unwrap();

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! cargo build --release -p xsk --example count
-//! valgrind --tool=callgrind --toggle-collect='*measured*' --callgrind-out-file=/dev/null target/release/examples/count forward
+//! valgrind --tool=callgrind --toggle-collect='*measured*' --callgrind-out-file=/dev/null \
+//!     target/release/examples/count forward
 //! ```
 //!
 //! callgrind counts the functions named `measured` and all that they call, and nothing of the fake kernel. Divide its

@@ -376,7 +376,11 @@ proptest! {
                 n => Take::Match(Match {
                     protocol: [None, Some(17), Some(58)][n as usize % 3],
                     ports: if random.below(2) == 0 { Ports::Any } else { Ports::In(vec![1..=65535]) },
-                    addresses: [Addresses::Any, Addresses::Unicast, Addresses::Of(list.clone())][random.below(3)].clone(),
+                    addresses: match random.below(3) {
+                        0 => Addresses::Any,
+                        1 => Addresses::Unicast,
+                        _ => Addresses::Of(list.clone()),
+                    },
                     either: random.below(2) == 0,
                 }),
             };
