@@ -147,7 +147,7 @@ pub struct DropPlan {
     pub excluded_ports: Box<[u16]>,
     /// Verify stamps and data; else every UDP packet counts as received.
     pub verify: bool,
-    /// Flows to keep sequence windows for.
+    /// Number of flows to follow by sequence number.
     pub max_flows: u32,
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,

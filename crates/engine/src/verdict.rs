@@ -66,7 +66,8 @@ pub(crate) struct Evidence {
 const LEFT_TO_HOST: [(&str, &str); 2] = [
     (
         counter::NO_SOCKET,
-        "they came in on queues of the device that the run does not use (queues=, first=, or made since it began)",
+        "they came in on queues of the device that the run does not use (queues=, first=, or queues made after it \
+         began)",
     ),
     (
         counter::NO_ROOM_FOR_RX_TIME,
@@ -81,7 +82,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     let sum = |f: fn(&LaneSummary) -> u64| lanes.iter().map(f).sum::<u64>();
 
     if e.device_gone {
-        reasons.push("the device failed or vanished during the run: what is reported ends there".to_owned());
+        reasons.push("the device failed or vanished during the run: the report ends there".to_owned());
     }
     if sends && e.tx == 0 {
         reasons.push("nothing was sent".to_owned());
@@ -153,12 +154,12 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         .sum();
     if dropped_sent > 0 {
         let whose = match workload {
-            Workload::Drop | Workload::Capture => "none was the test's, which sends none here",
+            Workload::Drop | Workload::Capture => "none was the test's, which sends nothing here",
             Workload::SendRecv if e.lost <= 0 => "all of the test's came back",
             _ => "packets of the test may be among them",
         };
         warnings.push(format!(
-            "the interface dropped {} packets that it was to send, of whatever origin: {whose}",
+            "the interface dropped {} packets that it should have sent, of the test or of others: {whose}",
             count(dropped_sent)
         ));
     }
@@ -312,7 +313,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     warnings.extend(causes.notes());
     if e.overflowed > 0 {
         warnings.push(
-            "the collector was kept from running for seconds: some counts stand in a later row than they should \
+            "the collector was kept from running for seconds: some counts are in a later row than they should be \
              (the totals are exact)"
                 .to_owned(),
         );

@@ -80,8 +80,8 @@ impl<'e> Causes<'e> {
         }
         if explains(time.held()) {
             return format!(
-                "lanes were away from their clocks {}, for {} of the sending time, without waiting for a core: what \
-                 held them is not known (a call into the kernel, interrupts, or a host that does not tell)",
+                "lanes were away from their clocks {}, for {} of the sending time, without waiting for a core: the \
+                 reason is not known (a call into the kernel, interrupts, or a host that does not say)",
                 times(time.away_times),
                 percent(time.held())
             );
@@ -158,8 +158,7 @@ impl<'e> Causes<'e> {
             let what = match by_host {
                 true => hypervisor(stolen),
                 false => {
-                    "what held them is not known (a call into the kernel, interrupts, or a host that does not tell)"
-                        .into()
+                    "the reason is not known (a call into the kernel, interrupts, or a host that does not say)".into()
                 }
             };
             return format!(
@@ -321,8 +320,8 @@ impl<'e> Causes<'e> {
     fn stood_still(&self, gaps: &[Gap]) -> String {
         self.told_others.set(true);
         format!(
-            "all of mpps stood still {}, and no signal told of it: the process was frozen, or the whole machine was (a \
-             virtual machine that is paused or moved)",
+            "all of mpps stood still {}, and no signal explains it: the process was frozen, or the whole machine was \
+             (a virtual machine that is paused or moved)",
             spans(gaps)
         )
     }

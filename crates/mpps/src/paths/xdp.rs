@@ -43,7 +43,7 @@ impl Path for Xdp {
                 "batch",
                 "1 to 256",
                 "by --rate",
-                "frames that the kernel makes at a time",
+                "frames that the kernel makes in one go",
             ),
             option(
                 "promisc",
@@ -95,7 +95,7 @@ impl Path for Xdp {
     fn check_beside(spec: &PortSpec, all: &[PortSpec]) -> Result<()> {
         if let Some(other) = all.iter().find(|other| other.path != spec.path) {
             return Err(usage(format!(
-                "port '{other}': the kernel's way from '{spec}' (a devmap) leads to another XDP device only: want \
+                "port '{other}': in the kernel (by devmap) '{spec}' can pass frames to another XDP device only: want \
                  xdp:{} too, or both ports on af_xdp",
                 other.device
             )));

@@ -107,8 +107,8 @@ impl Listener {
             for (given, option) in [(ip.is_some(), "--ip"), (ports.is_some(), "--port")] {
                 if given {
                     return Err(usage(format!(
-                        "{option}: {spec} takes what its socket is bound to: want the address and port in the port, \
-                         such as udp:10.99.0.2:9000"
+                        "{option}: {spec} takes packets to the address of its socket: want address and port in the \
+                         port, such as udp:10.99.0.2:9000"
                     )));
                 }
             }

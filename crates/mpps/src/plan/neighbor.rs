@@ -17,7 +17,7 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result<MacAddr> {
     if let Some(id) = vlan {
         return Err(usage(format!(
-            "--vlan {id}: the host's own address is not in the VLAN, so nobody there can be asked for {hop}: want \
+            "--vlan {id}: the host's own address is not in the VLAN, so mpps can't ask for {hop} there: want \
              --dest-mac MAC as well, or a --src that is not the host's"
         )));
     }

@@ -47,7 +47,7 @@ pub(crate) fn begin() -> Result<()> {
     let _ = (lent(), caller());
     if privilege::is_set_id() {
         return Err(usage(
-            "the program is set-user-ID or set-group-ID, which hands its user all that this user or group may do: want \
+            "the program is set-user-ID or set-group-ID, so its user could do all that this user or group may do: want \
              `chmod ug-s` and the setcap line of `mpps doctor`, or sudo",
         ));
     }
@@ -85,7 +85,7 @@ pub(crate) fn check(command: &Command) -> Result<()> {
 pub(crate) fn check_run(run: &Run) -> Result<()> {
     if lent() && run.tell.keep_privileges {
         return Err(usage(format!(
-            "--keep-privileges: they are given up before the first packet, {}",
+            "--keep-privileges: this program gives up its privileges before the first packet, {}",
             refused()
         )));
     }
@@ -117,5 +117,6 @@ pub(crate) fn check_dpdk(spec: &PortSpec) -> Result<()> {
 
 /// The end of a refusal.
 fn refused() -> &'static str {
-    "and this program's file has capabilities (setcap) that its user has not: want root (sudo), or a copy of it without"
+    "and this program's file has capabilities (setcap) that its user does not have: want root (sudo), or a copy of the \
+     program without them"
 }
