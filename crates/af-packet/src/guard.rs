@@ -35,7 +35,7 @@ pub struct GuardFilter {
 }
 
 impl GuardFilter {
-    /// What the host's stack must not see of a test. `None` where no address is known that its packets could be for.
+    /// The test packets that the host's stack must not see. `None` if it is not known which addresses they go to.
     pub fn of(selection: &Selection) -> Option<Self> {
         let Selection::Udp {
             to,

@@ -22,7 +22,7 @@ const SKB_OVERHEAD: usize = 1024;
 /// EtherType for local experiments (IEEE 802): what the kernel takes packets for that it need not look into.
 const ETH_P_EXPERIMENT: u16 = 0x88b5;
 
-/// What opening one queue after the other needs to remember.
+/// State kept while queues are opened one after the other.
 pub(crate) struct Opener<'a> {
     pub(crate) config: &'a Config,
     pub(crate) device: &'a NetDev,
@@ -104,7 +104,7 @@ impl Opener<'_> {
         })
     }
 
-    /// What the device must let in beside its own address and broadcast: the solicited-node groups of our IPv6
+    /// Addresses that the device must let in beside its own and broadcast: the solicited-node groups of our IPv6
     /// addresses (RFC 4291, 2.7.1), or all groups when it is not known which addresses are ours.
     fn memberships(&self) -> Vec<libc::packet_mreq> {
         let entry = |kind: libc::c_int, address: &[u8]| {

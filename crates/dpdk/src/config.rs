@@ -85,7 +85,7 @@ pub struct Config {
     pub rx_ring: Option<u16>,
     /// `txd=`: descriptors of a transmit ring; `None`: what the driver prefers, else 1024.
     pub tx_ring: Option<u16>,
-    /// `mbufs=`: packet buffers a lane; `None`: from rings and bursts.
+    /// `mbufs=`: packet buffers per lane; `None`: from rings and bursts.
     pub mbufs: Option<u32>,
     /// `mtu=`; `None`: the device's own.
     pub mtu: Option<u16>,

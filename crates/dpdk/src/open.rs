@@ -29,7 +29,7 @@ const PAIRED: [&str; 2] = ["net_tap", "net_af_xdp"];
 /// Frames a burst where nothing else is said: what DPDK's own programs take.
 const BURST: usize = 32;
 
-/// Opens a port, with one queue pair a lane. [`crate::start`] comes first.
+/// Opens a port, with one queue pair per lane. [`crate::start`] comes first.
 ///
 /// # Errors
 /// When there is no such device or driver, it has fewer queues than lanes, memory can't be had, the driver refuses, a
@@ -127,7 +127,7 @@ impl Half<'_> {
                 // A virtual device does it in software, too, and further from the cache.
                 Checksum::Auto => hardware && info.tx_checksum != 0,
             }),
-            // What a transmit queue gets comes from one pool, has one owner, and lies in buffers of that pool.
+            // All frames of a transmit queue come from one pool, have one owner, and lie in buffers of that pool.
             fast_free: u8::from(info.fast_free != 0 && !eal::external_buffers()),
             rx_checksum: u8::from(hardware && info.rx_checksum != 0),
             // The interface stays the kernel's: its mode is held by a socket, which ends with us.

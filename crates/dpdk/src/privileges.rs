@@ -6,7 +6,7 @@
 use crate::{Config, Device};
 use rustix::thread::CapabilitySet;
 
-/// What has to stay.
+/// The privileges that have to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privileges {
     /// With the thread that opens and closes the port, and with DPDK's own threads.

@@ -1,10 +1,10 @@
-//! Times for which a thread was away from its clock, and what they tell of the process.
+//! Gaps in a thread's readings of the clock, and what they say about the process.
 //!
 //! A lane looks at its clock in each loop, and wakes from a sleep that it has chosen. Where it is back a millisecond
 //! late, something held it: another thread, an interrupt, a call into the kernel, or that the process did not run at
 //! all. When the *whole* process stood still every thread is away at the same time, and none waited for a core
-//! meanwhile. A stop by signal is known by its end: the process is told to go on. It is told so as well where it was
-//! not stopped, so the gap must be there, and be long.
+//! meanwhile. A stop by signal shows at its end: the process gets SIGCONT. It may get one without having been stopped,
+//! so there must be a long gap as well.
 
 use mpps_stats::{Gap, GapLog};
 use std::cell::Cell;

@@ -24,7 +24,7 @@ pub(crate) const ASK_EVERY_NS: u64 = 100_000_000;
 
 /// A workload and its ports.
 pub(crate) trait Job: Sync {
-    /// What one trial has for itself, and the next has anew; nothing where a job has one trial only.
+    /// State of one trial, made again for the next; `()` where a job has one trial only.
     type Trial: Send + Sync;
     /// Packet memory of one lane; made on the lane's thread.
     type Pools;
@@ -44,7 +44,7 @@ pub(crate) trait Job: Sync {
     /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
     fn counters(&self, lane: usize) -> Vec<QueueCounters>;
     /// Packets that this host dropped before lane `lane` could take them from the port at `place`
-    /// ([`Port::rx_dropped`]); `None` where that can't be told.
+    /// ([`Port::rx_dropped`]); `None` where the path can't know.
     fn rx_dropped(&self, lane: usize, place: usize) -> Option<u64>;
     /// Whether a lane that receives takes what comes in by the port at `place`.
     fn takes(&self, _lane: usize, _place: usize) -> bool {
@@ -54,7 +54,7 @@ pub(crate) trait Job: Sync {
     fn drops_by_queue(&self, _place: usize) -> bool {
         true
     }
-    /// Whether the thread of lane `lane` is no lane, but reads what the kernel has counted.
+    /// Whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
     fn only_reads(&self, _lane: usize) -> bool {
         false
     }

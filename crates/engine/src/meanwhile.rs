@@ -149,7 +149,7 @@ impl<'r> Lookout<'r> {
         self.last.copy_from_slice(&self.now);
     }
 
-    /// What was looked at last was the end of sending.
+    /// The last look was at the end of sending.
     pub(crate) fn sending_ended(&mut self) {
         self.sending = Some(self.so_far());
     }

@@ -94,7 +94,7 @@ pub struct Link {
     pub unanswered: Vec<IpAddr>,
     /// The peer's MAC address, where known; else [`Link::next_hop`] is resolved before the run.
     pub dest_mac: Option<MacAddr>,
-    /// Whom to resolve: the peer, or the gateway to it.
+    /// The address to resolve: the peer's, or its gateway's.
     pub next_hop: Option<IpAddr>,
 }
 

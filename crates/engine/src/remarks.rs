@@ -1,5 +1,5 @@
-//! What a receiver's counts by reason mean for the one who reads them: warnings beside the verdict. Pure, as the
-//! verdict.
+//! Remarks: what a receiver's counts by reason mean to the user. They stand beside the verdict as warnings, and are
+//! pure, as it is.
 
 use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::summary::Measured;

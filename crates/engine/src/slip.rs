@@ -21,7 +21,7 @@ pub(crate) struct Slips {
 const LATE_NS: u64 = 100_000_000;
 
 impl Slips {
-    /// Those of a plan; `None` where nothing is scheduled or nothing comes back.
+    /// The slips of a plan; `None` where nothing is scheduled or nothing comes back.
     pub(crate) fn for_plan(plan: &TrafficPlan) -> Option<Self> {
         let rate = plan.rate.filter(|_| plan.receive)?;
         let settle_ns = plan.common.settle.as_nanos() as u64;

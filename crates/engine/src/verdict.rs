@@ -203,7 +203,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         let cause = causes.of_drops();
         let many = count(dropped);
         let (listens, text) = match workload {
-            // What these count themselves stands; what they could not take is loss to the sender.
+            // Their own counts are right all the same. To the sender, the dropped packets are loss.
             Workload::Reflect | Workload::Forward => (
                 true,
                 format!("{many} packets were dropped by this host before mpps saw them: {cause}"),

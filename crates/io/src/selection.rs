@@ -40,9 +40,9 @@ pub enum Selection {
 pub enum To {
     /// Any address that is one host's.
     Any,
-    /// Those that the interface has. What stands between the host and the lanes looks for them; lanes take what comes.
+    /// The interface's own addresses. The filter between host and lanes looks them up; the lanes take whatever comes.
     Own(Vec<IpAddr>),
-    /// Those that were named: no others anywhere.
+    /// The named addresses, and no others.
     Only(Vec<IpAddr>),
 }
 

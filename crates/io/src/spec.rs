@@ -113,7 +113,7 @@ impl fmt::Display for PortSpec {
         write!(f, "{}:{}", self.path, self.device)?;
         for (i, (key, value)) in self.options.iter().enumerate() {
             let comma = if i == 0 && self.device.is_empty() { "" } else { "," };
-            // What keeps others out is in no report and no error.
+            // A secret is in no report and no error.
             let value = if key == "secret" { HIDDEN } else { value.as_str() };
             write!(f, "{comma}{key}={value}")?;
         }

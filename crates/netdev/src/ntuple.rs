@@ -56,7 +56,7 @@ impl<const N: usize> RxNfc<N> {
     }
 }
 
-/// Who carries commands out: the kernel, or what a test has in its place.
+/// Carries commands out: the kernel, or a stand-in in tests.
 trait Commands {
     fn call<const N: usize>(&self, device: &str, command: RxNfc<N>) -> io::Result<RxNfc<N>>;
     /// The name that an interface has now.

@@ -119,8 +119,8 @@ pub struct Snapshot {
     pub lanes: Vec<LiveLane>,
 }
 
-/// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody
-/// wants.
+/// The events that a sink wants. The collector usually shares its core with a lane, so it works out nothing that no
+/// sink wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Rows as they close ([`Event::Row`]).
@@ -148,7 +148,7 @@ impl Wants {
         snapshots: true,
     };
 
-    /// What either of two sinks wants.
+    /// The events that at least one of two sinks wants.
     pub fn and(self, other: Self) -> Self {
         Self {
             rows: self.rows | other.rows,
@@ -161,10 +161,10 @@ impl Wants {
     }
 }
 
-/// Reads the events of a run, on the collector's thread: it must not block for long. A reader that may is put behind a
-/// thread of its own, as files are.
+/// Reads the events of a run, on the collector's thread, so it must not block for long. A reader that may block gets a
+/// thread of its own, as files do.
 pub trait Sink: Send {
-    /// What it has a use for; asked once, before the run. It may be given more.
+    /// The events that it wants; asked once, before the run. It may get others, too.
     fn wants(&self) -> Wants {
         Wants::ALL
     }

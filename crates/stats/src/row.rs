@@ -317,7 +317,7 @@ pub struct Summary {
     pub interrupted: bool,
     /// No end was asked for: the run goes on until a signal ends it.
     pub open_ended: bool,
-    /// What the program itself took, where the kernel tells.
+    /// CPU time of the threads beside the lanes, where the kernel tells.
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
@@ -325,8 +325,8 @@ pub struct Summary {
     pub lanes: Vec<LaneSummary>,
     /// Per port (forward; else empty).
     pub ports: Vec<PortSummary>,
-    /// What was measured on what: snake_case name and value, in order (version, kernel, CPU, clock, path, port facts,
-    /// plan).
+    /// Host, device and plan of the run: snake_case name and value, in order (version, kernel, CPU, clock, path, port
+    /// facts, plan).
     pub host: Vec<HostFact>,
 }
 

@@ -223,7 +223,7 @@ impl LaneSeries {
         self.overflowed.get()
     }
 
-    /// What was booked out of place; only once the lane has ended.
+    /// The packets that found no row, once the lane has ended.
     pub(crate) fn take_overflow(&self) -> Tally {
         self.overflow.take()
     }

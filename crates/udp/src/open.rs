@@ -311,7 +311,7 @@ impl Setup {
     fn new(config: &Config, sockets: usize, receives: bool, v6: bool) -> Self {
         let share = (RCVBUF_TOTAL / sockets.max(1)).clamp(RCVBUF.0, RCVBUF.1);
         Self {
-            // What nobody receives shall not fill memory: the kernel makes of this the least it has.
+            // A socket that nobody reads shall not fill memory: the kernel rounds this up to its minimum.
             rcvbuf: if receives { config.rcvbuf.unwrap_or(share) } else { 1 },
             sndbuf: config.sndbuf.unwrap_or(if config.gso { SNDBUF_GSO } else { SNDBUF }),
             busy_poll: config.busy_poll,

@@ -55,7 +55,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The frame ends before its headers, or before its IP packet, do.
+    /// The frame is shorter than its headers, or than its IP packet.
     TooShort = "too_short",
     /// Neither IPv4 nor IPv6.
     NotIp = "not_ip",

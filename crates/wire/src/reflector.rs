@@ -25,7 +25,7 @@ pub struct Reflector<'f> {
     filter: &'f ReflectFilter,
     /// What is looked at first.
     known: Headers,
-    /// What was, before: two senders whose packets come in turns need no parsing either.
+    /// The headers before those: packets of two senders in alternation need no parsing either.
     before: Headers,
     /// First of the filter's ports, and how many follow it.
     ports: (u16, u16),
@@ -182,7 +182,7 @@ impl<'f> Reflector<'f> {
             Finish::Look => reflect::turn(frame, self.filter, admit, udp_checksum_open),
         };
         if self.loops.alert() {
-            // What comes from others at the same address looks the same up to its ports.
+            // Packets of other programs at the same address are equal up to their ports.
             (self.known, self.before) = (NONE, NONE);
         }
         result?;

@@ -52,7 +52,7 @@ impl Socket {
         })
     }
 
-    /// What was got.
+    /// The options that the kernel granted.
     pub fn options(&self) -> Options {
         let traits = &self.handle.traits;
         self.handle.kernel.linux().map_or_else(

@@ -147,7 +147,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     /// Calls out the lanes that have nothing more to send. True when all are out.
     fn call_out(&self, now_ns: u64, end_ns: u64) -> bool {
         let (job, control) = (self.job, self.lane.control);
-        // What was due before the end may still be caught up with.
+        // Packets that were due before the end may still be sent.
         let catch_up = job.traffic.filter(|plan| plan.rate.is_some()).map(|plan| plan.catch_up);
         let last_ns = end_ns.saturating_add(catch_up.map_or(0, |d| d.as_nanos() as u64));
         let over = control.gone() || now_ns >= last_ns.min(control.settle_end_ns().max(end_ns));
@@ -348,7 +348,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             PortCounts {
                 rx_packets: received.test,
                 rx_bytes: received.bytes,
-                // What leaves by a port has come in by the other one, where there are two.
+                // With two ports, frames that leave by one have come in by the other.
                 tx_packets: at(ports - 1 - place).tx,
                 reasons: reasons(place),
             }

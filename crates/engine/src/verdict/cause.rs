@@ -18,7 +18,7 @@ pub(super) struct Causes<'e> {
     workload: Workload,
     e: &'e Evidence,
     lanes: &'e [LaneSummary],
-    /// What was named as a cause, and need not be told again.
+    /// Already named as a cause, so it is not reported again.
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
     told_host: Cell<bool>,
@@ -186,7 +186,7 @@ impl<'e> Causes<'e> {
         )
     }
 
-    /// What the reader should know of the host, though it may have done no harm. Once what is a cause was asked for.
+    /// What the user should know about the host even if it did no harm. Call it after the causes, which are left out.
     pub(super) fn notes(&self) -> Vec<String> {
         let still = &self.e.still;
         let stops = !still.stops.is_empty() && !self.told_stops.get();

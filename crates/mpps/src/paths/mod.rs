@@ -73,7 +73,7 @@ trait Path {
         None
     }
 
-    /// Puts right what a run that was killed has left of its changes to the host; what it says of that, a line each.
+    /// Undoes changes to the host that a killed run has left behind. Returns one line per change.
     fn mend() -> Vec<String> {
         Vec::new()
     }
@@ -218,7 +218,7 @@ pub(crate) enum Work {
     Forwards,
 }
 
-/// What all ports of a run have in common while they are opened.
+/// What all ports of a run share while they are opened.
 pub(crate) struct Opening<'a> {
     /// The run's options.
     pub(crate) run: &'a Run,
@@ -542,7 +542,7 @@ fn alone(spec: &PortSpec) -> crate::fail::Failure {
     usage(format!("port '{spec}': want ports of one path"))
 }
 
-/// Tells what a port could not do as asked for or as is best.
+/// Prints a port's remarks: requests that it could not meet, and better settings that it could not have.
 fn remark(remarks: &[String]) {
     for line in remarks {
         eprintln!("mpps: {line}");

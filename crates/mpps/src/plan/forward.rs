@@ -29,7 +29,7 @@ pub(crate) struct Draft {
 #[derive(Debug)]
 pub(crate) struct DraftPort {
     pub(crate) port: Checked,
-    /// One entry a lane of its pair, or of its own.
+    /// One entry per lane of its pair, or of the port alone.
     pub(crate) roles: Vec<Roles>,
     /// The first of these lanes among all.
     pub(crate) first_lane: usize,
@@ -101,7 +101,7 @@ impl Draft {
         })
     }
 
-    /// What is done to frames, as the user would ask for it.
+    /// How frames are changed, in the words of the options.
     fn modes(&self) -> String {
         let last = self.ports.len() - 1;
         let (first, last) = (mode_of(&self.args, 0), mode_of(&self.args, last));
@@ -111,7 +111,7 @@ impl Draft {
         }
     }
 
-    /// What is taken, as the user would ask for it.
+    /// Which frames are taken, in the words of the options.
     fn takes(&self) -> String {
         let mut text = self.take.name().to_owned();
         if let Some(ip) = self.args.ip {

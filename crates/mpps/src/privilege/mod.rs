@@ -1,7 +1,8 @@
-//! What the process may do beyond its user: nothing of it is lent, and a run gives it up before the first packet.
+//! Privileges of the process that its user does not have. None of them is lent to the user, and a run gives them up
+//! before the first packet.
 //!
-//! - A program with file capabilities (`setcap`) may be run by users who have none. What leads to code, libraries or
-//!   programs of theirs is refused then, and what no path needs is given up at once: see [`begin`].
+//! - A program with file capabilities (`setcap`) may be run by users who have none. It then refuses options that lead
+//!   to the user's own code, libraries or programs, and gives up at once what no path needs: see [`begin`].
 //! - Every thread of a run gives up its own once it has opened what it needs ([`give_up`]); under sudo it becomes the
 //!   user who called. Files are opened, and threads that write them are born, with the user's rights alone: see
 //!   [`clerk`].
@@ -18,7 +19,8 @@ use mpps_io::PortSpec;
 use mpps_sys::privilege::{self, CapabilitySet, DumpableBehavior, User};
 use std::sync::OnceLock;
 
-/// What paths other than `dpdk` make use of: the README's list, and ports below 1024. None of it opens another's files.
+/// The capabilities that paths other than `dpdk` use: the README's list, and ports below 1024. None of them opens other
+/// users' files.
 const USEFUL: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::BPF)
@@ -42,7 +44,7 @@ pub(crate) fn caller() -> Option<&'static User> {
     CALLER.get_or_init(User::of_sudo).as_ref()
 }
 
-/// The program's first act: looks what it was given, and gives up what could be of use to its user alone.
+/// The program's first act: finds out which privileges it was given, and gives up those that would only help its user.
 pub(crate) fn begin() -> Result<()> {
     let _ = (lent(), caller());
     if privilege::is_set_id() {

@@ -22,7 +22,7 @@ use crate::{Device, Error, Result, Umem};
 /// fails as if another had it.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Who shares what with the socket that is made.
+/// A socket that shares its UMEM with the new one.
 struct Peer {
     handle: Arc<Handle>,
     /// It is at the same queue, and its fill and completion rings serve both.
@@ -70,7 +70,7 @@ pub(super) fn make(umem: &Arc<Umem>, device: &str, queue: u32, config: &SocketCo
 }
 
 impl Maker<'_> {
-    /// Whom to share the UMEM with; somebody at the same queue before all others.
+    /// Finds a socket to share the UMEM with: one at the same queue if there is one.
     fn peer(&self, alive: &[Arc<Handle>]) -> Result<Option<Peer>> {
         let mut peer = None;
         for handle in alive {
