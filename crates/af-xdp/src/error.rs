@@ -22,7 +22,7 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         _ => (ErrorKind::Unsupported, "set up", "af_xdp".into()),
     };
     let cause = match error {
-        xsk::Error::Busy { .. } => "another AF_XDP socket has this queue: one program a queue at a time".to_owned(),
+        xsk::Error::Busy { .. } => "another AF_XDP socket has this queue: one program per queue at a time".to_owned(),
         xsk::Error::ProgramAttached { by, .. } => format!("another XDP program is attached: {by}"),
         xsk::Error::Down { .. } => "the interface is down".to_owned(),
         xsk::Error::Gone { .. } => "the interface has been removed".to_owned(),

@@ -1,4 +1,4 @@
-/* The packet path: one call a burst. */
+/* The packet path: one call per burst. */
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <string.h>

@@ -21,7 +21,7 @@
 
 #include "mpps_dpdk.h"
 
-/* A disconnection takes one or two a lane. */
+/* A disconnection takes one or two per lane. */
 #define MOST_LANDINGS 256
 
 static __thread sigjmp_buf *volatile landing;

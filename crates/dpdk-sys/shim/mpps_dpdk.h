@@ -1,4 +1,4 @@
-/* The shim's interface: what Rust calls (src/ffi.rs mirrors it). One call a burst on the packet path; structures of
+/* The shim's interface: what Rust calls (src/ffi.rs mirrors it). One call per burst on the packet path; structures of
  * our own off it, so that DPDK's may change from release to release. Failures are negative errno values. */
 #ifndef MPPS_DPDK_H
 #define MPPS_DPDK_H

@@ -33,7 +33,7 @@ const MEMIF: [&str; 11] = [
 /// How long senders wait for the link, if not said otherwise.
 pub const LINK_WAIT: Duration = Duration::from_secs(10);
 
-/// Frames of each ring of a net_af_packet (2 KiB a frame) where its options don't shape the rings: 16 ms at 250 kpps.
+/// Frames of each ring of a net_af_packet (2 KiB per frame) where its options don't shape the rings: 16 ms at 250 kpps.
 /// The driver's own 512 are 2 ms, and a core that is taken away for as long loses packets.
 const AF_PACKET_FRAMES: u32 = 4_096;
 

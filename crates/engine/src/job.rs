@@ -41,7 +41,7 @@ pub(crate) trait Job: Sync {
     fn queue_number(&self, lane: usize) -> usize {
         lane
     }
-    /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of.
+    /// Counters of the lane's queues: one entry per port, empty for those that it has no queue of.
     fn counters(&self, lane: usize) -> Vec<QueueCounters>;
     /// Packets that this host dropped before lane `lane` could take them from the port at `place`
     /// ([`Port::rx_dropped`]); `None` where the path can't know.

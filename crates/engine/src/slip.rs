@@ -1,7 +1,7 @@
 //! How much later than scheduled each packet was sent, kept until it comes back.
 //!
 //! The stamp carries the actual send time only. The send lane notes the slip (actual less scheduled) under flow and
-//! sequence number; the receive lane looks it up. A ring a flow, one writer; an entry carries the low 32 bits of its
+//! sequence number; the receive lane looks it up. A ring per flow, one writer; an entry carries the low 32 bits of its
 //! sequence number, so one that was overwritten is not mistaken for another.
 
 use crate::plan::TrafficPlan;

@@ -216,11 +216,11 @@ pub trait KernelPort: Sync {
         match one_way {
             false => {
                 "round trip in the kernel, from the clock reading for a bulk of up to 16 packets that are sent to the \
-                 one for those received, taken once a poll loop and every 16 packets"
+                 one for those received, taken once per poll loop and every 16 packets"
             }
             true => {
-                "one way, from the sender's stamp to the clock reading in the kernel, taken once a poll loop and every \
-                 16 packets; true only where both ends read the same clock (one host)"
+                "one way, from the sender's stamp to the clock reading in the kernel, taken once per poll loop and \
+                 every 16 packets; true only where both ends read the same clock (one host)"
             }
         }
     }

@@ -110,7 +110,7 @@ impl PacketProducer {
         self.free_until - self.head >= need
     }
 
-    /// Shows the consumer what was pushed, once a burst. `seen_ns`: no packet with an earlier time will be pushed; it
+    /// Shows the consumer what was pushed, once per burst. `seen_ns`: no packet with an earlier time will be pushed; it
     /// lets the consumer order the packets of several rings.
     #[inline]
     pub fn publish(&mut self, seen_ns: u64) {

@@ -65,7 +65,7 @@ pub trait Port: Sync {
     /// What the path can do on this device.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Makes the packet memory of queue `queue`. Called once a queue, on the lane's thread, before any packet moves.
+    /// Makes the packet memory of queue `queue`. Called once per queue, on the lane's thread, before any packet moves.
     ///
     /// # Errors
     /// When memory or rings can't be had.

@@ -1,4 +1,4 @@
-//! The CSV: one row an interval, written as it closes.
+//! The CSV: one row per interval, written as it closes.
 
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};

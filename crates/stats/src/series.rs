@@ -103,7 +103,7 @@ impl LaneSeries {
         capacity * size_of::<Slot>() as u64 + periods * (size_of::<PeriodSlot>() as u64 + histograms)
     }
 
-    /// A series for one lane. Memory: about 256 bytes a row open at once (settle time + 4 s), and 230 kB a histogram
+    /// A series for one lane. Memory: about 256 bytes per row open at once (settle time + 4 s), and 230 kB a histogram
     /// period for lanes that receive, touched as used.
     pub fn new(timing: Timing, receives: bool) -> Self {
         let capacity = timing.open_rows().next_power_of_two();
@@ -430,7 +430,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Moves what was added up to the ring. Call once a burst.
+    /// Moves what was added up to the ring. Call once per burst.
     #[inline]
     pub fn flush(&mut self) {
         if self.dirty {

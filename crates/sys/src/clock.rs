@@ -293,7 +293,7 @@ fn line(tsc0: u64, ns0: u64, scale: u64, tsc: u64) -> u64 {
     ns0.wrapping_add(ns as u64)
 }
 
-/// Reads the time; one a lane (not `Sync`). Never goes backwards.
+/// Reads the time; one per lane (not `Sync`). Never goes backwards.
 #[derive(Clone, Debug)]
 pub struct Clock {
     published: Option<Arc<Published>>,

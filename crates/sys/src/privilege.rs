@@ -237,7 +237,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 }
 
 /// A real-time signal that nobody in this process has a handler for: drivers take them, too, from the lowest on
-/// (net_tap, one a queue).
+/// (net_tap, one per queue).
 fn free_signal() -> Option<libc::c_int> {
     (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&number| {
         // SAFETY: a zeroed `sigaction` is a value; the call only writes to it.

@@ -7,10 +7,10 @@
 //!
 //! The path carries payloads only. Two ways to open it:
 //!
-//! * [`Mode::Connected`]: one connected socket a flow. The kernel caches the route, filters foreign senders and
+//! * [`Mode::Connected`]: one connected socket per flow. The kernel caches the route, filters foreign senders and
 //!   delivers each flow to the lane that owns it. A burst should hold frames of one flow, because one system call
 //!   serves one socket.
-//! * [`Mode::Listening`]: one socket a lane on the same address and port (`SO_REUSEPORT`; the kernel spreads flows by
+//! * [`Mode::Listening`]: one socket per lane on the same address and port (`SO_REUSEPORT`; the kernel spreads flows by
 //!   hash). A received frame carries its sender, and transmitting it sends it back there.
 //!
 //! What is counted where ([`mpps_io::Port::counters`]):

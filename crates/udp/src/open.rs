@@ -27,7 +27,7 @@ const MAX_PAYLOAD: usize = 65_507;
 /// How the sockets are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One connected socket a flow. Flow `f` is sent by transmitting lane `f % n` of `n` and received by receiving
+    /// One connected socket per flow. Flow `f` is sent by transmitting lane `f % n` of `n` and received by receiving
     /// lane `f % m` of `m`, each numbered in the order of the roles; a lane with both roles uses its sockets both
     /// ways.
     Connected {
@@ -38,7 +38,7 @@ pub enum Mode {
         /// Source and destination UDP port of each flow, in flow order. Source ports are distinct.
         flows: Vec<(u16, u16)>,
     },
-    /// One socket a lane, all on the device's address and port: what comes in can be counted or sent back.
+    /// One socket per lane, all on the device's address and port: what comes in can be counted or sent back.
     Listening,
 }
 

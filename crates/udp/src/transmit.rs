@@ -236,7 +236,7 @@ impl Transmitter {
         let mut n = 0;
         let mut end: *mut u8 = std::ptr::null_mut();
         for frame in frames {
-            // SAFETY: vectors `at..at + frames.len()` exist (one a frame) and are not in use, by the caller; `end` is
+            // SAFETY: vectors `at..at + frames.len()` exist (one per frame) and are not in use, by the caller; `end` is
             // the end of a frame's bytes, at most one past its buffer.
             unsafe {
                 if n > 0 && frame.data() == end {

@@ -126,7 +126,7 @@ impl Bench {
             Constant("HOST_PORTS", bytes_of(&none)),
         ];
         let windows = flows * WINDOW_WORDS;
-        // As `Sizes` has them: one period of both histograms a source.
+        // As `Sizes` has them: one period of both histograms per source.
         let octaves = 2 * plan.sources * abi::OCTAVES as u32;
         let mut entries = vec![
             ("POLLS", plan.sources),

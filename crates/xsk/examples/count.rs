@@ -1,4 +1,4 @@
-//! Our own instructions a packet, over the fake kernel: what is left when the kernel's work is taken away.
+//! Our own instructions per packet, over the fake kernel: what is left when the kernel's work is taken away.
 //!
 //! ```text
 //! cargo build --release -p xsk --example count

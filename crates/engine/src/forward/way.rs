@@ -1,7 +1,7 @@
 //! One direction: from the queue that frames come in by to the queue that they leave by.
 //!
 //! What has come is sent at once. With a drain time it is held until a burst is full or the oldest frame has waited for
-//! so long, which has functions of its own: without one, that costs one comparison a burst.
+//! so long, which has functions of its own: without one, that costs one comparison per burst.
 
 use super::held::Held;
 use crate::outcome::PortCounts;
@@ -184,7 +184,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Rewrites what is to be sent, and drops what is not. What is to be done is found out once a burst.
+    /// Rewrites what is to be sent, and drops what is not. What is to be done is found out once per burst.
     #[inline]
     fn prepare(&mut self) {
         let plain = match self.plain {

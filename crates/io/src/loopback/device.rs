@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-/// Loses frames in bursts of random length: the chain of two states of Gilbert (1960), one step a frame.
+/// Loses frames in bursts of random length: the chain of two states of Gilbert (1960), one step per frame.
 struct Bursts {
     random: Random,
     /// Of 2^63: that a burst begins where there is none, and that one goes on.

@@ -181,7 +181,7 @@ const EITHER: u32 = 1 << 3;
 const RX_TIMESTAMP: u32 = 1 << 4;
 const PROTOCOL_ANY: u32 = 256;
 
-/// One bit a port: `PORTS` in `redirect.bpf.c`.
+/// One bit per port: `PORTS` in `redirect.bpf.c`.
 pub(super) type PortBits = [u64; 1024];
 
 /// The program's constant data.
