@@ -217,7 +217,7 @@ fn ask(probe: Probe) -> std::io::Result<()> {
         Probe::BpfUnprivileged => Err(std::io::ErrorKind::PermissionDenied.into()),
         Probe::Lent if !privilege::is_lent() => Ok(()),
         Probe::Lent => Err(std::io::Error::other(format!(
-            "the program's file has capabilities ({}) that its user has not",
+            "the program's file has capabilities ({}) that its user does not have",
             privilege::names(privilege::held())
         ))),
     }

@@ -4,7 +4,7 @@ use super::finding::{Report, Status};
 use super::machine::{Machine, Probe};
 
 /// Why anything at all is given up.
-const WHY: &str = "what a run does not hold can't be taken over from it by what comes from the wire";
+const WHY: &str = "hostile packets can't abuse privileges that a run does not hold";
 
 pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) {
     let mut area = report.area("privileges");
