@@ -4,12 +4,13 @@
 //! of one port: the first lanes send by the first port, the others receive at the second.
 
 use crate::crew::run_job;
+use crate::error::RunError;
 use crate::forward::{in_one, join};
 use crate::job::{Job, resolve, told};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{Link, TrafficPlan};
-use crate::run::{RunError, traffic};
+use crate::run::traffic;
 use crate::traces::{self, Traces};
 use crate::traffic::Lane;
 use crate::work::{TrafficTrial, TrafficWork, Work, WorkFacts};

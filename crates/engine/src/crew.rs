@@ -13,6 +13,7 @@
 use crate::away::Away;
 use crate::collect::{Collected, collect};
 use crate::control::Control;
+use crate::error::RunError;
 use crate::host_drops::HostDrops;
 use crate::idle::Idle;
 use crate::job::Job;
@@ -21,7 +22,6 @@ use crate::meanwhile::{self, Lookout};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{Common, Opened};
-use crate::run::RunError;
 use crate::summary::{Measured, summarise};
 use crate::traces::{LATE_OF_AN_EARLIER, Traces};
 use crate::traffic::Lane;

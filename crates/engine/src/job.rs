@@ -3,10 +3,10 @@
 //! The common part of a run ([`crate::crew`]) knows neither how many ports there are nor what a lane does with its
 //! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
 
+use crate::error::RunError;
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::Link;
-use crate::run::RunError;
 use crate::traces::Traces;
 use crate::traffic::Lane;
 use crate::work::{Work, WorkFacts};

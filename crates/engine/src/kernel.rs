@@ -15,12 +15,12 @@ mod reader;
 mod sender;
 
 use crate::crew::{Order, run_job};
+use crate::error::RunError;
 use crate::job::{ASK_EVERY_NS, Job, RESOLVE_NS, told, unresolved};
 use crate::neighbor::{Found, QUESTION_LEN, question};
 use crate::outcome::LaneOutcome;
 use crate::pacing::schedule;
 use crate::plan::{Common, DropPlan, ForwardPlan, Link, ReflectPlan, TrafficPlan};
-use crate::run::RunError;
 use crate::traffic::Lane;
 use crate::work::WorkFacts;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};

@@ -15,6 +15,7 @@ mod control;
 mod crew;
 mod drop;
 mod echo;
+mod error;
 mod flow_table;
 mod flows;
 pub mod footprint;
@@ -49,6 +50,7 @@ mod work;
 
 pub use across::run_traffic_across;
 pub use control::Control;
+pub use error::RunError;
 pub use flows::FlowSet;
 pub use forward::{run_forward, run_forward_pair};
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
@@ -58,5 +60,5 @@ pub use plan::{
     Opened, ReflectPlan, TrafficPlan,
 };
 pub use rate::Rate;
-pub use run::{RunError, run_capture, run_drop, run_reflect, run_traffic};
+pub use run::{run_capture, run_drop, run_reflect, run_traffic};
 pub use session::{Trials, session, session_across};

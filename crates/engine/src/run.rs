@@ -1,35 +1,15 @@
-//! The runs on one port, and why one may not take place. What they have in common is in [`crew`](crate::crew).
+//! The runs on one port. What they have in common is in [`crew`](crate::crew).
 
 use crate::capture;
 use crate::crew::{Order, run_job};
+use crate::error::RunError;
 use crate::job::Solo;
 use crate::plan::{CapturePlan, DropPlan, ReflectPlan, TrafficPlan};
 use crate::traces::Traces;
 use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficTrial, TrafficWork};
-use mpps_io::{Error, Port};
+use mpps_io::Port;
 use mpps_stats::{CaptureSummary, Sink, Summary, Workload};
 use std::sync::Arc;
-
-/// Why a run could not take place, or has no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// A port, pool or queue could not be opened.
-    #[error(transparent)]
-    Path(#[from] Error),
-    /// Nobody answered for the peer's address.
-    #[error("{0}")]
-    Unresolved(String),
-    /// Interrupted before the first packet.
-    #[error("interrupted before the first packet")]
-    Interrupted,
-    /// The trial is not one of those that the session's ports were opened for.
-    #[error("the session was opened for other trials: {0}")]
-    Unfit(String),
-    /// A lane's thread has panicked: a defect of mpps.
-    #[error("lane {0} has panicked; this is a defect, please report it")]
-    Panicked(usize),
-}
 
 /// Runs `sendrecv` or `send`. Sinks get every row; `interruptions` is asked every 20 ms
 /// how often the user has asked for the end: the first time ends the sending, another time the settling.

@@ -2,9 +2,10 @@
 
 use crate::across::Across;
 use crate::crew::{Base, Crew};
+use crate::error::RunError;
 use crate::job::{Job, Solo};
 use crate::plan::TrafficPlan;
-use crate::run::{RunError, traffic};
+use crate::run::traffic;
 use crate::traces::Traces;
 use crate::work::{TrafficTrial, TrafficWork};
 use mpps_io::{Capabilities, Layer, Port};

@@ -7,7 +7,7 @@ use crate::outcome::{LaneOutcome, SourceCounts};
 use crate::plan::Common;
 use crate::remarks::{Heard, remarks};
 use crate::verdict::{Evidence, judge};
-use crate::work::{WorkFacts, sends};
+use crate::work::WorkFacts;
 use mpps_io::QueueCounters;
 use mpps_stats::{
     AwaySummary, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary,
@@ -57,7 +57,7 @@ pub(crate) struct Measured<'r> {
 pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
     let tally = m.totals.tally;
-    let duration_ns = if sends(m.workload) {
+    let duration_ns = if m.workload.generates() {
         run_ns
     } else {
         active_ns(m.counters).unwrap_or(run_ns)
@@ -71,7 +71,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
         tx: tally.tx,
         rx: tally.rx,
         late: tally.late,
-        lost: if sends(m.workload) { m.totals.lost } else { 0 },
+        lost: if m.workload.generates() { m.totals.lost } else { 0 },
         missed: tally.missed,
         scheduled,
         tolerance: m.work.tolerance,
@@ -109,11 +109,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
     warnings.extend(m.control.notes());
     warnings.extend(m.sink_notes.iter().cloned());
     let lost = m.totals.lost.max(0) as u64;
-    let base = if matches!(m.workload, Workload::Reflect | Workload::Forward) {
-        tally.rx
-    } else {
-        tally.tx
-    };
+    let base = if m.workload.passes_on() { tally.rx } else { tally.tx };
     Summary {
         workload: m.workload,
         started: m.started,
@@ -151,7 +147,7 @@ pub(crate) fn summarise(m: Measured<'_>) -> Summary {
             .latency_note
             .unwrap_or_else(|| latency_note(m.workload, m.totals.latency.count > 0))
             .to_owned(),
-        gaps: sends(m.workload).then(|| gaps(&m)),
+        gaps: m.workload.generates().then(|| gaps(&m)),
         valid: invalid_reasons.is_empty(),
         invalid_reasons,
         warnings,
@@ -364,7 +360,7 @@ fn away(counters: &LaneCounters, start_ns: u64) -> Option<AwaySummary> {
 
 /// A line each for the sources that received anything, and for the first of each port, which bears its counters.
 fn source_lines(workload: Workload, lines: &mut Vec<LaneSummary>, sources: &[SourceCounts], path: &[QueueCounters]) {
-    let turns = matches!(workload, Workload::Reflect | Workload::Forward);
+    let turns = workload.passes_on();
     let mut left: Vec<Option<&QueueCounters>> = path.iter().map(Some).collect();
     for source in sources {
         let totals = &source.totals;

@@ -12,7 +12,7 @@ use crate::traces::{self, Traces};
 use crate::traffic::{self, Lane};
 use crate::{drop, reflect};
 use mpps_io::{Capabilities, Layer, Queue};
-use mpps_stats::{Recorder, Workload};
+use mpps_stats::Recorder;
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -304,9 +304,4 @@ impl Work for CaptureWork<'_> {
         let ring = ring.expect("a ring per lane");
         capture::run(lane, queue, self.plan, &self.quota, ring, recorder)
     }
-}
-
-/// Whether a workload knows what was sent from its own sending.
-pub(crate) fn sends(workload: Workload) -> bool {
-    matches!(workload, Workload::SendRecv | Workload::Send)
 }

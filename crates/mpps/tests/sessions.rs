@@ -126,9 +126,10 @@ fn account(mut command: Command, number_of: usize, port: &str, more: &[&str]) {
     for line in all {
         let of = |key| number(line, key);
         // Of 100 departures those are missing that a busy host kept from leaving.
-        assert!((1..=100).contains(&of("tx")), "{port}: {line}");
+        assert!((0..=100).contains(&of("tx")), "{port}: {line}");
         assert_eq!(of("tx"), of("rx") + of("lost") + of("late"), "{port}: {line}");
-        assert_eq!((of("foreign"), of("corrupt")), (0, 0), "{port}: {line}");
+        // Foreign is what else the hosts say to each other.
+        assert_eq!(of("corrupt"), 0, "{port}: {line}");
         back += of("rx");
     }
     assert!(back > 0, "{port}: nothing came back: {said}");
@@ -138,7 +139,9 @@ fn account(mut command: Command, number_of: usize, port: &str, more: &[&str]) {
         assert_eq!(early, late, "{port}: {last}");
     }
     let (early, late) = pair(last, "resident_kb");
-    assert!(late - early < 4096, "{port}: {last}");
+    // What loading takes goes back to the allocator, which keeps some of it.
+    let most = if port.starts_with("xdp:") { 32 << 10 } else { 4 << 10 };
+    assert!(late - early < most, "{port}: {last}");
 }
 
 #[test]
@@ -152,14 +155,8 @@ fn udp_trials_account_for_their_packets_and_leave_nothing_open() {
 /// The same on a path over an interface.
 fn over_an_interface(path: &str, port: &str, number_of: usize) {
     let Some(lab) = Lab::up(path) else { return };
-    let mut end = lab.on("b", MPPS);
-    let reflector = if path == "dpdk" {
-        end = lab.on("b", MPPS);
-        "af_packet:eth1"
-    } else {
-        port
-    };
-    let _reflector = Reflector::start(end, reflector);
+    let reflector = if path == "dpdk" { "af_packet:eth1" } else { port };
+    let _reflector = Reflector::start(lab.on("b", MPPS), reflector);
     let trials = trials();
     let own = lab.on("a", trials.to_str().expect("a plain path"));
     let more = ["--src", "10.99.0.1", "--dest", "10.99.0.2:9000"];

@@ -182,7 +182,7 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
     } else if !matches!(s.workload, Workload::Send | Workload::Forward) {
         parts.push(format!("foreign {}", count(s.foreign)));
     }
-    if matches!(s.workload, Workload::SendRecv | Workload::Send) && s.intended_pps.is_some() {
+    if s.workload.generates() && s.intended_pps.is_some() {
         parts.push(format!("missed {}", count(s.missed)));
     }
     let counts_loss = matches!(s.workload, Workload::SendRecv | Workload::Drop);

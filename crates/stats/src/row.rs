@@ -50,6 +50,18 @@ pub enum Workload {
     Capture,
 }
 
+impl Workload {
+    /// It makes packets of its own, and knows from that what was sent: `sendrecv`, `send`.
+    pub fn generates(self) -> bool {
+        matches!(self, Self::SendRecv | Self::Send)
+    }
+
+    /// It sends what others have sent it: `reflect`, `forward`. What it can't take is loss to those.
+    pub fn passes_on(self) -> bool {
+        matches!(self, Self::Reflect | Self::Forward)
+    }
+}
+
 /// One interval, closed: nothing can change it any more.
 ///
 /// The sums over all rows of a run equal the summary's counts exactly. A packet that comes back after its row was
@@ -336,7 +348,6 @@ pub const LEAST_NS: u64 = 100_000_000;
 impl Summary {
     /// Whether the run lasted long enough to tell a rate: as long as the user had asked for, or for a while.
     pub fn tells_rate(&self) -> bool {
-        let sends = matches!(self.workload, Workload::SendRecv | Workload::Send);
-        !(sends && self.interrupted && self.duration_ns < LEAST_NS)
+        !(self.workload.generates() && self.interrupted && self.duration_ns < LEAST_NS)
     }
 }

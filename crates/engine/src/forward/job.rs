@@ -4,10 +4,10 @@
 use super::way::{CopyOver, Move, Step, Way};
 use super::{Alone, Pair, run};
 use crate::crew::{Order, run_job};
+use crate::error::RunError;
 use crate::job::{Job, told};
 use crate::outcome::LaneOutcome;
 use crate::plan::{ForwardPlan, ForwardSeat};
-use crate::run::RunError;
 use crate::traffic::Lane;
 use mpps_io::{Port, Queue, QueueCounters, Result};
 use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};

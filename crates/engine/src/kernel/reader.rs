@@ -172,7 +172,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             waits += lane.waits;
         }
         let all = sum((0..port.sources()).map(|source| port.source_totals(source)));
-        if matches!(self.job.workload, Workload::Reflect | Workload::Forward) {
+        if self.job.workload.passes_on() {
             tx += all.tx;
         }
         counters.tx_packets.set(tx);
@@ -286,7 +286,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     /// Books what lanes have sent and not yet put into a row: a lane that the kernel threw out (device gone) in the
     /// middle of a bulk.
     fn book_unfinished(&mut self, end_ns: u64) {
-        if !matches!(self.job.workload, Workload::SendRecv | Workload::Send) {
+        if !self.job.workload.generates() {
             return;
         }
         let lanes = (0..self.job.exits.len()).map(|lane| self.job.port.lane_totals(lane).packets);

@@ -1,5 +1,7 @@
 use super::*;
+use mpps_io::counter;
 use mpps_stats::Gap;
+use mpps_stats::LEAST_NS;
 
 fn good() -> Evidence {
     Evidence {

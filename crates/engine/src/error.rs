@@ -1,0 +1,24 @@
+//! Why a run may not take place.
+
+use mpps_io::Error;
+
+/// Why a run could not take place, or has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A port, pool or queue could not be opened.
+    #[error(transparent)]
+    Path(#[from] Error),
+    /// Nobody answered for the peer's address.
+    #[error("{0}")]
+    Unresolved(String),
+    /// Interrupted before the first packet.
+    #[error("interrupted before the first packet")]
+    Interrupted,
+    /// The trial is not one of those that the session's ports were opened for.
+    #[error("the session was opened for other trials: {0}")]
+    Unfit(String),
+    /// A lane's thread has panicked: a defect of mpps.
+    #[error("lane {0} has panicked; this is a defect, please report it")]
+    Panicked(usize),
+}

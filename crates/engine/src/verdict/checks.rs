@@ -1,0 +1,338 @@
+//! The checks that a verdict is made of, each on one thing.
+
+use super::cause::span;
+use super::{Case, Finding};
+use mpps_io::counter;
+use mpps_stats::{LEAST_NS, Workload, count};
+
+/// One check, which may find something.
+pub(super) type Check = fn(&Case<'_>) -> Option<Finding>;
+
+/// All of them, in the order in which they are told.
+pub(super) const CHECKS: &[Check] = &[
+    |c| c.device_gone(),
+    |c| c.nothing_sent(),
+    |c| c.too_short(),
+    |c| c.missed_departures(),
+    |c| c.link_down(),
+    |c| c.refused_afterwards(),
+    |c| c.interface_dropped(),
+    |c| c.queues_added(),
+    |c| {
+        let why = "they came in on queues of the device that the run does not use (queues=, first=, or queues made after it \
+             began)";
+        c.went_to_host(counter::NO_SOCKET, why)
+    },
+    |c| {
+        let why = "the driver has no room for the time of arrival (rx_time=on)";
+        c.went_to_host(counter::NO_ROOM_FOR_RX_TIME, why)
+    },
+    |c| c.more_left_than_taken(),
+    |c| c.dropped_by_this_host(),
+    |c| c.rows_and_lanes_agree(),
+    |c| c.more_than_sent(),
+    |c| c.beyond_window(),
+    |c| c.flow_contended(),
+    |c| c.flow_moved(),
+    |c| c.untracked(),
+    |c| c.nothing_came_back(),
+    |c| c.late(),
+    |c| c.where_lost(),
+    |c| c.collector_late(),
+];
+
+impl Case<'_> {
+    fn device_gone(&self) -> Option<Finding> {
+        let text = "the device failed or vanished during the run: the report ends there";
+        self.e.device_gone.then(|| Finding::Invalid(text.to_owned()))
+    }
+
+    fn nothing_sent(&self) -> Option<Finding> {
+        let nothing = self.workload.generates() && self.e.tx == 0;
+        nothing.then(|| Finding::Invalid("nothing was sent".to_owned()))
+    }
+
+    fn too_short(&self) -> Option<Finding> {
+        let e = self.e;
+        let short = self.workload.generates() && e.interrupted && e.tx > 0 && e.duration_ns < LEAST_NS;
+        short.then(|| {
+            Finding::Invalid(format!(
+                "interrupted after {:.1} ms: too short to tell a rate (want {} ms at least)",
+                e.duration_ns as f64 / 1e6,
+                LEAST_NS / 1_000_000
+            ))
+        })
+    }
+
+    fn missed_departures(&self) -> Option<Finding> {
+        let e = self.e;
+        let scheduled = e
+            .scheduled
+            .filter(|&n| n > 0 && self.workload.generates() && e.tx > 0)?;
+        let missing = e.tx.abs_diff(scheduled);
+        let off = missing as f64 / scheduled as f64;
+        let senders = self.lanes.iter().filter(|lane| lane.tx_role).count().max(1) as u64;
+        if off > e.tolerance && missing > senders {
+            return Some(Finding::Invalid(format!(
+                "the offered rate is {:.3} % off the intended one ({} of {} departures missed; {:.3} % are allowed): \
+                 {}",
+                off * 100.0,
+                count(e.missed),
+                count(scheduled),
+                e.tolerance * 100.0,
+                self.causes.of_missing(scheduled)
+            )));
+        }
+        (e.missed > 0).then(|| {
+            Finding::Warning(format!(
+                "{} of {} departures were missed ({:.4} %; {:.3} % are allowed)",
+                count(e.missed),
+                count(scheduled),
+                e.missed as f64 / scheduled as f64 * 100.0,
+                e.tolerance * 100.0
+            ))
+        })
+    }
+
+    /// A paced run is judged by what it was to send.
+    fn link_down(&self) -> Option<Finding> {
+        let e = self.e;
+        let told = self.workload.generates() && e.link_down_ns > 0 && !e.device_gone && e.scheduled.is_none();
+        told.then(|| {
+            let much = e.link_down_ns as f64 > e.tolerance * e.duration_ns as f64;
+            let span = span(e.link_down_ns);
+            let text = format!("the link was down for {span}: rates are means over a time that includes it");
+            Finding::by(much, text)
+        })
+    }
+
+    fn refused_afterwards(&self) -> Option<Finding> {
+        let (e, failed) = (self.e, self.sum(|lane| lane.tx_failed));
+        let many = count(failed);
+        match failed {
+            0 => None,
+            // As with what they could not take: loss to the sender, told by port or lane.
+            _ if self.workload.passes_on() => Some(Finding::Warning(format!(
+                "{many} of the packets counted as sent were refused by the kernel or device afterwards (its queue was \
+                 full, or the link has no carrier)"
+            ))),
+            _ if failed as f64 > e.tolerance * e.tx as f64 => Some(Finding::Invalid(format!(
+                "{many} packets counted as sent were refused by the kernel or device afterwards"
+            ))),
+            _ => Some(Finding::Warning(format!(
+                "{many} packets counted as sent were refused by the kernel or device afterwards: no more than the \
+                 {:.3} % that are allowed",
+                e.tolerance * 100.0
+            ))),
+        }
+    }
+
+    fn interface_dropped(&self) -> Option<Finding> {
+        let dropped = self.counter(counter::DROPPED_SENT);
+        let whose = match self.workload {
+            Workload::Drop | Workload::Capture => "none was the test's, which sends nothing here",
+            Workload::SendRecv if self.e.lost <= 0 => "all of the test's came back",
+            _ => "packets of the test may be among them",
+        };
+        (dropped > 0).then(|| {
+            Finding::Warning(format!(
+                "the interface dropped {} packets that it should have sent, of the test or of others: {whose}",
+                count(dropped)
+            ))
+        })
+    }
+
+    fn queues_added(&self) -> Option<Finding> {
+        let added = self.counter(counter::QUEUES_ADDED);
+        (added > 0).then(|| {
+            Finding::Warning(format!(
+                "the interface has {added} more queue{} than when the run began: what came in there was left to the \
+                 host",
+                if added == 1 { "" } else { "s" }
+            ))
+        })
+    }
+
+    /// Packets that mpps should have had, by a counter of the path's, and why it did not.
+    fn went_to_host(&self, name: &str, why: &str) -> Option<Finding> {
+        let left = self.counter(name);
+        (left > 0).then(|| {
+            let many = count(left);
+            let text = format!("{many} packets of the test went to the host instead of mpps, because {why}");
+            Finding::by(!self.workload.passes_on(), text)
+        })
+    }
+
+    fn more_left_than_taken(&self) -> Option<Finding> {
+        let passed = self.counter(counter::LEFT_TO_HOST);
+        let more = self.workload == Workload::Forward && passed > self.sum(|lane| lane.rx_packets) && passed > 100;
+        more.then(|| {
+            Finding::Warning(format!(
+                "{} frames went to the host, more than were taken: --take foreign leaves it what is for its own \
+                 addresses; --port A-B or --take all takes them",
+                count(passed)
+            ))
+        })
+    }
+
+    fn dropped_by_this_host(&self) -> Option<Finding> {
+        let dropped = self.sum(|lane| lane.rx_dropped);
+        if dropped == 0 {
+            return None;
+        }
+        let (many, cause) = (count(dropped), self.causes.of_drops());
+        let text = match self.workload {
+            // Their own counts are right all the same. To the sender, the dropped packets are loss.
+            Workload::Reflect | Workload::Forward => {
+                format!("{many} packets were dropped by this host before mpps saw them: {cause}")
+            }
+            Workload::Capture => format!(
+                "this host itself dropped {many} packets before mpps could take them, so they are not in the file: \
+                 {cause}"
+            ),
+            _ => {
+                let coalesced = match self.e.coalesced {
+                    true => " (with gro=on coalesced ones, of up to 128 packets each)",
+                    false => "",
+                };
+                format!(
+                    "this host itself dropped {many} packets{coalesced} before mpps could take them, so loss is not \
+                     the path's alone: {cause}"
+                )
+            }
+        };
+        Some(Finding::by(!self.workload.passes_on(), text))
+    }
+
+    fn rows_and_lanes_agree(&self) -> Option<Finding> {
+        let by_lane = self.sum(|lane| lane.tx_packets);
+        let off = self.workload.generates() && by_lane != self.e.tx;
+        off.then(|| {
+            Finding::Invalid(format!(
+                "internal: the lanes sent {} packets, the rows hold {}",
+                count(by_lane),
+                count(self.e.tx)
+            ))
+        })
+    }
+
+    fn more_than_sent(&self) -> Option<Finding> {
+        let more = self.e.lost.unsigned_abs();
+        let text = || format!("internal: {} packets more came back than were sent", count(more));
+        (self.e.lost < 0).then(|| Finding::Invalid(text()))
+    }
+
+    fn beyond_window(&self) -> Option<Finding> {
+        let far = self.e.beyond_window;
+        (far > 0).then(|| {
+            Finding::Invalid(format!(
+                "{} packets came back so far out of order that they can't be told from duplicates; they count as lost",
+                count(far)
+            ))
+        })
+    }
+
+    fn flow_contended(&self) -> Option<Finding> {
+        let times = self.e.flow_contended;
+        (times > 0).then(|| {
+            Finding::Invalid(format!(
+                "{} times a flow moved to another queue or CPU while the one before was in the middle of a packet of \
+                 it and did not come to its end: its duplicates and order may be miscounted",
+                count(times)
+            ))
+        })
+    }
+
+    fn flow_moved(&self) -> Option<Finding> {
+        let e = self.e;
+        (e.flow_moved > 0 && e.reordered > 0).then(|| {
+            Finding::Warning(format!(
+                "packets of one flow moved between queues or CPUs {} times: all are counted, but of those that this \
+                 host handled at the same time some may be among the {} reordered",
+                count(e.flow_moved),
+                count(e.reordered)
+            ))
+        })
+    }
+
+    fn untracked(&self) -> Option<Finding> {
+        let e = self.e;
+        (e.untracked > 0 && self.workload == Workload::Drop).then(|| {
+            Finding::Warning(format!(
+                "{} packets were of flows beyond the {} that are tracked (--max-flows): they count as received, \
+                 unchecked for loss, order and copies",
+                count(e.untracked),
+                count(e.flows)
+            ))
+        })
+    }
+
+    fn nothing_came_back(&self) -> Option<Finding> {
+        let e = self.e;
+        if self.workload != Workload::SendRecv || e.tx == 0 || e.rx > 0 || e.late > 0 {
+            return None;
+        }
+        Some(Finding::Warning(match self.counter(counter::REFUSED) {
+            0 if e.across => {
+                "nothing arrived at the other port: does what lies between pass these frames on, by their \
+                              MAC addresses (--dest-mac) or as a router (--gateway)?"
+                    .to_owned()
+            }
+            0 => {
+                "nothing came back: is a reflector running at the destination, and does it take these ports?".to_owned()
+            }
+            n => format!(
+                "nothing came back: nobody listens at the destination ({} times ICMP port unreachable)",
+                count(n)
+            ),
+        }))
+    }
+
+    fn late(&self) -> Option<Finding> {
+        let e = self.e;
+        (e.late > 0).then(|| {
+            Finding::Warning(format!(
+                "{} packets came back later than the settle time of {} ms; with a longer --settle they would count as \
+                 received",
+                count(e.late),
+                e.settle_ms
+            ))
+        })
+    }
+
+    /// Where a sender's loss may have been, as far as this host's counters tell: packets that it dropped on the way in,
+    /// and perhaps as many as it refused on the way out.
+    fn where_lost(&self) -> Option<Finding> {
+        let e = self.e;
+        if self.workload != Workload::SendRecv || e.lost <= 0 || e.rx == 0 {
+            return None;
+        }
+        let lost = e.lost.unsigned_abs();
+        let here = self.sum(|lane| lane.rx_dropped);
+        let refused = self.counter(counter::DROPPED_SENT) + self.sum(|lane| lane.tx_failed);
+        let many = count(lost);
+        Some(Finding::Warning(match here + refused {
+            0 if e.host_drops_known => format!(
+                "none of the {many} lost packets shows on this host's counters: they were lost on the way, or at the \
+                 other end (see the counters there)"
+            ),
+            0 => format!(
+                "where the {many} lost packets were lost is not known: this path does not tell what this host drops"
+            ),
+            told if told >= lost => format!(
+                "this host's counters account for all of the {many} lost packets, if what it dropped was of the test"
+            ),
+            told => format!(
+                "this host's counters account for {} of the {many} lost packets at the most: the others were lost on \
+                 the way, or at the other end",
+                count(told)
+            ),
+        }))
+    }
+
+    fn collector_late(&self) -> Option<Finding> {
+        let text = "the collector was kept from running for seconds: some counts are in a later row than they should \
+                    be (the totals are exact)";
+        (self.e.overflowed > 0).then(|| Finding::Warning(text.to_owned()))
+    }
+}
