@@ -19,8 +19,8 @@ pub(super) const CHECKS: &[Check] = &[
     |c| c.interface_dropped(),
     |c| c.queues_added(),
     |c| {
-        let why = "they came in on queues of the device that the run does not use (queues=, first=, or queues made after it \
-             began)";
+        let why = "they came in on queues of the device that the run does not use (queues=, first=, or queues made \
+                   after it began)";
         c.went_to_host(counter::NO_SOCKET, why)
     },
     |c| {
