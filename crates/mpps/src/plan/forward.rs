@@ -267,7 +267,7 @@ fn check_ports(specs: &[PortSpec]) -> Result<()> {
                 specs[0]
             ),
             _ => format!(
-                "port '{spec}': it is given as port {} and as port {}: want each port once",
+                "port '{spec}': it is given as port {} and port {}: want each port once",
                 earlier + 1,
                 place + 1
             ),
