@@ -49,9 +49,10 @@ install: ## the program into PREFIX (/usr/local) below DESTDIR, built before if 
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 $(PROGRAM) "$(DESTDIR)$(PREFIX)/bin/mpps"
 
-lint: ## formatting and clippy, as strict as it gets
+lint: ## formatting, width of lines, links between pages, and clippy, as strict as it gets
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --quiet -p mpps-tests --lib text::
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@scripts/setup.sh fuzz

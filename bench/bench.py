@@ -21,8 +21,8 @@ PREAMBLE = """# mpps beside other programs
 
 Written by `make bench`; `bench/run.sh SECTION…` renews a part. Each program is run in turn, round after round
 (A B A B …), on the same cores. A rate is the median over the rounds, its spread the largest over the smallest; a ratio
-is that of the medians, with the smallest and largest ratio of the rounds beside it. Ratios carry over to other machines,
-rates do not.
+is that of the medians, with the smallest and largest ratio of the rounds beside it. Ratios carry over to other
+machines, rates do not.
 
 {facts}
 """

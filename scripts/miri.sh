@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the tests of crates/xsk that Miri can follow: rings, pools and frames over the fake kernel, its memory on the heap.
-# The tests know that they run under Miri, and take fixed cases instead of random ones.
+# Runs the tests of crates/xsk that Miri can follow: rings, pools and frames over the fake kernel, its memory on the
+# heap. The tests know that they run under Miri, and take fixed cases instead of random ones.
 set -eu
 cd "$(dirname "$0")/.."
 if ! cargo +nightly miri --version >/dev/null 2>&1; then

@@ -24,7 +24,9 @@ for name in clang-$WANTED clang; do
         break
     fi
 done
-[ -n "$clang" ] || skip "the XDP objects were built by clang $WANTED, which is not installed (apt-get install clang-$WANTED llvm-$WANTED)"
+[ -n "$clang" ] ||
+    skip "the XDP objects were built by clang $WANTED, which is not installed" \
+        "(apt-get install clang-$WANTED llvm-$WANTED)"
 strip=
 for name in llvm-strip-$WANTED llvm-strip; do
     command -v $name >/dev/null 2>&1 && strip=$name && break

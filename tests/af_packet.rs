@@ -328,8 +328,8 @@ fn a_reflector_names_the_program_that_holds_a_port_and_says_how_to_take_it() {
     let reflector = Background::ready(there.results(net.b("reflect af_packet:eth1")));
     let said = reflector.stderr();
     assert!(said.contains("9001 (python3, pid "), "{said}");
-    let words = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9001 --rate 10kpps --duration 100ms --settle 100ms \
-                 --catch-up 10s --quiet";
+    let words = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9001 --rate 10kpps --duration 100ms --settle \
+                 100ms --catch-up 10s --quiet";
     let sent = here.measure(net.a(words));
     let tx = sent.count("tx_packets");
     assert_eq!(

@@ -15,8 +15,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// Sends frames of random length and content from eth1, a few at a time, and writes them to a file, each behind its
-/// length. Each is IPv4 with UDP from port 4242 to a MAC address that nobody has; after every tenth come one of TCP with
-/// the same ports and one of UDP with others.
+/// length. Each is IPv4 with UDP from port 4242 to a MAC address that nobody has; after every tenth come one of TCP
+/// with the same ports and one of UDP with others.
 const SENDER: &str = r"
 import random, socket, struct, sys, time
 out, count, seed = open(sys.argv[1], 'wb'), int(sys.argv[2]), int(sys.argv[3])
@@ -24,7 +24,8 @@ random.seed(seed)
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 s.bind(('eth1', 0))
 def frame(protocol, source, length):
-    ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, length - 14, 0, 0, 64, protocol, 0, bytes([10, 99, 0, 1]), bytes([10, 99, 0, 9]))
+    ends = bytes([10, 99, 0, 1]), bytes([10, 99, 0, 9])
+    ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, length - 14, 0, 0, 64, protocol, 0, *ends)
     head = bytes.fromhex('0200000000990200000000770800') + ip + struct.pack('>HHHH', source, 9000, length - 34, 0)
     return head + random.randbytes(length - len(head))
 for i in range(count):
@@ -87,8 +88,8 @@ fn parse(bytes: &[u8]) -> (Vec<Packet>, bool) {
     (packets, counted)
 }
 
-/// Waits until a file that is being written holds so many packets whole. Its size tells less: blocks are padded, and others
-/// come before the first packet.
+/// Waits until a file that is being written holds so many packets whole. Its size tells less: blocks are padded, and
+/// others come before the first packet.
 fn written(path: &Path, packets: usize) {
     let whole = || {
         let bytes = std::fs::read(path).unwrap_or_default();

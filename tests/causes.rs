@@ -101,7 +101,8 @@ fn two_ends_on_one_core_name_each_other() {
     let words = format!("reflect udp:127.0.0.1:{port} --cores 0 --busy-poll");
     let reflector = Background::ready(mpps(&words));
     let rival = format!("another mpps (process {}) has a lane on core 0, too", reflector.id());
-    // Those are named that ran for a good part of the wait: where the core is others' for the most part, it may be none.
+    // Those are named that ran for a good part of the wait: where the core is others' for the most part, it may be
+    // none.
     let mut crowded = 0;
     let named = (0..20).any(|_| {
         let words = format!(

@@ -15,8 +15,8 @@ const SEND: &str = "--src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps";
 /// Receive and send rings that hold what comes while a lane is kept from its core.
 const AF_PACKET: &str = "dpdk:net_af_packet0,iface=eth1,framecnt=2048";
 
-/// A lab whose hosts let their stacks do nothing on the way that DPDK's drivers can't make good: checksums that are left
-/// open, and frames that no poll loop takes from a peer's XDP program.
+/// A lab whose hosts let their stacks do nothing on the way that DPDK's drivers can't make good: checksums that are
+/// left open, and frames that no poll loop takes from a peer's XDP program.
 fn lab() -> Option<Net> {
     if no_dpdk() || missing("ethtool", "ethtool") {
         return None;

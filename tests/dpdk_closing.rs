@@ -1,5 +1,5 @@
-//! A descriptor of a memif's client that does not close, by itself: a test beside this one that starts a program would have
-//! that program hold the descriptor for a moment, and be the one that closes it last.
+//! A descriptor of a memif's client that does not close, by itself: a test beside this one that starts a program would
+//! have that program hold the descriptor for a moment, and be the one that closes it last.
 
 use std::fs::{read_dir, read_to_string};
 use std::io::{ErrorKind, Write};
@@ -10,8 +10,8 @@ use std::time::Duration;
 use mpps_tests::{Own, Scratch, add_region, listen_by, mpps, no_dpdk, wait_until};
 use rustix::process::Signal;
 
-/// A connection whose one end, once nobody has it open any more, is closed only when the other (the second) goes: what was
-/// sent has no room there.
+/// A connection whose one end, once nobody has it open any more, is closed only when the other (the second) goes: what
+/// was sent has no room there.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut near = TcpStream::connect(listener.local_addr().expect("a name")).expect("a connection");

@@ -1,5 +1,5 @@
-//! What may go wrong around the dpdk path, before and in the middle of a run: it is told in one line, or the run goes on
-//! or ends with all that it measured; and nothing is left behind.
+//! What may go wrong around the dpdk path, before and in the middle of a run: it is told in one line, or the run goes
+//! on or ends with all that it measured; and nothing is left behind.
 
 use std::time::{Duration, Instant};
 
@@ -200,8 +200,8 @@ fn a_tap_that_is_deleted_or_whose_peer_is_killed_leaves_the_other_whole() {
         let words = "reflect dpdk:net_tap0,iface=tap0 --ip 10.99.1.2 --quiet";
         let reflector = bridge.join("tap0", "02:00:00:00:00:a0", there.results(net.b(words)));
         wait_until("a row of the reflector", || there.rows_so_far() > 0);
-        let words = "sendrecv dpdk:net_tap0,iface=tap1 --src 10.99.1.1 --dest 10.99.1.2:9000 --rate 2kpps --settle 200ms \
-                     --interval 20ms --duration 1h --quiet";
+        let words = "sendrecv dpdk:net_tap0,iface=tap1 --src 10.99.1.1 --dest 10.99.1.2:9000 --rate 2kpps --settle \
+                     200ms --interval 20ms --duration 1h --quiet";
         let mut sender = bridge.join("tap1", "02:00:00:00:00:a1", here.results(net.b(words)));
         wait_until("packets that come back", || returning(&here) >= 3);
         if deleted {

@@ -1,5 +1,5 @@
-//! `forward` on dpdk ports: between two, on one, on three, in each mode, beside a port of the kernel's, with frames held
-//! or not; every frame is counted at the port where it came in and at the one where it left.
+//! `forward` on dpdk ports: between two, on one, on three, in each mode, beside a port of the kernel's, with frames
+//! held or not; every frame is counted at the port where it came in and at the one where it left.
 
 use std::time::Duration;
 

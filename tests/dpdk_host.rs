@@ -1,5 +1,5 @@
-//! What a dpdk port changes on the host it runs on: nothing stays, even when it is killed; and an interface that it makes
-//! works where it is put.
+//! What a dpdk port changes on the host it runs on: nothing stays, even when it is killed; and an interface that it
+//! makes works where it is put.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

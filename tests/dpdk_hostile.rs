@@ -1,5 +1,5 @@
-//! Whoever is at the other end of a memif writes what it likes into the shared memory and the control channel: mpps never
-//! dies of it, touches no memory but what was shared, and says what happened.
+//! Whoever is at the other end of a memif writes what it likes into the shared memory and the control channel: mpps
+//! never dies of it, touches no memory but what was shared, and says what happened.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;

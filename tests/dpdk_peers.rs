@@ -189,7 +189,8 @@ fn what_testpmd_sends_is_sent_back_or_counted_as_given_up() {
         let report = ended(listener, &there, sent);
         let context = format!("{mode} {command}: testpmd {received} {sent}: {:#}", report.json);
         let (rx, tx) = (report.count("rx_packets"), report.count("tx_packets"));
-        // In place of a few answers, since packets of one payload look like one that goes round, a probe went: it is sent, too.
+        // In place of a few answers, since packets of one payload look like one that goes round, a probe went: it is
+        // sent, too.
         let reasons = report.json["reasons"].as_object().expect("reasons").iter();
         let given_up = reasons.filter(|(name, _)| *name != "probed");
         let given_up: u64 = given_up.map(|(_, n)| n.as_u64().expect("a count")).sum();

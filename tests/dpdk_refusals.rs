@@ -1,5 +1,5 @@
-//! What can't be had on the dpdk path is refused in one line that says what would be right, and DPDK's own words, of which
-//! it has many, are nowhere but in that line.
+//! What can't be had on the dpdk path is refused in one line that says what would be right, and DPDK's own words, of
+//! which it has many, are nowhere but in that line.
 
 use std::process::Command;
 

@@ -29,8 +29,8 @@ fn stream(forged: (u64, u64), at: u64) -> Case {
     among([forged], at, STREAM - 1)
 }
 
-/// Forged packets: a restart, numbers ahead within a window's reach and beyond it, one behind, and as the first of all; then one and many that
-/// are each a little ahead, with a time between the sender's, or after all of them.
+/// Forged packets: a restart, numbers ahead within a window's reach and beyond it, one behind, and as the first of all;
+/// then one and many that are each a little ahead, with a time between the sender's, or after all of them.
 fn cases() -> Vec<Case> {
     let chain = |ns| (1..=20).map(move |i| (599 + 63 * i, ns + i));
     vec![

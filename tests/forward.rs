@@ -10,7 +10,8 @@ use rustix::process::Signal;
 /// destination MAC addresses of l2fwd by interface received on, largest frame.
 const EXCHANGE: &str = r#"
 import hashlib, random, select, socket, struct, sys, time
-mode, n, froms, tos, ordered = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(","), sys.argv[4].split(","), sys.argv[5] == "ordered"
+mode, n, ordered = sys.argv[1], int(sys.argv[2]), sys.argv[5] == "ordered"
+froms, tos = sys.argv[3].split(","), sys.argv[4].split(",")
 macs = [bytes.fromhex(m.replace(":", "")) for m in sys.argv[6].split(",") if m]
 largest = int(sys.argv[7])
 random.seed(11)

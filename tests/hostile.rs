@@ -140,7 +140,8 @@ import os, socket, struct, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(("10.99.0.2", 9000))
 for port in range(10000, 10064):
-    for data in [b"", b"x", bytes(15), bytes(16), bytes(18), os.urandom(18), struct.pack("<QQ", 2**64 - 1, 1) + bytes(2),
+    for data in [b"", b"x", bytes(15), bytes(16), bytes(18), os.urandom(18),
+                 struct.pack("<QQ", 2**64 - 1, 1) + bytes(2),
                  struct.pack("<QQ", 5, 2**64 - 1) + bytes(2), os.urandom(1400)]:
         s.sendto(data, (sys.argv[1], port))
 "#;

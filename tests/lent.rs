@@ -1,5 +1,5 @@
-//! A program with file capabilities (`setcap`), run by a user who has none: the user runs no code of their own with them,
-//! opens no file of another's, and gets the paths that they were given for.
+//! A program with file capabilities (`setcap`), run by a user who has none: the user runs no code of their own with
+//! them, opens no file of another's, and gets the paths that they were given for.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
@@ -34,8 +34,8 @@ __attribute__((constructor)) static void run(void)
 }
 "#;
 
-/// A copy of the program with capabilities, and a folder of nobody's beside it. DPDK loads nothing from below folders that
-/// everybody may write to, so `/tmp` would hide what this is about.
+/// A copy of the program with capabilities, and a folder of nobody's beside it. DPDK loads nothing from below folders
+/// that everybody may write to, so `/tmp` would hide what this is about.
 struct Installed(tempfile::TempDir);
 
 impl Installed {
@@ -206,7 +206,8 @@ fn neither_a_library_nor_a_program_that_the_environment_names_gets_any() {
             "PATH",
             format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", installed.path("bin")),
         );
-        // `setpriv` itself is found by the test, and is not secured: its own load of the library is not what is asked about.
+        // `setpriv` itself is found by the test, and is not secured: its own load of the library is not what is asked
+        // about.
         command
     };
     let preloaded = |words: &str| {

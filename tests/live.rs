@@ -151,8 +151,8 @@ fn what_stops_or_ends_a_run_at_once_leaves_no_cursor_hidden() {
     let (rows, pid) = (scratch.file("run.csv"), scratch.file("pid"));
     let (rows, pid) = (rows.display(), pid.display());
     let run = RUN.replace("1200ms", "1h");
-    // Keys go to the job in the foreground, which `set -m` makes a group of its own, as an interactive shell does: the kernel
-    // stops no other. Signals stand in for them, each once further rows are there.
+    // Keys go to the job in the foreground, which `set -m` makes a group of its own, as an interactive shell does: the
+    // kernel stops no other. Signals stand in for them, each once further rows are there.
     let key = |signals: &str| {
         let wait = format!("until [ \"$(wc -l < {rows})\" -gt $((n + 5)) ]; do sleep 0.05; done");
         format!("n=$(cat {rows} | wc -l); {{ {wait}; {signals}; }} & ")

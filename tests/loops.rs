@@ -1,5 +1,5 @@
-//! One packet with a made-up source never goes round for ever: between two reflectors, with a reflector itself, or between
-//! one and an echo server; on any path. And whoever repeats himself is answered.
+//! One packet with a made-up source never goes round for ever: between two reflectors, with a reflector itself, or
+//! between one and an echo server; on any path. And whoever repeats himself is answered.
 
 use mpps_host::lab::Host;
 use mpps_tests::{Background, Net, Report, Scratch, inside, listen_by, missing, net_of, no_dpdk, wait_until};
@@ -8,8 +8,8 @@ use rustix::process::Signal;
 /// No packet may go round more often.
 const MOST: u64 = 255;
 
-/// Sends UDP packets over IPv4 with any source: source, its port, destination, its port, packets, payload: "same", "stamped"
-/// or "empty"; time to live.
+/// Sends UDP packets over IPv4 with any source: source, its port, destination, its port, packets, payload: "same",
+/// "stamped" or "empty"; time to live.
 const FORGE: &str = r#"
 import socket, struct, sys
 src, sport, dst, dport, n, kind, ttl = sys.argv[1:8]

@@ -1,5 +1,5 @@
-//! A run as a value: what `--print-plan` prints is what `run` does, a result can be repeated from its own file, and what no
-//! plan has is refused by its name before anything is opened.
+//! A run as a value: what `--print-plan` prints is what `run` does, a result can be repeated from its own file, and
+//! what no plan has is refused by its name before anything is opened.
 
 use std::process::Stdio;
 

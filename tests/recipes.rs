@@ -1,5 +1,5 @@
-//! Every command that README.md and docs/ show is run as it is printed, or left out for a reason given here. One that is
-//! in neither list fails the test: put it where it belongs.
+//! Every command that README.md and docs/ show is run as it is printed, or left out for a reason given here. One that
+//! is in neither list fails the test: put it where it belongs.
 //!
 //! Each recipe has a lab of the default name for itself, in a mount namespace whose `/run` is its own, so that neither
 //! the user's lab nor another recipe is in its way. Runs without a `--duration` get one of a second.
@@ -29,7 +29,8 @@ const README: &str = "README.md";
 const CAPTURE: &str = "docs/capture.md";
 const DPDK: &str = "docs/dpdk.md";
 const FORWARDING: &str = "docs/forwarding.md";
-const PATHS: &str = "docs/paths.md";
+const AF_XDP: &str = "docs/af_xdp.md";
+const XDP: &str = "docs/xdp.md";
 
 /// A second link between the hosts, and three more: eth2 to eth4.
 const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name eth$i netns mpps-lab-a || exit; \
@@ -38,8 +39,8 @@ const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name et
 
 /// As [`LINKS`], and a bridge between the first two; the test's packets of host a are no business of its own stack.
 const BRIDGE: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a && ip link set eth2 up && \
-                      ip -n mpps-lab-a link set eth2 up && ip link add sw0 type bridge && ip link set eth1 master sw0 && \
-                      ip link set eth2 master sw0 && ip link set sw0 up && \
+                      ip -n mpps-lab-a link set eth2 up && ip link add sw0 type bridge && ip link set eth1 master sw0 \
+                      && ip link set eth2 master sw0 && ip link set sw0 up && \
                       until grep -q 3 /sys/class/net/eth2/brport/state; do sleep 0.05; done";
 
 /// A router between two links.
@@ -192,8 +193,8 @@ const RECIPES: &[Recipe] = &[
     recipe(
         "docs/measuring.md",
         &[
-            "mpps sendrecv loop:delay=200us,loss=1%,duplicate=1%,reorder=1%,reorder_distance=3,corrupt=1% --rate 20kpps \
-           --duration 2s",
+            "mpps sendrecv loop:delay=200us,loss=1%,duplicate=1%,reorder=1%,reorder_distance=3,corrupt=1% --rate \
+             20kpps --duration 2s",
         ],
     ),
     Recipe {
@@ -239,26 +240,26 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     recipe(
-        PATHS,
+        "docs/loop.md",
         &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],
     ),
-    recipe(PATHS, &["ethtool -l eth1"]),
+    recipe(AF_XDP, &["ethtool -l eth1"]),
     recipe(
-        PATHS,
+        AF_XDP,
         &[
             "echo 2      > /sys/class/net/eth1/napi_defer_hard_irqs",
             "echo 200000 > /sys/class/net/eth1/gro_flush_timeout",
         ],
     ),
     recipe(
-        PATHS,
+        XDP,
         &[
             "mpps reflect xdp:eth1",
             "mpps sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
         ],
     ),
     recipe(
-        PATHS,
+        XDP,
         &[
             "mpps drop xdp:eth1 --port 9000",
             "mpps send xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps",

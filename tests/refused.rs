@@ -38,7 +38,7 @@ fn assert_valid_with_a_note(report: &Report, words: &str) {
     assert_eq!(report.finished.code, Some(0), "{:#}", report.json);
     let warnings = report.json["warnings"].to_string();
     assert!(
-        warnings.contains("packets that it was to send, of whatever origin") && warnings.contains(words),
+        warnings.contains("packets that it should have sent, of the test or of others") && warnings.contains(words),
         "{warnings}"
     );
     assert!(!warnings.contains("refused"), "{warnings}");

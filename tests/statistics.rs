@@ -130,9 +130,9 @@ fn latency_is_the_injected_delay_up_to_the_highest_percentiles_and_never_less() 
         let near = |report: &Report, name: &str| {
             report.count(&format!("/latency_ns/{name}")).abs_diff(delay_ns) <= 1000 + delay_ns / 2000
         };
-        // A lane that loses its core between the stamp and the path's own clock adds that time truly. On a busy machine no
-        // run is free of it, and then only this is known: no latency is shorter than the delay, and no percentile than
-        // a lower one. What percentiles are made of is held by the tests of the histogram.
+        // A lane that loses its core between the stamp and the path's own clock adds that time truly. On a busy machine
+        // no run is free of it, and then only this is known: no latency is shorter than the delay, and no percentile
+        // than a lower one. What percentiles are made of is held by the tests of the histogram.
         let mut least_near = false;
         let clean = (0..20).any(|_| {
             let report = Scratch::new().measure(mpps(&words));
@@ -324,7 +324,8 @@ fn bursts_of_loss_and_jitter_are_reported_as_injected() {
     for (options, more) in [
         ("burst_loss=2%:5,jitter=500us:exp,jitter_reorder=on", "--flows 4"),
         (
-            "capacity=40kpps,queue=50,jitter=200us,burst_loss=0.05:3,loss=0.02,duplicate=0.02,reorder=0.02,corrupt=0.01",
+            "capacity=40kpps,queue=50,jitter=200us,burst_loss=0.05:3,loss=0.02,duplicate=0.02,\
+             reorder=0.02,corrupt=0.01",
             "--lanes 2 --flows 2 --interval 1ms",
         ),
         (

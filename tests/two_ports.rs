@@ -1,5 +1,5 @@
-//! `sendrecv` from one port to another, through each kind of forwarding device: every packet is accounted for, and none is
-//! taken for one of another's.
+//! `sendrecv` from one port to another, through each kind of forwarding device: every packet is accounted for, and none
+//! is taken for one of another's.
 
 use mpps_host::lab::Host;
 use mpps_tests::{

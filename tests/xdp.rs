@@ -1,5 +1,5 @@
-//! The xdp path between two hosts: programs at both ends, and with every path at the other end, over both families, with
-//! frames, flows, pacing and lanes of several shapes; and beside it the host's own traffic, which goes on.
+//! The xdp path between two hosts: programs at both ends, and with every path at the other end, over both families,
+//! with frames, flows, pacing and lanes of several shapes; and beside it the host's own traffic, which goes on.
 
 use mpps_host::lab::Host;
 use mpps_tests::{
@@ -295,8 +295,8 @@ fn only_packets_that_are_asked_for_are_taken_and_the_others_counted_by_reason() 
         let (here, there) = (Scratch::new(), Scratch::new());
         let reflector = listen(&net, &there, &format!("reflect xdp:eth1 {reflect}"));
         let words = format!(
-            "sendrecv xdp:eth1 --src 10.99.0.1 {sendrecv} --dest-mac {mac} --rate 10kpps --duration 100ms --settle 50ms \
-             --catch-up 1s --quiet"
+            "sendrecv xdp:eth1 --src 10.99.0.1 {sendrecv} --dest-mac {mac} --rate 10kpps --duration 100ms --settle \
+             50ms --catch-up 1s --quiet"
         );
         let sent = here.measure(net.a(&words));
         sent.assert_accounted();

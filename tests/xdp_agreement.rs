@@ -1,5 +1,5 @@
-//! What programs in the kernel count is what user space counts of the same packets: on a way that loses, doubles, changes
-//! and reorders them in a known order, and on one that does not.
+//! What programs in the kernel count is what user space counts of the same packets: on a way that loses, doubles,
+//! changes and reorders them in a known order, and on one that does not.
 
 use mpps_host::lab::Host;
 use mpps_tests::{Middlebox, Net, Report, Row, Scratch, Treated, arrived, net_of, round_trips, wait_until};
@@ -180,8 +180,8 @@ fn assert_exact(received: &Report, expected: &Fate, context: &str) {
     assert_eq!(received.reason("flow_contended"), 0, "{context}");
 }
 
-/// Sends packets of one flow, 200 at a time (a veth's ring has room for 256) and each time from another processor, once the
-/// rows in the file `sys.argv[1]` have all that was sent before.
+/// Sends packets of one flow, 200 at a time (a veth's ring has room for 256) and each time from another processor, once
+/// the rows in the file `sys.argv[1]` have all that was sent before.
 const MOVING: &str = r#"
 import os, socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -1,5 +1,5 @@
-//! What may go wrong around the xdp path, before and in the middle of a run: it is told in one line, or the run goes on or
-//! ends, but never loses count, and no program stays in the kernel.
+//! What may go wrong around the xdp path, before and in the middle of a run: it is told in one line, or the run goes on
+//! or ends, but never loses count, and no program stays in the kernel.
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -132,7 +132,8 @@ fn a_side_that_is_killed_in_the_middle_leaves_no_program_and_the_other_one_repor
 fn killed_at_any_moment_from_the_first_on_a_side_leaves_no_program() {
     let Some(net) = net_of(1) else { return };
     let mut programs = BTreeSet::new();
-    // Where killing the other process takes as long as starting this one: between loading, attaching, sending, settling.
+    // Where killing the other process takes as long as starting this one: between loading, attaching, sending,
+    // settling.
     for step in 0..12_u32 {
         let there = Scratch::new();
         let reflector = listen(&net, &there, "reflect xdp:eth1");

@@ -1,5 +1,5 @@
-//! `forward` on xdp: every mode between two links and on one, frames of every size that arrive bit for bit as they must,
-//! and what happens when a port goes.
+//! `forward` on xdp: every mode between two links and on one, frames of every size that arrive bit for bit as they
+//! must, and what happens when a port goes.
 
 use std::time::Duration;
 

@@ -50,8 +50,8 @@ def grind(ctx, label, argv, packets, stop=None):
 
 def measured(ctx, label, argv):
     """Instructions a packet of the functions named `measured…` alone; the program says `N packets`."""
-    command = ["valgrind", "--tool=callgrind", "--toggle-collect=*measured*", f"--callgrind-out-file={ctx.file('.callgrind')}",
-               *map(str, argv)]
+    command = ["valgrind", "--tool=callgrind", "--toggle-collect=*measured*",
+               f"--callgrind-out-file={ctx.file('.callgrind')}", *map(str, argv)]
     ctx.section.command(label, command)
     text = run(command, 60)
     collected, packets = re.search(r"Collected : (\d+)", text), re.search(r"(\d+) packets", text)

@@ -1,4 +1,5 @@
-"""mpps, testpmd and the C l2fwd on the same DPDK devices, cores and bursts: one way to run each, rates by its own count."""
+"""mpps, testpmd and the C l2fwd on the same DPDK devices, cores and bursts: one way to run each, rates by its own
+count."""
 
 import contextlib
 import time
@@ -32,7 +33,8 @@ def name(what, own_burst=False):
 
 def lane(core, own_burst=False, busy=True):
     """Arguments of an mpps that has one lane."""
-    return ["--lanes", 1, "--cores", core, *(["--busy-poll"] if busy else []), *([] if own_burst else ["--burst", BURST])]
+    return ["--lanes", 1, "--cores", core, *(["--busy-poll"] if busy else []),
+            *([] if own_burst else ["--burst", BURST])]
 
 
 def flow():
@@ -50,7 +52,8 @@ def mpps_alone(ctx, label, args, field, own_burst=False):
 
 
 def flowgen_length(mode):
-    return f"--txpkts={64 if mode == 'flowgen' else 60}"  # flowgen takes the FCS off by itself; 60 bytes in memory either way
+    # flowgen takes the FCS off by itself; 60 bytes in memory either way
+    return f"--txpkts={64 if mode == 'flowgen' else 60}"
 
 
 def testpmd_alone(ctx, label, mode, vdevs, fill=False):
@@ -84,7 +87,8 @@ class Memif:
 
     def __init__(self, ctx):
         socket = ctx.file(".sock")
-        self.server, self.client = (f"net_memif0,role={role},socket={socket},socket-abstract=no" for role in ("server", "client"))
+        self.server, self.client = (f"net_memif0,role={role},socket={socket},socket-abstract=no"
+                                    for role in ("server", "client"))
 
 
 @contextlib.contextmanager
@@ -106,12 +110,14 @@ def listener(ctx, label, args, core, host=None, own_burst=False, busy=True):
 @contextlib.contextmanager
 def c_l2fwd(ctx, label, program, vdevs, core, host=None):
     """The C l2fwd on one core, waiting for its links."""
-    with l2fwd.L2fwd(ctx, label, program, [vdevs] if isinstance(vdevs, str) else vdevs, core, memory(ctx), host) as forwarder:
+    with l2fwd.L2fwd(ctx, label, program, [vdevs] if isinstance(vdevs, str) else vdevs, core, memory(ctx),
+                     host) as forwarder:
         yield forwarder
 
 
 def driven(ctx, forwarder):
-    """What comes back to testpmd's flowgen from `forwarder(device)`, a context manager. It is the server: it is there first."""
+    """What comes back to testpmd's flowgen from `forwarder(device)`, a context manager. It is the server: it is there
+    first."""
     link = Memif(ctx)
     with forwarder(link.server) as other, pmd(ctx, "testpmd flowgen", "flowgen", link.client, ctx.core_a) as generator:
         if isinstance(other, l2fwd.L2fwd):
@@ -146,8 +152,8 @@ def sink(ctx, label, sender):
 @contextlib.contextmanager
 def mpps_sends(ctx, label, device, own_burst=False):
     """`mpps send` until the block ends; nobody answers its ARP where a peer listens."""
-    argv = ctx.command([ctx.mpps, "send", f"dpdk:{device}", *flow(), "--dest-mac", DEST_MAC, *lane(ctx.core_a, own_burst),
-                        "--duration", "10m", "--quiet"], None, ctx.core_a)
+    argv = ctx.command([ctx.mpps, "send", f"dpdk:{device}", *flow(), "--dest-mac", DEST_MAC,
+                        *lane(ctx.core_a, own_burst), "--duration", "10m", "--quiet"], None, ctx.core_a)
     ctx.section.command(label, argv)
     proc = Proc(argv)
     try:
@@ -157,10 +163,10 @@ def mpps_sends(ctx, label, device, own_burst=False):
         proc.kill()
 
 
-def mpps_round_trip(ctx, label, ports, args=(), duration=None, hosts=(None, None), cores=None, own_burst=False, busy=True,
-                    prepare=()):
-    """`sendrecv` ↔ `reflect` on the two ends of `ports` (device of the sender, of the reflector); both programs are kept on
-    their cores as a whole. The sender's summary, the reflector's in it as `reflector`."""
+def mpps_round_trip(ctx, label, ports, args=(), duration=None, hosts=(None, None), cores=None, own_burst=False,
+                    busy=True, prepare=()):
+    """`sendrecv` ↔ `reflect` on the two ends of `ports` (device of the sender, of the reflector); both programs are
+    kept on their cores as a whole. The sender's summary, the reflector's in it as `reflector`."""
     core_a, core_b = cores or (ctx.core_a, ctx.core_b)
     near, far = ports
     wait = ["reflect", f"dpdk:{far}", "--ip", TARGET, *lane(core_b, own_burst, busy)]
@@ -173,7 +179,8 @@ def mpps_round_trip(ctx, label, ports, args=(), duration=None, hosts=(None, None
 
 def mpps_ring(ctx, label, args=(), duration=None):
     """`sendrecv` on a ring that gives back what is sent to it."""
-    return mpps.send(ctx, label, ["sendrecv", f"dpdk:{RING}", *PALINDROME, *args, *lane(ctx.core_b)], duration or ctx.seconds)
+    return mpps.send(ctx, label, ["sendrecv", f"dpdk:{RING}", *PALINDROME, *args, *lane(ctx.core_b)],
+                     duration or ctx.seconds)
 
 
 def mpps_one_way(ctx, label, verify, own_burst=False):
@@ -181,7 +188,7 @@ def mpps_one_way(ctx, label, verify, own_burst=False):
     link = Memif(ctx)
     drop = ["drop", f"dpdk:{link.server}", "--ip", TARGET, *([] if verify else ["--no-verify"])]
     with listener(ctx, f"{label}, receiver", drop, ctx.core_b, own_burst=own_burst) as receiver:
-        sent = mpps.send(ctx, label, ["send", f"dpdk:{link.client}", *flow(), *lane(ctx.core_a, own_burst)], ctx.seconds, None,
-                         ctx.core_a)
+        sent = mpps.send(ctx, label, ["send", f"dpdk:{link.client}", *flow(), *lane(ctx.core_a, own_burst)],
+                         ctx.seconds, None, ctx.core_a)
         got = receiver.stop()
     return {"rate": got["rx_packets"] / sent["duration_s"], "sent": sent["offered_pps"]}

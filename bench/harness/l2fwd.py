@@ -1,4 +1,5 @@
-"""DPDK's C example `l2fwd`: its source had from where the system's own DPDK came from, built here, its rates its own."""
+"""DPDK's C example `l2fwd`: its source had from where the system's own DPDK came from, built here, its rates its
+own."""
 
 import glob
 import html
@@ -13,7 +14,8 @@ from harness.report import say
 INSTALLED = "/usr/share/dpdk/examples/l2fwd/main.c"
 SCREEN = "Aggregate statistics"  # each statistics screen has it, and below it the totals
 PERIOD = 1  # s, between two screens, by its own clock
-FLAGS = {"pkg-config's flags": ("l2fwd", ""), "-march=native": ("l2fwd-native", " -march=native")}  # name → program, flag
+# name → program, flag
+FLAGS = {"pkg-config's flags": ("l2fwd", ""), "-march=native": ("l2fwd-native", " -march=native")}
 
 
 def _apt_lists():
@@ -44,8 +46,8 @@ def _from_source_package(folder, version):
     sources = os.path.join(folder, "sources.list")
     with open(sources, "w") as file:
         file.write("\n".join(_apt_lists()) + "\n")
-    options = ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=-", "-o", f"Dir::State::Lists={lists}",
-               "-o", "APT::Sandbox::User=root"]
+    options = ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=-", "-o",
+               f"Dir::State::Lists={lists}", "-o", "APT::Sandbox::User=root"]
     run(["apt-get", *options, "-qq", "update"], 120)
     _run_in(folder, ["apt-get", *options, "-qq", "--download-only", "source", f"dpdk={version}"], 120)
     archives = glob.glob(os.path.join(folder, "dpdk_*.orig.tar.*[!c]"))
@@ -137,7 +139,8 @@ class L2fwd(Program):
         self.ports = len(vdevs)
         argv = ctx.command([
             program, f"--lcores=0@{core}", *memory, "--no-pci", "--no-telemetry", f"--file-prefix=bench{os.getpid()}l2",
-            *(f"--vdev={v}" for v in vdevs), "--", "-p", f"{(1 << self.ports) - 1:x}", "-q", self.ports, "-T", PERIOD], host)
+            *(f"--vdev={v}" for v in vdevs), "--", "-p", f"{(1 << self.ports) - 1:x}", "-q", self.ports, "-T", PERIOD],
+                           host)
         ctx.section.command(label, argv)
         # A port without its peer has no link yet: it waits for one up to 9 s, then goes on all the same.
         super().__init__(argv, "Checking link status", 20)

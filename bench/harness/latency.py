@@ -30,15 +30,17 @@ def trip(ctx, path, rate, cores, busy=False, label=None, duration=None):
 
 
 def sockperf(ctx, mode, rate, cores, busy=False, duration=None):
-    """`sockperf ping-pong` or `under-load` ↔ `sockperf server`. `rate`: messages/s, None: as fast as the echoes come."""
+    """`sockperf ping-pong` or `under-load` ↔ `sockperf server`. `rate`: messages/s, None: as fast as the echoes
+    come."""
     ctx.need("sockperf")
     label = f"sockperf {mode}{', nonblocked' if busy else ''}, {rate or 'max'} mps, cores {cores[0]} and {cores[1]}"
     seconds = max(1, round(duration or ctx.seconds))
     poll = ["--nonblocked"] if busy else []
-    server = peers.server(ctx, label, ["sockperf", "server", "-i", ctx.lab.B, "-p", 11111, *poll], "udp", 11111, cores[1])
+    server = peers.server(ctx, label, ["sockperf", "server", "-i", ctx.lab.B, "-p", 11111, *poll], "udp", 11111,
+                          cores[1])
     try:
-        text = peers.client(ctx, label, ["sockperf", mode, "-i", ctx.lab.B, "-p", 11111, "-t", seconds, "-m", SIZE, *poll,
-                                         *(["--reply-every", 1] if mode == "under-load" else []),
+        text = peers.client(ctx, label, ["sockperf", mode, "-i", ctx.lab.B, "-p", 11111, "-t", seconds, "-m", SIZE,
+                                         *poll, *(["--reply-every", 1] if mode == "under-load" else []),
                                          *(["--mps", rate] if rate else [])], cores[0])
     finally:
         server.kill()
@@ -50,7 +52,8 @@ def parse(text):
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = {}
     for field, name in PERCENTILES.items():
-        match = re.search(rf"percentile {re.escape(name)}\s*=\s*([\d.]+)|{re.escape(name)} observation\s*=\s*([\d.]+)", text)
+        match = re.search(rf"percentile {re.escape(name)}\s*=\s*([\d.]+)|{re.escape(name)} "
+                          rf"observation\s*=\s*([\d.]+)", text)
         if not match:
             raise BenchError(f"sockperf: no percentile {name} in its output: {text.strip().splitlines()[-1]}")
         found[field] = float(match[1] or match[2])

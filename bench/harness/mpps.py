@@ -22,8 +22,8 @@ def load(path):
 
 
 def send(ctx, label, args, duration, host=None, core=None, watch_memory=False, prepare=()):
-    """Runs `mpps ARGS` for `duration` s and returns its summary, with `peak_rss_kib` if memory was watched; `prepare`: words
-    before it, such as `testpmd.WITH_BPFFS`."""
+    """Runs `mpps ARGS` for `duration` s and returns its summary, with `peak_rss_kib` if memory was watched; `prepare`:
+    words before it, such as `testpmd.WITH_BPFFS`."""
     summary = ctx.file(".json")
     tail = ["--duration", seconds(duration), "--quiet", "--json", summary]
     argv = ctx.command([*prepare, ctx.mpps, *args, *tail], host, core)
@@ -63,7 +63,8 @@ def rows(path):
 
 
 def ports(ctx, path):
-    """Ports of host a and host b on a path, and the arguments that a sender needs beside: udp or one of an interface."""
+    """Ports of host a and host b on a path, and the arguments that a sender needs beside: udp or one of an
+    interface."""
     if path == "udp":
         return f"udp:{ctx.lab.A}", f"udp:{ctx.lab.B}", []
     return f"{path}:eth1", f"{path}:eth1", ["--src", ctx.lab.A]
@@ -72,7 +73,8 @@ def ports(ctx, path):
 def place(path, core):
     """How a sender is brought to its core: where to start it (None: anywhere), and its arguments.
 
-    On xdp a lane is inside the kernel all the time, so its core is told to it alone; the rest of the program runs beside.
+    On xdp a lane is inside the kernel all the time, so its core is told to it alone; the rest of the program runs
+    beside.
     """
     return (None, ["--cores", core]) if path == "xdp" and core is not None else (core, [])
 
@@ -116,8 +118,8 @@ def round_trip(ctx, path, args=("--lanes", 1), label="mpps", duration=None, lane
 
 
 def inner_rate(table, field, margin=0.3):
-    """Packets a second by the program's own rows (a CSV), from `margin` s after the first packet to `margin` s before the
-    last; None when it ran for too short a time."""
+    """Packets a second by the program's own rows (a CSV), from `margin` s after the first packet to `margin` s before
+    the last; None when it ran for too short a time."""
     busy = [row for row in rows(table) if row[field] > 0]
     if not busy:
         return None

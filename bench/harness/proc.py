@@ -98,7 +98,8 @@ class Proc:
         return os.path.basename(rest[0])
 
     def cpu_seconds(self):
-        """CPU time of all threads so far, where the kernel counts soft interrupts to whom they interrupt: theirs, too."""
+        """CPU time of all threads so far, where the kernel counts soft interrupts to whom they interrupt: theirs,
+        too."""
         total = 0
         for task in os.listdir(f"/proc/{self.pid}/task"):
             try:

@@ -11,18 +11,20 @@ FREQUENCY = 1999  # Hz; not in step with the timer
 CALLS = ("sendto", "recvfrom", "poll")
 USER = 1 << 47  # addresses below it are the program's own
 
-# Each sample belongs to the first group that knows its innermost function; if none does, its caller is asked, and so on.
+# Each sample belongs to the first group that knows its innermost function; if none does, its caller is asked, and so
+# on.
 OWN, OTHER, ELSEWHERE = "our own code", "other", "other programs, and idle"
 GROUPS = tuple((name, re.compile(pattern)) for name, pattern in (
     ("copy", r"^(__)?(memcpy|memmove|copy_)|^skb_(copy_bits|store_bits|pp_cow_data)"),
-    ("skb: allocate, release", r"alloc_skb|^sock_(alloc_send|wfree)|^_*(kmem_cache|kmalloc|kfree|slab|memcg|get_partial|put_cpu)|"
-                               r"slab|page_(frag|pool)|^napi_(pp_put|skb_cache|alloc)|^_*(napi_)?build_skb|^consume_skb|"
-                               r"^_*skb_(release|defer|set_owner|copy_header|headers|put|unref|free)|^__copy_skb|^xsk_destruct|"
-                               r"^skb_attempt|^kfree_skb|netmem"),
+    ("skb: allocate, release", r"alloc_skb|^sock_(alloc_send|wfree)|"
+                               r"^_*(kmem_cache|kmalloc|kfree|slab|memcg|get_partial|put_cpu)|"
+                               r"slab|page_(frag|pool)|^napi_(pp_put|skb_cache|alloc)|^_*(napi_)?build_skb|"
+                               r"^consume_skb|^_*skb_(release|defer|set_owner|copy_header|headers|put|unref|free)|"
+                               r"^__copy_skb|^xsk_destruct|^skb_attempt|^kfree_skb|netmem"),
     ("XDP program, redirect", r"^bpf_|^xdp_do_|^_*xsk_map_|^dev_map|^xdp_test_run"),
     ("AF_XDP socket", r"^_*xsk|^_*xp_|^sock_def_readable"),
-    ("veth, device layer", r"^veth|^_*dev_|^_*netif|^eth_type|^validate_xmit|^passthru|^skb_(scrub|network_protocol)|^enqueue_to|"
-                           r"^is_skb_forwardable"),
+    ("veth, device layer", r"^veth|^_*dev_|^_*netif|^eth_type|^validate_xmit|^passthru|"
+                           r"^skb_(scrub|network_protocol)|^enqueue_to|^is_skb_forwardable"),
     ("softirq, NAPI", r"softirq|^_*napi|^net_rx_action|^process_backlog|^_*local_bh"),
     ("host's stack", r"^(ip|ip6|ipv6|udp|udpv6|icmp|icmpv6)_|^_*netif_receive"),
     ("system call entry", r"SYSCALL|syscall|^_*(x64_)?sys_|^sock_(sendmsg|recvmsg|poll)|fdget|sockfd|security_socket|"
@@ -52,7 +54,8 @@ def group(stack):
     for place, (address, symbol) in enumerate(stack):
         if address < USER:
             # The library's stub of a system call is part of its entry.
-            called = next((name for name, pattern in GROUPS if name.startswith("system") and pattern.search(symbol)), None)
+            called = next((name for name, pattern in GROUPS if name.startswith("system") and pattern.search(symbol)),
+                          None)
             return called or (OTHER if place else OWN)
         for name, pattern in GROUPS:
             if pattern.search(symbol):
@@ -90,7 +93,8 @@ def _record(ctx):
 
 
 def symbols(data):
-    """Innermost function → its share of the samples of a recording without call chains; of other programs' all in one."""
+    """Innermost function → its share of the samples of a recording without call chains; of other programs' all in
+    one."""
     text = run(["sh", "-c", f"perf script -i {data} -F comm,ip,sym 2>/dev/null"], 120)
     found = Counter(_short(match[2].strip()) if MEASURED.match(match[1]) else ELSEWHERE
                     for match in re.finditer(r"^\s*(\S.*?)\s+[0-9a-f]{6,} (.+)$", text, re.M))
@@ -127,7 +131,8 @@ def write(ctx, section, label, work):
     thread = threading.Thread(target=job)
     thread.start()
     try:
-        until(lambda: result or (ctx.lab.resident.get("b") and ctx.lab.received("a") > before + 1000), "packets to come back", 20)
+        until(lambda: result or (ctx.lab.resident.get("b") and ctx.lab.received("a") > before + 1000),
+              "packets to come back", 20)
         data = _record(ctx)
         calls = _calls(cores)
     finally:
@@ -138,7 +143,8 @@ def write(ctx, section, label, work):
     text = run(["sh", "-c", f"perf script -i {data} -F comm,cpu,ip,sym 2>/dev/null"], 120)
     table, top = shares(parse(text), cores)
     metrics = result[0]
-    section.text(f"`{label}`: {metrics['rate'] / 1e6:.3f} Mpps came back of {metrics['sent'] / 1e6:.3f} Mpps sent (while profiled).")
+    section.text(f"`{label}`: {metrics['rate'] / 1e6:.3f} Mpps came back of {metrics['sent'] / 1e6:.3f} Mpps sent "
+                 f"(while profiled).")
     head = [f"core {core}, {who}" for core, who in zip(cores, ("sendrecv", "reflect"))]
     section.table(["share of the core's time", *head],
                   [[name, *(f"{share * 100:.1f} %" for share in both)] for name, both in table.items() if any(both)])
@@ -146,7 +152,8 @@ def write(ctx, section, label, work):
                                 for one in top] for place in range(max(map(len, top)))]
     section.table(["innermost function", *head], rows)
     if calls:
-        section.table(["system calls a second", *head], [[name, *map(str, counts)] for name, counts in calls.items() if any(counts)])
+        section.table(["system calls a second", *head],
+                      [[name, *map(str, counts)] for name, counts in calls.items() if any(counts)])
 
 
 def _short(symbol):

@@ -67,7 +67,8 @@ class Section:
             verdict = f"not measured ({missing})"
         else:
             value, low, high = found
-            verdict = f"**{'met' if value >= least else 'not met'}** (measured {value:.3g}; rounds {low:.3g} to {high:.3g})"
+            met = "met" if value >= least else "not met"
+            verdict = f"**{met}** (measured {value:.3g}; rounds {low:.3g} to {high:.3g})"
         self.verdict(f"target ≥ {least:g} {what}: {verdict}")
 
     def verdict(self, line):

@@ -13,7 +13,8 @@ def _half(rates):
 
 
 def run(ctx, path):
-    """Paced at half the maximum for `ctx.steady` s; path: null or one of `mpps.ports`. Summary, rows and rate in pps."""
+    """Paced at half the maximum for `ctx.steady` s; path: null or one of `mpps.ports`. Summary, rows and rate in
+    pps."""
     if path not in ctx.steady_runs:
         ctx.steady_runs[path] = _run(ctx, path)
     result = ctx.steady_runs[path]
@@ -50,6 +51,6 @@ def loss_verdict(section, what, result):
     met = s["lost"] == 0 and whole and s["valid"]
     reasons = "; ".join(s["invalid_reasons"])
     section.verdict(
-        f"target no loss at half the maximum ({what}): **{'met' if met else 'not met'}** ({s['lost']} lost and {s['late']} late "
-        f"of {s['tx_packets']} packets in {s['duration_s']:.0f} s at {result['rate'] / 1e6:.3f} Mpps; tx {'=' if whole else '≠'} "
-        f"rx + lost + late; trial {'valid' if s['valid'] else 'not valid: ' + reasons})")
+        f"target no loss at half the maximum ({what}): **{'met' if met else 'not met'}** ({s['lost']} lost and "
+        f"{s['late']} late of {s['tx_packets']} packets in {s['duration_s']:.0f} s at {result['rate'] / 1e6:.3f} Mpps; "
+        f"tx {'=' if whole else '≠'} rx + lost + late; trial {'valid' if s['valid'] else 'not valid: ' + reasons})")

@@ -1,4 +1,5 @@
-"""dpdk-testpmd, driven through its prompt. Its rates are its own: packets between two `show port stats` over its clock."""
+"""dpdk-testpmd, driven through its prompt. Its rates are its own: packets between two `show port stats` over its
+clock."""
 
 import itertools
 import os

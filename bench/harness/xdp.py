@@ -12,8 +12,8 @@ from harness.proc import BenchError, Proc, run, until
 SINK_MAC = "02:00:00:00:00:01"  # nobody's: the host drops what is sent to it before its stack looks at it
 SOURCE6, TARGET6 = "fd99::1", "fd99::2"
 SYSFS = "/sys/class/net/eth1"
-# xdp-tools keep a lock file there as long as they run, so that of two the second would end, and after a kill each. The mount
-# is seen by this process only (`lab exec` gives each a mount namespace).
+# xdp-tools keep a lock file there as long as they run, so that of two the second would end, and after a kill each. The
+# mount is seen by this process only (`lab exec` gives each a mount namespace).
 OWN_RUN = ("sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh")
 
 
@@ -24,7 +24,8 @@ def free_queue(ctx):
     socket is closed, and nothing tells when that has passed.
     """
     for host in "ab":
-        run(ctx.command(["sh", "-c", "for mode in xdpdrv xdpgeneric; do ip link set dev eth1 $mode off; done 2>&1"], host),
+        run(ctx.command(["sh", "-c", "for mode in xdpdrv xdpgeneric; do ip link set dev eth1 $mode off; done "
+                                     "2>&1"], host),
             ok=range(256))
     time.sleep(0.4)
 
@@ -98,7 +99,8 @@ class Traffic:
 def bench(ctx, action, host, label):
     """`xdp-bench ACTION` on a host's interface, native; its own process, which only prints, on the other core."""
     ctx.need("xdp-bench")
-    argv = ctx.command([*OWN_RUN, "env", f"LD_PRELOAD={build_shim(ctx)}", "xdp-bench", action, "eth1"], host, ctx.core_b)
+    argv = ctx.command([*OWN_RUN, "env", f"LD_PRELOAD={build_shim(ctx)}", "xdp-bench", action, "eth1"], host,
+                       ctx.core_b)
     ctx.section.command(label, argv)
     proc = Proc(argv)
     try:

@@ -23,9 +23,10 @@ def one_way(ctx, section):
     samples = ctx.compare({MPPS: lambda: _send(ctx), TRAFGEN: lambda: peers.trafgen(ctx, options)})
     section.programs(samples)
     section.target("× trafgen (one way, one core)", 1.2, samples.ratio(MPPS, TRAFGEN), samples.why_not(MPPS, TRAFGEN))
-    section.text(f"Both on core {ctx.core_a}, one flow, nobody listening on host b: packets that its interface counted. The "
-                 "stack of host b takes its share of the sender's core, the same for both. trafgen sends one frame again and "
-                 "again; mpps stamps each anew.")
+    section.text(f"Both on core {ctx.core_a}, one flow, nobody listening on host b: packets that its interface "
+                 f"counted. The "
+                 "stack of host b takes its share of the sender's core, the same for both. trafgen sends one frame "
+                 "again and again; mpps stamps each anew.")
 
 
 def round_trip(ctx, section):
@@ -39,9 +40,10 @@ def round_trip(ctx, section):
     section.programs(samples, (("rate", "came back/s", rate), ("sent", "sent/s", rate), ("loss", "loss", percent)))
     section.target("× testpmd (round trip, packets that came back)", 1.2, samples.ratio(MPPS, TESTPMD),
                    samples.why_not(MPPS, TESTPMD))
-    section.text(f"Generator on host a, core {ctx.core_a}; reflector on host b, core {ctx.core_b}; flat out. testpmd's main thread "
-                 "only waits at its prompt. `macswap` exchanges the MAC addresses; mpps exchanges IP addresses and ports too, "
-                 "and verifies what comes back.")
+    section.text(f"Generator on host a, core {ctx.core_a}; reflector on host b, core {ctx.core_b}; flat out. testpmd's "
+                 f"main thread "
+                 "only waits at its prompt. `macswap` exchanges the MAC addresses; mpps exchanges IP addresses and "
+                 "ports too, and verifies what comes back.")
 
 
 def no_loss(ctx, section):

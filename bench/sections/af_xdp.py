@@ -1,4 +1,5 @@
-"""AF_XDP sockets over veth: the round trip, reflector and forwarder under overload, one way, and where the time goes."""
+"""AF_XDP sockets over veth: the round trip, reflector and forwarder under overload, one way, and where the time
+goes."""
 
 import functools
 import time
@@ -55,9 +56,10 @@ def round_trip(ctx, section):
     section.ratios(samples, [(MPPS, FLOWGEN), (SKB, FLOWGEN), (SKB, MPPS)])
     section.target("× testpmd (round trip, packets that came back)", 1.5, samples.ratio(MPPS, FLOWGEN),
                    samples.why_not(MPPS, FLOWGEN))
-    section.text(f"Generator on host a, core {ctx.core_a}; reflector on host b, core {ctx.core_b}; flat out, defaults except "
-                 "where told. testpmd's main thread only waits at its prompt. `macswap` exchanges the MAC addresses; mpps "
-                 "exchanges IP addresses and ports too, and verifies what comes back.")
+    section.text(f"Generator on host a, core {ctx.core_a}; reflector on host b, core {ctx.core_b}; flat out, defaults "
+                 f"except "
+                 "where told. testpmd's main thread only waits at its prompt. `macswap` exchanges the MAC addresses; "
+                 "mpps exchanges IP addresses and ports too, and verifies what comes back.")
 
 
 # What was tried: (name, options of both ports, arguments of sender and of reflector, what else).
@@ -77,7 +79,8 @@ SETTINGS = (
     ("--burst 256", "", {"both": ("--burst", 256)}),
     ("--busy-poll (lanes never sleep)", "", {"both": ("--busy-poll",)}),
     ("busy_budget=64", "busy_budget=64", {}),
-    ("busy_budget=64, NAPI deferred", "busy_budget=64", {"veth": {"napi_defer_hard_irqs": 2, "gro_flush_timeout": 200_000}}),
+    ("busy_budget=64, NAPI deferred", "busy_budget=64",
+     {"veth": {"napi_defer_hard_irqs": 2, "gro_flush_timeout": 200_000}}),
     ("threaded NAPI", "", {"veth": {"threaded": 1}}),
     ("separate lanes", "", {"lanes": ("--tx-lanes", 1, "--rx-lanes", 1)}),
     ("both programs on one core", "", {"one_core": True}),
@@ -89,12 +92,14 @@ def _try(ctx, label, options, how):
     args = how.get("lanes", ("--lanes", 1)) + both
     cores = (ctx.core_b, ctx.core_b) if how.get("one_core") else None
     with xdp.veth(ctx, **how.get("veth", {})):
-        return trip(ctx, f"settings: {label}", options, args, duration=min(ctx.seconds, 1.0), reflector_args=both, cores=cores)
+        return trip(ctx, f"settings: {label}", options, args, duration=min(ctx.seconds, 1.0), reflector_args=both,
+                    cores=cores)
 
 
 def settings(ctx, section):
     section.heading("What was tried: settings of the round trip")
-    samples = compare(ctx, {label: functools.partial(_try, ctx, label, options, how) for label, options, how in SETTINGS},
+    samples = compare(ctx, {label: functools.partial(_try, ctx, label, options, how)
+                            for label, options, how in SETTINGS},
                       min(ctx.rounds, 3))
     rows = []
     for label, *_ in SETTINGS:
@@ -102,10 +107,11 @@ def settings(ctx, section):
         rows.append([label if samples.values(label) else f"{label} (not measured: {samples.failures.get(label)})",
                      rate(samples.median(label)), times(samples.spread(label)), times(ratio[0]) if ratio else "–",
                      f"{ratio[1]:.3g} to {ratio[2]:.3g}" if ratio else "–", percent(samples.median(label, "loss"))])
-    section.table(["setting, both ends", "came back/s", "spread (max/min)", "of defaults", "paired rounds", "loss"], rows)
-    section.text("Runs of 1 s. *NAPI deferred*: `napi_defer_hard_irqs` 2 and `gro_flush_timeout` 200 µs on both veths, so that "
-                 "the poll loop runs in our system calls and nowhere else; *threaded NAPI*: `threaded` 1 on both, the kernel's "
-                 "threads on whichever core the scheduler picks.")
+    section.table(["setting, both ends", "came back/s", "spread (max/min)", "of defaults", "paired rounds", "loss"],
+                  rows)
+    section.text("Runs of 1 s. *NAPI deferred*: `napi_defer_hard_irqs` 2 and `gro_flush_timeout` 200 µs on both veths, "
+                 "so that the poll loop runs in our system calls and nowhere else; *threaded NAPI*: `threaded` 1 on "
+                 "both, the kernel's threads on whichever core the scheduler picks.")
 
 
 def _fed(ctx, work, start=lambda: None):
@@ -117,20 +123,22 @@ def _fed(ctx, work, start=lambda: None):
 
 
 def _metrics(counts, own, field):
-    return {"rate": counts[field], "own": own, "offered": counts["offered"], "loss": 1 - counts[field] / counts["offered"],
-            "refused": 1 - counts["taken"] / counts["offered"]}
+    return {"rate": counts[field], "own": own, "offered": counts["offered"],
+            "loss": 1 - counts[field] / counts["offered"], "refused": 1 - counts["taken"] / counts["offered"]}
 
 
 def _fed_mpps(ctx, label, args, field="turned"):
     table = ctx.file(".csv")
-    with mpps.Listener(ctx, label, [*args, "--lanes", 1, "--interval", "100ms", "--csv", table], "b", ctx.core_b) as listener:
+    with mpps.Listener(ctx, label, [*args, "--lanes", 1, "--interval", "100ms", "--csv", table], "b",
+                       ctx.core_b) as listener:
         counts = _fed(ctx, lambda measure: measure())
         listener.stop()
     return _metrics(counts, mpps.inner_rate(table, "tx_packets" if field == "turned" else "rx_packets"), field)
 
 
 def _fed_testpmd(ctx, label, mode, options, field="turned"):
-    with testpmd.Testpmd(ctx, label, mode, testpmd.vdev(DRIVER, options), ctx.core_b, ctx.core_b, "b", memory(ctx)) as pmd:
+    with testpmd.Testpmd(ctx, label, mode, testpmd.vdev(DRIVER, options), ctx.core_b, ctx.core_b, "b",
+                         memory(ctx)) as pmd:
         received, sent, counts = _fed(ctx, pmd.rates_during, pmd.start)
         pmd.quit()
     return _metrics(counts, float(sent if field == "turned" else received), field)
@@ -186,22 +194,25 @@ def overload(ctx, section):
     for ours in (REFLECT, FORWARD):
         section.target(f"× the best of the others, {rival} (overload, {ours}, turned)", 1.2, samples.ratio(ours, rival),
                        samples.why_not(ours, rival))
-    section.text(f"xdp-trafficgen on host a, core {ctx.core_a}; the program on host b, core {ctx.core_b}. *Turned* is what came back "
-                 "to host a's interface, counted there alike for all; it is addressed to nobody, so host a drops it at once. "
-                 "*Loss in front of the socket*: its RX ring was full, or it had no chunk to fill; the rest was not sent on. "
-                 "veth runs host b's poll loop, its XDP program and the copy to the socket on the generator's core. "
-                 "`xsk-rs` and `afxdp` wrap libxdp and libbpf in C; they are left out.")
+    section.text(f"xdp-trafficgen on host a, core {ctx.core_a}; the program on host b, core {ctx.core_b}. *Turned* is "
+                 f"what came back "
+                 "to host a's interface, counted there alike for all; it is addressed to nobody, so host a drops it at "
+                 "once. *Loss in front of the socket*: its RX ring was full, or it had no chunk to fill; the rest was "
+                 "not sent on. veth runs host b's poll loop, its XDP program and the copy to the socket on the "
+                 "generator's core. `xsk-rs` and `afxdp` wrap libxdp and libbpf in C; they are left out.")
 
 
 def _send_mpps(ctx):
     return peers.flood(ctx, "mpps send", [
-        ctx.mpps, "send", "af_xdp:eth1", "--src", ctx.lab.A, "--src-port-range", "10000-10000", "--dest", f"{ctx.lab.B}:9000",
-        "--dest-mac", xdp.SINK_MAC, "--lanes", 1, "--quiet", "--duration", "10m"])
+        ctx.mpps, "send", "af_xdp:eth1", "--src", ctx.lab.A, "--src-port-range", "10000-10000", "--dest",
+        f"{ctx.lab.B}:9000", "--dest-mac", xdp.SINK_MAC, "--lanes", 1, "--quiet", "--duration", "10m"])
 
 
 def _txonly(ctx, host_mac, label, options):
-    return testpmd.Testpmd(ctx, label, "txonly", testpmd.vdev(DRIVER, options), ctx.core_a, ctx.core_a, "a", memory(ctx),
-                           ("--txpkts=60", f"--eth-peer=0,{host_mac}", f"--tx-ip={ctx.lab.A},{ctx.lab.B}", "--tx-udp=10000,9000"))
+    return testpmd.Testpmd(ctx, label, "txonly", testpmd.vdev(DRIVER, options), ctx.core_a, ctx.core_a, "a",
+                           memory(ctx),
+                           ("--txpkts=60", f"--eth-peer=0,{host_mac}", f"--tx-ip={ctx.lab.A},{ctx.lab.B}",
+                            "--tx-udp=10000,9000"))
 
 
 def _send_testpmd(ctx, options):
@@ -214,8 +225,8 @@ def _send_testpmd(ctx, options):
 
 
 def _both_testpmd(ctx, options):
-    receiver = testpmd.Testpmd(ctx, "testpmd rxonly", "rxonly", testpmd.vdev(DRIVER, options), ctx.core_b, ctx.core_b, "b",
-                               memory(ctx))
+    receiver = testpmd.Testpmd(ctx, "testpmd rxonly", "rxonly", testpmd.vdev(DRIVER, options), ctx.core_b, ctx.core_b,
+                               "b", memory(ctx))
     with receiver, _txonly(ctx, ctx.lab.MAC_B, "testpmd txonly", options) as sender:
         receiver.start()
         sender.start()
@@ -232,8 +243,8 @@ def one_way(ctx, section):
     section.programs(samples)
     section.target("× testpmd txonly (`send` to nobody)", 1.0, samples.ratio("mpps send", "testpmd txonly"),
                    samples.why_not("mpps send", "testpmd txonly"))
-    section.text("What host b's interface counted; the frames are addressed to nobody, so host b drops them at once. txonly sends "
-                 "one frame again and again; mpps stamps each anew.")
+    section.text("What host b's interface counted; the frames are addressed to nobody, so host b drops them at once. "
+                 "txonly sends one frame again and again; mpps stamps each anew.")
 
     section.heading("One way: `drop` fed by `xdp-trafficgen`")
     ceiling = "xdp-bench drop (in the kernel)"
@@ -241,15 +252,15 @@ def one_way(ctx, section):
     samples = compare(ctx, {
         "mpps drop": lambda: _fed_mpps(ctx, "mpps drop", ["drop", "af_xdp:eth1", "--no-verify"], "taken"),
         "testpmd rxonly": lambda: _fed_testpmd(ctx, "testpmd rxonly", "rxonly", "", "taken"),
-        ceiling: lambda: _fed_proc(ctx, ceiling, ["env", f"LD_PRELOAD={shim}", "xdp-bench", "drop", "eth1"], "Dropping packets",
-                                   "taken"),
+        ceiling: lambda: _fed_proc(ctx, ceiling, ["env", f"LD_PRELOAD={shim}", "xdp-bench", "drop", "eth1"],
+                                   "Dropping packets", "taken"),
     })
     section.programs(samples, (("rate", "taken/s", rate), *FED[:-1]))
     section.target("× testpmd rxonly (`drop`, fed)", 1.0, samples.ratio("mpps drop", "testpmd rxonly"),
                    samples.why_not("mpps drop", "testpmd rxonly"))
-    section.text("*Taken*: what came in less what found no room at the socket, by host b's interface. The generator's core does "
-                 "the kernel's share, so a receiver that takes more leaves the generator less. The last row drops in the XDP "
-                 "program: what the generator gives at the most.")
+    section.text("*Taken*: what came in less what found no room at the socket, by host b's interface. The generator's "
+                 "core does the kernel's share, so a receiver that takes more leaves the generator less. The last row "
+                 "drops in the XDP program: what the generator gives at the most.")
 
     section.heading("One way: `send` → `drop`")
     pair = "testpmd txonly → rxonly"
@@ -260,7 +271,8 @@ def one_way(ctx, section):
     })
     section.programs(samples, (("rate", "received/s", rate), *RETURNED[1:]))
     section.ratios(samples, [("mpps", pair), (SKB, pair), (SKB, "mpps")])
-    section.target("× testpmd (`send` → `drop`, received)", 1.0, samples.ratio("mpps", pair), samples.why_not("mpps", pair))
+    section.target("× testpmd (`send` → `drop`, received)", 1.0, samples.ratio("mpps", pair),
+                   samples.why_not("mpps", pair))
 
 
 def no_loss(ctx, section):
@@ -273,7 +285,8 @@ def instructions(ctx, section):
     section.heading("Our own instructions a packet")
     ctx.need("valgrind")
     count = xdp.build_rust(ctx, "the count example",
-                           ["--manifest-path", f"{ctx.root}/Cargo.toml", "-p", "xsk", "--features", "fake", "--example", "count"],
+                           ["--manifest-path", f"{ctx.root}/Cargo.toml", "-p", "xsk", "--features", "fake", "--example",
+                            "count"],
                            "examples/count")
     rows = []
     for work, what in (("forward", "receive, send on untouched"), ("macswap", "receive, swap MAC addresses, send on"),
@@ -283,8 +296,8 @@ def instructions(ctx, section):
         except BenchError as error:
             rows.append([f"{work} (not measured: {error})", "–"])
     section.table(["work, bursts of 64", "instructions/packet"], rows)
-    section.text("By callgrind over the fake kernel (`crates/xsk/examples/count.rs`): all that the crate does, ring accesses, "
-                 "completions and refill included, and nothing of the kernel.")
+    section.text("By callgrind over the fake kernel (`crates/xsk/examples/count.rs`): all that the crate does, ring "
+                 "accesses, completions and refill included, and nothing of the kernel.")
 
 
 def where(ctx, section):
@@ -292,7 +305,8 @@ def where(ctx, section):
     ctx.need("perf")
     for label, options in ((MPPS, ""), (SKB, "mode=skb")):
         xdp.free_queue(ctx)
-        profile.write(ctx, section, label, lambda seconds, o=options, l=label: trip(ctx, f"{l}, profiled", o, duration=seconds))
+        profile.write(ctx, section, label,
+                      lambda seconds, o=options, l=label: trip(ctx, f"{l}, profiled", o, duration=seconds))
 
 
 PARTS = (round_trip, settings, overload, one_way, no_loss, instructions, where)

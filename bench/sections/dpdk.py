@@ -30,7 +30,8 @@ def duel(ctx, section, heading, ours, peers, targets, columns=(("rate", "packets
     section.ratios(samples, [(dpdk.name(what, own), peer) for what in ours for peer in peers for own in BOTH])
     for what, peer, least in targets:
         aim = "; an aim" if peer.startswith("testpmd txonly") else ""
-        section.target(f"× {peer} ({heading}, `{what}`{aim})", least, samples.ratio(what, peer), samples.why_not(what, peer))
+        section.target(f"× {peer} ({heading}, `{what}`{aim})", least, samples.ratio(what, peer),
+                       samples.why_not(what, peer))
 
 
 def best_l2fwd(ctx, section, vdevs):
@@ -49,16 +50,19 @@ def best_l2fwd(ctx, section, vdevs):
     if not tried:
         return None
     flags = max(tried, key=tried.get)
-    section.text("The C `l2fwd`, best of two runs: " + ", ".join(f"{f} {rate(r)}" for f, r in tried.items()) + f"; used: {flags}.")
+    section.text("The C `l2fwd`, best of two runs: " +
+                 ", ".join(f"{f} {rate(r)}" for f, r in tried.items()) + f"; used: {flags}.")
     return built[flags]
 
 
 def preparation(ctx, section):
     ctx.need("dpdk-testpmd")
     ctx.l2fwd = best_l2fwd(ctx, section, [dpdk.NULL])
-    section.text(f"Every program has one lane (forwarding core) that never sleeps, on core {ctx.core_b} where one program runs "
-                 f"alone; bursts of {dpdk.BURST} for all, and mpps once more with its own (*own burst*). Targets are of the "
-                 "equal bursts. Frames have 60 bytes in memory, 64 with FCS. Each program counts for itself, over its own "
+    section.text(f"Every program has one lane (forwarding core) that never sleeps, on core {ctx.core_b} where one "
+                 f"program runs alone; bursts of {dpdk.BURST} for all, and mpps once more with its own (*own burst*). "
+                 f"Targets are of the "
+                 "equal bursts. Frames have 60 bytes in memory, 64 with FCS. Each program counts for itself, over its "
+                 "own "
                  f"clock. EAL memory of the peers: `{' '.join(dpdk.memory(ctx))}`; mpps's own choice is alike.")
 
 
@@ -80,9 +84,9 @@ def null(ctx, section):
          {REFLECT: lambda label, own: alone(label, ["reflect", port], "tx_packets", own)},
          {FILLED: lambda: peer(FILLED, "5tswap", [dpdk.NULL], True), ZERO: lambda: peer(ZERO, "5tswap", [dpdk.NULL])},
          [(REFLECT, FILLED, 1.0)])
-    section.text("`net_null` gives its buffers as they are. mpps puts a UDP packet into each at the start. testpmd's hold zeros "
-                 "and 5tswap then only exchanges MAC addresses: for the target it sent with `txonly` first, so that its "
-                 "buffers hold UDP packets, too.")
+    section.text("`net_null` gives its buffers as they are. mpps puts a UDP packet into each at the start. testpmd's "
+                 "hold zeros and 5tswap then only exchanges MAC addresses: for the target it sent with `txonly` first, "
+                 "so that its buffers hold UDP packets, too.")
     for mode in ("macswap", "io"):
         duel(ctx, section, f"`net_null`: forward, {mode}", {f"mpps forward {mode}": forward(ctx, [dpdk.NULL], mode)},
              {f"testpmd {mode}": partial(peer, f"testpmd {mode}", mode, [dpdk.NULL])},
@@ -96,7 +100,8 @@ def null(ctx, section):
          {f"testpmd {mode}": partial(peer, f"testpmd {mode}", mode, [dpdk.NULL]) for mode in ("flowgen", "txonly")},
          [("mpps send", "testpmd flowgen", 1.5), ("mpps send", "testpmd txonly", 1.0)])
     drop = ["drop", port, "--no-verify"]
-    duel(ctx, section, "`net_null`: drop", {"mpps drop --no-verify": lambda label, own: alone(label, drop, "rx_packets", own)},
+    duel(ctx, section, "`net_null`: drop",
+         {"mpps drop --no-verify": lambda label, own: alone(label, drop, "rx_packets", own)},
          {"testpmd rxonly": lambda: peer("testpmd rxonly", "rxonly", [dpdk.NULL])}, [])
     section.text("mpps counts UDP packets, so it looks at each; rxonly only frees.")
 
@@ -112,9 +117,10 @@ def ring(ctx, section):
     ours, theirs = "mpps forward l2fwd, ring", f"{L2FWD}, ring"
     duel(ctx, section, heading.format("l2fwd"), {ours: forward(ctx, pair, "l2fwd", "--dest-mac", dpdk.DEST_MAC)},
          of_l2fwd(ctx, theirs, lambda: dpdk.l2fwd_alone(ctx, theirs, ctx.l2fwd, pair)), [(ours, theirs, 1.0)])
-    section.text(f"`net_ring`'s port is its own peer: what a program sends to it comes back in. Packets enter by `net_null`, "
-                 f"leave into `net_ring`, come back from it and leave by `net_null`; rates are the sum of both directions, all "
-                 f"on core {ctx.core_b}. `reflect` has one port, so its work is done by `forward --mode 5tswap` here; testpmd's "
+    section.text(f"`net_ring`'s port is its own peer: what a program sends to it comes back in. Packets enter by "
+                 f"`net_null`, leave into `net_ring`, come back from it and leave by `net_null`; rates are the sum of "
+                 f"both directions, all on core {ctx.core_b}. `reflect` has one port, so its work is done by `forward "
+                 f"--mode 5tswap` here; testpmd's "
                  "5tswap had UDP packets in its buffers, as above.")
 
 
@@ -129,7 +135,8 @@ def memif(ctx, section):
     duel(ctx, section, "`net_memif`: round trip", {trip: ours},
          {pair: lambda: dpdk.driven(ctx, lambda device: dpdk.pmd(ctx, pair, "5tswap", device, ctx.core_b))},
          [(trip, pair, 1.0)], BACK)
-    section.text(f"Generator on core {ctx.core_a}, reflector on core {ctx.core_b}, flat out. mpps stamps each packet, and verifies "
+    section.text(f"Generator on core {ctx.core_a}, reflector on core {ctx.core_b}, flat out. mpps stamps each packet, "
+                 f"and verifies "
                  "and times each that comes back; flowgen only frees them.")
 
     sends = "mpps send, memif"
@@ -170,7 +177,8 @@ def forwarders(ctx, section):
         peer = next(iter(peers), f"{L2FWD}, driven")
         duel(ctx, section, f"`net_memif`: {what}, driven by testpmd flowgen", {label: ours(*args)}, peers,
              [(label, peer, 1.0)], BACK)
-    section.text(f"flowgen on core {ctx.core_a} for all; the program on core {ctx.core_b}. *Came back*: what flowgen received. It "
+    section.text(f"flowgen on core {ctx.core_a} for all; the program on core {ctx.core_b}. *Came back*: what flowgen "
+                 f"received. It "
                  "sends and receives in one loop, which may be the limit.")
 
 

@@ -11,7 +11,8 @@ from harness.stat import percent, rate
 from harness.steady import loss_verdict
 
 MODEST = 50_000  # pps: what the published pair lost half of
-# A tap that waits for its program, and a wire from it to the lab's interface: u32 and mirred, as the kernel may lack flower.
+# A tap that waits for its program, and a wire from it to the lab's interface: u32 and mirred, as the kernel may lack
+# flower.
 TAP = "dtap0"
 TAP_UP = f"""ip tuntap add dev {TAP} mode tap multi_queue && ip link set {TAP} txqueuelen 8192 up
 for pair in "eth1 {TAP}" "{TAP} eth1"; do
@@ -99,23 +100,26 @@ def no_loss(ctx, section):
             if too_slow(trial["summary"]):
                 # A paced sender has more to do: its own maximum is what it reaches when asked for the other.
                 asked = ["--rate", f"{int(top)}pps"]
-                paced = statistics.median(trip(ctx, what, f"{what} maximum, paced", asked)["received_pps"] for _ in runs)
-                section.text(f"{what}: the maximum above is that of an unpaced sender, {rate(top)}. Asked for as much, a paced "
-                             f"one reaches {rate(paced)} (median). What follows is half of that, which is less than the target "
+                paced = statistics.median(trip(ctx, what, f"{what} maximum, paced", asked)["received_pps"]
+                                          for _ in runs)
+                section.text(f"{what}: the maximum above is that of an unpaced sender, {rate(top)}. Asked for as much, "
+                             f"a paced one reaches {rate(paced)} (median). What follows is half of that, which is less "
+                             f"than the target "
                              "asks for.")
                 loss_verdict(section, f"{what} round trip, half of the paced maximum", at_half(ctx, what, paced))
         except BenchError as error:
             section.verdict(f"target no loss at half the maximum ({what} round trip): not measured ({error})")
-    section.text("`sendrecv` ↔ `reflect`, a core each, both of mpps. net_af_packet, net_af_xdp and net_tap by the lab's veth, whose "
-                 "kernel part runs on the sender's core; the taps are joined to it by `tc` (u32, mirred). net_ring gives back "
-                 "what it is sent, so one program is both ends. net_null sinks packets: there is nothing to lose.")
+    section.text("`sendrecv` ↔ `reflect`, a core each, both of mpps. net_af_packet, net_af_xdp and net_tap by the "
+                 "lab's veth, whose kernel part runs on the sender's core; the taps are joined to it by `tc` (u32, "
+                 "mirred). net_ring gives back what it is sent, so one program is both ends. net_null sinks packets: "
+                 "there is nothing to lose.")
 
 
 def shared_core(ctx, label, busy):
     link = dpdk.Memif(ctx)
     cores = (ctx.core_a, ctx.core_a)
-    return dpdk.mpps_round_trip(ctx, label, (link.client, link.server), ["--rate", f"{MODEST}pps"], max(ctx.seconds, 10),
-                                cores=cores, busy=busy)
+    return dpdk.mpps_round_trip(ctx, label, (link.client, link.server), ["--rate", f"{MODEST}pps"],
+                                max(ctx.seconds, 10), cores=cores, busy=busy)
 
 
 def one_core(ctx, section):
@@ -125,12 +129,13 @@ def one_core(ctx, section):
         say(f"  {label}")
         try:
             s = shared_core(ctx, label, busy)
-            rows.append([label, rate(s["offered_pps"]), rate(s["received_pps"]), s["lost"], s["late"], percent(s["loss_ratio"])])
+            rows.append([label, rate(s["offered_pps"]), rate(s["received_pps"]), s["lost"], s["late"],
+                         percent(s["loss_ratio"])])
             if not busy:
                 met = s["lost"] == 0 and s["late"] == 0
                 section.verdict(f"target no loss with both programs on one core (net_memif, {MODEST // 1000} kpps): "
-                                f"**{'met' if met else 'not met'}** ({s['lost']} lost and {s['late']} late of {s['tx_packets']} "
-                                f"packets in {s['duration_s']:.0f} s)")
+                                f"**{'met' if met else 'not met'}** ({s['lost']} lost and {s['late']} late of "
+                                f"{s['tx_packets']} packets in {s['duration_s']:.0f} s)")
         except BenchError as error:
             rows.append([f"{label} (not measured: {error})"] + ["–"] * 5)
     label = "testpmd flowgen ↔ 5tswap, one core, unpaced"
@@ -146,7 +151,8 @@ def one_core(ctx, section):
     except BenchError as error:
         rows.append([f"{label} (not measured: {error})"] + ["–"] * 5)
     section.table(["program", "sent/s", "came back/s", "lost", "late", "loss"], rows)
-    section.text(f"All on core {ctx.core_a}. testpmd's generators can't be paced: its row says what two loops that never sleep make "
+    section.text(f"All on core {ctx.core_a}. testpmd's generators can't be paced: its row says what two loops that "
+                 f"never sleep make "
                  "of one core.")
 
 

@@ -1,4 +1,5 @@
-"""The part of the section dpdk that is the overload test: forwarders at growing load, and what they say of their core."""
+"""The part of the section dpdk that is the overload test: forwarders at growing load, and what they say of their
+core."""
 
 import contextlib
 import re
@@ -33,7 +34,8 @@ class Test:
     def generator(self, device, pps, settle="200ms"):
         pace = ["--rate", f"{int(pps)}pps"] if pps else []
         if self.onward:
-            return ["send", f"dpdk:{device}", *dpdk.flow(), "--dest-mac", dpdk.DEST_MAC, *dpdk.lane(self.ctx.core_a), *pace]
+            return ["send", f"dpdk:{device}", *dpdk.flow(), "--dest-mac", dpdk.DEST_MAC, *dpdk.lane(self.ctx.core_a),
+                    *pace]
         return ["sendrecv", f"dpdk:{device}", *dpdk.PALINDROME, *dpdk.lane(self.ctx.core_a), "--settle", settle, *pace]
 
     def label(self, name):
@@ -83,7 +85,8 @@ class Test:
             if self.onward:
                 yield note
                 return
-            # net_memif forgets its counters with its peer, so testpmd is stopped while the generator waits for what is late.
+            # net_memif forgets its counters with its peer, so testpmd is stopped while the generator waits for what is
+            # late.
             told["settle"] = "3s"
 
             def note_when_idle():
@@ -105,7 +108,8 @@ class Test:
     def l2fwd(self, _name, device, _told):
         ctx = self.ctx
         with dpdk.c_l2fwd(ctx, self.label(L2FWD), ctx.l2fwd, self.ports(device), ctx.core_b, self.host) as program:
-            # It forwards only when its links have been up, or 9 s have passed: a first run of the generator is for that alone.
+            # It forwards only when its links have been up, or 9 s have passed: a first run of the generator is for that
+            # alone.
             args = self.generator(device.replace("role=server", "role=client"), 1000)
             mpps.send(ctx, self.label(f"generator before {L2FWD}"), args, 0.5, None, ctx.core_a)
             program.wait_until_running()
@@ -113,7 +117,8 @@ class Test:
 
 
 def recorded(text):
-    """What testpmd says after `stop` with both recordings on: mean burst, share of empty polls, time spent on packets."""
+    """What testpmd says after `stop` with both recordings on: mean burst, share of empty polls, time spent on
+    packets."""
     total = lambda what: sum(map(int, re.findall(rf"{what}-bursts : (\d+)", text)))
     polls, sends = total("RX"), total("TX")  # it sends once for each poll that brought something
     packets = re.findall(r"TX-total: (\d+)", text)
@@ -139,17 +144,18 @@ def table(ctx, section, test):
         section.text(f"100 % is what {reference} sends back to testpmd's flowgen flat out: {rate(top)}.")
     rows, samples = [], None
     for load in LOADS:
-        samples = ctx.compare({name: lambda n=name, pps=top * load / 100: test.run(n, pps) for name in names}, min(ctx.rounds, 3))
+        samples = ctx.compare({name: lambda n=name, pps=top * load / 100: test.run(n, pps) for name in names},
+                              min(ctx.rounds, 3))
         for name in names:
             if not samples.values(name):
                 rows.append([f"{load} %: {name} (not measured: {samples.why_not(name)})"] + ["–"] * 8)
                 continue
             show = lambda metric, how: how(samples.median(name, metric)) if samples.values(name, metric) else "–"
             rows.append([f"{load} %: {name}", rate(top * load / 100), show("offered", rate), show("rate", rate),
-                         show("loss", percent), show("burst", "{:.1f}".format), show("empty", percent), show("busy", percent),
-                         show("ns", "{:.1f}".format)])
-    section.table(["load: forwarder", "intended/s", "sent/s", "forwarded/s", "of intended not forwarded", "mean RX burst",
-                   "empty polls", "busy", "busy ns/packet"], rows)
+                         show("loss", percent), show("burst", "{:.1f}".format), show("empty", percent),
+                         show("busy", percent), show("ns", "{:.1f}".format)])
+    section.table(["load: forwarder", "intended/s", "sent/s", "forwarded/s", "of intended not forwarded",
+                   "mean RX burst", "empty polls", "busy", "busy ns/packet"], rows)
     if ctx.l2fwd:
         section.target(f"× {L2FWD} (overload, {test.kind}, `{OURS}`, forwarded at {LOADS[-1]} %)", 1.0,
                        samples.ratio(OURS, L2FWD), samples.why_not(OURS, L2FWD))
@@ -158,22 +164,24 @@ def table(ctx, section, test):
 def onward(ctx, section):
     section.heading("Overload: `send --rate` over `net_memif` → forwarder → `net_af_packet`")
     table(ctx, section, Test(ctx, True))
-    section.text(f"Generator on core {ctx.core_a}, forwarder on core {ctx.core_b}, where the kernel's part of sending runs, too: it "
-                 "is slow enough to be overloaded by one core. *Sent* is what the ring to the forwarder took; the generator "
-                 "tries again what it did not take, so what is missing of *intended* was refused there, as a NIC would miss it. "
-                 "*Forwarded*: what came in at host b's interface, the same count for all. *Mean RX burst*: of polls that "
-                 "brought something. *Empty polls*: of both ports, also while the generator starts and ends. *Busy*: time that "
-                 "went into polls with packets (mpps: its lane's busy share; testpmd: `record-core-cycles`), of the time that the "
-                 "generator sent. The C `l2fwd` tells none of these.")
+    section.text(f"Generator on core {ctx.core_a}, forwarder on core {ctx.core_b}, where the kernel's part of sending "
+                 f"runs, too: it "
+                 "is slow enough to be overloaded by one core. *Sent* is what the ring to the forwarder took; the "
+                 "generator tries again what it did not take, so what is missing of *intended* was refused there, as a "
+                 "NIC would miss it. *Forwarded*: what came in at host b's interface, the same count for all. *Mean RX "
+                 "burst*: of polls that brought something. *Empty polls*: of both ports, also while the generator "
+                 "starts and ends. *Busy*: time that went into polls with packets (mpps: its lane's busy share; "
+                 "testpmd: `record-core-cycles`), of the time that the generator sent. The C `l2fwd` tells none of "
+                 "these.")
 
 
 def back(ctx, section):
     section.heading("Growing load: `sendrecv --rate` → forwarder → back, over `net_memif`")
     table(ctx, section, Test(ctx, False))
-    section.text("As above, but back to the generator, which stamps, receives and verifies on its one core: where *sent* stays "
-                 "below *intended*, it is the limit, or the ring was full. Its one flow is its own reverse, so a forwarder that "
-                 "changes MAC addresses alone sends it back as expected. testpmd is stopped while the generator waits for what "
-                 "is late.")
+    section.text("As above, but back to the generator, which stamps, receives and verifies on its one core: where "
+                 "*sent* stays below *intended*, it is the limit, or the ring was full. Its one flow is its own "
+                 "reverse, so a forwarder that changes MAC addresses alone sends it back as expected. testpmd is "
+                 "stopped while the generator waits for what is late.")
 
 
 PARTS = (onward, back)

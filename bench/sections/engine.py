@@ -62,13 +62,14 @@ def throughput(ctx, section):
     section.programs(samples, (("rate", "packets/s", rate), ("ns", "ns/packet", lambda v: f"{v:.2f}")))
     only = samples.values(DROP, "receive_ns")
     if only:
-        section.text(f"`drop null:` makes each packet with the sender's own code and then verifies it. Less the cost of "
-                     f"`send null:` in the same round, receiving and verifying alone cost "
+        section.text(f"`drop null:` makes each packet with the sender's own code and then verifies it. Less the cost "
+                     f"of `send null:` in the same round, receiving and verifying alone cost "
                      f"{samples.median(DROP, 'receive_ns'):.1f} ns a packet ({min(only):.1f} to {max(only):.1f}). "
                      "`sendrecv loop:` sends, holds, receives and verifies each packet, latency and sequence included.")
-    section.text("Every `mpps` packet has whole headers, both checksums, a sequence number, its own send time and data that "
-                 "depends on both. `flowgen` writes whole headers, `txonly` copies a template, `rxonly` only frees, "
-                 "`macswap` exchanges two addresses. `net_null` frames are 60 bytes in memory, 64 with FCS, as mpps's are.")
+    section.text("Every `mpps` packet has whole headers, both checksums, a sequence number, its own send time and data "
+                 "that depends on both. `flowgen` writes whole headers, `txonly` copies a template, `rxonly` only "
+                 "frees, `macswap` exchanges two addresses. `net_null` frames are 60 bytes in memory, 64 with FCS, as "
+                 "mpps's are.")
     section.ratios(samples, [(SEND, "testpmd flowgen"), (SEND, "testpmd txonly"), (DROP, "testpmd flowgen"),
                              (LOOP, "testpmd flowgen")])
     section.target("× flowgen (`send null:`)", 1.5, samples.ratio(SEND, "testpmd flowgen"),
@@ -81,7 +82,8 @@ def _instructions_mpps(ctx, label, *args):
     runs = []
     for duration in (1, 3):
         summary = ctx.file(".json")
-        argv = [ctx.mpps, *args, "--lanes", 1, "--duration", f"{duration}s", "--interval", "1s", "--quiet", "--json", summary]
+        argv = [ctx.mpps, *args, "--lanes", 1, "--duration", f"{duration}s", "--interval", "1s", "--quiet", "--json",
+                summary]
         field = "rx_packets" if args[0] == "drop" else "tx_packets"
         runs.append(callgrind.grind(ctx, f"{label}, instructions", argv, lambda _: mpps.load(summary)[field]))
     return callgrind.a_packet(*runs)
@@ -119,8 +121,9 @@ def instructions(ctx, section):
         except BenchError as error:
             rows.append([f"{label} (not measured: {error})", "–"])
     section.table(["program", "instructions/packet"], rows)
-    section.text("By callgrind: instructions of the forwarding thread in a longer run less those in a shorter one, over the "
-                 "packets that it moved more. Callgrind hides AVX-512, so code that would use it takes its other branch.")
+    section.text("By callgrind: instructions of the forwarding thread in a longer run less those in a shorter one, "
+                 "over the packets that it moved more. Callgrind hides AVX-512, so code that would use it takes its "
+                 "other branch.")
 
 
 PARTS = (throughput, instructions)

@@ -36,7 +36,8 @@ def judge(section, samples, where):
                 found = samples.ratio(ours, theirs, field)
                 if found:
                     met = found[0] <= 1 if path == "udp" else found[0] < 1
-                    results.append((met, f"{field} {found[0]:.2f}× of {theirs.split()[1]}'s ({found[1]:.2f} to {found[2]:.2f})"))
+                    results.append((met, f"{field} {found[0]:.2f}× of {theirs.split()[1]}'s ({found[1]:.2f} to "
+                                         f"{found[2]:.2f})"))
         least = "no worse" if path == "udp" else "better"
         if not results:
             section.verdict(f"target p50 and p99 {least} than sockperf's ({path}, {where}): "
@@ -62,13 +63,16 @@ def compare(ctx, section, busy):
 
 
 def explain(_ctx, section):
-    section.text(f"All latencies are one way, which is half of a round trip, with {latency.SIZE} bytes of payload. mpps measures "
-                 "each packet: `sendrecv` ↔ `reflect`, one lane each. `ping-pong` has one message in flight and waits for its "
-                 "answer before the next, so a slow answer delays what would have been measured after it, and it is compared at "
-                 f"rates up to {LARGEST_PING_PONG // 1000} kpps only. `under-load` sends by the clock, as mpps does; with "
-                 "`--reply-every 1` each of its messages is answered and measured. The client on host a, the server on host b. "
-                 "Ratios are of the medians over the rounds, in brackets the smallest and the largest of a round; below 1 mpps is "
-                 "faster.")
+    section.text(f"All latencies are one way, which is half of a round trip, with {latency.SIZE} bytes of payload. "
+                 f"mpps measures "
+                 "each packet: `sendrecv` ↔ `reflect`, one lane each. `ping-pong` has one message in flight and waits "
+                 "for its answer before the next, so a slow answer delays what would have been measured after it, and "
+                 "it is compared at "
+                 f"rates up to {LARGEST_PING_PONG // 1000} kpps only. `under-load` sends by the clock, as mpps does; "
+                 f"with "
+                 "`--reply-every 1` each of its messages is answered and measured. The client on host a, the server on "
+                 "host b. Ratios are of the medians over the rounds, in brackets the smallest and the largest of a "
+                 "round; below 1 mpps is faster.")
 
 
 def defaults(ctx, section):

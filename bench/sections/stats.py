@@ -69,20 +69,23 @@ def dips(ctx, section):
         off = off_rows(result)
         ours = [o for o in off if not o[2]]
         s = result["summary"]
-        summary.append([f"{path}:", rate(result["rate"]), len(result["rows"]), len(off), len(off) - len(ours), len(ours),
-                        s["missed"], s["lost"], "yes" if s["valid"] else "no"])
+        summary.append([f"{path}:", rate(result["rate"]), len(result["rows"]), len(off), len(off) - len(ours),
+                        len(ours), s["missed"], s["lost"], "yes" if s["valid"] else "no"])
         for row, deviation, explained in off[:10]:
             details.append([f"{path}:", f"{row['time_s']:.1f}", f"{deviation * 100:+.2f} %",
                             f"{(row.get('host_wait_us') or 0) / 1000:.2f}", "host" if explained else "not explained"])
         # A run that the host disturbed so much that it is not valid shows nothing about dips of ours.
         verdict = "**not met**" if ours else "**met**" if s["valid"] else "not measured: the trial is not valid"
-        section.verdict(f"target no 100 ms row off by more than 1 % for a cause of ours ({path}): {verdict} ({len(off)} of "
-                        f"{len(result['rows'])} rows off, {len(off) - len(ours)} of them while the host kept the lane waiting)")
-    section.table(["path", "rate", "rows", "off by > 1 %", "explained by the host", "not explained", "missed", "lost", "valid"],
+        section.verdict(f"target no 100 ms row off by more than 1 % for a cause of ours ({path}): {verdict} "
+                        f"({len(off)} of {len(result['rows'])} rows off, {len(off) - len(ours)} of them while the host "
+                        f"kept the lane waiting)")
+    section.table(["path", "rate", "rows", "off by > 1 %", "explained by the host", "not explained", "missed", "lost",
+                   "valid"],
                   summary)
-    section.text("A row that lacks packets counts as explained when `host_wait_us` of that row (time for which the scheduler or the "
-                 "hypervisor kept the lanes from running) covers what it lacks; a row with too many when it makes good for one. "
-                 "The lane of `null:` has its core to itself; on the others the collector shares the lane's core.")
+    section.text("A row that lacks packets counts as explained when `host_wait_us` of that row (time for which the "
+                 "scheduler or the hypervisor kept the lanes from running) covers what it lacks; a row with too many "
+                 "when it makes good for one. The lane of `null:` has its core to itself; on the others the collector "
+                 "shares the lane's core.")
     if details:
         section.text("Rows that are off (the first ten of each path):")
         section.table(["path", "time, s", "off by", "host kept lanes waiting, ms", "cause"], details)

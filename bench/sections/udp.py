@@ -28,9 +28,10 @@ def one_way(ctx, section):
             for theirs in (SOCKPERF, IPERF3):
                 section.target(f"× {theirs} (one way, {size} bytes, {ours}, received)", least,
                                samples.ratio(ours, theirs), samples.why_not(ours, theirs))
-    section.text(f"Sender on host a, core {ctx.core_a}; receiver on host b, core {ctx.core_b}; a socket each. *Received* is what "
-                 "the receiving application counted, over the time that the sender sent. A receiver that keeps up is paid for by "
-                 "the sender's core too: veth runs the receiving host's stack there.")
+    section.text(f"Sender on host a, core {ctx.core_a}; receiver on host b, core {ctx.core_b}; a socket each. "
+                 f"*Received* is what "
+                 "the receiving application counted, over the time that the sender sent. A receiver that keeps up is "
+                 "paid for by the sender's core too: veth runs the receiving host's stack there.")
 
 
 def round_trip(ctx, section):
@@ -48,8 +49,8 @@ def round_trip(ctx, section):
     section.programs(samples, (("rate", "came back/s", rate),) + RECEIVED[1:])
     section.ratios(samples, [(shared, separate), (shared, plain), (separate, plain)])
     section.text(f"Sending host on core {ctx.core_a}, reflecting host on core {ctx.core_b}. The baseline "
-                 "(`bench/peers/baseline_echo.c`) has one thread that sends flat out and one that receives, spinning on each other "
-                 "for the sender's core, as published tools do.")
+                 "(`bench/peers/baseline_echo.c`) has one thread that sends flat out and one that receives, spinning "
+                 "on each other for the sender's core, as published tools do.")
 
 
 def no_loss(ctx, section):

@@ -25,8 +25,8 @@ def sender(ctx, label, command, lanes=1, args=()):
     """`mpps send` or `sendrecv` flat out from host a, its lanes on the first cores, until the block ends."""
     argv = ctx.command([
         ctx.mpps, command, "xdp:eth1", "--src", ctx.lab.A, "--src-port-range", FLOWS, "--dest", f"{ctx.lab.B}:9000",
-        "--dest-mac", ctx.lab.MAC_B, "--lanes", lanes, "--cores", ",".join(map(str, ctx.cores[:lanes])), *args, "--quiet",
-        "--duration", "10m"], "a")
+        "--dest-mac", ctx.lab.MAC_B, "--lanes", lanes, "--cores", ",".join(map(str, ctx.cores[:lanes])), *args,
+        "--quiet", "--duration", "10m"], "a")
     ctx.section.command(label, argv)
     before = ctx.lab.received("b")
     proc = Proc(argv)
@@ -54,8 +54,8 @@ def traffic(ctx, threads=1):
 
 
 def metered(ctx, *parts):
-    """What the interfaces count while all of `parts` run, started in this order, and the CPU time of the last, the sender:
-    `cores`, as many as it kept busy."""
+    """What the interfaces count while all of `parts` run, started in this order, and the CPU time of the last, the
+    sender: `cores`, as many as it kept busy."""
     with contextlib.ExitStack() as stack:
         for part in parts:
             proc = stack.enter_context(part())
@@ -97,7 +97,8 @@ def reflect(ctx):
 
 
 def bench_tx(ctx, threads=1):
-    return returned(metered(ctx, lambda: xdp.bench(ctx, "tx", "b", TX), lambda: _sink_a(ctx), lambda: traffic(ctx, threads)))
+    return returned(metered(ctx, lambda: xdp.bench(ctx, "tx", "b", TX), lambda: _sink_a(ctx),
+                            lambda: traffic(ctx, threads)))
 
 
 def trip(ctx, lanes=1, label=TRIP):
@@ -115,7 +116,8 @@ def compare(ctx, programs, rounds=None):
 
 
 CPU = (("cores", "cores that the sender had", "{:.2f}".format),)
-RETURNED = (("rate", "came back/s", rate), ("sent", "came in at host b/s", rate), ("loss", "not sent back", percent), *CPU)
+RETURNED = (("rate", "came back/s", rate), ("sent", "came in at host b/s", rate), ("loss", "not sent back", percent),
+            *CPU)
 
 
 def ratios(section, samples, pairs):
@@ -124,7 +126,8 @@ def ratios(section, samples, pairs):
     for over, under in pairs:
         ours, theirs = samples.values(over), samples.values(under)
         if ours and theirs:
-            section.text(f"Best runs, {over} / {under}: {rate(max(ours))} / {rate(max(theirs))} = {times(max(ours) / max(theirs))}.")
+            section.text(f"Best runs, {over} / {under}: {rate(max(ours))} / {rate(max(theirs))} = "
+                         f"{times(max(ours) / max(theirs))}.")
 
 
 def one_core(ctx, section):
@@ -135,9 +138,9 @@ def one_core(ctx, section):
     ratios(section, samples, [(SEND, TRAFFICGEN)])
     section.target(f"× {TRAFFICGEN} (`send xdp:` to a dropping peer)", 0.9, samples.ratio(SEND, TRAFFICGEN),
                    samples.why_not(SEND, TRAFFICGEN))
-    section.text("Into `xdp-bench drop` on host b for both; counted by host b's interface. mpps: 64 flows over IPv4, 60 bytes in "
-                 "memory, each packet with its number and time, data and checksum of its own. xdp-trafficgen: one frame of one "
-                 "flow over IPv6, 64 bytes in memory, again and again.")
+    section.text("Into `xdp-bench drop` on host b for both; counted by host b's interface. mpps: 64 flows over IPv4, "
+                 "60 bytes in memory, each packet with its number and time, data and checksum of its own. "
+                 "xdp-trafficgen: one frame of one flow over IPv6, 64 bytes in memory, again and again.")
 
     section.heading("`reflect` under `xdp-trafficgen`, one core")
     samples = compare(ctx, {REFLECT: lambda: reflect(ctx), TX: lambda: bench_tx(ctx)})
@@ -145,10 +148,10 @@ def one_core(ctx, section):
     ratios(section, samples, [(REFLECT, TX)])
     section.target(f"× {TX} (`reflect xdp:` under xdp-trafficgen)", 1.0, samples.ratio(REFLECT, TX),
                    samples.why_not(REFLECT, TX))
-    section.text("Back into `xdp-bench drop` at host a for both; counted by host a's interface. `xdp-bench tx` exchanges MAC "
-                 "addresses; mpps checks that the packet is the test's, exchanges MAC addresses, IP addresses and ports, and "
-                 "counts. xdp-trafficgen sends frames again as they came back: so that they are for host b however often they "
-                 "were turned, they are from host b's own addresses, too.")
+    section.text("Back into `xdp-bench drop` at host a for both; counted by host a's interface. `xdp-bench tx` "
+                 "exchanges MAC addresses; mpps checks that the packet is the test's, exchanges MAC addresses, IP "
+                 "addresses and ports, and counts. xdp-trafficgen sends frames again as they came back: so that they "
+                 "are for host b however often they were turned, they are from host b's own addresses, too.")
 
     section.heading("`sendrecv` ↔ `reflect`, everything on one core")
     samples = compare(ctx, {TRIP: lambda: trip(ctx), BOTH: lambda: bench_tx(ctx)})
@@ -156,9 +159,9 @@ def one_core(ctx, section):
     ratios(section, samples, [(TRIP, BOTH)])
     section.target("× the peers together (`sendrecv xdp:` ↔ `reflect xdp:`)", 0.7, samples.ratio(TRIP, BOTH),
                    samples.why_not(TRIP, BOTH))
-    section.text(f"All of this runs to completion on core {ctx.core_a}, where the packets are made: veth's poll loops run where "
-                 f"they are woken. What else the programs do (mpps: reading rows, reporting; xdp-bench: printing) may use core "
-                 f"{ctx.core_b}. Only mpps stamps, and looks at what comes back.")
+    section.text(f"All of this runs to completion on core {ctx.core_a}, where the packets are made: veth's poll loops "
+                 f"run where they are woken. What else the programs do (mpps: reading rows, reporting; xdp-bench: "
+                 f"printing) may use core {ctx.core_b}. Only mpps stamps, and looks at what comes back.")
 
 
 def two_lanes(ctx, section):
@@ -177,10 +180,11 @@ def two_lanes(ctx, section):
     for ours, theirs in ((SEND, TRAFFICGEN), (TRIP, BOTH)):
         peer = samples.ratio(two.format(theirs), one.format(theirs))
         beside = f"; {theirs}: {times(peer[0])}" if peer else ""
-        section.target(f"× one lane ({ours}, two lanes{beside})", 1.8, samples.ratio(two.format(ours), one.format(ours)),
+        section.target(f"× one lane ({ours}, two lanes{beside})", 1.8,
+                       samples.ratio(two.format(ours), one.format(ours)),
                        samples.why_not(two.format(ours), one.format(ours)))
-    section.text("Each lane has a core, and the queue of that core's number at both interfaces. With both cores taken, whatever "
-                 "else runs (reading rows, printing, this benchmark) takes its time from a lane.")
+    section.text("Each lane has a core, and the queue of that core's number at both interfaces. With both cores taken, "
+                 "whatever else runs (reading rows, printing, this benchmark) takes its time from a lane.")
 
 
 def no_loss(ctx, section):
@@ -190,9 +194,10 @@ def no_loss(ctx, section):
     s = result["summary"]
     turned = s["reflector"]
     section.table(["packets", "count"], [
-        ["sent", s["tx_packets"]], ["taken by the reflector", turned["rx_packets"]], ["sent back", turned["tx_packets"]],
-        ["received", s["rx_packets"]], *([name, s[name]] for name in ("lost", "late", "duplicates", "reordered", "corrupt",
-                                                                       "foreign", "missed"))])
+        ["sent", s["tx_packets"]], ["taken by the reflector", turned["rx_packets"]],
+        ["sent back", turned["tx_packets"]],
+        ["received", s["rx_packets"]],
+        *([name, s[name]] for name in ("lost", "late", "duplicates", "reordered", "corrupt", "foreign", "missed"))])
     steady.loss_verdict(section, "xdp round trip", result)
 
 
@@ -201,8 +206,9 @@ def _gap(ctx, path, pps):
     label = f"gaps, {path} at {rate(pps)}"
     core, placed = mpps.place(path, ctx.core_a)
     with xdp.bench(ctx, "drop", "b", "xdp-bench drop on host b"):
-        summary = mpps.send(ctx, label, ["send", f"{path}:eth1", "--src", ctx.lab.A, "--dest", f"{ctx.lab.B}:9000", "--dest-mac",
-                                         ctx.lab.MAC_B, "--lanes", 1, *placed, "--rate", f"{pps}pps"], ctx.seconds, "a", core)
+        summary = mpps.send(ctx, label, ["send", f"{path}:eth1", "--src", ctx.lab.A, "--dest", f"{ctx.lab.B}:9000",
+                                         "--dest-mac", ctx.lab.MAC_B, "--lanes", 1, *placed, "--rate", f"{pps}pps"],
+                            ctx.seconds, "a", core)
     gap = summary["departure_gap_ns"]
     return {"rate": summary["offered_pps"], "missed": float(summary["missed"]),
             **{key: float(gap[key]) for key in ("intended_mean", "mean", "p50", "p99", "max")}}
@@ -215,11 +221,11 @@ def gaps(ctx, section):
     samples = compare(ctx, programs, min(ctx.rounds, 3))
     ns = "{:,.0f}".format
     section.programs(samples, (("rate", "sent/s", rate), *((key, name, ns) for key, name in (
-        ("intended_mean", "intended, ns"), ("mean", "mean, ns"), ("p50", "p50, ns"), ("p99", "p99, ns"), ("max", "max, ns"),
-        ("missed", "given up")))))
-    section.text("One lane, by the stamps; each the median of the rounds. On xdp the program is called again and again whether "
-                 "something is due or not, and the clock is read once in 16 packets at the most, so that packets of one reading "
-                 "have gap 0.")
+        ("intended_mean", "intended, ns"), ("mean", "mean, ns"), ("p50", "p50, ns"), ("p99", "p99, ns"),
+        ("max", "max, ns"), ("missed", "given up")))))
+    section.text("One lane, by the stamps; each the median of the rounds. On xdp the program is called again and again "
+                 "whether something is due or not, and the clock is read once in 16 packets at the most, so that "
+                 "packets of one reading have gap 0.")
 
 
 def _during(ctx, work):
@@ -255,7 +261,8 @@ def _path(ctx, path, options):
     paced, paced_busy = _during(ctx, lambda: mpps.round_trip(
         ctx, path, ("--lanes", 1, "--rate", f"{MODEST}pps"), f"{label}, paced", **ends))
     return {"rate": flat["received_pps"], "one_way": one_way["rate"], "p50": paced["latency_ns"]["p50"] / 1e3,
-            "p99": paced["latency_ns"]["p99"] / 1e3, "loss": paced["loss_ratio"], "flat_busy": flat_busy, "busy": paced_busy}
+            "p99": paced["latency_ns"]["p99"] / 1e3, "loss": paced["loss_ratio"], "flat_busy": flat_busy,
+            "busy": paced_busy}
 
 
 def which_path(ctx, section):
@@ -273,13 +280,16 @@ def which_path(ctx, section):
         rows.append([name, rate(middle()), rate(middle("one_way")), f"{middle('p50'):.1f}", f"{middle('p99'):.1f}",
                      percent(middle("loss")), least("flat_busy"), least("busy")])
     at = f"at {rate(MODEST)}"
-    section.table(["path", "round trip/s", "one way/s", f"latency {at}, p50, µs", "p99, µs", "loss", "cores busy flat out", at],
+    section.table(["path", "round trip/s", "one way/s", f"latency {at}, p50, µs", "p99, µs", "loss",
+                   "cores busy flat out", at],
                   rows)
     section.ratios(samples, [(names["xdp", ""], names[key]) for key in PATHS[:-1]])
-    section.text(f"One lane at each end, 64-byte frames, one flow, defaults; medians of {min(ctx.rounds, 3)} rounds. *One way*: "
-                 "what `drop` received. *Cores busy*: of the whole machine, soft interrupts included, the least of the rounds; before "
-                 f"the first run it was {idle:.2f}. Sender on core {ctx.core_a}, receiver on core {ctx.core_b}; on `xdp` all on "
-                 f"core {ctx.core_a}. A lane of `xdp` keeps its core busy at any rate.")
+    section.text(f"One lane at each end, 64-byte frames, one flow, defaults; medians of {min(ctx.rounds, 3)} rounds. "
+                 f"*One way*: "
+                 "what `drop` received. *Cores busy*: of the whole machine, soft interrupts included, the least of the "
+                 "rounds; before "
+                 f"the first run it was {idle:.2f}. Sender on core {ctx.core_a}, receiver on core {ctx.core_b}; on "
+                 f"`xdp` all on core {ctx.core_a}. A lane of `xdp` keeps its core busy at any rate.")
 
 
 def _innermost(ctx, *parts):
@@ -289,8 +299,8 @@ def _innermost(ctx, *parts):
             stack.enter_context(part())
         time.sleep(WARM)
         data = ctx.file(".perf")
-        record = Proc(["perf", "record", "-e", "cpu-clock", "-F", profile.FREQUENCY, "-C", ctx.core_a, "-o", data, "--", "sleep",
-                       profile.WINDOW])
+        record = Proc(["perf", "record", "-e", "cpu-clock", "-F", profile.FREQUENCY, "-C", ctx.core_a, "-o", data, "--",
+                       "sleep", profile.WINDOW])
         counts = xdp.meter(ctx, profile.WINDOW)
         if record.wait(30) != 0:
             raise BenchError(f"perf ended badly: {record.last_line()}")
@@ -304,18 +314,21 @@ def where(ctx, section):
     sink_b = lambda: xdp.bench(ctx, "drop", "b", "xdp-bench drop on host b")
     works = {SEND: (sink_b, lambda: sender(ctx, SEND, "send")),
              TRAFFICGEN: (sink_b, lambda: traffic(ctx)),
-             f"{REFLECT}, xdp-trafficgen": (lambda: reflector(ctx, REFLECT), lambda: _sink_a(ctx), lambda: traffic(ctx)),
+             f"{REFLECT}, xdp-trafficgen": (lambda: reflector(ctx, REFLECT), lambda: _sink_a(ctx),
+                                            lambda: traffic(ctx)),
              TRIP: (lambda: reflector(ctx, TRIP), lambda: sender(ctx, TRIP, "sendrecv")),
              BOTH: (lambda: xdp.bench(ctx, "tx", "b", TX), lambda: _sink_a(ctx), lambda: traffic(ctx))}
     found = {}
     for label, parts in works.items():
         xdp.free_queue(ctx)
         found[label] = _innermost(ctx, *parts)
-    names = sorted({n for spent, _ in found.values() for n in spent}, key=lambda n: -max(s.get(n, 0) for s, _ in found.values()))
+    names = sorted({n for spent, _ in found.values() for n in spent},
+                   key=lambda n: -max(s.get(n, 0) for s, _ in found.values()))
     shown = [n for n in names if max(spent.get(n, 0) for spent, _ in found.values()) >= 1]
     cell = lambda value: f"{value:.1f}" if value >= 0.05 else "–"
     rows = [[f"`{name}`", *(cell(spent.get(name, 0)) for spent, _ in found.values())] for name in shown]
-    rows.append(["all else", *(cell(sum(v for n, v in spent.items() if n not in shown)) for spent, _ in found.values())])
+    rows.append(["all else", *(cell(sum(v for n, v in spent.items() if n not in shown))
+                               for spent, _ in found.values())])
     rows.append(["**together**", *(cell(sum(spent.values())) for spent, _ in found.values())])
     section.table(["innermost function", *found], rows)
     section.text("perf's samples of the core over the packets that came in at host b: "

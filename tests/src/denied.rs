@@ -30,7 +30,8 @@ impl Call {
 const FILTERED: &str = "
 import ctypes, os, struct, sys
 number, first = int(sys.argv[1]), int(sys.argv[2])
-steps = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, first), (6, 0, 0, 0x5000b), (6, 0, 0, 0x7fff0000)]
+steps = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, first), (6, 0, 0, 0x5000b), (6, 0, 0, \
+0x7fff0000)]
 code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
 filter = ctypes.create_string_buffer(struct.pack('HQ', len(steps), ctypes.addressof(code)))
 prctl = ctypes.CDLL(None, use_errno=True).prctl

@@ -97,7 +97,8 @@ impl Own {
         peer.expect("a server")
     }
 
-    /// A client that the server has taken, and that has passed nothing yet. The one before it may still be in its place.
+    /// A client that the server has taken, and that has passed nothing yet. The one before it may still be in its
+    /// place.
     ///
     /// # Panics
     /// When the server takes none.

@@ -50,8 +50,8 @@ pub fn round_trips_by(reflect: Command, sendrecv: impl IntoIterator<Item = Comma
     (sent, reflected)
 }
 
-/// Runs each `sendrecv` for a moment on host a, one after the other, for one `reflect` on host b; all reports, each added
-/// up.
+/// Runs each `sendrecv` for a moment on host a, one after the other, for one `reflect` on host b; all reports, each
+/// added up.
 pub fn round_trips(net: &Net, reflect: &str, sendrecv: &[&str]) -> (Vec<Report>, Report) {
     round_trips_by(net.b(reflect), sendrecv.iter().map(|words| net.a(words)))
 }
@@ -106,8 +106,8 @@ pub fn one_way_by(drop: Command, mut send: Command) -> (Report, Report) {
     (sent, received)
 }
 
-/// Waits until a receiver whose results are in `there` has counted so many packets, or no more come: the sender has ended,
-/// but what it sent may lie in a ring until a receiver that is kept from its core takes it. Then two rows more.
+/// Waits until a receiver whose results are in `there` has counted so many packets, or no more come: the sender has
+/// ended, but what it sent may lie in a ring until a receiver that is kept from its core takes it. Then two rows more.
 pub fn arrived(there: &Scratch, sent: u64) {
     let (mut last, mut since) = (0, there.rows_so_far());
     wait_until("what was sent, or the end of it", || {

@@ -1,5 +1,5 @@
-//! Frames for a forwarder: numbered, of random length, their content a function of the number, sent and received through
-//! AF_XDP sockets of the test's own, each compared byte by byte with what it must be.
+//! Frames for a forwarder: numbered, of random length, their content a function of the number, sent and received
+//! through AF_XDP sockets of the test's own, each compared byte by byte with what it must be.
 //!
 //! Millions of frames shall pass in seconds, also in an unoptimised build: contents are slices of one random table, so
 //! that making and comparing a frame are a `memcpy` and a `memcmp`.

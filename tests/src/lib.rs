@@ -21,6 +21,8 @@ mod progress;
 mod recipes;
 mod report;
 mod testpmd;
+#[cfg(test)]
+mod text;
 mod threads;
 
 pub use bystanders::{ECHO, TALK};

@@ -1,5 +1,5 @@
-//! A host on the way that treats packets as a bad network does, by their order of arrival, so that what became of each is
-//! known exactly.
+//! A host on the way that treats packets as a bad network does, by their order of arrival, so that what became of each
+//! is known exactly.
 
 use std::process::Command;
 
@@ -11,8 +11,8 @@ use crate::{Background, Net, inside, missing};
 
 /// Sends IPv4 UDP packets to port `argv[2]` back by the interface `argv[1]`, MAC addresses, IP addresses and ports
 /// swapped; of every twenty: one lost, one twice, one with changed data and its old checksum, one with changed data and
-/// without a checksum, one pair in the other order, one pair three apart. It stays on one processor, or with `argv[3]` =
-/// `roams` moves on to another after every fifty. At the end it tells what it did as JSON.
+/// without a checksum, one pair in the other order, one pair three apart. It stays on one processor, or with `argv[3]`
+/// = `roams` moves on to another after every fifty. At the end it tells what it did as JSON.
 const SCRIPT: &str = r#"
 import json, os, signal, socket, sys
 device, port, roams = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "roams"

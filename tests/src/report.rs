@@ -318,8 +318,8 @@ impl Report {
                 "a gap between {pair:?}"
             );
         }
-        // A collector that was kept from its rows (deleting a device holds it up) keeps counts exact, not the moments of the
-        // rows that it stepped over; it says so.
+        // A collector that was kept from its rows (deleting a device holds it up) keeps counts exact, not the moments
+        // of the rows that it stepped over; it says so.
         let measured = self.count("/latency_ns/count");
         match self.said().contains("the collector was kept from running") {
             true => assert!(self.logged >= measured, "{} {measured}: {:#}", self.logged, self.json),

@@ -7,10 +7,10 @@ use std::thread;
 
 use crate::wait_until;
 
-/// Its command line in front of `--vdev`: no files, no sockets, no memory that others want; on no core of its own, as others
-/// may have that for themselves; each line told at once.
-pub const TESTPMD: &str = "stdbuf -oL dpdk-testpmd --lcores=(0,1)@(0,1) --no-huge -m 256 --iova-mode=va --no-shconf --no-telemetry \
-                           --no-pci";
+/// Its command line in front of `--vdev`: no files, no sockets, no memory that others want; on no core of its own, as
+/// others may have that for themselves; each line told at once.
+pub const TESTPMD: &str = "stdbuf -oL dpdk-testpmd --lcores=(0,1)@(0,1) --no-huge -m 256 --iova-mode=va --no-shconf \
+                           --no-telemetry --no-pci";
 
 /// A running testpmd; ended when dropped.
 pub struct Testpmd {
@@ -62,8 +62,8 @@ impl Testpmd {
         testpmd
     }
 
-    /// Starts it as the end of a memif that connects, again until a server takes it: its driver does not try again after
-    /// one whose port had not started yet has refused it.
+    /// Starts it as the end of a memif that connects, again until a server takes it: its driver does not try again
+    /// after one whose port had not started yet has refused it.
     ///
     /// # Panics
     /// When none does.

@@ -34,7 +34,7 @@ pub struct GuardFilter {
 }
 
 impl GuardFilter {
-    /// What the host's stack must not see of a test. `None` where no address is known that its packets could be for.
+    /// The test packets that the host's stack must not see. `None` if it is not known which addresses they go to.
     pub fn of(selection: &Selection) -> Option<Self> {
         let Selection::Udp {
             to,
@@ -157,7 +157,8 @@ impl Guard {
                 }
                 Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => (
                     format!(
-                        "needs tcx of Linux 6.6 or later ({error}); without it block the host's answers with a firewall rule, and use guard=off"
+                        "needs tcx of Linux 6.6 or later ({error}); without it block the host's answers with a \
+                         firewall rule, and use guard=off"
                     ),
                     ErrorKind::Unsupported,
                 ),

@@ -1,4 +1,4 @@
-//! The `af_packet` path: AF_PACKET sockets with memory-mapped rings, one receive and one transmit socket a queue.
+//! The `af_packet` path: AF_PACKET sockets with memory-mapped rings, one receive and one transmit socket per queue.
 //!
 //! Works on every interface, needs `CAP_NET_RAW` and nothing else. Why it is built the way it is:
 //!

@@ -24,7 +24,7 @@ const MOST_GROUPS: usize = 64;
 /// EtherType for local experiments (IEEE 802): what the kernel takes packets for that it need not look into.
 const ETH_P_EXPERIMENT: u16 = 0x88b5;
 
-/// What opening one queue after the other needs to remember.
+/// State kept while queues are opened one after the other.
 pub(crate) struct Opener<'a> {
     pub(crate) config: &'a Config,
     pub(crate) device: &'a NetDev,
@@ -39,7 +39,8 @@ impl Opener<'_> {
         let name = self.name.clone();
         move |error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                let cause = "af_packet needs CAP_NET_RAW: run as root, or give the program capabilities with the command that `mpps doctor` prints";
+                let cause = "af_packet needs CAP_NET_RAW: run as root, or give the program capabilities with the \
+                             command that `mpps doctor` prints";
                 Error::new(op, name.clone(), cause, ErrorKind::Permission)
             }
             Some(libc::ENOMEM) => Error::new(

@@ -185,7 +185,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slots_are_disjoint_within_blocks_and_the_cursor_visits_each_once(slot in 100usize..70_000, wanted in 64u32..2000) {
+        fn slots_are_disjoint_within_blocks_and_the_cursor_visits_each_once(
+            slot in 100usize..70_000,
+            wanted in 64u32..2000,
+        ) {
             let g = Geometry::new(slot, Some(wanted), 512);
             prop_assert!(g.slot >= slot && g.slot.is_multiple_of(64) && g.block.is_multiple_of(4096));
             prop_assert!(g.frames() >= wanted as usize);

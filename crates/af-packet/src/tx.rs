@@ -259,7 +259,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived_and_an_offset_leaves_room_for_the_header(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+        fn any_bytes_are_survived_and_an_offset_leaves_room_for_the_header(
+            bytes in prop::collection::vec(any::<u8>(), 0..120),
+        ) {
             if let Some(at) = udp_offset(&bytes) {
                 prop_assert!(at as usize + 8 <= bytes.len());
             }

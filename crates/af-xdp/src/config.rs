@@ -120,7 +120,8 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     }
     if mode == Some(Mode::Skb) && busy_budget.is_some() {
         return Err(SpecError(format!(
-            "port '{spec}': busy_budget: generic XDP (mode=skb) is not fed by the driver's poll loop: want mode=copy or zerocopy"
+            "port '{spec}': busy_budget: generic XDP (mode=skb) is not fed by the driver's poll loop: want mode=copy \
+             or zerocopy"
         )));
     }
     Ok(Config {

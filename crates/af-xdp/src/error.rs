@@ -22,18 +22,19 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         _ => (ErrorKind::Unsupported, "set up", "af_xdp".into()),
     };
     let cause = match error {
-        xsk::Error::Busy { .. } => "another AF_XDP socket has this queue: one program a queue at a time".to_owned(),
+        xsk::Error::Busy { .. } => "another AF_XDP socket has this queue: one program per queue at a time".to_owned(),
         xsk::Error::ProgramAttached { by, .. } => format!("another XDP program is attached: {by}"),
         xsk::Error::Down { .. } => "the interface is down".to_owned(),
         xsk::Error::Gone { .. } => "the interface has been removed".to_owned(),
         xsk::Error::Os { source, .. } => source.to_string(),
         xsk::Error::Program { why, .. } | xsk::Error::NotFound { why, .. } => why,
         xsk::Error::Permission { need, .. } => format!(
-            "not permitted: it needs {need}: run as root, or give the program capabilities with the command that `mpps doctor` prints"
+            "not permitted: it needs {need}: run as root, or give the program capabilities with the command that `mpps \
+             doctor` prints"
         ),
         xsk::Error::Memlock { need, limit, .. } => format!(
-            "{need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it, run with CAP_IPC_LOCK, or \
-             take fewer chunks (frames=N,fill=N)"
+            "{need} bytes of locked memory needed, the limit (ulimit -l) is {limit}: raise it, run with CAP_IPC_LOCK, \
+             or take fewer chunks (frames=N,fill=N)"
         ),
         xsk::Error::Unsupported { what, why, .. } => format!("{what}: {why}"),
         other => other.to_string(),

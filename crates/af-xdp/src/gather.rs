@@ -1,12 +1,12 @@
 //! When to look at an RX ring again: at high rates, not at once.
 //!
 //! The ring's index lies in a cache line that the kernel writes for each packet. A lane that looks at it all the time
-//! takes that line from the core that writes it, once a packet, and finds one or two packets at each look; then it pays
-//! a system call for each two packets that it sends on. Both cost more than the packet. A lane that looks when some
-//! packets have had the time to gather costs the sender nothing and sends them on in one go.
+//! takes that line from the core that writes it, once per packet, and finds one or two packets at each look; then it
+//! pays a system call for each two packets that it sends on. Both cost more than the packet. A lane that looks when
+//! some packets have had the time to gather costs the sender nothing and sends them on in one go.
 //!
-//! This is for lanes that only receive (`drop`, `capture`, one direction of a forwarder): the wait, up to [`LONGEST`], would
-//! otherwise be part of a latency that is measured. Further apart than [`NEAR`], packets are taken as they come.
+//! This is for lanes that only receive (`drop`, `capture`, one direction of a forwarder): the wait, up to [`LONGEST`],
+//! would otherwise be part of a latency that is measured. Further apart than [`NEAR`], packets are taken as they come.
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,8 @@ const LINK_HEADER: u32 = 14 + 4;
 /// Bursts that a lane may hold while the rings are full: received, pending, answers, and some.
 const HELD: u32 = 6 * MAX_BURST as u32;
 /// Chunks that wait for packets: at a million packets a second, what comes in while a virtual machine is off its core
-/// for 2 ms. The kernel uses them in turn, so that more of them cost cache and address translation: 4096 a few per cent.
+/// for 2 ms. The kernel uses them in turn, so that more of them cost cache and address translation: 4096 a few per
+/// cent.
 const FILL: u32 = 2048;
 
 /// Shape of the packet memory.
@@ -37,7 +38,8 @@ pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
             )
         } else {
             format!(
-                "packets of MTU {mtu} need chunks of {need} bytes, and the kernel takes {most} at the most: lower the MTU to {}",
+                "packets of MTU {mtu} need chunks of {need} bytes, and the kernel takes {most} at the most: lower the \
+                 MTU to {}",
                 most - (need - mtu as u32)
             )
         };
@@ -87,7 +89,8 @@ impl Depth {
         match config.frames {
             Some(frames) if frames < need => {
                 let cause = format!(
-                    "frames={frames}: {} wait in the fill ring and up to {HELD} are in the lane's hands: want {need} at the least, or fill=N with a smaller N",
+                    "frames={frames}: {} wait in the fill ring and up to {HELD} are in the lane's hands: want {need} \
+                     at the least, or fill=N with a smaller N",
                     self.fill_ring
                 );
                 Err(Error::new(
@@ -169,7 +172,8 @@ pub(crate) fn queue_count(config: &Config, roles: &[Roles], listens: bool, devic
     let wanted = match config.queues {
         Some(n) if n > there => {
             return refuse(format!(
-                "queues={n}: the device has {device} queue{} (ethtool -L {} combined N makes more where the driver can)",
+                "queues={n}: the device has {device} queue{} (ethtool -L {} combined N makes more where the driver \
+                 can)",
                 s(device),
                 config.device
             ));
@@ -181,7 +185,8 @@ pub(crate) fn queue_count(config: &Config, roles: &[Roles], listens: bool, devic
     let lanes = receivers.max(senders);
     if lanes > wanted {
         return refuse(format!(
-            "{lanes} lanes for {wanted} queue{}: a queue belongs to one lane: want --lanes {wanted} at the most, or more queues (ethtool -L {} combined N)",
+            "{lanes} lanes for {wanted} queue{}: a queue belongs to one lane: want --lanes {wanted} at the most, or \
+             more queues (ethtool -L {} combined N)",
             s(wanted),
             config.device
         ));

@@ -1,4 +1,4 @@
-//! The `af_xdp` path: AF_XDP sockets over one shared packet memory, one socket a queue of the device.
+//! The `af_xdp` path: AF_XDP sockets over one shared packet memory, one socket per queue of the device.
 //!
 //! The rings and the memory are those of the crate `xsk`; this crate says which queue belongs to which lane, what the
 //! XDP program takes, and how the path behaves.

@@ -34,9 +34,10 @@ struct Wanted<'a> {
     gathers: Vec<bool>,
 }
 
-/// Opens the interfaces, with one lane for each entry of their roles. Where frames are forwarded, two that follow each other
-/// from an even place on are a pair over one packet memory, so that a frame received on one can be sent on the other: lane
-/// *i* of both uses the pool that the first makes for it. No packet is received before [`mpps_io::Port::queue`] is called for the lane.
+/// Opens the interfaces, with one lane for each entry of their roles. Where frames are forwarded, two that follow each
+/// other from an even place on are a pair over one packet memory, so that a frame received on one can be sent on the
+/// other: lane *i* of both uses the pool that the first makes for it. No packet is received before
+/// [`mpps_io::Port::queue`] is called for the lane.
 ///
 /// # Errors
 /// When an interface or a queue does not exist or is in use, another XDP program is attached, the privilege is missing,
@@ -249,8 +250,8 @@ fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut
             let (own, more) = left_to_host(mpps_netdev::host_addresses(device), device.addresses.len());
             if more > 0 {
                 remarks.push(format!(
-                    "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room for: \
-                     frames for them are taken, too",
+                    "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room \
+                     for: frames for them are taken, too",
                     config.device
                 ));
             }

@@ -45,7 +45,7 @@ pub struct AfXdpPort {
     pub(crate) mailbox: Mailbox,
     /// Frames left in the TX rings when the queue was given up, by lane.
     pub(crate) unsent: Vec<AtomicU64>,
-    /// What was asked for and could not be had.
+    /// Requests that could not be met.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl AfXdpPort {
         &self.device
     }
 
-    /// What could not be had as asked for or as is best, for the user.
+    /// Remarks for the user: requests that could not be met, and better settings that could not be had.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }

@@ -220,7 +220,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
             return Ok(self.post(burst));
         }
         if self.down.is_some() {
-            // What is in the ring of a link that is down would be sent, late, when it is back.
+            // Frames in the ring of a link that is down would be sent late, when it is back.
             self.check()?;
         }
         let mut taken = 0;
@@ -242,7 +242,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
             match kicked {
                 Ok(idle) => self.congested = !idle && tx.pending() > 0,
                 Err(error) => {
-                    // What was taken counts, whatever stopped the rest: the next call meets it again.
+                    // Taken frames count, whatever stopped the rest: the next call meets the same obstacle.
                     let result = self.note(Err(error));
                     if taken == 0 {
                         result?;
@@ -269,7 +269,8 @@ impl<'p> Queue for AfXdpQueue<'p> {
             let kicked = loop {
                 let kicked = tx.kick();
                 let before = std::mem::replace(&mut left, tx.pending());
-                // The kernel ends a call at its budget, and at each frame that the driver refuses: on, while it takes any.
+                // The kernel ends a call at its budget, and at each frame that the driver refuses: on, while it takes
+                // any.
                 if !matches!(kicked, Ok(false)) || left == 0 || left >= before {
                     break kicked;
                 }
@@ -304,7 +305,7 @@ impl<'p> Queue for AfXdpQueue<'p> {
 }
 
 impl Drop for AfXdpQueue<'_> {
-    /// What lies in the TX rings now counts as sent, and never was: in copy mode nobody asks the kernel any more.
+    /// Frames still in the TX rings count as sent but never were: in copy mode nobody calls the kernel any more.
     fn drop(&mut self) {
         let _ = self.flush();
         self.port

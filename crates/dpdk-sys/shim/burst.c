@@ -1,4 +1,4 @@
-/* The packet path: one call a burst. */
+/* The packet path: one call per burst. */
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <string.h>
@@ -46,8 +46,8 @@ mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n
 	return got;
 }
 
-/* For drivers whose bursts need nothing done. What else rte_eth_rx_burst would do is left out: callbacks on queues, which
- * only this process could add, and it adds none, trace points, and the checks of debug builds. */
+/* For drivers whose bursts need nothing done. What else rte_eth_rx_burst would do is left out: callbacks on queues,
+ * which only this process could add, and it adds none, trace points, and the checks of debug builds. */
 struct mpps_entry
 mpps_rx_entry(uint16_t port)
 {
@@ -151,7 +151,8 @@ mpps_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)
 #define ONE_OWNER ((1ULL << 16) | (1ULL << 32))
 #define ONE_OWNER_MASK (0xffffULL << 16 | 0xffffULL << 32)
 #define OWNERS_AT MPPS_MBUF_DATA_OFF
-_Static_assert(MPPS_MBUF_REFCNT == OWNERS_AT + 2 && MPPS_MBUF_NB_SEGS == OWNERS_AT + 4, "refcnt and nb_segs have moved");
+_Static_assert(MPPS_MBUF_REFCNT == OWNERS_AT + 2 && MPPS_MBUF_NB_SEGS == OWNERS_AT + 4,
+	       "refcnt and nb_segs have moved");
 
 void
 mpps_free_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint16_t n)

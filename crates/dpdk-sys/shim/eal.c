@@ -153,8 +153,8 @@ silence_end(struct silence *s)
 }
 
 /* Drivers that want to hear of packets by a signal (net_tap: one for each) take a real-time signal to the process. Its
- * first thread would get all of them, and a sleep that is broken off thousands of times a second ends late or never where
- * a lane holds the core. The EAL's own threads were made before: theirs to take. Ours inherit this. */
+ * first thread would get all of them, and a sleep that is broken off thousands of times a second ends late or never
+ * where a lane holds the core. The EAL's own threads were made before: theirs to take. Ours inherit this. */
 static void
 leave_signals_to_eal(void)
 {

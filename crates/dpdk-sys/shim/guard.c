@@ -2,14 +2,16 @@
  *
  * When the peer of a memif goes, the driver's interrupt thread unmaps the rings while a lane may be in the middle of a
  * burst over them: the driver has no lock between the two (so in every release up to 24.11), and the lane is killed by
- * SIGSEGV. Bursts of memif.c need none of this: it is for drivers that are not linked in, and for zero-copy. The memory that is lost is the peer's and holds nothing of ours but packets under way, so the burst is given
- * up instead: the lane lands where it entered, and the driver then says that the link is down.
+ * SIGSEGV. Bursts of memif.c need none of this: it is for drivers that are not linked in, and for zero-copy. The memory
+ * that is lost is the peer's and holds nothing of ours but packets under way, so the burst is given up instead: the
+ * lane lands where it entered, and the driver then says that the link is down.
  *
- * What is not caught: memory that is mapped anew at the same address in between. What is caught and was no disconnection (a
- * defect of the driver) would be caught for ever: after some hundred landings the signal takes its course.
+ * What is not caught: memory that is mapped anew at the same address in between. What is caught and was no
+ * disconnection (a defect of the driver) would be caught for ever: after some hundred landings the signal takes its
+ * course.
  *
- * What a burst that was given up held is not freed: it is not known how far the driver had come. At most one burst a lane
- * and disconnection is lost to the mempool. */
+ * What a burst that was given up held is not freed: it is not known how far the driver had come. At most one burst a
+ * lane and disconnection is lost to the mempool. */
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
@@ -19,7 +21,7 @@
 
 #include "mpps_dpdk.h"
 
-/* A disconnection takes one or two a lane. */
+/* A disconnection takes one or two per lane. */
 #define MOST_LANDINGS 256
 
 static __thread sigjmp_buf *volatile landing;

@@ -1,17 +1,17 @@
 /* Keeping the EAL's interrupt thread out of what is taken down.
  *
- * Control channels of drivers live in that thread: it calls their callbacks, and for each event it walks over all sources
- * that are registered, whose handles may lie in DPDK's memory. Two things go wrong there (22.11 to 24.11):
+ * Control channels of drivers live in that thread: it calls their callbacks, and for each event it walks over all
+ * sources that are registered, whose handles may lie in DPDK's memory. Two things go wrong there (22.11 to 24.11):
  *
  * - net_memif never unregisters the socket that a server listens on. Its handle is still in the thread's list when
- *   rte_eal_cleanup unmaps DPDK's memory; whatever wakes the thread then (the last unregistering does, by a pipe) has it
- *   walk over the handle, and the process dies of SIGSEGV after all is done.
+ *   rte_eal_cleanup unmaps DPDK's memory; whatever wakes the thread then (the last unregistering does, by a pipe) has
+ *   it walk over the handle, and the process dies of SIGSEGV after all is done.
  * - It has no lock between its callbacks and the calls that stop and close a port: both may disconnect at once.
  *
  * So the thread is put aside: it waits in a callback of ours, which holds no lock of the EAL's and is on no source of a
- * driver's, so that every source can be unregistered at once meanwhile. It is let go after a port's end, and never after
- * the EAL's. A thread that does not come within a time is in the middle of something: then nothing is taken down any more,
- * and what there is lasts as long as the process. */
+ * driver's, so that every source can be unregistered at once meanwhile. It is let go after a port's end, and never
+ * after the EAL's. A thread that does not come within a time is in the middle of something: then nothing is taken down
+ * any more, and what there is lasts as long as the process. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>

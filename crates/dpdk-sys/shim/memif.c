@@ -1,8 +1,8 @@
 /* Bursts over a memif whose other end is not trusted.
  *
  * Every descriptor is read once, into registers, and looked at there: the other end may change it at any time. Region,
- * offset and length must lie in the memory that was mapped; ring positions are ours, and the other end's must lie within a
- * ring of ours. The first that does not ends the run, with what it did. */
+ * offset and length must lie in the memory that was mapped; ring positions are ours, and the other end's must lie
+ * within a ring of ours. The first that does not ends the run, with what it did. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,8 +280,8 @@ fresh(struct rte_mbuf *m, uint16_t port, uint16_t len)
 	m->pkt_len = len;
 }
 
-/* A packet over several descriptors, or longer than a buffer. Returns how many descriptors it took, of `avail`; 0: there is
- * no buffer for it, and it stays; negative: a fault. */
+/* A packet over several descriptors, or longer than a buffer. Returns how many descriptors it took, of `avail`; 0:
+ * there is no buffer for it, and it stays; negative: a fault. */
 static __rte_noinline int
 gather(uint16_t id, struct memif_port *port, struct memif_lane *lane, struct rte_mbuf *head, uint16_t avail)
 {
@@ -405,8 +405,8 @@ write_desc(struct memif_shared_ring *ring, uint16_t slot, uint16_t flags, uint16
 			      memory_order_relaxed);
 }
 
-/* A packet of several segments, or longer than a buffer of the ring. Returns how many of `free` descriptors it took; 0: they
- * are too few; negative: a fault. */
+/* A packet of several segments, or longer than a buffer of the ring. Returns how many of `free` descriptors it took; 0:
+ * they are too few; negative: a fault. */
 static __rte_noinline int
 scatter(struct memif_port *port, struct memif_lane *lane, struct rte_mbuf *m, uint16_t free)
 {

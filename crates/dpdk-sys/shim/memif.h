@@ -1,7 +1,7 @@
 /* A memif's other end is another program, and nothing that it writes is believed (memif.c, memif_control.c).
  *
- * The driver of DPDK makes and ends connections; what it is sent passes by memif_control.c first. Its burst functions are
- * not used: they take region, offset and length of a packet from memory that the other end writes, as they are. */
+ * The driver of DPDK makes and ends connections; what it is sent passes by memif_control.c first. Its burst functions
+ * are not used: they take region, offset and length of a packet from memory that the other end writes, as they are. */
 #ifndef MPPS_MEMIF_H
 #define MPPS_MEMIF_H
 
@@ -55,8 +55,8 @@ struct memif_ring_place {
 	int event;		/* an eventfd that wakes a reader which does not poll; -1: none, or not ours to wake */
 };
 
-/* One connection: constant once lanes can see it. Each lane that uses it holds it, so its memory stays while a lane is in
- * the middle of a burst, whatever the driver's interrupt thread does meanwhile. */
+/* One connection: constant once lanes can see it. Each lane that uses it holds it, so its memory stays while a lane is
+ * in the middle of a burst, whatever the driver's interrupt thread does meanwhile. */
 struct memif_link {
 	unsigned int holders;	/* under memif_lock */
 	unsigned int regions;
@@ -119,8 +119,8 @@ int memif_wake_begin(unsigned long *context);
 /* Adds one to an eventfd, if it is one. */
 void memif_wake(unsigned long context, int event);
 void memif_wake_end(unsigned long context);
-/* Closes it (false: it stays open, as no process can be had for that); whether that can be done with any that comes next. By
- * the interrupt thread. */
+/* Closes it (false: it stays open, as no process can be had for that); whether that can be done with any that comes
+ * next. By the interrupt thread. */
 bool memif_discard(int fd);
 bool memif_can_discard(void);
 /* Lets go of processes that have closed theirs; true: there are others. */
@@ -128,7 +128,8 @@ bool memif_reap(void);
 /* A descriptor to be closed where there are no others left; -1: none. */
 int memif_spare(void);
 
-/* Memory of files that another process can cut short: a SIGBUS there replaces it by memory of our own. False: no room. */
+/* Memory of files that another process can cut short: a SIGBUS there replaces it by memory of our own. False: no
+ * room. */
 bool memif_watch(struct memif_port *port, void *base, uint64_t size);
 void memif_unwatch(void *base);
 

@@ -1,17 +1,17 @@
 /* What the driver of net_memif is told by the other end, looked at before the driver sees it.
  *
- * The archive of the driver is linked with these functions in place of the system's (build.rs). The driver checks little: it
- * takes any ring at any offset of any region, as often as it is sent one, at any time. Here messages come in the order of
- * the protocol, each ring once, within a region, and a region within its file. Another message ends the connection, as the
- * driver ends one that has failed.
+ * The archive of the driver is linked with these functions in place of the system's (build.rs). The driver checks
+ * little: it takes any ring at any offset of any region, as often as it is sent one, at any time. Here messages come in
+ * the order of the protocol, each ring once, within a region, and a region within its file. Another message ends the
+ * connection, as the driver ends one that has failed.
  *
- * The same messages say where the rings are, so lanes have them for themselves (memif.c): the driver unmaps its own while a
- * lane may be in the middle of a burst.
+ * The same messages say where the rings are, so lanes have them for themselves (memif.c): the driver unmaps its own
+ * while a lane may be in the middle of a burst.
  *
- * A descriptor that another program passes may be of a file whose every call waits for that program (FUSE), even the call
- * that closes it, and then for ever. So the kernel is asked for one with the messages that take one, and for none with the
- * others; it is looked at without its file system being asked; and it is closed by a process that can be left to wait
- * (memif_fd.c). The driver gets a number in its place: it would close some of them twice, and others never. */
+ * A descriptor that another program passes may be of a file whose every call waits for that program (FUSE), even the
+ * call that closes it, and then for ever. So the kernel is asked for one with the messages that take one, and for none
+ * with the others; it is looked at without its file system being asked; and it is closed by a process that can be left
+ * to wait (memif_fd.c). The driver gets a number in its place: it would close some of them twice, and others never. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,12 +30,12 @@
 
 #include "memif.h"
 
-/* Connections that have a file descriptor; two or three are usual. Of those that a server has not connected yet, so many
- * may be there at once, each so long: a client takes milliseconds. */
+/* Connections that have a file descriptor; two or three are usual. Of those that a server has not connected yet, so
+ * many may be there at once, each so long: a client takes milliseconds. */
 enum { CONTROLS = 64, WATCHED = CONTROLS * MEMIF_REGIONS, UNCONNECTED = 16, PATIENCE_SECONDS = 3 };
 
-/* What the driver gets in place of a descriptor that was passed: no descriptor has so large a number. Which connection and
- * which region, or a ring's. */
+/* What the driver gets in place of a descriptor that was passed: no descriptor has so large a number. Which connection
+ * and which region, or a ring's. */
 enum { STAND_IN = 1 << 30, STAND_IN_RING = 1 << 20 };
 
 static struct control {
@@ -180,8 +180,8 @@ end(struct control *c)
 	(void)shutdown(c->fd, SHUT_RDWR);
 }
 
-/* Ends connections that have taken too long, and the closing of what they passed. In the interrupt thread, as long as there
- * are any. */
+/* Ends connections that have taken too long, and the closing of what they passed. In the interrupt thread, as long as
+ * there are any. */
 static void
 look_after(void *arg)
 {
@@ -398,8 +398,8 @@ mpps_memif_close_fd(int fd)
 	return close(fd);
 }
 
-/* The driver's mapping of a region, by which it looks at the rings once, as it connects. A region that was passed is mapped
- * already, and is the driver's as long as it wants it. */
+/* The driver's mapping of a region, by which it looks at the rings once, as it connects. A region that was passed is
+ * mapped already, and is the driver's as long as it wants it. */
 void *
 mpps_memif_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {

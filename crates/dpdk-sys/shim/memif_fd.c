@@ -1,7 +1,7 @@
 /* Descriptors that another program has passed: what may be asked of them without waiting for that program.
  *
- * A file of FUSE is served by a program. Whoever calls fstat, mmap or close on one waits until it answers, and no signal
- * ends that, not even SIGKILL. Only what the kernel knows by itself is asked here. */
+ * A file of FUSE is served by a program. Whoever calls fstat, mmap or close on one waits until it answers, and no
+ * signal ends that, not even SIGKILL. Only what the kernel knows by itself is asked here. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,8 @@
 
 /* ---- what it is */
 
-/* Memory with a name or without: tmpfs and hugetlbfs alone have seals, and the kernel looks at no more than the inode. */
+/* Memory with a name or without: tmpfs and hugetlbfs alone have seals, and the kernel looks at no more than the
+ * inode. */
 static bool
 is_memory(int fd)
 {
@@ -68,8 +69,9 @@ enum { WAKES = 64 };
 /* Where requests for wakes go: nothing is written to where nothing is kept. */
 static int null = -1;
 
-/* Whose flags and count an eventfd has is the other end's, too: a write could wait for ever, whatever was asked before. The
- * kernel itself adds to an eventfd without waiting when an asynchronous request is done, and refuses what is none. */
+/* Whose flags and count an eventfd has is the other end's, too: a write could wait for ever, whatever was asked before.
+ * The kernel itself adds to an eventfd without waiting when an asynchronous request is done, and refuses what is
+ * none. */
 int
 memif_wake_begin(unsigned long *context)
 {
@@ -174,9 +176,9 @@ free_closer(void)
 	return NULL;
 }
 
-/* As the program ends, after all that it writes is written. A closer that still waits shares the table of descriptors, which
- * would last as long as it does, with pipes whose readers wait for their end, locks and listening sockets; so the table is
- * emptied. What stays with it is the process's memory, huge pages too, and the namespaces that it is in. */
+/* As the program ends, after all that it writes is written. A closer that still waits shares the table of descriptors,
+ * which would last as long as it does, with pipes whose readers wait for their end, locks and listening sockets; so the
+ * table is emptied. What stays with it is the process's memory, huge pages too, and the namespaces that it is in. */
 static void
 leave_nothing_open(void)
 {

@@ -1,4 +1,4 @@
-/* The shim's interface: what Rust calls (src/ffi.rs mirrors it). One call a burst on the packet path; structures of
+/* The shim's interface: what Rust calls (src/ffi.rs mirrors it). One call per burst on the packet path; structures of
  * our own off it, so that DPDK's may change from release to release. Failures are negative errno values. */
 #ifndef MPPS_DPDK_H
 #define MPPS_DPDK_H
@@ -29,8 +29,8 @@ enum {
 uint16_t mpps_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_rx_burst_unmarked(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t mpps_tx_burst_offload(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t *refused);
-/* Where a port's burst function and its queues are found: what rte_eth_rx_burst and rte_eth_tx_burst read for each burst.
- * The port changes them when it is stopped. */
+/* Where a port's burst function and its queues are found: what rte_eth_rx_burst and rte_eth_tx_burst read for each
+ * burst. The port changes them when it is stopped. */
 struct mpps_entry {
 	uint16_t (*const *function)(void *queue, struct rte_mbuf **mbufs, uint16_t n);
 	void **const *queues;
@@ -174,7 +174,8 @@ int mpps_flow_destroy(uint16_t port, void *flow);
 
 /* src/ffi.rs has the same numbers. */
 _Static_assert(sizeof(struct mpps_port_info) == 92, "mpps_port_info");
-_Static_assert(sizeof(struct mpps_memif_conf) == 24 && offsetof(struct mpps_memif_conf, server) == 18, "mpps_memif_conf");
+_Static_assert(sizeof(struct mpps_memif_conf) == 24 && offsetof(struct mpps_memif_conf, server) == 18,
+	       "mpps_memif_conf");
 _Static_assert(sizeof(struct mpps_port_conf) == 16, "mpps_port_conf");
 _Static_assert(sizeof(struct mpps_port_state) == 24, "mpps_port_state");
 _Static_assert(sizeof(struct mpps_port_stats) == 48, "mpps_port_stats");

@@ -10,8 +10,8 @@ pub struct RteMempool {
     _private: [u8; 0],
 }
 
-/// `struct mpps_entry`: where a port's burst function and its queues are found. Both are read for each burst, as DPDK's own
-/// inline calls do: the port changes them when it is stopped.
+/// `struct mpps_entry`: where a port's burst function and its queues are found. Both are read for each burst, as DPDK's
+/// own inline calls do: the port changes them when it is stopped.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -23,7 +23,8 @@ impl Entry {
     /// Receives or sends a burst with no more ado than the driver's.
     ///
     /// # Safety
-    /// The port is open, the queue is set up and this thread's alone; room for `n` pointers at `mbufs`, or as many mbufs.
+    /// The port is open, the queue is set up and this thread's alone; room for `n` pointers at `mbufs`, or as many
+    /// mbufs.
     #[inline(always)]
     pub unsafe fn burst(&self, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16 {
         // SAFETY: both lie in DPDK's table of ports, which is never freed; the queue is one of the port's (the caller).

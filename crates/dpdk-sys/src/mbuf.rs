@@ -8,8 +8,8 @@ pub const RX_L4_MASK: u64 = 1 << 3 | 1 << 8;
 pub const RX_L4_GOOD: u64 = 1 << 8;
 /// `RTE_MBUF_F_RX_L4_CKSUM_NONE`: not right in the data, though the packet is (a virtual device's partial checksum).
 pub const RX_L4_PARTIAL: u64 = 1 << 3 | 1 << 8;
-/// Ours, in a bit that DPDK leaves alone: the checksum may be one that the sender left unfinished, and the driver does not
-/// say so.
+/// Ours, in a bit that DPDK leaves alone: the checksum may be one that the sender left unfinished, and the driver does
+/// not say so.
 pub const RX_UNMARKED: u64 = 1 << 63;
 /// `RTE_MBUF_F_TX_UDP_CKSUM`: the device is to compute it.
 pub const TX_UDP_CHECKSUM: u64 = 3 << 52;

@@ -1,4 +1,5 @@
-//! The kernel's interface beneath a virtual device: what it drops, and that it vanishes, the driver does not tell.
+//! The kernel's interface beneath a virtual device. The driver reports neither what the interface drops nor that it
+//! vanishes.
 
 use crate::Config;
 use mpps_io::{QueueCounters, counter};
@@ -73,26 +74,27 @@ impl Beneath {
         })
     }
 
-    /// What was dropped on the way to the driver, which itself has missed so many: what [`Beneath::add`] adds to
-    /// `rx_dropped`.
+    /// Packets dropped on the way to the driver, beside the `missed` ones that the driver counts itself:
+    /// [`Beneath::add`] adds them to `rx_dropped`.
     pub(crate) fn rx_dropped(&self, missed: u64) -> u64 {
         let sockets = self.sockets.as_ref().map_or(0, PacketSockets::drops);
         sockets + drops(self.ifindex).map_or(0, |drops| self.received_less(&drops, missed + sockets))
     }
 
-    /// Of the interface's drops those on the way to the driver that are not among `counted`.
+    /// The interface's drops on the way to the driver, without those that are already in `counted`.
     fn received_less(&self, drops: &Drops, counted: u64) -> u64 {
         match self.side {
             Side::Sockets => drops.received,
-            // What found no room in the ring was dropped by the interface, too: the driver has counted it.
+            // The interface also counts as dropped what found no room in the ring, and the driver has counted that
+            // already.
             Side::Xdp => drops.received.saturating_sub(counted),
             Side::Wire => drops.transmitted,
         }
     }
 
-    /// Adds what was dropped on the way to the driver or from it. The interface does not tell whose packets it dropped on
-    /// the way from it: the host sends by it, too; and what packet sockets and a tap are refused they try again, so that one
-    /// packet is dropped many times and arrives all the same.
+    /// Adds what was dropped on the way to the driver or from it. The interface does not tell whose packets it dropped
+    /// on the way from it: the host sends by it, too; and what packet sockets and a tap are refused they try again, so
+    /// that one packet is dropped many times and arrives all the same.
     pub(crate) fn add(&self, counters: &mut QueueCounters) {
         if let Some(sockets) = &self.sockets {
             let dropped = sockets.drops();

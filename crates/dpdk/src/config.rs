@@ -10,8 +10,8 @@ use std::time::Duration;
 /// The options that mpps takes; the driver gets the others.
 pub const OWN: [&str; 8] = ["rxd", "txd", "mbufs", "mtu", "rss", "csum", "promisc", "link_wait"];
 
-/// The options of net_null, and how long its frames may be, bytes: the driver cuts what is longer than a number of 16 bits
-/// to some other length.
+/// The options of net_null, and how long its frames may be, bytes: the driver cuts what is longer than a number of 16
+/// bits to some other length.
 const NULL: [&str; 3] = ["size", "copy", "no-rx"];
 const NULL_SIZES: std::ops::RangeInclusive<u32> = 1..=65_535;
 
@@ -34,8 +34,8 @@ const MEMIF: [&str; 11] = [
 /// How long senders wait for the link, if not said otherwise.
 pub const LINK_WAIT: Duration = Duration::from_secs(10);
 
-/// Frames of each ring of a net_af_packet (2 KiB a frame) where its options don't shape the rings: 16 ms at 250 kpps. The
-/// driver's own 512 are 2 ms, and a core that is taken away for as long loses packets.
+/// Frames of each ring of a net_af_packet (2 KiB per frame) where its options don't shape the rings: 16 ms at 250 kpps.
+/// The driver's own 512 are 2 ms, and a core that is taken away for as long loses packets.
 const AF_PACKET_FRAMES: u32 = 4_096;
 
 /// Which device.
@@ -86,7 +86,7 @@ pub struct Config {
     pub rx_ring: Option<u16>,
     /// `txd=`: descriptors of a transmit ring; `None`: what the driver prefers, else 1024.
     pub tx_ring: Option<u16>,
-    /// `mbufs=`: packet buffers a lane; `None`: from rings and bursts.
+    /// `mbufs=`: packet buffers per lane; `None`: from rings and bursts.
     pub mbufs: Option<u32>,
     /// `mtu=`; `None`: the device's own.
     pub mtu: Option<u16>,
@@ -130,8 +130,8 @@ impl Config {
         self.driver() == "net_memif" && role.is_none_or(|role| role != "server" && role != "master")
     }
 
-    /// Whether it is a memif's server whose socket is a file, which it removes at its end: everywhere but where the user
-    /// asked for a name without a file.
+    /// Whether it is a memif's server whose socket is a file, which it removes at its end: everywhere but where the
+    /// user asked for a name without a file.
     pub(crate) fn makes_socket_file(&self) -> bool {
         let kind = self.driver_arg("socket-abstract");
         let ours = self.driver_arg("socket").is_none() && kind != Some("yes");

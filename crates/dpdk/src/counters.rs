@@ -28,8 +28,9 @@ impl LaneCounts {
 /// Most extended statistics that are looked at.
 const XSTATS: usize = 1024;
 
-/// Drivers that count a packet as an error each time they had no room for it, though it stays the sender's, or
-/// (`net_af_packet`) each time the kernel would not take it from the ring, where it stays until the kernel does.
+/// Drivers that count one packet as an error several times: each time they have no room for it, though the sender keeps
+/// it, or (`net_af_packet`) each time the kernel does not take it from the ring, though it stays there until the kernel
+/// does.
 const COUNTS_RETRIES: [&str; 6] = [
     "net_memif",
     "net_ring",
@@ -39,7 +40,7 @@ const COUNTS_RETRIES: [&str; 6] = [
     "net_vhost",
 ];
 
-/// The device's counters, told on the lane that they are told on once: they know no lanes.
+/// The device's counters. The device does not count per lane, so the first lane alone reports them.
 pub(crate) fn of_device(port: u16, driver: &str) -> QueueCounters {
     let mut stats = sys::PortStats::default();
     // SAFETY: the port is open, and the structure is ours.

@@ -141,7 +141,7 @@ fn arguments(configs: &[&Config], eal: &EalArgs, needed: usize, free_hugepages: 
             ours("-m", Some((needed >> 20).max(1).to_string()));
         }
     } else if !files.iter().any(|option| eal.has(option)) {
-        // Who names files wants them.
+        // A user who names files wants them: memory then stays in files.
         ours("--in-memory", None);
     }
     if !configs.iter().all(|config| config.is_virtual()) {

@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 /// One packet: an mbuf that is ours alone. As large as a pointer, so that an array of frames is what DPDK's calls take,
 /// and fill.
 ///
-/// Made by [`crate::DpdkQueue`] alone, which writes the pointers: the mbuf is valid for `'p` (its mempool lives until every
-/// port is closed), and nobody else has it.
+/// Made by [`crate::DpdkQueue`] alone, which writes the pointers: the mbuf is valid for `'p` (its mempool lives until
+/// every port is closed), and nobody else has it.
 #[repr(transparent)]
 pub struct DpdkFrame<'p> {
     mbuf: NonNull<RteMbuf>,

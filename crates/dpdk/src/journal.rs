@@ -1,8 +1,8 @@
 //! What a run changes on an interface that stays, and how it is put back, by a later run if need be.
 //!
-//! A file for each change is written before it is made, and locked for as long as the run lives: the kernel drops the lock
-//! however it ends. A file that nobody holds is of a run that was killed, and whoever comes next puts the interface
-//! back, unless somebody has changed it since.
+//! Before each change a file is written, and locked for as long as the run lives: the kernel drops the lock however the
+//! run ends. An unlocked file belongs to a run that was killed. The next run then restores the interface, unless
+//! somebody has changed it since.
 
 use mpps_netdev::{NetDev, netns_cookie, set_mtu};
 use mpps_sys::private;
@@ -21,8 +21,8 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// An MTU that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
-    /// The network namespace in which the index means something: its cookie, which no other ever has. (The number of its
-    /// inode goes to the next that is made.)
+    /// The network namespace in which the index means something: its cookie, which no other ever has. (The number of
+    /// its inode goes to the next that is made.)
     namespace: u64,
     ifindex: u32,
     before: u32,
@@ -53,8 +53,8 @@ impl Change {
         })
     }
 
-    /// Puts it back, or sees to it that another run does, whose file lies in `folder` and which found the interface as this
-    /// one had set it; false: it is not as it was set, or there is no such interface any more.
+    /// Puts it back, or sees to it that another run does, whose file lies in `folder` and which found the interface as
+    /// this one had set it; false: it is not as it was set, or there is no such interface any more.
     fn end(&self, folder: &Path) -> io::Result<bool> {
         let undone = self.undo()?;
         if !undone {
@@ -63,7 +63,8 @@ impl Change {
         Ok(undone)
     }
 
-    /// Whoever would put back what this one had set puts back what was there before it.
+    /// Another change of the same interface may be waiting to restore the value that this one had set. It shall restore
+    /// the value from before both.
     fn hand_over(&self, folder: &Path) {
         for entry in entries(folder) {
             let Ok(mut file) = File::options().read(true).write(true).open(entry) else {

@@ -79,8 +79,8 @@ impl Link {
         (up, (mbps > 0).then_some(u64::from(mbps) * 1_000_000))
     }
 
-    /// For a lane that has nothing to do or can't send: an error when the link was up and is down, or when the interface
-    /// beneath has vanished.
+    /// For a lane that has nothing to do or can't send: an error when the link was up and is down, or when the
+    /// interface beneath has vanished.
     #[cold]
     pub(crate) fn check(&self) -> Result<()> {
         let now = self.opened.elapsed();

@@ -80,9 +80,9 @@ impl Socket {
         (self.server && !self.is_abstract).then_some(self.path.as_str())
     }
 
-    /// Removes the socket of a server that was killed: nobody listens on it any more, and DPDK would refuse to. What is no
-    /// socket, or another user's, stays, and so does one that somebody has open, whether or not they listen or accept. A
-    /// socket of this process's own stays, too: several servers share it, and the driver listens on it once.
+    /// Removes the socket of a server that was killed: nobody listens on it any more, and DPDK would refuse to. What is
+    /// no socket, or another user's, stays, and so does one that somebody has open, whether or not they listen or
+    /// accept. A socket of this process's own stays, too: several servers share it, and the driver listens on it once.
     ///
     /// # Errors
     /// What is in the way there, and what would be right.
@@ -166,8 +166,8 @@ impl Drop for Served {
     }
 }
 
-/// Whether somebody has a socket open, of whichever type. Asked by a datagram, which connects to none that a memif could
-/// have: a DPDK of 22.11 aborts when one connects to its server and goes at once.
+/// Whether somebody has a socket open, of whichever type. Asked by a datagram, which connects to none that a memif
+/// could have: a DPDK of 22.11 aborts when one connects to its server and goes at once.
 fn is_held(path: &Path) -> io::Result<bool> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -180,8 +180,8 @@ fn is_held(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// What the shim must know of a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each other:
-/// the server gets all of DPDK's memory.
+/// What the shim must know of a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each
+/// other: the server gets all of DPDK's memory.
 pub(crate) fn conf(config: &Config, path: &std::ffi::CStr, queues: (u16, u16)) -> Option<sys::MemifConf> {
     let client = config.is_memif_client();
     let zero_copy = client

@@ -16,7 +16,8 @@ const OVERHEAD: usize = 128 + 64 + 128;
 /// What DPDK itself needs: rings, queues, devices. Measured: 20 to 40 MiB with one to four ports.
 const SLACK: usize = 96 << 20;
 
-/// Buffers of one lane: both rings full (the transmit ring may be the other port's), the bursts that the lane holds, and the caches.
+/// Buffers of one lane: both rings full (the transmit ring may be the other port's), the bursts that the lane holds,
+/// and the caches.
 pub(crate) fn mbufs(config: &Config, rx_ring: u16, tx_ring: u16) -> u32 {
     config.mbufs.unwrap_or_else(|| {
         let least =

@@ -29,7 +29,7 @@ const PAIRED: [&str; 2] = ["net_tap", "net_af_xdp"];
 /// Frames a burst where nothing else is said: what DPDK's own programs take.
 const BURST: usize = 32;
 
-/// Opens a port, with one queue pair a lane. [`crate::start`] comes first.
+/// Opens a port, with one queue pair per lane. [`crate::start`] comes first.
 ///
 /// # Errors
 /// When there is no such device or driver, it has fewer queues than lanes, memory can't be had, the driver refuses, a
@@ -127,7 +127,7 @@ impl Half<'_> {
                 // A virtual device does it in software, too, and further from the cache.
                 Checksum::Auto => hardware && info.tx_checksum != 0,
             }),
-            // What a transmit queue gets comes from one pool, has one owner, and lies in buffers of that pool.
+            // All frames of a transmit queue come from one pool, have one owner, and lie in buffers of that pool.
             fast_free: u8::from(info.fast_free != 0 && !eal::external_buffers()),
             rx_checksum: u8::from(hardware && info.rx_checksum != 0),
             // The interface stays the kernel's: its mode is held by a socket, which ends with us.
@@ -201,7 +201,8 @@ impl Half<'_> {
         );
         if !checked && queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
             remarks.push(format!(
-                "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than once"
+                "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than \
+                 once"
             ));
         }
         if queues.receiving > 1 && state.rss == 0 && hardware && config.rss != Rss::Off {
@@ -264,7 +265,8 @@ impl Half<'_> {
                 if unsafe { sys::mpps_port_by_name(name.as_ptr(), &mut port) } < 0 {
                     let log = eal::logged().map(|log| format!(" ({log})")).unwrap_or_default();
                     let cause = format!(
-                        "no DPDK driver has taken {address}{log}: is it there, and bound to vfio-pci? `mpps doctor` says"
+                        "no DPDK driver has taken {address}{log}: is it there, and bound to vfio-pci? `mpps doctor` \
+                         says"
                     );
                     return Err(self.error("open", cause, ErrorKind::NotFound));
                 }
@@ -445,9 +447,10 @@ struct Queues {
 }
 
 impl Queues {
-    /// Receiving lanes in order, and sending lanes in order: the other end of a memif has queue 0 for certain, and a queue
-    /// that nobody reads would swallow packets. Where none receives, the first does: questions for our address come in
-    /// there. Where none sends, all may: they answer. `paired`: the driver wants as many of the one as of the other.
+    /// Receiving lanes in order, and sending lanes in order: the other end of a memif has queue 0 for certain, and a
+    /// queue that nobody reads would swallow packets. Where none receives, the first does: questions for our address
+    /// come in there. Where none sends, all may: they answer. `paired`: the driver wants as many of the one as of the
+    /// other.
     fn of(roles: &[Roles], paired: bool) -> Self {
         let (deaf, mute) = (!roles.iter().any(|role| role.rx), !roles.iter().any(|role| role.tx));
         let (mut receiving, mut sending) = (0, 0);

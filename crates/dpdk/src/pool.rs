@@ -1,11 +1,13 @@
-//! The packet memory of one lane: a mempool, and the lane's registration with the EAL, which makes its cache the lane's.
+//! The packet memory of one lane: a mempool, and the lane's registration with the EAL, which makes its cache the
+//! lane's.
 
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// Packet memory of one lane's queue. Belongs to the lane's thread (`!Send`, `!Sync`): that thread is the registered one.
+/// Packet memory of one lane's queue. Belongs to the lane's thread (`!Send`, `!Sync`): that thread is the registered
+/// one.
 pub struct DpdkPool {
     mempool: NonNull<sys::RteMempool>,
     registered: bool,

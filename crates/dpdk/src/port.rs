@@ -35,7 +35,7 @@ pub struct DpdkPort {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) link: Link,
     pub(crate) calls: Calls,
-    /// What lanes without a transmit queue leave for the first that has one.
+    /// Answers from lanes without a transmit queue, for the first lane that has one.
     pub(crate) mailbox: Mailbox,
     pub(crate) flows: Flows,
     /// Sets the MTU of the interface beneath back once the port is closed.
@@ -47,8 +47,8 @@ pub struct DpdkPort {
     pub(crate) remarks: Vec<String>,
 }
 
-// SAFETY: the mempools are reached by one lane each (`taken`), their own operations are thread-safe, and all other state
-// is either constant or atomic. DPDK's control calls (statistics, link) may be made by any thread.
+// SAFETY: the mempools are reached by one lane each (`taken`), their own operations are thread-safe, and all other
+// state is either constant or atomic. DPDK's control calls (statistics, link) may be made by any thread.
 unsafe impl Sync for DpdkPort {}
 
 impl DpdkPort {

@@ -1,12 +1,12 @@
 //! What a device's driver needs of the kernel once its port is open: while packets move, and to undo what it did.
 //!
-//! Found by reading the drivers of DPDK 22.11, and for virtual devices by running them without. A driver that is not named
-//! here keeps what drivers of interfaces commonly need.
+//! Found by reading the drivers of DPDK 22.11, and for virtual devices by running them without. A driver that is not
+//! named here keeps what drivers of interfaces commonly need.
 
 use crate::{Config, Device};
 use rustix::thread::CapabilitySet;
 
-/// What has to stay.
+/// The privileges that have to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privileges {
     /// With the thread that opens and closes the port, and with DPDK's own threads.

@@ -1,4 +1,4 @@
-//! A lane's queue pair: one call into the driver a burst.
+//! A lane's queue pair: one call into the driver per burst.
 
 use crate::counters::LaneCounts;
 use crate::frame::DpdkFrame;
@@ -15,12 +15,12 @@ const NAP: Duration = Duration::from_micros(20);
 type Receive = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16) -> u16;
 type Transmit = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16, *mut u64) -> u16;
 
-/// What moves bursts; chosen once.
+/// The functions that move bursts, chosen once.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls {
     receive: ReceiveBy,
     transmit: TransmitBy,
-    /// What is received is whole, and its checksum not unfinished.
+    /// Received packets have one segment and a finished checksum.
     plain: bool,
 }
 
@@ -42,13 +42,13 @@ enum TransmitBy {
 /// Drivers that make packets up, or give what ports of ours have sent.
 const PLAIN: [&str; 2] = ["net_null", "net_ring"];
 
-/// Drivers that copy each packet into one buffer, don't take it, or hand over what a port of ours has sent: they are spared
-/// the look for further segments.
+/// Drivers whose packets have one segment, so nobody looks for more: they copy each packet into one buffer, refuse it,
+/// or hand over what one of our ports has sent.
 const ONE_SEGMENT: [&str; 4] = ["net_null", "net_ring", "net_af_packet", "net_af_xdp"];
 
 impl Calls {
-    /// The calls for an open port's driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it gives
-    /// may have unfinished ones; `checked`: a memif of which nothing is believed.
+    /// The calls for an open port's driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it
+    /// gives may have unfinished ones; `checked`: a memif of which nothing is believed.
     pub(crate) fn of(driver: &str, port: u16, device_checksum: bool, unmarked: bool, checked: bool) -> Self {
         // SAFETY: both only tell addresses in DPDK's table of ports.
         let (rx, tx) = unsafe { (sys::mpps_rx_entry(port), sys::mpps_tx_entry(port)) };

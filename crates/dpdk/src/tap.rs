@@ -1,14 +1,15 @@
-//! What is peculiar to `net_tap`: its interface has an address of its own, and it applies flow rules by the kernel's `tc
-//! flower`.
+//! What is peculiar to `net_tap`: its interface has an address of its own, and it applies flow rules by the kernel's
+//! `tc flower`.
 
 use crate::Config;
 use dpdk_sys as sys;
 use mpps_netdev::{NetDev, set_mac};
 use std::io::{self, Read};
 
-/// Gives the interface of a tap another MAC address than the port's, once the driver has set both the same, for the last
-/// time as it starts. A bridge keeps frames to an address of its own interfaces, so the port would get none. An address
-/// that somebody gave the interface stays, and so does that of a tap which stands for another interface (`remote=`).
+/// Gives the interface of a tap another MAC address than the port's, once the driver has set both the same, for the
+/// last time as it starts. A bridge keeps frames to an address of its own interfaces, so the port would get none. An
+/// address that somebody gave the interface stays, and so does that of a tap which stands for another interface
+/// (`remote=`).
 pub(crate) fn own_address(config: &Config, info: &sys::PortInfo) -> io::Result<()> {
     if config.driver() != "net_tap" || config.driver_arg("remote").is_some() {
         return Ok(());

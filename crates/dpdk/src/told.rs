@@ -1,4 +1,4 @@
-//! What is told of a port: facts of one that is open, hints where one can't be made.
+//! What the user is told about a port: facts if it is open, hints if it can't be made.
 
 use crate::memif::Socket;
 use crate::{Config, memory};
@@ -99,7 +99,7 @@ pub(crate) fn misnamed(config: &Config, socket: Option<&Socket>) -> Option<Strin
         })
 }
 
-/// What most often is missing where a virtual device can't be made, and whether that is a matter of what was asked for.
+/// The most likely reason why a virtual device can't be made, and whether the arguments are to blame.
 pub(crate) fn hint(config: &Config, cause: String) -> (String, ErrorKind) {
     // Numbers of `<linux/capability.h>`.
     let (admin, raw, bpf) = (lacks(12), lacks(13), lacks(39));
@@ -107,7 +107,8 @@ pub(crate) fn hint(config: &Config, cause: String) -> (String, ErrorKind) {
     let nameless = matches!(config.driver(), "net_af_packet" | "net_af_xdp") && config.interface().is_none();
     let hint = match config.driver() {
         _ if unknown => {
-            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` says where the drivers are)"
+            "DPDK has no driver of this name: is it spelled right, and installed? (`mpps doctor` says where the \
+             drivers are)"
         }
         _ if nameless => "want iface=NAME, such as net_af_packet0,iface=eth1",
         "net_tap" | "net_virtio_user" if missing("/dev/net/tun") => "there is no /dev/net/tun: `modprobe tun`",

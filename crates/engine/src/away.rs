@@ -1,10 +1,10 @@
-//! Times for which a thread was away from its clock, and what they tell of the process.
+//! Gaps in a thread's readings of the clock, and what they say about the process.
 //!
-//! A lane looks at its clock in each loop, and wakes from a sleep that it has chosen. Where it is back a millisecond late,
-//! something held it: another thread, an interrupt, a call into the kernel, or that the process did not run at all. When
-//! the *whole* process stood still every thread is away at the same time, and none waited for a core meanwhile. A stop by
-//! signal is known by its end: the process is told to go on. It is told so as well where it was not stopped, so the gap must
-//! be there, and be long.
+//! A lane looks at its clock in each loop, and wakes from a sleep that it has chosen. Where it is back a millisecond
+//! late, something held it: another thread, an interrupt, a call into the kernel, or that the process did not run at
+//! all. When the *whole* process stood still every thread is away at the same time, and none waited for a core
+//! meanwhile. A stop by signal shows at its end: the process gets SIGCONT. It may get one without having been stopped,
+//! so there must be a long gap as well.
 
 use mpps_stats::{Gap, GapLog};
 use std::cell::Cell;
@@ -68,9 +68,9 @@ pub(crate) struct Signals {
     pub(crate) ended: Vec<u64>,
 }
 
-/// Finds them: by the gaps of each lane, of the collector, and the times when the process was continued. Without lanes that
-/// look at a clock the collector stands for all. `waited_ns`: for how long a lane waited for its core in the whole run, at
-/// the most; threads that all wait are away together, too.
+/// Finds them: by the gaps of each lane, of the collector, and the times when the process was continued. Without lanes
+/// that look at a clock the collector stands for all. `waited_ns`: for how long a lane waited for its core in the whole
+/// run, at the most; threads that all wait are away together, too.
 pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], signals: &Signals, waited_ns: u64) -> Standstills {
     let witnesses: Vec<&[Gap]> = match lanes {
         [] => vec![collector],
@@ -98,8 +98,8 @@ pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], signals: &Signa
             .position(|&at| gap.from_ns < at && at <= gap.to_ns + NOTE_LATE_NS);
         if let Some(place) = told {
             let at = continued[place];
-            // A collector that slept through it saw nothing; that the process was continued needs no second witness, unless
-            // it was ended at the same time.
+            // A collector that slept through it saw nothing; that the process was continued needs no second witness,
+            // unless it was ended at the same time.
             if alone || !signals.ended.iter().any(|end| end.abs_diff(at) <= NOTE_LATE_NS) {
                 continued.swap_remove(place);
                 found.stops.push(gap);

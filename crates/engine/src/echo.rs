@@ -1,5 +1,5 @@
-//! What a reflector does beside turning: on payload paths, where the kernel turns headers, the rules of who is answered;
-//! on all paths the probes that tell a loop from a sender that repeats itself.
+//! What a reflector does beside turning: on payload paths, where the kernel turns headers, the rules of who is
+//! answered; on all paths the probes that tell a loop from a sender that repeats itself.
 
 use crate::loop_guard::Sampler;
 use crate::reflect::Counts;

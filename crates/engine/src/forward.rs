@@ -1,8 +1,8 @@
 //! The loop of a lane that takes frames from one port to another, or sends them back out of the one they came in by.
 //!
-//! A lane that owns a queue of each port of a pair serves both directions in turn; with the directions split it serves one. A
-//! direction is a [`Way`]; what differs between ports whose queues share packet memory and ports whose queues do not
-//! is its [`Step`]: a frame is moved or copied, which is decided at compile time.
+//! A lane that owns a queue of each port of a pair serves both directions in turn; with the directions split it serves
+//! one. A direction is a [`Way`]; what differs between ports whose queues share packet memory and ports whose queues do
+//! not is its [`Step`]: a frame is moved or copied, which is decided at compile time.
 
 mod held;
 mod job;

@@ -1,8 +1,8 @@
 //! What this host drops before mpps sees it, while the run goes on.
 //!
-//! Reading it means system calls, so it is read once a row, at the row's end, and not more often than every 100 ms. What a
-//! reading finds came since the one before: the collector books it by that, and what the lanes did meanwhile is kept, for a
-//! cause must have been at the time of its effect.
+//! Reading it means system calls, so it is read once per row, at the row's end, and not more often than every 100 ms.
+//! What a reading finds came since the one before: the collector books it by that, and what the lanes did meanwhile is
+//! kept, for a cause must have been at the time of its effect.
 
 use crate::control::Control;
 use crate::job::Job;

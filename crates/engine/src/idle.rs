@@ -2,14 +2,15 @@
 //!
 //! Spinning is best while the lane has its core to itself. Where it has not, spinning takes the core from the very
 //! thread (of this program or another) that it waits for. The kernel does not say that others wait for the core, so a
-//! lane that spins offers it every few µs (`sched_yield`, which returns at once where nobody waits). A late return, with
-//! an involuntary context switch on it, means that somebody took the offer:
+//! lane that spins offers it every few µs (`sched_yield`, which returns at once where nobody waits). A late return,
+//! with an involuntary context switch on it, means that somebody took the offer:
 //!
-//! - A visit of some µs is another lane's, or the collector's. From then on the lane offers its core in each idle loop, and
-//!   after several such visits in close succession in busy ones, too: two lanes hand each other the core like that in less
-//!   time than one that sleeps takes to wake.
-//! - A visit of a slice's length is a thread's that wants the core for long. The lane then sleeps at once for a while: the
-//!   scheduler lets a thread that wakes in before one that has worked all the time. After that it spins again, to see.
+//! - A visit of some µs is another lane's, or the collector's. From then on the lane offers its core in each idle loop,
+//!   and after several such visits in close succession in busy ones, too: two lanes hand each other the core like that
+//!   in less time than one that sleeps takes to wake.
+//! - A visit of a slice's length is a thread's that wants the core for long. The lane then sleeps at once for a while:
+//!   the scheduler lets a thread that wakes in before one that has worked all the time. After that it spins again, to
+//!   see.
 
 use crate::away::Away;
 use mpps_io::{Queue, Result, Wait};
@@ -22,8 +23,8 @@ use std::time::Duration;
 const SPIN_NS: u64 = 50_000;
 /// A lane that spins offers its core this often: a thread that waits for it waits no longer.
 const OFFER_NS: u64 = 4_000;
-/// A busy lane beside a rival offers it this often: a switch takes one or two µs, and flat out it is to cost no more than a
-/// few per cent.
+/// A busy lane beside a rival offers it this often: a switch takes one or two µs, and flat out it is to cost no more
+/// than a few per cent.
 const BUSY_OFFER_NS: u64 = 50_000;
 /// From an offer to the next look at the clock where nobody took it: less than this.
 const RETURN_NS: u64 = 2_000;
@@ -41,8 +42,8 @@ const HOLD_NS: u64 = 50_000_000;
 const LONGEST_HOLD_NS: u64 = 400_000_000;
 /// A lane that lost its core for a slice offers it in busy loops for so long,
 const PROBE_NS: u64 = 20_000_000;
-/// unless so many offers cost a slice each: two lanes that are both behind find each other so, and a thread that is none
-/// gets no more than that.
+/// unless so many offers cost a slice each: two lanes that are both behind find each other so, and a thread that is
+/// none gets no more than that.
 const PROBES: u32 = 3;
 /// Longest sleep: a lane looks up for the end of the run.
 const MAX_SLEEP_NS: u64 = 20_000_000;

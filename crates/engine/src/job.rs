@@ -32,7 +32,7 @@ pub(crate) struct LaneWays {
 
 /// A workload and its ports.
 pub(crate) trait Job: Sync {
-    /// What one trial has for itself, and the next has anew; nothing where a job has one trial only.
+    /// State of one trial, made again for the next; `()` where a job has one trial only.
     type Trial: Send + Sync;
     /// Packet memory of one lane; made on the lane's thread.
     type Pools;
@@ -72,7 +72,7 @@ pub(crate) trait Job: Sync {
     fn drops_by_queue(&self, _place: usize) -> bool {
         true
     }
-    /// Whether the thread of lane `lane` is no lane, but reads what the kernel has counted.
+    /// Whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
     fn only_reads(&self, _lane: usize) -> bool {
         false
     }

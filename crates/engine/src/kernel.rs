@@ -1,14 +1,15 @@
 //! Runs whose packets the kernel handles: the same plans, the same results, over a [`KernelPort`].
 //!
 //! A run here is one more [`Job`]: its sending lanes are threads that sit in the kernel for the whole run
-//! ([`sender`]), and one more lane, the reader ([`reader`]), wakes every 10 ms, takes what the programs have counted and
-//! can count no more, and books it into its own series. Collector, sinks, verdict and report see what they always see.
+//! ([`sender`]), and one more lane, the reader ([`reader`]), wakes every 10 ms, takes what the programs have counted
+//! and can count no more, and books it into its own series. Collector, sinks, verdict and report see what they always
+//! see.
 //!
-//! Who writes what: a sending lane writes `thread`, `phase` and `down_ns` of its counters and nothing else, since it does
-//! not run. The reader is no lane to those who ask what kept lanes from running: it is one of the program's own threads.
-//! The reader's counters are the totals of all lanes and sources, for the live view, and their one writer is the reader.
-//! The report's lines are made of what the kernel itself counted, once the lanes are out ([`LaneOutcome::sent`],
-//! [`LaneOutcome::sources`]).
+//! Who writes what: a sending lane writes `thread`, `phase` and `down_ns` of its counters and nothing else, since it
+//! does not run. The reader is no lane to those who ask what kept lanes from running: it is one of the program's own
+//! threads. The reader's counters are the totals of all lanes and sources, for the live view, and their one writer is
+//! the reader. The report's lines are made of what the kernel itself counted, once the lanes are out
+//! ([`LaneOutcome::sent`], [`LaneOutcome::sources`]).
 
 mod reader;
 mod sender;

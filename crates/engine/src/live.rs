@@ -178,8 +178,8 @@ impl Live {
         }
     }
 
-    /// Whether a snapshot is due by a look at `now_ns`; the next one is then by the look that is nearest to its time, so that
-    /// no wake-up is for the view alone.
+    /// Whether a snapshot is due by a look at `now_ns`; the next one is then by the look that is nearest to its time,
+    /// so that no wake-up is for the view alone.
     pub(crate) fn is_due(&mut self, now_ns: u64, tick_ns: u64) -> bool {
         let due = now_ns + tick_ns / 2 >= self.next_ns;
         if due {

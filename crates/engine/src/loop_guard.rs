@@ -1,7 +1,7 @@
 //! Which of the packets that are sent back are looked at, so that none goes round for ever: see [`mpps_wire::Loops`].
 //!
-//! A look costs as much as some packets on the fastest paths, so of a large burst only one packet is looked at, and counts
-//! for all. A packet that goes round alone comes in bursts of its own, and is looked at each time.
+//! A look costs as much as some packets on the fastest paths, so of a large burst only one packet is looked at, and
+//! counts for all. A packet that goes round alone comes in bursts of its own, and is looked at each time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -47,8 +47,8 @@ pub(crate) fn warnings(count: impl Fn(&str) -> u64) -> Vec<String> {
     };
     tell(
         count("ttl_expired"),
-        "were not sent back, because their time to live (hop limit) was used up: they had gone round between this reflector \
-         and another, or were sent with a time to live of 1",
+        "were not sent back, because their time to live (hop limit) was used up: they had gone round between this \
+         reflector and another, or were sent with a time to live of 1",
     );
     tell(
         count("returned"),
@@ -60,8 +60,8 @@ pub(crate) fn warnings(count: impl Fn(&str) -> u64) -> Vec<String> {
     );
     tell(
         count("probed"),
-        "got a probe or nothing in place of their answer, because their source had sent the same bytes many times: a packet \
-         that goes round looks like this",
+        "got a probe or nothing in place of their answer, because their source had sent the same bytes many times: a \
+         packet that goes round looks like this",
     );
     warnings
 }

@@ -1,8 +1,8 @@
 //! What lanes did in a stretch of time: while packets were dropped, or until the sending ended.
 //!
-//! What a lane did over the whole run says little of the time in which something went wrong, which may be a small part of
-//! it, and the settle time belongs to no departure. So what lanes count is looked at whenever drops are, and the times with
-//! drops are added up. All files are opened beforehand.
+//! What a lane did over the whole run says little of the time in which something went wrong, which may be a small part
+//! of it, and the settle time belongs to no departure. So what lanes count is looked at whenever drops are, and the
+//! times with drops are added up. All files are opened beforehand.
 
 use crate::outcome::LaneOutcome;
 use mpps_stats::LaneCounters;
@@ -21,7 +21,8 @@ pub(crate) struct LaneTime {
     pub(crate) blocked_ns: u64,
     /// Time ready to run and not running, ns; `None` where the kernel does not tell.
     pub(crate) waited_ns: Option<u64>,
-    /// Times for which it was away from its clock, waiting for its core or held by something else, and how long that was, ns.
+    /// Times for which it was away from its clock, waiting for its core or held by something else, and how long that
+    /// was, ns.
     pub(crate) away: u64,
     pub(crate) away_ns: u64,
     /// Time in which its device was down, ns.
@@ -148,7 +149,7 @@ impl<'r> Lookout<'r> {
         self.last.copy_from_slice(&self.now);
     }
 
-    /// What was looked at last was the end of sending.
+    /// The last look was at the end of sending.
     pub(crate) fn sending_ended(&mut self) {
         self.sending = Some(self.so_far());
     }

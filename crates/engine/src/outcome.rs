@@ -12,8 +12,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) reasons: Vec<(&'static str, u64)>,
     /// Of [`host_port`](mpps_wire::Left::HostPort): how many for which UDP port.
     pub(crate) host_ports: Vec<(u16, u64)>,
-    /// Forwarding: what came in and went out at each port of the run, by its place; nothing at those that the lane does not
-    /// serve.
+    /// Forwarding: what came in and went out at each port of the run, by its place; nothing at those that the lane does
+    /// not serve.
     pub(crate) ports: Vec<PortCounts>,
     /// Sent by the kernel: what it counted for this lane.
     pub(crate) sent: Option<LaneTotals>,

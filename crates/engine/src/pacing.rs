@@ -42,8 +42,8 @@ struct Poisson {
     mean_ns: f64,
 }
 
-/// The part of lane `lane` of `lanes` in a schedule that lasts `duration_ns` (`None`: for ever), as numbers that somebody
-/// else can follow. At random it begins at 0, and the first departure is a gap later.
+/// The part of lane `lane` of `lanes` in a schedule that lasts `duration_ns` (`None`: for ever), as numbers that
+/// somebody else can follow. At random it begins at 0, and the first departure is a gap later.
 pub(crate) fn schedule(
     duration_ns: Option<u64>,
     rate: Rate,
@@ -276,7 +276,10 @@ mod tests {
             for lane in 0..lanes {
                 let told = schedule(Some(duration), rate, pacing, (lane, lanes), seed);
                 prop_assert!(told.random.is_none());
-                let at = |k: u64| start + ((told.first + told.step * u128::from(k / u64::from(told.unit))) >> 64) as u64;
+                let at = |k: u64| {
+                    let units = u128::from(k / u64::from(told.unit));
+                    start + ((told.first + told.step * units) >> 64) as u64
+                };
                 let expanded: Vec<u64> = (0..told.packets).map(at).collect();
                 prop_assert_eq!(expanded, all(Pacer::new(start, Some(duration), rate, pacing, (lane, lanes), seed)));
             }
@@ -301,7 +304,10 @@ mod tests {
             prop_assert_eq!(all(p).len() as u64, rest.len() as u64 - before);
             let told = make().due(at, 64);
             if pacing == Pacing::Poisson { prop_assert_eq!(told, due.min(64)); }
-            else { prop_assert!(told.abs_diff(due.min(64)) <= 1, "{told} {due}"); prop_assert_eq!(told == 0, due == 0); }
+            else {
+                prop_assert!(told.abs_diff(due.min(64)) <= 1, "{told} {due}");
+                prop_assert_eq!(told == 0, due == 0);
+            }
         }
     }
 

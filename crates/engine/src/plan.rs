@@ -94,7 +94,7 @@ pub struct Link {
     pub unanswered: Vec<IpAddr>,
     /// The peer's MAC address, where known; else [`Link::next_hop`] is resolved before the run.
     pub dest_mac: Option<MacAddr>,
-    /// Whom to resolve: the peer, or the gateway to it.
+    /// The address to resolve: the peer's, or its gateway's.
     pub next_hop: Option<IpAddr>,
 }
 
@@ -158,7 +158,7 @@ pub struct DropPlan {
     pub excluded_ports: Box<[u16]>,
     /// Verify stamps and data; else every UDP packet counts as received.
     pub verify: bool,
-    /// Flows to keep sequence windows for.
+    /// Number of flows to follow by sequence number.
     pub max_flows: u32,
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
@@ -166,9 +166,9 @@ pub struct DropPlan {
 
 /// `forward`.
 ///
-/// Ports form pairs in their order, the first with the second, the third with the fourth; frames go between the two of a
-/// pair. An odd last port sends back what comes in by it. A lane serves one pair (or the odd port): the first pair's lanes
-/// come first, and each has as many as any other, with the directions split twice as many as the odd port.
+/// Ports form pairs in their order, the first with the second, the third with the fourth; frames go between the two of
+/// a pair. An odd last port sends back what comes in by it. A lane serves one pair (or the odd port): the first pair's
+/// lanes come first, and each has as many as any other, with the directions split twice as many as the odd port.
 #[derive(Clone, Debug)]
 pub struct ForwardPlan {
     /// What every run has. A lane receives on one port and sends on another, whichever they are.

@@ -1,4 +1,5 @@
-//! What a receiver's counts by reason mean for the one who reads them: warnings beside the verdict. Pure, as the verdict.
+//! Remarks: what a receiver's counts by reason mean to the user. They stand beside the verdict as warnings, and are
+//! pure, as it is.
 
 use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::summary::Measured;
@@ -59,7 +60,7 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     let late = h.reason(LATE_OF_AN_EARLIER);
     if late > 0 {
         remarks.push(format!(
-            "{} of an earlier trial came in only now, and are in no count of this one: a longer settle time waits for \
+            "{} of an earlier trial arrived during this one, and are not in its counts: a longer settle time waits for \
              them",
             packets(late)
         ));
@@ -81,7 +82,7 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
     let left = h.reason("host_port");
     for (port, n) in &h.host_ports {
         remarks.push(format!(
-            "{} for UDP port {port} were left to the host, because another program there has that port open: {remedy}",
+            "{} for UDP port {port} were left to the host, because another program on it has that port open: {remedy}",
             packets(*n)
         ));
     }
@@ -93,8 +94,8 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
         ));
     } else if left == 0 && h.rx == 0 && h.left_to_host > 0 {
         remarks.push(format!(
-            "nothing was received, and {} went to the host: other programs there have UDP ports open, which are left to \
-             it ({ports}): {remedy}",
+            "nothing was received, and {} went to the host: other programs there have UDP ports open, which are left \
+             to it ({ports}): {remedy}",
             packets(h.left_to_host)
         ));
     }
@@ -116,28 +117,28 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
             n => format!("; the {} numbers that they skip are not counted as lost", count(n)),
         };
         remarks.push(format!(
-            "{} came with sequence numbers far from their flow's, and no further packets bore them out: they are forged, or \
-             the last of a flow after a loss{skipped}",
+            "{} came with sequence numbers far from their flow's, and no later packets confirmed them: they are \
+             forged, or the last of a flow after a loss{skipped}",
             packets(aside)
         ));
     }
     if contested > 0 {
         remarks.push(format!(
-            "{contested} numbers that packets skipped are not counted as lost: the flow went on where it had been before, so \
-             those packets were forged, or its sender was started again"
+            "{contested} numbers that packets skipped are not counted as lost: the flow then went on where it had been \
+             before, so those packets were forged, or its sender was restarted"
         ));
     }
     if first > 0 {
         remarks.push(format!(
-            "{} of the lost ones stand between the first packet or two of a flow and what came next: if those were not the \
-             sender's, they are not lost",
+            "{} of the lost packets lie between the first packet or two of a flow and the next: if those first ones \
+             were forged, nothing was lost there",
             count(first)
         ));
     }
     if restarts > 0 {
         remarks.push(format!(
-            "{} time{} the numbers of a flow began again: its sender was started again, or three packets in a row \
-             were forged; what was lost in between can't be seen",
+            "{} time{} the numbers of a flow began again: its sender was restarted, or three packets in a row were \
+             forged; loss in between can't be seen",
             count(restarts),
             if restarts == 1 { "" } else { "s" }
         ));

@@ -1,5 +1,5 @@
-//! A lane that turns packets round or passes them on, while the path takes none: it waits for room a little, and takes in
-//! nothing meanwhile. What this costs is counted: packets that the host drops in that time are dropped for it.
+//! A lane that reflects or forwards packets while the path takes none. It waits a little for room and receives nothing
+//! meanwhile. The cost is counted: packets that the host drops in that time are dropped because of the wait.
 
 use crate::traffic::Lane;
 use mpps_io::Result;

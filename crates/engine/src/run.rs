@@ -85,8 +85,8 @@ pub fn run_reflect<P: Port>(
     )
 }
 
-/// Runs `capture`. As [`run_traffic`]. `finish` is called once the lanes have ended and let go of their rings: it waits for
-/// the writer, and fills in what became of the packets.
+/// Runs `capture`. As [`run_traffic`]. `finish` is called once the lanes have ended and let go of their rings: it waits
+/// for the writer, and fills in what became of the packets.
 ///
 /// # Errors
 /// As [`run_traffic`].

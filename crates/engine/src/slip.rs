@@ -1,7 +1,7 @@
 //! How much later than scheduled each packet was sent, kept until it comes back.
 //!
 //! The stamp carries the actual send time only. The send lane notes the slip (actual less scheduled) under flow and
-//! sequence number; the receive lane looks it up. A ring a flow, one writer; an entry carries the low 32 bits of its
+//! sequence number; the receive lane looks it up. A ring per flow, one writer; an entry carries the low 32 bits of its
 //! sequence number, so one that was overwritten is not mistaken for another.
 
 use crate::plan::TrafficPlan;
@@ -21,7 +21,7 @@ pub(crate) struct Slips {
 const LATE_NS: u64 = 100_000_000;
 
 impl Slips {
-    /// Those of a plan; `None` where nothing is scheduled or nothing comes back.
+    /// The slips of a plan; `None` where nothing is scheduled or nothing comes back.
     pub(crate) fn for_plan(plan: &TrafficPlan) -> Option<Self> {
         let rate = plan.rate.filter(|_| plan.receive)?;
         let settle_ns = plan.common.settle.as_nanos() as u64;

@@ -338,7 +338,7 @@ impl Work for CaptureWork<'_> {
     ) -> LaneOutcome {
         let ring = self.plan.rings[index].lock().ok().and_then(|mut ring| ring.take());
         // Each lane runs once, and the plan has a ring for each.
-        let ring = ring.expect("a ring a lane");
+        let ring = ring.expect("a ring per lane");
         capture::run(lane, queue, self.plan, &self.quota, ring, recorder)
     }
 }

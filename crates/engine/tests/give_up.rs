@@ -1,5 +1,5 @@
-//! Before the first packet each lane and then the main thread are told that they have opened what they need: once, and a run
-//! does not take place where one of them can't give up what it should.
+//! Before the first packet each lane and then the main thread are told that they have opened what they need: once, and
+//! a run does not take place where one of them can't give up what it should.
 
 use mpps_engine::{Common, DropPlan, LanePlan, Opened, run_drop};
 use mpps_io::null::{NoSource, NullConfig, NullPort};

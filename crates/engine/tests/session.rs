@@ -151,7 +151,7 @@ fn late_packets_are_known(layer: Layer, next: impl FnOnce(&mut TrafficPlan)) {
             let remarked = told
                 .warnings
                 .iter()
-                .any(|w| w.contains("of an earlier trial came in only now"));
+                .any(|w| w.contains("of an earlier trial arrived during this one"));
             assert_eq!(remarked, late > 0, "{:?}", told.warnings);
             owed = owed - late + told.lost;
             assert_eq!(strangers(&told), (0, 0, 0), "{:?}", told.reasons);

@@ -1,8 +1,8 @@
 //! Capabilities: which the paths need, and how a process here comes by them.
 //!
-//! A capability that the bounding set lacks can't be had by `setcap`: where a file's capabilities go beyond the bounding
-//! set the kernel refuses to start the file at all (capabilities(7), "Safety checking for capability-dumb binaries").
-//! The advice must then be another.
+//! A capability that the bounding set lacks can't be had by `setcap`: where a file's capabilities go beyond the
+//! bounding set the kernel refuses to start the file at all (capabilities(7), "Safety checking for capability-dumb
+//! binaries"). The advice must then be another.
 
 use std::path::Path;
 
@@ -56,8 +56,8 @@ impl Way {
         }
     }
 
-    /// The command, for a root shell; for a container one on its host. Empty where there is none. `setcap` is for a group's
-    /// members alone, and comes last: a change of the group takes capabilities away.
+    /// The command, for a root shell; for a container one on its host. Empty where there is none. `setcap` is for a
+    /// group's members alone, and comes last: a change of the group takes capabilities away.
     pub(crate) fn command(&self, program: &str) -> String {
         match self {
             Self::SetCap => {

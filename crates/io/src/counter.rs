@@ -1,7 +1,7 @@
 //! Names of counters that the verdict knows.
 //!
-//! A path that counts one of these among [`QueueCounters::other`] has it judged and explained; counters of any other name
-//! are reported as they are.
+//! A path that counts one of these among [`QueueCounters::other`] has it judged and explained; counters of any other
+//! name are reported as they are.
 //!
 //! [`QueueCounters::other`]: crate::QueueCounters::other
 

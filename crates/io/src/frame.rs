@@ -60,9 +60,9 @@ pub trait Frame {
         self.bytes().len()
     }
 
-    /// Whether a received frame may be sent on, by a forwarder or a reflector, without a look at these: nothing of it is
-    /// cut ([`Frame::wire_len`]), and its checksum is not known to be unfinished ([`Frame::rx_checksum`]). May be false for
-    /// a frame that a closer look finds all right.
+    /// Whether a received frame may be sent on, by a forwarder or a reflector, without a look at these: nothing of it
+    /// is cut ([`Frame::wire_len`]), and its checksum is not known to be unfinished ([`Frame::rx_checksum`]). May be
+    /// false for a frame that a closer look finds all right.
     #[inline]
     fn is_plain(&self) -> bool {
         self.wire_len() == self.bytes().len()
@@ -74,8 +74,8 @@ pub trait Frame {
         None
     }
 
-    /// Payload paths: time to live (hop limit) that a received packet still had, where the path knows it. Sent back, it has
-    /// one less: a path that can't see to that knows none.
+    /// Payload paths: time to live (hop limit) that a received packet still had, where the path knows it. Sent back, it
+    /// has one less: a path that can't see to that knows none.
     fn ttl(&self) -> Option<u8> {
         None
     }

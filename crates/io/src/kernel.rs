@@ -40,8 +40,8 @@ pub struct KernelRow {
     pub corrupt: u64,
     /// Not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an earlier
-    /// row has is believed no longer.
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an
+    /// earlier row has is believed no longer.
     pub expected: i64,
     /// Latency from the actual send time.
     pub latency: KernelMoments,
@@ -165,8 +165,8 @@ pub trait KernelPort: Sync {
     /// Sets the end of the run; an earlier one than set before takes effect at once.
     fn set_end(&self, end_ns: u64);
 
-    /// From when this returns the programs count nothing more, so that totals and rows can be compared. The engine calls
-    /// it once, when the settle time is over and before it takes the last rows and totals.
+    /// From when this returns the programs count nothing more, so that totals and rows can be compared. The engine
+    /// calls it once, when the settle time is over and before it takes the last rows and totals.
     fn stop(&self) {}
 
     /// Sends as lane `lane` on the calling thread, until the schedule is at its end or [`KernelPort::interrupt`] is
@@ -215,12 +215,12 @@ pub trait KernelPort: Sync {
     fn latency_note(&self, one_way: bool) -> &'static str {
         match one_way {
             false => {
-                "round trip in the kernel, from the clock reading for a bulk of up to 16 packets that are sent to the one \
-                 for those received, taken once a poll loop and every 16 packets"
+                "round trip in the kernel, from the clock reading for a bulk of up to 16 packets that are sent to the \
+                 one for those received, taken once per poll loop and every 16 packets"
             }
             true => {
-                "one way, from the sender's stamp to the clock reading in the kernel, taken once a poll loop and every 16 \
-                 packets; true only where both ends read the same clock (one host)"
+                "one way, from the sender's stamp to the clock reading in the kernel, taken once per poll loop and \
+                 every 16 packets; true only where both ends read the same clock (one host)"
             }
         }
     }

@@ -4,9 +4,9 @@
 //! what an observer on its receiving side saw, when he saw it, and not what chance asked for: a copy that found no
 //! free buffer is no duplicate, and a packet held back that nothing overtook was not reordered.
 //!
-//! Each queue is a loop of its own. Frames move through it and are never copied, but to duplicate them. All that befalls
-//! a frame is settled when it departs (a place in the device's queue, its losses and its jitter; then the faults), other
-//! than `reorder`: that is when it would arrive.
+//! Each queue is a loop of its own. Frames move through it and are never copied, but to duplicate them. All that
+//! befalls a frame is settled when it departs (a place in the device's queue, its losses and its jitter; then the
+//! faults), other than `reorder`: that is when it would arrive.
 
 mod config;
 mod device;

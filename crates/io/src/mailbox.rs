@@ -1,7 +1,7 @@
 //! How a lane that only receives gets its rare answers (ARP, neighbour discovery, ping) out.
 //!
-//! A queue of the device has one TX ring, and that belongs to the lane that sends. It looks here once a burst, which is
-//! one load of a flag that hardly ever changes.
+//! A queue of the device has one TX ring, and that belongs to the lane that sends. It looks here once per burst, which
+//! is one load of a flag that hardly ever changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! It measures the ceiling of the engine: what is left when I/O costs next to nothing. For that its own cost must be
 //! small and known, so buffers are reused last-in first-out (the same few stay in the first-level cache), the free
-//! list is borrowed once a burst, and the source is a type parameter, inlined into the receive loop.
+//! list is borrowed once per burst, and the source is a type parameter, inlined into the receive loop.
 
 mod config;
 mod pool;

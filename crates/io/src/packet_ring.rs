@@ -110,7 +110,7 @@ impl PacketProducer {
         self.free_until - self.head >= need
     }
 
-    /// Shows the consumer what was pushed, once a burst. `seen_ns`: no packet with an earlier time will be pushed; it
+    /// Shows the consumer what was pushed, once per burst. `seen_ns`: no packet with an earlier time will be pushed; it
     /// lets the consumer order the packets of several rings.
     #[inline]
     pub fn publish(&mut self, seen_ns: u64) {
@@ -195,7 +195,8 @@ impl PacketConsumer {
         })
     }
 
-    /// No packet earlier than this, ns, will appear that is not there already. Ask before [`PacketConsumer::next_time`].
+    /// No packet earlier than this, ns, will appear that is not there already. Ask before
+    /// [`PacketConsumer::next_time`].
     pub fn seen_ns(&self) -> u64 {
         self.shared.seen_ns.0.load(Ordering::Acquire)
     }

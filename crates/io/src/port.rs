@@ -46,7 +46,8 @@ impl Fact {
 pub struct QueueCounters {
     /// Packets that this host received and dropped before mpps could take them: socket buffer or ring full.
     pub rx_dropped: u64,
-    /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused: of this port, and none of others.
+    /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused: of this port, and none of
+    /// others.
     pub tx_failed: u64,
     /// Further counters: snake_case name and total. Those of [`crate::counter`] mean something to the verdict.
     pub other: Vec<(&'static str, u64)>,
@@ -64,7 +65,7 @@ pub trait Port: Sync {
     /// What the path can do on this device.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Makes the packet memory of queue `queue`. Called once a queue, on the lane's thread, before any packet moves.
+    /// Makes the packet memory of queue `queue`. Called once per queue, on the lane's thread, before any packet moves.
     ///
     /// # Errors
     /// When memory or rings can't be had.
@@ -86,9 +87,9 @@ pub trait Port: Sync {
     /// and once more after the lanes have ended.
     fn counters(&self, queue: usize) -> QueueCounters;
 
-    /// Of the counters of queue `queue` what this host dropped ([`QueueCounters::rx_dropped`]); `None` where the path can't
-    /// tell. Called by the collector for each row, some ten times a second: to be had with few system calls and without
-    /// allocating. May lag behind, but for the call of [`Port::counters`] after the lanes have ended.
+    /// Of the counters of queue `queue` what this host dropped ([`QueueCounters::rx_dropped`]); `None` where the path
+    /// can't tell. Called by the collector for each row, some ten times a second: to be had with few system calls and
+    /// without allocating. May lag behind, but for the call of [`Port::counters`] after the lanes have ended.
     fn rx_dropped(&self, queue: usize) -> Option<u64> {
         Some(self.counters(queue).rx_dropped)
     }

@@ -40,8 +40,8 @@ pub trait Queue {
     /// As [`Queue::receive`]. After an error the burst still holds every frame that was not taken.
     fn transmit(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize>;
 
-    /// Gives every frame of the burst back to its pool: paths that can do so in one step override it. The frames are those
-    /// of this queue, or of another over the same pool.
+    /// Gives every frame of the burst back to its pool: paths that can do so in one step override it. The frames are
+    /// those of this queue, or of another over the same pool.
     #[inline]
     fn discard(&mut self, burst: &mut Burst<Self::Frame>) {
         burst.clear();

@@ -30,8 +30,8 @@ impl Task {
         matches!(self, Self::Send | Self::SendReceive | Self::Exchange)
     }
 
-    /// Whether frames for other MAC addresses are wanted, unless the port's options say otherwise: what such a task is for
-    /// is often not for this host.
+    /// Whether frames for other MAC addresses are wanted, unless the port's options say otherwise: what such a task is
+    /// for is often not for this host.
     pub fn wants_every_frame(self) -> bool {
         matches!(self, Self::Collect | Self::Exchange | Self::Forward | Self::Capture)
     }

@@ -41,7 +41,7 @@ pub enum Selection {
 pub enum To {
     /// Any address that is one host's.
     Any,
-    /// Those that the interface has. What stands between the host and the lanes looks for them; lanes take what comes.
+    /// The interface's own addresses. The filter between host and lanes looks them up; the lanes take whatever comes.
     Own(Vec<IpAddr>),
     /// Those that were named: no others anywhere.
     Only(AddressRange),
@@ -115,8 +115,8 @@ pub const MOST_ADDRESSES: usize = 8;
 /// Addresses that an XDP program which takes [`Selection::Foreign`] can leave to the host: IPv4, IPv6.
 pub const MOST_LEFT: [usize; 2] = [8, 16];
 
-/// The first addresses of each family that a program has room for ([`MOST_LEFT`]), the first `certain` of all in any case,
-/// and how many there were more.
+/// The first addresses of each family that a program has room for ([`MOST_LEFT`]), the first `certain` of all in any
+/// case, and how many there were more.
 pub fn left_to_host(all: Vec<IpAddr>, certain: usize) -> (Vec<IpAddr>, usize) {
     let (mut count, mut place, total) = ([0; 2], 0, all.len());
     let mut left = all;

@@ -74,7 +74,8 @@ impl PortSpec {
         let impossible = device.is_empty() || device.len() > NAME_MAX || device == "." || device == "..";
         if impossible || device.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
             return Err(SpecError(format!(
-                "port '{self}': interface '{device}': want the name of a network interface (1 to {NAME_MAX} characters), such as {}:eth1",
+                "port '{self}': interface '{device}': want the name of a network interface (1 to {NAME_MAX} \
+                 characters), such as {}:eth1",
                 self.path
             )));
         }
@@ -112,7 +113,7 @@ impl fmt::Display for PortSpec {
         write!(f, "{}:{}", self.path, self.device)?;
         for (i, (key, value)) in self.options.iter().enumerate() {
             let comma = if i == 0 && self.device.is_empty() { "" } else { "," };
-            // What keeps others out is in no report and no error.
+            // A secret is in no report and no error.
             let value = if key == "secret" { HIDDEN } else { value.as_str() };
             write!(f, "{comma}{key}={value}")?;
         }

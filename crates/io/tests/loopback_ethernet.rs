@@ -72,7 +72,8 @@ fn options_are_read_and_wrong_ones_named() {
     let read = |text: &str| check(&text.parse().expect("a port"));
     assert_eq!(read("loop:"), Ok(LoopConfig::default()));
     let config = read(
-        "loop:delay=1.5ms,loss=1%,duplicate=0.02,reorder=0.5%,reorder_distance=4,corrupt=0,seed=9,frames=64,mtu=9000,layer=payload,reflect=off",
+        "loop:delay=1.5ms,loss=1%,duplicate=0.02,reorder=0.5%,reorder_distance=4,corrupt=0,\
+         seed=9,frames=64,mtu=9000,layer=payload,reflect=off",
     );
     let config = config.expect("valid");
     assert_eq!(

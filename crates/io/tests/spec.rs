@@ -26,7 +26,12 @@ proptest! {
     }
 
     #[test]
-    fn an_option_given_twice_is_refused(key in "[a-z]{1,8}", device in "[a-z]{0,4}", a in "[0-9]{1,3}", b in "[0-9]{1,3}") {
+    fn an_option_given_twice_is_refused(
+        key in "[a-z]{1,8}",
+        device in "[a-z]{0,4}",
+        a in "[0-9]{1,3}",
+        b in "[0-9]{1,3}",
+    ) {
         let error = format!("af_packet:{device},{key}={a},{key}={b}").parse::<PortSpec>().expect_err("twice");
         let named = format!("'{key}' is given twice");
         prop_assert!(error.to_string().contains(&named));

@@ -5,9 +5,9 @@
 //!     --duration 20ms --settle 10ms
 //! ```
 //!
-//! The first word is the number of trials, the others are a command line of `mpps`. Prints a line a trial, and at the end one
-//! of `key=value` words: the time between two trials beyond the settle time (median and longest, ms), and file descriptors,
-//! threads and memory of the process after a tenth of the trials and after the last.
+//! The first word is the number of trials, the others are a command line of `mpps`. Prints a line per trial, and at the
+//! end one of `key=value` words: the time between two trials beyond the settle time (median and longest, ms), and file
+//! descriptors, threads and memory of the process after a tenth of the trials and after the last.
 
 use mpps::{Error, Plan, Summary, session};
 use std::fs;

@@ -88,8 +88,8 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
     }
 }
 
-/// A port that could not be opened: naming a device or address that is not there, or asking for what can't be had of it,
-/// is a wrong argument.
+/// A port that could not be opened: naming a device or address that is not there, or asking for what can't be had of
+/// it, is a wrong argument.
 pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> Failure + '_ {
     move |error| {
         use mpps_io::ErrorKind::{InUse, NotFound, Unsupported};

@@ -40,8 +40,8 @@ pub use run::{Error, Plan, Session, run, run_until, session, session_until};
 
 use std::process::ExitCode;
 
-/// The program: reads the command line, does what it asks for, and gives the exit code. 0: done and valid; 1: failed; 2:
-/// wrong arguments; 3: done, but the trial is not valid.
+/// The program: reads the command line, does what it asks for, and gives the exit code. 0: done and valid; 1: failed;
+/// 2: wrong arguments; 3: done, but the trial is not valid.
 #[doc(hidden)]
 pub fn program() -> ExitCode {
     if let Err(failure) = privilege::begin() {

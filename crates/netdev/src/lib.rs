@@ -75,7 +75,7 @@ pub struct NetDev {
 /// The way to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Who to send to on the link: a gateway, or the destination itself.
+    /// The next hop on the link: a gateway, or the destination itself.
     pub next_hop: IpAddr,
     /// The source address that the kernel would use.
     pub source: Option<IpAddr>,
@@ -127,7 +127,7 @@ pub fn host_addresses(device: &NetDev) -> Vec<IpAddr> {
 /// All addresses that this host's interfaces have, with the prefix length; none where the kernel does not tell.
 pub fn assigned_addresses() -> Vec<(IpAddr, u8)> {
     let mut all = Vec::new();
-    // What was told until a failure is kept.
+    // After a failure, the addresses read so far are kept.
     let _ = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; IFADDRMSG])
         .run(|_, body| all.extend(assigned(body).zip(body.get(1).copied())));
     all

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// The cookie of the calling thread's network namespace: a number that no other has as long as the kernel runs, where that
-/// of its inode goes to the next that is made. Source: `SO_NETNS_COOKIE` of socket(7).
+/// The cookie of the calling thread's network namespace: a number that no other has as long as the kernel runs, where
+/// that of its inode goes to the next that is made. Source: `SO_NETNS_COOKIE` of socket(7).
 ///
 /// # Errors
 /// The kernel's; it has none before Linux 5.14.
@@ -12,8 +12,8 @@ pub fn netns_cookie() -> io::Result<u64> {
     let socket = std::os::unix::net::UnixDatagram::unbound()?;
     let mut cookie = 0u64;
     let mut len = size_of_val(&cookie) as libc::socklen_t;
-    // SAFETY: both point to values of ours that outlive the call; `len` says how large `cookie` is, and the kernel writes at
-    // most as many bytes.
+    // SAFETY: both point to values of ours that outlive the call; `len` says how large `cookie` is, and the kernel
+    // writes at most as many bytes.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -137,7 +137,9 @@ mod tests {
         }
 
         #[test]
-        fn attributes_come_back_as_they_were_put_in(values in prop::collection::vec((1u16..100, prop::collection::vec(any::<u8>(), 0..40)), 0..8)) {
+        fn attributes_come_back_as_they_were_put_in(
+            values in prop::collection::vec((1u16..100, prop::collection::vec(any::<u8>(), 0..40)), 0..8),
+        ) {
             let request = values.iter().fold(Request::new(1, 0, &[0; 12]), |r, (k, v)| r.attribute(*k, v));
             let got: Vec<_> = attributes(&request.bytes[HEADER..], 12).map(|(k, v)| (k, v.to_vec())).collect();
             prop_assert_eq!(got, values);

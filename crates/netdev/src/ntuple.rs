@@ -56,7 +56,7 @@ impl<const N: usize> RxNfc<N> {
     }
 }
 
-/// Who carries commands out: the kernel, or what a test has in its place.
+/// Carries commands out: the kernel, or a stand-in in tests.
 trait Commands {
     fn call<const N: usize>(&self, device: &str, command: RxNfc<N>) -> io::Result<RxNfc<N>>;
     /// The name that an interface has now.
@@ -108,7 +108,8 @@ fn count(commands: &impl Commands, device: &str) -> io::Result<(usize, bool)> {
     Ok((told.rule_cnt as usize, told.data & RX_CLS_LOC_SPECIAL != 0))
 }
 
-/// The last place that none of `used` has, in a table of `size` places: earlier ones come first, and are left to others.
+/// The last place that none of `used` has, in a table of `size` places: earlier ones come first, and are left to
+/// others.
 fn free_place(used: &[u32], size: u64) -> Option<u32> {
     let size = u32::try_from(size).unwrap_or(u32::MAX);
     (0..size).rev().find(|place| !used.contains(place))

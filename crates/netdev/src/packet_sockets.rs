@@ -36,8 +36,8 @@ impl PacketSockets {
         })
     }
 
-    /// Packets that their rings had no room for, since they were found. Reading clears the kernel's count: whatever else
-    /// in this process reads it finds only the rest.
+    /// Packets that their rings had no room for, since they were found. Reading clears the kernel's count: whatever
+    /// else in this process reads it finds only the rest.
     pub fn drops(&self) -> u64 {
         for socket in &self.sockets {
             // SAFETY: plain numbers, for which zeros are a value.

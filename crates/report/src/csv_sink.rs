@@ -1,4 +1,4 @@
-//! The CSV: one row an interval, written as it closes.
+//! The CSV: one row per interval, written as it closes.
 
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
@@ -35,7 +35,8 @@ pub struct CsvSink {
 }
 
 impl CsvSink {
-    /// Opens `path` at once, and empties it when the run begins; `-` is standard output; a FIFO is written once somebody reads it.
+    /// Opens `path` at once, and empties it when the run begins; `-` is standard output; a FIFO is written once
+    /// somebody reads it.
     ///
     /// # Errors
     /// When it can't be opened for writing.
@@ -216,7 +217,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fixed_decimals_read_back_as_the_number_they_were(n in prop_oneof![any::<u64>(), 0u64..2000], decimals in 0usize..=9) {
+        fn fixed_decimals_read_back_as_the_number_they_were(
+            n in prop_oneof![any::<u64>(), 0u64..2000],
+            decimals in 0usize..=9,
+        ) {
             let mut out = Vec::new();
             fixed(&mut out, n, decimals);
             let text = String::from_utf8(out).unwrap();

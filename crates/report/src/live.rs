@@ -1,8 +1,8 @@
 //! The live view: a few lines redrawn in place on a terminal, a plain line for each second elsewhere.
 //!
 //! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
-//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that takes
-//! nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view runs on the collector's thread.
+//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that
+//! takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view runs on the collector's thread.
 
 use crate::output::writable;
 use crate::summary::wrapped;
@@ -25,8 +25,8 @@ use lines::Lines;
 /// How the live view looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveStyle {
-    /// Redraws in place on a terminal, plain lines elsewhere. In the background of a terminal nothing, as another program
-    /// draws there.
+    /// Redraws in place on a terminal, plain lines elsewhere. In the background of a terminal nothing, as another
+    /// program draws there.
     Auto,
     /// One plain line for each second.
     Plain,
@@ -51,8 +51,8 @@ trait Screen: Send {
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 }
 
-/// Names the process group whose turn on the terminal is this program's, too: that of a program which runs this one in a
-/// group of its own, and shows it.
+/// Names the process group whose turn on the terminal is this program's, too: that of a program which runs this one in
+/// a group of its own, and shows it.
 pub const LIVE_GROUP: &str = "MPPS_LIVE_GROUP";
 
 struct Stderr {
@@ -90,8 +90,8 @@ impl Screen for Stderr {
 /// What standard input is.
 enum Input {
     Terminal,
-    /// `/dev/null`: what shells without job control give a program that a script puts into the background with `&`. It is
-    /// in the foreground's group, and another program draws on the terminal.
+    /// `/dev/null`: what shells without job control give a program that a script puts into the background with `&`. It
+    /// is in the foreground's group, and another program draws on the terminal.
     Nothing,
     /// A file or pipe, as in `while read`.
     Else,
@@ -145,7 +145,8 @@ impl LiveSink {
                 Input::Nothing => {
                     let _ = writeln!(
                         io::stderr(),
-                        "mpps: no live view, as in the background: standard input is /dev/null (--plain: a line a second)"
+                        "mpps: no live view, as in the background: standard input is /dev/null (--plain: a line a \
+                         second)"
                     );
                     Mode::Off
                 }

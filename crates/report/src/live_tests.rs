@@ -171,7 +171,8 @@ fn row(index: u64, lost: u64) -> Row {
 fn a_plain_line_has_what_became_of_the_packets_sent_in_its_second() {
     let fake = Fake::default();
     let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Lines);
-    // Rows close 1.05 s after their end; 400 packets are lost of those sent between 1.2 and 1.4 s, and the run ends at 2.5 s.
+    // Rows close 1.05 s after their end; 400 packets are lost of those sent between 1.2 and 1.4 s, and the run ends at
+    // 2.5 s.
     for quarter in 1..=10u64 {
         let ms = quarter * 250;
         let closed = |ms: u64| ms.saturating_sub(1050) / 100;

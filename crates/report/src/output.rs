@@ -80,8 +80,8 @@ impl Output {
     /// [`Output::empty`]: a run that never begins leaves an earlier one's results alone.
     ///
     /// # Errors
-    /// When it can't be written, somebody else may have put it there ([`private::create`]), or another run writes it: that
-    /// one's rows stay as they are.
+    /// When it can't be written, somebody else may have put it there ([`private::create`]), or another run writes it:
+    /// that one's rows stay as they are.
     pub(crate) fn open(path: &Path) -> Result<Self, ReportError> {
         let error = |e: io::Error| ReportError::io("open for writing", path, e);
         let output = |file, regular| Self {

@@ -18,8 +18,8 @@ impl<F: FnMut() + Send> Sink for AtBegin<F> {
     }
 }
 
-/// Passes everything on to several sinks, in the order added, and with it the notes of the boards watched, so that the live
-/// view shows that a disk is full as soon as it is.
+/// Passes everything on to several sinks, in the order added, and with it the notes of the boards watched, so that the
+/// live view shows that a disk is full as soon as it is.
 #[derive(Default)]
 pub struct Sinks {
     sinks: Vec<Box<dyn Sink>>,

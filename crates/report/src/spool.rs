@@ -316,8 +316,8 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         }
     }
 
-    /// Sleeps until the next tick, a half-full inbox or the end; returns whether the run has begun, and whether this is the
-    /// end.
+    /// Sleeps until the next tick, a half-full inbox or the end; returns whether the run has begun, and whether this is
+    /// the end.
     fn wait_for_work(&self) -> (bool, bool) {
         let half = self.shared.capacity / 2;
         let inbox = self.shared.inbox();

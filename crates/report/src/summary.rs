@@ -1,7 +1,7 @@
 //! The summary for people: what was measured, and last, where a terminal shows it, the verdict with its reasons.
 //!
-//! In brief it fits a terminal of 24 lines, with the live view above it. The rest (each lane, where times were taken, what was
-//! measured on what) is shown when asked for, and is in the JSON.
+//! In brief it fits a terminal of 24 lines, with the live view above it. The rest (each lane, where times were taken,
+//! what was measured on what) is shown when asked for, and is in the JSON.
 
 use crate::json::{layer1_bps, workload};
 use crate::units::{count, elapsed, percent, pps, si, time};
@@ -56,8 +56,8 @@ impl Colour {
     }
 }
 
-/// Prints the summary of a run, no wider than `columns` ([`columns_of`] a stream): rates, counts, latency, lanes, in full
-/// the host, then notes and the verdict.
+/// Prints the summary of a run, no wider than `columns` ([`columns_of`] a stream): rates, counts, latency, lanes, in
+/// full the host, then notes and the verdict.
 ///
 /// # Errors
 /// When `out` can't be written.

@@ -220,7 +220,8 @@ fn short_odd_and_empty_files_are_drawn_too() {
     let dir = tempfile::tempdir().unwrap();
     // Columns in another order, further ones, a gap in time, a file name that XML does not like.
     let csv = dir.path().join("a<b>&\"c\u{1}.csv");
-    let text = "x,rx_packets,time_s,latency_avg_us,tx_packets,loss_ratio\n?,9,0.5,,10,0.1\n?,8,1.0,3.5,10,0.2\n?,8,9.0,2,10,0.2\n";
+    let text = "x,rx_packets,time_s,latency_avg_us,tx_packets,loss_ratio\n\
+                ?,9,0.5,,10,0.1\n?,8,1.0,3.5,10,0.2\n?,8,9.0,2,10,0.2\n";
     std::fs::write(&csv, text).unwrap();
     let svg = draw_file(&csv);
     assert!(svg.contains("a&lt;b&gt;&amp;") && svg.contains("stroke-dasharray"));

@@ -1,7 +1,7 @@
 //! Booking what somebody else has counted: whole rows and histogram buckets instead of packets.
 //!
-//! Programs in the kernel keep rows of their own. A lane that reads them hands them on through its [`Recorder`], so that
-//! collector, sinks and verdict need not know who counted. A row is booked here once it can change no more at its
+//! Programs in the kernel keep rows of their own. A lane that reads them hands them on through its [`Recorder`], so
+//! that collector, sinks and verdict need not know who counted. A row is booked here once it can change no more at its
 //! source, and before the recorder itself closes it: [`Timing::closable`] is the limit of both.
 
 use crate::series::{PeriodSlot, Recorder, Timing};

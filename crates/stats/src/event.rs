@@ -4,8 +4,8 @@ use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
 
 /// Something that happens in a run.
 ///
-/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and [`Event::End`]: none of
-/// them where the run did not begin. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be missing.
+/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and [`Event::End`]: none
+/// of them where the run did not begin. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be missing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -146,7 +146,8 @@ pub struct WaySnapshot {
     pub closed_lost: i64,
 }
 
-/// What a sink has a use for. The collector shares its core with lanes as a rule: nothing is worked out that nobody wants.
+/// The events that a sink wants. The collector usually shares its core with a lane, so it works out nothing that no
+/// sink wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Rows as they close ([`Event::Row`]).
@@ -174,7 +175,7 @@ impl Wants {
         snapshots: true,
     };
 
-    /// What either of two sinks wants.
+    /// The events that at least one of two sinks wants.
     pub fn and(self, other: Self) -> Self {
         Self {
             rows: self.rows | other.rows,
@@ -187,10 +188,10 @@ impl Wants {
     }
 }
 
-/// Reads the events of a run, on the collector's thread: it must not block for long. A reader that may is put behind a
-/// thread of its own, as files are.
+/// Reads the events of a run, on the collector's thread, so it must not block for long. A reader that may block gets a
+/// thread of its own, as files do.
 pub trait Sink: Send {
-    /// What it has a use for; asked once, before the run. It may be given more.
+    /// The events that it wants; asked once, before the run. It may get others, too.
     fn wants(&self) -> Wants {
         Wants::ALL
     }

@@ -124,8 +124,8 @@ pub struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         let mut counts = Vec::with_capacity(BUCKETS);
-        // Zeros that the compiler does not see: it would ask for memory that is zero already, page by page, as the values
-        // come in, in the midst of a run.
+        // Zeros that the compiler does not see: it would ask for memory that is zero already, page by page, as the
+        // values come in, in the midst of a run.
         counts.resize_with(BUCKETS, || std::hint::black_box(0));
         Self {
             counts: counts.into_boxed_slice(),

@@ -1,5 +1,5 @@
-//! What the names mean by which packets are counted that were left, dropped or not believed: one list, for the summary
-//! and for docs/measuring.md.
+//! The names of all reasons for which packets were left to the host, dropped or not believed, with their meanings: one
+//! list, for the summary and for docs/measuring.md.
 
 /// Names as they stand in the JSON, and their meaning.
 pub const REASONS: [(&str, &str); 46] = [

@@ -96,17 +96,17 @@ pub struct Row {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
-    /// Time in this interval for which the scheduler or the hypervisor kept lanes from running, ns over all lanes, where
-    /// the host tells (rows of 100 ms or longer).
+    /// Time in this interval for which the scheduler or the hypervisor kept lanes from running, ns over all lanes,
+    /// where the host tells (rows of 100 ms or longer).
     pub host_wait_ns: Option<u64>,
     /// Packets that this host dropped before mpps could take them, seen at the reading of the path's counters that
     /// belongs to this row: all since the reading before, whichever row that belongs to. `None`: no reading does.
     pub host_dropped: Option<u64>,
-    /// Processor time in this interval of this program's own threads beside the lanes, ns, as the host wait: at most so much
-    /// of it is not the host's doing.
+    /// Processor time in this interval of this program's own threads beside the lanes, ns, as the host wait: at most so
+    /// much of it is not the host's doing.
     pub own_threads_ns: Option<u64>,
-    /// Time in this interval for which lanes had packets to send and the path took none, ns over all lanes; `None` where the
-    /// kernel sends.
+    /// Time in this interval for which lanes had packets to send and the path took none, ns over all lanes; `None`
+    /// where the kernel sends.
     pub blocked_ns: Option<u64>,
 }
 
@@ -280,8 +280,8 @@ pub struct Summary {
     pub lost: u64,
     /// When they were lost, by rows.
     pub loss_stretches: Stretches,
-    /// Packets that this host dropped before mpps could take them; `None` where the path can't tell. Exactly the sum over
-    /// the rows.
+    /// Packets that this host dropped before mpps could take them; `None` where the path can't tell. Exactly the sum
+    /// over the rows.
     pub host_dropped: Option<u64>,
     /// When, by readings of the path's counters.
     pub host_drop_stretches: Stretches,
@@ -329,7 +329,7 @@ pub struct Summary {
     pub interrupted: bool,
     /// No end was asked for: the run goes on until a signal ends it.
     pub open_ended: bool,
-    /// What the program itself took, where the kernel tells.
+    /// CPU time of the threads beside the lanes, where the kernel tells.
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
@@ -340,8 +340,8 @@ pub struct Summary {
     pub lanes: Vec<LaneSummary>,
     /// Per port (forward; else empty).
     pub ports: Vec<PortSummary>,
-    /// What was measured on what: snake_case name and value, in order (version, kernel, CPU, clock, path, port facts,
-    /// plan).
+    /// Host, device and plan of the run: snake_case name and value, in order (version, kernel, CPU, clock, path, port
+    /// facts, plan).
     pub host: Vec<HostFact>,
 }
 

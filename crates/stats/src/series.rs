@@ -111,7 +111,7 @@ impl LaneSeries {
         capacity * size_of::<Slot>() as u64 + periods * (size_of::<PeriodSlot>() as u64 + histograms)
     }
 
-    /// A series for one lane. Memory: about 256 bytes a row open at once (settle time + 4 s), and 230 kB a histogram
+    /// A series for one lane. Memory: about 256 bytes per row open at once (settle time + 4 s), and 230 kB a histogram
     /// period for lanes that receive, touched as used.
     pub fn new(timing: Timing, receives: bool) -> Self {
         let capacity = timing.open_rows().next_power_of_two();
@@ -231,7 +231,7 @@ impl LaneSeries {
         self.overflowed.get()
     }
 
-    /// What was booked out of place; only once the lane has ended.
+    /// The packets that found no row, once the lane has ended.
     pub(crate) fn take_overflow(&self) -> Tally {
         self.overflow.take()
     }
@@ -318,8 +318,8 @@ impl Recorder<'_> {
         in_time
     }
 
-    /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order. `slips_ns` are
-    /// those that are known, at most `n`.
+    /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order.
+    /// `slips_ns` are those that are known, at most `n`.
     #[inline]
     pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32, slips_ns: &[u64]) -> bool {
         debug_assert!(slips_ns.len() <= n as usize);
@@ -436,7 +436,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Moves what was added up to the ring. Call once a burst.
+    /// Moves what was added up to the ring. Call once per burst.
     #[inline]
     pub fn flush(&mut self) {
         if self.dirty {

@@ -289,7 +289,11 @@ proptest! {
 
     /// Each packet is late by a number of places of its own.
     #[test]
-    fn jitter_is_counted_exactly(seed: u64, jitter in prop_oneof![1u64..100, 1u64..3000], loss in prop_oneof![Just(0u64), 1u64..50]) {
+    fn jitter_is_counted_exactly(
+        seed: u64,
+        jitter in prop_oneof![1u64..100, 1u64..3000],
+        loss in prop_oneof![Just(0u64), 1u64..50],
+    ) {
         jittered(seed, |n| dice(seed, n, jitter), loss)?;
     }
 

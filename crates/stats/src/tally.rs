@@ -24,8 +24,8 @@ pub struct Tally {
     pub corrupt: u64,
     /// Not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an earlier
-    /// row has is believed no longer.
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an
+    /// earlier row has is believed no longer.
     pub expected: i64,
     /// Time for which lanes waited for room to send, ns.
     pub blocked_ns: u64,

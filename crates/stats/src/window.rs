@@ -20,7 +20,7 @@ pub enum Arrival {
 
 const WORD_BITS: u64 = 64;
 
-/// Least bits a flow.
+/// Least bits per flow.
 pub const MIN_WINDOW: u64 = 256;
 
 /// Windows over `flows` flows, numbered from 0; each flow's sequence numbers start anywhere.

@@ -178,7 +178,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
     fn packets_booked_together_are_those_booked_one_by_one(
-        bursts in proptest::collection::vec((0u64..3_000, prop_oneof![8 => 0u64..2_000, 1 => 0u64..250_000], 1u32..40, any::<bool>()), 1..200),
+        bursts in proptest::collection::vec(
+            (0u64..3_000, prop_oneof![8 => 0u64..2_000, 1 => 0u64..250_000], 1u32..40, any::<bool>()),
+            1..200,
+        ),
     ) {
         let timing = Timing { start_ns: 77 * MS, interval_ns: 1_000_000, settle_ns: 100 * MS };
         let end = timing.start_ns + bursts.iter().map(|(gap, ..)| gap * 1_000).sum::<u64>() + 1;
@@ -196,7 +199,8 @@ proptest! {
                         in_time += u64::from(n) * u64::from(recorder.received_n(at, received, n, &slips));
                     } else {
                         let one_by_one = slips.iter().map(|slip| Some(*slip)).chain(std::iter::repeat(None));
-                        let booked = one_by_one.take(n as usize).filter(|slip| recorder.received(at, received, *slip, 0));
+                        let booked = one_by_one.take(n as usize);
+                        let booked = booked.filter(|slip| recorder.received(at, received, *slip, 0));
                         in_time += booked.count() as u64;
                     }
                     recorder.flush();

@@ -226,7 +226,10 @@ proptest! {
     fn drops_by_this_host_add_up_over_rows_and_stretches_whenever_they_were_read(
         interval_us in prop_oneof![Just(1_000u64), Just(30_000), Just(100_000), Just(250_000)],
         // (µs to the next look, packets dropped since): a process that was stopped looks late.
-        looks in proptest::collection::vec((prop_oneof![9 => 1_000u64..40_000, 1 => 40_000u64..900_000], 0u64..3), 1..120),
+        looks in proptest::collection::vec(
+            (prop_oneof![9 => 1_000u64..40_000, 1 => 40_000u64..900_000], 0u64..3),
+            1..120,
+        ),
     ) {
         let timing = Timing { start_ns: 77 * MS, interval_ns: interval_us * 1_000, settle_ns: 0 };
         let lane = LaneSeries::new(timing, false);
@@ -262,7 +265,8 @@ proptest! {
             let sum: u64 = rows[..=i].iter().filter_map(|row| row.host_dropped).sum();
             let end = timing.start_ns + row.start_ns + row.length_ns;
             let by_then = read.iter().filter(|(at, _)| *at < end).map(|(_, total)| *total).max().unwrap_or(0);
-            prop_assert!(sum >= by_then || i + 1 == rows.len(), "row {i}: {sum} of {by_then} that were read by its end");
+            prop_assert!(sum >= by_then || i + 1 == rows.len(), "row {i}: {sum} of {by_then} that were read by its \
+                                                                 end");
         }
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! Two programs on one host compare times, so a private calibration must not drift away from the kernel's clock, which
 //! NTP keeps slewing. [`ClockSource::discipline`] is therefore called as often as it asks for by one thread (the
-//! collector): it takes a new (TSC, `CLOCK_MONOTONIC`) pair and publishes a line that leads from where the old one has come
-//! to the kernel's clock, without a jump. Each lane holds a [`Clock`] with a private copy of the line and takes up a new one
-//! when the version has changed: a read is `rdtsc`, one load of a rarely written cache line, a multiplication and a shift.
+//! collector): it takes a new (TSC, `CLOCK_MONOTONIC`) pair and publishes a line that leads from where the old one has
+//! come to the kernel's clock, without a jump. Each lane holds a [`Clock`] with a private copy of the line and takes up
+//! a new one when the version has changed: a read is `rdtsc`, one load of a rarely written cache line, a multiplication
+//! and a shift.
 //!
-//! How far may it be off? While the kernel's clock keeps its rate, by the error of a pair, some 50 ns. When the rate changes
-//! by Δ, by Δ × the time to the next pair, which comes after 150 ms at the most: 75 µs for the 500 ppm that NTP may
-//! slew by. From then on pairs come every 20 ms until the error is gone (test `the_line_follows_a_clock_that_is_slewed`).
+//! How far may it be off? While the kernel's clock keeps its rate, by the error of a pair, some 50 ns. When the rate
+//! changes by Δ, by Δ × the time to the next pair, which comes after 150 ms at the most: 75 µs for the 500 ppm that NTP
+//! may slew by. From then on pairs come every 20 ms until the error is gone (test
+//! `the_line_follows_a_clock_that_is_slewed`).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -126,8 +128,8 @@ const LEAST_BASE_NS: u64 = 10_000_000;
 const BASE_NS: u64 = 1_000_000_000;
 /// The line agrees with the kernel's clock: the error of a pair, and of the rate over [`STEADY_NS`], is within this.
 const AGREE_NS: u64 = 300;
-/// The line makes good for an error over this long: longer than the time between pairs, since the thread that takes them may
-/// be kept from running, and the line must not lead far past its aim.
+/// The line makes good for an error over this long: longer than the time between pairs, since the thread that takes
+/// them may be kept from running, and the line must not lead far past its aim.
 const MEND_NS: u64 = 200_000_000;
 /// A larger error is none of slewing's (a suspended machine, another host): the line jumps.
 const JUMP_NS: u64 = 1_000_000;
@@ -254,7 +256,8 @@ impl ClockSource {
         clock
     }
 
-    /// Takes a new pair and publishes the line that follows from it; tells when it is to be called again. From one thread.
+    /// Takes a new pair and publishes the line that follows from it; tells when it is to be called again. From one
+    /// thread.
     pub fn discipline(&mut self) -> Duration {
         let (Some(p), Some(follower)) = (&self.published, &mut self.follower) else {
             return Duration::from_nanos(STEADY_NS);
@@ -290,7 +293,7 @@ fn line(tsc0: u64, ns0: u64, scale: u64, tsc: u64) -> u64 {
     ns0.wrapping_add(ns as u64)
 }
 
-/// Reads the time; one a lane (not `Sync`). Never goes backwards.
+/// Reads the time; one per lane (not `Sync`). Never goes backwards.
 #[derive(Clone, Debug)]
 pub struct Clock {
     published: Option<Arc<Published>>,
@@ -411,7 +414,8 @@ mod tests {
                     clock.pass(pass, ppm);
                     let (line, kernel) = (follower.line.at(clock.tsc), clock.ns as u64);
                     let off = line.abs_diff(kernel) as f64;
-                    // Never off by more than the change of rate comes to until it is seen, and what was left of the last one.
+                    // Never off by more than the change of rate comes to until it is seen, and what was left of the
+                    // last one.
                     let bound = (1000.0 / 1e6) * (STEADY_NS as f64 + late_ms as f64 * 1e6) * 1.5 + 1000.0;
                     proptest::prop_assert!(off <= bound, "{off} ns off, a change of {change} ppm");
                     let rate = (line - from) as f64 / pass;

@@ -1,4 +1,5 @@
-//! The terminal's cursor comes back however the program stops or ends: a live view hides it, and few shells show it again.
+//! The terminal's cursor comes back however the program stops or ends: a live view hides it, and few shells show it
+//! again.
 //!
 //! A view restores it when it ends. Ctrl-Z, Ctrl-\ and the third Ctrl-C leave no time for that, so their handlers do.
 
@@ -15,7 +16,8 @@ pub fn set_hidden(hidden: bool) {
     HIDDEN.store(hidden, Ordering::Relaxed);
 }
 
-/// Shows a hidden cursor. Async-signal-safe, and waits for nobody: a terminal that takes nothing (Ctrl-S) stays as it is.
+/// Shows a hidden cursor. Async-signal-safe, and waits for nobody: a terminal that takes nothing (Ctrl-S) stays as it
+/// is.
 pub(crate) fn give_back() {
     if !HIDDEN.swap(false, Ordering::Relaxed) {
         return;
@@ -26,8 +28,8 @@ pub(crate) fn give_back() {
         events: libc::POLLOUT,
         revents: 0,
     };
-    // SAFETY: poll and write are async-signal-safe and get a pollfd and bytes that live here. The interrupted code may be
-    // about to read errno, which is this thread's and always there, so it is put back.
+    // SAFETY: poll and write are async-signal-safe and get a pollfd and bytes that live here. The interrupted code may
+    // be about to read errno, which is this thread's and always there, so it is put back.
     unsafe {
         let errno = *libc::__errno_location();
         if libc::poll(&raw mut terminal, 1, 0) == 1 && terminal.revents & libc::POLLOUT != 0 {
@@ -37,8 +39,8 @@ pub(crate) fn give_back() {
     }
 }
 
-/// The default, which SA_RESETHAND has put back, does the rest as soon as this returns. It is not for SIGSTOP to do: a group
-/// that has no shell to continue it is not stopped by Ctrl-Z, and would be for good.
+/// The default, which SA_RESETHAND has put back, does the rest as soon as this returns. It is not for SIGSTOP to do: a
+/// group that has no shell to continue it is not stopped by Ctrl-Z, and would be for good.
 extern "C" fn on_leaving(signal: libc::c_int) {
     give_back();
     // SAFETY: raise is async-signal-safe. The signal is blocked until this handler returns.

@@ -1,5 +1,5 @@
-//! What tells apart why a thread did not run: that the process was stopped and continued, whose threads used how much of the
-//! processor, and whether another `mpps` has a lane on the same core.
+//! What tells apart why a thread did not run: that the process was stopped and continued, whose threads used how much
+//! of the processor, and whether another `mpps` has a lane on the same core.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -36,9 +36,9 @@ pub fn continued() -> usize {
     CONTINUED.load(Ordering::Relaxed)
 }
 
-/// When the process was continued, ns on `CLOCK_MONOTONIC`: the newest 64 times. The handler runs on a thread that has to get
-/// a core first, so each may be some ms late. One that had not been stopped is told, too: `timeout` does so after each
-/// signal that it sends.
+/// When the process was continued, ns on `CLOCK_MONOTONIC`: the newest 64 times. The handler runs on a thread that has
+/// to get a core first, so each may be some ms late. One that had not been stopped is told, too: `timeout` does so
+/// after each signal that it sends.
 pub fn continues() -> Vec<u64> {
     let known = CONTINUED.load(Ordering::Relaxed).min(REMEMBERED);
     TIMES[..known].iter().map(|time| time.load(Ordering::Relaxed)).collect()
@@ -88,8 +88,8 @@ pub fn lanes_of_others() -> Vec<Rival> {
         .filter(|(_, _, path)| comm(path).starts_with("lane"))
         .filter_map(|(process, thread, path)| {
             let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
-            // The name, in parentheses, may hold blanks; after it the third field comes first (proc_pid_stat(5)), and the
-            // 39th is the processor.
+            // The name, in parentheses, may hold blanks; after it the third field comes first (proc_pid_stat(5)), and
+            // the 39th is the processor.
             let core = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(39 - 3)?;
             let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
             Some(Rival {

@@ -53,8 +53,8 @@ fn control_groups() -> Option<u64> {
         .min()
 }
 
-/// Bytes of a group that are not given back on demand: `memory.current` counts files that were read or written once, which
-/// the kernel drops when memory is wanted (`inactive_file` of `memory.stat`).
+/// Bytes of a group that are not given back on demand: `memory.current` counts files that were read or written once,
+/// which the kernel drops when memory is wanted (`inactive_file` of `memory.stat`).
 fn in_use(current: u64, stat: &str) -> u64 {
     let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
     current.saturating_sub(cached.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0))

@@ -106,9 +106,9 @@ pub fn create(path: &Path, more: OFlags) -> io::Result<File> {
 
 /// Opens `path` for writing, made where it is missing; a file that is there keeps what is in it.
 ///
-/// In a folder where others may make files, links and files of theirs are refused: regular files, FIFOs, and files with a
-/// second name. Under sudo, files (not links) of the user who called it are that user's own. Devices and what `/proc` and
-/// `/dev` name (`/dev/stdout`) are opened as they are. `more` are further flags for `open(2)`.
+/// In a folder where others may make files, links and files of theirs are refused: regular files, FIFOs, and files with
+/// a second name. Under sudo, files (not links) of the user who called it are that user's own. Devices and what `/proc`
+/// and `/dev` name (`/dev/stdout`) are opened as they are. `more` are further flags for `open(2)`.
 ///
 /// # Errors
 /// When it can't be opened, or somebody else may have put it there.
@@ -122,8 +122,8 @@ pub fn open(path: &Path, more: OFlags) -> io::Result<File> {
     }
 }
 
-/// Where a file is or is to be: a folder, kept open, and a name in it that is no link. Nobody can lead elsewhere what is done
-/// with it by moving folders or putting links in the way.
+/// Where a file is or is to be: a folder, kept open, and a name in it that is no link. Nobody can lead elsewhere what
+/// is done with it by moving folders or putting links in the way.
 #[derive(Debug)]
 pub struct Place {
     folder: OwnedFd,
@@ -148,7 +148,8 @@ pub struct There {
 }
 
 impl Place {
-    /// The place that `path` leads to, by the rules of [`open`]. `None`: something that is open already (`/dev/stdout`).
+    /// The place that `path` leads to, by the rules of [`open`]. `None`: something that is open already
+    /// (`/dev/stdout`).
     ///
     /// # Errors
     /// When there is no way to it, or a link of somebody else's is on it.
@@ -231,8 +232,8 @@ impl Place {
         Ok(rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty())?)
     }
 
-    /// Puts a file with these bytes there in one step: readers see what was there or this, never half. The permissions of
-    /// a file that is there stay.
+    /// Puts a file with these bytes there in one step: readers see what was there or this, never half. The permissions
+    /// of a file that is there stay.
     ///
     /// # Errors
     /// When it can't be written or put there; what was there is then as it was.
@@ -284,8 +285,8 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the file that `path` leads to, by the rules of [`create`]: what was written there is still to be there, and no
-/// folder on the way may have become a link of somebody else's.
+/// Removes the file that `path` leads to, by the rules of [`create`]: what was written there is still to be there, and
+/// no folder on the way may have become a link of somebody else's.
 ///
 /// # Errors
 /// When it can't be removed, or somebody else may have put there what is there now.
@@ -297,8 +298,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the folder `path`, which is made where it is missing with those above it; links on the way to it by the rules of
-/// [`create`].
+/// Opens the folder `path`, which is made where it is missing with those above it; links on the way to it by the rules
+/// of [`create`].
 ///
 /// # Errors
 /// When it is none, or a link of somebody else's leads to it.
@@ -319,8 +320,8 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(&parent, &name, flags, Mode::empty())?)
 }
 
-/// Has no file `name` in a folder, and shows that one can be made there: what is there is removed, a link and not what it
-/// leads to.
+/// Has no file `name` in a folder, and shows that one can be made there: what is there is removed, a link and not what
+/// it leads to.
 ///
 /// # Errors
 /// When it can't be removed or made.

@@ -76,7 +76,8 @@ impl User {
     }
 }
 
-/// Sets the user and group that the kernel looks at for files, for the calling thread. A refusal leaves them as they are.
+/// Sets the user and group that the kernel looks at for files, for the calling thread. A refusal leaves them as they
+/// are.
 fn set_file_ids(uid: Uid, gid: Gid) {
     // SAFETY: plain numbers; the wrappers are the system calls, for the calling thread alone (`man 2 setfsuid`).
     unsafe {
@@ -101,10 +102,11 @@ pub fn held() -> CapabilitySet {
     raw::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
 }
 
-/// Whether the program's file gives this process more than its user has: capabilities (`setcap`) or another user or group.
+/// Whether the program's file gives this process more than its user has: capabilities (`setcap`) or another user or
+/// group.
 ///
-/// The kernel says so (`AT_SECURE`), but for root that has none by itself (`SECBIT_NOROOT`); so what is held and was not
-/// handed down (ambient) counts, too.
+/// The kernel says so (`AT_SECURE`), but for root that has none by itself (`SECBIT_NOROOT`); so what is held and was
+/// not handed down (ambient) counts, too.
 pub fn is_lent() -> bool {
     // SAFETY: a number in, a number out.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
@@ -234,8 +236,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// A real-time signal that nobody in this process has a handler for: drivers take them, too, from the lowest on (net_tap, one
-/// a queue).
+/// A real-time signal that nobody in this process has a handler for: drivers take them, too, from the lowest on
+/// (net_tap, one per queue).
 fn free_signal() -> Option<libc::c_int> {
     (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&number| {
         // SAFETY: a zeroed `sigaction` is a value; the call only writes to it.
@@ -266,8 +268,8 @@ pub fn everywhere(keep: &Keep, most: CapabilitySet) -> io::Result<()> {
         if asked.is_empty() {
             signal = free_signal().ok_or_else(|| io::Error::other("no real-time signal is free"))?;
             WANTED.store(Box::leak(Box::new(keep.clone())), Ordering::Release);
-            // SAFETY: the struct is fully initialised by zeroed() plus the fields set, as sigaction(2) asks; the handler
-            // is safe for a signal. SA_RESTART: most calls that it interrupts go on.
+            // SAFETY: the struct is fully initialised by zeroed() plus the fields set, as sigaction(2) asks; the
+            // handler is safe for a signal. SA_RESTART: most calls that it interrupts go on.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -324,8 +326,8 @@ pub fn bpf_needs_none() -> bool {
         // A descriptor that is none: whoever may ask is told so.
         let mut attr = [u32::MAX; 20];
         attr[1..].fill(0);
-        // SAFETY: `attr` is readable for the size passed and outlives the call; no field of it is taken for a pointer, as
-        // the descriptor comes first.
+        // SAFETY: `attr` is readable for the size passed and outlives the call; no field of it is taken for a pointer,
+        // as the descriptor comes first.
         let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, attr.as_mut_ptr(), size_of_val(&attr)) };
         result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
     };

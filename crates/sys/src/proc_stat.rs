@@ -105,8 +105,8 @@ impl Steal {
         this.read_ns().is_some().then_some(this)
     }
 
-    /// Since boot, ns, at the resolution of the kernel's tick. The kernel writes the whole file for each reading, a line per
-    /// core and per interrupt: not for every few milliseconds.
+    /// Since boot, ns, at the resolution of the kernel's tick. The kernel writes the whole file for each reading, a
+    /// line per core and per interrupt: not for every few milliseconds.
     pub fn read_ns(&self) -> Option<u64> {
         let [_user, _nice, _system, _idle, _iowait, _irq, _softirq, steal] = self.stat.numbers()?;
         Some(steal * self.tick_ns)

@@ -72,13 +72,14 @@ pub fn thread_id() -> i32 {
     gettid().as_raw_nonzero().get()
 }
 
-/// Asks the scheduler to serve the calling thread in short slices (0.1 ms, the least that Linux 6.12 and later grant; others
-/// ignore it). A thread that wakes with a shorter slice than the one that is running takes the core at once, and both
-/// alternate by the shorter slice, where they would by milliseconds. It takes no more of the core for that.
+/// Asks the scheduler to serve the calling thread in short slices (0.1 ms, the least that Linux 6.12 and later grant;
+/// others ignore it). A thread that wakes with a shorter slice than the one that is running takes the core at once, and
+/// both alternate by the shorter slice, where they would by milliseconds. It takes no more of the core for that.
 pub fn short_slices() {
     let mut attr = SchedAttr::default();
-    // SAFETY: sched_getattr(2) writes at most as many bytes to the struct as it is told that it has, sched_setattr(2) reads
-    // as many as its first field says; both concern the calling thread (0) alone. The struct is SCHED_ATTR_SIZE_VER0.
+    // SAFETY: sched_getattr(2) writes at most as many bytes to the struct as it is told that it has, sched_setattr(2)
+    // reads as many as its first field says; both concern the calling thread (0) alone. The struct is
+    // SCHED_ATTR_SIZE_VER0.
     unsafe {
         let zero: libc::c_long = 0;
         let size = size_of::<SchedAttr>() as libc::c_long;

@@ -87,7 +87,8 @@ fn parse_device(device: &str) -> Result<(Option<IpAddr>, Option<u16>), String> {
         (IpAddr::V6(ip), None)
     } else {
         return Err(format!(
-            "address '{device}': want an IP address, with or without a port, such as 10.99.0.1, 10.99.0.1:9000 or [fd00::1]:9000"
+            "address '{device}': want an IP address, with or without a port, such as 10.99.0.1, 10.99.0.1:9000 or \
+             [fd00::1]:9000"
         ));
     };
     if port == Some(0) {

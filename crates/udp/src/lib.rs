@@ -7,17 +7,17 @@
 //!
 //! The path carries payloads only. Two ways to open it:
 //!
-//! * [`Mode::Connected`]: one connected socket a flow. The kernel caches the route, filters foreign senders and
+//! * [`Mode::Connected`]: one connected socket per flow. The kernel caches the route, filters foreign senders and
 //!   delivers each flow to the lane that owns it. A burst should hold frames of one flow, because one system call
 //!   serves one socket.
-//! * [`Mode::Listening`]: one socket a lane on the same address and port (`SO_REUSEPORT`; the kernel spreads flows by
+//! * [`Mode::Listening`]: one socket per lane on the same address and port (`SO_REUSEPORT`; the kernel spreads flows by
 //!   hash). A received frame carries its sender, and transmitting it sends it back there.
 //!
 //! What is counted where ([`mpps_io::Port::counters`]):
 //!
 //! | counter | meaning |
 //! |---|---|
-//! | `rx_dropped` | datagrams that the kernel dropped at our sockets: buffer full, or checksum wrong. It is the number that `SO_RXQ_OVFL` attaches to every datagram, read with `SO_MEMINFO` instead, so that it costs the packet path nothing and is there when nothing is received any more. With `gro=on` the kernel counts a dropped super-packet, of up to 128 datagrams, as one. |
+//! | `rx_dropped` | datagrams that the kernel dropped at our sockets: buffer full, or checksum wrong; see below |
 //! | `tx_failed` | datagrams that we passed to the kernel and it refused for good |
 //! | `refused` | pending ICMP "port unreachable" that a call brought: the peer has no listener. Never ends a run |
 //! | `icmp_errors` | other pending ICMP errors that a call brought |
@@ -25,6 +25,10 @@
 //! | `blocked` | of `tx_failed`: by a firewall rule (`EPERM`) |
 //! | `unreachable` | of `tx_failed`: no route back to the sender of a received datagram, or it can't be answered |
 //! | `rx_truncated` | datagrams longer than the largest frame, cut on receipt |
+//!
+//! `rx_dropped` is the number that `SO_RXQ_OVFL` attaches to every datagram. It is read with `SO_MEMINFO` instead, so
+//! that it costs the packet path nothing and is there when nothing is received any more. With `gro=on` the kernel
+//! counts one dropped super-packet, of up to 128 datagrams, as one.
 //!
 //! A frame can't outlive its pool:
 //!

@@ -27,7 +27,7 @@ const MAX_PAYLOAD: usize = 65_507;
 /// How the sockets are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One connected socket a flow. Flow `f` is sent by transmitting lane `f % n` of `n` and received by receiving
+    /// One connected socket per flow. Flow `f` is sent by transmitting lane `f % n` of `n` and received by receiving
     /// lane `f % m` of `m`, each numbered in the order of the roles; a lane with both roles uses its sockets both
     /// ways.
     ///
@@ -333,7 +333,7 @@ impl Setup {
     fn new(config: &Config, sockets: usize, receives: bool, v6: bool) -> Self {
         let share = (RCVBUF_TOTAL / sockets.max(1)).clamp(RCVBUF.0, RCVBUF.1);
         Self {
-            // What nobody receives shall not fill memory: the kernel makes of this the least it has.
+            // A socket that nobody reads shall not fill memory: the kernel rounds this up to its minimum.
             rcvbuf: if receives { config.rcvbuf.unwrap_or(share) } else { 1 },
             sndbuf: config.sndbuf.unwrap_or(if config.gso { SNDBUF_GSO } else { SNDBUF }),
             busy_poll: config.busy_poll,

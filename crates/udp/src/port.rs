@@ -43,7 +43,7 @@ pub(crate) struct Endpoint {
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// What was got, for the report.
+/// What the kernel granted, for the report.
 pub(crate) struct Got {
     pub(crate) rcvbuf: usize,
     pub(crate) sndbuf: usize,

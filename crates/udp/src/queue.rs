@@ -166,7 +166,7 @@ impl<'p> Queue for UdpQueue<'p> {
         drop(burst.drain(taken));
         match result {
             Err(e) if taken == 0 => Err(e),
-            // What was taken must be told; the error comes again with the next call.
+            // First report what was taken; the next call returns the error again.
             _ => Ok(taken),
         }
     }

@@ -36,8 +36,8 @@ impl<T: Copy> Drop for RawArray<T> {
     }
 }
 
-/// Control messages of one datagram: room for a segment size (24 bytes), an IPv6 packet-info (40 bytes) and a time to live
-/// (24 bytes), aligned as `cmsghdr` must be.
+/// Control messages of one datagram: room for a segment size (24 bytes), an IPv6 packet-info (40 bytes) and a time to
+/// live (24 bytes), aligned as `cmsghdr` must be.
 pub(crate) type Control = [u64; 12];
 
 /// A message header that names no buffers yet.

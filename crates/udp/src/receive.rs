@@ -22,7 +22,7 @@ pub(crate) struct Kind {
     pub(crate) wildcard: bool,
     /// Coalesced packets come.
     pub(crate) gro: bool,
-    /// What comes is sent back: keep its time to live.
+    /// Received packets are sent back, so their time to live is kept.
     pub(crate) answers: bool,
 }
 

@@ -72,7 +72,8 @@ impl Socket {
     pub(crate) fn get(&self, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
         let mut value: libc::c_int = 0;
         let mut len = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `value` and the number written to `len`; both outlive the call.
+        // SAFETY: the kernel writes at most `len` bytes to `value` and the number written to `len`; both outlive the
+        // call.
         match unsafe { libc::getsockopt(self.fd(), level, name, (&raw mut value).cast(), &mut len) } {
             0 => Ok(value),
             _ => Err(io::Error::last_os_error()),
@@ -155,7 +156,8 @@ impl Socket {
     pub(crate) fn drops(&self) -> u32 {
         let mut values = [0u32; SK_MEMINFO_VARS];
         let mut len = size_of_val(&values) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `values` and the number written to `len`; both outlive the call.
+        // SAFETY: the kernel writes at most `len` bytes to `values` and the number written to `len`; both outlive the
+        // call.
         let result = unsafe {
             libc::getsockopt(
                 self.fd(),

@@ -15,7 +15,8 @@ const RETRIES: u32 = 4;
 /// memory faster than many. Measured on veth, CPU time of the sender a datagram, copied or gathered: 18 bytes 40 or
 /// 61 ns, 64 bytes 49 or 75, 512 bytes 131 or 172, 1472 bytes 259 or 200.
 const COPY_UP_TO: usize = 768;
-/// Bursts in a row whose first packet wants another time to live than the socket gives, before the socket gives that one.
+/// Bursts in a row whose first packet wants another time to live than the socket gives, before the socket gives that
+/// one.
 const OTHERS: u32 = 8;
 /// Bytes of one piece of the staging memory.
 const LINE: usize = 64;
@@ -53,8 +54,8 @@ pub(crate) struct Transmitter {
     /// Where small datagrams are put side by side; room for a whole burst of them. Without segmentation: none.
     staging: RawArray<[u8; LINE]>,
     listening: bool,
-    /// Time to live that the socket gives what has none of its own; 0: the system's. Setting it where most packets want the
-    /// same costs a call now and then, saying it with each packet costs time for all of them.
+    /// Time to live that the socket gives what has none of its own; 0: the system's. Setting it where most packets want
+    /// the same costs a call now and then, saying it with each packet costs time for all of them.
     ttl: u8,
     /// Packets in a row that wanted another.
     others: u32,
@@ -235,7 +236,7 @@ impl Transmitter {
         let mut n = 0;
         let mut end: *mut u8 = std::ptr::null_mut();
         for frame in frames {
-            // SAFETY: vectors `at..at + frames.len()` exist (one a frame) and are not in use, by the caller; `end` is
+            // SAFETY: vectors `at..at + frames.len()` exist (one per frame) and are not in use, by the caller; `end` is
             // the end of a frame's bytes, at most one past its buffer.
             unsafe {
                 if n > 0 && frame.data() == end {
@@ -445,7 +446,8 @@ fn send_error(error: &io::Error, len: usize) -> Error {
             "send",
             object,
             format!(
-                "{error}: with gso=on a datagram must fit the MTU, and the route must not be encrypted or tunnelled: try gso=off"
+                "{error}: with gso=on a datagram must fit the MTU, and the route must not be encrypted or tunnelled: \
+                 try gso=off"
             ),
             ErrorKind::Unsupported,
         ),

@@ -251,8 +251,8 @@ fn receive_with_ttl(socket: &UdpSocket, v6: bool) -> (Vec<u8>, u8) {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: `msghdr` consists of integers and pointers; zero is a valid value of each. The kernel reads an int, and writes
-    // to the three areas, of the sizes given, which outlive the calls; it has written whole control messages.
+    // SAFETY: `msghdr` consists of integers and pointers; zero is a valid value of each. The kernel reads an int, and
+    // writes to the three areas, of the sizes given, which outlive the calls; it has written whole control messages.
     unsafe {
         let size = size_of_val(&on) as libc::socklen_t;
         assert_eq!(
@@ -299,7 +299,8 @@ fn what_is_sent_back_has_one_hop_less_however_senders_differ() {
                 // The kernel then says the time to live of what comes from now on.
                 (socket, ttl as u8)
             });
-            // One sender for long, so that the socket takes its time to live over; then each in turn; then several at once.
+            // One sender for long, so that the socket takes its time to live over; then each in turn; then several at
+            // once.
             let turns = (0..40).map(|i| vec![i / 20]).chain((0..40).map(|i| vec![i % 4]));
             for turn in turns.chain((0..20).map(|i| vec![i % 4, 3, 3, 1, 0])) {
                 for &i in &turn {

@@ -1,4 +1,4 @@
-//! ns a packet for writing, verifying and reflecting frames of 64, 256 and 1518 bytes (FCS counted).
+//! ns per packet for writing, verifying and reflecting frames of 64, 256 and 1518 bytes (FCS counted).
 
 use std::hint::black_box;
 

@@ -14,8 +14,8 @@ pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&
     bytes.get_mut(at..)?.first_chunk_mut()
 }
 
-/// Whether two pairs of Ethernet and IPv4 headers are the same. In pieces of a vector's size, the last of which overlaps
-/// the one before: for all of it `==` is a call of `memcmp`.
+/// Whether two pairs of Ethernet and IPv4 headers are the same. In pieces of a vector's size, the last of which
+/// overlaps the one before: for all of it `==` is a call of `memcmp`.
 #[inline(always)]
 pub(crate) fn same_headers(a: &[u8; PLAIN_HEADERS], b: &[u8; PLAIN_HEADERS]) -> bool {
     let piece =
@@ -46,8 +46,9 @@ pub(crate) fn swap_neighbours<const N: usize>(bytes: &mut [u8], at: usize) -> bo
     true
 }
 
-/// Exchanges the two MAC addresses at the start of a frame; nothing where it is shorter than both. As two words that don't
-/// overlap, each read and written whole: forwarders do this to every packet, and a read that spans two writes waits for both.
+/// Exchanges the two MAC addresses at the start of a frame; nothing where it is shorter than both. As two words that
+/// don't overlap, each read and written whole: forwarders do this to every packet, and a read that spans two writes
+/// waits for both.
 #[inline(always)]
 pub(crate) fn swap_macs(frame: &mut [u8]) {
     let Some((first, rest)) = frame.split_first_chunk_mut::<8>() else {

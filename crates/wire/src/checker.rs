@@ -1,8 +1,9 @@
 //! A checker with a memory of one header.
 //!
-//! As for the [`Reflector`](crate::Reflector), the packets of a test differ in ports, stamp and data only. A packet whose
-//! Ethernet and IPv4 headers are the 34 bytes of one that was examined before needs no parsing, no header checksum and
-//! no look at its addresses: what is left is its UDP part. Everything else goes the long way, [`check_udp`](crate::check_udp).
+//! As for the [`Reflector`](crate::Reflector), the packets of a test differ in ports, stamp and data only. A packet
+//! whose Ethernet and IPv4 headers are the 34 bytes of one that was examined before needs no parsing, no header
+//! checksum and no look at its addresses: what is left is its UDP part. Everything else goes the long way,
+//! [`check_udp`](crate::check_udp).
 
 use crate::bytes::{chunk, same_headers};
 use crate::checksum::Sum;

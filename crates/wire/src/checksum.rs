@@ -66,7 +66,8 @@ impl Sum {
     #[inline(always)]
     #[must_use]
     pub(crate) const fn halves(self, wrapped: u64, high: u64) -> Self {
-        // sum = high * 2^32 + low, and low < 2^64: so low = (sum - high * 2^32) mod 2^64. And 2^32 is 1 modulo 2^16 - 1.
+        // sum = high * 2^32 + low, and low < 2^64: so low = (sum - high * 2^32) mod 2^64. And
+        // 2^32 is 1 modulo 2^16 - 1.
         let low = wrapped.wrapping_sub(high << 32);
         self.word(low).word(high)
     }

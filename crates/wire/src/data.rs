@@ -164,7 +164,13 @@ mod tests {
         }
 
         #[test]
-        fn swapped_and_shifted_words_show(seed: u64, seq: u64, words in 2usize..100, a: prop::sample::Index, b: prop::sample::Index) {
+        fn swapped_and_shifted_words_show(
+            seed: u64,
+            seq: u64,
+            words in 2usize..100,
+            a: prop::sample::Index,
+            b: prop::sample::Index,
+        ) {
             let mut out = vec![0; words * 8];
             fill_data(seed, seq, &mut out);
             let (a, b) = (a.index(words), b.index(words));

@@ -2,11 +2,12 @@
 //!
 //! Everything here works on slices that somebody else owns, so that the same code builds and checks a packet on every
 //! path, in tests and in fuzz targets. Nothing in this crate knows an operating system, nothing panics on bytes that
-//! came from a wire, and no function that runs once a packet allocates.
+//! came from a wire, and no function that runs once per packet allocates.
 //!
 //! Two halves:
 //! - the packet path: [`Template`] writes whole frames, [`check_udp`] (or its parts
-//!   [`parse_udp`], [`udp_checksum_ok`], [`Stamp`] and [`verify_data`]) checks them, [`reflect_in_place`] turns them round;
+//!   [`parse_udp`], [`udp_checksum_ok`], [`Stamp`] and [`verify_data`]) checks them, [`reflect_in_place`] turns them
+//!   round;
 //! - the slow path: [`parse_slow_path`] and the `build_` functions speak enough ARP, neighbour discovery and ICMP echo
 //!   for test addresses that the host does not own.
 //!

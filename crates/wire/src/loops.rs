@@ -1,18 +1,18 @@
 //! Packets that go round between a reflector and another program that returns what it gets.
 //!
 //! Between two reflectors that lower the time to live, it bounds how often a packet goes round. An echo server over an
-//! ordinary socket gives each answer a fresh one. What it returns is the payload, so the payload must tell: a packet that
-//! goes round comes again and again from one source with the same bytes. So does every packet of many an ordinary sender
-//! (trafgen, nping, a client that waits for each answer), and no counting tells the two apart. A question does: in place
-//! of an answer the source is sent a *probe*, [`PROBE_LEN`] bytes that nobody else can know. Whoever returns them is a
-//! reflector, and is answered no more. An ordinary sender never does, and has lost one answer.
+//! ordinary socket gives each answer a fresh one. What it returns is the payload, so the payload must tell: a packet
+//! that goes round comes again and again from one source with the same bytes. So does every packet of many an ordinary
+//! sender (trafgen, nping, a client that waits for each answer), and no counting tells the two apart. A question does:
+//! in place of an answer the source is sent a *probe*, [`PROBE_LEN`] bytes that nobody else can know. Whoever returns
+//! them is a reflector, and is answered no more. An ordinary sender never does, and has lost one answer.
 //!
-//! The probe is due when a source has sent the same bytes [`FIRST_DUE`] times more, then at twice as many, and so on: three
-//! times before a packet has gone round 255 times, 25 times in a thousand million packets.
+//! The probe is due when a source has sent the same bytes [`FIRST_DUE`] times more, then at twice as many, and so on:
+//! three times before a packet has gone round 255 times, 25 times in a thousand million packets.
 //!
-//! What has been seen is kept in a table of fixed size, in sets of four. Each of the four takes newcomers four times more
-//! rarely than the one before, and so keeps them four times longer: beside other traffic a packet is found again after a
-//! long way, too. Nothing here allocates after the start.
+//! What has been seen is kept in a table of fixed size, in sets of four. Each of the four takes newcomers four times
+//! more rarely than the one before, and so keeps them four times longer: beside other traffic a packet is found again
+//! after a long way, too. Nothing here allocates after the start.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -91,7 +91,8 @@ impl From<SocketAddr> for Source {
 pub enum Look {
     /// It is answered.
     Ordinary,
-    /// Its answer is withheld: the probe that comes next is longer than an answer, and nobody is sent more than he sent.
+    /// Its answer is withheld: the probe that comes next is longer than an answer, and nobody is sent more than he
+    /// sent.
     Withheld,
     /// These bytes take the place of its payload.
     Probe([u8; PROBE_LEN]),
@@ -139,8 +140,8 @@ impl Loops {
         }
     }
 
-    /// Whether any source is known to return what it gets: then each packet's is to be looked up, else only that of those
-    /// with [`PROBE_LEN`] bytes of payload.
+    /// Whether any source is known to return what it gets: then each packet's is to be looked up, else only that of
+    /// those with [`PROBE_LEN`] bytes of payload.
     #[inline(always)]
     pub fn alert(&self) -> bool {
         self.any
@@ -261,8 +262,9 @@ pub(crate) fn checksum_field(frame: &[u8], p: &UdpPacket) -> u16 {
     chunk::<2>(frame, usize::from(p.l4) + CHECKSUM_OFFSET).map_or(0, |field| u16::from_le_bytes(*field))
 }
 
-/// Makes a packet into a probe: its headers stay, its payload becomes `probe`. `len` is the frame's length; `frame` may have
-/// room behind it. Returns the new length; `None`, with nothing changed, where it does not fit or is no UDP packet.
+/// Makes a packet into a probe: its headers stay, its payload becomes `probe`. `len` is the frame's length; `frame` may
+/// have room behind it. Returns the new length; `None`, with nothing changed, where it does not fit or is no UDP
+/// packet.
 pub fn make_probe_in_place(frame: &mut [u8], len: usize, probe: [u8; PROBE_LEN]) -> Option<usize> {
     let mut p = parse_udp(frame.get(..len)?).ok()?;
     let (l3, l4) = (usize::from(p.l3), usize::from(p.l4));

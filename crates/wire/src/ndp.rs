@@ -127,8 +127,8 @@ pub fn build_neighbor_solicit(
 }
 
 /// Writes the advertisement that `target` is at `src_mac` and returns the frame's length, or 0 where `out` is shorter.
-/// `reply_to` is the host that asked; `None` tells all nodes, as the answer to a host that has no address yet. `named`: with
-/// the link-layer address as an option, see [`SlowPath::NeighborSolicit`].
+/// `reply_to` is the host that asked; `None` tells all nodes, as the answer to a host that has no address yet. `named`:
+/// with the link-layer address as an option, see [`SlowPath::NeighborSolicit`].
 pub fn build_neighbor_advert(
     out: &mut [u8],
     src_mac: MacAddr,

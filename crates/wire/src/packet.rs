@@ -34,7 +34,7 @@ pub struct UdpPacket {
 /// Why a frame holds no UDP packet that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reject {
-    /// The frame ends before its headers, or before its IP packet, do.
+    /// The frame is shorter than its headers, or than its IP packet.
     TooShort,
     /// Neither IPv4 nor IPv6 (or more than two VLAN tags).
     NotIp,

@@ -4,8 +4,8 @@
 //! depend on the order of its words, so the UDP checksum stays right without being touched. A packet whose checksum was
 //! wrong stays wrong, and its sender will notice.
 //!
-//! Time to live (hop limit) is lowered by one, as a router does it: two reflectors can't pass a packet to and fro for ever.
-//! Its place in the IPv4 header checksum costs one addition (RFC 1624).
+//! Time to live (hop limit) is lowered by one, as a router does it: two reflectors can't pass a packet to and fro for
+//! ever. Its place in the IPv4 header checksum costs one addition (RFC 1624).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -55,7 +55,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The frame ends before its headers, or before its IP packet, do.
+    /// The frame is shorter than its headers, or than its IP packet.
     TooShort = "too_short",
     /// Neither IPv4 nor IPv6.
     NotIp = "not_ip",
@@ -198,8 +198,8 @@ impl ReflectFilter {
         Ok(())
     }
 
-    /// Whether a datagram from `src` to the reflector's own `port` can be answered, where the host's stack has taken all
-    /// else out of it.
+    /// Whether a datagram from `src` to the reflector's own `port` can be answered, where the host's stack has taken
+    /// all else out of it.
     ///
     /// # Errors
     /// Why not.
@@ -319,8 +319,8 @@ fn turn_parsed(
     Ok(())
 }
 
-/// Takes one from time to live or hop limit, and sees to the IPv4 header checksum; false, with nothing changed, where none
-/// would be left.
+/// Takes one from time to live or hop limit, and sees to the IPv4 header checksum; false, with nothing changed, where
+/// none would be left.
 #[inline(always)]
 fn lower_ttl(frame: &mut [u8], l3: usize, v6: bool) -> bool {
     let at = if v6 { l3 + 7 } else { l3 + 8 };

@@ -1,11 +1,11 @@
 //! A reflector with a memory of headers.
 //!
-//! The packets of one flow differ in ports, stamp and data, and hardly in what lies before. So the headers of two packets
-//! are kept as they came, and as they left: a packet whose Ethernet and IPv4 headers are the same 34 bytes needs no
-//! parsing, no header checksum and no look at the addresses; its new headers are there to be copied. What differs from
-//! packet to packet (length of the frame, ports, UDP length) is checked each time. Everything else goes the long way,
-//! [`reflect_in_place`](crate::reflect_in_place), which is not that long for a plain packet: keeping headers costs more, so of many flows only one
-//! packet in [`KEEP_EVERY`] is kept.
+//! The packets of one flow differ in ports, stamp and data, and hardly in what lies before. So the headers of two
+//! packets are kept as they came, and as they left: a packet whose Ethernet and IPv4 headers are the same 34 bytes
+//! needs no parsing, no header checksum and no look at the addresses; its new headers are there to be copied. What
+//! differs from packet to packet (length of the frame, ports, UDP length) is checked each time. Everything else goes
+//! the long way, [`reflect_in_place`](crate::reflect_in_place), which is not that long for a plain packet: keeping
+//! headers costs more, so of many flows only one packet in [`KEEP_EVERY`] is kept.
 
 use crate::bytes::{chunk, same_headers};
 use crate::headers::PLAIN_HEADERS as HEADERS;
@@ -18,14 +18,14 @@ const KEEP_EVERY: u32 = 64;
 /// Packets like the one kept before to one exchange of the two.
 const EXCHANGE_EVERY: u32 = 4;
 
-/// Turns packets round as [`reflect_in_place`](crate::reflect_in_place) does, with the same result for every frame; but leaves
-/// those of a source that returns what it gets ([`Loops`]).
+/// Turns packets round as [`reflect_in_place`](crate::reflect_in_place) does, with the same result for every frame; but
+/// leaves those of a source that returns what it gets ([`Loops`]).
 #[derive(Debug)]
 pub struct Reflector<'f> {
     filter: &'f ReflectFilter,
     /// What is looked at first.
     known: Headers,
-    /// What was, before: two senders whose packets come in turns need no parsing either.
+    /// The headers before those: packets of two senders in alternation need no parsing either.
     before: Headers,
     /// First of the filter's ports, and how many follow it.
     ports: (u16, u16),
@@ -112,8 +112,8 @@ impl<'f> Reflector<'f> {
         }
     }
 
-    /// As [`Reflector::turn`] with a finished checksum, but only for a packet with the headers that are looked at first:
-    /// false, with nothing changed, for anything else.
+    /// As [`Reflector::turn`] with a finished checksum, but only for a packet with the headers that are looked at
+    /// first: false, with nothing changed, for anything else.
     #[inline(always)]
     pub fn turn_alike(&self, frame: &mut [u8]) -> bool {
         self.turn_known(&self.known, frame)
@@ -182,7 +182,7 @@ impl<'f> Reflector<'f> {
             Finish::Look => reflect::turn(frame, self.filter, admit, udp_checksum_open),
         };
         if self.loops.alert() {
-            // What comes from others at the same address looks the same up to its ports.
+            // Packets of other programs at the same address are equal up to their ports.
             (self.known, self.before) = (NONE, NONE);
         }
         result?;

@@ -1,4 +1,5 @@
-//! What is not test traffic but must be answered, or learnt from, when the test's addresses are not the host's own.
+//! Packets that are not test traffic, but must be answered or learnt from when the test's addresses are not the host's
+//! own.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

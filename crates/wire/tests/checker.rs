@@ -38,7 +38,8 @@ proptest! {
                     if let Some(seen) = checker.check(&mine, SEED, verify) {
                         known += 1;
                         let checked = checked.unwrap();
-                        prop_assert_eq!((seen.src_port, seen.dst_port), (checked.packet.src_port, checked.packet.dst_port));
+                        let ports = (checked.packet.src_port, checked.packet.dst_port);
+                        prop_assert_eq!((seen.src_port, seen.dst_port), ports);
                         prop_assert_eq!(Some(seen.stamp), checked.stamp);
                         prop_assert_eq!((seen.checksum_ok, seen.data_ok), (checked.checksum_ok, checked.data_ok));
                     } else if let Ok(checked) = checked {

@@ -42,7 +42,9 @@ fn tcp(v6: bool, payload: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn arbitrary_frames_keep_their_length_and_swapping_twice_is_nothing(frame in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_frames_keep_their_length_and_swapping_twice_is_nothing(
+        frame in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
         for rewrite in ALL {
             let mut copy = frame.clone();
             if frame.len() < 14 {
@@ -97,8 +99,13 @@ proptest! {
     }
 
     #[test]
-    fn an_open_checksum_is_completed_over_udp_and_tcp(payload in prop::collection::vec(any::<u8>(), 0..200), junk: u16, pad in 0usize..9) {
-        let mut frames: Vec<_> = all_udp(&payload).into_iter().map(|(_, f)| (parse_udp(&f).unwrap().l4 + 6, f)).collect();
+    fn an_open_checksum_is_completed_over_udp_and_tcp(
+        payload in prop::collection::vec(any::<u8>(), 0..200),
+        junk: u16,
+        pad in 0usize..9,
+    ) {
+        let frames = all_udp(&payload).into_iter();
+        let mut frames: Vec<_> = frames.map(|(_, f)| (parse_udp(&f).unwrap().l4 + 6, f)).collect();
         frames.extend([(34 + 16, tcp(false, &payload)), (54 + 16, tcp(true, &payload))]);
         for (field, mut frame) in frames {
             frame.resize(frame.len() + pad, 0xaa);
@@ -111,7 +118,10 @@ proptest! {
     }
 
     #[test]
-    fn what_looks_open_is_completed_and_what_does_not_is_left(payload in prop::collection::vec(any::<u8>(), 0..200), junk: u16) {
+    fn what_looks_open_is_completed_and_what_does_not_is_left(
+        payload in prop::collection::vec(any::<u8>(), 0..200),
+        junk: u16,
+    ) {
         for (v6, frame) in [(false, tcp(false, &payload)), (true, tcp(true, &payload))] {
             let (l4, addresses) = if v6 { (54, 22..54) } else { (34, 26..34) };
             let len = ((frame.len() - l4) as u32).to_be_bytes();

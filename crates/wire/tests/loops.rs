@@ -47,7 +47,12 @@ fn echo(frame: &mut [u8], fresh: &[u8]) {
 proptest! {
     /// The header checksum stays right all the way down, whatever else is in the header.
     #[test]
-    fn two_reflectors_that_face_each_other_stop(payload in prop::collection::vec(any::<u8>(), 0..100), tos: u8, ttl: u8, id: u16) {
+    fn two_reflectors_that_face_each_other_stop(
+        payload in prop::collection::vec(any::<u8>(), 0..100),
+        tos: u8,
+        ttl: u8,
+        id: u16,
+    ) {
         for (name, mut frame) in all_udp(&payload) {
             let p = parse_udp(&frame).unwrap();
             let l3 = usize::from(p.l3);

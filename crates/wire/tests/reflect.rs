@@ -30,7 +30,8 @@ proptest! {
             prop_assert_eq!(after.dst_ip(&there), before.src_ip(&frame));
             prop_assert_eq!((eth::destination(&there).0, eth::source(&there).0), (SRC_MAC, DST_MAC));
             // Tags, options, extension headers, payload and padding are as they were.
-            let (l3, l4, addresses) = (usize::from(before.l3), usize::from(before.l4), if before.v6 { 8..40 } else { 12..20 });
+            let (l3, l4) = (usize::from(before.l3), usize::from(before.l4));
+            let addresses = if before.v6 { 8..40 } else { 12..20 };
             let ttl = l3 + if before.v6 { 7 } else { 8 };
             prop_assert_eq!(there[ttl], frame[ttl] - 1);
             prop_assert_eq!(&there[12..ttl], &frame[12..ttl]);

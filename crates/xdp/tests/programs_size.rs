@@ -1,5 +1,6 @@
 //! How much work the verifier has with the programs: the kernel refuses one at a million instructions, so there must be
-//! room for other kernels, which follow more ways than this one. The programs of `forward` are looked at where they are tried.
+//! room for other kernels, which follow more ways than this one. The programs of `forward` are looked at where they are
+//! tried.
 
 #[path = "programs/mod.rs"]
 mod programs;

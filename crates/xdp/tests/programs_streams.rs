@@ -1,5 +1,5 @@
-//! What `drop` makes of sequence numbers is what `mpps_stats::Streams` makes of them: every count, after every packet, of
-//! streams with losses, copies, reordering, restarts and forged numbers; by one source, and by several in turn.
+//! What `drop` makes of sequence numbers is what `mpps_stats::Streams` makes of them: every count, after every packet,
+//! of streams with losses, copies, reordering, restarts and forged numbers; by one source, and by several in turn.
 
 #[path = "programs/mod.rs"]
 mod programs;

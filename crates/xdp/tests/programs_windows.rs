@@ -1,5 +1,5 @@
-//! A flow whose packets come by several sources is counted as exactly as one that comes by one: in turn, and at the same
-//! time. Sources are CPUs here (as on socket buffers), so a pinned thread is one.
+//! A flow whose packets come by several sources is counted as exactly as one that comes by one: in turn, and at the
+//! same time. Sources are CPUs here (as on socket buffers), so a pinned thread is one.
 
 #[path = "programs/mod.rs"]
 mod programs;
@@ -126,7 +126,7 @@ impl Bench {
             Constant("HOST_PORTS", bytes_of(&none)),
         ];
         let windows = flows * WINDOW_WORDS;
-        // As `Sizes` has them: one period of both histograms a source.
+        // As `Sizes` has them: one period of both histograms per source.
         let octaves = 2 * plan.sources * abi::OCTAVES as u32;
         let mut entries = vec![
             ("POLLS", plan.sources),

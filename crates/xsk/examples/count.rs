@@ -1,12 +1,13 @@
-//! Our own instructions a packet, over the fake kernel: what is left when the kernel's work is taken away.
+//! Our own instructions per packet, over the fake kernel: what is left when the kernel's work is taken away.
 //!
 //! ```text
 //! cargo build --release -p xsk --example count
-//! valgrind --tool=callgrind --toggle-collect='*measured*' --callgrind-out-file=/dev/null target/release/examples/count forward
+//! valgrind --tool=callgrind --toggle-collect='*measured*' --callgrind-out-file=/dev/null \
+//!     target/release/examples/count forward
 //! ```
 //!
-//! callgrind counts the functions named `measured` and all that they call, and nothing of the fake kernel. Divide its sum
-//! by the number of packets, which the program prints.
+//! callgrind counts the functions named `measured` and all that they call, and nothing of the fake kernel. Divide its
+//! sum by the number of packets, which the program prints.
 
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Receives UDP on every queue of a device, a thread a queue, and drops it: how much comes in.
+//! Receives UDP on every queue of a device, a thread per queue, and drops it: how much comes in.
 //!
 //! ```text
 //! rxdrop eth1 [SECONDS]

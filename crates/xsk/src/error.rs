@@ -56,7 +56,8 @@ pub enum Error {
     },
     /// The limit of locked memory is in the way.
     #[error(
-        "{op}: {need} bytes of locked memory needed, the limit (ulimit -l) is {limit} for all programs of the user together: raise it or run with CAP_IPC_LOCK"
+        "{op}: {need} bytes of locked memory needed, the limit (ulimit -l) is {limit} for all programs of the user \
+         together: raise it or run with CAP_IPC_LOCK"
     )]
     Memlock {
         /// What was tried.

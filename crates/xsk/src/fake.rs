@@ -1,8 +1,8 @@
 //! A kernel in memory, for tests without root, interfaces or a kernel that knows AF_XDP; Miri can follow all of it.
 //!
 //! It keeps its side of the four rings as the kernel does: takes chunks from the fill ring, writes packets into them,
-//! puts descriptors into the RX ring; takes descriptors from the TX ring and gives the chunks back through the completion
-//! ring. A test steps it, and can have it err.
+//! puts descriptors into the RX ring; takes descriptors from the TX ring and gives the chunks back through the
+//! completion ring. A test steps it, and can have it err.
 
 mod rings;
 

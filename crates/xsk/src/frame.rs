@@ -33,8 +33,8 @@ const _: () = assert!(size_of::<Frame<'_>>() == 24 && size_of::<Option<Frame<'_>
 /// What the device shall do with a frame as it sends it: [`Frame::request`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxRequest {
-    /// Compute the internet checksum from byte `.0` of the data to its end and store it `.1` bytes after `.0`, where the
-    /// pseudo-header's sum must be already.
+    /// Compute the internet checksum from byte `.0` of the data to its end and store it `.1` bytes after `.0`, where
+    /// the pseudo-header's sum must be already.
     pub checksum: Option<(u16, u16)>,
     /// Store the time of transmission, to be had by [`Frame::tx_timestamp`] after completion.
     pub timestamp: bool,
@@ -75,7 +75,8 @@ impl<'p> Frame<'p> {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: data and length lie within the chunk (new, set_len, grow_front, trim_front), which is this frame's
-        // alone; the UMEM lives as long as the pool, that is 'p; it was zeroed when mapped, so all bytes are initialised.
+        // alone; the UMEM lives as long as the pool, that is 'p; it was zeroed when mapped, so all bytes are
+        // initialised.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
     }
 
@@ -104,8 +105,8 @@ impl<'p> Frame<'p> {
         (self.pool.layout.frame_size - u32::from(self.offset)) as usize
     }
 
-    /// Sets the packet's length in bytes; one above [`Frame::capacity`] is clamped to it. Bytes that come in are whatever
-    /// was there.
+    /// Sets the packet's length in bytes; one above [`Frame::capacity`] is clamped to it. Bytes that come in are
+    /// whatever was there.
     #[inline]
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.capacity()) as u32;
@@ -175,9 +176,9 @@ impl<'p> Frame<'p> {
         self.flags = (others | (u32::from(continued) * XDP_PKT_CONTD)) as u16;
     }
 
-    /// Writes TX metadata in front of the data: what the device shall do as it sends the frame. The default request takes
-    /// an earlier one back. False, and nothing done, when the UMEM was made without `tx_metadata_len`, or the headroom
-    /// is too small for it.
+    /// Writes TX metadata in front of the data: what the device shall do as it sends the frame. The default request
+    /// takes an earlier one back. False, and nothing done, when the UMEM was made without `tx_metadata_len`, or the
+    /// headroom is too small for it.
     pub fn request(&mut self, request: &TxRequest) -> bool {
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };
         let flags = flag(request.checksum.is_some(), XDP_TXMD_FLAGS_CHECKSUM)
@@ -199,8 +200,9 @@ impl<'p> Frame<'p> {
         true
     }
 
-    /// When the device sent the frame, in ns of its clock (the kernel's `CLOCK_TAI`-like clock in copy mode): of a frame
-    /// that [`crate::Tx::reclaim_frames`] gave and for which it had been requested. Zero when the driver didn't say.
+    /// When the device sent the frame, in ns of its clock (the kernel's `CLOCK_TAI`-like clock in copy mode): of a
+    /// frame that [`crate::Tx::reclaim_frames`] gave and for which it had been requested. Zero when the driver didn't
+    /// say.
     pub fn tx_timestamp(&self) -> Option<u64> {
         let place = self.tx_metadata()?;
         // SAFETY: the place is within the chunk, which is ours (tx_metadata); any bytes are a valid value; it need not
@@ -241,8 +243,8 @@ impl<'p> Frame<'p> {
         (self.data.addr().get() - self.pool.area.addr().get() - usize::from(self.offset)) as u64
     }
 
-    /// Gives the frame up for a descriptor of the TX ring: the chunk is the kernel's from here on. `area` is the start of
-    /// the UMEM, in a register; `PLAIN` says that the pool is ([`PoolInner::is_plain`]), and the frame has no flags.
+    /// Gives the frame up for a descriptor of the TX ring: the chunk is the kernel's from here on. `area` is the start
+    /// of the UMEM, in a register; `PLAIN` says that the pool is ([`PoolInner::is_plain`]), and the frame has no flags.
     #[inline(always)]
     pub(crate) fn into_desc<const PLAIN: bool>(self, area: NonNull<u8>) -> Desc {
         let frame = ManuallyDrop::new(self);

@@ -180,8 +180,8 @@ impl Drop for Handle {
         if let Kernel::Fake(queue) = &*self.kernel {
             queue.close();
         }
-        // SAFETY: dropped here and nowhere else, and not used after: only now is the socket closed, and its chunks can be
-        // had by others.
+        // SAFETY: dropped here and nowhere else, and not used after: only now is the socket closed, and its chunks can
+        // be had by others.
         unsafe { ManuallyDrop::drop(&mut self.kernel) };
         self.umem.ledger().close_socket(remains);
     }

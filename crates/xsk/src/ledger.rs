@@ -1,5 +1,5 @@
-//! Which chunks are to be had, and where the others were last seen. Off the packet path: consulted when pools and sockets
-//! come and go.
+//! Which chunks are to be had, and where the others were last seen. Off the packet path: consulted when pools and
+//! sockets come and go.
 
 use crate::{Audit, Error, Result};
 

@@ -95,8 +95,8 @@ impl Mapping {
         })
     }
 
-    /// `len` bytes of a socket's rings, from `offset` (one of the `PGOFF` constants), shared with the kernel and present
-    /// at once.
+    /// `len` bytes of a socket's rings, from `offset` (one of the `PGOFF` constants), shared with the kernel and
+    /// present at once.
     pub(crate) fn ring(fd: BorrowedFd<'_>, offset: i64, len: usize) -> io::Result<Self> {
         Self::map(Some(fd), offset, len, libc::MAP_SHARED | libc::MAP_POPULATE)
     }

@@ -1,5 +1,5 @@
-//! In debug builds, one byte a chunk says where it is, and each move is checked as it happens. In release builds nothing
-//! of it is left.
+//! In debug builds, one byte a chunk says where it is, and each move is checked as it happens. In release builds
+//! nothing of it is left.
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU8, Ordering};

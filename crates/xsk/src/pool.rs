@@ -1,7 +1,7 @@
 //! A pool: one thread's share of a UMEM's chunks, with its free list.
 //!
-//! The free list is a stack in one piece of memory, made once: the chunk freed last is the first to be used again, while
-//! it is still in the cache. It has no atomics and no locks; the pool is one thread's, which `!Sync` enforces.
+//! The free list is a stack in one piece of memory, made once: the chunk freed last is the first to be used again,
+//! while it is still in the cache. It has no atomics and no locks; the pool is one thread's, which `!Sync` enforces.
 
 use crate::abi::Desc;
 use crate::frame::Frame;
@@ -59,11 +59,12 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Takes `frames` chunks that no pool has. A chunk comes back when the pool that has it in its free list is dropped,
-    /// or the socket that has it in its rings is closed.
+    /// Takes `frames` chunks that no pool has. A chunk comes back when the pool that has it in its free list is
+    /// dropped, or the socket that has it in its rings is closed.
     ///
-    /// How many it takes: those in the fill ring (see [`crate::Rx::set_fill_limit`]), in the TX and completion rings, in
-    /// the RX ring and in hand; with fewer, nothing breaks, but a ring that is full of chunks leaves none for the others.
+    /// How many it takes: those in the fill ring (see [`crate::Rx::set_fill_limit`]), in the TX and completion rings,
+    /// in the RX ring and in hand; with fewer, nothing breaks, but a ring that is full of chunks leaves none for the
+    /// others.
     ///
     /// # Errors
     /// [`crate::Error::TooSmall`] when the UMEM has no more as many.
@@ -94,8 +95,8 @@ impl Pool {
     }
 
     /// Runs `f` with a reference to the pool that no other pool's has the lifetime of: a frame of another pool then
-    /// can't be sent through rings over this one; it does not compile. (Without, such a frame is refused when the program
-    /// runs.)
+    /// can't be sent through rings over this one; it does not compile. (Without, such a frame is refused when the
+    /// program runs.)
     pub fn scope<R>(&self, f: impl for<'p> FnOnce(PoolRef<'p>) -> R) -> R {
         f(PoolRef::from(self))
     }
@@ -182,8 +183,8 @@ pub(crate) struct PoolInner {
     pub(crate) umem: Arc<Umem>,
 }
 
-// SAFETY: the pointer leads to memory that the `Arc<Umem>` beside it keeps, at the same address on every thread; all else
-// is owned. Not `Sync`: the free list is for one thread at a time.
+// SAFETY: the pointer leads to memory that the `Arc<Umem>` beside it keeps, at the same address on every thread; all
+// else is owned. Not `Sync`: the free list is for one thread at a time.
 unsafe impl Send for PoolInner {}
 
 impl PoolInner {
@@ -229,8 +230,8 @@ impl PoolInner {
         if !self.umem.owners.arrived(base, Owner::Receiving, Owner::Held) {
             return None;
         }
-        // SAFETY: the kernel had the chunk from the fill ring and has given it back with this descriptor, once; data and
-        // length lie within it (decode).
+        // SAFETY: the kernel had the chunk from the fill ring and has given it back with this descriptor, once; data
+        // and length lie within it (decode).
         let frame = unsafe { Frame::new(self, base, offset, desc.len, flags) };
         frame.prefetch();
         Some(frame)
@@ -267,8 +268,8 @@ impl PoolInner {
         done
     }
 
-    /// Moves all that is in a completion ring to the free list; calls `bad` for addresses that name no chunk. Returns how
-    /// many there were.
+    /// Moves all that is in a completion ring to the free list; calls `bad` for addresses that name no chunk. Returns
+    /// how many there were.
     #[inline]
     pub(crate) fn reclaim(&self, ring: &mut Consumer<u64>, bad: impl FnMut()) -> u32 {
         // One loop for each kind of chunks, so that neither asks in every round.
@@ -282,7 +283,8 @@ impl PoolInner {
     #[inline(always)]
     fn reclaim_in<const UNALIGNED: bool>(&self, ring: &mut Consumer<u64>, mut bad: impl FnMut()) -> u32 {
         let (layout, list, start) = (self.layout, &*self.list, self.len.get());
-        // Always more than the ring holds, unless a kernel has told of one chunk twice: then those are left in the ring.
+        // Always more than the ring holds, unless a kernel has told of one chunk twice: then those are left in the
+        // ring.
         let max = (list.len() as u32).saturating_sub(start);
         let (mut top, mut strays) = (start, 0);
         let taken = ring.consume(max, |addr| {
@@ -300,8 +302,8 @@ impl PoolInner {
         taken
     }
 
-    /// Keeps those addresses of the list from `start` up to `end` that name chunks that were being sent; calls `bad` for
-    /// the others. Returns the new end.
+    /// Keeps those addresses of the list from `start` up to `end` that name chunks that were being sent; calls `bad`
+    /// for the others. Returns the new end.
     #[cold]
     fn sift<const UNALIGNED: bool>(&self, start: u32, end: u32, bad: &mut dyn FnMut()) -> u32 {
         let mut top = start as usize;

@@ -82,8 +82,8 @@ impl<T: Copy> RingMap<T> {
         unsafe { self.flags.as_ref() }
     }
 
-    /// The slots of `n` entries (at most `size`) from `index` on, as the two pieces in which they lie in the array: first
-    /// slot and number.
+    /// The slots of `n` entries (at most `size`) from `index` on, as the two pieces in which they lie in the array:
+    /// first slot and number.
     #[inline(always)]
     pub(crate) fn runs(&self, index: u32, n: u32) -> [(*const Slot<T>, u32); 2] {
         let offset = index & self.size.wrapping_sub(1);
@@ -204,8 +204,8 @@ impl<T: Copy> Producer<T> {
         let mut step = Step::new(run, &mut self.head);
         while step.at != step.end {
             let Some(entry) = next() else { break };
-            // SAFETY: the piece lies between `head` and `limit` (produce), so its slots are the producer's until they are
-            // published; the memory is there.
+            // SAFETY: the piece lies between `head` and `limit` (produce), so its slots are the producer's until they
+            // are published; the memory is there.
             unsafe { Slot::write(step.at, entry) };
             step.advance();
         }

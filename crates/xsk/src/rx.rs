@@ -174,8 +174,8 @@ impl<'p> Rx<'p> {
         self.half.handle.traits.need_wakeup && self.half.fill.wakeup_needed()
     }
 
-    /// Has the kernel look at the fill ring and, busy polling, at the device. True when it did; false when it wants to be
-    /// asked again.
+    /// Has the kernel look at the fill ring and, busy polling, at the device. True when it did; false when it wants to
+    /// be asked again.
     ///
     /// # Errors
     /// [`Error::Down`] and [`Error::Gone`], else what the system call says.

@@ -27,15 +27,16 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Binds a socket over the UMEM to a queue of a device. The first socket registers the UMEM with the kernel, further
-    /// ones share it, at other queues and other devices as well. At the same queue a second one shares the fill and
-    /// completion rings of the first, whose halves then serve both: use one pool for them.
+    /// Binds a socket over the UMEM to a queue of a device. The first socket registers the UMEM with the kernel,
+    /// further ones share it, at other queues and other devices as well. At the same queue a second one shares the fill
+    /// and completion rings of the first, whose halves then serve both: use one pool for them.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a configuration that no kernel takes. [`Error::TooSmall`] when the fill rings of all its
     /// sockets would take the whole UMEM. [`Error::NotFound`] without such a device or queue. [`Error::Busy`] when
     /// another socket has the queue. [`Error::Unsupported`] for what the kernel or the driver can't.
-    /// [`Error::Permission`] without `CAP_NET_RAW`. [`Error::Memlock`] when the UMEM exceeds the limit of locked memory.
+    /// [`Error::Permission`] without `CAP_NET_RAW`. [`Error::Memlock`] when the UMEM exceeds the limit of locked
+    /// memory.
     pub fn bind(umem: &Arc<Umem>, device: &str, queue: u32, config: &SocketConfig) -> Result<Socket> {
         let handle = bind::make(umem, device, queue, config)?;
         Ok(Socket { handle })
@@ -51,7 +52,7 @@ impl Socket {
         })
     }
 
-    /// What was got.
+    /// The options that the kernel granted.
     pub fn options(&self) -> Options {
         let traits = &self.handle.traits;
         self.handle.kernel.linux().map_or_else(
@@ -90,15 +91,16 @@ impl Socket {
         })
     }
 
-    /// The number of the poll loop (NAPI instance) that frames come from (`SO_INCOMING_NAPI_ID`), if the kernel knows it:
-    /// without one it has no loop to run for a socket that busy-polls. On Linux 6.18 a veth device in copy mode has none.
+    /// The number of the poll loop (NAPI instance) that frames come from (`SO_INCOMING_NAPI_ID`), if the kernel knows
+    /// it: without one it has no loop to run for a socket that busy-polls. On Linux 6.18 a veth device in copy mode has
+    /// none.
     pub fn incoming_napi_id(&self) -> Option<u32> {
         let (id, _): (u32, _) = raw::get(self.descriptor()?, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok()?;
         (id != 0).then_some(id)
     }
 
-    /// Sleeps until the socket is ready for what is asked for, or the time is over: then it is ready for neither. A signal
-    /// ends it as well.
+    /// Sleeps until the socket is ready for what is asked for, or the time is over: then it is ready for neither. A
+    /// signal ends it as well.
     ///
     /// # Errors
     /// [`Error::Gone`] and [`Error::Down`], each noticed within 0.1 s.

@@ -162,8 +162,8 @@ impl Umem {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open sockets over this memory: whoever binds one holds the lock meanwhile, registers the memory when the list
-    /// has none alive, else shares it with one that is, and adds his own.
+    /// The open sockets over this memory: whoever binds one holds the lock meanwhile, registers the memory when the
+    /// list has none alive, else shares it with one that is, and adds his own.
     #[allow(dead_code, reason = "used by the Linux half")]
     pub(crate) fn registration(&self) -> &Mutex<Vec<Weak<Handle>>> {
         &self.registration
@@ -254,8 +254,8 @@ impl Layout {
         }
     }
 
-    /// Below 2^63 when a chunk starts at `base`, which [`Layout::split`] gave; else not. The results for many chunks can be
-    /// joined by `|`, and need no branch.
+    /// Below 2^63 when a chunk starts at `base`, which [`Layout::split`] gave; else not. The results for many chunks
+    /// can be joined by `|`, and need no branch.
     #[inline(always)]
     pub(crate) fn stray<const UNALIGNED: bool>(&self, base: u64) -> u64 {
         let (place, end) = if UNALIGNED {

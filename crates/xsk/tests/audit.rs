@@ -1,5 +1,5 @@
-//! Every chunk is in exactly one place, whatever is done and in whatever order it ends; packets pass unchanged; and what
-//! a kernel that errs says reaches no memory but the UMEM's.
+//! Every chunk is in exactly one place, whatever is done and in whatever order it ends; packets pass unchanged; and
+//! what a kernel that errs says reaches no memory but the UMEM's.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -263,7 +263,10 @@ proptest! {
     #[test]
     fn a_bad_descriptor_is_counted_and_reaches_no_memory_outside(
         unaligned in any::<bool>(),
-        addresses in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..40_000, (0u64..40_000).prop_map(|n| n << 48 | n)], 1..50),
+        addresses in prop::collection::vec(
+            prop_oneof![any::<u64>(), 0u64..40_000, (0u64..40_000).prop_map(|n| n << 48 | n)],
+            1..50,
+        ),
         len in prop_oneof![any::<u32>(), 0u32..3000],
     ) {
         a_bad_descriptor_is_counted(unaligned, addresses, len)?;

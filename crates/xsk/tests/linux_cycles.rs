@@ -60,7 +60,7 @@ fn cycles_of_opening_and_closing_leak_neither_memory_nor_descriptors_nor_program
         programs.push(program.id());
     };
     // What is made once and kept: buffers of the allocator, what the loader knows of the kernel.
-    // Closing waits for the kernel's grace periods, which many can do together: a thread a queue.
+    // Closing waits for the kernel's grace periods, which many can do together: a thread per queue.
     let cycles = |number: u32| {
         std::thread::scope(|scope| {
             for queue in 0..LANES {

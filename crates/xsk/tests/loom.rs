@@ -1,5 +1,5 @@
-//! Every interleaving of a ring's two sides: the very file that the crate uses, with loom's atomics and cells in place of
-//! the real ones. Loom finds a missing release or acquire, and a slot that both sides touch at a time.
+//! Every interleaving of a ring's two sides: the very file that the crate uses, with loom's atomics and cells in place
+//! of the real ones. Loom finds a missing release or acquire, and a slot that both sides touch at a time.
 
 #[path = "../src/ring.rs"]
 #[allow(dead_code, reason = "only a part of the rings is explored")]
@@ -125,8 +125,8 @@ mod tests {
         pass(4, u32::MAX - 2, 6, 3);
     }
 
-    /// A consumer that sets the flag, looks once more and sleeps, against a producer that publishes and then looks at the
-    /// flag: one of them must see the other.
+    /// A consumer that sets the flag, looks once more and sleeps, against a producer that publishes and then looks at
+    /// the flag: one of them must see the other.
     #[test]
     fn no_wakeup_is_missed() {
         loom::model(|| {

@@ -1,5 +1,5 @@
-//! When the frames that a way holds came in: the oldest says when they must go, and each is booked to the row in which it
-//! came, however long it was held.
+//! When the frames that a way holds came in: the oldest says when they must go, and each is booked to the row in which
+//! it came, however long it was held.
 
 use std::collections::VecDeque;
 

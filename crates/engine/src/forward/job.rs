@@ -1,5 +1,5 @@
-//! Forwarding as a run's [`Job`]: on any number of ports of one path, whether the two of a pair share packet memory or not,
-//! and between two ports of different paths.
+//! Forwarding as a run's [`Job`]: on any number of ports of one path, whether the two of a pair share packet memory or
+//! not, and between two ports of different paths.
 
 use super::way::{CopyOver, Move, Step, Way};
 use super::{Alone, Pair, run};
@@ -15,8 +15,8 @@ use std::time::Instant;
 
 /// Runs `forward` on ports of one path: between the two of each pair, and back out of an odd last one
 /// ([`ForwardPlan::ports`]). Frames of a pair move without a copy where its ports share packet memory
-/// ([`Port::shares_pools_with`]), else they are copied once. `ports` has a port for each of the plan's, in its order, with a
-/// queue for each lane that serves it. As [`crate::run_traffic`].
+/// ([`Port::shares_pools_with`]), else they are copied once. `ports` has a port for each of the plan's, in its order,
+/// with a queue for each lane that serves it. As [`crate::run_traffic`].
 ///
 /// # Errors
 /// As [`crate::run_traffic`].

@@ -1,7 +1,7 @@
 //! One direction: from the queue that frames come in by to the queue that they leave by.
 //!
-//! What has come is sent at once. With a drain time it is held until a burst is full or the oldest frame has waited for so
-//! long, which has functions of its own: without one, that costs one comparison a burst.
+//! What has come is sent at once. With a drain time it is held until a burst is full or the oldest frame has waited for
+//! so long, which has functions of its own: without one, that costs one comparison per burst.
 
 use super::held::Held;
 use crate::outcome::PortCounts;
@@ -131,7 +131,8 @@ pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
 }
 
 impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
-    /// `plain` is what the queue that frames come in by promises ([`Queue::gives_plain`]), `max_frame` that of the port `to`.
+    /// `plain` is what the queue that frames come in by promises ([`Queue::gives_plain`]), `max_frame` that of the port
+    /// `to`.
     pub(super) fn new(
         (from, plain): (&'r ForwardPort, bool),
         to: &'r ForwardPort,
@@ -183,7 +184,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Rewrites what is to be sent, and drops what is not. What is to be done is found out once a burst.
+    /// Rewrites what is to be sent, and drops what is not. What is to be done is found out once per burst.
     #[inline]
     fn prepare(&mut self) {
         let plain = match self.plain {
@@ -210,8 +211,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// [`Way::plain`] for plain frames that go on as they are. As a rule they are of one length: then that is all there is
-    /// to know.
+    /// [`Way::plain`] for plain frames that go on as they are. As a rule they are of one length: then that is all there
+    /// is to know.
     #[inline]
     fn untouched(&mut self) -> usize {
         let frames = self.received.as_slice();
@@ -229,8 +230,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         frames
     }
 
-    /// Rewrites the frames up to the first that is not taken whole, and as it is but for the rewriting; returns how many
-    /// that are: nearly always all. `rewrite` is false for a frame that is too short for it.
+    /// Rewrites the frames up to the first that is not taken whole, and as it is but for the rewriting; returns how
+    /// many that are: nearly always all. `rewrite` is false for a frame that is too short for it.
     #[inline(always)]
     fn plain<const PLAIN: bool>(&mut self, rewrite: impl Fn(&mut [u8]) -> bool) -> usize {
         let (mut bytes, max_frame) = (0, self.max_frame);
@@ -293,8 +294,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         });
     }
 
-    /// Takes what [`Way::receive`] made ready (`came`) on its way: sends it, or holds it for a while. True when anything came
-    /// or went.
+    /// Takes what [`Way::receive`] made ready (`came`) on its way: sends it, or holds it for a while. True when
+    /// anything came or went.
     #[inline]
     pub(super) fn pass_on(
         &mut self,
@@ -325,8 +326,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Puts what has come behind what is held, and sends what makes a full burst or has waited for long enough; true when
-    /// anything was sent.
+    /// Puts what has come behind what is held, and sends what makes a full burst or has waited for long enough; true
+    /// when anything was sent.
     #[inline(never)]
     fn hold(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
         let mut sent = false;
@@ -378,8 +379,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         self.out.is_empty() && (self.received.is_empty() || HELD && taken > 0)
     }
 
-    /// Offers the path what is to be sent, once; returns how much it took. `None` where it failed: what it did not take is
-    /// dropped then.
+    /// Offers the path what is to be sent, once; returns how much it took. `None` where it failed: what it did not take
+    /// is dropped then.
     #[inline(always)]
     fn offer<const HELD: bool>(
         &mut self,
@@ -415,8 +416,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Goes on after an offer of which the path took `taken`: waits for room a little, and gives up what it still refuses
-    /// then.
+    /// Goes on after an offer of which the path took `taken`: waits for room a little, and gives up what it still
+    /// refuses then.
     #[cold]
     fn send_rest<const HELD: bool>(
         &mut self,

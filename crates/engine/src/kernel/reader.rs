@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// How often the reader looks: rows that close and lanes that are done wait for it, and the end is told at once.
 const TICK_NS: u64 = 50_000_000;
-/// How often lanes that are to leave the kernel are called, and the least time between looks: for short rows, of which the
-/// kernel keeps a limited number.
+/// How often lanes that are to leave the kernel are called, and the least time between looks: for short rows, of which
+/// the kernel keeps a limited number.
 const CALL_NS: u64 = 10_000_000;
 /// How long lanes are called out of the kernel when the reader fails.
 const LAST_CALLS: u32 = 300;
@@ -147,7 +147,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     /// Calls out the lanes that have nothing more to send. True when all are out.
     fn call_out(&self, now_ns: u64, end_ns: u64) -> bool {
         let (job, control) = (self.job, self.lane.control);
-        // What was due before the end may still be caught up with.
+        // Packets that were due before the end may still be sent.
         let catch_up = job.traffic.filter(|plan| plan.rate.is_some()).map(|plan| plan.catch_up);
         let last_ns = end_ns.saturating_add(catch_up.map_or(0, |d| d.as_nanos() as u64));
         let over = control.gone() || now_ns >= last_ns.min(control.settle_end_ns().max(end_ns));
@@ -283,8 +283,8 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         outcome
     }
 
-    /// Books what lanes have sent and not yet put into a row: a lane that the kernel threw out (device gone) in the middle
-    /// of a bulk.
+    /// Books what lanes have sent and not yet put into a row: a lane that the kernel threw out (device gone) in the
+    /// middle of a bulk.
     fn book_unfinished(&mut self, end_ns: u64) {
         if !self.job.workload.generates() {
             return;
@@ -348,7 +348,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             PortCounts {
                 rx_packets: received.test,
                 rx_bytes: received.bytes,
-                // What leaves by a port has come in by the other one, where there are two.
+                // With two ports, frames that leave by one have come in by the other.
                 tx_packets: at(ports - 1 - place).tx,
                 reasons: reasons(place),
             }

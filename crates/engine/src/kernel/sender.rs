@@ -55,7 +55,7 @@ pub(super) fn run<P: KernelPort>(
     exit: &Exit,
 ) -> LaneOutcome {
     let preempted = mpps_sys::sched::preemptions();
-    // What this lane sends is booked by the reader: no row waits for it.
+    // The reader books what this lane sends, so no row waits for the lane.
     recorder.end();
     let leaving = Leaving(exit);
     while !exit.is_asked() && !lane.control.gone() {

@@ -1,7 +1,7 @@
 //! Why departures were missed or packets dropped. Pure: from what was measured to a sentence.
 //!
-//! A cause is named where it has a quantity, was at work at the time of its effect and in the lanes concerned, and explains
-//! at least half of it. Else the sentence says that the cause is not known, and gives what was measured.
+//! A cause is named where it has a quantity, was at work at the time of its effect and in the lanes concerned, and
+//! explains at least half of it. Else the sentence says that the cause is not known, and gives what was measured.
 
 use super::Evidence;
 use crate::meanwhile::LaneTime;
@@ -18,7 +18,7 @@ pub(super) struct Causes<'e> {
     workload: Workload,
     e: &'e Evidence,
     lanes: &'e [LaneSummary],
-    /// What was named as a cause, and need not be told again.
+    /// Already named as a cause, so it is not reported again.
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
     told_host: Cell<bool>,
@@ -36,8 +36,9 @@ impl<'e> Causes<'e> {
         }
     }
 
-    /// Why departures of `scheduled` are missing. What let nothing leave is the cause if half of them were due then; something
-    /// else that took a share of the sending time if, sending on as in the rest of it, half of them would have left.
+    /// Why departures of `scheduled` are missing. What let nothing leave is the cause if half of them were due then;
+    /// something else that took a share of the sending time if, sending on as in the rest of it, half of them would
+    /// have left.
     pub(super) fn of_missing(&self, scheduled: u64) -> String {
         let (sent, scheduled) = (self.e.tx as f64, scheduled as f64);
         let explains = |share: f64| {
@@ -79,8 +80,8 @@ impl<'e> Causes<'e> {
         }
         if explains(time.held()) {
             return format!(
-                "lanes were away from their clocks {}, for {} of the sending time, without waiting for a core: what held them \
-                 is not known (a call into the kernel, interrupts, or a host that does not tell)",
+                "lanes were away from their clocks {}, for {} of the sending time, without waiting for a core: the \
+                 reason is not known (a call into the kernel, interrupts, or a host that does not say)",
                 times(time.away_times),
                 percent(time.held())
             );
@@ -94,8 +95,8 @@ impl<'e> Causes<'e> {
         }
         if time.busy + time.blocked >= BUSY {
             return format!(
-                "the generator could not keep up: its lanes were busy for {} of the sending time; lower the rate, add lanes \
-                 or use a faster path",
+                "the generator could not keep up: its lanes were busy for {} of the sending time; lower the rate, add \
+                 lanes or use a faster path",
                 percent(time.busy)
             );
         }
@@ -105,8 +106,9 @@ impl<'e> Causes<'e> {
         )
     }
 
-    /// Why this host dropped packets before mpps took them. Only lanes that should have taken them are asked, and only for
-    /// the time in which they were dropped. While a lane did not take what came, as much came as in the rest of that time.
+    /// Why this host dropped packets before mpps took them. Only lanes that should have taken them are asked, and only
+    /// for the time in which they were dropped. While a lane did not take what came, as much came as in the rest of
+    /// that time.
     pub(super) fn of_drops(&self) -> String {
         let still = &self.e.still;
         if self.fell_in(&still.stops) {
@@ -132,8 +134,9 @@ impl<'e> Causes<'e> {
         let blocked = explained(|lane| lane.blocked_ns);
         if most(blocked) && blocked >= waited.max(held) {
             return format!(
-                "lanes waited for room to send for {} of {of}, and could take nothing meanwhile: a ring, buffer or queue of \
-                 the port that they send by was full. Lower the rate, enlarge it, or see what its other end is slow at",
+                "lanes waited for room to send for {} of {of}, and could take nothing meanwhile: a ring, buffer or \
+                 queue of the port that they send by was full. Lower the rate, enlarge it, or see what its other end \
+                 is slow at",
                 percent(time.blocked)
             );
         }
@@ -155,13 +158,12 @@ impl<'e> Causes<'e> {
             let what = match by_host {
                 true => hypervisor(stolen),
                 false => {
-                    "what held them is not known (a call into the kernel, interrupts, or a host that does not tell)"
-                        .into()
+                    "the reason is not known (a call into the kernel, interrupts, or a host that does not say)".into()
                 }
             };
             return format!(
-                "lanes were away from their clocks for {} of {of}, without waiting for a core: {what}. A larger buffer or ring \
-                 bridges this",
+                "lanes were away from their clocks for {} of {of}, without waiting for a core: {what}. A larger buffer \
+                 or ring bridges this",
                 percent(time.held())
             );
         }
@@ -184,7 +186,7 @@ impl<'e> Causes<'e> {
         )
     }
 
-    /// What the reader should know of the host, though it may have done no harm. Once what is a cause was asked for.
+    /// What the user should know about the host even if it did no harm. Call it after the causes, which are left out.
     pub(super) fn notes(&self) -> Vec<String> {
         let still = &self.e.still;
         let stops = !still.stops.is_empty() && !self.told_stops.get();
@@ -287,8 +289,8 @@ impl<'e> Causes<'e> {
         }
     }
 
-    /// Whether half of what this host dropped came while one of `gaps` was on: by stretch of time, and no more than came in
-    /// the length of the gap.
+    /// Whether half of what this host dropped came while one of `gaps` was on: by stretch of time, and no more than
+    /// came in the length of the gap.
     fn fell_in(&self, gaps: &[Gap]) -> bool {
         let drops = &self.e.drops;
         let lanes = &self.e.dropping;
@@ -318,8 +320,8 @@ impl<'e> Causes<'e> {
     fn stood_still(&self, gaps: &[Gap]) -> String {
         self.told_others.set(true);
         format!(
-            "all of mpps stood still {}, and no signal told of it: the process was frozen, or the whole machine was (a \
-             virtual machine that is paused or moved)",
+            "all of mpps stood still {}, and no signal explains it: the process was frozen, or the whole machine was \
+             (a virtual machine that is paused or moved)",
             spans(gaps)
         )
     }

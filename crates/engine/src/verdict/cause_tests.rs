@@ -359,7 +359,7 @@ fn drops_have_the_cause_that_was_at_work_at_their_time_for_long_enough() {
             (
                 "lanes held by something",
                 dropped(held(90), &none),
-                "for 90.0 % of the 100.0 ms in which it happened, without waiting for a core: what held them is not known",
+                "for 90.0 % of the 100.0 ms in which it happened, without waiting for a core: the reason is not known",
             ),
             ("lanes hardly held", dropped(held(4), &none), unknown),
             (
@@ -440,7 +440,7 @@ fn a_hypervisor_is_named_for_lanes_that_were_held_where_it_took_as_much() {
         said(&e)
     );
     e.steal_ns = 12 * MS;
-    assert!(said(&e).contains("what held them is not known"), "{}", said(&e));
+    assert!(said(&e).contains("the reason is not known"), "{}", said(&e));
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub(super) const CHECKS: &[Check] = &[
     |c| c.interface_dropped(),
     |c| c.queues_added(),
     |c| {
-        let why =
-            "they came in on queues of the device that the run does not use (queues=, first=, or made since it began)";
+        let why = "they came in on queues of the device that the run does not use (queues=, first=, or queues made \
+                   after it began)";
         c.went_to_host(counter::NO_SOCKET, why)
     },
     |c| {
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 impl Case<'_> {
     fn device_gone(&self) -> Option<Finding> {
-        let text = "the device failed or vanished during the run: what is reported ends there";
+        let text = "the device failed or vanished during the run: the report ends there";
         self.e.device_gone.then(|| Finding::Invalid(text.to_owned()))
     }
 
@@ -74,7 +74,8 @@ impl Case<'_> {
         let senders = self.lanes.iter().filter(|lane| lane.tx_role).count().max(1) as u64;
         if off > e.tolerance && missing > senders {
             return Some(Finding::Invalid(format!(
-                "the offered rate is {:.3} % off the intended one ({} of {} departures missed; {:.3} % are allowed): {}",
+                "the offered rate is {:.3} % off the intended one ({} of {} departures missed; {:.3} % are allowed): \
+                 {}",
                 off * 100.0,
                 count(e.missed),
                 count(scheduled),
@@ -112,15 +113,15 @@ impl Case<'_> {
             0 => None,
             // As with what they could not take: loss to the sender, told by port or lane.
             _ if self.workload.passes_on() => Some(Finding::Warning(format!(
-                "{many} of the packets counted as sent were refused by the kernel or device afterwards (its queue was full, \
-                 or the link has no carrier)"
+                "{many} of the packets counted as sent were refused by the kernel or device afterwards (its queue was \
+                 full, or the link has no carrier)"
             ))),
             _ if failed as f64 > e.tolerance * e.tx as f64 => Some(Finding::Invalid(format!(
                 "{many} packets counted as sent were refused by the kernel or device afterwards"
             ))),
             _ => Some(Finding::Warning(format!(
-                "{many} packets counted as sent were refused by the kernel or device afterwards: no more than the {:.3} % \
-                 that are allowed",
+                "{many} packets counted as sent were refused by the kernel or device afterwards: no more than the \
+                 {:.3} % that are allowed",
                 e.tolerance * 100.0
             ))),
         }
@@ -129,13 +130,13 @@ impl Case<'_> {
     fn interface_dropped(&self) -> Option<Finding> {
         let dropped = self.counter(counter::DROPPED_SENT);
         let whose = match self.workload {
-            Workload::Drop | Workload::Capture => "none was the test's, which sends none here",
+            Workload::Drop | Workload::Capture => "none was the test's, which sends nothing here",
             Workload::SendRecv if self.e.lost <= 0 => "all of the test's came back",
             _ => "packets of the test may be among them",
         };
         (dropped > 0).then(|| {
             Finding::Warning(format!(
-                "the interface dropped {} packets that it was to send, of whatever origin: {whose}",
+                "the interface dropped {} packets that it should have sent, of the test or of others: {whose}",
                 count(dropped)
             ))
         })
@@ -145,7 +146,8 @@ impl Case<'_> {
         let added = self.counter(counter::QUEUES_ADDED);
         (added > 0).then(|| {
             Finding::Warning(format!(
-                "the interface has {added} more queue{} than when the run began: what came in there was left to the host",
+                "the interface has {added} more queue{} than when the run began: what came in there was left to the \
+                 host",
                 if added == 1 { "" } else { "s" }
             ))
         })
@@ -180,12 +182,13 @@ impl Case<'_> {
         }
         let (many, cause) = (count(dropped), self.causes.of_drops());
         let text = match self.workload {
-            // What these count themselves stands; what they could not take is loss to the sender.
+            // Their own counts are right all the same. To the sender, the dropped packets are loss.
             Workload::Reflect | Workload::Forward => {
                 format!("{many} packets were dropped by this host before mpps saw them: {cause}")
             }
             Workload::Capture => format!(
-                "this host itself dropped {many} packets before mpps could take them, so they are not in the file: {cause}"
+                "this host itself dropped {many} packets before mpps could take them, so they are not in the file: \
+                 {cause}"
             ),
             _ => {
                 let coalesced = match self.e.coalesced {
@@ -193,8 +196,8 @@ impl Case<'_> {
                     false => "",
                 };
                 format!(
-                    "this host itself dropped {many} packets{coalesced} before mpps could take them, so loss is not the \
-                     path's alone: {cause}"
+                    "this host itself dropped {many} packets{coalesced} before mpps could take them, so loss is not \
+                     the path's alone: {cause}"
                 )
             }
         };
@@ -233,8 +236,8 @@ impl Case<'_> {
         let times = self.e.flow_contended;
         (times > 0).then(|| {
             Finding::Invalid(format!(
-                "{} times a flow moved to another queue or CPU while the one before was in the middle of a packet of it \
-                 and did not come to its end: its duplicates and order may be miscounted",
+                "{} times a flow moved to another queue or CPU while the one before was in the middle of a packet of \
+                 it and did not come to its end: its duplicates and order may be miscounted",
                 count(times)
             ))
         })
@@ -244,8 +247,8 @@ impl Case<'_> {
         let e = self.e;
         (e.flow_moved > 0 && e.reordered > 0).then(|| {
             Finding::Warning(format!(
-                "packets of one flow moved between queues or CPUs {} times: all are counted, but of those that this host \
-                 handled at the same time some may be among the {} reordered",
+                "packets of one flow moved between queues or CPUs {} times: all are counted, but of those that this \
+                 host handled at the same time some may be among the {} reordered",
                 count(e.flow_moved),
                 count(e.reordered)
             ))
@@ -256,8 +259,8 @@ impl Case<'_> {
         let e = self.e;
         (e.untracked > 0 && self.workload == Workload::Drop).then(|| {
             Finding::Warning(format!(
-                "{} packets were of flows beyond the {} that are tracked (--max-flows): they count as received, unchecked \
-                 for loss, order and copies",
+                "{} packets were of flows beyond the {} that are tracked (--max-flows): they count as received, \
+                 unchecked for loss, order and copies",
                 count(e.untracked),
                 count(e.flows)
             ))
@@ -297,8 +300,8 @@ impl Case<'_> {
         })
     }
 
-    /// Where a sender's loss may have been, as far as this host's counters tell: packets that it dropped on the way in, and
-    /// perhaps as many as it refused on the way out.
+    /// Where a sender's loss may have been, as far as this host's counters tell: packets that it dropped on the way in,
+    /// and perhaps as many as it refused on the way out.
     fn where_lost(&self) -> Option<Finding> {
         let e = self.e;
         if self.workload != Workload::SendRecv || e.lost <= 0 || e.rx == 0 {
@@ -313,8 +316,8 @@ impl Case<'_> {
         let many = count(lost);
         Some(Finding::Warning(match here + refused {
             0 if e.host_drops_known => format!(
-                "none of the {many} lost packets shows on this host's counters: they were lost on the way, or at the other \
-                 end (see the counters there)"
+                "none of the {many} lost packets shows on this host's counters: they were lost on the way, or at the \
+                 other end (see the counters there)"
             ),
             0 => format!(
                 "where the {many} lost packets were lost is not known: this path does not tell what this host drops"
@@ -323,8 +326,8 @@ impl Case<'_> {
                 "this host's counters account for all of the {many} lost packets, if what it dropped was of the test"
             ),
             told => format!(
-                "this host's counters account for {} of the {many} lost packets at the most: the others were lost on the \
-                 way, or at the other end",
+                "this host's counters account for {} of the {many} lost packets at the most: the others were lost on \
+                 the way, or at the other end",
                 count(told)
             ),
         }))
@@ -350,8 +353,8 @@ impl Case<'_> {
     }
 
     fn collector_late(&self) -> Option<Finding> {
-        let text = "the collector was kept from running for seconds: some counts stand in a later row than they should \
-                    (the totals are exact)";
+        let text = "the collector was kept from running for seconds: some counts are in a later row than they should \
+                    be (the totals are exact)";
         (self.e.overflowed > 0).then(|| Finding::Warning(text.to_owned()))
     }
 }

@@ -149,7 +149,7 @@ fn what_does_not_spoil_a_count_is_told_and_leaves_it_valid() {
             Workload::SendRecv,
             good(),
             &dropped,
-            "dropped 50 packets that it was to send, of whatever origin: all of the test's came back",
+            "dropped 50 packets that it should have sent, of the test or of others: all of the test's came back",
         ),
         (
             Workload::Send,

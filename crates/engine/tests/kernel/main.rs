@@ -128,7 +128,7 @@ fn every_packet_is_counted_and_loss_stands_in_the_rows_of_its_sending() {
         summary.latency_note
     );
     assert_eq!(summary.gaps.map(|g| g.measured.count), Some(20_000));
-    // A line a sending lane, and one a source that received.
+    // A line a sending lane, and one per source that received.
     let lanes: Vec<_> = summary
         .lanes
         .iter()

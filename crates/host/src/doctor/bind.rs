@@ -47,7 +47,7 @@ const HANDED_OVER: [(&str, &str); 28] = [
 /// Drivers that hand a PCI device to user space.
 const USER_SPACE: [&str; 3] = ["vfio-pci", "igb_uio", "uio_pci_generic"];
 
-const WHY: &str = "DPDK's own drivers go past the kernel's; its virtual devices go over it";
+const WHY: &str = "DPDK's own drivers replace the kernel's; its virtual devices work on top of the kernel's";
 
 /// The line of an interface.
 pub(super) fn interface(facts: &Facts<'_>, name: &str, area: &mut Area<'_>) {
@@ -151,7 +151,7 @@ fn with_kernel(facts: &Facts<'_>, device: &Device, driver: &str, name: Option<&s
         (Some(library), _) => format!("DPDK's net_{library} drives it, once it is taken from {driver}"),
         (None, "") => format!("no driver has it; DPDK can, if it has one for {}", device.id),
         (None, _) => format!(
-            "{driver}: it is not known here whether DPDK has a driver for {}",
+            "{driver}: mpps does not know whether DPDK has a driver for {}",
             device.id
         ),
     };
@@ -268,7 +268,7 @@ fn vmbus(facts: &Facts<'_>, device: &Device, name: Option<&str>) -> (Status, Str
         );
     }
     if device.driver.as_deref() == Some("uio_hv_generic") {
-        let finding = format!("uio_hv_generic has it: {port}, the address that the cloud's portal tells");
+        let finding = format!("uio_hv_generic has it: {port}, the address that the cloud's portal shows");
         return (Status::Ok, finding, String::new());
     }
     if facts.kernel.has("CONFIG_UIO_HV_GENERIC", "uio_hv_generic") == Presence::Absent {

@@ -130,8 +130,8 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     }
 }
 
-/// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots, and
-/// in a container, which does not boot it.
+/// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots,
+/// and in a container, which does not boot it.
 fn boot_command(machine: &Machine, arguments: &str) -> Option<String> {
     const DEFAULTS: &str = "/etc/default/grub";
     if machine.is_container() {
@@ -277,7 +277,7 @@ fn hypervisor(machine: &Machine, report: &mut Report, virtual_machine: bool) {
             text.is_some_and(|t| t.starts_with("Mitigation"))
         })
         .collect();
-    let why = "mitigations make each system call dearer: numbers compare only between hosts with the same ones";
+    let why = "mitigations make system calls slower: compare numbers only between hosts with the same ones";
     let finding = match mitigations.len() {
         0 => "none active".to_owned(),
         n => format!("{n} active: {}", mitigations.join(" ")),

@@ -207,7 +207,7 @@ fn memory(facts: &Facts<'_>, area: &mut Area<'_>) {
 }
 
 fn tap(facts: &Facts<'_>, area: &mut Area<'_>) {
-    let why = "net_tap, and net_virtio_user with vhost-net, make an interface of the host's by it";
+    let why = "net_tap, and net_virtio_user with vhost-net, need it to make an interface of the host";
     let status = facts.machine.read("/proc/self/status").unwrap_or_default();
     if !facts.machine.exists("/dev/net/tun") {
         let command = match facts.kernel.has("CONFIG_TUN", "tun") {
@@ -219,7 +219,7 @@ fn tap(facts: &Facts<'_>, area: &mut Area<'_>) {
         area.add(
             Status::Info,
             "net_tap",
-            "/dev/net/tun is there, CAP_NET_ADMIN is not",
+            "/dev/net/tun exists, CAP_NET_ADMIN is missing",
             why,
             "",
         );
@@ -261,7 +261,7 @@ fn flow_rules(facts: &Facts<'_>, area: &mut Area<'_>) {
 }
 
 fn vhost(facts: &Facts<'_>, area: &mut Area<'_>) {
-    let why = "net_virtio_user reaches the host's stack by it";
+    let why = "net_virtio_user needs it to reach the host's stack";
     if facts.machine.exists("/dev/vhost-net") {
         area.add(Status::Ok, "net_virtio_user", "/dev/vhost-net is there", why, "");
         return;
@@ -277,7 +277,7 @@ fn vhost(facts: &Facts<'_>, area: &mut Area<'_>) {
 }
 
 fn bpf_file_system(facts: &Facts<'_>, area: &mut Area<'_>) {
-    let why = "libxdp, by which the driver loads its program, puts it behind a dispatcher that it pins there";
+    let why = "the driver loads its program with libxdp, which puts a dispatcher in front of it and pins that there";
     let mounts = facts.machine.read("/proc/mounts").unwrap_or_default();
     let mounted = mounts.lines().any(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -303,7 +303,7 @@ fn vfio(facts: &Facts<'_>, area: &mut Area<'_>) {
         Presence::Ready => (Status::Ok, "vfio-pci is there"),
         Presence::Loadable => (Status::Ok, "vfio-pci can be loaded"),
         Presence::Absent => (Status::Info, "this kernel has no vfio-pci"),
-        Presence::Unknown => (Status::Info, "nothing tells whether the kernel has vfio-pci"),
+        Presence::Unknown => (Status::Info, "mpps can't find out whether the kernel has vfio-pci"),
     };
     area.add(status, "vfio", format!("{module}, {iommu}"), why, "");
 }

@@ -24,8 +24,9 @@ const KERNEL: &[(&str, &str)] = &[
     ("proc/sys/kernel/osrelease", "6.1.0-18-amd64"),
     (
         "boot/config-6.1.0-18-amd64",
-        "CONFIG_VFIO_PCI=m\nCONFIG_VFIO_NOIOMMU=y\nCONFIG_UIO_HV_GENERIC=m\nCONFIG_VHOST_NET=m\n# CONFIG_NET_CLS_FLOWER is \
-         not set\nCONFIG_NET_SCH_MULTIQ=y\nCONFIG_NET_SCH_INGRESS=m\nCONFIG_NET_ACT_GACT=m\nCONFIG_NET_ACT_SKBEDIT=m\n",
+        "CONFIG_VFIO_PCI=m\nCONFIG_VFIO_NOIOMMU=y\nCONFIG_UIO_HV_GENERIC=m\nCONFIG_VHOST_NET=m\n# \
+         CONFIG_NET_CLS_FLOWER is not \
+         set\nCONFIG_NET_SCH_MULTIQ=y\nCONFIG_NET_SCH_INGRESS=m\nCONFIG_NET_ACT_GACT=m\nCONFIG_NET_ACT_SKBEDIT=m\n",
     ),
     ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "512\n"),
 ];

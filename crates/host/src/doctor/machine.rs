@@ -1,8 +1,8 @@
 //! The machine as the doctor sees it: files under a root, tools that print, and probes that answer.
 //!
 //! The live machine's root is `/`. A sample machine is a directory: files under `proc/` and `sys/`, what tools print
-//! under `tool/` (words joined by `_`), the answers of probes under `probe/`, and what drivers can do with XDP, as bits,
-//! under `xdp-features/`.
+//! under `tool/` (words joined by `_`), the answers of probes under `probe/`, and what drivers can do with XDP, as
+//! bits, under `xdp-features/`.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -166,8 +166,8 @@ impl Machine {
         NetDev::by_name(interface).ok().filter(|_| self.live)
     }
 
-    /// The interface's folder in `/sys`. `None` where what is mounted there shows another network namespace, as it does in
-    /// one that was entered without a mount of its own: an interface of that name there is another.
+    /// The interface's folder in `/sys`. `None` where what is mounted there shows another network namespace, as it does
+    /// in one that was entered without a mount of its own: an interface of that name there is another.
     pub(super) fn sys_net(&self, interface: &str) -> Option<String> {
         let folder = format!("{SYS_NET}/{interface}");
         let same = match self.live {
@@ -217,7 +217,7 @@ fn ask(probe: Probe) -> std::io::Result<()> {
         Probe::BpfUnprivileged => Err(std::io::ErrorKind::PermissionDenied.into()),
         Probe::Lent if !privilege::is_lent() => Ok(()),
         Probe::Lent => Err(std::io::Error::other(format!(
-            "the program's file has capabilities ({}) that its user has not",
+            "the program's file has capabilities ({}) that its user does not have",
             privilege::names(privilege::held())
         ))),
     }

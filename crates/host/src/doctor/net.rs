@@ -62,7 +62,7 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
             area.add(Status::Info, "bpf_jit_enable", finding, why, "");
         }
     }
-    let why = "it moves interrupts between cores during a run, onto the lanes' too";
+    let why = "it moves interrupts between cores during a run, also to the lanes' cores";
     let is_irqbalance = |pid: &String| {
         pid.bytes().all(|b| b.is_ascii_digit())
             && machine

@@ -96,7 +96,7 @@ fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
             let why = "qdisc, XDP programs and addresses are read through it";
             area.add(Status::Info, "ip", "not installed", why, "apt-get install iproute2");
         }
-        None => area.add(Status::Info, "ip", "told nothing about this interface", "", ""),
+        None => area.add(Status::Info, "ip", "printed nothing about this interface", "", ""),
     }
 }
 
@@ -185,7 +185,7 @@ fn state(machine: &Machine, name: &str, dir: Option<&str>, down: Status, area: &
     area.add(Status::Info, "MTU", mtu, "bounds the frame size", "");
     let speed = match link.mbps {
         Some(mbps) => format!("{mbps} Mbit/s"),
-        None => "the device does not tell: rates in % of the link can't be used".into(),
+        None => "the device does not report it: rates in % of the link can't be used".into(),
     };
     area.add(Status::Info, "speed", speed, "bounds the rate", "");
     if let Some(node) = link.numa {
@@ -291,13 +291,7 @@ fn offloads(machine: &Machine, name: &str, area: &mut Area<'_>) {
             ))
         })
         .collect();
-    area.add(
-        Status::Info,
-        "offloads",
-        shown.join(", "),
-        "decide what the CPU is spared",
-        "",
-    );
+    area.add(Status::Info, "offloads", shown.join(", "), "take work off the CPU", "");
     if let Some(lro) = ethtool::feature(&text, "large-receive-offload").filter(|f| f.on) {
         let command = if lro.fixed {
             String::new()
@@ -379,7 +373,7 @@ fn steering(machine: &Machine, dir: &str, area: &mut Area<'_>) {
 
 fn stack(name: &str, link: &Value, area: &mut Area<'_>) {
     let qdisc = link.get("qdisc").and_then(Value::as_str).unwrap_or("unknown");
-    let why = "a qdisc that holds or drops packets adds latency and loss on the udp path; af_packet passes it by";
+    let why = "a qdisc that holds or drops packets adds latency and loss on the udp path; af_packet bypasses it";
     match qdisc {
         "noqueue" | "noop" | "mq" | "pfifo_fast" | "pfifo" => area.add(Status::Ok, "qdisc", qdisc, why, ""),
         _ => {

@@ -4,7 +4,7 @@ use super::finding::{Report, Status};
 use super::machine::{Machine, Probe};
 
 /// Why anything at all is given up.
-const WHY: &str = "what a run does not hold can't be taken over from it by what comes from the wire";
+const WHY: &str = "hostile packets can't abuse privileges that a run does not hold";
 
 pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) {
     let mut area = report.area("privileges");
@@ -22,8 +22,8 @@ pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) 
              reads no map without it",
         ),
     };
-    let xdp = "CAP_NET_ADMIN stays in reserve with the reading thread of reflect and one-port forward on a veth, as it looks \
-               whether the other end, in another namespace, has a program; nothing else";
+    let xdp = "CAP_NET_ADMIN stays in reserve with the reading thread of reflect and one-port forward on a veth, as it \
+               looks whether the other end, in another namespace, has a program; nothing else";
     for (path, stays) in [
         ("udp", none()),
         ("af_packet", none()),
@@ -31,10 +31,10 @@ pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) 
         ("xdp", bpf.map_or_else(|| xdp.to_owned(), |bpf| format!("{bpf}; {xdp}"))),
         (
             "dpdk",
-            "nothing on net_null, net_ring, net_memif, net_pcap and net_af_packet; CAP_NET_ADMIN on net_tap, and for mtu= on \
-             net_af_packet, to set the interface back; with it CAP_NET_RAW, CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN on \
-             net_af_xdp, to detach libxdp's program; on NICs CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_RAWIO and CAP_IPC_LOCK, \
-             to stop the device, the last for lanes too, to register memory"
+            "nothing on net_null, net_ring, net_memif, net_pcap and net_af_packet; CAP_NET_ADMIN on net_tap, and for \
+             mtu= on net_af_packet, to set the interface back; with it CAP_NET_RAW, CAP_BPF, CAP_PERFMON and \
+             CAP_SYS_ADMIN on net_af_xdp, to detach libxdp's program; on NICs CAP_NET_ADMIN, CAP_NET_RAW, \
+             CAP_SYS_RAWIO and CAP_IPC_LOCK, to stop the device, the last for lanes too, to register memory"
                 .to_owned(),
         ),
         (
@@ -46,7 +46,7 @@ pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) 
             area.add(Status::Info, path, stays, WHY, "");
         }
     }
-    let finding = "under sudo those of the user who called, in whose folders they must lie; root's rights over files stay with \
-                   the threads that write them only where root writes into another's folder without sudo";
+    let finding = "under sudo those of the user who called, in whose folders they must lie; root's rights over files \
+                   stay with the threads that write them only where root writes into another's folder without sudo";
     area.add(Status::Info, "files", finding, WHY, "");
 }

@@ -59,7 +59,7 @@ pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static st
 /// Whether frames that programs send leave by the interface, and whether they would arrive at it.
 pub(super) fn examine(machine: &Machine, name: &str, driver: &str, area: &mut Area<'_>) {
     let told = machine.xdp_features(name);
-    let why = "the xdp path sends and forwards by it (ndo_xdp_xmit)";
+    let why = "the xdp path needs it to send and to forward (ndo_xdp_xmit)";
     match told {
         Some(features) if features.transmit => {
             area.add(Status::Ok, "XDP transmit", "the driver sends programs' frames", why, "");
@@ -67,14 +67,14 @@ pub(super) fn examine(machine: &Machine, name: &str, driver: &str, area: &mut Ar
         Some(_) if driver == "veth" => area.add(
             Status::Info,
             "XDP transmit",
-            "frames that XDP programs send by it do not arrive: its peer has neither GRO on nor an XDP program \
+            "frames that XDP programs send through it do not arrive: its peer has neither GRO on nor an XDP program \
              attached: on the peer, ethtool -K IFACE gro on",
             why,
             "",
         ),
         Some(features) => {
             let finding = if features.basic {
-                "not as it is now: some drivers want an XDP program attached first, or more queues"
+                "not now: some drivers need an XDP program attached first, or more queues"
             } else {
                 "not by this driver"
             };
@@ -84,7 +84,7 @@ pub(super) fn examine(machine: &Machine, name: &str, driver: &str, area: &mut Ar
         None => area.add(
             Status::Info,
             "XDP transmit",
-            "this kernel does not tell (Linux 6.3 does)",
+            "this kernel does not report it (Linux 6.3 does)",
             why,
             "",
         ),

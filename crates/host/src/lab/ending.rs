@@ -12,8 +12,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::error::Result;
 use super::kernel::{self, Kernel};
 
-/// How long programs may take to end when asked to: mpps's longest wait for packets under way is a minute, its default a
-/// second.
+/// How long programs may take to end when asked to: mpps's longest wait for packets under way is a minute, its default
+/// a second.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A process, held so that its number can't become another's meanwhile.

@@ -23,8 +23,8 @@ pub fn tell_of_waiting(tell: fn(&str)) {
     let _ = TELL.set(tell);
 }
 
-/// Takes the lock `lab.lock` in `folder`, which is made, closed to others, and repaired where an earlier version left it
-/// open.
+/// Takes the lock `lab.lock` in `folder`, which is made, closed to others, and repaired where an earlier version left
+/// it open.
 pub(super) fn take(folder: &Path, limit: Duration) -> Result<File> {
     let shown = folder.join("lab.lock").display().to_string();
     let error = |op: &'static str| {

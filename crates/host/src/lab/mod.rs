@@ -133,8 +133,8 @@ impl Lab {
         let mut done = Vec::new();
         let owned = self.survey(kernel)?;
         self.remove_leftovers(kernel, &mut done)?;
-        // On both hosts before either loses its interface, which takes the other's along; on host a, where senders run by
-        // habit, before those on host b that answer them.
+        // On both hosts before either loses its interface, which takes the other's along; on host a, where senders run
+        // by habit, before those on host b that answer them.
         for (host, owned) in Host::ALL.into_iter().zip(owned) {
             let ns = self.namespace(host);
             match (owned, kill) {

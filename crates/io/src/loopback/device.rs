@@ -1,4 +1,4 @@
-//! What stands between departure and arrival: a server with a queue, losses in bursts, and jitter.
+//! The device between departure and arrival: a server with a queue, losses in bursts, and jitter.
 //!
 //! All of it follows from the times at which frames depart and from the seed. When a frame has been served is known as
 //! soon as it departs (the queue is first come, first served), so nothing depends on when the receiver looks.
@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-/// Loses frames in bursts of random length: the chain of two states of Gilbert (1960), one step a frame.
+/// Loses frames in bursts of random length: the chain of two states of Gilbert (1960), one step per frame.
 struct Bursts {
     random: Random,
     /// Of 2^63: that a burst begins where there is none, and that one goes on.

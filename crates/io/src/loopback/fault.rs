@@ -131,7 +131,7 @@ fn locate(frame: &[u8]) -> Option<Range<usize>> {
     (checksum != 0 && end >= udp + 8 && end <= frame.len()).then_some(udp + 8..end)
 }
 
-/// What has taken effect on one queue. Written by the lane that owns the queue only, read by any thread.
+/// The faults that took effect on one queue. Only the lane that owns the queue writes them; any thread reads.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Counts {

@@ -40,8 +40,9 @@ pub(super) enum Mark {
 
 /// One packet buffer of the loop path.
 ///
-/// What has spare values is in cells: `Option<LoopFrame>` then says `None` by the pointer at the front, and not by some few
-/// bytes that are moved apart from those beside them. Reading these together right after costs more than the whole move.
+/// Fields with spare values are in cells: `Option<LoopFrame>` then says `None` by the pointer at the front, and not by
+/// some few bytes that are moved apart from those beside them. Reading these together right after costs more than the
+/// whole move.
 pub struct LoopFrame<'p> {
     /// Empty once the buffer has gone back to the pool.
     data: Box<[u8]>,

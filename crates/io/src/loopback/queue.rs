@@ -26,8 +26,8 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     layer: Layer,
     delay_ns: u64,
     distance: u32,
-    /// Some queue, loss or delay stands in the way beside the faults. Not in here, where it would lie between what loops
-    /// without it use.
+    /// Some queue, loss or delay stands in the way beside the faults. Not in here, where it would lie between what
+    /// loops without it use.
     device: Option<Box<Device>>,
     dice: Dice,
     /// Any frame can meet a fault, or has a device to pass.
@@ -144,7 +144,8 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         }
     }
 
-    /// A frame comes to the device; false when that drops it. Apart, so that faults without a device cost what they did.
+    /// A frame comes to the device; false when that drops it. Apart, so that faults without a device cost what they
+    /// did.
     #[inline(never)]
     fn passes(&mut self, frame: &mut LoopFrame<'p>) -> bool {
         let Some(device) = &mut self.device else { return true };

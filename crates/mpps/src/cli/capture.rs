@@ -16,32 +16,32 @@ pub(crate) struct Capture {
     /// Write the packets to FILE as pcapng ('-': standard output, for a pipe: | tshark -r -)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Keep at most so many bytes of each packet, 1 to 262144
+    /// Keep at most this many bytes of each packet, 1 to 262144
     #[arg(long, value_name = "BYTES", default_value = "262144", value_parser = snap_len, allow_hyphen_values = true)]
     pub(crate) snap_len: usize,
-    /// Only packets from or to this address
+    /// Keep only packets from or to this address
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) ip: Option<IpAddr>,
-    /// Only UDP and TCP packets from or to these ports
+    /// Keep only UDP and TCP packets from or to these ports
     #[arg(long = "port", id = "ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
-    /// Only packets of this protocol: udp, tcp, icmp (ICMPv6 too), arp, or an IP protocol's number
+    /// Keep only packets of this protocol: udp, tcp, icmp (ICMPv6 too), arp, or an IP protocol's number
     #[arg(long, value_name = "PROTO", value_parser = protocol, allow_hyphen_values = true)]
     pub(crate) proto: Option<CaptureProtocol>,
-    /// Which frames are taken from the host (af_xdp): foreign (all but those for the host's own addresses), udp, all
+    /// Which frames to take from the host (af_xdp): foreign (all but those for the host's own addresses), udp, all
     /// [default: those asked for by --ip, --port and --proto; else foreign]
     #[arg(long, value_name = "WHICH", value_parser = super::forward::take)]
     pub(crate) take: Option<super::Take>,
-    /// Begin another file (FILE.1.pcapng, FILE.2.pcapng, …) before one would become larger: 100MB, 1GiB
+    /// Start a new file (FILE.1.pcapng, FILE.2.pcapng, …) before one grows larger than this: 100MB, 1GiB
     #[arg(long, value_name = "SIZE", value_parser = rotate_size, allow_hyphen_values = true)]
     pub(crate) rotate_size: Option<u64>,
-    /// Keep the newest N files and remove those before them; needs --rotate-size
+    /// Keep the newest N files and remove older ones; needs --rotate-size
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "rotate_size", allow_hyphen_values = true)]
     pub(crate) max_files: Option<u64>,
-    /// End once N packets are taken
+    /// Stop after N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_hyphen_values = true)]
     pub(crate) count: Option<u64>,
-    /// Memory of each lane for packets not yet written, 1MiB to 16GiB; it rides out a slow disk or reader
+    /// Memory per lane for packets not yet written, 1MiB to 16GiB: it bridges the pauses of a slow disk or reader
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = buffer, allow_hyphen_values = true)]
     pub(crate) buffer: u64,
     #[command(flatten)]

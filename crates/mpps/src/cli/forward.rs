@@ -11,39 +11,40 @@ use std::time::Duration;
 /// Most ports of a run.
 pub(crate) const MOST_PORTS: usize = 16;
 
-const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_packet:eth1, af_xdp:eth1,mode=skb, xdp:eth1, \
-dpdk:0000:03:00.0, null:. In this order they form pairs, the 1st with the 2nd, the 3rd with the 4th, and frames go from \
-each to the other; an odd last one sends back what comes in by it. More than two are all on one path";
+const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_packet:eth1, af_xdp:eth1,mode=skb, \
+                          xdp:eth1, dpdk:0000:03:00.0, null:. They pair up in this order: the 1st with the 2nd, the \
+                          3rd with the 4th. Frames go from each port of a pair to the other; a last port without a \
+                          partner sends its frames back. More than two ports must be on one path";
 
 /// `forward`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Forward {
     #[arg(value_name = "PORT", help = PORTS_HELP, required = true)]
     pub(crate) devices: Vec<PortSpec>,
-    /// What is done to a frame: io (nothing), macswap (MAC addresses change places), 5tswap (MAC and IP addresses, UDP
-    /// or TCP ports), l2fwd (source: the sending port's own; destination: --dest-mac) [default: io between the ports of
-    /// a pair, macswap on an odd port]
+    /// How to change frames: io (not at all), macswap (swap the MAC addresses), 5tswap (swap MAC addresses, IP
+    /// addresses, and UDP or TCP ports), l2fwd (source MAC: the sending port's; destination MAC: --dest-mac) [default:
+    /// io between the ports of a pair, macswap on a port without a partner]
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub(crate) mode: Option<Mode>,
-    /// Destination MAC address of what is sent (l2fwd): one for all ports, or one for each: of what leaves by the first,
-    /// by the second …
+    /// Destination MAC address of sent frames (l2fwd): one for all ports, or one per sending port, in the order of the
+    /// ports
     #[arg(long, value_name = "MAC[,MAC…]", value_parser = macs)]
     pub(crate) dest_mac: Option<Macs>,
-    /// Hold frames until --burst of them are there or the oldest has waited for this long, 0 to 10ms: fuller bursts for
-    /// a later arrival
+    /// Hold frames until --burst of them have come or the oldest has waited this long, 0 to 10ms: bursts get fuller,
+    /// frames leave later
     #[arg(long, value_name = "TIME", value_parser = values::drain, default_value = "0", allow_hyphen_values = true)]
     pub(crate) drain: Duration,
-    /// A lane for each direction of a pair: --lanes N are N a direction
+    /// Give each direction of a pair its own lanes: --lanes N means N per direction
     #[arg(long)]
     pub(crate) split_directions: bool,
-    /// Which frames: foreign (all but those for this host's own addresses), udp (by --ip and --port), all
+    /// Which frames to forward: foreign (all but those for this host's own addresses), udp (by --ip and --port), all
     /// [default: foreign; udp with --ip or --port]
     #[arg(long, value_name = "WHICH", value_parser = take)]
     pub(crate) take: Option<Take>,
-    /// Only UDP packets from or to this address
+    /// Forward only UDP packets from or to this address
     #[arg(long, value_name = "IP", value_parser = values::ip)]
     pub(crate) ip: Option<IpAddr>,
-    /// Only UDP packets from or to these ports
+    /// Forward only UDP packets from or to these ports
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
     #[command(flatten)]

@@ -72,19 +72,19 @@ pub(crate) enum Command {
     /// Send every UDP packet back where it came from, addresses and ports swapped
     #[command(after_help = paths::summary())]
     Reflect(Reflect),
-    /// Send what comes in by one port out of another, or back out of the same
+    /// Forward frames from one port to another, or back out of the same port
     #[command(after_help = paths::summary())]
     Forward(Forward),
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
     #[command(after_help = paths::summary())]
     Capture(Capture),
-    /// Do the run of a plan: of what --print-plan has printed, or of the result that a run has left (--json)
+    /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it
     Doctor(Doctor),
     /// Make, use and remove a lab: two hosts (network namespaces) joined by a veth pair
     Lab(Lab),
-    /// Show the whole: a lab, a reflector, a measurement, and its CSV, JSON and plot
+    /// Show a whole measurement: a lab, a reflector, a run, and its CSV, JSON and plot
     Demo(Demo),
     /// Draw a run's CSV as SVG or PNG: rates, loss and latency over time
     Plot(Plot),
@@ -120,7 +120,7 @@ pub(crate) struct Run {
     /// Length of one row of the time series, 100us to 1h
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = values::interval, allow_hyphen_values = true)]
     pub(crate) interval: Duration,
-    /// Lanes (threads), each with a queue of its own; xdp: lanes that send, each with a core of its own [default: 1]
+    /// Lanes: threads, each with its own queue; on xdp, sending threads, each with its own core [default: 1]
     #[arg(long, value_name = "N", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) lanes: Option<usize>,
     /// Cores to pin the lanes to, in order: 0,2-3 [default: not pinned; xdp: the last ones]
@@ -129,14 +129,14 @@ pub(crate) struct Run {
     /// Most frames moved in one call, 1 to 256; not on xdp [default: by path]
     #[arg(long, value_name = "N", value_parser = values::burst, allow_hyphen_values = true)]
     pub(crate) burst: Option<usize>,
-    /// Never sleep, even when idle: for cores that are ours alone; not on xdp
+    /// Never sleep, even when idle: for cores that nothing else uses; not on xdp
     #[arg(long)]
     pub(crate) busy_poll: bool,
-    /// Arguments for DPDK's environment abstraction layer, as one word: "--no-huge -m 512" (dpdk)
+    /// Arguments for DPDK's environment abstraction layer, quoted as one: "--no-huge -m 512" (dpdk)
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub(crate) eal: Option<String>,
-    /// Flow rule in testpmd's words, in force for the run on each of its ports: "ingress pattern eth / ipv4 / udp / end
-    /// actions queue index 0 / end"; may be given more than once (dpdk; ntuple filters on af_packet, af_xdp, xdp)
+    /// Flow rule in testpmd's syntax, set on each port for the length of the run: "ingress pattern eth / ipv4 / udp /
+    /// end actions queue index 0 / end"; may be given more than once (dpdk; ntuple filters on af_packet, af_xdp, xdp)
     #[arg(long, value_name = "RULE")]
     pub(crate) flow: Vec<String>,
     /// Seed of the payload data (both ends must agree) and of random gaps
@@ -144,7 +144,7 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) tell: Tell,
-    /// Print the run as JSON, every default filled in, and end: `mpps run FILE` does it
+    /// Print the plan of the run as JSON, with every default filled in, and exit; `mpps run FILE` repeats it
     #[arg(long)]
     pub(crate) print_plan: bool,
     /// The run as a value.
@@ -155,7 +155,7 @@ pub(crate) struct Run {
 /// What becomes of the results of a run.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Tell {
-    /// Write one row an interval to FILE ('-': standard output)
+    /// Write one row per interval to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write the summary to FILE ('-': standard output)
@@ -167,14 +167,14 @@ pub(crate) struct Tell {
     /// No live view and no summary
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Summary with each lane, where times were taken, and what was measured on what (all of it is in the JSON)
+    /// Add to the summary each lane, where times were taken, and host and device (the JSON has all of it)
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// Plain lines even on a terminal
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Keep all privileges for the whole run, and under sudo stay root, for files too [default: what is needed no more is
-    /// given up before the first packet; `mpps doctor` says what stays]
+    /// Keep all privileges for the whole run; under sudo stay root, for files too [default: give up what is no longer
+    /// needed before the first packet; `mpps doctor` says what stays]
     #[arg(long)]
     pub(crate) keep_privileges: bool,
 }
@@ -185,12 +185,12 @@ pub(crate) struct Again {
     /// The plan, or a result that holds it ('-': standard input)
     #[arg(value_name = "PLAN", required_unless_present = "schema")]
     pub(crate) file: Option<PathBuf>,
-    /// Print the JSON Schema of plans, and end
+    /// Print the JSON Schema of plans, and exit
     #[arg(long)]
     pub(crate) schema: bool,
     #[command(flatten)]
     pub(crate) tell: Tell,
-    /// Print the plan, every default filled in, and end
+    /// Print the plan, with every default filled in, and exit
     #[arg(long)]
     pub(crate) print_plan: bool,
 }
@@ -255,10 +255,10 @@ pub(crate) struct Traffic {
     /// Frame with FCS, bytes, as RFC 2544 counts it
     #[arg(long, value_name = "BYTES", value_parser = values::frame_size, allow_hyphen_values = true)]
     pub(crate) frame_size: Option<usize>,
-    /// How long a packet may take to come back; receiving goes on for as long at the end
+    /// How long a packet may take to come back; receiving goes on for this long at the end
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::settle, allow_hyphen_values = true)]
     pub(crate) settle: Duration,
-    /// Lanes that only send; needs --rx-lanes (with send: not)
+    /// Lanes that only send; needs --rx-lanes, except with send
     #[arg(long, value_name = "N", conflicts_with = "lanes", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) tx_lanes: Option<usize>,
     /// Lanes that only receive; needs --tx-lanes
@@ -267,7 +267,7 @@ pub(crate) struct Traffic {
     /// How far a lane may fall behind its schedule and catch up; what is older counts as missed
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = values::catch_up, allow_hyphen_values = true)]
     pub(crate) catch_up: Duration,
-    /// How far the offered rate may be off the intended one in a valid trial: 0.1% or 0.001
+    /// How far the offered rate of a valid trial may differ from the intended one: 0.1% or 0.001
     #[arg(long, value_name = "RATIO", default_value = "0.1%", value_parser = values::ratio, allow_hyphen_values = true)]
     pub(crate) tolerance: f64,
     /// TTL or hop limit (Ethernet paths)
@@ -285,17 +285,17 @@ pub(crate) struct Traffic {
 pub(crate) struct Drop {
     #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
-    /// Only packets to this address, or to several (A-B, NET/BITS), which mpps answers ARP and neighbour solicitation for
-    /// if the host does not (Ethernet paths)
+    /// Take only packets to this address, or to several (A-B, NET/BITS); mpps answers ARP and neighbour solicitation
+    /// for them if the host does not (Ethernet paths)
     #[arg(long, value_name = "IP", value_parser = values::addresses)]
     pub(crate) ip: Option<AddressRange>,
-    /// Only packets to these UDP ports (Ethernet paths) [default: as of reflect]
+    /// Take only packets to these UDP ports (Ethernet paths) [default: as for reflect]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
     /// Count every UDP packet as received, stamped or not
     #[arg(long)]
     pub(crate) no_verify: bool,
-    /// Flows to keep sequence windows for
+    /// Number of flows to follow by sequence number
     #[arg(long, value_name = "N", default_value = "4096", value_parser = values::flows, allow_hyphen_values = true)]
     pub(crate) max_flows: u32,
     #[command(flatten)]
@@ -307,12 +307,12 @@ pub(crate) struct Drop {
 pub(crate) struct Reflect {
     #[arg(value_name = "PORT", help = paths::port_help())]
     pub(crate) port: PortSpec,
-    /// Only packets to this address, or to several (A-B, NET/BITS), which mpps answers ARP and neighbour solicitation for
-    /// if the host does not (Ethernet paths) [default: the interface's own]
+    /// Take only packets to this address, or to several (A-B, NET/BITS); mpps answers ARP and neighbour solicitation
+    /// for them if the host does not (Ethernet paths) [default: the interface's own]
     #[arg(long, value_name = "IP", value_parser = values::addresses)]
     pub(crate) ip: Option<AddressRange>,
-    /// Only packets to these UDP ports (Ethernet paths) [default: all; on an address of the host's own those below the
-    /// ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
+    /// Take only packets to these UDP ports (Ethernet paths) [default: all; on one of the host's own addresses, those
+    /// below the ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
     #[command(flatten)]
@@ -322,11 +322,11 @@ pub(crate) struct Reflect {
 /// `doctor`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit codes: 0: no check failed; 1: one did, of what is named, or any at all where nothing is; \
-2: a device that is named does not exist"
+    after_help = "Exit codes: 0: no check failed; 1: a check failed, of those named or, if none is named, of all; 2: a \
+                  named device does not exist"
 )]
 pub(crate) struct Doctor {
-    /// Interfaces, addresses of devices for DPDK and paths to look at [default: all but loopback]
+    /// Interfaces, addresses of DPDK devices, and paths to check [default: all but loopback]
     #[arg(value_name = "DEVICE|PATH")]
     pub(crate) about: Vec<String>,
     /// As JSON
@@ -346,7 +346,7 @@ pub(crate) struct Lab {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabAction {
-    /// Make the lab, or what is missing of it
+    /// Make the lab, or those parts of it that are missing
     Up {
         /// Queues of each interface [default: 1]
         #[arg(long, value_name = "N")]
@@ -355,9 +355,9 @@ pub(crate) enum LabAction {
         #[arg(long, value_name = "BYTES")]
         mtu: Option<u32>,
     },
-    /// End what runs in the lab and remove it
+    /// Stop the programs in the lab, and remove it
     Down,
-    /// Say what is there. Exit codes: 0: the lab is whole; 1: it is not, or not all of it is there
+    /// Show the lab. Exit codes: 0: it is complete; 1: it is missing or incomplete
     Status,
     /// Run a program on a host of the lab: mpps lab exec a -- ping 10.99.0.2
     Exec {
@@ -375,7 +375,7 @@ pub(crate) struct Demo {
     /// How long to measure, 1s to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::demo_duration, allow_hyphen_values = true)]
     pub(crate) duration: Duration,
-    /// Rate [default: half of what a first short run gets back]
+    /// Rate [default: half of the rate that comes back in a short first run]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) rate: Option<RateText>,
     /// Path to show: udp, af_packet, af_xdp or xdp [default: af_packet in a lab; udp where none can be made]

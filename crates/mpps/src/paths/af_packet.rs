@@ -62,7 +62,7 @@ impl Path for AfPacket {
             // Frames come with their sums, which a device would take for the pseudo-header's.
             if config.checksum == Checksum::Device {
                 return Err(usage(format!(
-                    "port '{spec}': csum=device: what is forwarded has its checksums already: want csum left out"
+                    "port '{spec}': csum=device: forwarded frames have their checksums already: want csum left out"
                 )));
             }
             config.checksum = Checksum::Software;

@@ -25,7 +25,7 @@ impl Path for AfXdp {
             option(
                 "queues",
                 "1 to 64",
-                "all; send: one a lane",
+                "all; send: one per lane",
                 "queues used, from `first` on",
             ),
             option("first", "0 to 63", "0", "the first queue used"),

@@ -56,9 +56,15 @@ impl Path for Dpdk {
                 "off; forward, capture: on",
                 "take frames for other MAC addresses, too",
             ),
-            option("link_wait", "0 to 3600", "10", "s that a sender waits for the link"),
+            option(
+                "link_wait",
+                "0 to 3600",
+                "10",
+                "seconds that a sender waits for the link",
+            ),
         ],
-        note: "Other options go to DPDK's driver: iface=eth1 (net_af_packet, net_af_xdp, net_tap), role=server (net_memif), …",
+        note: "Other options go to DPDK's driver: iface=eth1 (net_af_packet, net_af_xdp, net_tap), role=server \
+               (net_memif), …",
     };
     const STEERS: bool = true;
 
@@ -84,7 +90,7 @@ impl Path for Dpdk {
         eal_args(run)?;
         match &run.eal {
             Some(text) if ports == 0 => Err(usage(format!(
-                "--eal '{text}': no port is one of dpdk: want it left out, or a port such as dpdk:net_memif0"
+                "--eal '{text}': no port is on the path dpdk: want it left out, or a port such as dpdk:net_memif0"
             ))),
             _ => Ok(()),
         }

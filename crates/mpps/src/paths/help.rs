@@ -1,5 +1,5 @@
-//! What a port takes, for the help: the devices and options of each path, from the list. The tests below hold it to what
-//! the paths' parsers accept and to the tables of the documentation.
+//! What a port takes, for the help: the devices and options of each path, from the list. The tests below hold it to
+//! what the paths' parsers accept and to the tables of the documentation.
 
 use super::LIST;
 use std::fmt::Write;
@@ -77,7 +77,7 @@ pub(crate) fn text() -> String {
             let _ = writeln!(out, "  {}", folded(path.help.note.split(' '), 2, 2));
         }
     }
-    out.push_str("\ndocs/paths.md says more.");
+    out.push_str("\ndocs/paths.md says which path suits what.");
     out
 }
 
@@ -191,18 +191,20 @@ mod tests {
             let file = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"))
         };
-        let (paths, dpdk, sample) = (read("paths.md"), read("dpdk.md"), read("adding-a-path.md"));
         for path in LIST {
-            let heading = format!("\n## {}\n", path.name);
-            let (page, from) = match path.name {
-                "dpdk" => (&dpdk, "\n"),
-                "mirror" => (&sample, heading.as_str()),
-                _ => (&paths, heading.as_str()),
+            // A page of its own, or a section of one.
+            let (page, section) = match path.name {
+                "null" | "loop" => ("loop.md".to_owned(), Some(format!("\n## {}\n", path.name))),
+                "mirror" => ("adding-a-path.md".to_owned(), Some("\n## mirror\n".to_owned())),
+                name => (format!("{name}.md"), None),
             };
-            let section = page.split_once(from).unwrap_or_else(|| panic!("{heading}")).1;
-            let section = match path.name {
-                "dpdk" => section,
-                _ => section.split("\n## ").next().expect("one at least"),
+            let text = read(&page);
+            let section = match &section {
+                None => text.as_str(),
+                Some(heading) => {
+                    let (_, from) = text.split_once(heading).unwrap_or_else(|| panic!("{page}: {heading}"));
+                    from.split("\n## ").next().expect("one at least")
+                }
             };
             let table = section
                 .split_once("| option | values | default | meaning |")

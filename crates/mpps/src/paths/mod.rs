@@ -1,9 +1,9 @@
 //! The one list of paths, and the one way to open their ports.
 //!
 //! A workload says what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]); a path makes of
-//! the request what it has, opens all its ports of a run in one call, and calls the workload back with them. The workload
-//! is compiled for each path, so nothing on the packet path is a virtual call. `docs/adding-a-path.md` shows how a path is
-//! added: its crate, one file here, one line in [`paths!`].
+//! the request what it has, opens all its ports of a run in one call, and calls the workload back with them. The
+//! workload is compiled for each path, so nothing on the packet path is a virtual call. `docs/adding-a-path.md` shows
+//! how a path is added: its crate, one file here, one line in [`paths!`].
 
 mod af_packet;
 mod af_xdp;
@@ -73,7 +73,7 @@ trait Path {
         None
     }
 
-    /// Puts right what a run that was killed has left of its changes to the host; what it says of that, a line each.
+    /// Undoes changes to the host that a killed run has left behind. Returns one line per change.
     fn mend() -> Vec<String> {
         Vec::new()
     }
@@ -122,8 +122,8 @@ pub(crate) struct Traits {
     pub(crate) neighbors: Neighbors,
     /// The kernel runs the workload: no packet comes to user space.
     pub(crate) in_kernel: bool,
-    /// Packets are taken from the host, and a program at the interface has chosen them before a lane sees them. All others
-    /// are the host's.
+    /// Packets are taken from the host, and a program at the interface has chosen them before a lane sees them. All
+    /// others are the host's.
     pub(crate) takes_from_host: bool,
     /// Receiving and sending may be split between lanes.
     pub(crate) split_lanes: bool,
@@ -244,7 +244,7 @@ pub(crate) enum Work {
     Forwards,
 }
 
-/// What all ports of a run have in common while they are opened.
+/// What all ports of a run share while they are opened.
 pub(crate) struct Opening<'a> {
     /// The run's options.
     pub(crate) run: &'a Run,
@@ -254,8 +254,8 @@ pub(crate) struct Opening<'a> {
 
 /// What is to be done with the open ports of a run, whatever their path.
 pub(crate) trait Use: Sized {
-    /// Kinds of ports that it can be used with. It is compiled for no others: a workload on two ports would be the square of
-    /// all paths.
+    /// Kinds of ports that it can be used with. It is compiled for no others: a workload on two ports would be the
+    /// square of all paths.
     const KINDS: &'static [Kind] = &[Kind::Socket, Kind::Synthetic, Kind::Device];
     /// Its task makes packets of its own ([`Task::generates`]).
     const GENERATES: bool = false;
@@ -570,7 +570,7 @@ fn alone(spec: &PortSpec) -> crate::fail::Failure {
     usage(format!("port '{spec}': want ports of one path"))
 }
 
-/// Tells what a port could not do as asked for or as is best.
+/// Prints a port's remarks: requests that it could not meet, and better settings that it could not have.
 fn remark(remarks: &[String]) {
     for line in remarks {
         eprintln!("mpps: {line}");

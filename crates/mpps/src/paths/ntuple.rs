@@ -53,7 +53,7 @@ pub(super) fn filter_of(rule: &Rule) -> Result<Ntuple> {
 fn check_attributes(attributes: &Attributes) -> Result<()> {
     let wrong = match attributes {
         Attributes { egress: true, .. } => "'egress': ntuple filters are for packets that come in: want ingress alone",
-        Attributes { transfer: true, .. } => "'transfer': ntuple filters are no switch's: want ingress alone",
+        Attributes { transfer: true, .. } => "'transfer': ntuple filters do not steer a switch: want ingress alone",
         Attributes { group: 1.., .. } => "'group': ntuple filters have none: want it left out",
         Attributes { priority: 1.., .. } => {
             "'priority': the driver chooses the order of ntuple filters: want it left out"
@@ -81,7 +81,7 @@ fn fate(actions: &[Action]) -> Result<Fate> {
             Action::Passthru => "they steer a packet or drop it",
         };
         return Err(format!(
-            "'{action}': with ntuple filters that can't be done, {why}: want 'queue index N' or drop, or a dpdk port"
+            "'{action}': ntuple filters can't do that, {why}: want 'queue index N' or drop, or a dpdk port"
         ));
     }
     // The parser has seen to it that there is an action; all others were refused.
@@ -108,7 +108,7 @@ fn bits<T: Bits + Default>(name: &str, field: Option<Masked<T>>) -> Result<Bitma
 fn none<T: Bits>(name: &str, field: Option<Masked<T>>, why: &str) -> Result<()> {
     match given(field) {
         Some(_) => Err(format!(
-            "'{name}': ntuple filters have no place for it, {why}: want it left out"
+            "'{name}': ntuple filters can't match it, {why}: want it left out"
         )),
         None => Ok(()),
     }
@@ -127,7 +127,7 @@ fn tag_of(eth: &EthMatch, tag: &VlanMatch, above: bool) -> Result<Tag> {
         .transpose()?;
     let tci = given(tag.tci).map(|tci| bits("vlan vid", Some(tci))).transpose()?;
     if kind.is_none() && tci.is_none() {
-        return Err("'vlan': to ntuple filters a tag is its bits: want 'vlan vid is N', or it left out".into());
+        return Err("'vlan': ntuple filters match the bits of a tag: want 'vlan vid is N', or it left out".into());
     }
     Ok((kind, tci))
 }

@@ -1,5 +1,5 @@
-//! `xdp`: programs in the kernel. A device is looked up, planned for, and only then given its programs, which are made for
-//! this one run.
+//! `xdp`: programs in the kernel. A device is looked up, planned for, and only then given its programs, which are made
+//! for this one run.
 
 use super::af_xdp::NO_RULES;
 use super::help::{Help, SWITCH, option};
@@ -43,7 +43,7 @@ impl Path for Xdp {
                 "batch",
                 "1 to 256",
                 "by --rate",
-                "frames that the kernel makes at a time",
+                "frames that the kernel makes in one go",
             ),
             option(
                 "promisc",
@@ -69,8 +69,8 @@ impl Path for Xdp {
         let config = mpps_xdp::check(spec)?;
         if task == Task::Capture {
             return Err(usage(format!(
-                "port '{spec}': packets of the xdp path never come to user space, so none can be written: want af_xdp:{0} \
-                 or af_packet:{0}",
+                "port '{spec}': packets of the xdp path never come to user space, so none can be written: want \
+                 af_xdp:{0} or af_packet:{0}",
                 spec.device
             )));
         }
@@ -95,15 +95,15 @@ impl Path for Xdp {
     fn check_beside(spec: &PortSpec, all: &[PortSpec]) -> Result<()> {
         if let Some(other) = all.iter().find(|other| other.path != spec.path) {
             return Err(usage(format!(
-                "port '{other}': the kernel's way from '{spec}' (a devmap) leads to another XDP device only: want xdp:{} \
-                 too, or both ports on af_xdp",
+                "port '{other}': in the kernel (by devmap) '{spec}' can pass frames to another XDP device only: want \
+                 xdp:{} too, or both ports on af_xdp",
                 other.device
             )));
         }
         match all {
             [_, _, third, ..] => Err(usage(format!(
-                "port '{third}': the kernel's programs forward on one device or between two: want two ports at the most, \
-                 or all on af_xdp"
+                "port '{third}': the kernel's programs forward on one device or between two: want two ports at the \
+                 most, or all on af_xdp"
             ))),
             _ => Ok(()),
         }
@@ -222,16 +222,16 @@ fn left_of(device: &NetDev, port: &PortSpec) -> Result<(Vec<IpAddr>, Option<Stri
     let (_, missing) = left_to_host(own, 0);
     if missing > 0 {
         return Err(usage(format!(
-            "port '{port}': {} has more addresses than a program has room for ({} of IPv4, {} of IPv6), so frames for the \
-             host can't be told: want --take udp or --take all",
+            "port '{port}': {} has more addresses than a program has room for ({} of IPv4, {} of IPv6), so frames for \
+             the host can't be told: want --take udp or --take all",
             device.name, MOST_LEFT[0], MOST_LEFT[1]
         )));
     }
     let (left, more) = left_to_host(mpps_netdev::host_addresses(device), 0);
     let remark = (more > 0).then(|| {
         format!(
-            "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room for: frames for \
-             them are taken, too",
+            "{}: {more} of the host's addresses on other interfaces are more than the XDP program has room for: frames \
+             for them are taken, too",
             device.name
         )
     });

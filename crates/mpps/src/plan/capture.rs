@@ -100,7 +100,8 @@ impl Draft {
         }
     }
 
-    /// What is taken from the host where packets are: that is a packet's only way to a file. Narrow where the user was.
+    /// The packets to take, on paths that take them from the host: no other way leads to the file. As narrow as the
+    /// user asked for.
     fn selection(&self) -> Selection {
         let args = &self.args;
         match (args.take, args.proto) {
@@ -121,7 +122,7 @@ impl Draft {
         }
     }
 
-    /// What the user asked to be kept, as asked; empty for all.
+    /// Which packets the user asked to keep, in the words of the options; empty for all.
     fn wanted(&self) -> String {
         let mut parts = Vec::new();
         if let Some(ip) = self.args.ip {

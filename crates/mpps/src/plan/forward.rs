@@ -29,7 +29,7 @@ pub(crate) struct Draft {
 #[derive(Debug)]
 pub(crate) struct DraftPort {
     pub(crate) port: Checked,
-    /// One entry a lane of its pair, or of its own.
+    /// One entry per lane of its pair, or of the port alone.
     pub(crate) roles: Vec<Roles>,
     /// The first of these lanes among all.
     pub(crate) first_lane: usize,
@@ -101,7 +101,7 @@ impl Draft {
         })
     }
 
-    /// What is done to frames, as the user would ask for it.
+    /// How frames are changed, in the words of the options.
     fn modes(&self) -> String {
         let last = self.ports.len() - 1;
         let (first, last) = (mode_of(&self.args, 0), mode_of(&self.args, last));
@@ -111,7 +111,7 @@ impl Draft {
         }
     }
 
-    /// What is taken, as the user would ask for it.
+    /// Which frames are taken, in the words of the options.
     fn takes(&self) -> String {
         let mut text = self.take.name().to_owned();
         if let Some(ip) = self.args.ip {
@@ -201,7 +201,7 @@ impl DraftPort {
         }
         if split && !port.traits.split_lanes {
             return Err(usage(format!(
-                "--split-directions: each queue of '{spec}' is a loop of its own: want it left out"
+                "--split-directions: on '{spec}' a lane receives what it sends itself: want it left out"
             )));
         }
         if port.traits.in_kernel {
@@ -251,7 +251,7 @@ fn mode_of(args: &Forward, place: usize) -> Mode {
 fn check_ports(specs: &[PortSpec]) -> Result<()> {
     if specs.len() > MOST_PORTS {
         return Err(usage(format!(
-            "port '{}': it is the {}th: want {MOST_PORTS} ports at the most",
+            "port '{}': this is port number {}: want {MOST_PORTS} ports at the most",
             specs[MOST_PORTS],
             MOST_PORTS + 1
         )));
@@ -263,11 +263,11 @@ fn check_ports(specs: &[PortSpec]) -> Result<()> {
         };
         return Err(usage(match specs.len() {
             2 => format!(
-                "port '{spec}': it is the first port, too: want another, or none to send back out of '{}'",
+                "port '{spec}': this is the first port again: want another, or only one port to send back out of '{}'",
                 specs[0]
             ),
             _ => format!(
-                "port '{spec}': it is port {} and port {}: want each port once",
+                "port '{spec}': it is given as port {} and port {}: want each port once",
                 earlier + 1,
                 place + 1
             ),
@@ -276,7 +276,8 @@ fn check_ports(specs: &[PortSpec]) -> Result<()> {
     let first = &specs[0];
     match specs.iter().find(|spec| spec.path != first.path) {
         Some(other) if specs.len() > 2 => Err(usage(format!(
-            "port '{other}': of more than two ports all are on one path: want it on {} as '{first}' is, or two ports",
+            "port '{other}': more than two ports must be on one path: want it on {}, as '{first}' is, or only two \
+             ports",
             first.path
         ))),
         _ => Ok(()),
@@ -291,7 +292,7 @@ fn check_lanes(args: &Forward) -> Result<()> {
     let each = ports / 2 * ways(args) + ports % 2;
     if lanes * each > MOST_LANES {
         return Err(usage(format!(
-            "--lanes {lanes}: on {ports} ports these are {} lanes: want {} at the most",
+            "--lanes {lanes}: on {ports} ports that makes {} lanes: want {} at the most",
             lanes * each,
             MOST_LANES / each
         )));

@@ -14,12 +14,13 @@ use std::time::Duration;
 fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
     if let Some(burst) = run.burst {
         return Err(usage(format!(
-            "--burst {burst}: no frame comes to this program on '{port}': want the port's option batch=N, frames that the kernel makes at a time"
+            "--burst {burst}: on '{port}' frames stay in the kernel: want the port's option batch=N, the frames that \
+             the kernel makes in one go"
         )));
     }
     if run.busy_poll {
         return Err(usage(format!(
-            "--busy-poll: on '{port}' the kernel's programs run as packets come, and nobody polls: want it left out"
+            "--busy-poll: on '{port}' programs in the kernel run as packets come, and nothing polls: want it left out"
         )));
     }
     Ok(())
@@ -29,7 +30,8 @@ fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
 pub(super) fn check_traffic(args: &Traffic) -> Result<()> {
     if let Some(n) = args.rx_lanes {
         return Err(usage(format!(
-            "--rx-lanes {n}: on '{}' packets are received by programs, where the device's queues are served: want it left out (--tx-lanes or --lanes N: lanes that send)",
+            "--rx-lanes {n}: on '{}' programs in the kernel receive, not lanes: want it left out (--tx-lanes or \
+             --lanes N: lanes that send)",
             args.port
         )));
     }
@@ -45,7 +47,8 @@ pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
     ];
     if let Some((option, Some(value))) = given.into_iter().find(|(_, value)| value.is_some()) {
         return Err(usage(format!(
-            "{option} {value}: on '{port}' a program of the kernel runs where the device's queues are served (ethtool -L, the interrupts' affinity): want it left out"
+            "{option} {value}: on '{port}' a program in the kernel runs on the cores that serve the device's queues \
+             (ethtool -L, the interrupts' affinity): want it left out"
         )));
     }
     check_run(run, port)
@@ -55,12 +58,12 @@ pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
 pub(super) fn check_forward(args: &Forward, port: &PortSpec) -> Result<()> {
     if args.split_directions {
         return Err(usage(format!(
-            "--split-directions: on '{port}' no lane moves frames, a program of each device does: want it left out"
+            "--split-directions: on '{port}' programs in the kernel move the frames, not lanes: want it left out"
         )));
     }
     if !args.drain.is_zero() {
         return Err(usage(format!(
-            "--drain {:?}: on '{port}' the driver sends at the end of each of the kernel's polls: want it left out",
+            "--drain {:?}: on '{port}' the driver sends whenever the kernel has polled the device: want it left out",
             args.drain
         )));
     }
@@ -75,8 +78,8 @@ pub(super) fn senders(args: &Traffic) -> Vec<Roles> {
 
 /// What every run has, with a core of its own for each lane that sends, and the lane that reads rows behind them.
 ///
-/// A sending lane is inside the kernel for the whole run and keeps its core busy, so two can't share one. The last cores
-/// are taken first: the first is where most else of a host runs, the reading lane among it.
+/// A sending lane is inside the kernel for the whole run and keeps its core busy, so two can't share one. The last
+/// cores are taken first: the first is where most else of a host runs, the reading lane among it.
 pub(super) fn common(run: &Run, senders: &[Roles], default_duration: Option<Duration>, path: &str) -> Result<Common> {
     let run = Run {
         cores: (!senders.is_empty())
@@ -106,7 +109,7 @@ fn cores(run: &Run, lanes: usize, path: &str) -> Result<Cores> {
         let allowed = allowed_cores();
         let Some(first) = allowed.len().checked_sub(lanes) else {
             return Err(usage(format!(
-                "--lanes {lanes}: each lane that sends keeps a core of its own busy on {path}: want {} at the most",
+                "--lanes {lanes}: on {path} each lane that sends keeps one core busy: want {} at the most",
                 allowed.len()
             )));
         };
@@ -116,7 +119,8 @@ fn cores(run: &Run, lanes: usize, path: &str) -> Result<Cores> {
     let distinct: Vec<usize> = list.iter().copied().filter(|core| seen.insert(*core)).collect();
     if distinct.len() < lanes {
         return Err(usage(format!(
-            "--cores: {} core{} for {lanes} sending lanes: each keeps one of its own busy on {path}: want {lanes} different ones",
+            "--cores: {} core{} for {lanes} sending lanes: on {path} each of them keeps one core busy: want {lanes} \
+             different cores",
             distinct.len(),
             if distinct.len() == 1 { "" } else { "s" }
         )));

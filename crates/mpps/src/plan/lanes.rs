@@ -37,7 +37,8 @@ pub(crate) fn traffic(
         (_, Some(_)) if !receive => Err(usage("--rx-lanes: send receives nothing: want --tx-lanes or --lanes")),
         (Some(tx), None) => Ok(both(tx)),
         (Some(_), Some(_)) if !split => Err(usage(
-            "--tx-lanes/--rx-lanes: each queue of the loop path is a loop of its own: want --lanes N, which do both",
+            "--tx-lanes/--rx-lanes: on the loop path a lane receives what it sends itself: want --lanes N, which do \
+             both",
         )),
         (tx, rx) => {
             let mut roles = vec![Roles { rx: false, tx: true }; tx.unwrap_or(1)];
@@ -87,7 +88,8 @@ pub(crate) fn check_open_rows(interval: Duration, settle: Duration) -> Result<()
     if rows > MAX_OPEN_ROWS {
         let least = settle.as_nanos().div_ceil(MAX_OPEN_ROWS).div_ceil(1000);
         return Err(usage(format!(
-            "--interval {interval:?}: with --settle {settle:?} {rows} rows would be open at once: want {least}us at least"
+            "--interval {interval:?}: with --settle {settle:?} {rows} rows would be open at once: want {least}us at \
+             least"
         )));
     }
     Ok(())

@@ -33,8 +33,8 @@ fn of_socket(socket: Socket, filter: ReflectFilter) -> ReflectFilter {
     }
 }
 
-/// The highest and the lowest address of each subnet, broadcast and network, which no host has; but for one that is assigned.
-/// Subnets of one or two addresses have none (RFC 3021).
+/// The highest and the lowest address of each subnet, broadcast and network, which no host has; but for one that is
+/// assigned. Subnets of one or two addresses have none (RFC 3021).
 fn nobodys(assigned: &[(IpAddr, u8)]) -> Vec<Ipv4Addr> {
     let subnets = assigned.iter().filter_map(|(ip, bits)| match ip {
         IpAddr::V4(ip) if *bits <= 30 => Some((u32::from(*ip), u32::MAX >> bits)),
@@ -113,7 +113,8 @@ impl Listener {
             for (given, option) in [(ip.is_some(), "--ip"), (ports.is_some(), "--port")] {
                 if given {
                     return Err(usage(format!(
-                        "{option}: {spec} takes what its socket is bound to: want the address and port in the port, such as udp:10.99.0.2:9000"
+                        "{option}: {spec} takes packets to the address of its socket: want address and port in the \
+                         port, such as udp:10.99.0.2:9000"
                     )));
                 }
             }
@@ -161,8 +162,8 @@ impl Listener {
     pub(crate) fn left_ports(&self) -> Option<String> {
         (!self.excluded.is_empty()).then(|| {
             format!(
-                "UDP ports that programs of this host have open are left to them: {}. To take one, stop its program, name \
-                 it with --port, or use --ip with an address that is not the host's",
+                "UDP ports that programs of this host have open are left to them: {}. To take one, stop its program, \
+                 name it with --port, or use --ip with an address that is not the host's",
                 held(&self.excluded)
             )
         })

@@ -8,7 +8,7 @@ use mpps_io::Roles;
 use mpps_sys::memory::{Available, available};
 use std::time::Duration;
 
-/// What asks for memory.
+/// One use of memory.
 pub(crate) struct Part {
     /// The option with its value, and what it makes: "--lanes 9: 9 lanes take".
     says: String,

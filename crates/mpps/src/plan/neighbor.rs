@@ -17,7 +17,8 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result<MacAddr> {
     if let Some(id) = vlan {
         return Err(usage(format!(
-            "--vlan {id}: the host's own address is not in the VLAN, so nobody there can be asked for {hop}: want --dest-mac MAC as well, or a --src that is not the host's"
+            "--vlan {id}: the host's own address is not in the VLAN, so mpps can't ask for {hop} there: want \
+             --dest-mac MAC as well, or a --src that is not the host's"
         )));
     }
     let begun = Instant::now();
@@ -33,7 +34,8 @@ pub(crate) fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result
         }
         if begun.elapsed() >= PATIENCE {
             return Err(failed(format!(
-                "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the question; --gateway IP asks a router instead)",
+                "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the \
+                 question; --gateway IP asks a router instead)",
                 PATIENCE.as_secs()
             )));
         }

@@ -1,7 +1,7 @@
 //! A run as a value: what `--print-plan` prints, `mpps run` does, and the JSON summary holds.
 //!
-//! Each field is an option of the command line, in the same words, so a plan is checked by what checks the options, and a
-//! field that is not in the table below does not exist. A field that is `null` is left to the path or to the host.
+//! Each field is an option of the command line, in the same words, so a plan is checked by what checks the options, and
+//! a field that is not in the table below does not exist. A field that is `null` is left to the path or to the host.
 
 use crate::cli::Cli;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
@@ -169,7 +169,8 @@ impl Plan {
         }
     }
 
-    /// Says what a field that was left open has become. A field that the workload has not, and a plan that is none, stay.
+    /// Says what a field that was left open has become. A field that the workload has not, and a plan that is none,
+    /// stay.
     pub(crate) fn fill(&mut self, section: &str, key: &str, value: impl Into<Value>) {
         let field = self.0.get_mut(section).and_then(|section| section.get_mut(key));
         if let Some(field) = field.filter(|field| field.is_null()) {
@@ -422,8 +423,8 @@ pub(crate) fn schema() -> String {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A run of mpps",
-        "description": "What `mpps COMMAND … --print-plan` prints, `mpps run` does, and a JSON summary holds as `plan`. \
-                        A field that is null is left to the path or to the host.",
+        "description": "What `mpps COMMAND … --print-plan` prints, `mpps run` does, and a JSON summary holds as \
+                        `plan`. A field that is null is left to the path or to the host.",
         "type": "object",
         "required": ["mpps_plan", "workload", "ports"],
         "additionalProperties": false,

@@ -1,8 +1,8 @@
-//! The thread that opens and writes the user's files, with the user's rights over them and no others.
+//! The clerk: the thread that opens and writes the user's files, with the user's rights and no more.
 //!
-//! Under sudo it is the user who called; else it has no capabilities. The threads that write rows and packets are born of
-//! it, and are so, too. The one exception is root in a folder of another's (a container's root in a mounted folder), which
-//! only its rights over files let it write to: these stay with it then.
+//! Under sudo it runs as the user who called; otherwise it has no capabilities. It starts the threads that write rows
+//! and packets, so these have no more. The one exception is root in a folder of another user (a container's root in a
+//! mounted folder): root can write there only by its rights over files, so the clerk keeps these.
 
 use crate::cli::Run;
 use crate::fail::{Result, failed};
@@ -77,7 +77,7 @@ impl Clerk {
     }
 }
 
-/// What the clerk keeps for these files: its user's rights, and root's where only these will do.
+/// The rights that the clerk keeps for these files: its user's, and root's rights over files where only these will do.
 fn keep_for(files: &[PathBuf]) -> Keep {
     let mut keep = Keep {
         user: super::caller().cloned(),

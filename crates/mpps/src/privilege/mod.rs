@@ -1,9 +1,11 @@
-//! What the process may do beyond its user: nothing of it is lent, and a run gives it up before the first packet.
+//! Privileges of the process that its user does not have. None of them is lent to the user, and a run gives them up
+//! before the first packet.
 //!
-//! - A program with file capabilities (`setcap`) may be run by users who have none. What leads to code, libraries or
-//!   programs of theirs is refused then, and what no path needs is given up at once: see [`begin`].
-//! - Every thread of a run gives up its own once it has opened what it needs ([`give_up`]); under sudo it becomes the user
-//!   who called. Files are opened, and threads that write them are born, with the user's rights alone: see [`clerk`].
+//! - A program with file capabilities (`setcap`) may be run by users who have none. It then refuses options that lead
+//!   to the user's own code, libraries or programs, and gives up at once what no path needs: see [`begin`].
+//! - Every thread of a run gives up its own once it has opened what it needs ([`give_up`]); under sudo it becomes the
+//!   user who called. Files are opened, and threads that write them are born, with the user's rights alone: see
+//!   [`clerk`].
 
 mod clerk;
 mod plan;
@@ -17,7 +19,8 @@ use mpps_io::PortSpec;
 use mpps_sys::privilege::{self, CapabilitySet, DumpableBehavior, User};
 use std::sync::OnceLock;
 
-/// What paths other than `dpdk` make use of: the README's list, and ports below 1024. None of it opens another's files.
+/// The capabilities that paths other than `dpdk` use: the README's list, and ports below 1024. None of them opens other
+/// users' files.
 const USEFUL: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::BPF)
@@ -41,12 +44,12 @@ pub(crate) fn caller() -> Option<&'static User> {
     CALLER.get_or_init(User::of_sudo).as_ref()
 }
 
-/// The program's first act: looks what it was given, and gives up what could be of use to its user alone.
+/// The program's first act: finds out which privileges it was given, and gives up those that would only help its user.
 pub(crate) fn begin() -> Result<()> {
     let _ = (lent(), caller());
     if privilege::is_set_id() {
         return Err(usage(
-            "the program is set-user-ID or set-group-ID, which hands its user all that this user or group may do: want \
+            "the program is set-user-ID or set-group-ID, so its user could do all that this user or group may do: want \
              `chmod ug-s` and the setcap line of `mpps doctor`, or sudo",
         ));
     }
@@ -84,7 +87,7 @@ pub(crate) fn check(command: &Command) -> Result<()> {
 pub(crate) fn check_run(run: &Run) -> Result<()> {
     if lent() && run.tell.keep_privileges {
         return Err(usage(format!(
-            "--keep-privileges: they are given up before the first packet, {}",
+            "--keep-privileges: this program gives up its privileges before the first packet, {}",
             refused()
         )));
     }
@@ -102,8 +105,8 @@ pub(crate) fn check_eal(text: &str) -> Result<()> {
     Err(usage(format!("--eal '{text}': DPDK loads code, {}", refused())))
 }
 
-/// Refuses the `dpdk` path where its user would get more than is theirs: its drivers load libraries, programs and firmware,
-/// and open files, that devargs, arguments of the EAL and the environment name.
+/// Refuses the `dpdk` path where its user would get more than is theirs: its drivers load libraries, programs and
+/// firmware, and open files, that devargs, arguments of the EAL and the environment name.
 pub(crate) fn check_dpdk(spec: &PortSpec) -> Result<()> {
     if !lent() {
         return Ok(());
@@ -116,5 +119,6 @@ pub(crate) fn check_dpdk(spec: &PortSpec) -> Result<()> {
 
 /// The end of a refusal.
 fn refused() -> &'static str {
-    "and this program's file has capabilities (setcap) that its user has not: want root (sudo), or a copy of it without"
+    "and this program's file has capabilities (setcap) that its user does not have: want root (sudo), or a copy of the \
+     program without them"
 }

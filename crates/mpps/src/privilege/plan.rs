@@ -1,4 +1,4 @@
-//! What stays with which thread of a run, and the giving up of the rest.
+//! Which privileges stay with which thread of a run. All others are given up.
 
 use super::clerk;
 use crate::cli::Run;
@@ -21,7 +21,7 @@ struct Plan {
     in_reserve: CapabilitySet,
     /// With the main thread and those that DPDK made, in force.
     in_force: CapabilitySet,
-    /// Who lanes become.
+    /// The user that lanes become.
     user: Option<User>,
     /// The main thread and DPDK's become the user, too.
     all_become: bool,

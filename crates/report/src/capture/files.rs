@@ -61,7 +61,8 @@ pub(super) struct Failure {
 }
 
 impl Files {
-    /// Opens the first file, and leaves what is in it until something is written. A FIFO is written once somebody reads it.
+    /// Opens the first file, and leaves what is in it until something is written. A FIFO is written once somebody reads
+    /// it.
     pub(super) fn create(
         path: &Path,
         header: CaptureHeader,
@@ -197,8 +198,8 @@ impl Files {
         self.paths.push_back(path);
         while rotation.keep.is_some_and(|keep| self.paths.len() as u64 > keep) {
             if let Some(oldest) = self.paths.pop_front() {
-                // One that somebody else has removed is gone as it should be; where they have led its name elsewhere, what
-                // is there stays.
+                // One that somebody else has removed is gone as it should be; where they have led its name elsewhere,
+                // what is there stays.
                 let _ = private::remove(&oldest);
                 self.removed += 1;
             }

@@ -74,9 +74,9 @@ pub struct CaptureWriter {
 }
 
 impl CaptureWriter {
-    /// Opens `path`, and empties it when the run begins ([`CaptureWriter::begin`]) or a packet is written; `-` is standard
-    /// output; a FIFO is written once somebody reads it. Packets are taken
-    /// from `rings` until all producers are gone. What goes wrong while writing is told by `notes`, once.
+    /// Opens `path`, and empties it when the run begins ([`CaptureWriter::begin`]) or a packet is written; `-` is
+    /// standard output; a FIFO is written once somebody reads it. Packets are taken from `rings` until all producers
+    /// are gone. What goes wrong while writing is told by `notes`, once.
     ///
     /// # Errors
     /// When the file can't be opened, or the thread not be started.
@@ -114,8 +114,8 @@ impl CaptureWriter {
         Arc::clone(&self.reader_gone)
     }
 
-    /// Writes what is left, once all producers are gone, and ends the file with its counts. Waits for as long as there is
-    /// progress.
+    /// Writes what is left, once all producers are gone, and ends the file with its counts. Waits for as long as there
+    /// is progress.
     pub fn finish(self, totals: CaptureTotals) -> CaptureEnd {
         // A thread that has panicked hears nothing.
         let _ = self.totals.send(totals);

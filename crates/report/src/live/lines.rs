@@ -1,8 +1,8 @@
 //! Plain lines: one for each second of the run, made of the rows of that second.
 //!
-//! What became of a packet stands in the row in which it was sent, so a line covers the same packets from end to end. It
-//! comes once its rows have closed: after the settle time. Until then lines tell what was counted, and that the loss is
-//! not known.
+//! What became of a packet stands in the row in which it was sent, so a line covers the same packets from end to end.
+//! It comes once its rows have closed: after the settle time. Until then lines tell what was counted, and that the loss
+//! is not known.
 
 use super::latency;
 use crate::units::{count, percent, pps};

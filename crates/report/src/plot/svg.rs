@@ -40,7 +40,8 @@ impl Svg {
 
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
         self.put(format_args!(
-            "<line x1=\"{:.2}\" y1=\"{:.2}\" x2=\"{:.2}\" y2=\"{:.2}\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>\n",
+            "<line x1=\"{:.2}\" y1=\"{:.2}\" x2=\"{:.2}\" y2=\"{:.2}\" stroke=\"{stroke}\" \
+             stroke-width=\"{width}\"/>\n",
             from.0, from.1, to.0, to.1
         ));
     }
@@ -78,8 +79,11 @@ impl Svg {
         };
         let weight = if bold { " font-weight=\"bold\"" } else { "" };
         self.put(format_args!(
-            "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{colour}\"{weight}>{}</text>\n",
-            at.0, at.1, escape(text)
+            "<text x=\"{:.2}\" y=\"{:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\" \
+             fill=\"{colour}\"{weight}>{}</text>\n",
+            at.0,
+            at.1,
+            escape(text)
         ));
     }
 

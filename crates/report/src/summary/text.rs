@@ -38,8 +38,8 @@ impl Write for Page<'_> {
 }
 
 /// Prints rows in columns, two blanks apart; `align` has `l` or `r` for each column. Columns that are empty in every
-/// row are left out. Where they find no room beside each other, each row is folded; where the first row has the columns'
-/// names (`Heads::Named`), each cell then has its name before it.
+/// row are left out. Where they find no room beside each other, each row is folded; where the first row has the
+/// columns' names (`Heads::Named`), each cell then has its name before it.
 pub(super) fn table(rows: &[Vec<String>], align: &str, heads: Heads, out: &mut Page<'_>) -> io::Result<()> {
     debug_assert!(
         rows.iter().all(|row| row.len() <= align.len()),

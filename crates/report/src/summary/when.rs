@@ -3,7 +3,8 @@
 use crate::units::count;
 use mpps_stats::{Stretch, Stretches};
 
-/// `33,144 lost between 2.6 and 3.0 s`, and the other stretches, of which `most` by their time; `None` where there are none.
+/// `33,144 lost between 2.6 and 3.0 s`, and the other stretches, of which `most` by their time; `None` where there are
+/// none.
 pub(super) fn when(stretches: &Stretches, what: &str, most: usize) -> Option<Vec<String>> {
     if stretches.packets() == 0 {
         return None;

@@ -49,8 +49,8 @@ impl<T: Copy + Default> Ring<T> {
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         let entries = NonNull::slice_from_raw_parts(self.entries, self.size as usize);
-        // SAFETY: made by Box::into_raw of a slice of this length; nobody reaches through the maps any more: they are used
-        // by whoever holds the queue.
+        // SAFETY: made by Box::into_raw of a slice of this length; nobody reaches through the maps any more: they are
+        // used by whoever holds the queue.
         drop(unsafe { Box::from_raw(entries.as_ptr()) });
     }
 }
@@ -63,8 +63,8 @@ struct All {
     completion: Ring<u64>,
 }
 
-/// All four rings, at a place that stays. Held by pointer, so that no reference to the whole ever asserts to be the only
-/// one.
+/// All four rings, at a place that stays. Held by pointer, so that no reference to the whole ever asserts to be the
+/// only one.
 #[derive(Debug)]
 pub(super) struct Memory(NonNull<All>);
 

@@ -17,9 +17,9 @@ pub struct ProgramConfig {
     /// Which frames go to the sockets. All others go to the host as ever.
     pub filter: Filter,
     /// Writes the time of arrival (8 bytes, little-endian, ns of `CLOCK_MONOTONIC`) in front of each frame. It is read
-    /// when the program runs, which is in the driver's poll loop: a software timestamp, but an early one. (The device's own
-    /// timestamps need a kernel function that the loader, aya 0.14, can't call yet.) Frames of a
-    /// driver without room for it are left to the host and counted in [`Counters::no_metadata`](super::Counters).
+    /// when the program runs, which is in the driver's poll loop: a software timestamp, but an early one. (The device's
+    /// own timestamps need a kernel function that the loader, aya 0.14, can't call yet.) Frames of a driver without
+    /// room for it are left to the host and counted in [`Counters::no_metadata`](super::Counters).
     pub rx_timestamp: bool,
     /// Loads the program for frames of several buffers (Linux 6.6), without which a driver refuses an MTU that exceeds
     /// one buffer.
@@ -226,7 +226,7 @@ const EITHER: u32 = 1 << 3;
 const RX_TIMESTAMP: u32 = 1 << 4;
 const PROTOCOL_ANY: u32 = 256;
 
-/// One bit a port: `PORTS` in `redirect.bpf.c`.
+/// One bit per port: `PORTS` in `redirect.bpf.c`.
 pub(super) type PortBits = [u64; 1024];
 
 /// The program's constant data.

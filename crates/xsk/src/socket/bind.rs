@@ -1,8 +1,8 @@
 //! Making a socket: register or share the UMEM, size and map the rings, bind.
 //!
-//! The steps and their order are the kernel's (`net/xdp/xsk.c`, `Documentation/networking/af_xdp.rst`): the first socket
-//! over a UMEM registers it and brings a fill and a completion ring; others name a socket to share with. Those at
-//! another queue or device bring rings of their own, those at the same queue use the ones that are there.
+//! The steps and their order are the kernel's (`net/xdp/xsk.c`, `Documentation/networking/af_xdp.rst`): the first
+//! socket over a UMEM registers it and brings a fill and a completion ring; others name a socket to share with. Those
+//! at another queue or device bring rings of their own, those at the same queue use the ones that are there.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -22,7 +22,7 @@ use crate::{Device, Error, Result, Umem};
 /// as if another had it. On a busy host that takes more than a second.
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
-/// Who shares what with the socket that is made.
+/// A socket that shares its UMEM with the new one.
 struct Peer {
     handle: Arc<Handle>,
     /// It is at the same queue, and its fill and completion rings serve both.
@@ -70,7 +70,7 @@ pub(super) fn make(umem: &Arc<Umem>, device: &str, queue: u32, config: &SocketCo
 }
 
 impl Maker<'_> {
-    /// Whom to share the UMEM with; somebody at the same queue before all others.
+    /// Finds a socket to share the UMEM with: one at the same queue if there is one.
     fn peer(&self, alive: &[Arc<Handle>]) -> Result<Option<Peer>> {
         let mut peer = None;
         for handle in alive {
@@ -405,11 +405,13 @@ impl Maker<'_> {
             Some(libc::EOPNOTSUPP) => match peer {
                 Some(peer) if peer.handle.traits.zero_copy => self.unsupported(
                     "zero-copy mode",
-                    "the driver can't, and the socket that it shares its UMEM with is in that mode: bind that one in copy mode",
+                    "the driver can't, and the socket that it shares its UMEM with is in that mode: bind that one in \
+                     copy mode",
                 ),
-                _ if self.config.multi_buffer => {
-                    self.unsupported("zero-copy mode with multi-buffer", "the driver can't: use copy mode or auto")
-                }
+                _ if self.config.multi_buffer => self.unsupported(
+                    "zero-copy mode with multi-buffer",
+                    "the driver can't: use copy mode or auto",
+                ),
                 _ => self.unsupported("zero-copy mode", "this driver has none: want copy mode, or auto"),
             },
             _ => self.failure("bind", e),

@@ -118,8 +118,8 @@ pub struct Statistics {
     pub rx_fill_ring_empty_descs: u64,
     /// Times that the kernel found nothing to send.
     pub tx_ring_empty_descs: u64,
-    /// Frames that left the TX ring and were completed, but dropped by the driver: its queue was full, or the link has no
-    /// carrier. In copy mode only; counted from the errors of the wake-ups.
+    /// Frames that left the TX ring and were completed, but dropped by the driver: its queue was full, or the link has
+    /// no carrier. In copy mode only; counted from the errors of the wake-ups.
     pub tx_dropped: u64,
 }
 

@@ -40,8 +40,8 @@ impl LinuxSocket {
             && e.raw_os_error() == Some(libc::EBUSY)
             && !self.options.zero_copy
         {
-            // In copy mode the kernel says this for one thing: a frame that it had taken out of the ring and completed was
-            // dropped by the driver (NET_XMIT_DROP). Each call ends with the first of them.
+            // In copy mode the kernel says this for one thing: a frame that it had taken out of the ring and completed
+            // was dropped by the driver (NET_XMIT_DROP). Each call ends with the first of them.
             self.tx_dropped.fetch_add(1, Ordering::Relaxed);
         }
         result

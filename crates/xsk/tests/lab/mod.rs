@@ -1,7 +1,7 @@
 //! Two hosts that a test makes for itself: namespaces `a` and `b` with one or more veth pairs between them.
 //!
-//! Without the right to make them a test says SKIPPED and why. They go when the test ends, by a panic as well; those of a
-//! test that was killed go when the next one starts.
+//! Without the right to make them a test says SKIPPED and why. They go when the test ends, by a panic as well; those of
+//! a test that was killed go when the next one starts.
 
 // Each test program uses a part of this.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part")]
@@ -85,7 +85,8 @@ impl Lab {
         for host in [Host::A, Host::B] {
             // Nobody speaks up by himself: router solicitations and the like.
             run(&format!(
-                "ip netns exec {} sysctl -qw net.ipv6.conf.{device}.router_solicitations=0 net.ipv6.conf.{device}.mldv2_unsolicited_report_interval=0",
+                "ip netns exec {} sysctl -qw net.ipv6.conf.{device}.router_solicitations=0 \
+                 net.ipv6.conf.{device}.mldv2_unsolicited_report_interval=0",
                 self.name(host)
             ))
             .ok();
