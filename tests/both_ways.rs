@@ -164,7 +164,9 @@ fn through_testpmd_every_packet_of_both_ways_arrives() {
     let Some(net) = joined_twice() else { return };
     for mode in ["io", "macswap"] {
         let mut command = inside(&net.lab, Host::B, TESTPMD);
-        command.args(["--vdev=net_af_packet0,iface=eth1", "--vdev=net_af_packet1,iface=eth2"]);
+        // Rings that hold all packets of the run: on a busy host it is kept from them for long.
+        let vdev = |n, device| format!("--vdev=net_af_packet{n},iface={device},framecnt=4096");
+        command.args([vdev(0, "eth1"), vdev(1, "eth2")]);
         let _testpmd = Testpmd::start(command, mode);
         assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
     }
@@ -289,6 +291,7 @@ fn send_s_help_shows_nothing_that_only_a_run_which_receives_has() {
         assert!(!help.contains(word), "{word}: {help}");
         assert!(run("sendrecv --help").stdout.contains(word), "{word}");
     }
-    // What was accepted is.
-    assert_eq!(run("send null: --settle 1s --duration 10ms --quiet").code, Some(0));
+    // What was accepted is: on a busy host it may not be valid, but it is no wrong argument.
+    let code = run("send null: --settle 1s --duration 10ms --quiet").code;
+    assert!(matches!(code, Some(0 | 3)), "{code:?}");
 }

@@ -79,7 +79,9 @@ fn through_testpmd_every_packet_arrives() {
     let Some(net) = joined_twice() else { return };
     for mode in ["io", "macswap"] {
         let mut command = inside(&net.lab, Host::B, TESTPMD);
-        command.args(["--vdev=net_af_packet0,iface=eth1", "--vdev=net_af_packet1,iface=eth2"]);
+        // Rings that hold all packets of the run: on a busy host it is kept from them for long.
+        let vdev = |n, device| format!("--vdev=net_af_packet{n},iface={device},framecnt=4096");
+        command.args([vdev(0, "eth1"), vdev(1, "eth2")]);
         let _testpmd = Testpmd::start(command, mode);
         assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
     }
