@@ -1,5 +1,5 @@
-//! Ranges of source and destination addresses: each flow has the ends that it should, its checksums are right, every packet
-//! is accounted for, and the ports take packets for, and answer for, all of a range.
+//! Ranges of source and destination addresses: each flow has the ends that it should, its checksums are right, every
+//! packet is accounted for, and the ports take packets for, and answer for, all of a range.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

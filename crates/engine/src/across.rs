@@ -1,4 +1,5 @@
-//! `sendrecv` over two ports: packets leave by one and are received at the other, with the device under test between them.
+//! `sendrecv` over two ports: packets leave by one and are received at the other, with the device under test between
+//! them.
 //!
 //! Nobody turns them round, so they arrive as they were sent. Each lane owns a queue of one port. One way, the first
 //! lanes send by the first port, the others receive at the second. Both ways, each lane does both: what it sends is of
@@ -22,9 +23,9 @@ use mpps_wire::MacAddr;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Runs `sendrecv` from one port to another: lanes of the plan that send have the queues of `from` in their order, those that
-/// receive have the queues of `to`; no lane does both. The plan says how packets leave ([`TrafficPlan::link`]) and how they
-/// arrive ([`TrafficPlan::far`]). As [`crate::run_traffic`].
+/// Runs `sendrecv` from one port to another: lanes of the plan that send have the queues of `from` in their order,
+/// those that receive have the queues of `to`; no lane does both. The plan says how packets leave
+/// ([`TrafficPlan::link`]) and how they arrive ([`TrafficPlan::far`]). As [`crate::run_traffic`].
 ///
 /// # Errors
 /// As [`crate::run_traffic`].
@@ -42,12 +43,12 @@ pub fn run_traffic_across<A: Port, B: Port>(
 
 /// A trial from one port to another, or both ways, after those that left `traces`.
 ///
-/// Both ways, all lanes of the plan send and receive, the first half has the queues of the first port, the other half those
-/// of the second. The plan is that of the way from the first to the second; both of its links ([`TrafficPlan::link`],
-/// [`TrafficPlan::far`]) say how packets leave there and arrive. The way back has the same rate, sizes and flows, with
-/// addresses and ports exchanged: its packets look like answers, which what lies between passes on as such. Its seed is the
-/// next one, so that a packet of one way that is turned round on the way is not taken for one of the other; where payloads
-/// hold no data (16 bytes) it is.
+/// Both ways, all lanes of the plan send and receive, the first half has the queues of the first port, the other half
+/// those of the second. The plan is that of the way from the first to the second; both of its links
+/// ([`TrafficPlan::link`], [`TrafficPlan::far`]) say how packets leave there and arrive. The way back has the same
+/// rate, sizes and flows, with addresses and ports exchanged: its packets look like answers, which what lies between
+/// passes on as such. Its seed is the next one, so that a packet of one way that is turned round on the way is not
+/// taken for one of the other; where payloads hold no data (16 bytes) it is.
 pub(crate) fn order(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<Vec<TrafficTrial>> {
     let Some(host_back) = plan.back.clone() else {
         return traffic(plan, traces).map(|trial| vec![trial]);

@@ -104,8 +104,8 @@ impl Ends {
         (addresses::at(self.src, src), addresses::at(self.dst, dst))
     }
 
-    /// The flow of a packet that has arrived with these ports, where its addresses are known to be right and flows are told
-    /// by their ports alone.
+    /// The flow of a packet that has arrived with these ports, where its addresses are known to be right and flows are
+    /// told by their ports alone.
     #[inline(always)]
     fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
         match self.as_sent {

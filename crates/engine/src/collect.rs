@@ -1,7 +1,8 @@
 //! The collector's loop: what the main thread of a run does while its lanes work.
 //!
-//! As a rule it shares its core with a lane, so it sleeps nearly always, and does nothing that nobody wants: it wakes as a
-//! row ends, or every 100 ms where rows are longer or of no interest, or at once for a signal or a lane that has ended.
+//! As a rule it shares its core with a lane, so it sleeps nearly always, and does nothing that nobody wants: it wakes
+//! as a row ends, or every 100 ms where rows are longer or of no interest, or at once for a signal or a lane that has
+//! ended.
 
 use crate::away::Away;
 use crate::control::Control;
@@ -62,8 +63,8 @@ impl Ticks {
         self.last(now_ns) + self.tick_ns
     }
 
-    /// When to wake after `now_ns`, if the clock's next pair is due at `clock_ns`. The pair is taken with a look at the rows
-    /// where one is near, before or after: that saves a wake-up.
+    /// When to wake after `now_ns`, if the clock's next pair is due at `clock_ns`. The pair is taken with a look at the
+    /// rows where one is near, before or after: that saves a wake-up.
     fn wake(self, now_ns: u64, clock_ns: u64) -> u64 {
         let tick = self.next(now_ns);
         if clock_ns + self.tick_ns / 2 < tick {

@@ -97,7 +97,8 @@ pub(crate) struct Trial<T> {
 
 /// A lane's way into a trial.
 struct Go<T> {
-    /// It goes with the word, so that the collector hears of a lane that is no more when the word would have reached it.
+    /// It goes with the word, so that the collector hears of a lane that is no more when the word would have reached
+    /// it.
     ends: Ends<T>,
     /// By way, then by lane.
     series: Arc<Vec<LaneSeries>>,

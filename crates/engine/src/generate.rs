@@ -144,7 +144,8 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Sends what is due. `loop_ns` is the time as the loop has it, by some µs old. `pending` holds frames that were written before and not taken. True when something left.
+    /// Sends what is due. `loop_ns` is the time as the loop has it, by some µs old. `pending` holds frames that were
+    /// written before and not taken. True when something left.
     #[inline]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn step<Q: Queue, C: Codec>(

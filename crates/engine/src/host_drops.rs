@@ -138,8 +138,8 @@ pub(crate) fn end<J: Job>(
     ways.map(|(way, path)| way.end(now_ns, job, (path, outcomes))).collect()
 }
 
-/// Of drops by lane and port: those at a queue of a lane that takes what comes in by it are that lane's; the others could
-/// be of any lane that takes from that port, and count as spread over them.
+/// Of drops by lane and port: those at a queue of a lane that takes what comes in by it are that lane's; the others
+/// could be of any lane that takes from that port, and count as spread over them.
 fn attribute(
     dropped: &Drops,
     takes: impl Fn(usize, usize) -> bool,

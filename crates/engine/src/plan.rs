@@ -137,11 +137,11 @@ pub struct TrafficPlan {
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
     /// Layer 2 of the port at which packets arrive as they were sent, where that is another than they leave by
-    /// ([`crate::run_traffic_across`]; both ways: and of those that leave by it). `None`: they come back turned round, their
-    /// addresses and ports exchanged.
+    /// ([`crate::run_traffic_across`]; both ways: and of those that leave by it). `None`: they come back turned round,
+    /// their addresses and ports exchanged.
     pub far: Option<Link>,
-    /// Packets go the other way, too, at the same time, from the port at which the others arrive; the facts for the report of
-    /// that way, in place of the plan's. `None`: they go one way.
+    /// Packets go the other way, too, at the same time, from the port at which the others arrive; the facts for the
+    /// report of that way, in place of the plan's. `None`: they go one way.
     pub back: Option<Vec<HostFact>>,
 }
 

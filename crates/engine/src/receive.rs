@@ -158,7 +158,8 @@ impl<'r> Receiver<'r> {
         (received, slow)
     }
 
-    /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to say.
+    /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to
+    /// say.
     #[inline(always)]
     fn arrival(&mut self, order: &mut InOrder, flow: usize, seq: u64) -> Arrival {
         if order.packets > 0 && flow == order.flow && seq == order.next {

@@ -56,8 +56,8 @@ impl Traces {
         }
     }
 
-    /// Those of the way back of trials that go both ways: their seeds are the next ones, and they arrive with addresses and
-    /// ports exchanged.
+    /// Those of the way back of trials that go both ways: their seeds are the next ones, and they arrive with addresses
+    /// and ports exchanged.
     pub(crate) fn back(&self) -> Self {
         Self {
             seeds: self.seeds.iter().map(|seed| seed.wrapping_add(1)).collect(),

@@ -233,8 +233,8 @@ pub(crate) fn run<'r, Q: Queue, C: Codec>(
     }
 }
 
-/// Counts the time up to `now` in which the path took nothing, as the device's where that is down; returns up to when that
-/// is done, 0 where it takes again.
+/// Counts the time up to `now` in which the path took nothing, as the device's where that is down; returns up to when
+/// that is done, 0 where it takes again.
 #[cold]
 fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recorder: &mut Recorder<'_>) -> u64 {
     let napped = lane.napped_ns.take();

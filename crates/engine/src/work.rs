@@ -102,7 +102,8 @@ impl TrafficTrial {
         }
     }
 
-    /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way there.
+    /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way
+    /// there.
     pub(crate) fn back(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Self {
         Self {
             turned: true,

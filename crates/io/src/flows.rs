@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 /// How the ranges of a test make its flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
-    /// Each value of a range with each of all others. The source port changes from flow to flow; once it has been through
-    /// its range the destination port does, then the source address, then the destination address.
+    /// Each value of a range with each of all others. The source port changes from flow to flow; once it has been
+    /// through its range the destination port does, then the source address, then the destination address.
     #[default]
     Combine,
     /// All ranges step at once: flow `f` has the value at place `f mod n` of a range of `n`. There are as many flows as
@@ -68,8 +68,8 @@ impl FlowSet {
         Self::of(src, dst, (1, 1), Step::Combine, limit)
     }
 
-    /// All flows of so many source and destination addresses and of two port ranges, or the first `limit` of them. There
-    /// are 2^32 - 1 at the most: [`FlowSet::wanted`] tells how many it would be.
+    /// All flows of so many source and destination addresses and of two port ranges, or the first `limit` of them.
+    /// There are 2^32 - 1 at the most: [`FlowSet::wanted`] tells how many it would be.
     ///
     /// # Panics
     /// When a range is empty or `limit` is 0.
@@ -191,8 +191,8 @@ impl FlowSet {
             return (0..self.count).all(|flow| self.flow_in(flow, all).is_some());
         }
         // The flows are boxes: all values of the faster coordinates below each value of a slower one; the rest of the
-        // slowest likewise. In `all` the numbers grow along each coordinate, so it is enough to look at a box's first and
-        // last corner.
+        // slowest likewise. In `all` the numbers grow along each coordinate, so it is enough to look at a box's first
+        // and last corner.
         let mut from = 0;
         let steps = self.axes.iter().rev().filter(|axis| axis.count > 1 || axis.every == 1);
         let mut steps = steps.map(|axis| axis.every);

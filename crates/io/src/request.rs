@@ -69,8 +69,8 @@ pub struct Request<'a> {
     pub cores: Vec<Option<usize>>,
     /// Which packets are the test's.
     pub selection: Selection,
-    /// Addresses that the host does not have: the lanes answer for them (ARP, neighbour discovery, ping), so packets that
-    /// ask for them are wanted, too.
+    /// Addresses that the host does not have: the lanes answer for them (ARP, neighbour discovery, ping), so packets
+    /// that ask for them are wanted, too.
     pub answer: Vec<AddressRange>,
     /// The ends of what is generated; `None` for other tasks.
     pub ends: Option<Ends>,

@@ -104,8 +104,8 @@ impl<'s> Collector<'s> {
         self.timing.tells_host_wait()
     }
 
-    /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this program's
-    /// own threads have worked for `own_ns`: of no way more than of another.
+    /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this
+    /// program's own threads have worked for `own_ns`: of no way more than of another.
     pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64, own_ns: u64) {
         for book in &mut self.books {
             book.note_host_wait(now_ns, waited_ns, own_ns);

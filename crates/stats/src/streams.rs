@@ -1,24 +1,27 @@
 //! What sequence numbers tell a receiver that knows nothing of the sender: how many packets were sent, and which came.
 //!
-//! A flow's numbers go up by one, and its stamps' times with them. A gap is loss until its packets come after all. But a
-//! single packet could claim any loss: a forged one, or one that was damaged before its checksum was made. So a jump
+//! A flow's numbers go up by one, and its stamps' times with them. A gap is loss until its packets come after all. But
+//! a single packet could claim any loss: a forged one, or one that was damaged before its checksum was made. So a jump
 //! counts once [`PROOF`] packets bear it out:
 //!
-//! - A **gap** of more than [`NEAR`] numbers is left open at first. Its packet is received, but the numbers that it skips
+//! - A **gap** of more than [`NEAR`] numbers is left open at first. Its packet is received, but the numbers that it
+//!   skips
 //!   are in no count. They become lost when further packets follow above it with none of the gap between them. Packets of
 //!   the gap that come in the meantime are just received.
-//! - A packet that begins **another stream** (a lower number with a later time: a sender that was started again), or that
+//! - A packet that begins **another stream** (a lower number with a later time: a sender that was started again), or
+//!   that
 //!   is out of the window's reach, is held aside. It counts when as many more follow beside it, and none that
 //!   continues the stream as it was.
 //!
-//! - A smaller gap is lost at once, and so is a larger one that others bore out; but they are remembered as a **leap** until
+//! - A smaller gap is lost at once, and so is a larger one that others bore out; but they are remembered as a **leap**
+//!   until
 //!   packets follow without a gap. When the stream goes on where it was before the leap, those that leapt were none of it:
 //!   what they skipped is lost no longer. Its numbers are open again where the stream fills them, or, where it took another
 //!   stream to see it, in [`Doubts::contested_gap`].
 //!
 //! Each packet is received, a duplicate, aside or beyond the window: in one of these counts. At the end [`Doubts`] says
-//! what was never borne out. Three forged packets in a row without a gap between them, and with none of the sender's, are
-//! believed; of a stream that then goes on where it was, the numbers between are left open, too.
+//! what was never borne out. Three forged packets in a row without a gap between them, and with none of the sender's,
+//! are believed; of a stream that then goes on where it was, the numbers between are left open, too.
 
 use crate::window::{Arrival, SequenceWindows};
 

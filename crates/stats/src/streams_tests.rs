@@ -372,8 +372,8 @@ proptest! {
     }
 }
 
-/// A stream of 900 in which `forged` come at 600, in a row or one after each packet, with a time after or before those of the
-/// packets that follow.
+/// A stream of 900 in which `forged` come at 600, in a row or one after each packet, with a time after or before those
+/// of the packets that follow.
 fn among(forged: &[u64], in_turn: bool, late: bool) -> Receiver {
     let mut r = Receiver::new();
     r.run(0..600);

@@ -234,8 +234,8 @@ impl Template {
         }
     }
 
-    /// As [`Template::write`], but only the frame that rates are quoted for; false, with nothing written, for any other, and
-    /// where the addresses [vary](Template::vary).
+    /// As [`Template::write`], but only the frame that rates are quoted for; false, with nothing written, for any
+    /// other, and where the addresses [vary](Template::vary).
     #[inline(always)]
     pub fn write_smallest(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) -> bool {
         if self.smallest
@@ -257,8 +257,8 @@ impl Template {
         self.smallest = false;
     }
 
-    /// As [`Template::write`], but from `src` to `dst`, which are of the template's family. What the addresses change of
-    /// the checksums is worked out for each frame.
+    /// As [`Template::write`], but from `src` to `dst`, which are of the template's family. What the addresses change
+    /// of the checksums is worked out for each frame.
     ///
     /// # Panics
     /// When `frame` is not [`Template::frame_len`] bytes long, or an address is of the other family.
@@ -349,8 +349,8 @@ impl Template {
         }
     }
 
-    /// Writes a frame: these headers, and what is behind them. `sums`: of all constant words that the UDP checksum covers,
-    /// and what its field holds where the device completes it.
+    /// Writes a frame: these headers, and what is behind them. `sums`: of all constant words that the UDP checksum
+    /// covers, and what its field holds where the device completes it.
     #[inline(always)]
     fn write_behind<const L4: usize>(
         &self,

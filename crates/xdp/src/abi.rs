@@ -1,5 +1,5 @@
-//! What the programs and this process share, by the same names: the structs of `xdp/run.h`, `xdp/lane.h`, `xdp/own.h` and
-//! `xdp/forward.bpf.c`. `layout_tests.rs` compares every field with the objects.
+//! What the programs and this process share, by the same names: the structs of `xdp/run.h`, `xdp/lane.h`, `xdp/own.h`
+//! and `xdp/forward.bpf.c`. `layout_tests.rs` compares every field with the objects.
 
 use crate::sys::Shared;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -42,8 +42,8 @@ macro_rules! plain {
             #[derive(Clone, Copy, Debug)]
             pub(crate) struct $name { $(pub(crate) $field: $type,)* }
 
-            // SAFETY: `repr(C)`, integers only: every bit pattern is a value; without padding, as the sizes of the fields
-            // add up to the whole.
+            // SAFETY: `repr(C)`, integers only: every bit pattern is a value; without padding, as the sizes of the
+            // fields add up to the whole.
             unsafe impl aya::Pod for $name {}
 
             const _: () = {

@@ -373,8 +373,8 @@ impl XdpDevice {
     }
 }
 
-/// Whether frames from XDP programs may be sent out of the device; where the kernel does not tell (before Linux 6.3), the
-/// first that is sent will. A program is attached by now, without which many drivers have no rings for them.
+/// Whether frames from XDP programs may be sent out of the device; where the kernel does not tell (before Linux 6.3),
+/// the first that is sent will. A program is attached by now, without which many drivers have no rings for them.
 pub(crate) fn check_transmit(site: &Site) -> Result<()> {
     let device = &site.device;
     match mpps_netdev::xdp_features(device.ifindex) {

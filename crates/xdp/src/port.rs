@@ -33,7 +33,8 @@ pub(crate) struct Site {
     pub(crate) device: NetDev,
     pub(crate) queues: u32,
     pub(crate) _promiscuous: Option<Promiscuous>,
-    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours, or none are.
+    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours,
+    /// or none are.
     pub(crate) drops_then: Option<u64>,
     /// Frames sent back that the device had refused before, as its driver counts them; where no tracepoint tells them.
     pub(crate) errors_then: Option<u64>,

@@ -17,8 +17,8 @@ pub struct Series {
 /// Addresses that the programs answer for: ARP, neighbour solicitation, ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// At most 8 of IPv4 and 8 of IPv6 one by one, and the range that packets are taken to. Empty where the host answers
-    /// itself.
+    /// At most 8 of IPv4 and 8 of IPv6 one by one, and the range that packets are taken to. Empty where the host
+    /// answers itself.
     pub addresses: Listed,
     /// Whose MAC address is asked for before the run; its answers are noted.
     pub next_hop: Option<IpAddr>,

@@ -56,8 +56,8 @@ impl<T: Shared> Mapping<T> {
     /// Makes every element as it was when the map was made. What a program writes meanwhile is lost or left.
     pub(crate) fn clear(&self) {
         let words = self.count * size_of::<T>() / size_of::<AtomicU64>();
-        // SAFETY: the mapping begins at a page and holds that many words until it is dropped; whoever else changes them does
-        // so as `Shared` allows, by atomics or in the kernel.
+        // SAFETY: the mapping begins at a page and holds that many words until it is dropped; whoever else changes them
+        // does so as `Shared` allows, by atomics or in the kernel.
         let words = unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast::<AtomicU64>(), words) };
         // A page that nobody has written stays untouched.
         words
@@ -157,7 +157,8 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, index: u32, frame: &[u8], repeat
     bpf(&attr).map(|_| ())
 }
 
-/// What a program made of one frame, without sending it: its verdict, and the frame. For the tests that include this file.
+/// What a program made of one frame, without sending it: its verdict, and the frame. For the tests that include this
+/// file.
 #[cfg(test)]
 #[allow(dead_code)]
 pub(crate) fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {

@@ -1,7 +1,7 @@
 //! What the other end of a veth means for frames that programs send into it.
 //!
-//! It takes them if it has a poll loop: with an XDP program, or with GRO. Without a program what XDP_TX gives it lies in
-//! its ring and nobody wakes the loop, while what is redirected arrives; with one, XDP_TX is the faster way.
+//! It takes them if it has a poll loop: with an XDP program, or with GRO. Without a program what XDP_TX gives it lies
+//! in its ring and nobody wakes the loop, while what is redirected arrives; with one, XDP_TX is the faster way.
 
 use crate::abi::flag;
 use crate::load::Which;
@@ -16,8 +16,8 @@ impl XdpPort {
     }
 
     /// How frames go back, by what the other end is now: see `send_back` in `xdp/run.h`. Where that can't be found out,
-    /// by the way that always arrives. So do answers of those who send nothing else back: looking would take a capability
-    /// (`CAP_NET_ADMIN`, where the other end is in another namespace) for the whole run.
+    /// by the way that always arrives. So do answers of those who send nothing else back: looking would take a
+    /// capability (`CAP_NET_ADMIN`, where the other end is in another namespace) for the whole run.
     pub(crate) fn choose_way_back(&self) {
         if self.is_veth() {
             let sends_back = matches!(self.which, Which::Reflect | Which::Forward);

@@ -211,12 +211,12 @@ fn batch_of(lane_pps: Option<f64>) -> u32 {
 }
 
 impl XdpPort {
-    /// Makes programs of `sendrecv` and `send` ready for another trial, as if they had been loaded for it: nothing of the
-    /// trial before is left in their maps. The address that was heard stays. False: they were not made for such a trial, and
-    /// are as they were. It must be over.
+    /// Makes programs of `sendrecv` and `send` ready for another trial, as if they had been loaded for it: nothing of
+    /// the trial before is left in their maps. The address that was heard stays. False: they were not made for such a
+    /// trial, and are as they were. It must be over.
     ///
-    /// They are made for trials that differ in rate and length alone: paced ones up to the rate of the first, or ones that
-    /// are not paced.
+    /// They are made for trials that differ in rate and length alone: paced ones up to the rate of the first, or ones
+    /// that are not paced.
     pub fn renew(&self, spec: &TrafficSpec) -> bool {
         let Some(sending) = &self.sending else { return false };
         let made_for = &sending.spec;

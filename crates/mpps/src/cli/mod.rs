@@ -215,8 +215,9 @@ pub(crate) struct Traffic {
     /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port a lane]
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) src_port_range: Option<RangeInclusive<u16>>,
-    /// Destination: IP:PORT, [IPv6]:PORT or NAME:PORT, or a range of ports, IP:PORT-PORT; in place of the address several,
-    /// as of --src. A name is resolved at the start, to the first of its addresses that is of the source's family
+    /// Destination: IP:PORT, [IPv6]:PORT or NAME:PORT, or a range of ports, IP:PORT-PORT; in place of the address
+    /// several, as of --src. A name is resolved at the start, to the first of its addresses that is of the source's
+    /// family
     #[arg(long, value_name = "HOST:PORT", value_parser = values::target)]
     pub(crate) dest: Option<Target>,
     /// MAC address to send to; found by ARP or neighbour discovery if not given
@@ -235,8 +236,8 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "ID", value_parser = values::vlan, allow_hyphen_values = true)]
     pub(crate) vlan: Option<u16>,
     /// How ranges of addresses and ports make flows: combine (each value with each of all others; source ports change
-    /// first, then destination ports, source addresses, destination addresses), or together (all step at once, the shorter
-    /// ranges over again)
+    /// first, then destination ports, source addresses, destination addresses), or together (all step at once, the
+    /// shorter ranges over again)
     #[arg(long, value_name = "HOW", default_value = "combine", value_parser = values::step)]
     pub(crate) step: Step,
     /// Use only the first N flows of the ranges

@@ -187,8 +187,8 @@ const WANT_ADDRESSES: &str = "want an IP address, or several as FIRST-LAST or NE
                               10.99.0.1-10.99.3.254 or fd99::/120";
 
 /// An address; the addresses from one to another; or those of a prefix that hosts can have: in IPv4 all but network and
-/// broadcast address (of /31 and /32 all, RFC 3021), in IPv6 all but the routers' anycast address (RFC 4291, section 2.6.1;
-/// of /127 and /128 all, RFC 6164).
+/// broadcast address (of /31 and /32 all, RFC 3021), in IPv6 all but the routers' anycast address (RFC 4291, section
+/// 2.6.1; of /127 and /128 all, RFC 6164).
 pub(crate) fn addresses(text: &str) -> Parsed<AddressRange> {
     let ip = |text: &str| text.parse::<IpAddr>().map_err(|_| WANT_ADDRESSES.to_owned());
     let range = if let Some((network, bits)) = text.split_once('/') {
@@ -314,8 +314,8 @@ pub(crate) fn is_one_host(ip: IpAddr) -> bool {
     !(ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST))
 }
 
-/// Whether a text can be the name of a host (RFC 1123, section 2.1; underscores, which some have, too). A name whose last
-/// part is a number is a mistyped address.
+/// Whether a text can be the name of a host (RFC 1123, section 2.1; underscores, which some have, too). A name whose
+/// last part is a number is a mistyped address.
 fn is_host_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let label = |label: &str| {

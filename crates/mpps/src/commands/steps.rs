@@ -23,8 +23,8 @@ pub(crate) struct Prepared {
     _filters: Vec<NtupleFilter>,
 }
 
-/// From here on signals end the program's run in its own time, and privileges that no port needs are marked to be given up;
-/// flow rules are in force where the host's NICs have them.
+/// From here on signals end the program's run in its own time, and privileges that no port needs are marked to be given
+/// up; flow rules are in force where the host's NICs have them.
 pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
     if host.is_program() {
         signal::catch_interrupts();

@@ -93,7 +93,8 @@ impl Path for AfPacket {
     }
 }
 
-/// What `ring=` asks for. Slots hold the largest frame of the interface; of one that is not there, the run says so later.
+/// What `ring=` asks for. Slots hold the largest frame of the interface; of one that is not there, the run says so
+/// later.
 fn rings(config: &Config) -> Vec<Buffers> {
     let (Some(count), Some((rx, tx))) = (config.ring, mpps_af_packet::slot_bytes(config)) else {
         return Vec::new();

@@ -201,8 +201,8 @@ impl Draft {
     }
 }
 
-/// Bytes that a lane can't fill within the run's duration, whatever comes: more than memory takes from one core. The ring
-/// is written once before the run, so that no lane meets a page that is not there, and a buffer of gigabytes takes
+/// Bytes that a lane can't fill within the run's duration, whatever comes: more than memory takes from one core. The
+/// ring is written once before the run, so that no lane meets a page that is not there, and a buffer of gigabytes takes
 /// seconds for that.
 fn fillable(duration: Option<Duration>) -> u64 {
     const BYTES_PER_MS: u64 = 64 << 20;

@@ -200,8 +200,8 @@ impl Listener {
         self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
     }
 
-    /// Addresses that no packet from elsewhere comes from. Of a range that was named those that are assigned: the others
-    /// are known by what comes back (`Reflector`).
+    /// Addresses that no packet from elsewhere comes from. Of a range that was named those that are assigned: the
+    /// others are known by what comes back (`Reflector`).
     fn own(&self) -> Vec<IpAddr> {
         let named = self.ip.as_ref().and_then(ranges::only);
         named.into_iter().chain(self.assigned()).collect()

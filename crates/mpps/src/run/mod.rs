@@ -17,7 +17,8 @@ use mpps_stats::{Sink, Summary};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for can't be had: names the option or field, the value, and what would be right. Nothing was sent.
+    /// What was asked for can't be had: names the option or field, the value, and what would be right. Nothing was
+    /// sent.
     #[error("{0}")]
     Usage(String),
     /// Something that was tried has failed.
@@ -52,8 +53,8 @@ pub fn run(plan: &Plan, sinks: Vec<Box<dyn Sink>>) -> Result<Summary, Error> {
     run_until(plan, sinks, &|| 0)
 }
 
-/// As [`run`], for runs without an end of their own: `interruptions` is asked every 100 ms or more often how often the end
-/// has been asked for. The first time ends the sending, another time the settling.
+/// As [`run`], for runs without an end of their own: `interruptions` is asked every 100 ms or more often how often the
+/// end has been asked for. The first time ends the sending, another time the settling.
 ///
 /// # Errors
 /// As [`run`].

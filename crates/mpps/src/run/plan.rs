@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::fmt;
 
-/// A run: what it does, on which ports, with what traffic and load, for how long, on which lanes, and what is checked. It is
-/// complete, with each default filled in, and was checked as a whole; nothing is open.
+/// A run: what it does, on which ports, with what traffic and load, for how long, on which lanes, and what is checked.
+/// It is complete, with each default filled in, and was checked as a whole; nothing is open.
 ///
 /// Its JSON is what `--print-plan` prints and a result's `plan` holds; `docs/plans.md` names the fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +40,8 @@ impl Plan {
         Ok(Self(filled(command).map_err(named)?))
     }
 
-    /// The plan with another value in one field, such as `("load.rate", "20kpps")` or `("traffic.flows", 8)`. Whether the
-    /// fields go together is checked anew; what followed from the field's old value stays as it is written.
+    /// The plan with another value in one field, such as `("load.rate", "20kpps")` or `("traffic.flows", 8)`. Whether
+    /// the fields go together is checked anew; what followed from the field's old value stays as it is written.
     ///
     /// # Errors
     /// [`Error::Usage`] as [`Plan::from_json`].

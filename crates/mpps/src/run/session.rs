@@ -14,11 +14,11 @@ use mpps_wire::MacAddr;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of trials on
-/// them. Returns what `body` returns, once the ports are closed.
+/// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of
+/// trials on them. Returns what `body` returns, once the ports are closed.
 ///
-/// The plan says what every trial has (ports, addresses, lanes), and what none exceeds: its flows. Whoever owns the peer's MAC
-/// address is asked once.
+/// The plan says what every trial has (ports, addresses, lanes), and what none exceeds: its flows. Whoever owns the
+/// peer's MAC address is asked once.
 ///
 /// # Errors
 /// When the ports could not be opened, or nobody answers for the peer's address; else what `body` returns.
@@ -29,9 +29,9 @@ pub fn session<R>(
     session_until(plan, &|| 0, body)
 }
 
-/// As [`session`], with trials that can be interrupted: `interruptions` is asked every 100 ms or more often how often the
-/// end has been asked for. The first time ends the sending of the trial at hand, another time its settling; there is none
-/// after it.
+/// As [`session`], with trials that can be interrupted: `interruptions` is asked every 100 ms or more often how often
+/// the end has been asked for. The first time ends the sending of the trial at hand, another time its settling; there
+/// is none after it.
 ///
 /// # Errors
 /// As [`session`].
@@ -85,22 +85,23 @@ impl std::fmt::Debug for Session<'_> {
 }
 
 impl Session<'_> {
-    /// Runs one trial, from its first departure to the end of its settle time, with counters, rows and a verdict of its own.
-    /// Rate, pacing, times, length of packets, flows and seed may be others than in the session's plan. Sinks read its events.
+    /// Runs one trial, from its first departure to the end of its settle time, with counters, rows and a verdict of its
+    /// own. Rate, pacing, times, length of packets, flows and seed may be others than in the session's plan. Sinks read
+    /// its events.
     ///
     /// What comes in late of an earlier trial is in no count of this one: [`Summary::reasons`] tells it as
-    /// `late_of_an_earlier_trial`. To tell them apart a trial of `sendrecv` whose seed an earlier one had is given another,
-    /// as [`Summary::plan`] says; where the kernel runs the trial, its packets are known by their time, and counted as
-    /// `foreign_other_run`.
+    /// `late_of_an_earlier_trial`. To tell them apart a trial of `sendrecv` whose seed an earlier one had is given
+    /// another, as [`Summary::plan`] says; where the kernel runs the trial, its packets are known by their time, and
+    /// counted as `foreign_other_run`.
     ///
-    /// Where the kernel runs the trial, programs that are loaded serve trials which differ in duration and in rate alone, up
-    /// to that of the session's plan; others are loaded for any other trial, and the fact `programs_loaded` tells how long
-    /// that took.
+    /// Where the kernel runs the trial, programs that are loaded serve trials which differ in duration and in rate
+    /// alone, up to that of the session's plan; others are loaded for any other trial, and the fact `programs_loaded`
+    /// tells how long that took.
     ///
     /// # Errors
     /// [`Error::Usage`] for a trial that the ports were not opened for: the session goes on. [`Error::Failed`] where it
-    /// could not take place, as after an interruption. One that took place but whose numbers can't be believed is no error:
-    /// see [`Summary::valid`].
+    /// could not take place, as after an interruption. One that took place but whose numbers can't be believed is no
+    /// error: see [`Summary::valid`].
     pub fn trial(&mut self, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> std::result::Result<Summary, Error> {
         for field in ["workload", "ports", "lanes", "device"] {
             let (given, want) = (plan.get(field), self.plan.get(field));
@@ -143,8 +144,8 @@ pub(crate) trait Ports {
     fn tells_trials_by_seed(&self) -> bool;
 }
 
-/// Opens the ports of `sendrecv` or `send`. `opened` is called when they are open, before lanes ask for a neighbour and give
-/// up their privileges; `body` when all is ready.
+/// Opens the ports of `sendrecv` or `send`. `opened` is called when they are open, before lanes ask for a neighbour and
+/// give up their privileges; `body` when all is ready.
 pub(crate) fn on_ports(
     draft: &Draft,
     host: &Host<'_>,

@@ -18,8 +18,8 @@ use crate::mapping::Mapping;
 use crate::ring::RingMap;
 use crate::{Device, Error, Result, Umem};
 
-/// A socket that was closed leaves its queue a little later, when the kernel comes to it: until then binding there fails
-/// as if another had it. On a busy host that takes more than a second.
+/// A socket that was closed leaves its queue a little later, when the kernel comes to it: until then binding there
+/// fails as if another had it. On a busy host that takes more than a second.
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
 /// A socket that shares its UMEM with the new one.

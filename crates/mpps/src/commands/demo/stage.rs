@@ -70,7 +70,8 @@ impl Ends {
 /// A path that the demo shows.
 pub(super) type Shown = (&'static str, Demo);
 
-/// The path by which anything can be shown: its ports are addresses of the host (`true`); or the first that a lab is for.
+/// The path by which anything can be shown: its ports are addresses of the host (`true`); or the first that a lab is
+/// for.
 fn first(by_address: bool) -> Result<Shown> {
     let found = shown().find(|(_, demo)| demo.by_address == by_address);
     found.ok_or_else(|| failed("demo: no path of this build can be shown"))
