@@ -31,7 +31,8 @@ FIRST=("scripts/no-dpdk.sh" "tests/recipes.rs" "doc tests" "tests/loops.rs" "tes
 # These run by themselves after all others, one after the other. Each needs its reason here.
 ALONE=()
 
-# record WHERE NAME OUTPUT-FILE COMMAND...: one failure. COMMAND runs it again, from this directory, with this environment.
+# record WHERE NAME OUTPUT-FILE COMMAND...: one failure. COMMAND runs it again, from this directory, with this
+# environment.
 record() {
     local place
     place=$(mktemp -d "$TEST_DIR/failed/$(date +%s%N)-XXXXXX")
@@ -250,7 +251,9 @@ job() {
 begin() {
     local place where log
     case "$1" in
-        "doc tests") job "$1" "$(log_of "$1")" step "$1" "$CARGO" test --workspace --doc --no-fail-fast "${arguments[@]}" ;;
+        "doc tests")
+            job "$1" "$(log_of "$1")" step "$1" "$CARGO" test --workspace --doc --no-fail-fast "${arguments[@]}"
+            ;;
         scripts/*) job "$1" "$(log_of "$1")" step "$1" "$1" ;;
         *)
             while IFS=$'\t' read -r place where; do
@@ -274,7 +277,8 @@ listed() {
 # Everything, those of FIRST first, those of ALONE by themselves.
 run_all() {
     local title all=() begun=()
-    mapfile -t all < <(printf '%s\n' "doc tests" scripts/miri.sh scripts/no-dpdk.sh; cut -f 2 "$TEST_DIR/queued" | awk '!seen[$0]++')
+    mapfile -t all < <(printf '%s\n' "doc tests" scripts/miri.sh scripts/no-dpdk.sh
+        cut -f 2 "$TEST_DIR/queued" | awk '!seen[$0]++')
     for title in "${FIRST[@]}" "${all[@]}"; do
         listed "$title" "${ALONE[@]}" || ! listed "$title" "${all[@]}" || listed "$title" "${begun[@]}" || {
             begun+=("$title")
@@ -302,7 +306,8 @@ again() {
     [ -f "$place/again" ] || return 1
     echo
     echo "Once more, by itself: $(cat "$place/where")::$(cat "$place/name")"
-    timeout --foreground --kill-after=5 "$FILE_LIMIT" bash "$place/again" </dev/null >"$place/second" 2>&1 || { sed 's/^/    | /' "$place/second"; return 1; }
+    timeout --foreground --kill-after=5 "$FILE_LIMIT" bash "$place/again" </dev/null >"$place/second" 2>&1 ||
+        { sed 's/^/    | /' "$place/second"; return 1; }
     sed 's/^/    | /' "$place/second"
     name=$(cat "$place/name")
     case "$name" in
@@ -332,7 +337,9 @@ summary() {
         sed '/^stack backtrace:$/,/^note: Some details are omitted/d; /^$/d' "$place/output" | tail -n "$LINES_SHOWN" |
             sed 's/^/    /'
     done
-    read -r passed failed ignored < <(awk '{ p += $1; f += $2; i += $3 } END { print p + 0, f + 0, i + 0 }' "$TEST_DIR/counts")
+    read -r passed failed ignored < <(
+        awk '{ p += $1; f += $2; i += $3 } END { print p + 0, f + 0, i + 0 }' "$TEST_DIR/counts"
+    )
     failed=$((failed - unsure)) passed=$((passed + unsure))
     [ "$failed" -eq 0 ] || result=FAILED
     echo "test result: $result. $passed passed; $failed failed; $ignored ignored; 0 measured; 0 filtered out;" \

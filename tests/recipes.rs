@@ -218,7 +218,8 @@ const RECIPES: &[Recipe] = &[
         before: BRIDGE,
         commands: &[
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --src 198.18.0.1-198.18.63.254 \
-                     --dest 198.19.0.1-198.19.63.254:9000-9999 --src-port-range 10000-10999 --step together --rate 20kpps",
+                     --dest 198.19.0.1-198.19.63.254:9000-9999 --src-port-range 10000-10999 --step together --rate \
+                     20kpps",
         ],
     },
     Recipe {

@@ -2,8 +2,8 @@
 /*
  * Answers for the test's addresses, which need not be the host's, so that nobody else would answer: ARP (RFC 826),
  * neighbour solicitation (RFC 4861), echo (RFC 792, RFC 4443); and the next hop's answers to our own questions. A frame
- * becomes its answer in place; VLAN tags are kept. The rules by which something is no question are those of crates/wire's
- * `parse_slow_path`.
+ * becomes its answer in place; VLAN tags are kept. The rules by which something is no question are those of
+ * crates/wire's `parse_slow_path`.
  */
 #ifndef XDP_ANSWER_H
 #define XDP_ANSWER_H
@@ -58,7 +58,8 @@ INLINE int is_station(u64 mac)
 	return mac && !(mac & 1);
 }
 
-/* Whether anything is answered, or has been asked. An IPv6 address that can be asked for begins with something. */
+/* Whether anything is answered, or has been asked. The first word of a valid IPv6 next hop is never 0, so it says
+ * whether there is one. */
 INLINE int answers(void)
 {
 	return PLAN.answer4_count || PLAN.answer6_count || PLAN.flags & ANSWER_OWN || PLAN.hop4 || PLAN.hop6.word[0];

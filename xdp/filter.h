@@ -126,7 +126,7 @@ INLINE int plain_taken6(void *data)
 	       U16(data + PLAIN6_L4) && in_ports(PORTS, U16(data + PLAIN6_L4 + 2));
 }
 
-/* Whether a packet is taken: 0, or a reason and one. */
+/* Whether a packet is taken: 0, or the reason + 1. */
 GLOBAL int filter(struct xdp_md *ctx, const struct udp_packet *p)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx), *ip, *source, *destination;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Numbers that a flow's packets skip: whether they are lost, or left open, until others bear it out. The same rule as in
- * crates/stats/src/streams.rs, function by function; crates/xdp/tests/programs_streams.rs compares the two.
+ * Numbers that a flow's packets skip: whether they are lost, or left open, until others bear it out. The same rule as
+ * in crates/stats/src/streams.rs, function by function; crates/xdp/tests/programs_streams.rs compares the two.
  */
 #ifndef XDP_GAP_H
 #define XDP_GAP_H
@@ -163,7 +163,7 @@ INLINE u64 close_gap(struct hand *h)
 
 	h->flow->doubt &= ~GAP;
 	if (!doubt->below && goes_back(doubt, doubt->high)) {
-		/* The stream of before goes on: the one between was none. What it left open stays so. */
+		/* The earlier stream goes on, so the one in between was none. Gaps that it left open stay open. */
 		doubt->former = 0;
 		return 0;
 	}

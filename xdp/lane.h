@@ -64,8 +64,8 @@ typedef struct lane lane_t;
 /* By CPU. */
 SHARED_ARRAY(LANES_BY_CPU, lane_t);
 /*
- * Source port, and destination port, of each flow. Where addresses vary also the sum of all that the UDP checksum covers but
- * ports and payload, and the checksum of the IPv4 header.
+ * Source port, and destination port, of each flow. Where addresses vary also the sum of all that the UDP checksum
+ * covers but ports and payload, and the checksum of the IPv4 header.
  */
 struct flow_ports {
 	be16 source;
@@ -82,7 +82,8 @@ struct flow_addresses {
 };
 typedef struct flow_addresses flow_addresses_t;
 SHARED_ARRAY(FLOW_ADDRESSES, flow_addresses_t);
-/* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than scheduled the packet left, ns. */
+/* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than
+ * scheduled the packet left, ns. */
 SHARED_ARRAY(SLIPS, u64);
 /* What has come back of a flow. */
 SHARED_ARRAY(FLOW_WINDOWS, flow_window_t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Packets that go round between this reflector and another program that returns what it gets: crates/wire/src/loops.rs, by
- * the same names and numbers, with the reasons for them. What a source has seen is its own; only it writes there.
+ * Packets that go round between this reflector and another program that returns what it gets: crates/wire/src/loops.rs,
+ * by the same names and numbers, with the reasons for them. What a source has seen is its own; only it writes there.
  */
 #ifndef XDP_LOOPS_H
 #define XDP_LOOPS_H
@@ -128,7 +128,7 @@ NOINLINE u64 mark_of(const struct sender *sender)
 	return v0 ? v0 : 1;
 }
 
-/* Whether a packet that the filter takes can be answered: `answerable` of crates/wire. 0, or a reason and one. */
+/* Whether a packet that the filter takes can be answered: `answerable` of crates/wire. 0, or the reason + 1. */
 INLINE int answerable4(be32 source, be32 destination, u32 ports)
 {
 	if (source == destination && (!LOOPS.loopback || (u16)ports == (u16)(ports >> 16)))
@@ -306,8 +306,8 @@ GLOBAL u32 look_plain(struct xdp_md *ctx, struct source *source, u32 weight, int
 }
 
 /*
- * Whether a packet that could be answered is, so far as others that return what they get go: 0, or a reason and one; minus
- * one where a probe is to take its place. `weight`: of how many it is one, if it is looked at; or PROBE_DUE.
+ * Whether a packet that could be answered is, so far as others that return what they get go: 0, or the reason + 1;
+ * minus one where a probe is to take its place. `weight`: of how many it is one, if it is looked at; or PROBE_DUE.
  */
 NOINLINE int admit(struct xdp_md *ctx, struct source *source, const struct udp_packet *p, u32 weight)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Addresses that are not answered: the reflector's own, and those of its subnets that no host has. Other programs leave them
- * empty.
+ * Addresses that are not answered: the reflector's own, and those of its subnets that no host has. Other programs leave
+ * them empty.
  */
 #ifndef XDP_OWN_H
 #define XDP_OWN_H

@@ -4,8 +4,8 @@
  *
  * Ethernet II with up to two VLAN tags in the frame (IEEE 802.1Q, 802.1ad), IPv4 with options (RFC 791), IPv6 without
  * extension headers (RFC 8200), UDP (RFC 768), ARP for IPv4 over Ethernet (RFC 826), neighbour solicitation and
- * advertisement (RFC 4861). A frame that is none of these, or that ends too early, has `l3` or `l4` 0 and is passed to the host
- * by whoever asks for more than its Ethernet header.
+ * advertisement (RFC 4861). A frame that is none of these, or that ends too early, has `l3` or `l4` 0 and is passed to
+ * the host by whoever asks for more than its Ethernet header.
  */
 #ifndef XDP_PARSE_H
 #define XDP_PARSE_H
@@ -153,7 +153,8 @@ INLINE void parse_ethernet(struct view *view, void *data, void *end)
 	view->l3 = next;
 }
 
-/* The IPv4 header, or 0. Fragments have no `l4`: only the first would carry ports, and the others would go elsewhere. */
+/* The IPv4 header, or 0. Fragments have no `l4`: only the first would carry ports, and the others would go
+ * elsewhere. */
 INLINE struct ipv4 *parse_ipv4(struct view *view)
 {
 	struct ipv4 *ip = view->l3;

@@ -211,8 +211,8 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 }
 
 /*
- * Checks length, checksum, stamp and data of a packet with our addresses, whose UDP header is at `udp`. `addresses`: their
- * sum, where they vary.
+ * Checks length, checksum, stamp and data of a packet with our addresses, whose UDP header is at `udp`. `addresses`:
+ * their sum, where they vary.
  */
 INLINE int examine(struct source *source, u32 key, void *udp, void *end, u32 flow, u64 addresses)
 {

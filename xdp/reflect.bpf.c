@@ -11,7 +11,7 @@
 #include "loops.h"
 #include "taps.h"
 
-/* Turns a packet that is taken. Returns 0, or why it is not, and one. `weight`: see `admit`. */
+/* Turns a packet that is taken. Returns 0, or the reason + 1. `weight`: see `admit`. */
 NOINLINE int turn_anywhere(struct xdp_md *ctx, struct source *source, u32 weight)
 {
 	struct udp_packet p = {};
@@ -78,8 +78,8 @@ NOINLINE int turn_anywhere(struct xdp_md *ctx, struct source *source, u32 weight
 }
 
 /*
- * Whether a plain packet between its two addresses can be answered; false says nothing. Packets mostly come between the same
- * two, which are looked at once then.
+ * Whether a plain packet between its two addresses can be answered; false says nothing. Packets mostly come between the
+ * same two, which are looked at once then.
  */
 INLINE int plain_pair4(struct watch *watch, void *data)
 {

@@ -111,7 +111,7 @@ struct plan {
 	u32 dst_first;
 	u32 flows;
 	u32 lanes;
-	/* Words of 64 sequence numbers a flow, and slips a flow: powers of two. */
+	/* Words of 64 sequence numbers per flow, and slips per flow: powers of two. */
 	u32 window_words;
 	u32 slips;
 	/* Whom packets are sent from and to, and so come back to and from. */
@@ -238,7 +238,7 @@ const volatile struct plan PLAN = {};
 const volatile u64 PORTS[1024] = {};
 
 /* The sizes of maps are set by the loader. */
-#define SHARED_ARRAY(name, content)                                                                                     \
+#define SHARED_ARRAY(name, content) \
 	struct {                                                                                                       \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                                      \
 		__uint(max_entries, 1);                                                                                \
@@ -354,8 +354,8 @@ INLINE u64 read_clock(struct source *source, u32 key)
 
 /*
  * From here on the source may write the windows that are its own: up to 16 packets, or to the end of its poll loop. Who
- * wants such a window for everybody says so in it, and waits for the burst to end: so between this store and the first look
- * at a window nothing may be moved, for which the exchange is one.
+ * wants such a window for everybody says so in it, and waits for the burst to end: so between this store and the first
+ * look at a window nothing may be moved, for which the exchange is one.
  */
 INLINE void begin_burst(struct source *source)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What sequence numbers tell a receiver that knows nothing of the sender, and how it is booked. A jump counts once PROOF
- * packets bear it out: crates/stats/src/streams.rs.
+ * What sequence numbers tell a receiver that knows nothing of the sender, and how it is booked. A jump counts once
+ * PROOF packets bear it out: crates/stats/src/streams.rs.
  */
 #ifndef XDP_STREAMS_H
 #define XDP_STREAMS_H
@@ -140,8 +140,8 @@ INLINE int goes_beyond(struct drop_flow *flow, const struct held *packet)
 }
 
 /*
- * A packet bears out those that are held: they are of the stream, beyond a long gap, or of another one. Returns the numbers
- * that are lost no longer.
+ * A packet bears out those that are held: they are of the stream, beyond a long gap, or of another one. Returns the
+ * numbers that are lost no longer.
  */
 INLINE u64 believe(struct hand *h, const struct held *last)
 {
@@ -215,7 +215,8 @@ INLINE int of_another(struct drop_flow *flow, const struct held *packet)
 	return seq - next > (u64)(PLAN.window_words - 1) * 32 || (seq > next && packet->time_ns < flow->newest_ns);
 }
 
-/* Finds out what a packet is to its flow, by whoever may write it. `all`: what is counted, of PROOF packets at the most. */
+/* Finds out what a packet is to its flow, by whoever may write it. `all`: what is counted, of PROOF packets at the
+ * most. */
 INLINE enum outcome judge(struct hand *h, u32 key, struct held *packet, struct counted *all)
 {
 	struct held held[PROOF - 1];

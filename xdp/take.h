@@ -72,18 +72,19 @@ INLINE int same6(const volatile struct address6 *a, const struct address6 *b)
 
 #define FILTER const volatile struct take_filter *filter
 
-#define LISTED4(list, room, address)                                                                                   \
+#define LISTED4(list, room, address) \
 	({                                                                                                             \
 		int found = 0;                                                                                         \
-		_Pragma("unroll") for (u32 i = 0; i < (room); i++) if (i < filter->list##_count && filter->list[i] == (address))                \
+		_Pragma("unroll") for (u32 i = 0; i < (room); i++) if (i < filter->list##_count && filter->list[i] == (address)) \
 			found = 1;                                                                                     \
 		found;                                                                                                 \
 	})
 
-#define LISTED6(list, room, address)                                                                                   \
+#define LISTED6(list, room, address) \
 	({                                                                                                             \
 		int found = 0;                                                                                         \
-		_Pragma("unroll") for (u32 i = 0; i < (room); i++) if (i < filter->list##_count && same6(&filter->list[i], (address)))          \
+		_Pragma("unroll") for (u32 i = 0; i < (room); i++) \
+		if (i < filter->list##_count && same6(&filter->list[i], (address))) \
 			found = 1;                                                                                     \
 		found;                                                                                                 \
 	})

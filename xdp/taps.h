@@ -128,7 +128,8 @@ SEC("raw_tp/xdp_redirect_err") int redirect_err(struct tracepoint *ctx)
 	return 0;
 }
 
-/* xdp_bulk_tx(dev, sent, drops, err): what a veth's driver made of XDP_TX. The program there is ours, and nobody else's. */
+/* xdp_bulk_tx(dev, sent, drops, err): what a veth's driver made of XDP_TX. The program there is ours, and nobody
+ * else's. */
 SEC("raw_tp/xdp_bulk_tx") int bulk_tx(struct tracepoint *ctx)
 {
 	int drops = ctx->argument[2];

@@ -2,7 +2,7 @@
 /*
  * `sendrecv` and `send`: one program makes packets, another counts those that come back.
  *
- * The sender runs on frames that the kernel makes (BPF_PROG_TEST_RUN with live frames), one call a lane for a whole
+ * The sender runs on frames that the kernel makes (BPF_PROG_TEST_RUN with live frames), one call per lane for a whole
  * run, for a call costs tens of milliseconds. So pacing is done here: while nothing is due a frame is given back. The
  * clock is read once for the 16 packets that the kernel hands to the device at a time.
  */
@@ -14,8 +14,8 @@
 #include "answer.h"
 
 /*
- * Whether what this CPU handed over last is an answer. Packets of the test are handed over at the end of their batch, and
- * answers in the poll loop that gives them: neither waits for the other.
+ * Whether what this CPU handed over last is an answer. Packets of the test are handed over at the end of their batch,
+ * and answers in the poll loop that gives them: neither waits for the other.
  */
 INLINE struct lane *lane_here(void)
 {

@@ -14,12 +14,14 @@
 
 #define NOINLINE static __attribute__((noinline, unused))
 /*
- * The verifier follows a function that is visible outside of its file once, and not from each place that calls it; it then
- * knows nothing of what the arguments are, so these are numbers, or memory of the caller's that is looked at for NULL.
+ * The verifier follows a function that is visible outside of its file once, and not from each place that calls it; it
+ * then knows nothing of what the arguments are, so these are numbers, or memory of the caller's that is looked at for
+ * NULL.
  */
 #define GLOBAL __attribute__((noinline))
 
-/* Why a frame is left: `Left` of crates/wire/src/reflect.rs, in its order (crates/xdp/src/reasons.rs). Functions return one more, and 0 for none. */
+/* Why a frame is left: `Left` of crates/wire/src/reflect.rs, in its order (crates/xdp/src/reasons.rs). Functions return
+ * one more, and 0 for none. */
 enum left {
 	LEFT_TOO_SHORT,
 	LEFT_NOT_IP,
@@ -90,8 +92,8 @@ struct udp_packet {
 #define OPAQUE(pointer) asm volatile("" : "+r"(pointer))
 
 /*
- * Makes the verifier forget what it knows of a number, given another that it knows nothing of. What loops carry from one
- * turn to the next then looks the same on all ways through them, and it follows one way only.
+ * Makes the verifier forget what it knows of a number, given another that it knows nothing of. What loops carry from
+ * one turn to the next then looks the same on all ways through them, and it follows one way only.
  */
 #define FORGET(number, unknown)                                                                                        \
 	asm volatile("%0 ^= %1\n\t%0 ^= %1" : "+r"(number) : "r"((u64)(unknown)))
@@ -171,7 +173,7 @@ INLINE int plain_udp6(void *data, void *end)
 	       length <= total;
 }
 
-/* RFC 791 section 3.1. Returns 0, or a reason and one. */
+/* RFC 791 section 3.1. Returns 0, or the reason + 1. */
 INLINE int check_options(void *options, void *end, u64 length, u32 unknown)
 {
 	u64 at = 0;
@@ -317,7 +319,7 @@ INLINE int is_tag(be16 type)
 	return type == BE16(ETHERTYPE_VLAN) || type == BE16(ETHERTYPE_SERVICE_VLAN);
 }
 
-/* The IP packet in a frame with up to two VLAN tags. Returns 0, or a reason and one. */
+/* The IP packet in a frame with up to two VLAN tags. Returns 0, or the reason + 1. */
 NOINLINE int find_ip(struct xdp_md *ctx, struct ip_packet *p)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx);
@@ -351,7 +353,7 @@ NOINLINE int find_ip(struct xdp_md *ctx, struct ip_packet *p)
 	LEAVE(LEFT_NOT_IP);
 }
 
-/* The UDP datagram in a frame. Returns 0, or a reason and one. */
+/* The UDP datagram in a frame. Returns 0, or the reason + 1. */
 INLINE int find_udp_anywhere(struct xdp_md *ctx, struct udp_packet *p)
 {
 	struct ip_packet ip = {};

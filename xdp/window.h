@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Which sequence numbers of a flow have been seen: crates/stats/src/window.rs. And who may write that down, and all else
- * that is kept of a flow, since it may come by several sources, in turn or at the same time.
+ * Which sequence numbers of a flow have been seen: crates/stats/src/window.rs. And who may write that down, and all
+ * else that is kept of a flow, since it may come by several sources, in turn or at the same time.
  *
  * A window belongs to the source that the flow's first packet came by, which writes it with plain stores. When a packet
- * comes by another one, the window becomes everybody's, for the rest of the run: from then on it is written under a lock.
- * In between the owner must be out of any burst that began before it could see that it is to share (`open_shared`).
+ * comes by another one, the window becomes everybody's, for the rest of the run: from then on it is written under a
+ * lock. In between the owner must be out of any burst that began before it could see that it is to share
+ * (`open_shared`).
  *
- * The lock is our own: under the kernel's (bpf_spin_lock) no function may be called, and no map be looked into. Programs at
- * interfaces run with soft interrupts off: nothing on the same CPU comes in between that would want the lock, too.
+ * The lock is our own: under the kernel's (bpf_spin_lock) no function may be called, and no map be looked into.
+ * Programs at interfaces run with soft interrupts off: nothing on the same CPU comes in between that would want the
+ * lock, too.
  */
 #ifndef XDP_WINDOW_H
 #define XDP_WINDOW_H
@@ -185,7 +187,8 @@ enum access {
 /*
  * For a window that is not the source's own, or wanted by others.
  *
- * Whoever waits here for the owner is out of its own burst: two who want each other's windows don't wait for each other.
+ * Whoever waits here for the owner is out of its own burst: two who want each other's windows don't wait for each
+ * other.
  */
 NOINLINE enum access open_shared(struct flow_window *window, struct source *source, u32 key)
 {

@@ -1,8 +1,8 @@
 //! What every run has in common: threads, the start, the collector's loop, the end.
 //!
 //! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is
-//! brought together once: the calling thread starts one thread a lane, and waits until each has its pool, its queue and
-//! (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
+//! brought together once: the calling thread starts one thread per lane, and waits until each has its pool, its queue
+//! and (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
 //! runs are one, a [`session`](crate::session) is any number. For each the main thread makes what is counted in, sets
 //! the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
 //! sinks, watches for an interruption, and in the end adds everything up.
@@ -50,7 +50,7 @@ const LEAD_NS: u64 = 5_000_000;
 /// More of it for each lane that has to wake up.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
 
-/// What a trial is to be.
+/// What is asked of a trial.
 pub(crate) struct Order<T> {
     pub(crate) common: Common,
     pub(crate) workload: Workload,
@@ -106,14 +106,14 @@ struct Go<T> {
     ended: mpsc::Sender<(usize, LaneOutcome)>,
 }
 
-/// What a lane is told.
+/// The messages to a lane.
 enum Word<T> {
     /// Empty your queue, and say so.
     Attend(mpsc::Sender<()>),
     Go(Go<T>),
 }
 
-/// What the threads of a crew share.
+/// State that the threads of a crew share.
 pub(crate) struct Base<'s, J> {
     job: &'s J,
     /// The lanes are these in every trial.
@@ -455,7 +455,7 @@ fn roles<J: Job>(job: &J, common: &Common, way: usize) -> Vec<LanePlan> {
     common.lanes.iter().enumerate().map(role).collect()
 }
 
-/// What the program itself took; `None` where the kernel does not tell.
+/// CPU time of the threads beside the lanes; `None` where the kernel does not report it.
 fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
     let threads = host.own().by_thread();
     (!threads.is_empty()).then(|| Housekeeping {

@@ -39,7 +39,8 @@ use std::thread;
 /// #     busy_poll: false, share_cores: false, seed: 1, host: vec![], warnings: vec![], give_up: |_| Ok(()) };
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
 /// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,
-/// #     pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link), far: None, back: None };
+/// #     pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link),
+/// #     far: None, back: None };
 /// let config = LoopConfig { loss: 0.01, ..LoopConfig::default() };
 /// let filter = ReflectFilter::default();
 /// let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
@@ -131,7 +132,7 @@ pub trait Trials {
     /// packets of earlier trials of this session that come in then or later are told as `late_of_an_earlier_trial`
     /// among [`Summary::reasons`]; where each trial has another seed, those of the last 16 are known.
     ///
-    /// The start lies 5 ms, and 1 ms a lane, behind the call.
+    /// The start lies 5 ms, and 1 ms per lane, after the call.
     ///
     /// # Errors
     /// [`RunError::Unfit`], before anything is sent, for a trial that the ports were not opened for: the session goes

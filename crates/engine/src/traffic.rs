@@ -54,7 +54,7 @@ impl Lane<'_> {
         match error.kind {
             ErrorKind::LinkDown => {
                 let since = self.clock.now_ns();
-                // Told once a lane: an outage is thousands of failed calls.
+                // Reported once per lane: an outage is thousands of failed calls.
                 if !self.told_down.replace(true) {
                     self.control.device_down(format!("{error}; trying on"));
                 }

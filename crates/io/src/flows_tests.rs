@@ -110,7 +110,8 @@ proptest! {
             prop_assert!(seen.insert((a, b)));
         }
         prop_assert_eq!(flows.flow_of(s.wrapping_sub(1), d), None);
-        prop_assert_eq!(flows.flow_of(flows.src_ports().end().wrapping_add(1), d).filter(|_| *flows.src_ports().end() != u16::MAX), None);
+        let last = *flows.src_ports().end();
+        prop_assert_eq!(flows.flow_of(last.wrapping_add(1), d).filter(|_| last != u16::MAX), None);
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //!
 //! - A **gap** of more than [`NEAR`] numbers is left open at first. Its packet is received, but the numbers that it
 //!   skips
-//!   are in no count. They become lost when further packets follow above it with none of the gap between them. Packets of
-//!   the gap that come in the meantime are just received.
+//!   are in no count. They become lost when further packets follow above it with none of the gap between them. Packets
+//!   of the gap that come in the meantime are just received.
 //! - A packet that begins **another stream** (a lower number with a later time: a sender that was started again), or
 //!   that
 //!   is out of the window's reach, is held aside. It counts when as many more follow beside it, and none that
@@ -15,9 +15,9 @@
 //!
 //! - A smaller gap is lost at once, and so is a larger one that others bore out; but they are remembered as a **leap**
 //!   until
-//!   packets follow without a gap. When the stream goes on where it was before the leap, those that leapt were none of it:
-//!   what they skipped is lost no longer. Its numbers are open again where the stream fills them, or, where it took another
-//!   stream to see it, in [`Doubts::contested_gap`].
+//!   packets follow without a gap. When the stream goes on where it was before the leap, those that leapt were none of
+//!   it: what they skipped is lost no longer. Its numbers are open again where the stream fills them, or, where it took
+//!   another stream to see it, in [`Doubts::contested_gap`].
 //!
 //! Each packet is received, a duplicate, aside or beyond the window: in one of these counts. At the end [`Doubts`] says
 //! what was never borne out. Three forged packets in a row without a gap between them, and with none of the sender's,
@@ -60,7 +60,7 @@ pub enum Outcome {
     Believed([Counted; PROOF]),
 }
 
-/// What was not borne out so far. At the end of a run: never.
+/// Jumps that no later packet has confirmed so far; at the end of a run, ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubts {
     /// Packets held aside: in no other count.
@@ -197,7 +197,7 @@ impl Streams {
         self.streams[flow].known
     }
 
-    /// What was not borne out so far.
+    /// Jumps that no later packet has confirmed so far.
     pub fn doubts(&self) -> Doubts {
         self.doubted
     }
@@ -478,7 +478,7 @@ impl Streams {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
         stream.doubt &= !GAP;
         if !doubt.below && doubt.goes_back(doubt.high) {
-            // The stream of before goes on: the one between was none. What it left open stays so.
+            // The earlier stream goes on, so the one in between was none. Gaps that it left open stay open.
             doubt.former = 0;
             return 0;
         }

@@ -300,7 +300,8 @@ proptest! {
     /// A fast path and a slow one.
     #[test]
     fn two_paths_are_counted_exactly(
-        seed: u64, fast in 1u64..100, late in prop_oneof![1u64..100, 1u64..3000], loss in prop_oneof![Just(0u64), 1u64..50],
+        seed: u64, fast in 1u64..100, late in prop_oneof![1u64..100, 1u64..3000],
+        loss in prop_oneof![Just(0u64), 1u64..50],
     ) {
         jittered(seed, |n| if dice(seed, n, 100) < fast { 0 } else { late }, loss)?;
     }
@@ -332,7 +333,10 @@ proptest! {
     #[test]
     fn what_a_way_did_is_counted_exactly(
         start in prop_oneof![Just(0u64), 0u64..100_000],
-        steps in proptest::collection::vec((1u64..40, prop_oneof![9 => Just(0u64), 2 => 0u64..200, 1 => 0u64..6000], 0u64..30), 1..60),
+        steps in proptest::collection::vec(
+            (1u64..40, prop_oneof![9 => Just(0u64), 2 => 0u64..200, 1 => 0u64..6000], 0u64..30),
+            1..60,
+        ),
     ) {
         let (mut r, mut n) = (Receiver::new(), start + 100);
         r.run(start..n);

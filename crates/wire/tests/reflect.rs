@@ -111,7 +111,13 @@ proptest! {
         let ip = |at: usize| ips.get(at).copied().unwrap_or(ips[6 - at % 2]);
         let mac = |at: usize| [1, 3, 0, 2][at.min(3)];
         let filter = ReflectFilter {
-            ip: [None, Some(ip(5).into()..=ip(6).into()), Some(one(ip(6).into())), Some(one("fd00::1".parse().unwrap()))][which.0].clone(),
+            ip: [
+                None,
+                Some(ip(5).into()..=ip(6).into()),
+                Some(one(ip(6).into())),
+                Some(one("fd00::1".parse().unwrap())),
+            ][which.0]
+            .clone(),
             // The last takes nothing.
             ports: [None, None, None, Some(1..=2), Some(RangeInclusive::new(3, 1))][which.1].clone(),
             mac: which.2.then_some(MacAddr([2, 0, 0, 0, 0, 7])),

@@ -93,7 +93,8 @@ fn rebuilt(spec: &TemplateSpec, ports: (u16, u16), stamp: Stamp) -> Vec<u8> {
 proptest! {
     #[test]
     fn a_frame_between_other_addresses_is_the_one_that_a_template_of_theirs_writes(
-        spec in spec(), others in any::<([u8; 16], [u8; 16])>(), device: bool, ports: (u16, u16), seq: u64, time_ns: u64,
+        spec in spec(), others in any::<([u8; 16], [u8; 16])>(), device: bool, ports: (u16, u16), seq: u64,
+        time_ns: u64,
     ) {
         let checksum = if device { ChecksumMode::Device } else { ChecksumMode::Software };
         let family = |octets: [u8; 16]| match spec.src {

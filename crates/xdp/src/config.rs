@@ -64,8 +64,8 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         .find(|(key, value)| key == "mode" && value == "offload")
     {
         return Err(SpecError(format!(
-            "port '{spec}': mode={mode}: programs on the device itself have no clock, no live frames, and no maps that a \
-             process could have in its memory: want auto, native or skb"
+            "port '{spec}': mode={mode}: programs on the device itself have no clock, no live frames, and no maps that \
+             a process could have in its memory: want auto, native or skb"
         )));
     }
     let mode = options.get("mode", "auto, native or skb", |v| match v {

@@ -1,7 +1,7 @@
 //! Reading what the programs count, out of the memory that they write it to.
 //!
-//! What they may still be writing is only read. Rows and histograms are taken, and zeroed, once no program writes them
-//! any more: the callers keep to that ([`mpps_io::kernel::KernelPort`]).
+//! Memory that the programs may still write is only read. Rows and histograms are taken, and zeroed, once no program
+//! writes them any more: the callers keep to that ([`mpps_io::kernel::KernelPort`]).
 
 use crate::abi::{Lane, Moments, OCTAVES, take};
 use crate::load::Which;
@@ -48,7 +48,7 @@ impl XdpPort {
                 n => bucket(place, n),
             }
         }
-        // Those without a gap are not in the histogram: packets that left at one reading of the clock.
+        // The histogram lacks the gaps of 0: packets that left at one reading of the clock.
         let back_to_back = own.packets.load(Relaxed).saturating_sub(own.bursts.load(Relaxed));
         let mut all = moments(&own.gaps);
         if back_to_back > 0 {
@@ -71,7 +71,7 @@ impl XdpPort {
             _ => s.tx.load(Relaxed),
         };
         SourceTotals {
-            // What another source held, this one may have counted: `others` alone may be below 0.
+            // This source may have counted packets that another one held, so `others` alone may be below 0.
             packets: test
                 .wrapping_add(s.others.load(Relaxed))
                 .cast_signed()

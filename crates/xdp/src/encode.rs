@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// Time for which rows stay open beyond the settle time, and for which the reader may be kept from reading them, ns.
 const GRACE_NS: u64 = 50_000_000;
 const ROW_SLACK_NS: u64 = 1_000_000_000;
-/// The same for histograms, of which each takes 115 kB a source.
+/// The same for histograms, of which each takes 115 kB per source.
 const PERIOD_SLACK_NS: u64 = 300_000_000;
 /// Least length of a histogram period, as in the statistics of other paths, ns.
 const MIN_PERIOD_NS: u64 = 100_000_000;
@@ -230,7 +230,7 @@ pub(crate) fn words(address: IpAddr) -> [u32; 4] {
     }
 }
 
-/// Whom the programs answer for.
+/// The addresses that the programs answer for.
 pub(crate) fn answer(plan: &mut Plan, answer: &Answer) -> Result<()> {
     let single = &answer.addresses.single;
     (plan.answer4_count, plan.answer4, plan.answer6_count, plan.answer6) = lists(single, "answer for")?;
@@ -270,7 +270,7 @@ pub(crate) fn taken(plan: &mut Plan, taken: &Taken) -> Result<Vec<Constant>> {
     Ok(vec![("PORTS", bytes(&own)), ("HOST_PORTS", bytes(&hosts))])
 }
 
-/// Who is not answered, and the secret of the probes.
+/// Senders that get no answer, and the secret of the probes.
 pub(crate) fn unanswered(spec: &Unanswered) -> Constant {
     let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0).max(1);
     let mut loops = Loops {
@@ -302,7 +302,7 @@ fn put<T>(list: &mut [T], count: &mut u32, value: T) {
     }
 }
 
-/// What traffic adds.
+/// The constants of `send` and `sendrecv`.
 pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     let flows = u64::from(spec.flows.count());
     let settle = (spec.series.settle_ns + 100_000_000) as f64 / 1e9;
@@ -484,7 +484,7 @@ pub(crate) fn available_memory() -> Option<u64> {
         .map(|kb| kb << 10)
 }
 
-/// What `drop` adds.
+/// The constants of `drop`.
 pub(crate) fn dropping(plan: &mut Plan, spec: &DropSpec, sizes: FlowSizes) {
     plan.max_flows = sizes.flows as u32;
     plan.table = sizes.table as u32;

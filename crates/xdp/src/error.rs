@@ -22,7 +22,8 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         xsk::Error::Os { source, .. } => source.to_string(),
         xsk::Error::Program { why, .. } | xsk::Error::NotFound { why, .. } => why,
         xsk::Error::Permission { need, .. } => format!(
-            "not permitted: it needs {need}: run as root, or give the program capabilities with the command that `mpps doctor` prints"
+            "not permitted: it needs {need}: run as root, or give the program capabilities with the command that `mpps \
+             doctor` prints"
         ),
         xsk::Error::Unsupported { what, why, .. } => format!("{what}: {why}"),
         other => other.to_string(),

@@ -19,7 +19,7 @@ pub(crate) const REWRITE_L2: u32 = 3;
 
 /// Loads and attaches.
 pub(crate) fn load(mut devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
-    // What a forwarder is for is not for its own MAC address. Who says promisc=off means it.
+    // A forwarder takes frames sent to any MAC address, unless the user says promisc=off.
     for device in &mut devices {
         device.config.promisc.get_or_insert(true);
     }

@@ -95,7 +95,8 @@ fn privileges(config: &Config) -> Result<()> {
         return Ok(());
     }
     let cause = format!(
-        "not permitted: it needs {}: run as root, or give the program capabilities with the command that `mpps doctor` prints",
+        "not permitted: it needs {}: run as root, or give the program capabilities with the command that `mpps doctor` \
+         prints",
         missing.join(", ")
     );
     let device = config.device.as_str();
@@ -117,13 +118,13 @@ pub(crate) struct Order<'a> {
     /// The program at each device.
     pub(crate) programs: &'a [&'static str],
     pub(crate) lanes: usize,
-    /// Histograms kept a source: none, of one latency, of both.
+    /// Histograms per source: none, of one latency, of both.
     pub(crate) kinds: u32,
     pub(crate) answers: bool,
 }
 
 impl Order<'_> {
-    /// What comes in is sent back or on.
+    /// Whether received frames are sent back or on.
     fn sends_back(&self) -> bool {
         matches!(self.which, Which::Reflect | Which::Forward)
     }
@@ -234,7 +235,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
     if plan.clock_every > 0 && !loaded.tap("poll", "napi_poll", false)? {
         let cause = "the kernel has no tracepoint napi_poll: want clock=packet";
         return Err(Error::new(
-            "read the clock once a poll on",
+            "read the clock once per poll on",
             name,
             cause,
             ErrorKind::Other,
@@ -336,7 +337,7 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
     let config = &devices[0].config;
     let clock = match plan.clock_every {
         0 => "for each packet",
-        _ => "once a poll loop, and after 16 packets",
+        _ => "once per poll loop, and after 16 packets",
     };
     facts.push(Fact::new("arrival_time", clock));
     if order.which == Which::Drop || plan.flags & flag::RECEIVE != 0 {
@@ -381,10 +382,11 @@ pub(crate) fn check_transmit(site: &Site) -> Result<()> {
         Ok(Some(features)) if !features.transmit => {}
         _ => return Ok(()),
     }
-    // The one is a matter of the other end, the other one of the device that was asked for.
+    // On a veth the other end is to blame, elsewhere the device that the user named.
     let (kind, cause) = if device.driver == "veth" {
-        let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop for them: want an XDP \
-         program in the driver there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE gro on` in its namespace";
+        let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop for them: \
+                     want an XDP program in the driver there (mpps reflect xdp:… or af_xdp:…), or `ethtool -K IFACE \
+                     gro on` in its namespace";
         (ErrorKind::Other, cause)
     } else {
         let cause =

@@ -58,7 +58,7 @@ impl Site {
     }
 }
 
-/// What only a sender has.
+/// State that only a sender has.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) send: OwnedFd,
@@ -110,7 +110,7 @@ pub struct XdpPort {
     pub(crate) end_ns: AtomicU64,
     /// A trial has begun since the programs were made ready for one.
     pub(crate) begun: AtomicBool,
-    /// What had been taken when the other end of a veth was looked at last.
+    /// Packets taken by the time of the last look at the other end of a veth.
     pub(crate) looked_at: AtomicU64,
     /// Maps, and the programs at tracepoints; dropped last.
     pub(crate) loaded: Mutex<Loaded>,
@@ -166,8 +166,8 @@ impl XdpPort {
         let veth = self.sites[0].device.driver == "veth";
         match error.raw_os_error() {
             Some(libc::EOPNOTSUPP | libc::ENXIO) if veth => {
-                let cause = "the other end of this veth takes no frames from XDP programs now: its program has gone, and \
-                             GRO is off there";
+                let cause = "the other end of this veth takes no frames from XDP programs now: its program has gone, \
+                             and GRO is off there";
                 Error::new("send from the kernel on", name, cause, ErrorKind::LinkDown)
             }
             _ => Error::os("send from the kernel on", name, error),
@@ -224,14 +224,14 @@ impl KernelPort for XdpPort {
             }
             (false, _) => {
                 "round trip, from the sender's reading of the clock for up to 16 packets that it hands to the device \
-                 together, to the receiver's, once a poll loop and after 16 packets of it, in the kernel"
+                 together, to the receiver's, once per poll loop and after 16 packets of it, in the kernel"
             }
             (true, 0) => {
                 "one way, from the sender's stamp to a reading of the clock for each packet, in the kernel; true only \
                  where both ends read the same clock (one host)"
             }
             (true, _) => {
-                "one way, from the sender's stamp to a reading of the clock once a poll loop and after 16 packets of \
+                "one way, from the sender's stamp to a reading of the clock once per poll loop and after 16 packets of \
                  it, in the kernel; true only where both ends read the same clock (one host)"
             }
         }

@@ -99,7 +99,7 @@ pub struct ReflectSpec {
     pub series: Series,
     /// Which packets.
     pub taken: Taken,
-    /// Who is not answered.
+    /// Senders that get no answer.
     pub unanswered: Unanswered,
 }
 
@@ -125,7 +125,7 @@ pub struct DropSpec {
     pub verify: bool,
     /// Seed of the data.
     pub seed: u64,
-    /// Flows to keep sequence windows for.
+    /// Number of flows to follow by sequence number.
     pub max_flows: u32,
 }
 

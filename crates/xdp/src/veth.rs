@@ -47,8 +47,8 @@ impl XdpPort {
             let features = mpps_netdev::xdp_features(site.device.ifindex);
             if matches!(features, Ok(Some(features)) if !features.transmit) {
                 let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop for \
-                             them, so what is sent there is lost: want an XDP program in the driver there, or `ethtool -K IFACE gro \
-                             on` in its namespace";
+                             them, so what is sent there is lost: want an XDP program in the driver there, or `ethtool \
+                             -K IFACE gro on` in its namespace";
                 let name = site.device.name.as_str();
                 return Err(Error::new("send from the kernel on", name, cause, ErrorKind::LinkDown));
             }

@@ -36,7 +36,10 @@ pub(crate) struct Capture {
     #[arg(long, value_name = "SIZE", value_parser = rotate_size, allow_hyphen_values = true)]
     pub(crate) rotate_size: Option<u64>,
     /// Keep the newest N files and remove older ones; needs --rotate-size
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "rotate_size", allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+        requires = "rotate_size", allow_hyphen_values = true
+    )]
     pub(crate) max_files: Option<u64>,
     /// Stop after N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_hyphen_values = true)]

@@ -118,7 +118,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// Length of one row of the time series, 100us to 1h
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = values::interval, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "TIME", default_value = "100ms", value_parser = values::interval,
+        allow_hyphen_values = true
+    )]
     pub(crate) interval: Duration,
     /// Lanes: threads, each with its own queue; on xdp, sending threads, each with its own core [default: 1]
     #[arg(long, value_name = "N", value_parser = values::lanes, allow_hyphen_values = true)]
@@ -212,7 +215,7 @@ pub(crate) struct Traffic {
     /// address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk: none]
     #[arg(long, value_name = "IP|A-B|NET/BITS", value_parser = values::addresses)]
     pub(crate) src: Option<AddressRange>,
-    /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port a lane]
+    /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port per lane]
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) src_port_range: Option<RangeInclusive<u16>>,
     /// Destination: IP:PORT, [IPv6]:PORT or NAME:PORT, or a range of ports, IP:PORT-PORT; in place of the address
@@ -251,7 +254,10 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "HOW", default_value = "constant", value_parser = values::pacing)]
     pub(crate) pacing: Pacing,
     /// UDP payload, bytes: 16 up to the MTU [default: 18: a frame of 64 bytes over IPv4, 84 over IPv6]
-    #[arg(long, value_name = "BYTES", conflicts_with = "frame_size", value_parser = values::payload_size, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "BYTES", conflicts_with = "frame_size", value_parser = values::payload_size,
+        allow_hyphen_values = true
+    )]
     pub(crate) payload_size: Option<usize>,
     /// Frame with FCS, bytes, as RFC 2544 counts it
     #[arg(long, value_name = "BYTES", value_parser = values::frame_size, allow_hyphen_values = true)]
@@ -266,16 +272,24 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "N", conflicts_with = "lanes", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) rx_lanes: Option<usize>,
     /// How far a lane may fall behind its schedule and catch up; what is older counts as missed
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = values::catch_up, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "TIME", default_value = "5ms", value_parser = values::catch_up, allow_hyphen_values = true
+    )]
     pub(crate) catch_up: Duration,
     /// How far the offered rate of a valid trial may differ from the intended one: 0.1% or 0.001
     #[arg(long, value_name = "RATIO", default_value = "0.1%", value_parser = values::ratio, allow_hyphen_values = true)]
     pub(crate) tolerance: f64,
     /// TTL or hop limit (Ethernet paths)
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..), allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..),
+        allow_hyphen_values = true
+    )]
     pub(crate) ttl: u8,
     /// DSCP, 0 to 63 (Ethernet paths)
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64), allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64),
+        allow_hyphen_values = true
+    )]
     pub(crate) dscp: u8,
     #[command(flatten)]
     pub(crate) run: Run,
@@ -374,7 +388,10 @@ pub(crate) enum LabAction {
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// How long to measure, 1s to 1h
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::demo_duration, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "TIME", default_value = "10s", value_parser = values::demo_duration,
+        allow_hyphen_values = true
+    )]
     pub(crate) duration: Duration,
     /// Rate [default: half of the rate that comes back in a short first run]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]

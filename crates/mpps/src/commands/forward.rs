@@ -76,7 +76,7 @@ impl UseTwo for Forwarding<'_> {
     }
 }
 
-/// What is said once it is ready.
+/// The line that says that it is ready.
 fn ready(plan: &ForwardPlan) -> String {
     let names: Vec<_> = plan.ports.iter().map(|port| port.name.as_str()).collect();
     let (last, others) = names.split_last().unwrap_or((&"", &[]));

@@ -97,7 +97,7 @@ impl Use for DropRun<'_> {
         let Self { args, listener, host } = self;
         let mut output = Output::open(&args.run, host)?;
         let plan = listener.drop_plan(args, devices.capabilities()[0])?;
-        // Whoever waits for "ready" may send: the programs are loaded and attached by then.
+        // A sender may wait for "ready": by then the programs are loaded and attached.
         let port = devices.drop(&plan)?;
         announce("drop", listener, &mut output);
         let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, host.interruptions)?;

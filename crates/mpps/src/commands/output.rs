@@ -26,7 +26,7 @@ pub(crate) struct Output {
     own: Option<Own>,
 }
 
-/// What the program has beside the sinks.
+/// The program's own part, beside the sinks.
 struct Own {
     /// What is told of the files.
     boards: Vec<Notes>,
@@ -34,7 +34,7 @@ struct Own {
     detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
     stdout_taken: bool,
-    /// Who opens and writes files.
+    /// The thread that opens and writes files.
     clerk: Clerk,
     /// This thread, and those that it has started, stay off the cores that lanes were given.
     _beside_lanes: sched::KeptOff,

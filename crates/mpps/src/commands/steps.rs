@@ -18,7 +18,7 @@ pub(super) fn printed(run: &Run) -> Result<Option<ExitCode>> {
     Ok(Some(ExitCode::SUCCESS))
 }
 
-/// What is in force until the run is over.
+/// Changes that stay in force until the run is over.
 pub(crate) struct Prepared {
     _filters: Vec<NtupleFilter>,
 }

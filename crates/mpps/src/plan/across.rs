@@ -101,14 +101,14 @@ impl Far {
             let spec = &port.spec;
             if port.traits.layer == Layer::Payload {
                 return Err(usage(format!(
-                    "port '{spec}': it carries payloads, and what lies between two ports passes frames on: want an Ethernet \
-                     path, such as af_packet:eth1"
+                    "port '{spec}': it carries payloads, and what lies between two ports passes frames on: want an \
+                     Ethernet path, such as af_packet:eth1"
                 )));
             }
             if port.traits.in_kernel {
                 return Err(usage(format!(
-                    "port '{spec}': its packets never come to user space, so two ports can't have lanes in common: want \
-                     af_xdp:{0} or af_packet:{0}",
+                    "port '{spec}': its packets never come to user space, so two ports can't have lanes in common: \
+                     want af_xdp:{0} or af_packet:{0}",
                     spec.device
                 )));
             }

@@ -130,8 +130,8 @@ fn all_own(srcs: &AddressRange, flows: Option<u32>) -> Result<()> {
             && error.kind() == std::io::ErrorKind::AddrNotAvailable
         {
             return Err(usage(format!(
-                "--src {}: this host does not have {ip}, and a socket is bound to each address: want addresses of its own, \
-                 or the path af_packet",
+                "--src {}: this host does not have {ip}, and a socket is bound to each address: want addresses of its \
+                 own, or the path af_packet",
                 ranges::text(srcs)
             )));
         }

@@ -506,7 +506,8 @@ pub(super) fn one_lane_a_flow(port: &Checked, roles: &[Roles]) -> Result<()> {
     let receivers = roles.iter().filter(|r| r.rx).count();
     match &port.traits.spreads_flows {
         Some(option) if receivers > 1 => Err(usage(format!(
-            "port '{}': {option} spreads one flow over {receivers} lanes, so its loss can't be counted: want fanout=hash",
+            "port '{}': {option} spreads one flow over {receivers} lanes, so its loss can't be counted: want \
+             fanout=hash",
             port.spec
         ))),
         _ => Ok(()),

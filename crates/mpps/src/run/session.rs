@@ -89,7 +89,7 @@ impl Session<'_> {
     /// own. Rate, pacing, times, length of packets, flows and seed may be others than in the session's plan. Sinks read
     /// its events.
     ///
-    /// What comes in late of an earlier trial is in no count of this one: [`Summary::reasons`] tells it as
+    /// Late packets of an earlier trial are in no count of this one: [`Summary::reasons`] tells it as
     /// `late_of_an_earlier_trial`. To tell them apart a trial of `sendrecv` whose seed an earlier one had is given
     /// another, as [`Summary::plan`] says; where the kernel runs the trial, its packets are known by their time, and
     /// counted as `foreign_other_run`.

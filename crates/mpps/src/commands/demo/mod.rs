@@ -41,7 +41,8 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
     check(args)?;
     signal::catch_interrupts();
     let mut tell = Teller::new();
-    // What a killed demo left may still write into the folder. Where labs can't be made there is none to remove.
+    // Processes that a killed demo left behind may still write into the folder. Where labs can't be made there is none
+    // to remove.
     let _ = ScratchLab::remove_stale();
     let folder = as_user(|| Folder::take(&args.out))?;
     let stage = Stage::set(&mut tell, args.path.as_deref())?;
