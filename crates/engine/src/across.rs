@@ -8,7 +8,7 @@
 use crate::crew::{Order, run_job};
 use crate::error::RunError;
 use crate::forward::{in_one, join};
-use crate::job::{Job, LaneWays, resolve, told};
+use crate::job::{Desk, Job, LaneWays, resolve, told};
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{Common, LanePlan, Link, TrafficPlan};
@@ -171,30 +171,7 @@ impl<'r, A: Port, B: Port> Across<'r, A, B> {
     }
 }
 
-impl<A: Port, B: Port> Job for Across<'_, A, B> {
-    /// By way.
-    type Trial = Vec<TrafficTrial>;
-    type Pools = Half<A::Pool, B::Pool>;
-    type Queues<'p>
-        = Half<A::Queue<'p>, B::Queue<'p>>
-    where
-        Self: 'p;
-
-    fn pools(&self, lane: usize) -> Result<Self::Pools> {
-        Ok(match self.seats[lane] {
-            (End::From, index) => Half::From(self.from.pool(index)?),
-            (End::To, index) => Half::To(self.to.pool(index)?),
-        })
-    }
-
-    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
-        let (_, index) = self.seats[lane];
-        Ok(match pools {
-            Half::From(pool) => Half::From(self.from.queue(index, pool)?),
-            Half::To(pool) => Half::To(self.to.queue(index, pool)?),
-        })
-    }
-
+impl<A: Port, B: Port> Desk for Across<'_, A, B> {
     fn queue_number(&self, lane: usize) -> usize {
         self.seats[lane].1
     }
@@ -263,6 +240,46 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         join(&[told(self.from.facts()), told(self.to.facts())])
     }
 
+    fn latency_note(&self, measured: bool) -> Option<&'static str> {
+        measured.then_some(match self.both {
+            false => {
+                "one way, from just before the packet is handed to the first port to just after it was taken from the \
+                 second, in mpps: no clocks differ"
+            }
+            true => {
+                "one way, from just before the packet is handed to one port to just after it was taken from the other, \
+                 in mpps: no clocks differ"
+            }
+        })
+    }
+}
+
+impl<A: Port, B: Port> Job for Across<'_, A, B> {
+    /// By way.
+    type Trial = Vec<TrafficTrial>;
+
+    type Pools = Half<A::Pool, B::Pool>;
+
+    type Queues<'p>
+        = Half<A::Queue<'p>, B::Queue<'p>>
+    where
+        Self: 'p;
+
+    fn pools(&self, lane: usize) -> Result<Self::Pools> {
+        Ok(match self.seats[lane] {
+            (End::From, index) => Half::From(self.from.pool(index)?),
+            (End::To, index) => Half::To(self.to.pool(index)?),
+        })
+    }
+
+    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
+        let (_, index) = self.seats[lane];
+        Ok(match pools {
+            Half::From(pool) => Half::From(self.from.queue(index, pool)?),
+            Half::To(pool) => Half::To(self.to.queue(index, pool)?),
+        })
+    }
+
     fn link(&self) -> Option<&Link> {
         self.work.link()
     }
@@ -298,19 +315,6 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
 
     fn common_of<'t>(&self, ways: &'t Vec<TrafficTrial>, way: usize) -> Option<&'t Common> {
         self.both.then(|| &ways[way].plan.common)
-    }
-
-    fn latency_note(&self, measured: bool) -> Option<&'static str> {
-        measured.then_some(match self.both {
-            false => {
-                "one way, from just before the packet is handed to the first port to just after it was taken from the \
-                 second, in mpps: no clocks differ"
-            }
-            true => {
-                "one way, from just before the packet is handed to one port to just after it was taken from the other, \
-                 in mpps: no clocks differ"
-            }
-        })
     }
 
     /// Lanes ask at their own port for what that sends to; meanwhile, and until the other port's are done, they answer

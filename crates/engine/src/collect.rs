@@ -6,11 +6,11 @@
 
 use crate::away::Away;
 use crate::control::Control;
-use crate::crew::Trial;
 use crate::host_drops::{self, HostDrops};
-use crate::job::Job;
+use crate::job::Desk;
 use crate::live::{self, HostWait, Live};
-use mpps_stats::{Collector, Event, Sink, Timing, Wants};
+use crate::plan::Common;
+use mpps_stats::{Collector, Event, LaneCounters, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
 use std::time::Duration;
@@ -82,9 +82,9 @@ impl Ticks {
 
 /// Runs until every lane has ended.
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn collect<J: Job>(
-    job: &J,
-    trial: &Trial<J::Trial>,
+pub(crate) fn collect(
+    job: &dyn Desk,
+    (control, common, counters): (&Control, &Common, &[LaneCounters]),
     collector: &mut Collector<'_>,
     (drops, away): (&mut [HostDrops<'_>], &Away<'_>),
     clocks: &mut ClockSource,
@@ -95,13 +95,12 @@ pub(crate) fn collect<J: Job>(
 ) -> Collected {
     let wants = sinks.iter().fold(Wants::default(), |all, sink| all.and(sink.wants()));
     collector.set_wants(wants);
-    let control = &trial.control;
     let clock = clocks.clock();
     let ticks = Ticks::new(timing);
     let mut asked = 0;
     let mut told = 0;
     let mut end_told = false;
-    let mut live = Live::new(timing.start_ns, live::ways_of(job, trial.common.lanes.len()));
+    let mut live = Live::new(timing.start_ns, live::ways_of(job, common.lanes.len()));
     let mut collected = Collected::default();
     let mut row_at = timing.start_ns;
     let mut lanes_work = false;
@@ -161,12 +160,12 @@ pub(crate) fn collect<J: Job>(
             collector.poll(sinks);
         }
         // The last are told, too: whoever put them up has ended by now.
-        let ended = control.ended() == trial.common.lanes.len();
+        let ended = control.ended() == common.lanes.len();
         for note in control.notes_from(&mut told) {
             sinks.iter_mut().for_each(|sink| sink.event(&Event::Note(&note)));
         }
         if wants.snapshots && live.is_due(now, ticks.tick_ns) {
-            let snapshot = live.snapshot(now, end_ns, trial.common.duration, &trial.counters, collector);
+            let snapshot = live.snapshot(now, end_ns, common.duration, counters, collector);
             sinks.iter_mut().for_each(|sink| sink.event(&Event::Live(&snapshot)));
         }
         if ended {

@@ -17,7 +17,7 @@ use crate::directions;
 use crate::error::RunError;
 use crate::host_drops::{self, HostDrops};
 use crate::idle::Idle;
-use crate::job::Job;
+use crate::job::{Desk, Job};
 use crate::live::HostWait;
 use crate::meanwhile::{self, LaneTime, Lookout};
 use crate::neighbor::{Found, Neighbor};
@@ -27,6 +27,7 @@ use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::summary::{Measured, summarise};
 use crate::traces::{LATE_OF_AN_EARLIER, Traces};
 use crate::traffic::Lane;
+use crate::work::WorkFacts;
 use mpps_io::Error;
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
@@ -157,9 +158,15 @@ struct Member<'s, T> {
 }
 
 /// Lanes that are ready, and what looks at them.
-pub(crate) struct Crew<'s, J: Job> {
-    base: &'s Base<'s, J>,
-    members: Vec<Member<'s, J::Trial>>,
+///
+/// It knows the job as a [`Desk`], and not by its type: all of a run but the lanes' own part is compiled once for each kind
+/// of trial, and not for each path.
+pub(crate) struct Crew<'s, T> {
+    job: &'s dyn Desk,
+    common: &'s Common,
+    given_up: &'s AtomicBool,
+    told: Box<dyn Fn(&T, Option<usize>) -> Told + 's>,
+    members: Vec<Member<'s, T>>,
     /// Thread of each lane; 0: it is none.
     tids: Vec<i32>,
     clocks: ClockSource,
@@ -172,10 +179,17 @@ pub(crate) struct Crew<'s, J: Job> {
     panicked: Option<usize>,
 }
 
-impl<J: Job> Drop for Crew<'_, J> {
+/// What a job says of a trial, for the summary of one way or of all.
+struct Told {
+    work: WorkFacts,
+    /// What the run is in that way, where that is not what it is as a whole.
+    common: Option<Common>,
+}
+
+impl<T> Drop for Crew<'_, T> {
     /// Sends the lanes home. One that has panicked was told of, or its panic came after all results.
     fn drop(&mut self) {
-        self.base.given_up.store(true, Ordering::Relaxed);
+        self.given_up.store(true, Ordering::Relaxed);
         let threads: Vec<_> = self.members.drain(..).map(|member| member.thread).collect();
         for thread in threads {
             let _ = thread.join();
@@ -183,16 +197,24 @@ impl<J: Job> Drop for Crew<'_, J> {
     }
 }
 
-impl<'s, J: Job> Crew<'s, J> {
+impl<'s, T: Send + Sync + 's> Crew<'s, T> {
     /// Brings it together.
-    pub(crate) fn open(
+    pub(crate) fn open<J: Job<Trial = T>>(
         scope: &'s Scope<'s, '_>,
         base: &'s Base<'s, J>,
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Self, RunError> {
         let lanes = base.common.lanes.len();
+        let job = base.job;
+        let told = |trial: &T, way: Option<usize>| Told {
+            work: job.facts(trial, way),
+            common: way.and_then(|way| job.common_of(trial, way)).cloned(),
+        };
         let mut crew = Self {
-            base,
+            job,
+            common: base.common,
+            given_up: &base.given_up,
+            told: Box::new(told),
             members: Vec::new(),
             tids: vec![0; lanes],
             clocks: ClockSource::new(),
@@ -213,7 +235,18 @@ impl<'s, J: Job> Crew<'s, J> {
         }
         drop(ready);
         let resolves = (0..lanes).any(|lane| base.job.link_of(lane).is_some_and(Link::is_asked_for));
-        for _ in 0..lanes {
+        crew.gather(resolves, &is_ready, interruptions)?;
+        Ok(crew)
+    }
+
+    /// Waits until all lanes are ready.
+    fn gather(
+        &mut self,
+        resolves: bool,
+        is_ready: &mpsc::Receiver<(usize, Result<i32, RunError>)>,
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<(), RunError> {
+        for _ in 0..self.members.len() {
             // A lane that failed or panicked says so or hangs up; dropping the crew then sends the others home.
             let (index, thread) = loop {
                 match is_ready.recv_timeout(LOOK) {
@@ -221,16 +254,16 @@ impl<'s, J: Job> Crew<'s, J> {
                     // that is interrupted by then still reports.
                     Err(mpsc::RecvTimeoutError::Timeout) if interruptions() == 0 || !resolves => {}
                     Err(mpsc::RecvTimeoutError::Timeout) => return Err(RunError::Interrupted),
-                    Err(mpsc::RecvTimeoutError::Disconnected) => return Err(RunError::Panicked(crew.finished())),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return Err(RunError::Panicked(self.finished())),
                     Ok((index, said)) => break (index, said?),
                 }
             };
-            crew.tids[index] = thread;
+            self.tids[index] = thread;
         }
-        crew.host = HostWait::begin(&crew.tids);
-        crew.stats = meanwhile::open(&crew.tids);
-        base.common.opened(Opened::Main)?;
-        Ok(crew)
+        self.host = HostWait::begin(&self.tids);
+        self.stats = meanwhile::open(&self.tids);
+        self.common.opened(Opened::Main)?;
+        Ok(())
     }
 
     /// The first lane whose thread has ended.
@@ -242,7 +275,7 @@ impl<'s, J: Job> Crew<'s, J> {
     /// Goes through a trial. After the `last` one there is no other.
     pub(crate) fn trial(
         &mut self,
-        order: Order<J::Trial>,
+        order: Order<T>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
@@ -282,13 +315,13 @@ impl<'s, J: Job> Crew<'s, J> {
 
     fn measure(
         &mut self,
-        order: Order<J::Trial>,
+        order: Order<T>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary, RunError> {
         self.trials += 1;
-        let (job, lanes) = (self.base.job, self.members.len());
+        let (job, lanes) = (self.job, self.members.len());
         let (workload, settle_ns, paced) = (order.workload, order.settle_ns, order.paced);
         let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
         let counters: Vec<LaneCounters> = self.tids.iter().map(|_| LaneCounters::default()).collect();
@@ -368,7 +401,7 @@ impl<'s, J: Job> Crew<'s, J> {
         let beside_lanes = sched::keep_off(&common.cores());
         let collected = collect(
             job,
-            &trial,
+            (control, common, &trial.counters),
             &mut collector,
             (&mut drops, &Away::new(&gaps)),
             clocks,
@@ -400,10 +433,13 @@ impl<'s, J: Job> Crew<'s, J> {
         let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
         let housekeeping = housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns));
         // Of one way, or of all together.
+        let ways = (0..names.len()).map(|way| (self.told)(&trial.own, Some(way)));
+        let (of_all, of_ways) = ((self.told)(&trial.own, None), ways.collect::<Vec<_>>());
+        let told = |way: Option<usize>| way.map_or(&of_all, |way| &of_ways[way]);
         let measured = |way: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]| Measured {
             workload,
-            common: way.and_then(|way| job.common_of(&trial.own, way)).unwrap_or(common),
-            work: job.facts(&trial.own, way),
+            common: told(way).common.as_ref().unwrap_or(common),
+            work: told(way).work,
             latency_note: job.latency_note(totals.latency.count > 0),
             totals,
             outcomes: &outcomes,
@@ -443,7 +479,7 @@ impl<'s, J: Job> Crew<'s, J> {
 }
 
 /// What each lane does in one way.
-fn roles<J: Job>(job: &J, common: &Common, way: usize) -> Vec<LanePlan> {
+fn roles(job: &dyn Desk, common: &Common, way: usize) -> Vec<LanePlan> {
     let role = |(lane, plan): (usize, &LanePlan)| {
         let ways = job.ways_of(lane);
         LanePlan {

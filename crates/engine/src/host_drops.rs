@@ -5,7 +5,7 @@
 //! kept, for a cause must have been at the time of its effect.
 
 use crate::control::Control;
-use crate::job::Job;
+use crate::job::Desk;
 use crate::meanwhile::{LaneTime, Lookout};
 use crate::outcome::LaneOutcome;
 use crate::plan::LanePlan;
@@ -33,8 +33,8 @@ pub(crate) struct HostDrops<'r> {
 
 impl<'r> HostDrops<'r> {
     /// Before the start, of one way, from the counters of that time: by lane, then by port.
-    pub(crate) fn new<J: Job>(
-        job: &J,
+    pub(crate) fn new(
+        job: &dyn Desk,
         (way, counters): (usize, &[Vec<QueueCounters>]),
         plans: Vec<LanePlan>,
         control: &'r Control,
@@ -60,7 +60,7 @@ impl<'r> HostDrops<'r> {
 
     /// Reads them if a row has ended since they were read last, or the sending has. Returns how many were dropped since
     /// the start, where that is to be noted.
-    fn look<J: Job>(&mut self, now_ns: u64, job: &J, collector: &Collector<'_>) -> Option<u64> {
+    fn look(&mut self, now_ns: u64, job: &dyn Desk, collector: &Collector<'_>) -> Option<u64> {
         if self.next_ns == 0 {
             self.lookout.begin(collector.start_ns());
             self.next_ns = collector.next_reading_ns(now_ns);
@@ -89,10 +89,10 @@ impl<'r> HostDrops<'r> {
     }
 
     /// What the lanes did in the time of sending, and in the time of the drops.
-    fn end<J: Job>(
+    fn end(
         mut self,
         now_ns: u64,
-        job: &J,
+        job: &dyn Desk,
         (path, outcomes): (&[Vec<QueueCounters>], &[LaneOutcome]),
     ) -> [Vec<LaneTime>; 2] {
         self.since = Drops::of(path);
@@ -102,7 +102,7 @@ impl<'r> HostDrops<'r> {
     }
 
     /// Finds what was dropped of what each lane was to take.
-    fn attribute<J: Job>(&mut self, job: &J) {
+    fn attribute(&mut self, job: &dyn Desk) {
         let plans = &self.plans;
         let takes = |lane: usize, place| plans[lane].rx && job.takes(lane, place);
         let by_queue = |place| job.drops_by_queue(place);
@@ -114,7 +114,7 @@ impl<'r> HostDrops<'r> {
 const WAYS: usize = 2;
 
 /// Has the drops of each way read and noted where that is due.
-pub(crate) fn look<J: Job>(ways: &mut [HostDrops<'_>], now_ns: u64, job: &J, collector: &mut Collector<'_>) {
+pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Desk, collector: &mut Collector<'_>) {
     let mut totals = [None; WAYS];
     for (way, total) in ways.iter_mut().zip(&mut totals) {
         *total = way.look(now_ns, job, collector);
@@ -124,10 +124,10 @@ pub(crate) fn look<J: Job>(ways: &mut [HostDrops<'_>], now_ns: u64, job: &J, col
 
 /// Notes the counters of the whole run, those that the summary has: what the rows add up to. Returns, by way, what the
 /// lanes did in the time of sending, and in the time of the drops.
-pub(crate) fn end<J: Job>(
+pub(crate) fn end(
     ways: Vec<HostDrops<'_>>,
     now_ns: u64,
-    job: &J,
+    job: &dyn Desk,
     (path, outcomes): (&[Vec<Vec<QueueCounters>>], &[LaneOutcome]),
     collector: &mut Collector<'_>,
 ) -> Vec<[Vec<LaneTime>; 2]> {
@@ -197,7 +197,7 @@ impl Drops {
     }
 
     /// Takes the place of what was read before. False: the path can't tell.
-    fn read<J: Job>(&mut self, job: &J, way: Option<usize>) -> bool {
+    fn read(&mut self, job: &dyn Desk, way: Option<usize>) -> bool {
         let places = self.places;
         self.counts.iter_mut().enumerate().all(|(i, count)| {
             let now = job.rx_dropped(i / places, i % places, way);

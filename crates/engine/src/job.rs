@@ -30,21 +30,9 @@ pub(crate) struct LaneWays {
     pub(crate) takes: usize,
 }
 
-/// A workload and its ports.
-pub(crate) trait Job: Sync {
-    /// State of one trial, made again for the next; `()` where a job has one trial only.
-    type Trial: Send + Sync;
-    /// Packet memory of one lane; made on the lane's thread.
-    type Pools;
-    /// One lane's queues over its memory.
-    type Queues<'p>
-    where
-        Self: 'p;
-
-    /// Makes the memory of lane `lane`.
-    fn pools(&self, lane: usize) -> Result<Self::Pools>;
-    /// Takes the queues of lane `lane` into use.
-    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>>;
+/// What the main thread asks of a workload and its ports. One type to it, whatever the path: it is asked a few times a
+/// run, or once per row, and not compiled for each.
+pub(crate) trait Desk: Sync {
     /// Lane `lane`'s number among those that serve the same ports: that of its queues.
     fn queue_number(&self, lane: usize) -> usize {
         lane
@@ -72,10 +60,6 @@ pub(crate) trait Job: Sync {
     fn drops_by_queue(&self, _place: usize) -> bool {
         true
     }
-    /// Whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
-    fn only_reads(&self, _lane: usize) -> bool {
-        false
-    }
     /// Whether packets are sent by the kernel, not by the lanes' threads.
     fn kernel_sends(&self) -> bool {
         false
@@ -91,6 +75,41 @@ pub(crate) trait Job: Sync {
     /// The ports by name, where the report tells them apart; else none.
     fn port_names(&self) -> Vec<String> {
         Vec::new()
+    }
+    /// By how much lanes are let go ahead of the start, ns: what they need to get going, where they keep to the start
+    /// themselves.
+    fn ahead_ns(&self) -> u64 {
+        0
+    }
+    /// By how much the end of a run that is interrupted lies ahead, ns: what it takes for all lanes to know.
+    fn notice_ns(&self) -> u64 {
+        0
+    }
+    /// Start and end (`u64::MAX`: not known) are chosen. Called once, before any lane runs.
+    fn begin(&self, _start_ns: u64, _end_ns: u64) {}
+    /// Where latency is taken, if not where the workload usually does. `measured`: there is one.
+    fn latency_note(&self, _measured: bool) -> Option<&'static str> {
+        None
+    }
+}
+
+/// A workload and its ports.
+pub(crate) trait Job: Desk {
+    /// State of one trial, made again for the next; `()` where a job has one trial only.
+    type Trial: Send + Sync;
+    /// Packet memory of one lane; made on the lane's thread.
+    type Pools;
+    /// One lane's queues over its memory.
+    type Queues<'p>
+    where
+        Self: 'p;
+    /// Makes the memory of lane `lane`.
+    fn pools(&self, lane: usize) -> Result<Self::Pools>;
+    /// Takes the queues of lane `lane` into use.
+    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>>;
+    /// Whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
+    fn only_reads(&self, _lane: usize) -> bool {
+        false
     }
     /// Layer 2, where mpps itself has a part in it.
     fn link(&self) -> Option<&Link> {
@@ -134,21 +153,6 @@ pub(crate) trait Job: Sync {
     ) -> std::result::Result<Option<MacAddr>, RunError> {
         Ok(None)
     }
-    /// By how much lanes are let go ahead of the start, ns: what they need to get going, where they keep to the start
-    /// themselves.
-    fn ahead_ns(&self) -> u64 {
-        0
-    }
-    /// By how much the end of a run that is interrupted lies ahead, ns: what it takes for all lanes to know.
-    fn notice_ns(&self) -> u64 {
-        0
-    }
-    /// Start and end (`u64::MAX`: not known) are chosen. Called once, before any lane runs.
-    fn begin(&self, _start_ns: u64, _end_ns: u64) {}
-    /// Where latency is taken, if not where the workload usually does. `measured`: there is one.
-    fn latency_note(&self, _measured: bool) -> Option<&'static str> {
-        None
-    }
     /// Runs lane `index` through a trial.
     fn lane(
         &self,
@@ -191,22 +195,7 @@ pub(crate) struct Solo<'r, P, W> {
     pub(crate) work: &'r W,
 }
 
-impl<P: Port, W: Work> Job for Solo<'_, P, W> {
-    type Trial = W::Trial;
-    type Pools = P::Pool;
-    type Queues<'p>
-        = P::Queue<'p>
-    where
-        Self: 'p;
-
-    fn pools(&self, lane: usize) -> Result<P::Pool> {
-        self.port.pool(lane)
-    }
-
-    fn queues<'p>(&'p self, lane: usize, pools: &'p P::Pool) -> Result<P::Queue<'p>> {
-        self.port.queue(lane, pools)
-    }
-
+impl<P: Port, W: Work> Desk for Solo<'_, P, W> {
     fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         vec![self.port.counters(lane)]
     }
@@ -229,6 +218,25 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
 
     fn coalesces(&self) -> bool {
         self.port.coalesces()
+    }
+}
+
+impl<P: Port, W: Work> Job for Solo<'_, P, W> {
+    type Trial = W::Trial;
+
+    type Pools = P::Pool;
+
+    type Queues<'p>
+        = P::Queue<'p>
+    where
+        Self: 'p;
+
+    fn pools(&self, lane: usize) -> Result<P::Pool> {
+        self.port.pool(lane)
+    }
+
+    fn queues<'p>(&'p self, lane: usize, pools: &'p P::Pool) -> Result<P::Queue<'p>> {
+        self.port.queue(lane, pools)
     }
 
     fn link(&self) -> Option<&Link> {

@@ -16,7 +16,7 @@ mod sender;
 
 use crate::crew::{Order, run_job};
 use crate::error::RunError;
-use crate::job::{ASK_EVERY_NS, Job, RESOLVE_NS, told, unresolved};
+use crate::job::{ASK_EVERY_NS, Desk, Job, RESOLVE_NS, told, unresolved};
 use crate::neighbor::{Found, QUESTION_LEN, question};
 use crate::outcome::LaneOutcome;
 use crate::pacing::schedule;
@@ -183,23 +183,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
     }
 }
 
-impl<P: KernelPort> Job for InKernel<'_, P> {
-    type Trial = ();
-    type Pools = ();
-    /// The lane's number.
-    type Queues<'p>
-        = usize
-    where
-        Self: 'p;
-
-    fn pools(&self, _lane: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn queues<'p>(&'p self, lane: usize, _pools: &'p ()) -> Result<usize> {
-        Ok(lane)
-    }
-
+impl<P: KernelPort> Desk for InKernel<'_, P> {
     /// The reader's are those of all ports; the others have none.
     fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         let ports = if lane < self.exits.len() { 0 } else { self.ports() };
@@ -209,11 +193,6 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     /// The device drops before the program sees a packet, and does not tell.
     fn rx_dropped(&self, _lane: usize, _place: usize, _way: Option<usize>) -> Option<u64> {
         None
-    }
-
-    /// It sleeps nearly always; that it is kept from running costs no packet.
-    fn only_reads(&self, lane: usize) -> bool {
-        lane >= self.exits.len()
     }
 
     fn kernel_sends(&self) -> bool {
@@ -230,6 +209,51 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
 
     fn port_names(&self) -> Vec<String> {
         self.port_names.clone()
+    }
+
+    fn ahead_ns(&self) -> u64 {
+        AHEAD_NS
+    }
+
+    fn notice_ns(&self) -> u64 {
+        NOTICE_NS
+    }
+
+    fn begin(&self, start_ns: u64, end_ns: u64) {
+        self.port.begin(KernelTimes { start_ns, end_ns }, &self.schedules());
+    }
+
+    fn latency_note(&self, measured: bool) -> Option<&'static str> {
+        match self.workload {
+            Workload::SendRecv => Some(self.port.latency_note(false)),
+            Workload::Drop if measured => Some(self.port.latency_note(true)),
+            _ => None,
+        }
+    }
+}
+
+impl<P: KernelPort> Job for InKernel<'_, P> {
+    type Trial = ();
+
+    type Pools = ();
+
+    /// The lane's number.
+    type Queues<'p>
+        = usize
+    where
+        Self: 'p;
+
+    fn pools(&self, _lane: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn queues<'p>(&'p self, lane: usize, _pools: &'p ()) -> Result<usize> {
+        Ok(lane)
+    }
+
+    /// It sleeps nearly always; that it is kept from running costs no packet.
+    fn only_reads(&self, lane: usize) -> bool {
+        lane >= self.exits.len()
     }
 
     fn link(&self) -> Option<&Link> {
@@ -268,26 +292,6 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         };
         self.port.set_dest_mac(mac.0);
         Ok(Some(mac))
-    }
-
-    fn ahead_ns(&self) -> u64 {
-        AHEAD_NS
-    }
-
-    fn notice_ns(&self) -> u64 {
-        NOTICE_NS
-    }
-
-    fn begin(&self, start_ns: u64, end_ns: u64) {
-        self.port.begin(KernelTimes { start_ns, end_ns }, &self.schedules());
-    }
-
-    fn latency_note(&self, measured: bool) -> Option<&'static str> {
-        match self.workload {
-            Workload::SendRecv => Some(self.port.latency_note(false)),
-            Workload::Drop if measured => Some(self.port.latency_note(true)),
-            _ => None,
-        }
     }
 
     fn lane(

@@ -1,6 +1,6 @@
 //! What the collector tells while the run goes on: snapshots for the live view, and how the host treats the lanes.
 
-use crate::job::Job;
+use crate::job::Desk;
 use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
 use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use std::time::Duration;
@@ -129,7 +129,7 @@ pub(crate) struct WayOf {
 }
 
 /// The ways of a job, where there are several.
-pub(crate) fn ways_of<J: Job>(job: &J, lanes: usize) -> Vec<WayOf> {
+pub(crate) fn ways_of(job: &dyn Desk, lanes: usize) -> Vec<WayOf> {
     let way = |(way, name): (usize, &&'static str)| {
         let role = |lane| job.ways_of(lane);
         WayOf {

@@ -169,14 +169,14 @@ struct Open<'s> {
 }
 
 /// Lanes that are open, each with its queue: see [`session`].
-struct Session<'s, J: Job> {
-    crew: Crew<'s, J>,
+struct Session<'s, T> {
+    crew: Crew<'s, T>,
     open: &'s Open<'s>,
-    order: MakeOrder<J::Trial>,
+    order: MakeOrder<T>,
     traces: Traces,
 }
 
-impl<J: Job> Session<'_, J> {
+impl<'s, T: Send + Sync + 's> Session<'s, T> {
     fn run(
         &mut self,
         plan: TrafficPlan,
@@ -191,7 +191,7 @@ impl<J: Job> Session<'_, J> {
     }
 }
 
-impl<J: Job> Trials for Session<'_, J> {
+impl<'s, T: Send + Sync + 's> Trials for Session<'s, T> {
     fn trial(
         &mut self,
         plan: TrafficPlan,

@@ -5,7 +5,7 @@ use super::way::{CopyOver, Move, Step, Way};
 use super::{Alone, Pair, run};
 use crate::crew::{Order, run_job};
 use crate::error::RunError;
-use crate::job::{Job, told};
+use crate::job::{Desk, Job, told};
 use crate::outcome::LaneOutcome;
 use crate::plan::{ForwardPlan, ForwardSeat};
 use crate::traffic::Lane;
@@ -81,34 +81,7 @@ enum Queues<Q> {
     Apart(Q, Q),
 }
 
-impl<P: Port> Job for Alike<'_, P> {
-    type Trial = ();
-    type Pools = Pools<P::Pool>;
-    type Queues<'p>
-        = Queues<P::Queue<'p>>
-    where
-        Self: 'p;
-
-    fn pools(&self, lane: usize) -> Result<Self::Pools> {
-        let ForwardSeat { first, second, index } = self.plan.seat(lane);
-        let pool = self.ports[first].pool(index)?;
-        Ok(match second.map(|place| &self.ports[place]) {
-            Some(second) if !self.ports[first].shares_pools_with(second) => Pools::Two(pool, second.pool(index)?),
-            _ => Pools::One(pool),
-        })
-    }
-
-    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
-        let ForwardSeat { first, second, index } = self.plan.seat(lane);
-        let (Pools::One(pool) | Pools::Two(pool, _)) = pools;
-        let queue = self.ports[first].queue(index, pool)?;
-        Ok(match (second.map(|place| &self.ports[place]), pools) {
-            (None, _) => Queues::Alone(queue),
-            (Some(second), Pools::One(pool)) => Queues::Shared(queue, second.queue(index, pool)?),
-            (Some(second), Pools::Two(_, pool)) => Queues::Apart(queue, second.queue(index, pool)?),
-        })
-    }
-
+impl<P: Port> Desk for Alike<'_, P> {
     fn queue_number(&self, lane: usize) -> usize {
         self.plan.seat(lane).index
     }
@@ -149,6 +122,37 @@ impl<P: Port> Job for Alike<'_, P> {
     fn port_names(&self) -> Vec<String> {
         names(self.plan)
     }
+}
+
+impl<P: Port> Job for Alike<'_, P> {
+    type Trial = ();
+
+    type Pools = Pools<P::Pool>;
+
+    type Queues<'p>
+        = Queues<P::Queue<'p>>
+    where
+        Self: 'p;
+
+    fn pools(&self, lane: usize) -> Result<Self::Pools> {
+        let ForwardSeat { first, second, index } = self.plan.seat(lane);
+        let pool = self.ports[first].pool(index)?;
+        Ok(match second.map(|place| &self.ports[place]) {
+            Some(second) if !self.ports[first].shares_pools_with(second) => Pools::Two(pool, second.pool(index)?),
+            _ => Pools::One(pool),
+        })
+    }
+
+    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
+        let ForwardSeat { first, second, index } = self.plan.seat(lane);
+        let (Pools::One(pool) | Pools::Two(pool, _)) = pools;
+        let queue = self.ports[first].queue(index, pool)?;
+        Ok(match (second.map(|place| &self.ports[place]), pools) {
+            (None, _) => Queues::Alone(queue),
+            (Some(second), Pools::One(pool)) => Queues::Shared(queue, second.queue(index, pool)?),
+            (Some(second), Pools::Two(_, pool)) => Queues::Apart(queue, second.queue(index, pool)?),
+        })
+    }
 
     fn lane<'p>(
         &self,
@@ -187,22 +191,7 @@ struct Unlike<'r, A, B> {
     plan: &'r ForwardPlan,
 }
 
-impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
-    type Trial = ();
-    type Pools = (A::Pool, B::Pool);
-    type Queues<'p>
-        = (A::Queue<'p>, B::Queue<'p>)
-    where
-        Self: 'p;
-
-    fn pools(&self, lane: usize) -> Result<Self::Pools> {
-        Ok((self.a.pool(lane)?, self.b.pool(lane)?))
-    }
-
-    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
-        Ok((self.a.queue(lane, &pools.0)?, self.b.queue(lane, &pools.1)?))
-    }
-
+impl<A: Port, B: Port> Desk for Unlike<'_, A, B> {
     fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         vec![self.a.counters(lane), self.b.counters(lane)]
     }
@@ -235,6 +224,25 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
 
     fn port_names(&self) -> Vec<String> {
         names(self.plan)
+    }
+}
+
+impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
+    type Trial = ();
+
+    type Pools = (A::Pool, B::Pool);
+
+    type Queues<'p>
+        = (A::Queue<'p>, B::Queue<'p>)
+    where
+        Self: 'p;
+
+    fn pools(&self, lane: usize) -> Result<Self::Pools> {
+        Ok((self.a.pool(lane)?, self.b.pool(lane)?))
+    }
+
+    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>> {
+        Ok((self.a.queue(lane, &pools.0)?, self.b.queue(lane, &pools.1)?))
     }
 
     fn lane(
