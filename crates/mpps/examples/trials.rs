@@ -41,7 +41,11 @@ fn over(told: &Summary, settle_ns: u64) -> u64 {
 }
 
 fn main() -> Result<(), Error> {
-    let mut words = std::env::args().skip(1);
+    run(std::env::args().skip(1))
+}
+
+/// Runs the trials that these words ask for.
+pub fn run(mut words: impl Iterator<Item = String>) -> Result<(), Error> {
     let wrong = || Error::Usage("want the number of trials, and a command line: 10 sendrecv loop: …".to_owned());
     let trials: usize = words.next().and_then(|n| n.parse().ok()).ok_or_else(wrong)?;
     let plan = Plan::from_args(words)?;

@@ -1,5 +1,9 @@
 //! Sessions on each path: trials on ports that are opened once account for every packet of their own, and hold nothing
-//! afterwards. The example `trials` runs them, in a process of its own.
+//! afterwards. The example `trials` runs them, in a process of its own: this one again, called by another name.
+
+#[allow(dead_code, reason = "the example has a main function")]
+#[path = "../examples/trials.rs"]
+mod trials;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -7,10 +11,27 @@ use std::time::{Duration, Instant};
 
 const MPPS: &str = env!("CARGO_BIN_EXE_mpps");
 
-/// The example, which cargo builds beside the tests.
-fn trials() -> PathBuf {
-    let target = PathBuf::from(MPPS);
-    target.parent().expect("a folder").join("examples/trials")
+/// Words for the example, where this process is to be it.
+const WORDS: &str = "MPPS_TEST_TRIALS";
+
+/// The example, in a process of its own: in the others this tests nothing.
+#[test]
+fn trials_in_a_process_of_its_own() {
+    if let Ok(words) = std::env::var(WORDS) {
+        trials::run(words.split(' ').map(str::to_owned)).expect("trials");
+    }
+}
+
+/// Has a command run the example, whose program stands at its end.
+fn example(mut command: Command, words: &[&str]) -> Command {
+    command.args(["--exact", "trials_in_a_process_of_its_own", "--nocapture"]);
+    command.env(WORDS, words.join(" "));
+    command
+}
+
+/// This program.
+fn own() -> PathBuf {
+    std::env::current_exe().expect("this program")
 }
 
 /// Two hosts on a veth pair, until it is dropped.
@@ -107,19 +128,16 @@ fn pair(line: &str, key: &str) -> (i64, i64) {
 }
 
 /// Runs trials from a port; what they told adds up, and the process ends with what it had after a tenth of them.
-fn account(mut command: Command, number_of: usize, port: &str, more: &[&str]) {
+fn account(command: Command, number_of: usize, port: &str, more: &[&str]) {
+    let trials = number_of.to_string();
     let line = ["--rate", "5kpps", "--duration", "20ms", "--settle", "100ms"];
-    let done = command
-        .arg(number_of.to_string())
-        .args(["sendrecv", port])
-        .args(more)
-        .args(line)
-        .output()
-        .expect("the example");
+    let words = [&[&trials, "sendrecv", port], more, &line].concat();
+    let done = example(command, &words).output().expect("the example");
     let said = String::from_utf8_lossy(&done.stdout);
     let complaint = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{port}: {complaint}{said}");
-    let lines: Vec<_> = said.lines().collect();
+    let lines = said.lines().filter_map(|line| line.find("trial").map(|at| &line[at..]));
+    let lines: Vec<_> = lines.filter(|line| line.contains('=')).collect();
     let (last, all) = lines.split_last().expect("lines");
     assert_eq!(all.len(), number_of, "{said}");
     let mut back = 0;
@@ -149,7 +167,7 @@ fn udp_trials_account_for_their_packets_and_leave_nothing_open() {
     let reflector = "udp:127.0.0.1:39017";
     let _reflector = Reflector::start(Command::new(MPPS), reflector);
     let dest = ["--dest", "127.0.0.1:39017"];
-    account(Command::new(trials()), 100, "udp:127.0.0.1", &dest);
+    account(Command::new(own()), 100, "udp:127.0.0.1", &dest);
 }
 
 /// The same on a path over an interface.
@@ -157,8 +175,8 @@ fn over_an_interface(path: &str, port: &str, number_of: usize) {
     let Some(lab) = Lab::up(path) else { return };
     let reflector = if path == "dpdk" { "af_packet:eth1" } else { port };
     let _reflector = Reflector::start(lab.on("b", MPPS), reflector);
-    let trials = trials();
-    let own = lab.on("a", trials.to_str().expect("a plain path"));
+    let program = own();
+    let own = lab.on("a", program.to_str().expect("a plain path"));
     let more = ["--src", "10.99.0.1", "--dest", "10.99.0.2:9000"];
     account(own, number_of, port, &more);
 }
