@@ -125,7 +125,7 @@ fn ports_lanes_and_times_that_can_not_be_are_refused_in_one_line() {
             "af_packet:lo af_packet:none1 af_packet:lo".to_owned(),
             &["af_packet:lo", "port 1 and port 3", "once"],
         ),
-        (nulls(17), &["null:", "17th", "16 ports"]),
+        (nulls(17), &["null:", "port number 17", "16 ports"]),
         (
             nulls(3) + &format!("--mode l2fwd --dest-mac {mac},{mac}"),
             &["--dest-mac", "2 addresses", "one for all, or 3"],

@@ -79,7 +79,8 @@ fn what_the_other_end_does_not_take_from_a_reflector_is_told_as_refused() {
     let mac = Host::B.mac();
     let words = "--src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --duration 2s --quiet";
     let sent = run_command(net.a(&format!("send af_packet:eth1 {words} --dest-mac {mac}")));
-    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    // Whether a busy host kept the rate is no matter here.
+    assert!(matches!(sent.code, Some(0 | 3)), "{}", sent.stderr);
     let reflected = there.read(reflector.end(Signal::INT));
     let (turned, refused) = (reflected.count("tx_packets"), reflected.lanes("tx_failed"));
     // Answers to the host's own questions are refused, too.

@@ -38,9 +38,12 @@ struct Take {
     own6: [[u32; 4]; 16],
     match6: [[u32; 4]; 8],
     answer6: [[u32; 4]; 8],
+    reserved: u32,
+    /// Ranges of addresses beside the lists: none.
+    within: [[u32; 6]; 2],
 }
 
-const _: () = assert!(size_of::<Take>() == 644);
+const _: () = assert!(size_of::<Take>() == 696);
 // SAFETY: `repr(C)`, integers without padding.
 unsafe impl aya::Pod for Take {}
 
