@@ -93,6 +93,9 @@ INLINE int answer_arp(void *data, struct arp *arp)
 	}
 	if (arp->operation != BE16(ARP_REQUEST) || !is_answered4(arp->target_ip))
 		return NO_ANSWER;
+	/* In a range others may have addresses: who looks for duplicates, or tells of its own, is not contradicted. */
+	if (PLAN.flags & ANSWER_OWN && (!sender_ip || sender_ip == target_ip))
+		return NO_ANSWER;
 	put_mac(data, sender);
 	put_mac(data + 6, plan_mac());
 	arp->operation = BE16(ARP_REPLY);
@@ -190,7 +193,7 @@ NOINLINE int answer_neighbour(struct xdp_md *ctx, u32 l3)
 		hear(link);
 		return UNDERSTOOD;
 	}
-	if (!is_answered6(&packet->message.target))
+	if (!is_answered6(&packet->message.target) || (unspecified && PLAN.flags & ANSWER_OWN))
 		return NO_ANSWER;
 	/* Who looks for duplicates of the address it wants has none yet: RFC 4862. All nodes are told. */
 	if (unspecified && (link || !is_group_of(&packet->ip.destination, &packet->message.target)))

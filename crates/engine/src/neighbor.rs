@@ -45,6 +45,15 @@ impl<'r> Neighbor<'r> {
         self.link.answer_for.iter().any(|range| range.contains(&ip))
     }
 
+    /// Whether an address is ours and was named by itself. In a range others may have theirs: somebody who looks for
+    /// duplicates of an address there (RFC 4862, RFC 5227), or tells that it has one, is not contradicted.
+    fn named(&self, ip: IpAddr) -> bool {
+        self.link
+            .answer_for
+            .iter()
+            .any(|range| *range.start() == ip && *range.end() == ip)
+    }
+
     /// Deals with a frame that is no test packet. True: the frame now holds an answer, to be sent. False: it was
     /// understood and needs none. `None`: nothing for us.
     pub(crate) fn attend<F: Frame>(&self, frame: &mut F) -> Option<bool> {
@@ -57,7 +66,8 @@ impl<'r> Neighbor<'r> {
                 target_ip,
                 vlan,
             } => {
-                if !self.ours(target_ip.into()) {
+                let claims = sender_ip.is_unspecified() || sender_ip == target_ip;
+                if !self.ours(target_ip.into()) || claims && !self.named(target_ip.into()) {
                     return Some(false);
                 }
                 frame.set_len(frame.capacity());
@@ -70,7 +80,7 @@ impl<'r> Neighbor<'r> {
                 named,
                 vlan,
             } => {
-                if !self.ours(target.into()) {
+                if !self.ours(target.into()) || src_ip.is_none() && !self.named(target.into()) {
                     return Some(false);
                 }
                 frame.set_len(frame.capacity());

@@ -256,10 +256,12 @@ impl<'s> Open<'s> {
         if !within {
             return Err("flows beyond those that it was opened for".to_owned());
         }
-        let senders = opening.common.lanes.iter().filter(|lane| lane.tx).count();
+        // Both ways each sends in one.
+        let ways = if opening.back.is_some() { 2 } else { 1 };
+        let senders = opening.common.lanes.iter().filter(|lane| lane.tx).count() / ways;
         if (flows.count() as usize) < senders {
             return Err(format!(
-                "{} flows for {senders} sending lanes (want a flow a lane, or more)",
+                "{} flows for {senders} sending lanes (want a flow per lane, or more)",
                 flows.count()
             ));
         }

@@ -45,7 +45,7 @@ fn main() -> Result<(), Error> {
 }
 
 /// Runs the trials that these words ask for.
-pub fn run(mut words: impl Iterator<Item = String>) -> Result<(), Error> {
+pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), Error> {
     let wrong = || Error::Usage("want the number of trials, and a command line: 10 sendrecv loop: …".to_owned());
     let trials: usize = words.next().and_then(|n| n.parse().ok()).ok_or_else(wrong)?;
     let plan = Plan::from_args(words)?;

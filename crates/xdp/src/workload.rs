@@ -217,7 +217,7 @@ impl XdpPort {
     ///
     /// They are made for trials that differ in rate and length alone: paced ones up to the rate of the first, or ones
     /// that are not paced.
-    pub fn renew(&self, spec: &TrafficSpec) -> bool {
+    pub fn renew(&mut self, spec: &TrafficSpec) -> bool {
         let Some(sending) = &self.sending else { return false };
         let made_for = &sending.spec;
         let slower = match (spec.rate_pps, made_for.rate_pps) {

@@ -97,6 +97,13 @@ impl Case<'_> {
     /// A paced run is judged by what it was to send.
     fn link_down(&self) -> Option<Finding> {
         let e = self.e;
+        // One of both ports is down: what was lost meanwhile was lost here, and not by what lies between.
+        if e.across && e.link_down_ns > 0 && e.lost > 0 && !e.device_gone {
+            let span = span(e.link_down_ns);
+            return Some(Finding::Invalid(format!(
+                "a port of this host was down for {span}: packets lost meanwhile were not lost by what lies between the ports"
+            )));
+        }
         let told = self.workload.generates() && e.link_down_ns > 0 && !e.device_gone && e.scheduled.is_none();
         told.then(|| {
             let much = e.link_down_ns as f64 > e.tolerance * e.duration_ns as f64;

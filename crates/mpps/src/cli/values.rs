@@ -158,7 +158,7 @@ pub(crate) fn vlan(text: &str) -> Parsed<u16> {
 }
 
 pub(crate) fn flows(text: &str) -> Parsed<u32> {
-    whole(text, 1..=4_000_000)
+    whole(text, 1..=u32::MAX)
 }
 
 pub(crate) fn payload_size(text: &str) -> Parsed<usize> {

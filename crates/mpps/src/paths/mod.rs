@@ -285,7 +285,7 @@ pub(crate) trait KernelDevices {
     /// Loads and attaches the programs of `sendrecv` and `send`: of one trial, and of another when those are gone.
     fn traffic(&self, plan: &TrafficPlan) -> Result<Self::Port>;
     /// Makes the programs of a trial that is over ready for another; false: they were not made for such a trial.
-    fn renew(&self, port: &Self::Port, plan: &TrafficPlan) -> Result<bool>;
+    fn renew(&self, port: &mut Self::Port, plan: &TrafficPlan) -> Result<bool>;
     /// Of `reflect`.
     fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
     /// Of `drop`.

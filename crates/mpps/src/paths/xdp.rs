@@ -169,7 +169,7 @@ impl KernelDevices for Devices<'_> {
         device.traffic(&traffic_spec(plan)?).map_err(unopened).map(loaded)
     }
 
-    fn renew(&self, port: &XdpPort, plan: &TrafficPlan) -> Result<bool> {
+    fn renew(&self, port: &mut XdpPort, plan: &TrafficPlan) -> Result<bool> {
         Ok(port.renew(&traffic_spec(plan)?))
     }
 

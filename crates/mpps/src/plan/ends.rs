@@ -97,6 +97,25 @@ pub(super) fn addresses(
         )));
     }
     of_two(&srcs, &dest)?;
+    let gateways = [
+        ("--gateway", args.gateway, srcs.clone(), "--src"),
+        ("--back-gateway", args.back_gateway, dest.ips(), "--dest"),
+    ];
+    for (option, gateway, ours, of) in gateways {
+        if let Some(hop) = gateway.filter(|hop| hop.is_ipv4() != srcs.start().is_ipv4()) {
+            return Err(usage(format!(
+                "{option} {hop}: {} between addresses that are {}: want a router's of one family with them",
+                family(hop),
+                family(*srcs.start())
+            )));
+        }
+        if let Some(hop) = gateway.filter(|hop| ours.contains(hop)) {
+            return Err(usage(format!(
+                "{option} {hop}: it is among the addresses of {of} ({}), which mpps has itself: want a router's address",
+                ranges::text(&ours)
+            )));
+        }
+    }
     if port.traits.socket.is_some() && ranges::only(&srcs).is_none() {
         all_own(&srcs, args.flows)?;
     }

@@ -49,7 +49,16 @@ pub(crate) fn of_run<'p>(
         footprint::rows(interval, settle, lanes) + footprint::lanes(lanes),
         |_| "a longer --interval, a shorter --settle or fewer --lanes".to_owned(),
     )];
-    for buffers in ports.into_iter().flat_map(|port| &port.traits.buffers) {
+    for port in ports {
+        parts.extend(of_port(port, roles, n));
+    }
+    parts
+}
+
+/// What the buffers of a port take, with these lanes on it; `n`: lanes of the whole run.
+pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for buffers in &port.traits.buffers {
         let Buffers {
             option, count, bytes, ..
         } = *buffers;

@@ -109,7 +109,14 @@ impl Draft {
                 if flows.count() == 1 { "" } else { "s" },
             )));
         }
-        let flow_bytes = check_memory(&args, &port, &roles, (&srcs, &dest), &flows, (pps, receive))?;
+        let flow_bytes = check_memory(
+            &args,
+            (&port, far.as_ref()),
+            &roles,
+            (&srcs, &dest),
+            &flows,
+            (pps, receive),
+        )?;
         let mut args = args;
         let filled = far.as_ref().filter(|far| far.both).map_or(&roles[..], |far| &far.sends);
         fill(&mut args, &port, filled, (&srcs, &dest), &flows, payload_len);
@@ -521,7 +528,7 @@ const KERNEL_ADDRESSES: u64 = 32;
 /// Refuses flows, rows and lanes that have no room in memory. Returns the bytes that the flows take.
 fn check_memory(
     args: &Traffic,
-    port: &Checked,
+    (port, far): (&Checked, Option<&Far>),
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
     flows: &FlowSet,
@@ -552,12 +559,18 @@ fn check_memory(
         ),
         _ => format!("--flows {count}: they take"),
     };
-    let mut parts = memory::of_run(&args.run, settle, roles, [port]);
+    let mut parts = match far {
+        None => memory::of_run(&args.run, settle, roles, [port]),
+        // Each port has buffers for its own lanes.
+        Some(far) => {
+            let mut parts = memory::of_run(&args.run, settle, roles, []);
+            parts.extend(memory::of_port(port, &far.sends, lanes.all));
+            parts.extend(memory::of_port(&far.port, &far.roles, lanes.all));
+            parts
+        }
+    };
     parts.push(memory::Part::new(says, bytes(count), move |left| {
-        format!(
-            "--flows N, {} at most",
-            memory::count(memory::most(count.min(4_000_000), left, bytes))
-        )
+        format!("--flows N, {} at most", memory::count(memory::most(count, left, bytes)))
     }));
     memory::check(&parts)?;
     Ok(bytes(count))

@@ -330,12 +330,12 @@ fn of_field(field: &Field, value: &Value) -> Result<Vec<OsString>, String> {
         (Kind::Flag, _) => wrong("true or false"),
         (Kind::Count, Value::Number(n)) if n.is_u64() => Ok(vec![word(&n.to_string())]),
         (Kind::Count, _) => wrong("a whole number, or null"),
-        (Kind::Text, Value::String(text)) if !text.contains('\0') => Ok(vec![word(text)]),
+        (Kind::Text, Value::String(text)) if !text.contains(char::is_control) => Ok(vec![word(text)]),
         (Kind::Text, _) => wrong("a text, as on the command line, or null"),
         (Kind::Texts, Value::Array(all)) => {
             let texts: Option<Vec<_>> = all
                 .iter()
-                .map(|one| one.as_str().filter(|t| !t.contains('\0')))
+                .map(|one| one.as_str().filter(|t| !t.contains(char::is_control)))
                 .collect();
             match texts {
                 Some(texts) => Ok(texts.into_iter().map(word).collect()),
@@ -359,7 +359,10 @@ fn ports(plan: &Map<String, Value>) -> Result<Vec<OsString>, String> {
         ));
     };
     for text in &texts {
-        if text.contains('\0') || mpps_io::hide_secrets(text) == **text && text.contains("secret=") {
+        if text.contains(char::is_control) {
+            return Err(format!("ports: '{}': want no control characters", shown(text)));
+        }
+        if mpps_io::hide_secrets(text) == **text && text.contains("secret=") {
             return Err(format!(
                 "ports: '{}': no plan holds a secret: want the secret of the run written in place of …",
                 shown(text)

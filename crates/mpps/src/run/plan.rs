@@ -48,7 +48,17 @@ impl Plan {
     pub fn with(&self, field: &str, value: impl Into<Value>) -> std::result::Result<Self, Error> {
         let mut changed = self.0.clone();
         let (section, key) = field.split_once('.').unwrap_or(("", field));
-        changed.set(section, key, value.into());
+        let value = value.into();
+        // Two ways to say one thing: the one that is given takes the other's place.
+        let other = match field {
+            "traffic.frame_size" => Some("payload_size"),
+            "traffic.payload_size" => Some("frame_size"),
+            _ => None,
+        };
+        if let Some(other) = other.filter(|_| !value.is_null()) {
+            changed.set(section, other, Value::Null);
+        }
+        changed.set(section, key, value);
         Self::from_json(&changed.text())
     }
 

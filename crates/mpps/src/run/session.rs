@@ -12,6 +12,7 @@ use mpps_io::{Capabilities, Port};
 use mpps_stats::{HostFact, Sink, Summary};
 use mpps_wire::MacAddr;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of
@@ -49,6 +50,7 @@ pub fn session_until<R>(
             plan,
             interruptions,
             seeds: BTreeSet::new(),
+            dest: draft.dest.ip,
         };
         result = body.take().map(|body| body(&mut session));
         Ok(())
@@ -74,7 +76,24 @@ pub struct Session<'s> {
     interruptions: &'s dyn Fn() -> u32,
     /// Of the trials so far.
     seeds: BTreeSet<u64>,
+    /// First destination address.
+    dest: IpAddr,
 }
+
+/// Fields and sections that are one for all trials of a session.
+const OF_ALL: [&str; 11] = [
+    "workload",
+    "ports",
+    "lanes",
+    "device",
+    "traffic.src",
+    "traffic.vlan",
+    "traffic.dest_mac",
+    "traffic.gateway",
+    "traffic.both_ways",
+    "traffic.back_dest_mac",
+    "traffic.back_gateway",
+];
 
 impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -103,7 +122,7 @@ impl Session<'_> {
     /// could not take place, as after an interruption. One that took place but whose numbers can't be believed is no
     /// error: see [`Summary::valid`].
     pub fn trial(&mut self, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> std::result::Result<Summary, Error> {
-        for field in ["workload", "ports", "lanes", "device"] {
+        for field in OF_ALL {
             let (given, want) = (plan.get(field), self.plan.get(field));
             if given != want {
                 return Err(Error::Usage(format!(
@@ -117,14 +136,21 @@ impl Session<'_> {
         let seed = plan.get("seed").and_then(serde_json::Value::as_u64).unwrap_or(1);
         let mut other = seed;
         // Packets that go the other way at the same time have the next seed.
-        while self.ports.tells_trials_by_seed() && !self.seeds.insert(other) {
+        while self.ports.tells_trials_by_seed() && self.seeds.contains(&other) {
             other = other.wrapping_add(2);
         }
         if other != seed {
             plan = plan.with("seed", other)?;
         }
         let draft = draft_of(&plan)?;
+        if draft.dest.ip != self.dest {
+            let (given, want) = (draft.dest.ip, self.dest);
+            return Err(Error::Usage(format!(
+                "traffic.dest: {given}: the session was opened with {want}"
+            )));
+        }
         let summary = self.ports.trial(&draft, false, sinks, self.interruptions)?;
+        self.seeds.insert(other);
         Ok(with_result(summary, &draft.args.run.plan, sinks))
     }
 }
@@ -294,6 +320,8 @@ struct InKernel<D: KernelDevices> {
     took: Option<Duration>,
     /// MAC address of the next hop, once it is known.
     mac: Option<MacAddr>,
+    /// There was a trial.
+    begun: bool,
 }
 
 impl<D: KernelDevices> InKernel<D> {
@@ -304,6 +332,7 @@ impl<D: KernelDevices> InKernel<D> {
             programs: None,
             took: None,
             mac: None,
+            begun: false,
         };
         this.load(&plan)?;
         Ok(this)
@@ -326,8 +355,13 @@ impl<D: KernelDevices> Ports for InKernel<D> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
+        // There is no trial after one that was interrupted.
+        if self.begun && interruptions() > 0 {
+            return Err(failed(RunError::Interrupted));
+        }
+        self.begun = true;
         let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0])?;
-        let ready = match &self.programs {
+        let ready = match &mut self.programs {
             Some(programs) => self.devices.renew(programs, &plan)?,
             None => false,
         };

@@ -74,7 +74,7 @@ fn started(csv: &Path) -> Option<u64> {
 /// The summary beside the CSV, if it is of the run that began then: of one way, where the CSV is.
 fn beside(csv: &Path, started: &str) -> Option<Value> {
     let of_run = |csv: &Path| {
-        let text = std::fs::read_to_string(csv.with_extension("json")).ok()?;
+        let text = read_summary(&csv.with_extension("json"))?;
         let summary: Value = serde_json::from_str(&text).ok()?;
         let same = summary["started_utc"].as_str()?.get(..SAME)? == started.get(..SAME)?;
         same.then_some(summary)
@@ -95,4 +95,20 @@ fn quoted(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
+}
+/// Bytes of the longest summary that is read.
+const LONGEST: u64 = 16 << 20;
+
+/// The text of a summary: of a file, and not of whatever else may bear its name.
+fn read_summary(path: &Path) -> Option<String> {
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    let read = File::open(path)
+        .ok()?
+        .take(LONGEST + 1)
+        .read_to_string(&mut text)
+        .ok()?;
+    (read as u64 <= LONGEST).then_some(text)
 }
