@@ -159,13 +159,13 @@ struct Member<'s, T> {
 
 /// Lanes that are ready, and what looks at them.
 ///
-/// It knows the job as a [`Desk`], and not by its type: all of a run but the lanes' own part is compiled once for each kind
-/// of trial, and not for each path.
+/// It knows the job as a [`Desk`], and not by its type: all of a run but the lanes' own part is compiled once for each
+/// kind of trial, and not for each path.
 pub(crate) struct Crew<'s, T> {
     job: &'s dyn Desk,
     common: &'s Common,
     given_up: &'s AtomicBool,
-    told: Box<dyn Fn(&T, Option<usize>) -> Told + 's>,
+    told: Tell<'s, T>,
     members: Vec<Member<'s, T>>,
     /// Thread of each lane; 0: it is none.
     tids: Vec<i32>,
@@ -178,6 +178,9 @@ pub(crate) struct Crew<'s, T> {
     trials: u64,
     panicked: Option<usize>,
 }
+
+/// Asks a job about a trial: about one way, or (`None`) all.
+type Tell<'s, T> = Box<dyn Fn(&T, Option<usize>) -> Told + 's>;
 
 /// What a job says of a trial, for the summary of one way or of all.
 struct Told {

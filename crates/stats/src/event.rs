@@ -5,7 +5,8 @@ use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
 /// Something that happens in a run.
 ///
 /// A stream is [`Event::Start`], any number of the others in the order in which they happen, and [`Event::End`]: none
-/// of them where the run did not begin, and no end where it has no result, as its error tells. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be missing.
+/// of them where the run did not begin, and no end where it has no result, as its error tells. Rows come in order,
+/// without gaps. What nobody wants ([`Wants`]) may be missing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {

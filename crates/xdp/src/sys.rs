@@ -56,8 +56,9 @@ impl<T: Shared> Mapping<T> {
     /// Makes every element as it was when the map was made. What a program writes meanwhile is lost or left.
     pub(crate) fn clear(&self) {
         let words = self.count * size_of::<T>() / size_of::<AtomicU64>();
-        // SAFETY: no other thread of this process looks at it meanwhile: whoever calls has the port to itself. The mapping begins at a page and holds that many words until it is dropped; whoever else changes them
-        // does so as `Shared` allows, by atomics or in the kernel.
+        // SAFETY: no other thread of this process looks at it meanwhile: whoever calls has the port to itself. The
+        // mapping begins at a page and holds that many words until it is dropped; whoever else changes them does so as
+        // `Shared` allows, by atomics or in the kernel.
         let words = unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast::<AtomicU64>(), words) };
         // A page that nobody has written stays untouched.
         words

@@ -101,7 +101,8 @@ impl Case<'_> {
         if e.across && e.link_down_ns > 0 && e.lost > 0 && !e.device_gone {
             let span = span(e.link_down_ns);
             return Some(Finding::Invalid(format!(
-                "a port of this host was down for {span}: packets lost meanwhile were not lost by what lies between the ports"
+                "a port of this host was down for {span}: packets lost meanwhile were not lost by what \
+                 lies between the ports"
             )));
         }
         let told = self.workload.generates() && e.link_down_ns > 0 && !e.device_gone && e.scheduled.is_none();

@@ -111,7 +111,8 @@ pub(super) fn addresses(
         }
         if let Some(hop) = gateway.filter(|hop| ours.contains(hop)) {
             return Err(usage(format!(
-                "{option} {hop}: it is among the addresses of {of} ({}), which mpps has itself: want a router's address",
+                "{option} {hop}: it is among the addresses of {of} ({}), which mpps has itself: want a \
+                 router's address",
                 ranges::text(&ours)
             )));
         }
