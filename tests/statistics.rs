@@ -275,10 +275,11 @@ fn a_device_of_known_rate_loses_and_delays_what_its_rate_and_queue_say() {
             // However the sender was kept from its core: what it sends is at the most twice what is served meanwhile,
             // for it makes up for stalls of a fifth of the queue only; and nobody is served beyond the rate.
             assert!(rx + 200 >= tx / 2 && rx <= SERVED + 200, "{:#}", report.json);
-            // One packet's time at the least; a lane has its share of the rate. A value is known to a part in 2000.
+            // One packet's time at the least; a lane has its share of the rate. A value is known to a part in 2000, and
+            // the two ends read clocks that are disciplined apart.
             let least = 10_000 * lanes;
             assert!(
-                report.count("/latency_ns/min") >= least - least / 1000,
+                report.count("/latency_ns/min") + 100 >= least - least / 1000,
                 "{:#}",
                 report.json
             );

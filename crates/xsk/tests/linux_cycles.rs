@@ -5,6 +5,7 @@
 mod lab;
 
 use lab::{Host, Lab, Make, over, until};
+use std::time::{Duration, Instant};
 use xsk::{Error, Pool, Program, Socket, Umem};
 
 /// Each takes 0.2 s in a debug build, in which the loader reads the kernel's types.
@@ -36,14 +37,14 @@ fn cycles_of_opening_and_closing_leak_neither_memory_nor_descriptors_nor_program
         let umem = Umem::new(&make.umem).unwrap();
         // On a busy host the kernel takes longer than a bind waits to give back the queue of the socket before.
         let mut bound = None;
-        until("the queue is free again", || {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while bound.is_none() {
             match Socket::bind(&umem, "veth0", queue, &make.socket) {
                 Ok(socket) => bound = Some(socket),
-                Err(Error::Busy { .. }) => {}
+                Err(Error::Busy { .. }) => assert!(Instant::now() < deadline, "the queue is not free again"),
                 Err(e) => panic!("{e}"),
             }
-            bound.is_some()
-        });
+        }
         let socket = bound.expect("it was waited for");
         let pool = Pool::new(&umem, 256).unwrap();
         let (rx, tx) = over((&socket, &pool));
