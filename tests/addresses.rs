@@ -7,8 +7,8 @@ use std::process::Command;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, all_back, all_there, assert_refused, free_port, inside, listen_by, missing, mpps,
-    net_of, no_dpdk, run_command, wait_until,
+    Background, Net, Report, Scratch, all_back, all_there, assert_refused, free_port, inside, joined_twice, listen_by,
+    missing, mpps, net_of, no_dpdk, run_command, wait_until,
 };
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
@@ -33,24 +33,6 @@ fn across(net: &Net, words: &str, flows: u64) -> Report {
     let report = Scratch::new().measure(net.a(&format!("sendrecv {words} {LOAD}")));
     assert_all_passed(&report, flows);
     report
-}
-
-/// A tester, host a, that is joined to host b by `eth1` and by `eth2`.
-fn joined_twice() -> Option<Net> {
-    let net = net_of(1)?;
-    let b = net.lab.namespace(Host::B);
-    net.on(Host::A, &format!("ip link add eth2 type veth peer name eth2 netns {b}"));
-    for host in [Host::A, Host::B] {
-        net.on(host, "ip link set eth2 up");
-        net.on(host, "ip addr flush dev eth1 scope global");
-    }
-    for host in [Host::A, Host::B] {
-        wait_until("both links", || {
-            let up = |device: &str| net.on(host, &format!("cat /sys/class/net/{device}/operstate")).stdout;
-            ["eth1", "eth2"].iter().all(|device| up(device).trim() == "up")
-        });
-    }
-    Some(net)
 }
 
 #[test]

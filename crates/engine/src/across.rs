@@ -23,9 +23,10 @@ use mpps_wire::MacAddr;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Runs `sendrecv` from one port to another: lanes of the plan that send have the queues of `from` in their order,
-/// those that receive have the queues of `to`; no lane does both. The plan says how packets leave
-/// ([`TrafficPlan::link`]) and how they arrive ([`TrafficPlan::far`]). As [`crate::run_traffic`].
+/// Runs `sendrecv` from one port to another, or both ways ([`TrafficPlan::back`]). One way, lanes of the plan that send
+/// have the queues of `from` in their order, those that receive have the queues of `to`, and no lane does both. The
+/// plan says how packets leave ([`TrafficPlan::link`]) and how they arrive ([`TrafficPlan::far`]). As
+/// [`crate::run_traffic`].
 ///
 /// # Errors
 /// As [`crate::run_traffic`].

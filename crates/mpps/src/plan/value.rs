@@ -161,7 +161,8 @@ impl Plan {
         plan
     }
 
-    fn put(&mut self, section: &str, key: &str, value: Value) {
+    /// Puts a value into a field, whatever it was: [`words`] tells what is wrong with it.
+    pub(crate) fn put(&mut self, section: &str, key: &str, value: Value) {
         if section.is_empty() {
             self.0.insert(key.to_owned(), value);
         } else if let Value::Object(fields) = self.0.entry(section).or_insert_with(|| json!({})) {
@@ -176,11 +177,6 @@ impl Plan {
         if let Some(field) = field.filter(|field| field.is_null()) {
             *field = value.into();
         }
-    }
-
-    /// Puts a value into a field, whatever it was; `of_field` and `check_names` tell what is wrong with it.
-    pub(crate) fn set(&mut self, section: &str, key: &str, value: Value) {
-        self.put(section, key, value);
     }
 
     /// A field's value, if it is given.

@@ -56,9 +56,9 @@ impl Plan {
             _ => None,
         };
         if let Some(other) = other.filter(|_| !value.is_null()) {
-            changed.set(section, other, Value::Null);
+            changed.put(section, other, Value::Null);
         }
-        changed.set(section, key, value);
+        changed.put(section, key, value);
         Self::from_json(&changed.text())
     }
 
