@@ -1,15 +1,16 @@
-//! The loop of a lane that copies what it receives into a ring, for a thread that writes it to a file.
+//! A lane that copies what it receives into a ring, for a thread that writes it to a file.
 //!
 //! The lane never waits for that thread: what finds the ring full is dropped and counted. It copies no more than the
 //! snap length, and shows the ring's other end a burst at a time.
 
 use crate::CapturePlan;
+use crate::lane::{Lane, Round, Rounds};
 use crate::outcome::LaneOutcome;
-use crate::traffic::Lane;
 use mpps_io::packet_ring::PacketProducer;
-use mpps_io::{Burst, Frame, Queue, Wait};
+use mpps_io::{Burst, Frame, Queue, Result, Wait};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Frames that the filter took, of which the ring had no room for some.
 const RING_FULL: &str = "ring_full";
@@ -57,39 +58,43 @@ impl Quota {
 
 /// Runs the lane until the end of the run.
 pub(crate) fn run<Q: Queue>(
-    mut lane: Lane<'_>,
+    lane: Lane<'_>,
     queue: &mut Q,
     plan: &CapturePlan,
     quota: &Quota,
-    mut ring: PacketProducer,
-    mut recorder: Recorder<'_>,
+    ring: PacketProducer,
+    recorder: Recorder<'_>,
 ) -> LaneOutcome {
-    let preempted = mpps_sys::sched::preemptions();
-    let mut total = Counts::default();
-    let mut burst = Burst::new(lane.burst);
-    loop {
-        let now = lane.clock.now_ns();
-        lane.idle.look(now);
-        let end_ns = lane.control.end_ns();
-        match queue.receive(&mut burst) {
-            Ok(0) => {
-                lane.count_rx(0, now);
-                ring.publish(now);
-                if let Err(error) = lane
-                    .idle
-                    .rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters)
-                {
-                    lane.trouble(&error);
-                }
-            }
-            Ok(frames) => {
-                lane.count_rx(frames, now);
-                lane.idle.worked();
+    let capture = Capture {
+        burst: Burst::new(lane.burst),
+        total: Counts::default(),
+        queue,
+        plan,
+        quota,
+        ring,
+    };
+    lane.run(capture, recorder)
+}
+
+struct Capture<'l, Q: Queue> {
+    queue: &'l mut Q,
+    plan: &'l CapturePlan,
+    quota: &'l Quota,
+    ring: PacketProducer,
+    burst: Burst<Q::Frame>,
+    total: Counts,
+}
+
+impl<'r, Q: Queue> Rounds<'r> for Capture<'_, Q> {
+    #[inline(always)]
+    fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
+        let came = self.queue.receive(&mut self.burst);
+        if let Ok(frames) = came {
+            lane.count_rx(frames, now);
+            if frames > 0 {
                 let at = lane.clock.now_ns();
-                let counts = store(burst.as_slice(), plan, quota, &mut ring, at);
-                queue.discard(&mut burst);
-                // What comes next is received after `now`.
-                ring.publish(now);
+                let counts = store(self.burst.as_slice(), self.plan, self.quota, &mut self.ring, at);
+                self.queue.discard(&mut self.burst);
                 let taken = counts.stored + counts.ring_full;
                 lane.counters.rx_test.add(taken);
                 recorder.event(at, |t| {
@@ -97,34 +102,34 @@ pub(crate) fn run<Q: Queue>(
                     t.expected += taken as i64;
                     t.foreign += counts.not_taken + counts.after_count;
                 });
-                total.ring_full += counts.ring_full;
-                total.not_taken += counts.not_taken;
-                total.after_count += counts.after_count;
-                if quota.is_used_up() {
+                self.total.ring_full += counts.ring_full;
+                self.total.not_taken += counts.not_taken;
+                self.total.after_count += counts.after_count;
+                if self.quota.is_used_up() {
                     lane.control.end_at(at + 1);
                 }
             }
-            Err(error) => lane.trouble(&error),
+            // What comes next is received after `now`.
+            self.ring.publish(now);
         }
-        recorder.flush();
-        recorder.advance(now);
-        if now >= end_ns {
-            break;
-        }
+        Round::of_receiver(lane, came, now, end_ns)
     }
-    drop(ring);
-    lane.counters.phase.set(2);
-    recorder.end();
-    let mut reasons = vec![
-        (RING_FULL, total.ring_full),
-        (NOT_TAKEN, total.not_taken),
-        (AFTER_COUNT, total.after_count),
-    ];
-    reasons.retain(|(_, n)| *n > 0);
-    LaneOutcome {
-        reasons,
-        preempted: mpps_sys::sched::preemptions() - preempted,
-        ..LaneOutcome::default()
+
+    fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        self.queue.wait(what, timeout)
+    }
+
+    fn finish(self) -> LaneOutcome {
+        let mut reasons = vec![
+            (RING_FULL, self.total.ring_full),
+            (NOT_TAKEN, self.total.not_taken),
+            (AFTER_COUNT, self.total.after_count),
+        ];
+        reasons.retain(|(_, n)| *n > 0);
+        LaneOutcome {
+            reasons,
+            ..LaneOutcome::default()
+        }
     }
 }
 

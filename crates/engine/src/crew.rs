@@ -18,6 +18,7 @@ use crate::error::RunError;
 use crate::host_drops::{self, HostDrops};
 use crate::idle::Idle;
 use crate::job::{Desk, Job};
+use crate::lane::Lane;
 use crate::live::HostWait;
 use crate::meanwhile::{self, LaneTime, Lookout};
 use crate::neighbor::{Found, Neighbor};
@@ -26,7 +27,6 @@ use crate::path_counters::PathCounters;
 use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::summary::{Measured, summarise};
 use crate::traces::{LATE_OF_AN_EARLIER, Traces};
-use crate::traffic::Lane;
 use crate::work::WorkFacts;
 use mpps_io::Error;
 use mpps_stats::{

@@ -1,4 +1,4 @@
-//! The loop of a lane that takes frames from one port to another, or sends them back out of the one they came in by.
+//! A lane that takes frames from one port to another, or sends them back out of the one they came in by.
 //!
 //! A lane that owns a queue of each port of a pair serves both directions in turn; with the directions split it serves
 //! one. A direction is a [`Way`]; what differs between ports whose queues share packet memory and ports whose queues do
@@ -11,17 +11,14 @@ mod way;
 pub(crate) use job::{in_one, join};
 pub use job::{run_forward, run_forward_pair};
 
-use crate::loop_clock::LoopClock;
+use crate::lane::{Lane, RX, Round, Rounds};
 use crate::outcome::{LaneOutcome, PortCounts};
 use crate::plan::{ForwardPort, ForwardSeat};
-use crate::traffic::Lane;
 use mpps_io::{Error, Queue, Result, Wait};
 use mpps_stats::Recorder;
 use mpps_sys::ready;
 use std::time::{Duration, Instant};
 use way::{Step, Way};
-
-const RX: Wait = Wait { rx: true, tx: false };
 
 /// Mean time between bursts' frames below which a lane of two queues naps rather than asks to be woken: being woken
 /// costs the sender's core more than a frame does (as on the `af_packet` path).
@@ -47,53 +44,49 @@ trait Ways {
 
 /// Runs the lane until the end of the run.
 /// `at` has the places of the ports that `ways` serves among all `ports` of the run.
-fn run(
-    mut lane: Lane<'_>,
-    mut ways: impl Ways,
-    mut recorder: Recorder<'_>,
+fn run(lane: Lane<'_>, ways: impl Ways, recorder: Recorder<'_>, at: ForwardSeat, ports: usize) -> LaneOutcome {
+    lane.run(Forward { ways, at, ports }, recorder)
+}
+
+struct Forward<W> {
+    ways: W,
     at: ForwardSeat,
     ports: usize,
-) -> LaneOutcome {
-    let preempted = mpps_sys::sched::preemptions();
-    let mut time = LoopClock::default();
-    loop {
-        let (now, fresh) = time.now(&lane.clock);
-        if fresh {
-            recorder.flush();
-            recorder.advance(now);
-            lane.idle.look(now);
+}
+
+impl<'r, W: Ways> Rounds<'r> for Forward<W> {
+    #[inline(always)]
+    fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
+        let moved = self.ways.turn(lane, now, recorder);
+        if now >= end_ns {
+            self.ways.release(lane, recorder);
+            return Round::Over;
         }
-        let end_ns = lane.control.end_ns();
-        let moved = ways.turn(&lane, now, &mut recorder);
-        time.moved(moved);
-        if moved {
-            lane.idle.worked();
-        } else {
-            let next = end_ns.min(ways.due_ns());
-            let rested = lane
-                .idle
-                .rest_with(now, next, lane.counters, |timeout| ways.sleep(timeout));
-            if let Err(error) = rested {
-                lane.trouble(&error);
-            }
-        }
-        let ending = now >= end_ns;
-        if ending {
-            ways.release(&lane, &mut recorder);
-            break;
+        match moved {
+            true => Round::Moved,
+            false => Round::Idle {
+                now_ns: now,
+                until_ns: end_ns.min(self.ways.due_ns()),
+                what: RX,
+            },
         }
     }
-    let mut places = vec![PortCounts::default(); ports];
-    for (place, counts) in [at.first].into_iter().chain(at.second).zip(ways.finish()) {
-        places[place] = counts;
+
+    fn sleep(&mut self, _what: Wait, timeout: Duration) -> Result<()> {
+        self.ways.sleep(timeout)
     }
-    lane.counters.phase.set(2);
-    recorder.end();
-    LaneOutcome {
-        reasons: places.iter().flat_map(|port| port.reasons.iter().copied()).collect(),
-        ports: places,
-        preempted: mpps_sys::sched::preemptions() - preempted,
-        ..LaneOutcome::default()
+
+    fn finish(mut self) -> LaneOutcome {
+        let mut places = vec![PortCounts::default(); self.ports];
+        let at = [self.at.first].into_iter().chain(self.at.second);
+        for (place, counts) in at.zip(self.ways.finish()) {
+            places[place] = counts;
+        }
+        LaneOutcome {
+            reasons: places.iter().flat_map(|port| port.reasons.iter().copied()).collect(),
+            ports: places,
+            ..LaneOutcome::default()
+        }
     }
 }
 

@@ -13,7 +13,7 @@
 //!   see.
 
 use crate::away::Away;
-use mpps_io::{Queue, Result, Wait};
+use mpps_io::Result;
 use mpps_stats::LaneCounters;
 use mpps_sys::clock::Clock;
 use mpps_sys::sched;
@@ -138,22 +138,9 @@ impl<'r> Idle<'r> {
         self.busy = true;
     }
 
-    /// Nothing to do at `now_ns`, until `next_ns` at the latest.
+    /// Nothing to do at `now_ns`, until `next_ns` at the latest. `sleep_for` sleeps so long, or until something comes.
     #[inline]
-    pub(crate) fn rest<Q: Queue>(
-        &mut self,
-        queue: &mut Q,
-        now_ns: u64,
-        next_ns: u64,
-        what: Wait,
-        counters: &LaneCounters,
-    ) -> Result<()> {
-        self.rest_with(now_ns, next_ns, counters, |timeout| queue.wait(what, timeout))
-    }
-
-    /// As [`Idle::rest`], asleep in `sleep`: for lanes of several queues.
-    #[inline]
-    pub(crate) fn rest_with(
+    pub(crate) fn rest(
         &mut self,
         now_ns: u64,
         next_ns: u64,
@@ -281,7 +268,7 @@ mod tests {
                     continue;
                 }
                 idle_loops.fetch_add(1, Ordering::Relaxed);
-                let slept = idle.rest_with(now, u64::MAX, &counters, |_| panic!("a lane that polls busily sleeps"));
+                let slept = idle.rest(now, u64::MAX, &counters, |_| panic!("a lane that polls busily sleeps"));
                 slept.expect("no error");
             }
         };

@@ -4,11 +4,11 @@
 //! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
 
 use crate::error::RunError;
+use crate::lane::Lane;
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{Common, Link};
 use crate::traces::Traces;
-use crate::traffic::Lane;
 use crate::work::{Work, WorkFacts};
 use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{HostFact, Recorder};

@@ -25,6 +25,7 @@ mod host_drops;
 mod idle;
 mod job;
 mod kernel;
+mod lane;
 mod live;
 mod loop_clock;
 mod loop_guard;

@@ -1,14 +1,14 @@
-//! The loop of a lane that turns packets round and sends them back.
+//! A lane that turns packets round and sends them back.
 
 use crate::echo::{Echo, probe_frames};
-use crate::loop_clock::LoopClock;
+use crate::lane::{Lane, Round, Rounds};
 use crate::loop_guard::{Sampler, secret};
 use crate::outcome::LaneOutcome;
 use crate::room::Room;
-use crate::traffic::Lane;
-use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, RxChecksum, Wait};
+use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};
+use std::time::Duration;
 
 pub(crate) struct Counts {
     /// Why each frame of the burst at hand was left; `None`: it was turned. All `None` between bursts.
@@ -22,132 +22,128 @@ pub(crate) struct Counts {
 
 /// Runs the lane until the end of the run.
 pub(crate) fn run<Q: Queue>(
-    mut lane: Lane<'_>,
+    lane: Lane<'_>,
     queue: &mut Q,
     filter: &ReflectFilter,
     layer: Layer,
-    mut recorder: Recorder<'_>,
+    recorder: Recorder<'_>,
 ) -> LaneOutcome {
-    let preempted = mpps_sys::sched::preemptions();
-    let mut counts = Counts {
-        marks: [None; MAX_BURST],
-        left: [0; Left::COUNT],
-        host_ports: vec![0; filter.excluded_ports.len()].into_boxed_slice(),
-        service: 0,
-        not_sent: 0,
+    let reflect = Reflect {
+        counts: Counts {
+            marks: [None; MAX_BURST],
+            left: [0; Left::COUNT],
+            host_ports: vec![0; filter.excluded_ports.len()].into_boxed_slice(),
+            service: 0,
+            not_sent: 0,
+        },
+        reflector: Reflector::new(filter, secret()),
+        echo: Echo::new(filter, secret()),
+        sampler: Sampler::default(),
+        burst: Burst::new(lane.burst),
+        answers: Burst::new(lane.burst),
+        turned: Burst::new(lane.burst),
+        queue,
+        filter,
+        layer,
     };
-    let mut reflector = Reflector::new(filter, secret());
-    let mut echo = Echo::new(filter, secret());
-    let mut sampler = Sampler::default();
-    let mut burst = Burst::new(lane.burst);
-    let mut answers = Burst::new(lane.burst);
-    let mut turned = Burst::new(lane.burst);
-    let mut time = LoopClock::default();
-    loop {
-        let (now, fresh) = time.now(&lane.clock);
-        if fresh {
-            recorder.flush();
-            recorder.advance(now);
-            lane.idle.look(now);
-        }
-        let end_ns = lane.control.end_ns();
-        let mut moved = false;
-        match queue.receive(&mut burst) {
-            Ok(0) => {
-                lane.count_rx(0, now);
-                if let Err(error) = lane
-                    .idle
-                    .rest(queue, now, end_ns, Wait { rx: true, tx: false }, lane.counters)
-                {
-                    lane.trouble(&error);
-                }
-            }
-            Ok(frames) => {
-                lane.count_rx(frames, now);
-                lane.idle.worked();
-                moved = true;
-                if layer == Layer::Ethernet {
-                    turn(
-                        &lane,
-                        &mut burst,
-                        &mut answers,
-                        &mut turned,
-                        &mut reflector,
-                        filter,
-                        &mut counts,
-                    );
-                    if !filter.keep_ttl {
-                        probe_frames(&mut burst, &mut reflector, &mut sampler, &mut counts);
+    lane.run(reflect, recorder)
+}
+
+struct Reflect<'l, Q: Queue> {
+    queue: &'l mut Q,
+    filter: &'l ReflectFilter,
+    layer: Layer,
+    reflector: Reflector<'l>,
+    echo: Echo<'l>,
+    sampler: Sampler,
+    counts: Counts,
+    burst: Burst<Q::Frame>,
+    answers: Burst<Q::Frame>,
+    turned: Burst<Q::Frame>,
+}
+
+impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
+    #[inline(always)]
+    fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
+        let came = self.queue.receive(&mut self.burst);
+        if let Ok(frames) = came {
+            lane.count_rx(frames, now);
+            if frames > 0 {
+                if self.layer == Layer::Ethernet {
+                    self.turn(lane);
+                    if !self.filter.keep_ttl {
+                        probe_frames(
+                            &mut self.burst,
+                            &mut self.reflector,
+                            &mut self.sampler,
+                            &mut self.counts,
+                        );
                     }
                 } else {
-                    echo.turn(&mut burst, &mut sampler, &mut counts);
+                    self.echo.turn(&mut self.burst, &mut self.sampler, &mut self.counts);
                 }
-                recorder.arrived_n(now, burst.len() as u32, None);
-                lane.counters.rx_test.add(burst.len() as u64);
-                send_back(&lane, queue, &mut burst, now, &mut counts, &mut recorder);
-                lane.answer(queue, &mut answers);
+                recorder.arrived_n(now, self.burst.len() as u32, None);
+                lane.counters.rx_test.add(self.burst.len() as u64);
+                send_back(lane, self.queue, &mut self.burst, now, &mut self.counts, recorder);
+                lane.answer(self.queue, &mut self.answers);
             }
-            Err(error) => lane.trouble(&error),
         }
-        time.moved(moved);
-        if now >= end_ns {
-            break;
-        }
+        Round::of_receiver(lane, came, now, end_ns)
     }
-    let _ = queue.flush();
-    lane.counters.phase.set(2);
-    recorder.end();
-    let mut reasons: Vec<_> = Left::ALL
-        .iter()
-        .map(|left| (left.as_str(), counts.left[left.index()]))
-        .collect();
-    reasons.push(("neighbor_service", counts.service));
-    reasons.push(("tx_full", counts.not_sent));
-    reasons.retain(|(_, n)| *n > 0);
-    let host_ports = filter.excluded_ports.iter().copied().zip(counts.host_ports);
-    LaneOutcome {
-        reasons,
-        host_ports: host_ports.filter(|(_, n)| *n > 0).collect(),
-        preempted: mpps_sys::sched::preemptions() - preempted,
-        ..LaneOutcome::default()
+
+    fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        self.queue.wait(what, timeout)
+    }
+
+    fn finish(self) -> LaneOutcome {
+        let _ = self.queue.flush();
+        let counts = self.counts;
+        let mut reasons: Vec<_> = Left::ALL
+            .iter()
+            .map(|left| (left.as_str(), counts.left[left.index()]))
+            .collect();
+        reasons.push(("neighbor_service", counts.service));
+        reasons.push(("tx_full", counts.not_sent));
+        reasons.retain(|(_, n)| *n > 0);
+        let host_ports = self.filter.excluded_ports.iter().copied().zip(counts.host_ports);
+        LaneOutcome {
+            reasons,
+            host_ports: host_ports.filter(|(_, n)| *n > 0).collect(),
+            ..LaneOutcome::default()
+        }
     }
 }
 
-/// Turns every frame of the burst that is to be turned; the others leave it.
-#[inline]
-fn turn<F: Frame>(
-    lane: &Lane<'_>,
-    burst: &mut Burst<F>,
-    answers: &mut Burst<F>,
-    turned: &mut Burst<F>,
-    reflector: &mut Reflector<'_>,
-    filter: &ReflectFilter,
-    counts: &mut Counts,
-) {
-    let frames = burst.as_mut_slice();
-    let (mut at, mut left_any) = (0, false);
-    loop {
-        let other = |frame: &mut F| !frame.is_plain() || !reflector.turn_alike(frame.bytes_mut());
-        at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
-        let Some(frame) = frames.get_mut(at) else { break };
-        counts.marks[at] = turn_other(frame, reflector).err();
-        left_any |= counts.marks[at].is_some();
-        at += 1;
-    }
-    if left_any {
-        sort_out(lane, burst, answers, turned, filter, counts);
+impl<Q: Queue> Reflect<'_, Q> {
+    /// Turns every frame of the burst that is to be turned; the others leave it.
+    #[inline]
+    fn turn(&mut self, lane: &Lane<'_>) {
+        let (frames, counts) = (self.burst.as_mut_slice(), &mut self.counts);
+        let (mut at, mut left_any) = (0, false);
+        loop {
+            let other = |frame: &mut Q::Frame| !frame.is_plain() || !self.reflector.turn_alike(frame.bytes_mut());
+            at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
+            let Some(frame) = frames.get_mut(at) else { break };
+            counts.marks[at] = turn_other(frame, &mut self.reflector);
+            left_any |= counts.marks[at].is_some();
+            at += 1;
+        }
+        if left_any {
+            let (burst, answers) = (&mut self.burst, &mut self.answers);
+            sort_out(lane, burst, answers, &mut self.turned, self.filter, counts);
+        }
     }
 }
 
-/// A frame whose headers are not those that are looked at first.
+/// A frame whose headers are not those that are looked at first: why it was not turned, if it was not.
 #[inline(never)]
-fn turn_other<F: Frame>(frame: &mut F, reflector: &mut Reflector<'_>) -> Result<(), Left> {
+fn turn_other<F: Frame>(frame: &mut F, reflector: &mut Reflector<'_>) -> Option<Left> {
     let finish = match frame.rx_checksum() {
         RxChecksum::Unmarked => Finish::Look,
         RxChecksum::Partial => Finish::Compute,
         _ => Finish::Keep,
     };
-    reflector.turn_other(frame.bytes_mut(), finish)
+    reflector.turn_other(frame.bytes_mut(), finish).err()
 }
 
 /// Takes the frames that were not turned out of the burst: answers those that ask, counts the others by reason.

@@ -1,7 +1,7 @@
 //! A lane that reflects or forwards packets while the path takes none. It waits a little for room and receives nothing
 //! meanwhile. The cost is counted: packets that the host drops in that time are dropped because of the wait.
 
-use crate::traffic::Lane;
+use crate::lane::Lane;
 use mpps_io::Result;
 use mpps_stats::Recorder;
 use std::time::Duration;

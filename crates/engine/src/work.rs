@@ -3,13 +3,14 @@
 use crate::capture::{self, Quota};
 use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::generate::{Generator, SendShare, SentSeq};
+use crate::lane::Lane;
 use crate::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
 use crate::plan::{CapturePlan, DropPlan, Link, ReflectPlan, TrafficPlan};
 use crate::receive::Receiver;
 use crate::slip::Slips;
 use crate::traces::{self, Traces};
-use crate::traffic::{self, Lane};
+use crate::traffic;
 use crate::{drop, reflect};
 use mpps_io::{Capabilities, Layer, Queue};
 use mpps_stats::Recorder;

@@ -4,10 +4,10 @@
 //! so long, which has functions of its own: without one, that costs one comparison per burst.
 
 use super::held::Held;
+use crate::lane::Lane;
 use crate::outcome::PortCounts;
 use crate::plan::ForwardPort;
 use crate::room::Room;
-use crate::traffic::Lane;
 use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::forward::{is_frame, set_macs, swap_five_tuple, swap_macs};

@@ -3,8 +3,8 @@
 use super::{CopyOver, Move, Step, Way};
 use crate::control::Control;
 use crate::idle::Idle;
+use crate::lane::Lane;
 use crate::plan::ForwardPort;
-use crate::traffic::Lane;
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source};
 use mpps_io::{Burst, ErrorKind, Frame, Port, Queue, Result, Wait};
 use mpps_stats::{LaneCounters, LaneSeries, Recorder, Timing};

@@ -7,8 +7,8 @@
 //! sent and received; the other counts have no second source). The run then warns as one whose collector was too slow.
 
 use super::{InKernel, trouble};
+use crate::lane::Lane;
 use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
-use crate::traffic::Lane;
 use mpps_io::ErrorKind;
 use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, SourceTotals};
 use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
