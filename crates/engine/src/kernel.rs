@@ -14,15 +14,15 @@
 mod reader;
 mod sender;
 
-use crate::crew::{Order, run_job};
 use crate::error::RunError;
-use crate::job::{ASK_EVERY_NS, Desk, Job, RESOLVE_NS, told, unresolved};
 use crate::lane::Lane;
-use crate::neighbor::{Found, QUESTION_LEN, question};
-use crate::outcome::LaneOutcome;
-use crate::pacing::schedule;
+use crate::lane::neighbor::{Found, QUESTION_LEN, question};
 use crate::plan::{Common, DropPlan, ForwardPlan, Link, ReflectPlan, TrafficPlan};
-use crate::work::WorkFacts;
+use crate::run::crew::{Order, run_job};
+use crate::run::job::{ASK_EVERY_NS, Desk, Job, RESOLVE_NS, told, unresolved};
+use crate::run::outcome::LaneOutcome;
+use crate::send::pacing::schedule;
+use crate::workload::WorkFacts;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
 use mpps_io::{Error, ErrorKind, QueueCounters, Result};
 use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};

@@ -3,11 +3,17 @@
 //! The loop reads the time, closes rows, rests when nothing moves, and ends. What a round of it does is the workload's:
 //! [`Rounds`], compiled into the loop.
 
-use crate::control::Control;
-use crate::idle::Idle;
-use crate::loop_clock::LoopClock;
-use crate::neighbor::Neighbor;
-use crate::outcome::LaneOutcome;
+pub(crate) mod away;
+pub(crate) mod idle;
+mod loop_clock;
+pub(crate) mod neighbor;
+pub(crate) mod room;
+
+use crate::lane::idle::Idle;
+use crate::lane::loop_clock::LoopClock;
+use crate::lane::neighbor::Neighbor;
+use crate::run::control::Control;
+use crate::run::outcome::LaneOutcome;
 use mpps_io::{Burst, Error, ErrorKind, Queue, Result, Wait};
 use mpps_stats::{LaneCounters, Recorder};
 use mpps_sys::{clock::Clock, sched};

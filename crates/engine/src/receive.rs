@@ -1,9 +1,12 @@
 //! The receiving half of a lane that also knows what was sent: classifies, counts each packet once, measures it.
 
-use crate::codec::{Class, Codec, Foreign};
-use crate::generate::SentSeq;
-use crate::slip::Slips;
-use crate::traces::{LATE_OF_AN_EARLIER, Traces};
+pub(crate) mod codec;
+pub(crate) mod flow_table;
+
+use crate::receive::codec::{Class, Codec, Foreign};
+use crate::run::traces::{LATE_OF_AN_EARLIER, Traces};
+use crate::send::generate::SentSeq;
+use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
 use mpps_wire::Checker;
@@ -229,5 +232,4 @@ impl<'r> Receiver<'r> {
 }
 
 #[cfg(test)]
-#[path = "receive_tests.rs"]
 mod tests;

@@ -8,7 +8,7 @@
 
 use super::{InKernel, trouble};
 use crate::lane::Lane;
-use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
+use crate::run::outcome::{LaneOutcome, PortCounts, SourceCounts};
 use mpps_io::ErrorKind;
 use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, SourceTotals};
 use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};

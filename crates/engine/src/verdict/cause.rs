@@ -4,7 +4,7 @@
 //! explains at least half of it. Else the sentence says that the cause is not known, and gives what was measured.
 
 use super::Evidence;
-use crate::meanwhile::LaneTime;
+use crate::verdict::meanwhile::LaneTime;
 use mpps_stats::{Gap, LaneSummary, Workload, count};
 use mpps_sys::evidence::Rival;
 use std::cell::Cell;

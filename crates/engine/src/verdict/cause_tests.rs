@@ -1,5 +1,5 @@
 use super::*;
-use crate::away::Standstills;
+use crate::lane::away::Standstills;
 use mpps_stats::{AwaySummary, Stretch, Stretches};
 
 const MS: u64 = 1_000_000;

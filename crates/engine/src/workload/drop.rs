@@ -6,9 +6,9 @@
 mod verifier;
 
 use crate::DropPlan;
-use crate::codec::{Class, Foreign, class_of_reject};
 use crate::lane::{Lane, Round, Rounds};
-use crate::outcome::LaneOutcome;
+use crate::receive::codec::{Class, Foreign, class_of_reject};
+use crate::run::outcome::LaneOutcome;
 use mpps_io::{Burst, Frame, Layer, Queue, Result, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::parse_udp;

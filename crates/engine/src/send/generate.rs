@@ -1,8 +1,8 @@
 //! The sending half of a lane: takes departures from the schedule, writes the packets, sends them, books them.
 
-use crate::codec::Codec;
-use crate::pacing::Pacer;
-use crate::slip::Slips;
+use crate::receive::codec::Codec;
+use crate::send::pacing::Pacer;
+use crate::send::slip::Slips;
 use crate::{FlowSet, TrafficPlan};
 use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
 use mpps_stats::{Counter, Histogram, LaneCounters, Moments, Recorder};

@@ -1,10 +1,10 @@
 //! A lane that turns packets round and sends them back.
 
-use crate::echo::{Echo, probe_frames};
+use crate::lane::room::Room;
 use crate::lane::{Lane, Round, Rounds};
-use crate::loop_guard::{Sampler, secret};
-use crate::outcome::LaneOutcome;
-use crate::room::Room;
+use crate::run::outcome::LaneOutcome;
+use crate::workload::echo::{Echo, probe_frames};
+use crate::workload::loop_guard::{Sampler, secret};
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};

@@ -4,7 +4,7 @@
 //! of it, and the settle time belongs to no departure. So what lanes count is looked at whenever drops are, and the
 //! times with drops are added up. All files are opened beforehand.
 
-use crate::outcome::LaneOutcome;
+use crate::run::outcome::LaneOutcome;
 use mpps_stats::LaneCounters;
 use mpps_sys::proc_stat::ThreadStat;
 

@@ -1,13 +1,13 @@
 //! Several trials on one open port.
 
-use crate::across::{self, Across};
-use crate::crew::{Base, Crew, Order};
 use crate::error::RunError;
-use crate::job::{Job, Solo};
 use crate::plan::TrafficPlan;
-use crate::run::traffic;
-use crate::traces::Traces;
-use crate::work::TrafficWork;
+use crate::run::across::{self, Across};
+use crate::run::crew::{Base, Crew, Order};
+use crate::run::job::{Job, Solo};
+use crate::run::solo::traffic;
+use crate::run::traces::Traces;
+use crate::workload::TrafficWork;
 use mpps_io::{Capabilities, Layer, Port};
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::monotonic_ns;

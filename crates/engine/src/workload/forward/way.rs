@@ -5,9 +5,9 @@
 
 use super::held::Held;
 use crate::lane::Lane;
-use crate::outcome::PortCounts;
+use crate::lane::room::Room;
 use crate::plan::ForwardPort;
-use crate::room::Room;
+use crate::run::outcome::PortCounts;
 use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::forward::{is_frame, set_macs, swap_five_tuple, swap_macs};

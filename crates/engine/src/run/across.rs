@@ -5,17 +5,17 @@
 //! lanes send by the first port, the others receive at the second. Both ways, each lane does both: what it sends is of
 //! one way, what it receives of the other, and the two ways have counts, rows and verdicts of their own.
 
-use crate::crew::{Order, run_job};
 use crate::error::RunError;
-use crate::forward::{in_one, join};
-use crate::job::{Desk, Job, LaneWays, resolve, told};
 use crate::lane::Lane;
-use crate::neighbor::{Found, Neighbor};
-use crate::outcome::LaneOutcome;
+use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{Common, LanePlan, Link, TrafficPlan};
-use crate::run::traffic;
-use crate::traces::{self, Traces};
-use crate::work::{TrafficTrial, TrafficWork, Work, WorkFacts, send_and_take};
+use crate::run::crew::{Order, run_job};
+use crate::run::job::{Desk, Job, LaneWays, resolve, told};
+use crate::run::outcome::LaneOutcome;
+use crate::run::solo::traffic;
+use crate::run::traces::{self, Traces};
+use crate::workload::forward::{in_one, join};
+use crate::workload::{TrafficTrial, TrafficWork, Work, WorkFacts, send_and_take};
 use mpps_io::{Port, QueueCounters, Result, counter};
 use mpps_stats::{HostFact, Recorder, Sink, Summary};
 use mpps_sys::clock::Clock;

@@ -12,8 +12,8 @@ pub(crate) use job::{in_one, join};
 pub use job::{run_forward, run_forward_pair};
 
 use crate::lane::{Lane, RX, Round, Rounds};
-use crate::outcome::{LaneOutcome, PortCounts};
 use crate::plan::{ForwardPort, ForwardSeat};
+use crate::run::outcome::{LaneOutcome, PortCounts};
 use mpps_io::{Error, Queue, Result, Wait};
 use mpps_stats::Recorder;
 use mpps_sys::ready;

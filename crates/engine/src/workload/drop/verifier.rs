@@ -4,8 +4,8 @@
 //! booked of them is added up over the burst, since packets that were sent in one burst have the same latency, too.
 
 use crate::DropPlan;
-use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
-use crate::flow_table::FlowTable;
+use crate::receive::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
+use crate::receive::flow_table::FlowTable;
 use mpps_io::{Frame, Layer};
 use mpps_stats::{Counted, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};
 use mpps_wire::{Checker, STAMP_LEN, Stamp, check_udp, verify_data};

@@ -1,15 +1,15 @@
 //! What a run works on: its workload, together with the port or ports whose queues the lanes own.
 //!
-//! The common part of a run ([`crate::crew`]) knows neither how many ports there are nor what a lane does with its
+//! The common part of a run ([`crate::run::crew`]) knows neither how many ports there are nor what a lane does with its
 //! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
 
 use crate::error::RunError;
 use crate::lane::Lane;
-use crate::neighbor::{Found, Neighbor};
-use crate::outcome::LaneOutcome;
+use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{Common, Link};
-use crate::traces::Traces;
-use crate::work::{Work, WorkFacts};
+use crate::run::outcome::LaneOutcome;
+use crate::run::traces::Traces;
+use crate::workload::{Work, WorkFacts};
 use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{HostFact, Recorder};
 use mpps_sys::clock::Clock;

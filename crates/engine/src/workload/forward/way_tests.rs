@@ -1,10 +1,10 @@
 //! A way that holds, at times that the test chooses.
 
 use super::{CopyOver, Move, Step, Way};
-use crate::control::Control;
-use crate::idle::Idle;
 use crate::lane::Lane;
+use crate::lane::idle::Idle;
 use crate::plan::ForwardPort;
+use crate::run::control::Control;
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source};
 use mpps_io::{Burst, ErrorKind, Frame, Port, Queue, Result, Wait};
 use mpps_stats::{LaneCounters, LaneSeries, Recorder, Timing};

@@ -3,12 +3,12 @@
 
 use super::way::{CopyOver, Move, Step, Way};
 use super::{Alone, Pair, run};
-use crate::crew::{Order, run_job};
 use crate::error::RunError;
-use crate::job::{Desk, Job, told};
 use crate::lane::Lane;
-use crate::outcome::LaneOutcome;
 use crate::plan::{ForwardPlan, ForwardSeat};
+use crate::run::crew::{Order, run_job};
+use crate::run::job::{Desk, Job, told};
+use crate::run::outcome::LaneOutcome;
 use mpps_io::{Port, Queue, QueueCounters, Result};
 use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
 use std::time::Instant;

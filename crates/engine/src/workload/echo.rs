@@ -1,8 +1,8 @@
 //! What a reflector does beside turning: on payload paths, where the kernel turns headers, the rules of who is
 //! answered; on all paths the probes that tell a loop from a sender that repeats itself.
 
-use crate::loop_guard::Sampler;
-use crate::reflect::Counts;
+use crate::workload::loop_guard::Sampler;
+use crate::workload::reflect::Counts;
 use mpps_io::{Burst, Frame};
 use mpps_wire::checksum::Sum;
 use mpps_wire::{Left, Look, Loops, PROBE_LEN, ReflectFilter, Reflector, Source, make_probe_in_place};

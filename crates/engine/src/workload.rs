@@ -1,17 +1,23 @@
 //! The workloads as the common part of a run sees them: what a lane of each does once everything is open.
 
-use crate::capture::{self, Quota};
-use crate::codec::{Ends, EthernetCodec, PayloadCodec};
-use crate::generate::{Generator, SendShare, SentSeq};
+pub(crate) mod capture;
+pub(crate) mod drop;
+mod echo;
+pub(crate) mod forward;
+pub(crate) mod loop_guard;
+pub(crate) mod reflect;
+pub(crate) mod traffic;
+
 use crate::lane::Lane;
-use crate::neighbor::{Found, Neighbor};
-use crate::outcome::LaneOutcome;
+use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{CapturePlan, DropPlan, Link, ReflectPlan, TrafficPlan};
 use crate::receive::Receiver;
-use crate::slip::Slips;
-use crate::traces::{self, Traces};
-use crate::traffic;
-use crate::{drop, reflect};
+use crate::receive::codec::{Ends, EthernetCodec, PayloadCodec};
+use crate::run::outcome::LaneOutcome;
+use crate::run::traces::{self, Traces};
+use crate::send::generate::{Generator, SendShare, SentSeq};
+use crate::send::slip::Slips;
+use crate::workload::capture::Quota;
 use mpps_io::{Capabilities, Layer, Queue};
 use mpps_stats::Recorder;
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
@@ -41,7 +47,7 @@ pub(crate) struct WorkFacts {
 
 /// A workload.
 pub(crate) trait Work: Sync {
-    /// As [`Job::Trial`](crate::job::Job::Trial).
+    /// As [`Job::Trial`](crate::run::job::Job::Trial).
     type Trial: Send + Sync;
 
     /// Layer 2, on Ethernet paths.
@@ -56,11 +62,11 @@ pub(crate) trait Work: Sync {
     fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
         WorkFacts::default()
     }
-    /// As [`Job::traces`](crate::job::Job::traces).
+    /// As [`Job::traces`](crate::run::job::Job::traces).
     fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
         None
     }
-    /// As [`Job::attend`](crate::job::Job::attend).
+    /// As [`Job::attend`](crate::run::job::Job::attend).
     fn attend<Q: Queue>(&self, _lane: usize, _queue: &mut Q, _found: &Found, _traces: Option<&Traces>) -> u64 {
         0
     }

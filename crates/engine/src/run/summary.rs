@@ -1,13 +1,13 @@
 //! Adds everything up: from totals, lanes' outcomes and the path's counters to the [`Summary`].
 
-use crate::away::{Signals, Standstills, standstills};
-use crate::control::Control;
-use crate::meanwhile::LaneTime;
-use crate::outcome::{LaneOutcome, SourceCounts};
+use crate::lane::away::{Signals, Standstills, standstills};
 use crate::plan::{Common, LanePlan};
-use crate::remarks::{Heard, remarks};
+use crate::run::control::Control;
+use crate::run::outcome::{LaneOutcome, SourceCounts};
+use crate::verdict::meanwhile::LaneTime;
+use crate::verdict::remarks::{Heard, remarks};
 use crate::verdict::{Evidence, judge};
-use crate::work::WorkFacts;
+use crate::workload::WorkFacts;
 use mpps_io::QueueCounters;
 use mpps_stats::{
     AwaySummary, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary,
@@ -115,7 +115,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
     if m.workload == Workload::Reflect {
-        warnings.extend(crate::loop_guard::warnings(reason));
+        warnings.extend(crate::workload::loop_guard::warnings(reason));
     }
     warnings.splice(0..0, m.common.warnings.iter().cloned());
     warnings.extend(m.control.notes());

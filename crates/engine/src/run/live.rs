@@ -1,6 +1,6 @@
 //! What the collector tells while the run goes on: snapshots for the live view, and how the host treats the lanes.
 
-use crate::job::Desk;
+use crate::run::job::Desk;
 use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
 use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use std::time::Duration;

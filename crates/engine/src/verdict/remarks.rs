@@ -2,8 +2,8 @@
 //! pure, as it is.
 
 use crate::plan::LEFT_TO_HOST_PORTS;
-use crate::summary::Measured;
-use crate::traces::LATE_OF_AN_EARLIER;
+use crate::run::summary::Measured;
+use crate::run::traces::LATE_OF_AN_EARLIER;
 use mpps_io::counter;
 use mpps_stats::{LaneSummary, Workload, count};
 
@@ -148,7 +148,7 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Foreign;
+    use crate::receive::codec::Foreign;
     use mpps_stats::meaning_of;
     use mpps_wire::Left;
 

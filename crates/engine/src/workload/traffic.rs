@@ -1,10 +1,10 @@
 //! A lane that sends, receives back, or both.
 
-use crate::codec::Codec;
-use crate::generate::Generator;
 use crate::lane::{Lane, Round, Rounds};
-use crate::outcome::LaneOutcome;
 use crate::receive::Receiver;
+use crate::receive::codec::Codec;
+use crate::run::outcome::LaneOutcome;
+use crate::send::generate::Generator;
 use mpps_io::{Burst, Frame, Queue, Result, Wait};
 use mpps_stats::Recorder;
 use std::time::Duration;
@@ -230,7 +230,7 @@ fn attend<Q: Queue, C: Codec>(
     for mut frame in incoming.drain(all) {
         if !matches!(
             codec.classify(&frame, &mut receiver.known),
-            crate::codec::Class::SlowPath
+            crate::receive::codec::Class::SlowPath
         ) {
             continue;
         }

@@ -6,8 +6,8 @@
 //! packet is none of the trial's own: in a packet that is, nothing of this costs anything.
 
 use crate::FlowSet;
-use crate::codec::{Ends, left_open, verify_checksum};
-use crate::neighbor::Neighbor;
+use crate::lane::neighbor::Neighbor;
+use crate::receive::codec::{Ends, left_open, verify_checksum};
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{STAMP_LEN, Stamp, check_udp, verify_data};

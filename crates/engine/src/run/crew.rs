@@ -3,31 +3,31 @@
 //! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is
 //! brought together once: the calling thread starts one thread per lane, and waits until each has its pool, its queue
 //! and (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
-//! runs are one, a [`session`](crate::session) is any number. For each the main thread makes what is counted in, sets
+//! runs are one, a [`session`](crate::run::session) is any number. For each the main thread makes what is counted in, sets
 //! the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
 //! sinks, watches for an interruption, and in the end adds everything up.
 //!
 //! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of
 //! sending and settling as long as the trial, so that nothing of one is in the next.
 
-use crate::away::Away;
-use crate::collect::{Collected, collect};
-use crate::control::Control;
-use crate::directions;
 use crate::error::RunError;
-use crate::host_drops::{self, HostDrops};
-use crate::idle::Idle;
-use crate::job::{Desk, Job};
 use crate::lane::Lane;
-use crate::live::HostWait;
-use crate::meanwhile::{self, LaneTime, Lookout};
-use crate::neighbor::{Found, Neighbor};
-use crate::outcome::LaneOutcome;
-use crate::path_counters::PathCounters;
+use crate::lane::away::Away;
+use crate::lane::idle::Idle;
+use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{Common, LanePlan, Link, Opened};
-use crate::summary::{Measured, summarise};
-use crate::traces::{LATE_OF_AN_EARLIER, Traces};
-use crate::work::WorkFacts;
+use crate::run::collect::{Collected, collect};
+use crate::run::control::Control;
+use crate::run::directions;
+use crate::run::job::{Desk, Job};
+use crate::run::live::HostWait;
+use crate::run::outcome::LaneOutcome;
+use crate::run::path_counters::PathCounters;
+use crate::run::summary::{Measured, summarise};
+use crate::run::traces::{LATE_OF_AN_EARLIER, Traces};
+use crate::verdict::host_drops::{self, HostDrops};
+use crate::verdict::meanwhile::{self, LaneTime, Lookout};
+use crate::workload::WorkFacts;
 use mpps_io::Error;
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,

@@ -1,6 +1,6 @@
 //! What the path counted in a trial: of each way in which packets go, and of all.
 
-use crate::job::Desk;
+use crate::run::job::Desk;
 use mpps_io::QueueCounters;
 
 /// The path's counters by lane, then by port: of each way and, where there are several, of all.

@@ -12,7 +12,7 @@
 //!   the scheduler lets a thread that wakes in before one that has worked all the time. After that it spins again, to
 //!   see.
 
-use crate::away::Away;
+use crate::lane::away::Away;
 use mpps_io::Result;
 use mpps_stats::LaneCounters;
 use mpps_sys::clock::Clock;

@@ -5,7 +5,7 @@
 
 use crate::CapturePlan;
 use crate::lane::{Lane, Round, Rounds};
-use crate::outcome::LaneOutcome;
+use crate::run::outcome::LaneOutcome;
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{Burst, Frame, Queue, Result, Wait};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};

@@ -4,12 +4,12 @@
 //! as a row ends, or every 100 ms where rows are longer or of no interest, or at once for a signal or a lane that has
 //! ended.
 
-use crate::away::Away;
-use crate::control::Control;
-use crate::host_drops::{self, HostDrops};
-use crate::job::Desk;
-use crate::live::{self, HostWait, Live};
+use crate::lane::away::Away;
 use crate::plan::Common;
+use crate::run::control::Control;
+use crate::run::job::Desk;
+use crate::run::live::{self, HostWait, Live};
+use crate::verdict::host_drops::{self, HostDrops};
 use mpps_stats::{Collector, Event, LaneCounters, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};

@@ -4,11 +4,11 @@
 //! What a reading finds came since the one before: the collector books it by that, and what the lanes did meanwhile is
 //! kept, for a cause must have been at the time of its effect.
 
-use crate::control::Control;
-use crate::job::Desk;
-use crate::meanwhile::{LaneTime, Lookout};
-use crate::outcome::LaneOutcome;
 use crate::plan::LanePlan;
+use crate::run::control::Control;
+use crate::run::job::Desk;
+use crate::run::outcome::LaneOutcome;
+use crate::verdict::meanwhile::{LaneTime, Lookout};
 use mpps_io::QueueCounters;
 use mpps_stats::Collector;
 
