@@ -127,8 +127,15 @@ fn pair(line: &str, key: &str) -> (i64, i64) {
     (a.parse().expect("a number"), b.parse().expect("a number"))
 }
 
+/// `SESSION_TRIALS`, or 100.
+fn number_of_trials() -> usize {
+    let given = std::env::var("SESSION_TRIALS").ok();
+    given.map_or(100, |number| number.parse().expect("SESSION_TRIALS: a number"))
+}
+
 /// Runs trials from a port; what they told adds up, and the process ends with what it had after a tenth of them.
-fn account(command: Command, number_of: usize, port: &str, more: &[&str]) {
+fn account(command: Command, port: &str, more: &[&str]) {
+    let number_of = number_of_trials();
     let trials = number_of.to_string();
     let line = ["--rate", "5kpps", "--duration", "20ms", "--settle", "100ms"];
     let words = [&[&trials, "sendrecv", port], more, &line].concat();
@@ -167,36 +174,36 @@ fn udp_trials_account_for_their_packets_and_leave_nothing_open() {
     let reflector = "udp:127.0.0.1:39017";
     let _reflector = Reflector::start(Command::new(MPPS), reflector);
     let dest = ["--dest", "127.0.0.1:39017"];
-    account(Command::new(own()), 100, "udp:127.0.0.1", &dest);
+    account(Command::new(own()), "udp:127.0.0.1", &dest);
 }
 
 /// The same on a path over an interface.
-fn over_an_interface(path: &str, port: &str, number_of: usize) {
+fn over_an_interface(path: &str, port: &str) {
     let Some(lab) = Lab::up(path) else { return };
     let reflector = if path == "dpdk" { "af_packet:eth1" } else { port };
     let _reflector = Reflector::start(lab.on("b", MPPS), reflector);
     let program = own();
     let own = lab.on("a", program.to_str().expect("a plain path"));
     let more = ["--src", "10.99.0.1", "--dest", "10.99.0.2:9000"];
-    account(own, number_of, port, &more);
+    account(own, port, &more);
 }
 
 #[test]
 fn af_packet_trials_account_for_their_packets_and_leave_nothing_open() {
-    over_an_interface("af_packet", "af_packet:eth1", 100);
+    over_an_interface("af_packet", "af_packet:eth1");
 }
 
 #[test]
 fn af_xdp_trials_account_for_their_packets_and_leave_nothing_open() {
-    over_an_interface("af_xdp", "af_xdp:eth1", 100);
+    over_an_interface("af_xdp", "af_xdp:eth1");
 }
 
 #[test]
 fn dpdk_trials_account_for_their_packets_and_leave_nothing_open() {
-    over_an_interface("dpdk", "dpdk:net_af_packet0,iface=eth1", 100);
+    over_an_interface("dpdk", "dpdk:net_af_packet0,iface=eth1");
 }
 
 #[test]
 fn xdp_trials_account_for_their_packets_and_leave_no_program_behind() {
-    over_an_interface("xdp", "xdp:eth1", 100);
+    over_an_interface("xdp", "xdp:eth1");
 }
