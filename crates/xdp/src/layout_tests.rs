@@ -2,7 +2,7 @@
 //! has laid it out in the objects, and every number that has a name.
 
 use crate::abi::*;
-use crate::c_side::{Layout, enumeration, layout_of, structs};
+use crate::c_side::{Layout, enumeration, layout_of, line_info, structs};
 use crate::load::Which;
 use crate::{forward, reasons};
 use mpps_wire::Left;
@@ -255,6 +255,14 @@ fn every_field_lies_where_the_programs_have_it() {
     let not_found: Vec<_> = ours.iter().filter(|(name, _)| !compared.contains_key(name)).collect();
     assert!(not_found.is_empty(), "in no object: {not_found:#?}");
     assert_eq!((compared["plan"], compared["source"], compared["row"]), (4, 4, 4));
+}
+
+#[test]
+fn objects_do_not_carry_their_source() {
+    for which in [Which::Traffic, Which::Reflect, Which::Drop, Which::Forward] {
+        let bytes = line_info(which.object());
+        assert!(bytes < 4096, "{which:?}: {bytes} bytes: scripts/xdp.sh leaves calls alone");
+    }
 }
 
 /// Places and names as the programs have them, in the form of summaries.

@@ -2,7 +2,7 @@
 
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Buffers, Demo, Opening, Path, Traits, Use, given};
+use super::{Buffers, Demo, Opening, Path, Traits, given};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter};
 use mpps_io::{PortSpec, Request, Task};
@@ -54,6 +54,7 @@ impl Path for AfPacket {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Vec<AfPacketPort>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_packet::check(spec)?;
@@ -84,12 +85,12 @@ impl Path for AfPacket {
         }
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfPacketPort>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let guard = GuardFilter::of(&request.selection);
             AfPacketPort::open(config, request.roles, guard).map_err(unopened(request.spec))
         };
-        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+        ports.iter().map(open).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Use, Work, given, remark};
+use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Work, given, remark};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_xdp::{AfXdpPort, Config};
 use mpps_io::{PortSpec, Request, Task};
@@ -84,6 +84,7 @@ impl Path for AfXdp {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Vec<AfXdpPort>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_xdp::check(spec)?;
@@ -121,7 +122,7 @@ impl Path for AfXdp {
         }
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfXdpPort>> {
         let asked: Vec<_> = ports.iter().map(|(config, request)| (*config, request)).collect();
         let Some((_, first)) = ports.first() else {
             return Err(usage("af_xdp: no port"));
@@ -129,7 +130,7 @@ impl Path for AfXdp {
         // Which of them it is, the error itself says.
         let opened = mpps_af_xdp::open(&asked).map_err(unopened(first.spec))?;
         opened.iter().map(AfXdpPort::remarks).for_each(remark);
-        user.frames(&opened)
+        Ok(opened)
     }
 }
 

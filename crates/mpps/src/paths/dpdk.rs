@@ -3,7 +3,7 @@
 use super::help::{Help, SWITCH, option};
 use super::null::test_packet;
 use super::rules::Steering;
-use super::{Kept, Neighbors, Opening, Path, Traits, Use, Work, remark};
+use super::{Kept, Neighbors, Opening, Path, Traits, Work, remark};
 use crate::cli::Run;
 use crate::fail::{Result, failed, unopened, usage};
 use crate::privilege::{self, caller};
@@ -69,6 +69,7 @@ impl Path for Dpdk {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Vec<DpdkPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         privilege::check_dpdk(spec)?;
@@ -110,7 +111,7 @@ impl Path for Dpdk {
         mpps_dpdk::mend()
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, opening: &Opening<'_>) -> Result<Vec<DpdkPort>> {
         let Some((_, first)) = ports.first() else {
             return Err(usage("dpdk: no port"));
         };
@@ -118,7 +119,7 @@ impl Path for Dpdk {
         let lanes = ports.iter().map(|(_, request)| request.roles.len()).sum();
         mpps_dpdk::start(&configs, &eal_args(opening.run)?, lanes).map_err(unopened(first.spec))?;
         let open = |(config, request): &(&Config, Request<'_>)| one(config, request, opening);
-        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+        ports.iter().map(open).collect()
     }
 }
 
