@@ -1,8 +1,8 @@
 //! `af_xdp`: memory shared with the kernel, an XDP program in front.
 
-use super::help::{Help, SWITCH, option};
+use super::help::{Help, PROMISC, SWITCH, option};
 use super::rules::Steering;
-use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Work, given, remark};
+use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Work, remark};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_xdp::{AfXdpPort, Config};
 use mpps_io::{PortSpec, Request, Task};
@@ -64,12 +64,7 @@ impl Path for AfXdp {
                 "ring",
                 "packets sent by one system call in copy mode",
             ),
-            option(
-                "promisc",
-                SWITCH,
-                "off; forward, capture: on",
-                "take frames for other MAC addresses, too",
-            ),
+            PROMISC,
             option("rx_time", SWITCH, "off", "the XDP program notes each packet's arrival"),
         ],
         note: "",
@@ -88,7 +83,7 @@ impl Path for AfXdp {
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_xdp::check(spec)?;
-        config.promisc |= task.wants_every_frame() && !given(spec, "promisc");
+        config.promisc = Some(task.promiscuous(config.promisc));
         Ok(config)
     }
 

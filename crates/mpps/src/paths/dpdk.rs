@@ -1,6 +1,6 @@
 //! `dpdk`: poll-mode drivers. DPDK is started once, for all its ports of a run, before any is opened.
 
-use super::help::{Help, SWITCH, option};
+use super::help::{Help, PROMISC, option};
 use super::null::test_packet;
 use super::rules::Steering;
 use super::{Kept, Neighbors, Opening, Path, Traits, Work, remark};
@@ -50,12 +50,7 @@ impl Path for Dpdk {
                 "what the device hashes to choose the queue",
             ),
             option("csum", "auto|software|device", "auto", "who computes UDP checksums"),
-            option(
-                "promisc",
-                SWITCH,
-                "off; forward, capture: on",
-                "take frames for other MAC addresses, too",
-            ),
+            PROMISC,
             option(
                 "link_wait",
                 "0 to 3600",
@@ -140,7 +135,7 @@ fn one(config: &Config, request: &Request<'_>, opening: &Opening<'_>) -> Result<
     let options = Open {
         roles: request.roles,
         cores: &request.cores,
-        promisc: request.task.wants_every_frame(),
+        promisc: request.task.promiscuous(config.promisc),
         // Listeners come first.
         wait_for_link: request.task.generates(),
         prefill: prefill.as_deref(),

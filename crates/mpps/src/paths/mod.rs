@@ -620,10 +620,5 @@ fn remark(remarks: &[String]) {
     }
 }
 
-/// Whether the port's options have this key.
-fn given(spec: &PortSpec, key: &str) -> bool {
-    spec.options.iter().any(|(name, _)| name == key)
-}
-
 #[cfg(test)]
 mod tests;

@@ -67,7 +67,8 @@ impl Path for Xdp {
     type Opened<'r> = Devices<'r>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
-        let config = mpps_xdp::check(spec)?;
+        let mut config = mpps_xdp::check(spec)?;
+        config.promisc = Some(task.promiscuous(config.promisc));
         if task == Task::Capture {
             return Err(usage(format!(
                 "port '{spec}': packets of the xdp path never come to user space, so none can be written: want \
