@@ -7,16 +7,9 @@ use crate::CapturePlan;
 use crate::outcome::LaneOutcome;
 use crate::traffic::Lane;
 use mpps_io::packet_ring::PacketProducer;
-use mpps_io::{Burst, Frame, Queue, Wait};
+use mpps_io::{Burst, Frame, Queue, Reason, Wait};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Frames that the filter took, of which the ring had no room for some.
-const RING_FULL: &str = "ring_full";
-/// Frames that the filter did not take.
-const NOT_TAKEN: &str = "not_taken";
-/// Frames that came after as many had been taken as were asked for.
-const AFTER_COUNT: &str = "after_count";
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -116,9 +109,9 @@ pub(crate) fn run<Q: Queue>(
     lane.counters.phase.set(2);
     recorder.end();
     let mut reasons = vec![
-        (RING_FULL, total.ring_full),
-        (NOT_TAKEN, total.not_taken),
-        (AFTER_COUNT, total.after_count),
+        (Reason::RingFull, total.ring_full),
+        (Reason::NotTaken, total.not_taken),
+        (Reason::AfterCount, total.after_count),
     ];
     reasons.retain(|(_, n)| *n > 0);
     LaneOutcome {
@@ -153,12 +146,11 @@ fn store<F: Frame>(frames: &[F], plan: &CapturePlan, quota: &Quota, ring: &mut P
 
 /// What the lanes have counted, before the writer has ended.
 pub(crate) fn counted(summary: &Summary, plan: &CapturePlan) -> CaptureSummary {
-    let reason = |name: &str| summary.reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v);
     CaptureSummary {
         snap_len: plan.snap_len as u64,
         received: summary.lanes.iter().map(|l| l.rx_packets).sum(),
         taken: summary.tx,
-        dropped_ring: reason(RING_FULL),
+        dropped_ring: Reason::RingFull.of(&summary.reasons),
         ..CaptureSummary::default()
     }
 }

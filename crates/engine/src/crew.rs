@@ -25,10 +25,10 @@ use crate::outcome::LaneOutcome;
 use crate::path_counters::PathCounters;
 use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::summary::{Measured, summarise};
-use crate::traces::{LATE_OF_AN_EARLIER, Traces};
+use crate::traces::Traces;
 use crate::traffic::Lane;
 use crate::work::WorkFacts;
-use mpps_io::Error;
+use mpps_io::{Error, Reason};
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
     Totals, Workload,
@@ -598,7 +598,7 @@ fn serve<J: Job>(
         }
         outcome
             .reasons
-            .extend((strays > 0).then_some((LATE_OF_AN_EARLIER, strays)));
+            .extend((strays > 0).then_some((Reason::LateOfAnEarlierTrial, strays)));
         strays = 0;
         traces = job.traces(&ends.0.own);
         let _ = ended.send((index, outcome));

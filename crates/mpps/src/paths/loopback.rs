@@ -103,7 +103,11 @@ impl Path for Loop {
                     .map(|(config, request)| port(config, &request, Reflecting(ReflectFilter::default())))
                     .collect(),
             ),
-            false => Devices::Returning(ports.map(|(config, request)| port(config, &request, Returning)).collect()),
+            false => Devices::Returning(
+                ports
+                    .map(|(config, request)| port(config, &request, Returning))
+                    .collect(),
+            ),
         })
     }
 }

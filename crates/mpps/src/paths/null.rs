@@ -52,7 +52,11 @@ impl Path for Null {
         let generates = ports.iter().any(|(_, request)| request.task.generates());
         let ports = ports.into_iter();
         Ok(match generates {
-            true => Devices::Silent(ports.map(|(config, request)| port(config, &request, NoSource)).collect()),
+            true => Devices::Silent(
+                ports
+                    .map(|(config, request)| port(config, &request, NoSource))
+                    .collect(),
+            ),
             false => Devices::Producing(
                 ports
                     .map(|(config, request)| port(config, &request, Producing::new(config, &request)))
@@ -110,7 +114,12 @@ impl Sources for Producing {
         let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
         // A payload does not tell its flow: there is one.
         let flows = if self.layer == Layer::Payload { 1 } else { 64 };
-        TestSource::new(template(self.layer, self.seed), clock, 10_000 + queue as u16 * 64, flows)
+        TestSource::new(
+            template(self.layer, self.seed),
+            clock,
+            10_000 + queue as u16 * 64,
+            flows,
+        )
     }
 }
 
