@@ -11,7 +11,7 @@ use crate::sys::{self, Mapping};
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
 };
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Result, counter};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Reason, Result, counter};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -403,7 +403,7 @@ impl KernelPort for XdpPort {
         u64::from(self.plan.rows).min(by_period)
     }
 
-    fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
+    fn reasons(&self, port: usize) -> Vec<(Reason, u64)> {
         let sources = || &self.sources[self.sources_of(port)];
         // Doubts that one source has counted another may take back: only the sum is none below 0.
         let total = |at: usize| {
@@ -413,7 +413,7 @@ impl KernelPort for XdpPort {
         let names = self.reasons.iter().copied().flatten();
         let mut reasons: Vec<_> = names.map(|&(at, name)| (name, total(at))).collect();
         let flows = self.flows.as_ref().map(|flows| flows[0].load(Relaxed));
-        reasons.extend(flows.map(|flows| ("flows", flows.min(u64::from(self.plan.max_flows)))));
+        reasons.extend(flows.map(|flows| (Reason::Flows, flows.min(u64::from(self.plan.max_flows)))));
         reasons
     }
 

@@ -1,7 +1,7 @@
 //! What a test packet looks like on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
 
 use crate::FlowSet;
-use mpps_io::{Frame, RxChecksum, addresses};
+use mpps_io::{Frame, Reason, RxChecksum, addresses};
 use mpps_wire::{
     Checker, PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp, udp_checksum_open, verify_data,
 };
@@ -35,15 +35,15 @@ impl Foreign {
         Self::OtherRun,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn reason(self) -> Reason {
         match self {
-            Self::NotUdp => "foreign_not_udp",
-            Self::Fragment => "foreign_fragment",
-            Self::WrongAddress => "foreign_wrong_address",
-            Self::WrongPort => "foreign_wrong_port",
-            Self::HostPort => "host_port",
-            Self::NotStamped => "foreign_not_stamped",
-            Self::OtherRun => "foreign_other_run",
+            Self::NotUdp => Reason::ForeignNotUdp,
+            Self::Fragment => Reason::ForeignFragment,
+            Self::WrongAddress => Reason::ForeignWrongAddress,
+            Self::WrongPort => Reason::ForeignWrongPort,
+            Self::HostPort => Reason::HostPort,
+            Self::NotStamped => Reason::ForeignNotStamped,
+            Self::OtherRun => Reason::ForeignOtherRun,
         }
     }
 }

@@ -24,11 +24,11 @@ use crate::run::live::HostWait;
 use crate::run::outcome::LaneOutcome;
 use crate::run::path_counters::PathCounters;
 use crate::run::summary::{Measured, summarise};
-use crate::run::traces::{LATE_OF_AN_EARLIER, Traces};
+use crate::run::traces::Traces;
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{self, LaneTime, Lookout};
 use crate::workload::WorkFacts;
-use mpps_io::Error;
+use mpps_io::{Error, Reason};
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
     Totals, Workload,
@@ -598,7 +598,7 @@ fn serve<J: Job>(
         }
         outcome
             .reasons
-            .extend((strays > 0).then_some((LATE_OF_AN_EARLIER, strays)));
+            .extend((strays > 0).then_some((Reason::LateOfAnEarlierTrial, strays)));
         strays = 0;
         traces = job.traces(&ends.0.own);
         let _ = ended.send((index, outcome));

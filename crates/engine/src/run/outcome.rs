@@ -1,5 +1,6 @@
 //! What a lane hands over when it ends.
 
+use mpps_io::Reason;
 use mpps_io::kernel::{LaneTotals, SourceTotals};
 use mpps_stats::{Histogram, Moments};
 
@@ -9,7 +10,7 @@ pub(crate) struct LaneOutcome {
     /// Gaps between departures.
     pub(crate) gaps: Option<(Histogram, Moments)>,
     /// Counts by reason.
-    pub(crate) reasons: Vec<(&'static str, u64)>,
+    pub(crate) reasons: Vec<(Reason, u64)>,
     /// Of [`host_port`](mpps_wire::Left::HostPort): how many for which UDP port.
     pub(crate) host_ports: Vec<(u16, u64)>,
     /// Forwarding: what came in and went out at each port of the run, by its place; nothing at those that the lane does
@@ -48,5 +49,5 @@ pub(crate) struct PortCounts {
     /// Frames sent.
     pub(crate) tx_packets: u64,
     /// Counts by reason.
-    pub(crate) reasons: Vec<(&'static str, u64)>,
+    pub(crate) reasons: Vec<(Reason, u64)>,
 }

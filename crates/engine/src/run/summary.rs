@@ -8,7 +8,7 @@ use crate::verdict::meanwhile::LaneTime;
 use crate::verdict::remarks::{Heard, remarks};
 use crate::verdict::{Evidence, judge};
 use crate::workload::WorkFacts;
-use mpps_io::QueueCounters;
+use mpps_io::{QueueCounters, Reason};
 use mpps_stats::{
     AwaySummary, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary,
     ReorderDistance, Started, Summary, Totals, Workload,
@@ -76,8 +76,8 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     };
     let seconds = duration_ns as f64 / 1e9;
     let lanes = lane_summaries(m);
-    let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons));
-    let reason = |name: &str| reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v);
+    let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons).map(named));
+    let reason = |reason: Reason| reason.of(&reasons);
     let scheduled = m.work.rate.map(|rate| rate.packets_in(run_ns));
     let evidence = Evidence {
         tx: tally.tx,
@@ -104,13 +104,13 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         host_drops_known: m.totals.host_dropped.is_some(),
         rivals: rivals(&lanes, m.rivals, run_ns),
         overflowed: m.totals.overflowed,
-        beyond_window: reason("beyond_window"),
-        flow_moved: reason("flow_moved"),
-        flow_contended: reason("flow_contended"),
+        beyond_window: reason(Reason::BeyondWindow),
+        flow_moved: reason(Reason::FlowMoved),
+        flow_contended: reason(Reason::FlowContended),
         reordered: tally.reordered,
         across: m.work.across,
-        flows: reason("flows"),
-        untracked: reason("untracked_flow_packets"),
+        flows: reason(Reason::Flows),
+        untracked: reason(Reason::Untracked),
     };
     let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
@@ -284,14 +284,19 @@ fn latency_note(workload: Workload, measured: bool) -> &'static str {
 }
 
 /// Adds up counts of one name.
-fn merge<'c>(counts: impl Iterator<Item = &'c (&'static str, u64)>) -> Vec<(String, u64)> {
+/// A count as it stands in the summary.
+fn named(&(reason, count): &(Reason, u64)) -> (&'static str, u64) {
+    (reason.as_str(), count)
+}
+
+fn merge(counts: impl Iterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {
     let mut merged = Vec::new();
     add_counts(&mut merged, counts);
     merged
 }
 
-fn add_counts<'c>(merged: &mut Vec<(String, u64)>, counts: impl IntoIterator<Item = &'c (&'static str, u64)>) {
-    for &(name, count) in counts {
+fn add_counts(merged: &mut Vec<(String, u64)>, counts: impl Iterator<Item = (&'static str, u64)>) {
+    for (name, count) in counts {
         match merged.iter_mut().find(|(n, _)| n == name) {
             Some((_, total)) => *total += count,
             None => merged.push((name.to_owned(), count)),
@@ -416,7 +421,7 @@ fn source_lines(workload: Workload, lines: &mut Vec<LaneSummary>, sources: &[Sou
 fn add_counters(line: &mut LaneSummary, counters: &QueueCounters) {
     line.rx_dropped += counters.rx_dropped;
     line.tx_failed += counters.tx_failed;
-    add_counts(&mut line.path_counters, &counters.other);
+    add_counts(&mut line.path_counters, counters.other.iter().copied());
 }
 
 /// What every lane did at each of the ports.
@@ -429,10 +434,10 @@ fn port_summaries(m: &Measured<'_>) -> Vec<PortSummary> {
             rx_packets: moved().map(|p| p.rx_packets).sum(),
             rx_bytes: moved().map(|p| p.rx_bytes).sum(),
             tx_packets: moved().map(|p| p.tx_packets).sum(),
-            reasons: merge(moved().flat_map(|p| &p.reasons)),
+            reasons: merge(moved().flat_map(|p| &p.reasons).map(named)),
             rx_dropped: path().map(|p| p.rx_dropped).sum(),
             tx_failed: path().map(|p| p.tx_failed).sum(),
-            path_counters: merge(path().flat_map(|p| &p.other)),
+            path_counters: merge(path().flat_map(|p| &p.other).copied()),
         }
     };
     m.port_names.iter().enumerate().map(summary).collect()

@@ -13,9 +13,6 @@ use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{STAMP_LEN, Stamp, check_udp, verify_data};
 use std::net::IpAddr;
 
-/// The reason by which they are counted.
-pub(crate) const LATE_OF_AN_EARLIER: &str = "late_of_an_earlier_trial";
-
 /// Longest time for emptying a queue between two trials, ns: others may send to it without end.
 const LONGEST_NS: u64 = 5_000_000;
 

@@ -3,8 +3,7 @@
 
 use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::run::summary::Measured;
-use crate::run::traces::LATE_OF_AN_EARLIER;
-use mpps_io::counter;
+use mpps_io::{Reason, counter};
 use mpps_stats::{LaneSummary, Workload, count};
 
 /// What a receiver heard of.
@@ -45,8 +44,8 @@ impl<'m> Heard<'m> {
         }
     }
 
-    fn reason(&self, name: &str) -> u64 {
-        self.reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n)
+    fn reason(&self, reason: Reason) -> u64 {
+        reason.of(self.reasons)
     }
 }
 
@@ -57,7 +56,7 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     if h.workload == Workload::Drop {
         numbers(h, &mut remarks);
     }
-    let late = h.reason(LATE_OF_AN_EARLIER);
+    let late = h.reason(Reason::LateOfAnEarlierTrial);
     if late > 0 {
         remarks.push(format!(
             "{} of an earlier trial arrived during this one, and are not in its counts: a longer settle time waits for \
@@ -79,7 +78,7 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
     }
     let remedy = "stop that program, name the port with --port to take it, or use --ip with an address that is not the \
                   host's";
-    let left = h.reason("host_port");
+    let left = h.reason(Reason::HostPort);
     for (port, n) in &h.host_ports {
         remarks.push(format!(
             "{} for UDP port {port} were left to the host, because another program on it has that port open: {remedy}",
@@ -104,13 +103,13 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
 /// Sequence numbers that were not believed, or that had to be.
 fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
     let [aside, gap, contested, first, restarts] = [
-        "implausible_sequence",
-        "unconfirmed_gap",
-        "contested_gap",
-        "gap_after_first",
-        "sender_restarts",
+        Reason::ImplausibleSequence,
+        Reason::UnconfirmedGap,
+        Reason::ContestedGap,
+        Reason::GapAfterFirst,
+        Reason::SenderRestarts,
     ]
-    .map(|name| h.reason(name));
+    .map(|reason| h.reason(reason));
     if aside > 0 {
         let skipped = match gap {
             0 => String::new(),
@@ -148,8 +147,6 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::receive::codec::Foreign;
-    use mpps_stats::meaning_of;
     use mpps_wire::Left;
 
     fn heard(reasons: &[(String, u64)]) -> Heard<'_> {
@@ -209,10 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_that_lanes_count_by_has_a_meaning() {
-        let names = Left::ALL.iter().map(|left| left.as_str());
-        for name in names.chain(Foreign::ALL.map(Foreign::name)) {
-            assert!(meaning_of(name).is_some_and(|m| !m.is_empty()), "{name}");
+    fn a_reflector_counts_by_the_names_that_its_frames_are_left_for() {
+        for &left in Left::ALL {
+            assert_eq!(crate::workload::reflect::reason(left).as_str(), left.as_str());
         }
     }
 }

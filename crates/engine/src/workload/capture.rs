@@ -7,17 +7,10 @@ use crate::CapturePlan;
 use crate::lane::{Lane, Round, Rounds};
 use crate::run::outcome::LaneOutcome;
 use mpps_io::packet_ring::PacketProducer;
-use mpps_io::{Burst, Frame, Queue, Result, Wait};
+use mpps_io::{Burst, Frame, Queue, Reason, Result, Wait};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Frames that the filter took, of which the ring had no room for some.
-const RING_FULL: &str = "ring_full";
-/// Frames that the filter did not take.
-const NOT_TAKEN: &str = "not_taken";
-/// Frames that came after as many had been taken as were asked for.
-const AFTER_COUNT: &str = "after_count";
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -121,9 +114,9 @@ impl<'r, Q: Queue> Rounds<'r> for Capture<'_, Q> {
 
     fn finish(self) -> LaneOutcome {
         let mut reasons = vec![
-            (RING_FULL, self.total.ring_full),
-            (NOT_TAKEN, self.total.not_taken),
-            (AFTER_COUNT, self.total.after_count),
+            (Reason::RingFull, self.total.ring_full),
+            (Reason::NotTaken, self.total.not_taken),
+            (Reason::AfterCount, self.total.after_count),
         ];
         reasons.retain(|(_, n)| *n > 0);
         LaneOutcome {
@@ -158,12 +151,11 @@ fn store<F: Frame>(frames: &[F], plan: &CapturePlan, quota: &Quota, ring: &mut P
 
 /// What the lanes have counted, before the writer has ended.
 pub(crate) fn counted(summary: &Summary, plan: &CapturePlan) -> CaptureSummary {
-    let reason = |name: &str| summary.reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v);
     CaptureSummary {
         snap_len: plan.snap_len as u64,
         received: summary.lanes.iter().map(|l| l.rx_packets).sum(),
         taken: summary.tx,
-        dropped_ring: reason(RING_FULL),
+        dropped_ring: Reason::RingFull.of(&summary.reasons),
         ..CaptureSummary::default()
     }
 }

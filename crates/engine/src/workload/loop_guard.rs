@@ -3,6 +3,7 @@
 //! A look costs as much as some packets on the fastest paths, so of a large burst only one packet is looked at, and
 //! counts for all. A packet that goes round alone comes in bursts of its own, and is looked at each time.
 
+use mpps_io::Reason;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
@@ -38,7 +39,7 @@ impl Sampler {
 }
 
 /// A sentence for each thing that kept packets from going round, given how often each reason was counted.
-pub(crate) fn warnings(count: impl Fn(&str) -> u64) -> Vec<String> {
+pub(crate) fn warnings(count: impl Fn(Reason) -> u64) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut tell = |n: u64, text: &str| {
         if n > 0 {
@@ -46,20 +47,20 @@ pub(crate) fn warnings(count: impl Fn(&str) -> u64) -> Vec<String> {
         }
     };
     tell(
-        count("ttl_expired"),
+        count(Reason::TtlExpired),
         "were not sent back, because their time to live (hop limit) was used up: they had gone round between this \
          reflector and another, or were sent with a time to live of 1",
     );
     tell(
-        count("returned"),
+        count(Reason::Returned),
         "were not sent back, because their source returns what it is sent: another reflector, or an echo server",
     );
     tell(
-        count("own_source"),
+        count(Reason::OwnSource),
         "were not sent back, because they came from this reflector's own address: it was forged, or they had come back",
     );
     tell(
-        count("probed"),
+        count(Reason::Probed),
         "got a probe or nothing in place of their answer, because their source had sent the same bytes many times: a \
          packet that goes round looks like this",
     );
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn what_was_stopped_is_told() {
         assert!(warnings(|_| 0).is_empty());
-        let all = warnings(|reason| reason.len() as u64);
+        let all = warnings(|reason| reason.as_str().len() as u64);
         assert_eq!(all.len(), 4);
         assert!(all[0].starts_with("11 packets were not sent back, because their time to live"));
     }

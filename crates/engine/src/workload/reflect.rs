@@ -5,7 +5,7 @@ use crate::lane::{Lane, Round, Rounds};
 use crate::run::outcome::LaneOutcome;
 use crate::workload::echo::{Echo, probe_frames};
 use crate::workload::loop_guard::{Sampler, secret};
-use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Result, RxChecksum, Wait};
+use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Reason, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};
 use std::time::Duration;
@@ -100,10 +100,10 @@ impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
         let counts = self.counts;
         let mut reasons: Vec<_> = Left::ALL
             .iter()
-            .map(|left| (left.as_str(), counts.left[left.index()]))
+            .map(|&left| (reason(left), counts.left[left.index()]))
             .collect();
-        reasons.push(("neighbor_service", counts.service));
-        reasons.push(("tx_full", counts.not_sent));
+        reasons.push((Reason::NeighborService, counts.service));
+        reasons.push((Reason::TxFull, counts.not_sent));
         reasons.retain(|(_, n)| *n > 0);
         let host_ports = self.filter.excluded_ports.iter().copied().zip(counts.host_ports);
         LaneOutcome {
@@ -222,5 +222,28 @@ fn send_back<Q: Queue>(
                 burst.clear();
             }
         }
+    }
+}
+
+/// The reason by which a frame is counted that is not reflected.
+pub(crate) fn reason(left: Left) -> Reason {
+    match left {
+        Left::TooShort => Reason::TooShort,
+        Left::NotIp => Reason::NotIp,
+        Left::BadIpHeader => Reason::BadIpHeader,
+        Left::Fragment => Reason::Fragment,
+        Left::SourceRouted => Reason::SourceRouted,
+        Left::NotUdp => Reason::NotUdp,
+        Left::BadUdpLength => Reason::BadUdpLength,
+        Left::Multicast => Reason::Multicast,
+        Left::BadSource => Reason::BadSource,
+        Left::WrongMac => Reason::WrongMac,
+        Left::WrongAddress => Reason::WrongAddress,
+        Left::WrongPort => Reason::WrongPort,
+        Left::HostPort => Reason::HostPort,
+        Left::OwnSource => Reason::OwnSource,
+        Left::TtlExpired => Reason::TtlExpired,
+        Left::Returned => Reason::Returned,
+        Left::Probed => Reason::Probed,
     }
 }

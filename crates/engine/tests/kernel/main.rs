@@ -7,6 +7,7 @@ use mpps_engine::{
     Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, Pacing, Rate, ReflectPlan, RunError,
     TrafficPlan, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
+use mpps_io::Reason;
 use mpps_stats::{Event, Row, Sink, Snapshot, Summary};
 use mpps_wire::{MacAddr, ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
 use std::cell::OnceCell;
@@ -321,7 +322,7 @@ impl Fake {
     }
 }
 
-fn listener(reasons: Vec<(&'static str, u64)>, sources: Vec<usize>) -> Fake {
+fn listener(reasons: Vec<(Reason, u64)>, sources: Vec<usize>) -> Fake {
     Fake::new(Config {
         lanes: 0,
         arrivals: true,
@@ -341,7 +342,7 @@ fn kept_rows(run: impl FnOnce(&mut [Box<dyn Sink>]) -> Result<Summary, RunError>
 
 #[test]
 fn what_a_reflector_in_the_kernel_turned_is_told_by_source() {
-    let port = listener(vec![("short", 4), ("none", 0)], vec![0, 0, 0]);
+    let port = listener(vec![(Reason::Short, 4), (Reason::Cut, 0)], vec![0, 0, 0]);
     let plan = ReflectPlan {
         common: common(0, 200),
         filter: ReflectFilter::default(),
@@ -371,7 +372,10 @@ fn a_dropping_kernel_whose_flows_moved_is_believed_unless_two_counted_at_once() 
         link: None,
     };
     for (moved, contended) in [(0, 0), (2, 0), (2, 1)] {
-        let port = listener(vec![("flow_moved", moved), ("flow_contended", contended)], vec![0]);
+        let port = listener(
+            vec![(Reason::FlowMoved, moved), (Reason::FlowContended, contended)],
+            vec![0],
+        );
         let (summary, _) = kept_rows(|sinks| run_drop_in_kernel(&port, &plan, sinks, &|| 0));
         assert_eq!((summary.tx, summary.rx, summary.lost), (5_000, 5_000, 0));
         assert_eq!(summary.valid, contended == 0, "{:?}", summary.invalid_reasons);
@@ -380,7 +384,7 @@ fn a_dropping_kernel_whose_flows_moved_is_believed_unless_two_counted_at_once() 
 
 #[test]
 fn what_was_forwarded_is_told_by_port() {
-    let port = listener(vec![("not_taken", 2)], vec![0, 0, 1]);
+    let port = listener(vec![(Reason::NotTaken, 2)], vec![0, 0, 1]);
     let named = |name: &str| ForwardPort {
         name: name.to_owned(),
         take: TakeFilter::All,

@@ -4,7 +4,7 @@
 use super::af_xdp::NO_RULES;
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Kept, KernelDevices, Neighbors, Opening, Path, Traits, Use, Work, remark};
+use super::{Demo, Kept, KernelDevices, Neighbors, Opened, Opening, Path, Traits, Use, Work, remark};
 use crate::fail::{Failure, Result, unopened, usage};
 use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, ReflectPlan, TrafficPlan};
 use mpps_io::selection::{Listed, MOST_LEFT, left_to_host};
@@ -64,9 +64,11 @@ impl Path for Xdp {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Devices<'r>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
-        let config = mpps_xdp::check(spec)?;
+        let mut config = mpps_xdp::check(spec)?;
+        config.promisc = Some(task.promiscuous(config.promisc));
         if task == Task::Capture {
             return Err(usage(format!(
                 "port '{spec}': packets of the xdp path never come to user space, so none can be written: want \
@@ -123,29 +125,29 @@ impl Path for Xdp {
         kept
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Devices<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let device = mpps_xdp::open(config).map_err(unopened(request.spec))?;
             remark(device.remarks());
             Ok(device)
         };
-        user.in_kernel(Devices {
+        Ok(Devices {
             devices: ports.iter().map(open).collect::<Result<_>>()?,
-            requests: ports.iter().map(|(_, request)| request).collect(),
+            requests: ports.into_iter().map(|(_, request)| request).collect(),
         })
     }
 }
 
 /// Devices without programs, and what is asked of each.
-struct Devices<'a> {
+pub(super) struct Devices<'a> {
     devices: Vec<XdpDevice>,
-    requests: Vec<&'a Request<'a>>,
+    requests: Vec<Request<'a>>,
 }
 
 impl Devices<'_> {
     /// The device of a workload on one port, and what is asked of it.
     fn one(&self) -> Result<(XdpDevice, impl Fn(mpps_io::Error) -> Failure, Taken)> {
-        let first = self.devices.first().zip(self.requests.first().copied());
+        let first = self.devices.first().zip(self.requests.first());
         let (device, request) = first.ok_or_else(|| usage("xdp: no port"))?;
         Ok((device.clone(), unopened(request.spec), Taken::of(request)))
     }
@@ -155,6 +157,12 @@ impl Devices<'_> {
 fn loaded(port: XdpPort) -> XdpPort {
     remark(port.remarks());
     port
+}
+
+impl Opened for Devices<'_> {
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+        user.in_kernel(self)
+    }
 }
 
 impl KernelDevices for Devices<'_> {

@@ -6,7 +6,7 @@
 use crate::DropPlan;
 use crate::receive::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::receive::flow_table::FlowTable;
-use mpps_io::{Frame, Layer};
+use mpps_io::{Frame, Layer, Reason};
 use mpps_stats::{Counted, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};
 use mpps_wire::{Checker, STAMP_LEN, Stamp, check_udp, verify_data};
 use std::net::{IpAddr, SocketAddr};
@@ -319,23 +319,23 @@ impl<'p> Verifier<'p> {
         recorder.event(now_ns, |t| t.foreign += 1);
     }
 
-    pub(super) fn reasons(&self) -> Vec<(&'static str, u64)> {
+    pub(super) fn reasons(&self) -> Vec<(Reason, u64)> {
         let mut reasons: Vec<_> = Foreign::ALL
             .iter()
-            .map(|f| (f.name(), self.foreign[*f as usize]))
+            .map(|f| (f.reason(), self.foreign[*f as usize]))
             .collect();
         let doubts = self.streams.doubts();
         reasons.extend([
-            ("flows", u64::from(self.table.len())),
-            ("untracked_flow_packets", self.untracked),
-            ("beyond_window", doubts.beyond_window),
-            ("sender_restarts", doubts.restarts),
-            ("implausible_sequence", doubts.implausible()),
-            ("unconfirmed_gap", doubts.open_gap),
-            ("contested_gap", doubts.contested_gap),
-            ("gap_after_first", doubts.after_first),
-            ("neighbor_service", self.service),
-            ("latency_not_measurable", self.other_clock),
+            (Reason::Flows, u64::from(self.table.len())),
+            (Reason::Untracked, self.untracked),
+            (Reason::BeyondWindow, doubts.beyond_window),
+            (Reason::SenderRestarts, doubts.restarts),
+            (Reason::ImplausibleSequence, doubts.implausible()),
+            (Reason::UnconfirmedGap, doubts.open_gap),
+            (Reason::ContestedGap, doubts.contested_gap),
+            (Reason::GapAfterFirst, doubts.after_first),
+            (Reason::NeighborService, self.service),
+            (Reason::LatencyNotMeasurable, self.other_clock),
         ]);
         reasons.retain(|(_, n)| *n > 0);
         reasons

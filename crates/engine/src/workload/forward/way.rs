@@ -8,7 +8,7 @@ use crate::lane::Lane;
 use crate::lane::room::Room;
 use crate::plan::ForwardPort;
 use crate::run::outcome::PortCounts;
-use mpps_io::{Burst, Frame, Queue, Result, RxChecksum, Wait};
+use mpps_io::{Burst, Frame, Queue, Reason, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
 use mpps_wire::forward::{is_frame, set_macs, swap_five_tuple, swap_macs};
 use mpps_wire::{Rewrite, TakeFilter, complete_checksum, complete_open_checksum, eth};
@@ -91,10 +91,10 @@ impl WayCounts {
             rx_bytes: self.rx_bytes,
             tx_packets: 0,
             reasons: nonzero([
-                ("not_taken", self.not_taken),
-                ("short", self.short),
-                ("cut", self.cut),
-                ("open_checksum", self.open_checksum),
+                (Reason::NotTaken, self.not_taken),
+                (Reason::Short, self.short),
+                (Reason::Cut, self.cut),
+                (Reason::OpenChecksum, self.open_checksum),
             ]),
         }
     }
@@ -103,14 +103,14 @@ impl WayCounts {
     pub(super) fn add_at_destination(&self, port: &mut PortCounts) {
         port.tx_packets += self.tx;
         port.reasons.extend(nonzero([
-            ("too_long", self.too_long),
-            ("tx_full", self.tx_full),
-            ("port_down", self.port_down),
+            (Reason::TooLong, self.too_long),
+            (Reason::TxFull, self.tx_full),
+            (Reason::PortDown, self.port_down),
         ]));
     }
 }
 
-fn nonzero<const N: usize>(reasons: [(&'static str, u64); N]) -> Vec<(&'static str, u64)> {
+fn nonzero<const N: usize>(reasons: [(Reason, u64); N]) -> Vec<(Reason, u64)> {
     reasons.into_iter().filter(|(_, n)| *n > 0).collect()
 }
 
