@@ -130,7 +130,7 @@ fn pair(line: &str, key: &str) -> (i64, i64) {
 /// Runs trials from a port; what they told adds up, and the process ends with what it had after a tenth of them.
 fn account(command: Command, number_of: usize, port: &str, more: &[&str]) {
     let trials = number_of.to_string();
-    let line = ["--rate", "5kpps", "--duration", "20ms", "--settle", "30ms"];
+    let line = ["--rate", "5kpps", "--duration", "20ms", "--settle", "100ms"];
     let words = [&[&trials, "sendrecv", port], more, &line].concat();
     let done = example(command, &words).output().expect("the example");
     let said = String::from_utf8_lossy(&done.stdout);
