@@ -291,6 +291,28 @@ fn ranges_that_can_not_be_are_refused_with_what_would_be_right() {
             ["--src 127.0.0.1-127.0.0.9", "the port's address"],
         ),
         ("reflect af_packet:lo --ip 10.0.0.9-10.0.0.1", ["--ip", "reversed"]),
+        (
+            "send null: --src 198.18.0.1 --dest 198.18.1.2:9 --gateway 2001:2::fe",
+            ["--gateway 2001:2::fe", "between addresses that are IPv4"],
+        ),
+        (
+            "send null: --src 2001:2::1 --dest [2001:2:0:1::2]:9 --gateway 198.18.0.254",
+            ["--gateway 198.18.0.254", "between addresses that are IPv6"],
+        ),
+        (
+            "send null: --src 198.18.0.1-198.18.0.254 --dest 198.18.1.2:9 --gateway 198.18.0.254",
+            ["--gateway 198.18.0.254", "--src (198.18.0.1-198.18.0.254)"],
+        ),
+        (
+            "sendrecv af_packet:lo af_packet:nosuch --both-ways --src 198.18.0.1 --dest 198.18.1.1-198.18.1.9:9 \
+             --gateway 198.18.0.254 --back-gateway 198.18.1.9",
+            ["--back-gateway 198.18.1.9", "--dest (198.18.1.1-198.18.1.9)"],
+        ),
+        (
+            "sendrecv af_packet:lo af_packet:nosuch --both-ways --src 198.18.0.1 --dest 198.18.1.2:9 \
+             --gateway 198.18.0.254 --back-gateway 2001:2:0:1::fe",
+            ["--back-gateway 2001:2:0:1::fe", "between addresses that are IPv4"],
+        ),
     ] {
         assert_refused(mpps(words), 2, &parts);
     }

@@ -19,8 +19,8 @@ fn planned(line: &str) -> Result<()> {
     match command(line) {
         Command::Sendrecv(args) => traffic::Draft::new(args, true).map(drop),
         Command::Send(args) => traffic::Draft::new(args, false).map(drop),
-        Command::Drop(args) => listen::Listener::of_drop(&args).map(drop),
-        Command::Reflect(args) => listen::Listener::of_reflect(&args).map(drop),
+        Command::Drop(mut args) => listen::Listener::of_drop(&mut args).map(drop),
+        Command::Reflect(mut args) => listen::Listener::of_reflect(&mut args).map(drop),
         Command::Forward(args) => forward::Draft::new(args).map(drop),
         Command::Capture(args) => capture::Draft::new(args).map(drop),
         other => panic!("{other:?}"),
@@ -176,10 +176,10 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
 
 #[test]
 fn a_listener_tells_its_program_addresses_ports_and_whom_to_answer_for() {
-    let Command::Reflect(args) = command("reflect xdp:none0 --ip 10.99.0.2 --port 9000-9009") else {
+    let Command::Reflect(mut args) = command("reflect xdp:none0 --ip 10.99.0.2 --port 9000-9009") else {
         panic!("it is reflect");
     };
-    let listener = listen::Listener::of_reflect(&args).unwrap();
+    let listener = listen::Listener::of_reflect(&mut args).unwrap();
     let spec = reflect_spec(
         &listener.reflect_plan(&args, &capabilities()).unwrap(),
         Taken::of(&listener.request()),

@@ -75,16 +75,19 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn of_drop(args: &Drop) -> Result<Self> {
+    /// Checks it, and fills in the plan what was left open.
+    pub(crate) fn of_drop(args: &mut Drop) -> Result<Self> {
         let listener = Self::new(&args.port, args.ip.clone(), args.ports.clone(), &args.run, Task::Drop)?;
         listener.check_flows(args)?;
         if !args.no_verify {
             one_lane_a_flow(&listener.port, &listener.roles)?;
         }
+        listener.fill(&mut args.run);
         Ok(listener)
     }
 
-    pub(crate) fn of_reflect(args: &Reflect) -> Result<Self> {
+    /// As [`Self::of_drop`].
+    pub(crate) fn of_reflect(args: &mut Reflect) -> Result<Self> {
         let listener = Self::new(
             &args.port,
             args.ip.clone(),
@@ -98,6 +101,7 @@ impl Listener {
             &listener.roles,
             [&listener.port],
         ))?;
+        listener.fill(&mut args.run);
         Ok(listener)
     }
 
@@ -154,7 +158,7 @@ impl Listener {
     }
 
     /// Says in the plan what was not given on the command line.
-    pub(crate) fn fill(&self, run: &mut Run) {
+    fn fill(&self, run: &mut Run) {
         lanes::fill(run, &self.roles, "0");
     }
 

@@ -99,11 +99,11 @@ fn filled(command: Command) -> Result<value::Plan> {
         Command::Sendrecv(args) => traffic::Draft::new(args, true)?.args.run.plan,
         Command::Send(args) => traffic::Draft::new(args, false)?.args.run.plan,
         Command::Drop(mut args) => {
-            Listener::of_drop(&args)?.fill(&mut args.run);
+            Listener::of_drop(&mut args)?;
             args.run.plan
         }
         Command::Reflect(mut args) => {
-            Listener::of_reflect(&args)?.fill(&mut args.run);
+            Listener::of_reflect(&mut args)?;
             args.run.plan
         }
         Command::Forward(args) => forward::Draft::new(args)?.args.run.plan,
