@@ -124,8 +124,8 @@ impl Output {
         }
     }
 
-    /// Removes a file that was made by opening it and is empty: the run has not begun, and is to leave nothing. Whatever
-    /// was there before, or has been written since, stays.
+    /// Removes a file that was made by opening it and is empty: the run has not begun, and is to leave nothing.
+    /// Whatever was there before, or has been written since, stays.
     pub(crate) fn withdraw(&mut self) {
         let (Some(place), Some(file)) = (self.made.take(), &self.file) else {
             return;
