@@ -25,8 +25,8 @@ pub enum Event<'a> {
     /// Something that the user is to know at once: a device down, a disk full. Each is told once; what the summary's
     /// warnings say of the whole run is more.
     Note(&'a str),
-    /// The run is over, and this is its result. Where a lane has panicked it is not valid, holds no more than the packets
-    /// sent and received until then, and the run's error tells the same.
+    /// The run is over, and this is its result. Where a lane has panicked it is not valid, holds no more than the
+    /// packets sent and received until then, and the run's error tells the same.
     End(&'a Summary),
 }
 
