@@ -22,9 +22,9 @@ use std::time::Duration;
 /// Packets in flight that sequence windows are made for when the rate is not known.
 const UNPACED_SPAN: u64 = 1 << 24;
 
-/// What it takes a lane to write down its flows and to make room for their sequence numbers, ns for each: several times
-/// what a host that does nothing else needs.
-const AHEAD_A_FLOW_NS: u64 = 50;
+/// What it takes a lane to write down its flows and to make room for their sequence numbers, ns for each: ten times
+/// what a host that does nothing else needs. One that has no time left is late even so.
+const AHEAD_A_FLOW_NS: u64 = 200;
 /// The same for what does not depend on the number of flows.
 const AHEAD_NS: u64 = 1_000_000;
 
