@@ -416,7 +416,7 @@ fn lanes_of_a_million_flows_are_ready_ahead_of_the_start_and_send_nothing_before
         rate: None,
         ..traffic(1, 8, 18)
     };
-    let start = Arc::new(AtomicU64::new(0));
+    let (start, called) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
     let told = Arc::clone(&start);
     let sink = move |event: &Event<'_>| {
         if let Event::Start(begins) = event {
@@ -424,10 +424,16 @@ fn lanes_of_a_million_flows_are_ready_ahead_of_the_start_and_send_nothing_before
         }
     };
     let summary = session(&port, &unpaced, &|| 0, |session| {
+        called.store(monotonic_ns(), Ordering::Relaxed);
         session.trial(timed(unpaced.clone(), 10 * MS, 10 * MS), &mut [Box::new(sink)], &|| 0)
     });
     let summary = summary.expect("a session").expect("a trial");
     let (first, start) = (first.load(Ordering::Relaxed), start.load(Ordering::Relaxed));
+    // 200 ns for each flow.
+    assert!(
+        start >= called.load(Ordering::Relaxed) + 200_000_000,
+        "{start} {called:?}"
+    );
     // A host that stood still for all of the 10 ms has sent none.
     assert!(summary.tx == 0 || (start > 0 && first >= start), "{first} {start}");
 }
