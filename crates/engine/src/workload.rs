@@ -13,6 +13,7 @@ use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{CapturePlan, DropPlan, Link, ReflectPlan, TrafficPlan};
 use crate::receive::Receiver;
 use crate::receive::codec::{Ends, EthernetCodec, PayloadCodec};
+use crate::run::crew::wait_until;
 use crate::run::outcome::LaneOutcome;
 use crate::run::traces::{self, Traces};
 use crate::send::generate::{Generator, SendShare, SentSeq};
@@ -27,6 +28,12 @@ use std::time::Duration;
 
 /// Packets in flight that sequence windows are made for when the rate is not known.
 const UNPACED_SPAN: u64 = 1 << 24;
+
+/// What it takes a lane to write down its flows and to make room for their sequence numbers, ns for each: ten times
+/// what a host that does nothing else needs. One that has no time left is late even so.
+const AHEAD_A_FLOW_NS: u64 = 200;
+/// The same for what does not depend on the number of flows.
+const AHEAD_NS: u64 = 1_000_000;
 
 /// Packets in flight that sequence windows are made for.
 pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
@@ -57,6 +64,10 @@ pub(crate) trait Work: Sync {
     /// The address that neighbours are asked from.
     fn src(&self) -> Option<IpAddr> {
         None
+    }
+    /// As [`Desk::ahead_ns`](crate::job::Desk::ahead_ns).
+    fn ahead_ns(&self) -> u64 {
+        0
     }
     /// For the summary.
     fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
@@ -160,6 +171,10 @@ impl Work for TrafficWork<'_> {
         Some(self.opening.src)
     }
 
+    fn ahead_ns(&self) -> u64 {
+        AHEAD_NS + u64::from(self.opening.flows.count()) * AHEAD_A_FLOW_NS
+    }
+
     fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
         WorkFacts {
             frame_size: trial.plan.frame_size,
@@ -198,7 +213,8 @@ impl Work for TrafficWork<'_> {
 }
 
 /// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but
-/// where packets go in two ways.
+/// where packets go in two ways. It is called ahead of the start ([`Work::ahead_ns`]), and waits for that once it is
+/// ready: a million flows take milliseconds, and no packet is to be late by them.
 pub(crate) fn send_and_take<Q: Queue>(
     index: usize,
     lane: Lane<'_>,
@@ -257,6 +273,7 @@ pub(crate) fn send_and_take<Q: Queue>(
                 turned: sent.turned,
                 seed: arrives.common.seed,
             };
+            wait_until(&lane.clock, lane.start_ns);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
         _ => {
@@ -266,6 +283,7 @@ pub(crate) fn send_and_take<Q: Queue>(
                 flows: plan.flows.count(),
                 seed,
             };
+            wait_until(&lane.clock, lane.start_ns);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
     }

@@ -177,6 +177,10 @@ impl<A: Port, B: Port> Desk for Across<'_, A, B> {
         self.seats[lane].1
     }
 
+    fn ahead_ns(&self) -> u64 {
+        self.work.ahead_ns()
+    }
+
     fn ways(&self) -> &'static [&'static str] {
         if self.both { &WAYS } else { &[] }
     }

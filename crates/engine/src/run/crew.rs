@@ -377,6 +377,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         }
         job.begin(start_ns, control.end_ns());
         let (ended, outcomes) = mpsc::channel();
+        // A lane that can't be told to go has panicked since the trial before; those that were ended at once.
+        let mut panicked = None;
         for (index, member) in self.members.iter().enumerate() {
             let go = Go {
                 ends: Ends(Arc::clone(&trial)),
@@ -385,8 +387,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
                 ended: ended.clone(),
             };
             if member.words.send(Word::Go(go)).is_err() {
+                panicked = panicked.or(Some(index));
                 control.end_at(0);
-                return Err(RunError::Panicked(index));
             }
         }
         drop(ended);
@@ -421,7 +423,18 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         }
         let mut outcomes = Vec::new();
         for (index, outcome) in by_lane.into_iter().enumerate() {
-            outcomes.push(outcome.ok_or(RunError::Panicked(index))?);
+            match outcome {
+                Some(outcome) => outcomes.push(outcome),
+                None => panicked = panicked.or(Some(index)),
+            }
+        }
+        if let Some(lane) = panicked {
+            let told = Summary {
+                workload,
+                started,
+                ..Summary::default()
+            };
+            return Err(broken_off(lane, &trial.counters, told, sinks));
         }
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
@@ -479,6 +492,22 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let all = summarise(&measured(None, totals, Default::default()));
         Ok(directions::combine(all, ways))
     }
+}
+
+/// Ends the stream of a trial whose rows can't be told to the end, as a lane has panicked: nobody after this does.
+fn broken_off(lane: usize, counters: &[LaneCounters], told: Summary, sinks: &mut [Box<dyn Sink>]) -> RunError {
+    let error = RunError::Panicked(lane);
+    let sum = |of: fn(&LaneCounters) -> u64| counters.iter().map(of).sum();
+    let mut summary = Summary {
+        tx: sum(|lane| lane.tx_packets.get()),
+        rx: sum(|lane| lane.rx_test.get()),
+        valid: false,
+        invalid_reasons: vec![error.to_string()],
+        ..told
+    };
+    summary.warnings = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+    sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
+    error
 }
 
 /// What each lane does in one way.
@@ -620,14 +649,7 @@ fn run_lane<J: Job>(
     let recorder_in = |way: usize| go.series[way * lanes + index].recorder();
     let recorder = recorder_in(ways.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
-    while clock.now_ns() + 200_000 < go_ns {
-        thread::sleep(Duration::from_nanos(
-            go_ns.saturating_sub(clock.now_ns()).saturating_sub(150_000),
-        ));
-    }
-    while clock.now_ns() < go_ns {
-        std::hint::spin_loop();
-    }
+    wait_until(clock, go_ns);
     let delay = times.and_then(ThreadStat::read);
     let began_ns = clock.now_ns();
     let lane = Lane {
@@ -659,4 +681,16 @@ fn run_lane<J: Job>(
         .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
     outcome.measured_ns = clock.now_ns().saturating_sub(began_ns);
     outcome
+}
+
+/// Returns at this time, ns, or at once where it is past: asleep for as long as that is exact enough, then awake.
+pub(crate) fn wait_until(clock: &Clock, at_ns: u64) {
+    while clock.now_ns() + 200_000 < at_ns {
+        thread::sleep(Duration::from_nanos(
+            at_ns.saturating_sub(clock.now_ns()).saturating_sub(150_000),
+        ));
+    }
+    while clock.now_ns() < at_ns {
+        std::hint::spin_loop();
+    }
 }

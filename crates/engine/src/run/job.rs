@@ -196,6 +196,10 @@ pub(crate) struct Solo<'r, P, W> {
 }
 
 impl<P: Port, W: Work> Desk for Solo<'_, P, W> {
+    fn ahead_ns(&self) -> u64 {
+        self.work.ahead_ns()
+    }
+
     fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
         vec![self.port.counters(lane)]
     }

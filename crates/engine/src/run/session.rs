@@ -132,7 +132,7 @@ pub trait Trials {
     /// packets of earlier trials of this session that come in then or later are told as `late_of_an_earlier_trial`
     /// among [`Summary::reasons`]; where each trial has another seed, those of the last 16 are known.
     ///
-    /// The start lies 5 ms, and 1 ms per lane, after the call.
+    /// The start lies 6 ms, 1 ms per lane, and 0.2 µs per flow of the opening's, after the call.
     ///
     /// # Errors
     /// [`RunError::Unfit`], before anything is sent, for a trial that the ports were not opened for: the session goes

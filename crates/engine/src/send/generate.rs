@@ -36,57 +36,10 @@ struct LaneFlows {
     cursor: usize,
 }
 
-/// The ports of every `step`th flow, where each source port goes with each destination port, by addition.
-struct PlainPorts {
-    src: u32,
-    dst: u32,
-    first: (u16, u16),
-    src_count: u32,
-    step: u32,
-}
-
-impl PlainPorts {
-    fn of(flows: &FlowSet, flow: u32, step: u32) -> Self {
-        let (src, dst) = (flows.src_ports(), flows.dst_ports());
-        let src_count = src.len() as u32;
-        Self {
-            src: flow % src_count,
-            dst: flow / src_count,
-            first: (*src.start(), *dst.start()),
-            src_count,
-            step,
-        }
-    }
-}
-
-impl Iterator for PlainPorts {
-    type Item = (u16, u16);
-
-    fn next(&mut self) -> Option<(u16, u16)> {
-        let ports = (
-            self.first.0.wrapping_add(self.src as u16),
-            self.first.1.wrapping_add(self.dst as u16),
-        );
-        self.src += self.step;
-        while self.src >= self.src_count {
-            (self.src, self.dst) = (self.src - self.src_count, self.dst + 1);
-        }
-        Some(ports)
-    }
-}
-
 impl LaneFlows {
     fn new(flows: &FlowSet, lane: u32, lanes: u32, turned: bool) -> Self {
-        let count = flows.count_of_lane(lane, lanes);
         let turn = |(src, dst)| if turned { (dst, src) } else { (src, dst) };
-        let ports: Box<[_]> = match flows.is_plain() {
-            // A million divisions, or some, would make the first departure late.
-            true => PlainPorts::of(flows, lane, lanes)
-                .take(count as usize)
-                .map(turn)
-                .collect(),
-            false => (0..count).map(|i| turn(flows.ports(lane + i * lanes))).collect(),
-        };
+        let ports: Box<[_]> = flows.ports_of_lane(lane, lanes).map(turn).collect();
         Self {
             next_seq: vec![0; ports.len()].into_boxed_slice(),
             ports,
@@ -351,29 +304,5 @@ impl<'r> Generator<'r> {
 
     pub(crate) fn gaps(self) -> (Histogram, Moments) {
         (self.gaps, self.gap_moments)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_by_addition_are_those_by_division() {
-        for (src, dst, limit) in [
-            (1..=7, 9..=11, None),
-            (5..=5, 1..=9, Some(4)),
-            (10..=99, 9..=9, Some(33)),
-        ] {
-            let flows = FlowSet::new(src, dst, limit);
-            for lanes in [1, 2, 3, 8] {
-                for lane in 0..lanes.min(flows.count()) {
-                    let count = flows.count_of_lane(lane, lanes);
-                    let added: Vec<_> = PlainPorts::of(&flows, lane, lanes).take(count as usize).collect();
-                    let divided: Vec<_> = (0..count).map(|i| flows.ports(lane + i * lanes)).collect();
-                    assert_eq!(added, divided, "{flows:?}, lane {lane} of {lanes}");
-                }
-            }
-        }
     }
 }

@@ -58,6 +58,7 @@ fn execute<U: Use>(listener: &Listener, run: &Run, work: Work, host: &Host<'_>, 
         &Opening {
             run,
             rules: &listener.rules,
+            interruptions: host.interruptions,
         },
         user,
     )

@@ -9,7 +9,6 @@ use crate::fail::{Result, failed, unopened, usage};
 use crate::privilege::{self, caller};
 use mpps_dpdk::{Config, DpdkPort, EalArgs, Open};
 use mpps_io::{PortSpec, Request, Task};
-use mpps_sys::signal::interruptions;
 
 pub(super) struct Dpdk;
 
@@ -140,7 +139,7 @@ fn one(config: &Config, request: &Request<'_>, opening: &Opening<'_>) -> Result<
         wait_for_link: request.task.generates(),
         prefill: prefill.as_deref(),
         rules: opening.rules.as_slice(),
-        interrupted: &|| interruptions() > 0,
+        interrupted: &|| (opening.interruptions)() > 0,
     };
     // Its files are named by the user, who opens them and has what is made.
     let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.tell.keep_privileges) {

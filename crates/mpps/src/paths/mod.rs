@@ -266,6 +266,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) run: &'a Run,
     /// Its flow rules.
     pub(crate) rules: &'a Rules,
+    /// How often the end has been asked for.
+    pub(crate) interruptions: &'a dyn Fn() -> u32,
 }
 
 /// What is to be done with the open ports of a run, whatever their path.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cli::{Cli, Command};
+use crate::plan::neighbor::Asked;
 use crate::plan::{capture, forward, listen, traffic};
 use clap::Parser;
 use mpps_io::{Capabilities, FlowSet, Layer, addresses};
@@ -53,7 +54,7 @@ fn capabilities() -> Capabilities {
 fn traffic_plan(line: &str, receive: bool) -> TrafficPlan {
     match command(line) {
         Command::Sendrecv(args) | Command::Send(args) => traffic::Draft::new(args, receive)
-            .and_then(|draft| draft.plan(&capabilities()))
+            .and_then(|draft| draft.plan(&capabilities(), &Asked::new(&|| 0)))
             .unwrap_or_else(|e| panic!("{line}: {e:?}")),
         other => panic!("{other:?}"),
     }
@@ -133,10 +134,12 @@ fn each_sending_lane_has_a_core_of_its_own_and_one_lane_reads() {
     let line = format!("send xdp:none0 {ENDS} --cores {core},{core} --dest-mac 02:00:00:00:00:09");
     assert_eq!(traffic_spec(&traffic_plan(&line, false)).unwrap().cores, [core]);
     let unplanned = |line: String| match command(&line) {
-        Command::Send(args) => match traffic::Draft::new(args, false).and_then(|d| d.plan(&capabilities())) {
-            Err(Failure::Usage(text)) => text,
-            other => panic!("{line}: {other:?}"),
-        },
+        Command::Send(args) => {
+            match traffic::Draft::new(args, false).and_then(|d| d.plan(&capabilities(), &Asked::new(&|| 0))) {
+                Err(Failure::Usage(text)) => text,
+                other => panic!("{line}: {other:?}"),
+            }
+        }
         other => panic!("{other:?}"),
     };
     let text = unplanned(format!("{line} --lanes 2"));

@@ -1,7 +1,8 @@
 //! `sendrecv` over two ports: what the second one is, and what its lanes do.
 
 use super::listen::unanswered;
-use super::{neighbor, traffic};
+use super::neighbor::Asked;
+use super::traffic;
 use crate::cli::Traffic;
 use crate::fail::{Result, usage};
 use crate::paths::{Checked, Neighbors};
@@ -159,6 +160,7 @@ impl Far {
         (mac, near): (MacAddr, Option<&Link>),
         args: &Traffic,
         dests: &AddressRange,
+        asked: &Asked<'_>,
     ) -> Result<Link> {
         let answer_for = self.answers(dests);
         let link = Link {
@@ -175,7 +177,7 @@ impl Far {
         let host_asks = self.port.traits.neighbors == Neighbors::Host && link.answer_for.is_empty();
         let dest_mac = match (args.back_dest_mac, args.back_gateway, &self.device) {
             (Some(mac), ..) => Some(mac),
-            (None, Some(hop), Some(device)) if host_asks => Some(neighbor::resolve(hop, device, args.vlan)?),
+            (None, Some(hop), Some(device)) if host_asks => Some(asked.resolve(hop, device, args.vlan)?),
             (None, Some(_), _) => None,
             // Without a router, whatever lies between passes frames on by the address of the port that they are for.
             (None, None, _) => near.map(|near| near.mac),

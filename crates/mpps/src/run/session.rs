@@ -5,6 +5,8 @@ use crate::cli::Command;
 use crate::commands::{prepare, with_result};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
+use crate::plan::ends::Destination;
+use crate::plan::neighbor::Asked;
 use crate::plan::traffic::Draft;
 use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_port, session_across};
 use mpps_io::kernel::KernelPort;
@@ -12,7 +14,6 @@ use mpps_io::{Capabilities, Port};
 use mpps_stats::{HostFact, Sink, Summary};
 use mpps_wire::MacAddr;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of
@@ -41,7 +42,7 @@ pub fn session_until<R>(
     interruptions: &dyn Fn() -> u32,
     body: impl FnOnce(&mut Session<'_>) -> std::result::Result<R, Error>,
 ) -> std::result::Result<R, Error> {
-    let draft = draft_of(plan)?;
+    let draft = draft_of(plan, None)?;
     let host = Host::of_library(Vec::new(), interruptions);
     let (mut body, mut result) = (Some(body), None);
     on_ports(&draft, &host, &mut || Ok(()), &mut |ports| {
@@ -50,7 +51,7 @@ pub fn session_until<R>(
             plan,
             interruptions,
             seeds: BTreeSet::new(),
-            dest: draft.dest.ip,
+            dest: &draft.dest,
         };
         result = body.take().map(|body| body(&mut session));
         Ok(())
@@ -58,10 +59,11 @@ pub fn session_until<R>(
     result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
 }
 
-fn draft_of(plan: &Plan) -> Result<Draft> {
+/// The plan's arguments, checked; the name of a destination that is `known` is not looked up again.
+fn draft_of(plan: &Plan, known: Option<&Destination>) -> Result<Draft> {
     match plan.command()? {
-        Command::Sendrecv(args) => Draft::new(args, true),
-        Command::Send(args) => Draft::new(args, false),
+        Command::Sendrecv(args) => Draft::knowing(known, args, true),
+        Command::Send(args) => Draft::knowing(known, args, false),
         _ => Err(usage(format!(
             "workload: {}: it has no trials: want sendrecv or send",
             plan.get("workload").cloned().unwrap_or_default()
@@ -76,8 +78,8 @@ pub struct Session<'s> {
     interruptions: &'s dyn Fn() -> u32,
     /// Of the trials so far.
     seeds: BTreeSet<u64>,
-    /// First destination address.
-    dest: IpAddr,
+    /// Where packets go: a name was looked up once.
+    dest: &'s Destination,
 }
 
 /// Fields and sections that are one for all trials of a session.
@@ -140,11 +142,11 @@ impl Session<'_> {
             other = other.wrapping_add(2);
         }
         if other != seed {
-            plan = plan.with("seed", other)?;
+            plan = plan.with_seed(other);
         }
-        let draft = draft_of(&plan)?;
-        if draft.dest.ip != self.dest {
-            let (given, want) = (draft.dest.ip, self.dest);
+        let draft = draft_of(&plan, Some(self.dest))?;
+        if draft.dest.ip != self.dest.ip {
+            let (given, want) = (draft.dest.ip, self.dest.ip);
             return Err(Error::Usage(format!(
                 "traffic.dest: {given}: the session was opened with {want}"
             )));
@@ -185,10 +187,13 @@ pub(crate) fn on_ports(
     let opening = Opening {
         run,
         rules: &draft.rules,
+        interruptions: host.interruptions,
     };
+    let asked = Asked::new(host.interruptions);
     let user = User {
         draft,
         host,
+        asked: &asked,
         opened,
         body,
     };
@@ -202,6 +207,7 @@ pub(crate) fn on_ports(
 struct User<'a> {
     draft: &'a Draft,
     host: &'a Host<'a>,
+    asked: &'a Asked<'a>,
     opened: &'a mut dyn FnMut() -> Result<()>,
     body: &'a mut dyn FnMut(&mut dyn Ports) -> Result<()>,
 }
@@ -209,7 +215,12 @@ struct User<'a> {
 impl User<'_> {
     /// Goes through trials on lanes that are open.
     fn go(&mut self, trials: &mut dyn Trials, capabilities: &[Capabilities]) -> Result<()> {
-        (self.body)(&mut Lanes { trials, capabilities })
+        let asked = self.asked;
+        (self.body)(&mut Lanes {
+            trials,
+            capabilities,
+            asked,
+        })
     }
 }
 
@@ -223,7 +234,7 @@ impl Use for OnOne<'_> {
     fn frames<P: Port>(mut self, ports: &[P]) -> Result<()> {
         let (port, user) = (&ports[0], &mut self.0);
         let capabilities = [port.capabilities().clone()];
-        let plan = user.draft.plan(&capabilities[0])?;
+        let plan = user.draft.plan(&capabilities[0], user.asked)?;
         (user.opened)()?;
         on_port(port, &plan, user.host.interruptions, |trials| {
             user.go(trials, &capabilities)
@@ -233,9 +244,9 @@ impl Use for OnOne<'_> {
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
         let user = self.0;
         // What the plan refuses is refused before the files are opened.
-        user.draft.plan(devices.capabilities()[0])?;
+        user.draft.plan(devices.capabilities()[0], user.asked)?;
         (user.opened)()?;
-        (user.body)(&mut InKernel::new(devices, user.draft)?)
+        (user.body)(&mut InKernel::new(devices, user.draft, user.asked)?)
     }
 }
 
@@ -264,7 +275,7 @@ impl UseTwo for Across<'_> {
     fn two<A: Port, B: Port>(mut self, a: &A, b: &B) -> Result<()> {
         let user = &mut self.0;
         let capabilities = [a.capabilities().clone(), b.capabilities().clone()];
-        let plan = user.draft.plan_across(&capabilities[0], &capabilities[1])?;
+        let plan = user.draft.plan_across(&capabilities[0], &capabilities[1], user.asked)?;
         (user.opened)()?;
         session_across(a, b, &plan, user.host.interruptions, |trials| {
             user.go(trials, &capabilities)
@@ -277,6 +288,7 @@ struct Lanes<'t> {
     trials: &'t mut dyn Trials,
     /// Of the port, or of both.
     capabilities: &'t [Capabilities],
+    asked: &'t Asked<'t>,
 }
 
 impl Ports for Lanes<'_> {
@@ -288,8 +300,8 @@ impl Ports for Lanes<'_> {
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
         let plan = match self.capabilities {
-            [from, to] => draft.plan_across(from, to)?,
-            _ => draft.plan(&self.capabilities[0])?,
+            [from, to] => draft.plan_across(from, to, self.asked)?,
+            _ => draft.plan(&self.capabilities[0], self.asked)?,
         };
         let told = match last {
             true => self.trials.last(plan, sinks, interruptions),
@@ -312,25 +324,27 @@ fn of_trial(error: RunError) -> Failure {
 }
 
 /// Devices, and the programs that are on them.
-struct InKernel<D: KernelDevices> {
+struct InKernel<'a, D: KernelDevices> {
     devices: D,
     /// `None` only while others are loaded: a device has one program.
     programs: Option<D::Port>,
     /// How long it took to load them, until a trial has told it.
     took: Option<Duration>,
+    asked: &'a Asked<'a>,
     /// MAC address of the next hop, once it is known.
     mac: Option<MacAddr>,
     /// There was a trial.
     begun: bool,
 }
 
-impl<D: KernelDevices> InKernel<D> {
-    fn new(devices: D, draft: &Draft) -> Result<Self> {
-        let plan = draft.plan(devices.capabilities()[0])?;
+impl<'a, D: KernelDevices> InKernel<'a, D> {
+    fn new(devices: D, draft: &Draft, asked: &'a Asked<'a>) -> Result<Self> {
+        let plan = draft.plan(devices.capabilities()[0], asked)?;
         let mut this = Self {
             devices,
             programs: None,
             took: None,
+            asked,
             mac: None,
             begun: false,
         };
@@ -347,7 +361,7 @@ impl<D: KernelDevices> InKernel<D> {
     }
 }
 
-impl<D: KernelDevices> Ports for InKernel<D> {
+impl<D: KernelDevices> Ports for InKernel<'_, D> {
     fn trial(
         &mut self,
         draft: &Draft,
@@ -360,7 +374,7 @@ impl<D: KernelDevices> Ports for InKernel<D> {
             return Err(failed(RunError::Interrupted));
         }
         self.begun = true;
-        let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0])?;
+        let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0], self.asked)?;
         let ready = match &mut self.programs {
             Some(programs) => self.devices.renew(programs, &plan)?,
             None => false,
