@@ -211,6 +211,22 @@ impl User<'_> {
     fn go(&mut self, trials: &mut dyn Trials, capabilities: &[Capabilities]) -> Result<()> {
         (self.body)(&mut Lanes { trials, capabilities })
     }
+
+    /// Goes through trials that the kernel runs, on one device or between two.
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
+        // What the plan refuses is refused before the files are opened.
+        plan_of(self.draft, &devices.capabilities())?;
+        (self.opened)()?;
+        (self.body)(&mut InKernel::new(devices, self.draft)?)
+    }
+}
+
+/// The plan of a trial on ports that can do this: one, or two.
+fn plan_of(draft: &Draft, capabilities: &[&Capabilities]) -> Result<TrafficPlan> {
+    match capabilities {
+        [from, to] => draft.plan_across(from, to),
+        _ => draft.plan(capabilities[0]),
+    }
 }
 
 /// Packets leave and come back by one port.
@@ -231,11 +247,7 @@ impl Use for OnOne<'_> {
     }
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
-        let user = self.0;
-        // What the plan refuses is refused before the files are opened.
-        user.draft.plan(devices.capabilities()[0])?;
-        (user.opened)()?;
-        (user.body)(&mut InKernel::new(devices, user.draft)?)
+        self.0.in_kernel(devices)
     }
 }
 
@@ -251,12 +263,8 @@ impl Use for Across<'_> {
         self.two(&ports[0], &ports[1])
     }
 
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<()> {
-        // The plan has refused it.
-        Err(usage(format!(
-            "port '{}': its packets never come to user space",
-            self.0.draft.args.port
-        )))
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
+        self.0.in_kernel(devices)
     }
 }
 
@@ -287,10 +295,7 @@ impl Ports for Lanes<'_> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
-        let plan = match self.capabilities {
-            [from, to] => draft.plan_across(from, to)?,
-            _ => draft.plan(&self.capabilities[0])?,
-        };
+        let plan = plan_of(draft, &self.capabilities.iter().collect::<Vec<_>>())?;
         let told = match last {
             true => self.trials.last(plan, sinks, interruptions),
             false => self.trials.trial(plan, sinks, interruptions),
@@ -314,24 +319,24 @@ fn of_trial(error: RunError) -> Failure {
 /// Devices, and the programs that are on them.
 struct InKernel<D: KernelDevices> {
     devices: D,
-    /// `None` only while others are loaded: a device has one program.
-    programs: Option<D::Port>,
+    /// None only while others are loaded: a device has one program.
+    programs: Vec<D::Port>,
     /// How long it took to load them, until a trial has told it.
     took: Option<Duration>,
-    /// MAC address of the next hop, once it is known.
-    mac: Option<MacAddr>,
+    /// MAC address of the next hop, once it is known: of packets that leave by the first device, and by the second.
+    macs: [Option<MacAddr>; 2],
     /// There was a trial.
     begun: bool,
 }
 
 impl<D: KernelDevices> InKernel<D> {
     fn new(devices: D, draft: &Draft) -> Result<Self> {
-        let plan = draft.plan(devices.capabilities()[0])?;
+        let plan = plan_of(draft, &devices.capabilities())?;
         let mut this = Self {
             devices,
-            programs: None,
+            programs: Vec::new(),
             took: None,
-            mac: None,
+            macs: [None; 2],
             begun: false,
         };
         this.load(&plan)?;
@@ -339,9 +344,9 @@ impl<D: KernelDevices> InKernel<D> {
     }
 
     fn load(&mut self, plan: &TrafficPlan) -> Result<()> {
-        self.programs = None;
+        self.programs.clear();
         let began = Instant::now();
-        self.programs = Some(self.devices.traffic(plan)?);
+        self.programs = self.devices.traffic(plan)?;
         self.took = Some(began.elapsed());
         Ok(())
     }
@@ -360,12 +365,9 @@ impl<D: KernelDevices> Ports for InKernel<D> {
             return Err(failed(RunError::Interrupted));
         }
         self.begun = true;
-        let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0])?;
-        let ready = match &mut self.programs {
-            Some(programs) => self.devices.renew(programs, &plan)?,
-            None => false,
-        };
-        if !ready {
+        let mut plan = plan_of(draft, &self.devices.capabilities())?;
+        let loaded = !self.programs.is_empty();
+        if !loaded || !self.devices.renew(&mut self.programs, &plan)? {
             self.load(&plan)?;
         }
         if let Some(took) = self.took.take() {
@@ -373,12 +375,16 @@ impl<D: KernelDevices> Ports for InKernel<D> {
             plan.common.host.push(HostFact::new("programs_loaded", took));
         }
         // Whoever owns the address was asked in an earlier trial.
-        if let Some(link) = &mut plan.link {
-            link.dest_mac = link.dest_mac.or(self.mac);
+        for (link, mac) in [&mut plan.link, &mut plan.far].into_iter().zip(self.macs) {
+            if let Some(link) = link {
+                link.dest_mac = link.dest_mac.or(mac);
+            }
         }
-        let programs = self.programs.as_ref().ok_or_else(|| failed("no programs are loaded"))?;
-        let summary = run_traffic_in_kernel(programs, &plan, sinks, interruptions)?;
-        self.mac = self.mac.or_else(|| programs.heard().map(MacAddr));
+        let summary = run_traffic_in_kernel(&self.programs, &plan, sinks, interruptions)?;
+        // Answers come to the device that packets leave by, where those of the other way are received.
+        for (mac, programs) in self.macs.iter_mut().zip(self.programs.iter().rev()) {
+            *mac = mac.or_else(|| programs.heard().map(MacAddr));
+        }
         Ok(summary)
     }
 
