@@ -245,6 +245,72 @@ fn a_reflector_takes_and_answers_for_a_range_on_each_path() {
     }
 }
 
+/// Asks for addresses from host a as those do who want one for themselves (RFC 5227, RFC 4862) or tell of theirs, and
+/// last as neighbours do; one address, of IPv4 or of IPv6. Prints which questions were answered, up to the last.
+const CLAIMS: &str = r#"
+import socket, struct, sys
+want4, want6 = sys.argv[1:3]
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind(("eth1", 0))
+s.settimeout(30)
+mac = s.getsockname()[4]
+def arp(sender, target):
+    ends = mac + socket.inet_aton(sender) + bytes(6) + socket.inet_aton(target)
+    return b"\xff" * 6 + mac + b"\x08\x06" + struct.pack("!HHBBH", 1, 0x800, 6, 4, 1) + ends
+def solicit(source, target, option):
+    source, target = (socket.inet_pton(socket.AF_INET6, ip) for ip in (source, target))
+    group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + target[13:]
+    body = bytes([135, 0, 0, 0, 0, 0, 0, 0]) + target + option
+    whole = source + group + struct.pack("!II", len(body), 58) + body
+    total = sum(struct.unpack("!%dH" % (len(whole) // 2), whole))
+    total = (total & 0xffff) + (total >> 16)
+    total = (total & 0xffff) + (total >> 16)
+    body = body[:2] + struct.pack("!H", ~total & 0xffff) + body[4:]
+    head = struct.pack("!IHBB", 0x60000000, len(body), 58, 255) + source + group
+    return b"\x33\x33" + group[12:] + mac + b"\x86\xdd" + head + body
+for sender in ["0.0.0.0", want4, "10.99.0.1"] if want4 else []:
+    s.send(arp(sender, want4))
+for source, option in [("::", b""), ("fd00:99::5", b"\x01\x01" + mac)] if want6 else []:
+    s.send(solicit(source, want6, option))
+told = []
+while "last" not in told:
+    data, who = s.recvfrom(2048)
+    if who[2] == socket.PACKET_OUTGOING: continue
+    if want4 and data[12:14] == b"\x08\x06" and data[20:22] == b"\x00\x02" and data[28:32] == socket.inet_aton(want4):
+        told.append({"0.0.0.0": "probe", want4: "claim"}.get(socket.inet_ntoa(data[38:42]), "last"))
+    if want6 and data[12:14] == b"\x86\xdd" and data[20] == 58 and data[54] == 136:
+        if data[62:78] == socket.inet_pton(socket.AF_INET6, want6):
+            told.append("probe6" if data[38] == 0xff else "last")
+print(*told)
+"#;
+
+#[test]
+fn who_wants_an_address_of_a_range_for_himself_is_not_contradicted() {
+    if missing("python3", "python3") {
+        return;
+    }
+    for path in ["af_packet", "xdp"] {
+        for (ip4, ip6, told) in [
+            ("198.18.2.1-198.18.2.9", "2001:2::2:0/125", "last last"),
+            // Whoever names one address has it.
+            ("198.18.2.5", "2001:2::2:5", "probe claim last probe6 last"),
+        ] {
+            let mut heard = Vec::new();
+            for (ip, want4, want6) in [(ip4, "198.18.2.5", ""), (ip6, "", "2001:2::2:5")] {
+                let Some(net) = net_of(1) else { return };
+                let there = Scratch::new();
+                let _reflector = listen_by(&there, net.b(&format!("reflect {path}:eth1 --ip {ip}")));
+                let mut python = inside(&net.lab, Host::A, "python3");
+                python.args(["-c", CLAIMS, want4, want6]);
+                let finished = run_command(python);
+                assert_eq!(finished.code, Some(0), "{path} {ip}: {}", finished.stderr);
+                heard.extend(finished.stdout.split_whitespace().map(str::to_owned));
+            }
+            assert_eq!(heard.join(" "), told, "{path}");
+        }
+    }
+}
+
 #[test]
 fn on_sockets_each_address_that_the_host_has_is_bound_and_connected_to() {
     let port = free_port();

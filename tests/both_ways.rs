@@ -299,8 +299,14 @@ fn what_can_t_go_both_ways_is_refused() {
             "sendrecv af_packet:lo af_packet:nosuch --both-ways --back-dest-mac 02:00:00:00:00:09",
             &["--dest-mac: missing"],
         ),
-        ("sendrecv xdp:lo af_packet:lo --both-ways", &["xdp:lo", "af_xdp:lo"]),
-        ("sendrecv af_packet:lo xdp:lo --both-ways", &["xdp:lo", "af_xdp:lo"]),
+        (
+            "sendrecv xdp:lo af_packet:lo --both-ways",
+            &["port 'xdp:lo'", "af_xdp:lo"],
+        ),
+        (
+            "sendrecv af_packet:lo xdp:lo --both-ways",
+            &["port 'xdp:lo'", "af_xdp:lo"],
+        ),
         (
             "sendrecv af_packet:lo udp:127.0.0.1:9000 --both-ways",
             &["udp:127.0.0.1:9000", "Ethernet path"],

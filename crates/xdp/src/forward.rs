@@ -46,7 +46,7 @@ pub(crate) fn load(devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPor
     }
     if indices.len() == 2 {
         for site in &port.sites {
-            check_transmit(site)?;
+            check_transmit(&site.device)?;
         }
         let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         loaded.devices("DEVICES", &indices)?;

@@ -326,6 +326,8 @@ fn flags_and_sizes_are_the_programs() {
         (flag::TOGETHER, "TOGETHER"),
         (flag::SEVERAL, "SEVERAL"),
         (flag::ANSWER_OWN, "ANSWER_OWN"),
+        (flag::ACROSS, "ACROSS"),
+        (flag::TURNED, "TURNED"),
     ];
     let ours: BTreeMap<u64, String> = ours.map(|(bit, name)| (bit.into(), name.to_owned())).into();
     assert_eq!(ours, enumeration(RUN_H, "BY_CPU"));

@@ -121,6 +121,8 @@ impl Order<'_> {
 fn tap_refusals(loaded: &mut Loaded, order: &Order<'_>, skb: bool, counted: bool) -> Result<bool> {
     let mut taps: Vec<_> = match (order.which, skb) {
         (Which::Drop, _) => vec![],
+        // What only answers would see what the lanes of the other way send by the same device.
+        (Which::Traffic, _) if order.lanes == 0 => vec![],
         // On socket buffers lanes send as ever.
         (Which::Traffic, _) => vec![("redirect_err", "xdp_redirect_err"), ("devmap_xmit", "xdp_devmap_xmit")],
         (_, true) => vec![("redirect_err", "xdp_redirect_err"), ("exception", "xdp_exception")],
@@ -361,8 +363,7 @@ impl XdpDevice {
 
 /// Whether frames from XDP programs may be sent out of the device; where the kernel does not tell (before Linux 6.3),
 /// the first that is sent will. A program is attached by now, without which many drivers have no rings for them.
-pub(crate) fn check_transmit(site: &Site) -> Result<()> {
-    let device = &site.device;
+pub(crate) fn check_transmit(device: &NetDev) -> Result<()> {
     match mpps_netdev::xdp_features(device.ifindex) {
         Ok(Some(features)) if !features.transmit => {}
         _ => return Ok(()),

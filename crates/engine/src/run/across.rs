@@ -51,9 +51,9 @@ pub fn run_traffic_across<A: Port, B: Port>(
 /// passes on as such. Its seed is the next one, so that a packet of one way that is turned round on the way is not
 /// taken for one of the other; where payloads hold no data (16 bytes) it is.
 pub(crate) fn order(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<Vec<TrafficTrial>> {
-    let Some(host_back) = plan.back.clone() else {
+    if plan.back.is_none() {
         return traffic(plan, traces).map(|trial| vec![trial]);
-    };
+    }
     let half = plan.common.lanes.len() / 2;
     let one_way = |way: usize| {
         let lane = |(i, lane): (usize, &LanePlan)| {
@@ -73,19 +73,8 @@ pub(crate) fn order(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<Vec
         },
         ..plan.clone()
     };
-    let back = TrafficPlan {
-        common: Common {
-            lanes: one_way(1),
-            seed: plan.common.seed.wrapping_add(1),
-            host: host_back,
-            ..plan.common.clone()
-        },
-        src: plan.dst,
-        dst: plan.src,
-        link: plan.far.clone(),
-        far: plan.link.clone(),
-        ..plan.clone()
-    };
+    let mut back = plan.way_back();
+    back.common.lanes = one_way(1);
     let back = TrafficTrial::back(back, traces.as_deref().map(|traces| Arc::new(traces.back())));
     Order {
         common: plan.common,
@@ -318,7 +307,7 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         self.work.facts(&ways[way.unwrap_or(0)])
     }
 
-    fn common_of<'t>(&self, ways: &'t Vec<TrafficTrial>, way: usize) -> Option<&'t Common> {
+    fn common_of<'t>(&'t self, ways: &'t Vec<TrafficTrial>, way: usize) -> Option<&'t Common> {
         self.both.then(|| &ways[way].plan.common)
     }
 

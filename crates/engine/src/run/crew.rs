@@ -647,6 +647,10 @@ fn run_lane<J: Job>(
     let counters = &trial.counters[index];
     let (ways, lanes) = (job.ways_of(index), base.common.lanes.len());
     let recorder_in = |way: usize| go.series[way * lanes + index].recorder();
+    // Rows of a way in which it does nothing wait for it no longer.
+    (0..job.ways().len())
+        .filter(|&way| way != ways.sends && way != ways.takes)
+        .for_each(|way| recorder_in(way).end());
     let recorder = recorder_in(ways.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
     wait_until(clock, go_ns);

@@ -140,7 +140,7 @@ pub(crate) trait Job: Desk {
         WorkFacts::default()
     }
     /// What the run is in one way, where that is not what it is as a whole.
-    fn common_of<'t>(&self, _trial: &'t Self::Trial, _way: usize) -> Option<&'t Common> {
+    fn common_of<'t>(&'t self, _trial: &'t Self::Trial, _way: usize) -> Option<&'t Common> {
         None
     }
     /// Finds the peer's MAC address where one is needed. `ended`: the run is over before it began.

@@ -324,6 +324,10 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
     let mut lines: Vec<LaneSummary> = Vec::new();
     let lanes = m.common.lanes.iter().zip(m.counters).zip(m.outcomes).zip(m.path);
     for (i, (((plan, counters), outcome), path)) in lanes.enumerate() {
+        // It serves another way alone.
+        if m.one_way && !plan.rx && !plan.tx {
+            continue;
+        }
         if let Some(sources) = &outcome.sources {
             source_lines(m.workload, &mut lines, sources, path);
             continue;

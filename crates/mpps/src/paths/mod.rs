@@ -300,10 +300,11 @@ pub(crate) trait KernelDevices {
     type Port: KernelPort;
     /// What each device can do.
     fn capabilities(&self) -> Vec<&Capabilities>;
-    /// Loads and attaches the programs of `sendrecv` and `send`: of one trial, and of another when those are gone.
-    fn traffic(&self, plan: &TrafficPlan) -> Result<Self::Port>;
+    /// Loads and attaches the programs of `sendrecv` and `send`: of one trial, and of another when those are gone. One
+    /// port; of two devices one for each way.
+    fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<Self::Port>>;
     /// Makes the programs of a trial that is over ready for another; false: they were not made for such a trial.
-    fn renew(&self, port: &mut Self::Port, plan: &TrafficPlan) -> Result<bool>;
+    fn renew(&self, ports: &mut [Self::Port], plan: &TrafficPlan) -> Result<bool>;
     /// Of `reflect`.
     fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
     /// Of `drop`.

@@ -13,8 +13,8 @@ use mpps_netdev::NetDev;
 use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
 use mpps_wire::{ChecksumMode, MacAddr, Rewrite, Template, TemplateSpec};
 use mpps_xdp::{
-    Answer, Config, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
-    TrafficSpec, Unanswered, XdpDevice, XdpPort,
+    Answer, Arrival, Config, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series,
+    Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
 };
 use std::net::IpAddr;
 
@@ -172,13 +172,21 @@ impl KernelDevices for Devices<'_> {
         self.devices.iter().map(XdpDevice::capabilities).collect()
     }
 
-    fn traffic(&self, plan: &TrafficPlan) -> Result<XdpPort> {
+    fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<XdpPort>> {
         let (device, unopened, _) = self.one()?;
-        device.traffic(&traffic_spec(plan)?).map_err(unopened).map(loaded)
+        let ports = match (&self.devices[..], &plan.far) {
+            ([from, to], Some(_)) => mpps_xdp::across([from.clone(), to.clone()], &two_ways(plan)?).map(Vec::from),
+            _ => device.traffic(&one_way(plan)?).map(|port| vec![port]),
+        };
+        Ok(ports.map_err(unopened)?.into_iter().map(loaded).collect())
     }
 
-    fn renew(&self, port: &mut XdpPort, plan: &TrafficPlan) -> Result<bool> {
-        Ok(port.renew(&traffic_spec(plan)?))
+    fn renew(&self, ports: &mut [XdpPort], plan: &TrafficPlan) -> Result<bool> {
+        let specs = match &plan.far {
+            Some(_) => two_ways(plan)?.to_vec(),
+            None => vec![one_way(plan)?],
+        };
+        Ok(ports.iter_mut().zip(&specs).all(|(port, spec)| port.renew(spec)))
     }
 
     fn reflect(self, plan: &ReflectPlan) -> Result<XdpPort> {
@@ -261,8 +269,47 @@ fn answer(link: Option<&Link>) -> Answer {
     })
 }
 
-/// The programs of `sendrecv` and `send`.
-fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
+/// The cores of the lanes that send.
+fn sending_cores(plan: &TrafficPlan) -> Vec<usize> {
+    let sending = plan.common.lanes.iter().filter(|lane| lane.tx);
+    sending.filter_map(|lane| lane.core).collect()
+}
+
+/// The programs of `sendrecv` and `send` on one device.
+fn one_way(plan: &TrafficPlan) -> Result<TrafficSpec> {
+    traffic_spec(plan, sending_cores(plan), Arrival::Back)
+}
+
+/// The programs of `sendrecv` from one device to another, and those of the way back; one way, those only answer.
+fn two_ways(plan: &TrafficPlan) -> Result<[TrafficSpec; 2]> {
+    let (mut cores, way_back) = (sending_cores(plan), plan.way_back());
+    let of_back = match plan.back {
+        Some(_) => cores.split_off(cores.len() / 2),
+        None => Vec::new(),
+    };
+    // What packets of a way are received by answers at the device that the other way's leave by.
+    let there = TrafficSpec {
+        answer: answer(plan.far.as_ref()),
+        ..traffic_spec(plan, cores, Arrival::Across)?
+    };
+    let back = TrafficSpec {
+        answer: answer(plan.link.as_ref()),
+        ..traffic_spec(&way_back, of_back, Arrival::AcrossBack)?
+    };
+    let back = match plan.back {
+        Some(_) => back,
+        None => TrafficSpec {
+            receive: false,
+            rate_pps: None,
+            random: false,
+            flows: plan.flows.first(1),
+            ..back
+        },
+    };
+    Ok([there, back])
+}
+
+fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Result<TrafficSpec> {
     let link = plan.link.as_ref();
     let template = Template::new(&TemplateSpec {
         src_mac: link.map(|link| link.mac).unwrap_or_default(),
@@ -286,14 +333,9 @@ fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
         payload_len: plan.payload_len,
         seed: plan.common.seed,
         flows: plan.flows.clone(),
-        cores: plan
-            .common
-            .lanes
-            .iter()
-            .filter(|lane| lane.tx)
-            .filter_map(|lane| lane.core)
-            .collect(),
+        cores,
         receive: plan.receive,
+        arrival,
         rate_pps: plan.rate.map(|rate| rate.pps()),
         random: plan.pacing == Pacing::Poisson,
         catch_up_ns: plan.catch_up.as_nanos() as u64,

@@ -204,8 +204,8 @@ impl Listener {
         self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
     }
 
-    /// Addresses that no packet from elsewhere comes from. Of a range that was named those that are assigned: the
-    /// others are known by what comes back (`Reflector`).
+    /// Addresses that no packet from elsewhere comes from, beside those of a range that was named: the filter knows
+    /// them as the ones that it takes packets for.
     fn own(&self) -> Vec<IpAddr> {
         let named = self.ip.as_ref().and_then(ranges::only);
         named.into_iter().chain(self.assigned()).collect()
@@ -278,7 +278,7 @@ impl Listener {
 
     fn common(&self, run: &Run, capabilities: &Capabilities) -> Result<Common> {
         let mut common = if self.port.traits.in_kernel {
-            kernel::common(run, &self.roles, None, capabilities.path)?
+            kernel::common(run, &self.roles, 1, None, capabilities.path)?
         } else {
             lanes::common(run, &self.roles, None, capabilities.preferred_burst)?
         };

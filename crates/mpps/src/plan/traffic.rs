@@ -319,7 +319,18 @@ impl Draft {
         self.check_size(capabilities, self.device.as_ref(), &args.port)?;
         let burst = capabilities.preferred_burst;
         let mut common = if self.port.traits.in_kernel {
-            kernel::common(&args.run, &self.roles, Some(DEFAULT_DURATION), capabilities.path)?
+            let readers = if self.far.as_ref().is_some_and(|far| far.both) {
+                2
+            } else {
+                1
+            };
+            kernel::common(
+                &args.run,
+                &self.roles,
+                readers,
+                Some(DEFAULT_DURATION),
+                capabilities.path,
+            )?
         } else {
             lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?
         };
@@ -554,9 +565,8 @@ fn check_memory(
     };
     let ways = if args.both_ways { 2 } else { 1 };
     let bytes = move |n: u64| {
-        let of_kernel = n.saturating_mul(of_kernel);
         let of_way = footprint::flows_of_traffic(n, pps, settle, receive, lanes);
-        of_way.saturating_mul(ways).saturating_add(of_kernel)
+        of_way.saturating_add(n.saturating_mul(of_kernel)).saturating_mul(ways)
     };
     let ports = (args.src_port_range.as_ref(), args.flows);
     let several = [srcs, &dest.ips()].iter().any(|ips| ranges::only(ips).is_none());

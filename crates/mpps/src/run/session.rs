@@ -222,6 +222,22 @@ impl User<'_> {
             asked,
         })
     }
+
+    /// Goes through trials that the kernel runs, on one device or between two.
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
+        // What the plan refuses is refused before the files are opened.
+        plan_of(self.draft, &devices.capabilities(), self.asked)?;
+        (self.opened)()?;
+        (self.body)(&mut InKernel::new(devices, self.draft, self.asked)?)
+    }
+}
+
+/// The plan of a trial on ports that can do this: one, or two.
+fn plan_of(draft: &Draft, capabilities: &[&Capabilities], asked: &Asked<'_>) -> Result<TrafficPlan> {
+    match capabilities {
+        [from, to] => draft.plan_across(from, to, asked),
+        _ => draft.plan(capabilities[0], asked),
+    }
 }
 
 /// Packets leave and come back by one port.
@@ -242,11 +258,7 @@ impl Use for OnOne<'_> {
     }
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
-        let user = self.0;
-        // What the plan refuses is refused before the files are opened.
-        user.draft.plan(devices.capabilities()[0], user.asked)?;
-        (user.opened)()?;
-        (user.body)(&mut InKernel::new(devices, user.draft, user.asked)?)
+        self.0.in_kernel(devices)
     }
 }
 
@@ -262,12 +274,8 @@ impl Use for Across<'_> {
         self.two(&ports[0], &ports[1])
     }
 
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<()> {
-        // The plan has refused it.
-        Err(usage(format!(
-            "port '{}': its packets never come to user space",
-            self.0.draft.args.port
-        )))
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
+        self.0.in_kernel(devices)
     }
 }
 
@@ -299,10 +307,7 @@ impl Ports for Lanes<'_> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
-        let plan = match self.capabilities {
-            [from, to] => draft.plan_across(from, to, self.asked)?,
-            _ => draft.plan(&self.capabilities[0], self.asked)?,
-        };
+        let plan = plan_of(draft, &self.capabilities.iter().collect::<Vec<_>>(), self.asked)?;
         let told = match last {
             true => self.trials.last(plan, sinks, interruptions),
             false => self.trials.trial(plan, sinks, interruptions),
@@ -326,26 +331,26 @@ fn of_trial(error: RunError) -> Failure {
 /// Devices, and the programs that are on them.
 struct InKernel<'a, D: KernelDevices> {
     devices: D,
-    /// `None` only while others are loaded: a device has one program.
-    programs: Option<D::Port>,
+    /// None only while others are loaded: a device has one program.
+    programs: Vec<D::Port>,
     /// How long it took to load them, until a trial has told it.
     took: Option<Duration>,
     asked: &'a Asked<'a>,
-    /// MAC address of the next hop, once it is known.
-    mac: Option<MacAddr>,
+    /// MAC address of the next hop, once it is known: of packets that leave by the first device, and by the second.
+    macs: [Option<MacAddr>; 2],
     /// There was a trial.
     begun: bool,
 }
 
 impl<'a, D: KernelDevices> InKernel<'a, D> {
     fn new(devices: D, draft: &Draft, asked: &'a Asked<'a>) -> Result<Self> {
-        let plan = draft.plan(devices.capabilities()[0], asked)?;
+        let plan = plan_of(draft, &devices.capabilities(), asked)?;
         let mut this = Self {
             devices,
-            programs: None,
+            programs: Vec::new(),
             took: None,
             asked,
-            mac: None,
+            macs: [None; 2],
             begun: false,
         };
         this.load(&plan)?;
@@ -353,9 +358,9 @@ impl<'a, D: KernelDevices> InKernel<'a, D> {
     }
 
     fn load(&mut self, plan: &TrafficPlan) -> Result<()> {
-        self.programs = None;
+        self.programs.clear();
         let began = Instant::now();
-        self.programs = Some(self.devices.traffic(plan)?);
+        self.programs = self.devices.traffic(plan)?;
         self.took = Some(began.elapsed());
         Ok(())
     }
@@ -374,12 +379,9 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
             return Err(failed(RunError::Interrupted));
         }
         self.begun = true;
-        let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0], self.asked)?;
-        let ready = match &mut self.programs {
-            Some(programs) => self.devices.renew(programs, &plan)?,
-            None => false,
-        };
-        if !ready {
+        let mut plan = plan_of(draft, &self.devices.capabilities(), self.asked)?;
+        let loaded = !self.programs.is_empty();
+        if !loaded || !self.devices.renew(&mut self.programs, &plan)? {
             self.load(&plan)?;
         }
         if let Some(took) = self.took.take() {
@@ -387,12 +389,16 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
             plan.common.host.push(HostFact::new("programs_loaded", took));
         }
         // Whoever owns the address was asked in an earlier trial.
-        if let Some(link) = &mut plan.link {
-            link.dest_mac = link.dest_mac.or(self.mac);
+        for (link, mac) in [&mut plan.link, &mut plan.far].into_iter().zip(self.macs) {
+            if let Some(link) = link {
+                link.dest_mac = link.dest_mac.or(mac);
+            }
         }
-        let programs = self.programs.as_ref().ok_or_else(|| failed("no programs are loaded"))?;
-        let summary = run_traffic_in_kernel(programs, &plan, sinks, interruptions)?;
-        self.mac = self.mac.or_else(|| programs.heard().map(MacAddr));
+        let summary = run_traffic_in_kernel(&self.programs, &plan, sinks, interruptions)?;
+        // Answers come to the device that packets leave by, where those of the other way are received.
+        for (mac, programs) in self.macs.iter_mut().zip(self.programs.iter().rev()) {
+            *mac = mac.or_else(|| programs.heard().map(MacAddr));
+        }
         Ok(summary)
     }
 
