@@ -7,8 +7,8 @@ use std::process::Command;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, all_back, all_there, assert_refused, free_port, inside, joined_twice, listen_by,
-    missing, mpps, net_of, no_dpdk, run_command, wait_until,
+    Background, Net, Report, Scratch, all_back, all_there, assert_refused, bridge, free_port, inside, joined_twice,
+    listen_by, missing, mpps, net_of, no_dpdk, route, run_command, wait_until,
 };
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
@@ -145,17 +145,7 @@ fn each_flow_has_its_ends_and_right_checksums_as_tcpdump_sees_them() {
 #[test]
 fn through_a_bridge_every_packet_of_every_flow_arrives() {
     let Some(net) = joined_twice() else { return };
-    net.on(Host::B, "ip link add br0 type bridge");
-    for words in ["eth1 master br0", "eth2 master br0", "br0 up"] {
-        net.on(Host::B, &format!("ip link set {words}"));
-    }
-    wait_until("a bridge that forwards", || {
-        let state = |port: &str| {
-            net.on(Host::B, &format!("cat /sys/class/net/{port}/brport/state"))
-                .stdout
-        };
-        ["eth1", "eth2"].iter().all(|port| state(port).trim() == "3")
-    });
+    bridge(&net);
     for ports in [
         "af_packet:eth1 af_packet:eth2",
         "af_xdp:eth1 af_xdp:eth2",
@@ -181,18 +171,7 @@ fn through_a_bridge_every_packet_of_every_flow_arrives() {
 #[test]
 fn through_the_kernels_router_every_address_of_both_ends_is_answered_for() {
     let Some(net) = joined_twice() else { return };
-    for words in [
-        "ip addr add 198.18.0.254/24 dev eth1",
-        "ip addr add 198.18.1.254/24 dev eth2",
-        "ip -6 addr add 2001:2::fe/64 dev eth1 nodad",
-        "ip -6 addr add 2001:2:0:1::fe/64 dev eth2 nodad",
-        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-    ] {
-        net.on(Host::B, words);
-    }
-    wait_until("the router's own addresses", || {
-        net.on(Host::B, "ip -6 addr show tentative").stdout.trim().is_empty()
-    });
+    route(&net);
     for ports in ["af_packet:eth1 af_packet:eth2", "af_xdp:eth1 af_xdp:eth2"] {
         let v4 = "--src 198.18.0.1-198.18.0.100 --dest 198.18.1.1-198.18.1.70:9000 --gateway 198.18.0.254";
         across(&net, &format!("{ports} {v4} --step together"), 100);
