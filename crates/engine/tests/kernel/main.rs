@@ -466,7 +466,7 @@ fn one_way_between_two_devices_the_second_port_answers_and_hears() {
             answers_at,
             sources: vec![0],
             reasons: if lanes == 0 {
-                vec![("neighbor_service", 3)]
+                vec![(mpps_io::Reason::NeighborService, 3)]
             } else {
                 Vec::new()
             },
