@@ -275,7 +275,7 @@ fn its_users_open_files_as_themselves_whatever_it_was_given() {
     let words = format!("capture null: --duration 10ms --quiet -o {}", installed.path("new"));
     assert_refused(command(&installed.words(&words)), 2, &["-o", "ermission denied"]);
     let words = format!("plot {} -o {}", installed.path("none.csv"), installed.path("new.svg"));
-    assert_eq!(run_command(command(&installed.words(&words))).code, Some(1));
+    assert_eq!(run_command(command(&installed.words(&words))).code, Some(2));
     assert_eq!(
         std::fs::read_to_string(installed.file("theirs")).expect("there"),
         "theirs"

@@ -34,6 +34,8 @@ const UNPACED_SPAN: u64 = 1 << 24;
 const AHEAD_A_FLOW_NS: u64 = 200;
 /// The same for what does not depend on the number of flows.
 const AHEAD_NS: u64 = 1_000_000;
+/// Longest that a start is put off for it: that of 10 million flows.
+const MOST_AHEAD_NS: u64 = 2_000_000_000;
 
 /// Packets in flight that sequence windows are made for.
 pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
@@ -65,7 +67,7 @@ pub(crate) trait Work: Sync {
     fn src(&self) -> Option<IpAddr> {
         None
     }
-    /// As [`Desk::ahead_ns`](crate::job::Desk::ahead_ns).
+    /// As [`Desk::ahead_ns`](crate::run::job::Desk::ahead_ns).
     fn ahead_ns(&self) -> u64 {
         0
     }
@@ -172,7 +174,7 @@ impl Work for TrafficWork<'_> {
     }
 
     fn ahead_ns(&self) -> u64 {
-        AHEAD_NS + u64::from(self.opening.flows.count()) * AHEAD_A_FLOW_NS
+        (AHEAD_NS + u64::from(self.opening.flows.count()) * AHEAD_A_FLOW_NS).min(MOST_AHEAD_NS)
     }
 
     fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
@@ -273,7 +275,7 @@ pub(crate) fn send_and_take<Q: Queue>(
                 turned: sent.turned,
                 seed: arrives.common.seed,
             };
-            wait_until(&lane.clock, lane.start_ns);
+            wait_until(&lane.clock, lane.start_ns, lane.control);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
         _ => {
@@ -283,7 +285,7 @@ pub(crate) fn send_and_take<Q: Queue>(
                 flows: plan.flows.count(),
                 seed,
             };
-            wait_until(&lane.clock, lane.start_ns);
+            wait_until(&lane.clock, lane.start_ns, lane.control);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
     }

@@ -1,5 +1,5 @@
-//! Why packets were left to the host, dropped or not believed: one list of names and meanings, for paths, lanes, verdict,
-//! summary and docs/measuring.md.
+//! Why packets were left to the host, dropped or not believed: one list of names and meanings, for paths, lanes,
+//! verdict, summary and docs/measuring.md.
 
 /// Declares [`Reason`] with its list, names and meanings from one table, so that they can't differ.
 macro_rules! reasons {

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Locks `file`, opened as `path`, until it is closed.
 ///
@@ -17,13 +18,18 @@ pub(crate) fn take(file: &File, path: &Path) -> io::Result<()> {
     if path.starts_with("/dev") || path.starts_with("/proc") {
         return Ok(());
     }
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "another run is writing this file",
-        )),
-        _ => Ok(()),
+    // A program that is just being started holds what its parent had open, until it runs.
+    for wait_ms in [0, 5, 20, 80] {
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            _ => return Ok(()),
+        }
     }
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "another run is writing this file",
+    ))
 }
 
 /// Whether two paths name one file, there or yet to be made. Devices, such as `/dev/null`, may be named by many.

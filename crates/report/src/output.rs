@@ -66,6 +66,9 @@ pub(crate) enum Progress {
     NotReady,
 }
 
+/// How often a file is opened again that another run has taken back meanwhile.
+const MOST_TRIES: u32 = 8;
+
 /// An open output, or a FIFO that waits for its reader.
 pub(crate) struct Output {
     path: PathBuf,
@@ -102,6 +105,7 @@ impl Output {
             private::check(path).map_err(error)?;
             return Ok(output(None, false));
         }
+        let mut tries = 0..MOST_TRIES;
         loop {
             let place = private::Place::find(path).map_err(error)?;
             let (file, made) = match &place {
@@ -114,7 +118,9 @@ impl Output {
                 lock::take(&file, path).map_err(error)?;
             }
             // Another run that never began has taken back the file that it had made, before it was locked here.
-            if regular && place.is_some() && file.metadata().map_err(error)?.nlink() == 0 {
+            // Some file systems tell of no links at all.
+            let gone = regular && place.is_some() && file.metadata().map_err(error)?.nlink() == 0;
+            if gone && tries.next().is_some() {
                 continue;
             }
             return Ok(Self {

@@ -180,7 +180,7 @@ impl ReflectFilter {
     /// Whether a source is an address that packets are taken for, and so the reflector's own: its answer would be a
     /// packet for the reflector again. The destination is one of those; where none are named it is the only one known.
     #[inline(always)]
-    fn is_taken(&self, src: IpAddr, is_destination: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn is_taken(&self, src: IpAddr, is_destination: impl FnOnce() -> bool) -> bool {
         match &self.ip {
             Some(ips) => ips.contains(&src),
             None => is_destination(),

@@ -12,6 +12,7 @@ use crate::headers::PLAIN_HEADERS as HEADERS;
 use crate::loops::{Look, Loops, PROBE_LEN, Source, checksum_field};
 use crate::packet::parse_plain;
 use crate::{Left, ReflectFilter, UdpPacket, eth, ipv4, parse_udp, reflect, udp, udp_checksum_open};
+use std::net::Ipv4Addr;
 
 /// Packets that went the long way to one whose headers are kept.
 const KEEP_EVERY: u32 = 64;
@@ -206,7 +207,10 @@ impl<'f> Reflector<'f> {
             return;
         };
         let (addresses, total_len) = (HEADERS - 8, u16::from_be_bytes([came[16], came[17]]));
-        if came[addresses..addresses + 4] == came[addresses + 4..] {
+        let address = |at: usize| chunk::<4>(came, at).map(|bytes| Ipv4Addr::from(*bytes));
+        let (from, to) = (address(addresses), address(addresses + 4));
+        let Some(from) = from else { return };
+        if self.filter.is_taken(from.into(), || Some(from) == to) {
             // Its ports decide whether it is from ourselves.
             return;
         }

@@ -344,6 +344,34 @@ proptest! {
     }
 }
 
+/// What is kept of earlier packets says nothing of a port that is the reflector's own.
+#[test]
+fn packets_of_others_at_an_address_of_the_range_do_not_let_its_own_through() {
+    let own = |last| std::net::Ipv4Addr::new(127, 0, 0, last);
+    let filter = ReflectFilter {
+        ip: Some(own(1).into()..=own(9).into()),
+        loopback: true,
+        ..ReflectFilter::default()
+    };
+    let frame = |src_port: u16| {
+        let mut frame = udp_v4(&[], &[], &[7; 18]);
+        frame[26..30].copy_from_slice(&own(3).octets());
+        frame[30..34].copy_from_slice(&own(5).octets());
+        frame[24..26].fill(0);
+        let sum = naive_checksum(&[&frame[14..34]]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame[34..36].copy_from_slice(&src_port.to_be_bytes());
+        frame[36..38].copy_from_slice(&9000u16.to_be_bytes());
+        frame[40..42].fill(0);
+        frame
+    };
+    let mut reflector = Reflector::new(&filter, [1, 2]);
+    for _ in 0..10_000 {
+        assert_eq!(reflector.turn(&mut frame(5555), false), Ok(()));
+        assert_eq!(reflector.turn(&mut frame(9000), false), Err(Left::OwnSource));
+    }
+}
+
 #[test]
 fn padding_is_not_taken_for_payload() {
     let mut frame = udp_v4(&[], &[], &[1, 2, 3]);

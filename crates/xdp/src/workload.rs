@@ -284,7 +284,8 @@ impl XdpPort {
         if !slower || like_it != *made_for {
             return false;
         }
-        if self.begun.swap(false, Relaxed) {
+        // One that sends nothing, as it only answers, is not begun, and counts all the same.
+        if self.begun.swap(false, Relaxed) || spec.cores.is_empty() {
             self.forget(sending);
         }
         aim(sending, spec, self.plan.sources);

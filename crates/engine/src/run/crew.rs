@@ -3,8 +3,8 @@
 //! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is
 //! brought together once: the calling thread starts one thread per lane, and waits until each has its pool, its queue
 //! and (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
-//! runs are one, a [`session`](crate::run::session) is any number. For each the main thread makes what is counted in, sets
-//! the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
+//! runs are one, a [`session`](crate::run::session) is any number. For each the main thread makes what is counted in,
+//! sets the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
 //! sinks, watches for an interruption, and in the end adds everything up.
 //!
 //! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of
@@ -653,7 +653,7 @@ fn run_lane<J: Job>(
         .for_each(|way| recorder_in(way).end());
     let recorder = recorder_in(ways.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
-    wait_until(clock, go_ns);
+    wait_until(clock, go_ns, &trial.control);
     let delay = times.and_then(ThreadStat::read);
     let began_ns = clock.now_ns();
     let lane = Lane {
@@ -683,18 +683,24 @@ fn run_lane<J: Job>(
         .and_then(ThreadStat::read)
         .zip(delay)
         .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
-    outcome.measured_ns = clock.now_ns().saturating_sub(began_ns);
+    // What was made ready before the start is no part of it.
+    outcome.measured_ns = clock.now_ns().saturating_sub(began_ns.max(start_ns));
     outcome
 }
 
-/// Returns at this time, ns, or at once where it is past: asleep for as long as that is exact enough, then awake.
-pub(crate) fn wait_until(clock: &Clock, at_ns: u64) {
-    while clock.now_ns() + 200_000 < at_ns {
-        thread::sleep(Duration::from_nanos(
-            at_ns.saturating_sub(clock.now_ns()).saturating_sub(150_000),
-        ));
-    }
-    while clock.now_ns() < at_ns {
-        std::hint::spin_loop();
+/// Returns at this time, ns, or at once where it is past or the end has come: asleep for as long as that is exact
+/// enough, then awake.
+pub(crate) fn wait_until(clock: &Clock, at_ns: u64, control: &Control) {
+    /// Longest sleep, ns: a user who wants the end does not wait for the start.
+    const SLICE_NS: u64 = 50_000_000;
+    loop {
+        let now_ns = clock.now_ns();
+        if now_ns >= at_ns || control.end_ns() <= now_ns {
+            return;
+        }
+        match at_ns - now_ns {
+            0..200_000 => std::hint::spin_loop(),
+            far => thread::sleep(Duration::from_nanos((far - 150_000).min(SLICE_NS))),
+        }
     }
 }

@@ -283,12 +283,12 @@ fn latency_note(workload: Workload, measured: bool) -> &'static str {
     }
 }
 
-/// Adds up counts of one name.
 /// A count as it stands in the summary.
 fn named(&(reason, count): &(Reason, u64)) -> (&'static str, u64) {
     (reason.as_str(), count)
 }
 
+/// Adds up counts of one name.
 fn merge(counts: impl Iterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {
     let mut merged = Vec::new();
     add_counts(&mut merged, counts);
@@ -329,7 +329,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
             continue;
         }
         if let Some(sources) = &outcome.sources {
-            source_lines(m.workload, &mut lines, sources, path);
+            source_lines(m.workload, i, &mut lines, sources, path);
             continue;
         }
         let mut line = LaneSummary {
@@ -391,7 +391,13 @@ fn away(counters: &LaneCounters, start_ns: u64) -> Option<AwaySummary> {
 }
 
 /// A line each for the sources that received anything, and for the first of each port, which bears its counters.
-fn source_lines(workload: Workload, lines: &mut Vec<LaneSummary>, sources: &[SourceCounts], path: &[QueueCounters]) {
+fn source_lines(
+    workload: Workload,
+    reader: usize,
+    lines: &mut Vec<LaneSummary>,
+    sources: &[SourceCounts],
+    path: &[QueueCounters],
+) {
     let turns = workload.passes_on();
     let mut left: Vec<Option<&QueueCounters>> = path.iter().map(Some).collect();
     for source in sources {
@@ -401,7 +407,12 @@ fn source_lines(workload: Workload, lines: &mut Vec<LaneSummary>, sources: &[Sou
             continue;
         }
         let mut line = LaneSummary {
-            lane: lines.len(),
+            // Of one way of two, lanes keep the numbers that they have among all.
+            lane: lines
+                .iter()
+                .map(|line| line.lane + 1)
+                .max()
+                .map_or(reader, |next| next.max(reader)),
             queue: source.number,
             rx_role: true,
             tx_role: turns,

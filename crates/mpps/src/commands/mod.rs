@@ -23,6 +23,7 @@ use crate::run::Host;
 use mpps_report::ReportError;
 use mpps_stats::Summary;
 use output::Output;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Runs the command.
@@ -48,7 +49,13 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Plot(args) => {
             // Where it may write is for the user to say, as of every file (see `unwritable`).
-            let unopened = |e: &ReportError| matches!(e, ReportError::Io { path, .. } if *path == args.output);
+            let full = |e: &std::io::Error| {
+                matches!(
+                    e.kind(),
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::WriteZero
+                )
+            };
+            let unopened = |e: &ReportError| matches!(e, ReportError::Io { path, source, .. } if *path == args.output && !full(source));
             as_user(|| match mpps_report::plot(&args.csv, &args.output) {
                 Err(e) if unopened(&e) => Err(output::unwritable("-o", &e)),
                 other => Ok(other?),

@@ -48,7 +48,7 @@ impl Path for Xdp {
             option(
                 "promisc",
                 SWITCH,
-                "off; forward: on",
+                "off; forward, two ports: on",
                 "take frames for other MAC addresses, too",
             ),
         ],
