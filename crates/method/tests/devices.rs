@@ -1,66 +1,13 @@
 //! Searches on devices whose truth is known.
 
+#[path = "../examples/simulate/device.rs"]
+mod device;
+
+use device::{DEVICES, Device, Random, TRUTH, measure};
 use mpps_method::{Bounds, Class, End, Goal, Input, Limits, Next, Outcome, Ratio, Search, Trial, Verdict};
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
-/// What the devices forward, packets per second.
-const TRUTH: f64 = 1e6;
-
-/// Numbers that a seed determines (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// At least 0, below 1.
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-/// A device, by what it can forward in a trial, packets per second, and packets that it loses besides.
-#[derive(Clone, Copy, Debug)]
-enum Device {
-    /// Always the same.
-    Hard,
-    /// From trial to trial up to 1 % less or more.
-    Jittered,
-    /// As hard, but each second it loses some packets in a burst with this likelihood, whatever the load.
-    Bursty(f64),
-    /// In one trial of five 5 % less.
-    Bimodal,
-}
-
-fn measure(device: Device, input: Input, random: &mut Random) -> Trial {
-    let seconds = input.duration_ns as f64 / 1e9;
-    let due = (input.load as f64 * seconds).ceil() as u64;
-    let (rate, burst) = match device {
-        Device::Hard => (TRUTH, 0),
-        Device::Jittered => (TRUTH * (0.99 + 0.02 * random.share()), 0),
-        Device::Bursty(odds) => {
-            let bursts = (0..seconds.ceil() as u64).filter(|_| random.share() < odds).count();
-            (TRUTH, 50 * bursts as u64)
-        }
-        Device::Bimodal => (TRUTH * if random.share() < 0.2 { 0.95 } else { 1.0 }, 0),
-    };
-    let forwarded = due.saturating_sub(burst.min(due)).min((rate * seconds) as u64);
-    Trial {
-        input,
-        effective_ns: input.duration_ns,
-        verdict: Verdict::Counted {
-            due,
-            missing: due - forwarded,
-        },
-    }
-}
-
 fn run(search: &Search, mut trial: impl FnMut(Input) -> Trial) -> (Vec<Trial>, End) {
     let mut trials = Vec::new();
     loop {
@@ -227,7 +174,7 @@ fn a_search_ends_when_its_time_is_up_and_tells_what_it_knows() {
 /// Trials that a search takes on each device, over seeds: for comparison with other searches (`--nocapture`).
 #[test]
 fn searches_on_unsteady_devices_end_with_bounds() {
-    for device in [Device::Hard, Device::Jittered, Device::Bursty(0.02), Device::Bimodal] {
+    for (name, device) in DEVICES {
         let (mut numbers, mut times) = (Vec::new(), Vec::new());
         for seed in 0..100 {
             let search = search(csit());
@@ -240,13 +187,12 @@ fn searches_on_unsteady_devices_end_with_bounds() {
                 (0.9..=1.02).contains(&(lower / TRUTH)),
                 "{device:?}, seed {seed}: {lower}"
             );
-            if std::env::var_os("EACH").is_some() { eprintln!("{device:?} {seed} {}", trials.len()); }
             numbers.push(trials.len());
             times.push(trials.iter().map(|t| t.effective_ns).sum::<u64>() as f64 / 1e9);
         }
         numbers.sort_unstable();
         times.sort_by(f64::total_cmp);
-        println!("{device:?}: median of {} trials, {:.0} s", numbers[50], times[50]);
+        println!("{name}: median of {} trials, {:.0} s", numbers[50], times[50]);
     }
 }
 
@@ -279,7 +225,7 @@ proptest! {
         min in 1u64..100_000,
         span in 1u64..10_000_000,
     ) {
-        let device = [Device::Hard, Device::Jittered, Device::Bursty(0.02), Device::Bimodal][kind as usize];
+        let device = DEVICES[kind as usize].1;
         let limits = Limits { min, max: min + span };
         let search = Search::new(goals, limits, u64::MAX).expect("a search");
         let mut random = Random(seed);
