@@ -32,9 +32,4 @@ impl Bounds {
         }
         bounds
     }
-
-    /// Whether `load` may still be the answer.
-    pub(crate) fn contain(&self, load: u64) -> bool {
-        self.lower.is_none_or(|lower| load > lower) && self.upper.is_none_or(|upper| load < upper)
-    }
 }

@@ -89,7 +89,7 @@ impl Goal {
     /// Whether two bounds are as close as asked for, or as close as whole packets per second can be.
     pub fn is_within(&self, lower: u64, upper: u64) -> bool {
         let apart = upper.saturating_sub(lower);
-        apart <= 1 || apart as f64 <= self.width * upper as f64
+        apart as f64 <= self.width * upper as f64 + 1.0
     }
 
     /// Goals on the way to this one, from coarse to the goal itself: with shorter sums, and wider by factors of two.

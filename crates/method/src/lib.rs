@@ -13,6 +13,7 @@
 mod bounds;
 mod class;
 mod goal;
+mod grid;
 mod ratio;
 mod search;
 mod trial;

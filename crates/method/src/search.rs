@@ -2,10 +2,12 @@
 //!
 //! The first trial is at the highest load, the second at what came through of it. From there each goal goes through its
 //! stages: out from what the coarser stage has found by steps that double until a load meets the goal and one does not,
-//! then inwards. All goals read all trials; the next trial is the lowest load that any of them wants, as more goals
-//! learn from it.
+//! then inwards. Loads lie on a grid, so that nearly equal ones are equal. All goals read all trials; the next trial is
+//! at the lowest load that any of them wants, as more goals learn from it.
 
+use crate::grid::Grid;
 use crate::{Bounds, Goal, Input, Ratio, Trial, Verdict};
+use std::collections::BTreeSet;
 
 /// Loads that a search may try, packets per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,7 @@ const MOST_VOID: usize = 3;
 pub struct Search {
     goals: Vec<Goal>,
     limits: Limits,
+    grid: Grid,
     /// Effective durations after which it ends, ns.
     most_ns: u64,
 }
@@ -92,7 +95,13 @@ impl Search {
         if goals.is_empty() {
             return Err(BadLimits::NoGoal);
         }
-        Ok(Self { goals, limits, most_ns })
+        let width = goals.iter().map(|goal| goal.width).fold(f64::INFINITY, f64::min);
+        Ok(Self {
+            grid: Grid::new(limits, width),
+            goals,
+            limits,
+            most_ns,
+        })
     }
 
     /// The goals.
@@ -150,130 +159,124 @@ impl Search {
 
     /// The trial that is to bring a goal further; `None` once no trial would.
     fn wish(&self, goal: &Goal, trials: &[Trial]) -> Option<Wish> {
-        let mut known = Bounds::default();
-        for (number, stage) in goal.stages().iter().enumerate() {
-            let bounds = Bounds::of(stage, trials);
-            let coarser = (number > 0).then_some(known);
-            if let Some(load) = self.load(stage, &bounds, coarser, trials) {
+        let mut coarser = Known::default();
+        for stage in goal.stages() {
+            let known = Known::of(Bounds::of(&stage, trials), &self.grid);
+            if let Some(place) = self.place(&stage, known, coarser, trials) {
                 return Some(Wish {
                     input: Input {
-                        load,
+                        load: self.grid.load(place),
                         duration_ns: stage.final_ns,
                     },
                     width: stage.width,
                 });
             }
-            known = bounds;
+            coarser = known;
         }
         None
     }
 
-    /// The load at which a stage wants to be measured, given what the coarser one before it has found; `None`: its
-    /// bounds are as close as they need be, or there are none.
-    fn load(&self, stage: &Goal, bounds: &Bounds, coarser: Option<Bounds>, trials: &[Trial]) -> Option<u64> {
-        let Limits { min, max } = self.limits;
-        match (bounds.lower, bounds.upper) {
-            (Some(lower), Some(upper)) if stage.is_within(lower, upper) => return None,
-            (Some(lower), None) if lower >= max => return None,
-            (_, Some(upper)) if upper <= min => return None,
-            _ => {}
-        }
-        let inside = |load: Option<u64>| load.filter(|load| bounds.contain(*load));
-        let hint = coarser.unwrap_or_default();
-        // Two widths or less are left by the coarser stage: its middle, as one end of it is then enough.
-        if let (Some(lower), Some(upper)) = (hint.lower, hint.upper)
-            && upper - lower > 1
-            && parts(stage, lower, upper) <= 2
-            && bounds.lower.is_none_or(|load| load <= lower)
-            && bounds.upper.is_none_or(|load| load >= upper)
-        {
-            return Some(between(stage, lower, upper));
-        }
-        let load = match (bounds.lower, bounds.upper) {
-            (Some(lower), Some(upper)) => inside(hint.lower)
-                .or(inside(hint.upper))
-                .unwrap_or_else(|| between(stage, lower, upper)),
-            (None, Some(upper)) => inside(hint.lower).unwrap_or_else(|| self.below(stage, upper, hint.lower, trials)),
-            (Some(lower), None) => inside(hint.upper).unwrap_or_else(|| self.above(stage, lower, hint.upper, trials)),
-            (None, None) => hint.lower.or(hint.upper).unwrap_or_else(|| self.first(stage, trials)),
+    /// The place at which a stage wants a trial, given what the coarser one before it has found; `None`: its bounds are
+    /// as close as they need be, or one of them is a limit of the search.
+    fn place(&self, stage: &Goal, known: Known, coarser: Known, trials: &[Trial]) -> Option<u32> {
+        let width = self.grid.width(stage.width);
+        let inside = |place: Option<u32>| {
+            place.filter(|&at| known.lower.is_none_or(|low| at > low) && known.upper.is_none_or(|high| at < high))
         };
-        Some(load.clamp(min, max))
-    }
-
-    /// Where nothing is known yet: the highest load; then, as long as that is undecided, what came through of it.
-    fn first(&self, stage: &Goal, trials: &[Trial]) -> u64 {
-        let at_max = trials.iter().find(|trial| trial.input.load == self.limits.max);
-        let through = at_max.and_then(|trial| self.through(trial, stage.loss));
-        match through {
-            // A load near the highest says nothing that this one does not.
-            Some(load) if !stage.is_within(load, self.limits.max) => load,
-            _ => self.limits.max,
+        // Two widths or less are left by the coarser stage: its middle, as one end of it is then enough.
+        if let (Some(lower), Some(upper)) = (coarser.lower, coarser.upper)
+            && (2..=2 * width).contains(&(upper - lower))
+            && known.lower.is_none_or(|place| place <= lower)
+            && known.upper.is_none_or(|place| place >= upper)
+        {
+            return Some(between(lower, upper, width));
+        }
+        match (known.lower, known.upper) {
+            (Some(lower), Some(upper)) => (upper - lower > width).then(|| {
+                let ends = inside(coarser.lower).or(inside(coarser.upper));
+                ends.unwrap_or_else(|| between(lower, upper, width))
+            }),
+            (None, Some(0)) => None,
+            (None, Some(upper)) => {
+                inside(coarser.lower).or_else(|| Some(self.below(stage, upper, coarser.lower, trials)))
+            }
+            (Some(lower), None) if lower == self.grid.top() => None,
+            (Some(lower), None) => {
+                inside(coarser.upper).or_else(|| Some(self.above(stage, lower, coarser.upper, trials)))
+            }
+            (None, None) => coarser
+                .lower
+                .or(coarser.upper)
+                .or_else(|| Some(self.first(stage, trials))),
         }
     }
 
-    /// The load of which a device that forwarded as much as in `trial` would lose just what is allowed.
-    fn through(&self, trial: &Trial, loss: Ratio) -> Option<u64> {
+    /// Where nothing is known yet: the highest load; where that lost packets and does not decide, what came through.
+    fn first(&self, stage: &Goal, trials: &[Trial]) -> u32 {
+        let at_max = trials.iter().find(|trial| trial.input.load == self.limits.max);
+        at_max
+            .and_then(|trial| self.through(trial, stage.loss))
+            .unwrap_or(self.grid.top())
+    }
+
+    /// The place of the load of which a device that forwarded as much as in `trial` would lose just what is allowed;
+    /// `None` where it lost no more than that.
+    fn through(&self, trial: &Trial, loss: Ratio) -> Option<u32> {
         if !trial.is_high_loss(loss)? {
             return None;
         }
-        Some((trial.forwarding_rate()? / (1.0 - loss.share())) as u64)
+        Some(self.grid.at_most(trial.forwarding_rate()? / (1.0 - loss.share())))
     }
 
-    /// A load below `upper`: what came through there, or a step down, twice that of the one before.
-    fn below(&self, stage: &Goal, upper: u64, from: Option<u64>, trials: &[Trial]) -> u64 {
-        let from = from.unwrap_or(self.limits.max);
-        let failed = loads(trials, |load| load <= from && load < self.limits.max && load >= upper);
-        let step = widths(stage.width, 1 << failed.saturating_sub(1).min(20));
-        let stepped = (upper as f64 / step) as u64;
-        let at_upper = trials.iter().filter(|trial| trial.input.load == upper);
+    /// A place below `upper`: what came through there, or a step down, twice that of the one before.
+    fn below(&self, stage: &Goal, upper: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
+        let from = from.unwrap_or(self.grid.top().saturating_sub(1));
+        let failed = self.tried(trials, upper..=from);
+        let step = self.grid.width(stage.width) << failed.saturating_sub(1).min(16);
+        let at_upper = trials.iter().filter(|trial| trial.input.load == self.grid.load(upper));
         let through = at_upper.filter_map(|trial| self.through(trial, stage.loss)).min();
-        // Many packets more than the device can take are no measure of what it can.
-        stepped
-            .min(through.unwrap_or(u64::MAX))
-            .max(self.limits.min)
-            .min(upper - 1)
+        upper.saturating_sub(step).min(through.unwrap_or(u32::MAX))
     }
 
-    /// A load above `lower`: a step up, twice that of the one before.
-    fn above(&self, stage: &Goal, lower: u64, from: Option<u64>, trials: &[Trial]) -> u64 {
-        let from = from.unwrap_or(self.limits.min);
-        let passed = loads(trials, |load| load >= from && load <= lower);
-        let step = widths(stage.width, 1 << passed.saturating_sub(1).min(20));
-        ((lower as f64 * step) as u64).max(lower + 1).min(self.limits.max)
+    /// A place above `lower`: a step up, twice that of the one before.
+    fn above(&self, stage: &Goal, lower: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
+        let passed = self.tried(trials, from.unwrap_or(0)..=lower);
+        let step = self.grid.width(stage.width) << passed.saturating_sub(1).min(16);
+        (lower + step).min(self.grid.top())
+    }
+
+    /// At how many of these places there were trials.
+    fn tried(&self, trials: &[Trial], places: std::ops::RangeInclusive<u32>) -> u32 {
+        let at = |trial: &Trial| self.grid.at_most(trial.input.load as f64);
+        let tried: BTreeSet<u32> = trials.iter().map(at).filter(|at| places.contains(at)).collect();
+        tried.len() as u32
     }
 }
 
-/// How many loads have had trials, of those that `are` meant.
-fn loads(trials: &[Trial], are: impl Fn(u64) -> bool) -> u32 {
-    let mut loads: Vec<u64> = trials
-        .iter()
-        .map(|trial| trial.input.load)
-        .filter(|&load| are(load))
-        .collect();
-    loads.sort_unstable();
-    loads.dedup();
-    loads.len() as u32
+/// Bounds as places on the grid.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    lower: Option<u32>,
+    upper: Option<u32>,
 }
 
-/// By which factor loads differ that are `number` widths apart.
-fn widths(width: f64, number: u32) -> f64 {
-    (1.0 - width).powi(-(number as i32))
+impl Known {
+    fn of(bounds: Bounds, grid: &Grid) -> Self {
+        Self {
+            lower: bounds.lower.map(|load| grid.at_most(load as f64)),
+            upper: bounds.upper.map(|load| grid.at_least(load as f64)),
+        }
+    }
 }
 
-/// How many widths lie between two loads, rounded up.
-fn parts(stage: &Goal, lower: u64, upper: u64) -> u32 {
-    let apart = (upper as f64 / lower.max(1) as f64).ln();
-    (apart / -(1.0 - stage.width).ln() - 1e-6).ceil().max(1.0) as u32
-}
-
-/// A load between two, so that halving goes on without a rest: of an interval of many widths a whole number of them is
-/// below it, and neither part takes more steps than half of the next power of two.
-fn between(stage: &Goal, lower: u64, upper: u64) -> u64 {
-    let all = parts(stage, lower, upper).max(2);
+/// A place between two, which are more than one apart: a whole number of widths above the lower one where that can be,
+/// so that halving leaves no rest, and neither part takes more steps than half of the next power of two.
+fn between(lower: u32, upper: u32, width: u32) -> u32 {
+    let all = (upper - lower).div_ceil(width);
+    if all < 2 {
+        return lower + (upper - lower) / 2;
+    }
     let half = all.next_power_of_two() / 2;
-    let power_below = 1 << (all / 2).ilog2();
-    let part = (all - half.min(all)).max(power_below).min(all - 1);
-    let share = f64::from(part) / f64::from(all);
-    let load = lower as f64 * (upper as f64 / lower as f64).powf(share);
-    (load.round() as u64).clamp(lower + 1, upper - 1)
+    let below = (all - half).max(1 << (all / 2).ilog2());
+    (lower + below * width).min(upper - 1)
 }
