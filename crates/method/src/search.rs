@@ -194,7 +194,11 @@ impl Search {
         match (known.lower, known.upper) {
             (Some(lower), Some(upper)) => (upper - lower > width).then(|| {
                 let ends = inside(coarser.lower).or(inside(coarser.upper));
-                ends.unwrap_or_else(|| between(lower, upper, width))
+                // Where the lower one is about what came through at the upper one, there is no more to come.
+                let near = || self.through_at(upper, stage, trials).filter(|at| *at < upper);
+                let above = || near().map(|at| self.above(stage, lower, Some(at + 1), trials));
+                let halved = between(lower, upper, width);
+                ends.unwrap_or_else(|| above().map_or(halved, |above| above.min(halved)))
             }),
             (None, Some(0)) => None,
             (None, Some(upper)) => {
@@ -233,9 +237,14 @@ impl Search {
         let from = from.unwrap_or(self.grid.top().saturating_sub(1));
         let failed = self.tried(trials, upper..=from);
         let step = self.grid.width(stage.width) << failed.saturating_sub(1).min(16);
-        let at_upper = trials.iter().filter(|trial| trial.input.load == self.grid.load(upper));
-        let through = at_upper.filter_map(|trial| self.through(trial, stage.loss)).min();
+        let through = self.through_at(upper, stage, trials);
         upper.saturating_sub(step).min(through.unwrap_or(u32::MAX))
+    }
+
+    /// As [`Self::through`], of the worst trial at a place.
+    fn through_at(&self, place: u32, stage: &Goal, trials: &[Trial]) -> Option<u32> {
+        let there = trials.iter().filter(|trial| trial.input.load == self.grid.load(place));
+        there.filter_map(|trial| self.through(trial, stage.loss)).min()
     }
 
     /// A place above `lower`: a step up, twice that of the one before.
