@@ -27,13 +27,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (mut random, mut trials) = (Random(seed), Vec::new());
         while let Next::Trial(input) = search.next(&trials) {
             trials.push(measure(device, input, &mut random));
-                eprintln!(
-                    "{} {} {}",
-                    input.duration_ns as f64 / 1e9,
-                    input.load,
-                    trials.last().unwrap().loss().unwrap() > 0.0
-                );
-            }
         }
         let took: u64 = trials.iter().map(|trial| trial.effective_ns).sum();
         print!("{} {:.3}", trials.len(), took as f64 / 1e9);
