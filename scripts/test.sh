@@ -15,9 +15,9 @@
 set -uo pipefail
 
 CARGO=${CARGO:-cargo}
-# Files that run at a time: one more than there are processors, since most wait; two to four.
+# Files that run at a time: two more than there are processors, since most wait; three to five.
 CORES=$(nproc 2>/dev/null || echo 2)
-TEST_JOBS=${TEST_JOBS:-$((CORES < 1 ? 2 : CORES > 3 ? 4 : CORES + 1))}
+TEST_JOBS=${TEST_JOBS:-$((CORES < 1 ? 3 : CORES > 3 ? 5 : CORES + 2))}
 # Seconds that one file may take: a test that hangs is to be found by its name, not by the end of everything.
 FILE_LIMIT=${TEST_FILE_LIMIT:-1200}
 # So many failures are no chance: none of them is tried again.
@@ -27,7 +27,9 @@ LINES_SHOWN=15
 
 # These begin first, so that no long one is left over at the end. The order is for speed only: the others follow as
 # cargo names them.
-FIRST=("scripts/no-dpdk.sh" "tests/recipes.rs" "doc tests" "tests/loops.rs" "tests/xdp.rs")
+FIRST=("doc tests" "tests/recipes.rs" "tests/xdp.rs" "tests/loops.rs" "tests/dpdk_faults.rs" "tests/dpdk.rs"
+    "tests/dpdk_forward.rs" "tests/xdp_faults.rs" "crates/mpps/tests/sessions.rs" "crates/host/src"
+    "tests/dpdk_hostile.rs")
 # These run by themselves after all others, one after the other. Each needs its reason here.
 ALONE=()
 
@@ -399,6 +401,8 @@ else
 fi
 shown "$(log_of "examples of xsk")" "$CARGO" build -p xsk --examples ||
     broken "examples of xsk" "(the build)" "$(log_of "examples of xsk")"
+shown "$(log_of "no-dpdk build")" scripts/no-dpdk.sh --build ||
+    broken "scripts/no-dpdk.sh" "(the build)" "$(log_of "no-dpdk build")"
 echo
 echo "$(wc -l <"$TEST_DIR/queued") test files, built after $SECONDS s; $TEST_JOBS at a time (TEST_JOBS)"
 run_all

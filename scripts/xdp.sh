@@ -27,6 +27,9 @@ done
 [ -n "$clang" ] ||
     skip "the XDP objects were built by clang $WANTED, which is not installed" \
         "(apt-get install clang-$WANTED llvm-$WANTED)"
+# llc and strip: with another version of llc than clang's the objects would differ.
+llc=llc-$WANTED
+command -v $llc >/dev/null 2>&1 || skip "$llc is not installed (apt-get install llvm-$WANTED)"
 strip=
 for name in llvm-strip-$WANTED llvm-strip; do
     command -v $name >/dev/null 2>&1 && strip=$name && break
@@ -40,7 +43,12 @@ failed=0
 for source in *.bpf.c; do
     object=${source%.c}.o
     # -g makes the BTF that the loader reads; the DWARF beside it goes. The compilation directory would be in both.
-    $clang -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -fdebug-compilation-dir=. -c "$source" -o "$built/$object"
+    $clang -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -fdebug-compilation-dir=. -S -emit-llvm "$source" \
+        -o "$built/program.ll"
+    # BTF also has a line of source for each instruction: more than half of an object, and the program embeds all
+    # objects. They are gone once instructions have no place in the source. Calls keep theirs: LLVM insists on it.
+    sed -E -e '/@llvm\.dbg\./d' -e '/^ /{/ call /!s/, !dbg ![0-9]+//}' "$built/program.ll" >"$built/lean.ll"
+    $llc -march=bpf -mcpu=v3 -filetype=obj "$built/lean.ll" -o "$built/$object"
     $strip -g "$built/$object"
     if [ "${1:-}" = --update ]; then
         cp "$built/$object" "$object"

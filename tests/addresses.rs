@@ -7,8 +7,8 @@ use std::process::Command;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, all_back, all_there, assert_refused, free_port, inside, joined_twice, listen_by,
-    missing, mpps, net_of, no_dpdk, run_command, wait_until,
+    Background, Net, Report, Scratch, all_back, all_there, assert_refused, bridge, free_port, inside, joined_twice,
+    listen_by, missing, mpps, net_of, no_dpdk, route, run_command, wait_until,
 };
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
@@ -145,17 +145,7 @@ fn each_flow_has_its_ends_and_right_checksums_as_tcpdump_sees_them() {
 #[test]
 fn through_a_bridge_every_packet_of_every_flow_arrives() {
     let Some(net) = joined_twice() else { return };
-    net.on(Host::B, "ip link add br0 type bridge");
-    for words in ["eth1 master br0", "eth2 master br0", "br0 up"] {
-        net.on(Host::B, &format!("ip link set {words}"));
-    }
-    wait_until("a bridge that forwards", || {
-        let state = |port: &str| {
-            net.on(Host::B, &format!("cat /sys/class/net/{port}/brport/state"))
-                .stdout
-        };
-        ["eth1", "eth2"].iter().all(|port| state(port).trim() == "3")
-    });
+    bridge(&net);
     for ports in [
         "af_packet:eth1 af_packet:eth2",
         "af_xdp:eth1 af_xdp:eth2",
@@ -181,18 +171,7 @@ fn through_a_bridge_every_packet_of_every_flow_arrives() {
 #[test]
 fn through_the_kernels_router_every_address_of_both_ends_is_answered_for() {
     let Some(net) = joined_twice() else { return };
-    for words in [
-        "ip addr add 198.18.0.254/24 dev eth1",
-        "ip addr add 198.18.1.254/24 dev eth2",
-        "ip -6 addr add 2001:2::fe/64 dev eth1 nodad",
-        "ip -6 addr add 2001:2:0:1::fe/64 dev eth2 nodad",
-        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-    ] {
-        net.on(Host::B, words);
-    }
-    wait_until("the router's own addresses", || {
-        net.on(Host::B, "ip -6 addr show tentative").stdout.trim().is_empty()
-    });
+    route(&net);
     for ports in ["af_packet:eth1 af_packet:eth2", "af_xdp:eth1 af_xdp:eth2"] {
         let v4 = "--src 198.18.0.1-198.18.0.100 --dest 198.18.1.1-198.18.1.70:9000 --gateway 198.18.0.254";
         across(&net, &format!("{ports} {v4} --step together"), 100);
@@ -245,6 +224,72 @@ fn a_reflector_takes_and_answers_for_a_range_on_each_path() {
     }
 }
 
+/// Asks for addresses from host a as those do who want one for themselves (RFC 5227, RFC 4862) or tell of theirs, and
+/// last as neighbours do; one address, of IPv4 or of IPv6. Prints which questions were answered, up to the last.
+const CLAIMS: &str = r#"
+import socket, struct, sys
+want4, want6 = sys.argv[1:3]
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind(("eth1", 0))
+s.settimeout(30)
+mac = s.getsockname()[4]
+def arp(sender, target):
+    ends = mac + socket.inet_aton(sender) + bytes(6) + socket.inet_aton(target)
+    return b"\xff" * 6 + mac + b"\x08\x06" + struct.pack("!HHBBH", 1, 0x800, 6, 4, 1) + ends
+def solicit(source, target, option):
+    source, target = (socket.inet_pton(socket.AF_INET6, ip) for ip in (source, target))
+    group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + target[13:]
+    body = bytes([135, 0, 0, 0, 0, 0, 0, 0]) + target + option
+    whole = source + group + struct.pack("!II", len(body), 58) + body
+    total = sum(struct.unpack("!%dH" % (len(whole) // 2), whole))
+    total = (total & 0xffff) + (total >> 16)
+    total = (total & 0xffff) + (total >> 16)
+    body = body[:2] + struct.pack("!H", ~total & 0xffff) + body[4:]
+    head = struct.pack("!IHBB", 0x60000000, len(body), 58, 255) + source + group
+    return b"\x33\x33" + group[12:] + mac + b"\x86\xdd" + head + body
+for sender in ["0.0.0.0", want4, "10.99.0.1"] if want4 else []:
+    s.send(arp(sender, want4))
+for source, option in [("::", b""), ("fd00:99::5", b"\x01\x01" + mac)] if want6 else []:
+    s.send(solicit(source, want6, option))
+told = []
+while "last" not in told:
+    data, who = s.recvfrom(2048)
+    if who[2] == socket.PACKET_OUTGOING: continue
+    if want4 and data[12:14] == b"\x08\x06" and data[20:22] == b"\x00\x02" and data[28:32] == socket.inet_aton(want4):
+        told.append({"0.0.0.0": "probe", want4: "claim"}.get(socket.inet_ntoa(data[38:42]), "last"))
+    if want6 and data[12:14] == b"\x86\xdd" and data[20] == 58 and data[54] == 136:
+        if data[62:78] == socket.inet_pton(socket.AF_INET6, want6):
+            told.append("probe6" if data[38] == 0xff else "last")
+print(*told)
+"#;
+
+#[test]
+fn who_wants_an_address_of_a_range_for_himself_is_not_contradicted() {
+    if missing("python3", "python3") {
+        return;
+    }
+    for path in ["af_packet", "xdp"] {
+        for (ip4, ip6, told) in [
+            ("198.18.2.1-198.18.2.9", "2001:2::2:0/125", "last last"),
+            // Whoever names one address has it.
+            ("198.18.2.5", "2001:2::2:5", "probe claim last probe6 last"),
+        ] {
+            let mut heard = Vec::new();
+            for (ip, want4, want6) in [(ip4, "198.18.2.5", ""), (ip6, "", "2001:2::2:5")] {
+                let Some(net) = net_of(1) else { return };
+                let there = Scratch::new();
+                let _reflector = listen_by(&there, net.b(&format!("reflect {path}:eth1 --ip {ip}")));
+                let mut python = inside(&net.lab, Host::A, "python3");
+                python.args(["-c", CLAIMS, want4, want6]);
+                let finished = run_command(python);
+                assert_eq!(finished.code, Some(0), "{path} {ip}: {}", finished.stderr);
+                heard.extend(finished.stdout.split_whitespace().map(str::to_owned));
+            }
+            assert_eq!(heard.join(" "), told, "{path}");
+        }
+    }
+}
+
 #[test]
 fn on_sockets_each_address_that_the_host_has_is_bound_and_connected_to() {
     let port = free_port();
@@ -291,6 +336,28 @@ fn ranges_that_can_not_be_are_refused_with_what_would_be_right() {
             ["--src 127.0.0.1-127.0.0.9", "the port's address"],
         ),
         ("reflect af_packet:lo --ip 10.0.0.9-10.0.0.1", ["--ip", "reversed"]),
+        (
+            "send null: --src 198.18.0.1 --dest 198.18.1.2:9 --gateway 2001:2::fe",
+            ["--gateway 2001:2::fe", "between addresses that are IPv4"],
+        ),
+        (
+            "send null: --src 2001:2::1 --dest [2001:2:0:1::2]:9 --gateway 198.18.0.254",
+            ["--gateway 198.18.0.254", "between addresses that are IPv6"],
+        ),
+        (
+            "send null: --src 198.18.0.1-198.18.0.254 --dest 198.18.1.2:9 --gateway 198.18.0.254",
+            ["--gateway 198.18.0.254", "--src (198.18.0.1-198.18.0.254)"],
+        ),
+        (
+            "sendrecv af_packet:lo af_packet:nosuch --both-ways --src 198.18.0.1 --dest 198.18.1.1-198.18.1.9:9 \
+             --gateway 198.18.0.254 --back-gateway 198.18.1.9",
+            ["--back-gateway 198.18.1.9", "--dest (198.18.1.1-198.18.1.9)"],
+        ),
+        (
+            "sendrecv af_packet:lo af_packet:nosuch --both-ways --src 198.18.0.1 --dest 198.18.1.2:9 \
+             --gateway 198.18.0.254 --back-gateway 2001:2:0:1::fe",
+            ["--back-gateway 2001:2:0:1::fe", "between addresses that are IPv4"],
+        ),
     ] {
         assert_refused(mpps(words), 2, &parts);
     }

@@ -2,7 +2,10 @@
 //! host's, with VLAN tags and several lanes.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Net, Report, Scratch, arrived, inside, missing, net_of, run_command, skip, wait_until};
+use mpps_tests::{
+    Background, Net, Scratch, all_there, arrived, assert_refused, each_back, inside, listen, missing, net_of,
+    round_trips, skip, wait_until,
+};
 use rustix::process::Signal;
 
 /// A program that has UDP port 9001 open until it is ended.
@@ -11,39 +14,6 @@ held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 held.bind(('', 9001))
 print('9001 is open', file=sys.stderr, flush=True)
 signal.pause()";
-
-/// Starts a listener on host b with its results in `scratch`, and waits until it runs.
-fn listen(net: &Net, scratch: &Scratch, words: &str) -> Background {
-    let listener = Background::start(scratch.results(net.b(&format!("{words} --quiet"))));
-    wait_until("a row of the listener", || scratch.rows_so_far() > 0);
-    listener
-}
-
-/// Runs `sendrecv` on host a, for `reflect` on host b; both reports, each added up.
-fn round_trip(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
-    let (here, there) = (Scratch::new(), Scratch::new());
-    let reflector = listen(net, &there, reflect);
-    let words = format!("{sendrecv} --rate 20kpps --duration 300ms --settle 500ms --quiet");
-    let sent = here.measure(net.a(&words));
-    let reflected = there.read(reflector.end(Signal::INT));
-    sent.assert_accounted();
-    reflected.assert_rows_add_up();
-    (sent, reflected)
-}
-
-/// Every packet came back, once and whole, and the other end says the same.
-fn assert_all_back(context: &str, sent: &Report, reflected: &Report) {
-    let context = format!("{context}: {:#} {:#}", sent.json, reflected.json);
-    assert!(sent.count("tx_packets") > 0, "{context}");
-    assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{context}");
-    for count in ["lost", "late", "duplicates", "corrupt"] {
-        assert_eq!(sent.count(count), 0, "{count}: {context}");
-    }
-    // The hosts' own stacks talk, too: neighbour discovery, multicast reports.
-    assert!(sent.count("foreign") < 10, "{context}");
-    assert_eq!(reflected.count("rx_packets"), sent.count("tx_packets"), "{context}");
-    assert_eq!(reflected.count("tx_packets"), sent.count("tx_packets"), "{context}");
-}
 
 #[test]
 fn every_pair_of_paths_brings_every_packet_back_over_both_families() {
@@ -57,8 +27,7 @@ fn every_pair_of_paths_brings_every_packet_back_over_both_families() {
             (format!("udp:{a}"), format!("udp:{b}:9000")),
         ] {
             let sendrecv = format!("sendrecv {here} --dest {b}:9000");
-            let (sent, reflected) = round_trip(&net, &format!("reflect {there}"), &sendrecv);
-            assert_all_back(&format!("{here} and {there}"), &sent, &reflected);
+            each_back(&net, &format!("reflect {there}"), &sendrecv);
         }
     }
 }
@@ -70,19 +39,18 @@ fn addresses_that_no_interface_has_are_resolved_and_answered_by_mpps_itself() {
         ("10.99.0.77", "10.99.0.88", "10.99.0.88"),
         ("fd99::77", "fd99::88", "[fd99::88]"),
     ] {
-        let (sent, reflected) = round_trip(
+        let (sent, _) = each_back(
             &net,
             &format!("reflect af_packet:eth1 --ip {ip}"),
             &format!("sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --payload-size 200"),
         );
-        assert_all_back(src, &sent, &reflected);
         assert_eq!(
             sent.json["host"]["source_address"], "answered by mpps",
             "{:#}",
             sent.json
         );
         // The host's own stack resolves the address that mpps answers for, and its packets come back too.
-        let (sent, reflected) = round_trip(
+        each_back(
             &net,
             &format!("reflect af_packet:eth1 --ip {ip}"),
             &format!(
@@ -90,7 +58,6 @@ fn addresses_that_no_interface_has_are_resolved_and_answered_by_mpps_itself() {
                 if src.contains(':') { "[fd99::1]" } else { "10.99.0.1" }
             ),
         );
-        assert_all_back(ip, &sent, &reflected);
     }
 }
 
@@ -98,12 +65,11 @@ fn addresses_that_no_interface_has_are_resolved_and_answered_by_mpps_itself() {
 fn the_hosts_own_stack_answers_no_test_packet_though_it_owns_the_addresses() {
     let Some(net) = net_of(1) else { return };
     let before = [Host::A, Host::B].map(|host| net.snmp(host, "Icmp", "OutDestUnreachs"));
-    let (sent, reflected) = round_trip(
+    let (sent, reflected) = each_back(
         &net,
         "reflect af_packet:eth1",
         "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
     );
-    assert_all_back("the hosts' own addresses", &sent, &reflected);
     assert_eq!(sent.json["host"]["source_address"], "the host's own", "{:#}", sent.json);
     let after = [Host::A, Host::B].map(|host| net.snmp(host, "Icmp", "OutDestUnreachs"));
     if sent.said().contains("guard") || reflected.said().contains("guard") {
@@ -111,10 +77,10 @@ fn the_hosts_own_stack_answers_no_test_packet_though_it_owns_the_addresses() {
     }
     assert_eq!(after, before, "ICMP destination unreachable was sent");
     // The same without the guard: now they do answer, so what was seen above was the guard's work.
-    round_trip(
+    round_trips(
         &net,
         "reflect af_packet:eth1,guard=off",
-        "sendrecv af_packet:eth1,guard=off --src 10.99.0.1 --dest 10.99.0.2:9000",
+        &["sendrecv af_packet:eth1,guard=off --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps"],
     );
     let without = [Host::A, Host::B].map(|host| net.snmp(host, "Icmp", "OutDestUnreachs"));
     assert!(without[0] > after[0] && without[1] > after[1], "{after:?} {without:?}");
@@ -125,19 +91,13 @@ fn a_given_mac_address_needs_no_answer_and_a_missing_one_is_told() {
     let Some(net) = net_of(1) else { return };
     // Nobody answers for this address: mpps on b takes any packet to its MAC address.
     let dest = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.99:9000";
-    let finished = run_command(net.a(&format!("{dest} --duration 100ms")));
-    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
-    assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{}", finished.stderr);
-    for part in ["10.99.0.99", "--dest-mac"] {
-        assert!(finished.stderr.contains(part), "{}", finished.stderr);
-    }
+    let nobody = net.a(&format!("{dest} --duration 100ms"));
+    assert_refused(nobody, 1, &["10.99.0.99", "--dest-mac"]);
     let mac = Host::B.mac();
-    let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", &format!("{dest} --dest-mac {mac}"));
-    assert_all_back("--dest-mac", &sent, &reflected);
+    each_back(&net, "reflect af_packet:eth1", &format!("{dest} --dest-mac {mac}"));
     // A gateway is asked in place of the destination.
     let routed = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 192.0.2.9:9000 --gateway 10.99.0.2";
-    let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", routed);
-    assert_all_back("--gateway", &sent, &reflected);
+    each_back(&net, "reflect af_packet:eth1", routed);
 }
 
 #[test]
@@ -148,8 +108,7 @@ fn tagged_packets_come_back_with_their_tag() {
         let words = format!(
             "sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --vlan 5 --dest-mac {mac} --payload-size 99"
         );
-        let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", &words);
-        assert_all_back("--vlan 5", &sent, &reflected);
+        each_back(&net, "reflect af_packet:eth1", &words);
     }
 }
 
@@ -162,20 +121,13 @@ fn the_largest_and_the_smallest_packet_of_the_link_come_back() {
     ] {
         for size in sizes {
             let words = format!("sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --payload-size {size}");
-            let (sent, reflected) = round_trip(&net, "reflect af_packet:eth1", &words);
-            assert_all_back(&format!("{size} bytes"), &sent, &reflected);
+            each_back(&net, "reflect af_packet:eth1", &words);
         }
         let words = format!(
             "sendrecv af_packet:eth1 --src {src} --dest {dest}:9000 --payload-size {}",
             sizes[1] + 1
         );
-        let finished = run_command(net.a(&words));
-        assert_eq!(finished.code, Some(2), "{}", finished.stderr);
-        assert!(
-            finished.stderr.contains("--payload-size") && finished.stderr.contains("MTU"),
-            "{}",
-            finished.stderr
-        );
+        assert_refused(net.a(&words), 2, &["--payload-size", "MTU"]);
     }
 }
 
@@ -188,8 +140,7 @@ fn several_lanes_share_the_packets_and_lose_none() {
     ] {
         let reflect = format!("reflect {port} --lanes 2");
         let sendrecv = format!("sendrecv {port} --src 10.99.0.1 --dest 10.99.0.2:9000 {lanes}");
-        let (sent, reflected) = round_trip(&net, &reflect, &sendrecv);
-        assert_all_back(&sendrecv, &sent, &reflected);
+        let (_, reflected) = each_back(&net, &reflect, &sendrecv);
         let busy = reflected.json["lanes"].as_array().expect("lanes").iter();
         let busy = busy.filter(|lane| lane["rx_packets"].as_u64() > Some(0)).count();
         assert_eq!(
@@ -208,39 +159,28 @@ fn a_fanout_that_splits_flows_between_lanes_is_refused_where_sequences_are_count
         format!("sendrecv {port} --src 10.99.0.1 --dest 10.99.0.2:9000"),
         format!("drop {port}"),
     ] {
-        let finished = run_command(net.a(&words));
-        assert_eq!(finished.code, Some(2), "{words}: {}", finished.stderr);
-        assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{}", finished.stderr);
-        for part in ["fanout=lb", "fanout=hash"] {
-            assert!(finished.stderr.contains(part), "{}", finished.stderr);
-        }
+        assert_refused(net.a(&words), 2, &["fanout=lb", "fanout=hash"]);
     }
     // A reflector counts no sequences.
-    let (sent, reflected) = round_trip(
+    let (sent, reflected) = round_trips(
         &net,
         "reflect af_packet:eth1,fanout=lb --lanes 2",
-        "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
+        &["sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps"],
     );
-    sent.assert_accounted();
-    assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{:#}", sent.json);
-    assert_eq!(
-        reflected.count("rx_packets"),
-        sent.count("tx_packets"),
-        "{:#}",
-        reflected.json
-    );
+    let (tx, rx) = (sent[0].count("tx_packets"), sent[0].count("rx_packets"));
+    assert_eq!(rx, tx, "{:#}", sent[0].json);
+    assert_eq!(reflected.count("rx_packets"), tx, "{:#}", reflected.json);
 }
 
 #[test]
 fn more_lanes_than_queues_of_the_device_share_them_without_losing_packets() {
     let Some(net) = net_of(1) else { return };
     // On this path a lane is a socket of a fanout group: the kernel spreads one device queue over any number of them.
-    let (sent, reflected) = round_trip(
+    each_back(
         &net,
         "reflect af_packet:eth1 --lanes 2",
         "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --lanes 3",
     );
-    assert_all_back("three lanes, one queue", &sent, &reflected);
 }
 
 #[test]
@@ -251,33 +191,10 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
         ("drop af_packet:eth1 --ip 10.99.0.88 --lanes 2", "10.99.0.88"),
         ("drop udp:10.99.0.2:9000", "10.99.0.2"),
     ] {
-        let (here, there) = (Scratch::new(), Scratch::new());
-        let receiver = listen(&net, &there, drop_words);
-        let words = format!(
-            "send af_packet:eth1 --src 10.99.0.1 --dest {dest}:9000 --rate 20kpps --duration 400ms --quiet --seed 1"
-        );
-        let sent = here.measure(net.a(&words));
-        sent.assert_accounted();
-        arrived(&there, sent.count("tx_packets"));
-        let received = there.read(receiver.end(Signal::INT));
-        received.assert_rows_add_up();
-        let context = format!("{drop_words}: {:#} {:#}", sent.json, received.json);
-        assert_eq!(
-            received.count("tx_packets"),
-            sent.count("tx_packets"),
-            "expected: {context}"
-        );
-        assert_eq!(received.count("rx_packets"), sent.count("tx_packets"), "{context}");
-        assert_eq!(
-            received.count("lost") + received.count("corrupt") + received.count("duplicates"),
-            0,
-            "{context}"
-        );
-        assert_eq!(
-            received.count("/latency_ns/count"),
-            received.count("rx_packets"),
-            "{context}"
-        );
+        let send = format!("send af_packet:eth1 --src 10.99.0.1 --dest {dest}:9000 --rate 20kpps --seed 1");
+        let (_, received) = all_there(&net, drop_words, &send);
+        let (samples, rx) = (received.count("/latency_ns/count"), received.count("rx_packets"));
+        assert_eq!(samples, rx, "{drop_words}: {:#}", received.json);
     }
 }
 

@@ -2,62 +2,11 @@
 //! shapes; and beside it the host's own traffic, which goes on.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, ECHO, Net, Report, Scratch, TALK, arrived, missing, net_of, run_command, wait_until};
+use mpps_tests::{
+    Background, ECHO, Net, Scratch, TALK, all_there, arrived, assert_refused, each_back, listen, missing, net_of,
+    wait_until,
+};
 use rustix::process::Signal;
-
-/// Starts a listener on host b with its results in `scratch`, and waits until it runs.
-fn listen(net: &Net, scratch: &Scratch, words: &str) -> Background {
-    let listener = Background::start(scratch.results(net.b(&format!("{words} --interval 20ms --quiet"))));
-    wait_until("a row of the listener", || scratch.rows_so_far() > 0);
-    listener
-}
-
-/// Runs `sendrecv` on host a, for `reflect` on host b; both reports, each added up.
-fn round_trip(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
-    let (here, there) = (Scratch::new(), Scratch::new());
-    let reflector = listen(net, &there, reflect);
-    let rate = if sendrecv.contains("--rate") {
-        ""
-    } else {
-        "--rate 10kpps"
-    };
-    let words = format!("{sendrecv} {rate} --duration 200ms --settle 500ms --quiet");
-    let sent = here.measure(net.a(&words));
-    let reflected = there.read(reflector.end(Signal::INT));
-    sent.assert_accounted();
-    reflected.assert_rows_add_up();
-    (sent, reflected)
-}
-
-/// Every packet came back, once and whole, and the other end says the same.
-fn assert_all_back(context: &str, sent: &Report, reflected: &Report) {
-    let context = format!("{context}: {:#} {:#}", sent.json, reflected.json);
-    assert!(sent.count("tx_packets") > 0, "{context}");
-    assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{context}");
-    for count in ["lost", "late", "duplicates", "corrupt"] {
-        assert_eq!(sent.count(count), 0, "{count}: {context}");
-    }
-    assert!(sent.count("foreign") < 10, "{context}");
-    assert_eq!(reflected.count("rx_packets"), sent.count("tx_packets"), "{context}");
-    assert_eq!(reflected.count("tx_packets"), sent.count("tx_packets"), "{context}");
-}
-
-fn all_back(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
-    let (sent, reflected) = round_trip(net, reflect, sendrecv);
-    assert_all_back(&format!("{sendrecv} / {reflect}"), &sent, &reflected);
-    (sent, reflected)
-}
-
-/// One line that names every part, and this exit code.
-fn assert_refused(net: &Net, words: &str, code: i32, parts: &[&str]) {
-    let finished = run_command(net.a(words));
-    let context = format!("{words}: {:?} {}", finished.code, finished.stderr);
-    assert_eq!(finished.code, Some(code), "{context}");
-    assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{context}");
-    for part in parts {
-        assert!(finished.stderr.contains(part), "{part}: {context}");
-    }
-}
 
 fn has_program(net: &Net, host: Host, device: &str) -> bool {
     let shown = net.on(host, &format!("ip -d link show {device}")).stdout;
@@ -81,7 +30,7 @@ fn every_pair_with_another_path_brings_every_packet_back_over_both_families() {
             pairs.push((format!("af_packet:eth1 --src {src}"), "af_xdp:eth1".to_owned()));
         }
         for (here, there) in pairs {
-            all_back(
+            each_back(
                 &net,
                 &format!("reflect {there}"),
                 &format!("sendrecv {here} --dest {b}:9000"),
@@ -102,7 +51,7 @@ fn each_mode_and_option_is_what_was_asked_for_and_loses_nothing() {
         (",headroom=64,chunk=4096,need_wakeup=off", "chunk_bytes", "4096"),
         (",busy_budget=64,tx_budget=64", "tx_budget", "64"),
     ] {
-        let (sent, reflected) = all_back(
+        let (sent, reflected) = each_back(
             &net,
             &format!("reflect af_xdp:eth1{options}"),
             // 128 buffers are those of 64 ms: a lane may be kept from its core for so long.
@@ -128,7 +77,7 @@ fn addresses_that_no_interface_has_are_resolved_and_answered_by_mpps_itself() {
         ("fd99::77", "fd99::88", "[fd99::88]", "[fd99::1]"),
     ] {
         let reflect = format!("reflect af_xdp:eth1 --ip {ip}");
-        let (sent, _) = all_back(
+        let (sent, _) = each_back(
             &net,
             &reflect,
             &format!("sendrecv af_xdp:eth1 --src {src} --dest {dest}:9000 --payload-size 200"),
@@ -139,7 +88,7 @@ fn addresses_that_no_interface_has_are_resolved_and_answered_by_mpps_itself() {
             sent.json
         );
         // The host's own stack resolves the address that mpps answers for, and its packets come back too.
-        all_back(&net, &reflect, &format!("sendrecv udp:{stack} --dest {dest}:9000"));
+        each_back(&net, &reflect, &format!("sendrecv udp:{stack} --dest {dest}:9000"));
     }
 }
 
@@ -148,7 +97,7 @@ fn a_lane_that_only_receives_answers_for_its_address_through_the_lane_that_sends
     let Some(net) = net_of(1) else { return };
     for (src, dest) in [("10.99.0.77", "10.99.0.2"), ("fd99::77", "[fd99::2]")] {
         // The other host's stack asks who has the source address, and only the receiving lane hears it.
-        all_back(
+        each_back(
             &net,
             &format!("reflect udp:{dest}:9000"),
             &format!("sendrecv af_xdp:eth1 --src {src} --dest {dest}:9000 --tx-lanes 1 --rx-lanes 1"),
@@ -160,7 +109,7 @@ fn a_lane_that_only_receives_answers_for_its_address_through_the_lane_that_sends
 fn the_hosts_own_addresses_are_resolved_by_the_host_and_answered_by_nobody_else() {
     let Some(net) = net_of(1) else { return };
     let before = [Host::A, Host::B].map(|host| net.snmp(host, "Icmp", "OutDestUnreachs"));
-    let (sent, _) = all_back(
+    let (sent, _) = each_back(
         &net,
         "reflect af_xdp:eth1",
         "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
@@ -170,20 +119,16 @@ fn the_hosts_own_addresses_are_resolved_by_the_host_and_answered_by_nobody_else(
     assert_eq!(after, before, "ICMP destination unreachable was sent");
     // Nobody has this address: that is told, and a MAC address or a gateway given goes round it.
     let dest = "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.99:9000";
-    assert_refused(
-        &net,
-        &format!("{dest} --duration 100ms"),
-        1,
-        &["10.99.0.99", "--dest-mac"],
-    );
+    let nobody = net.a(&format!("{dest} --duration 100ms"));
+    assert_refused(nobody, 1, &["10.99.0.99", "--dest-mac"]);
     let mac = Host::B.mac();
-    all_back(
+    each_back(
         &net,
         "reflect af_xdp:eth1 --ip 10.99.0.99",
         &format!("{dest} --dest-mac {mac}"),
     );
     let routed = "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 192.0.2.9:9000 --gateway 10.99.0.2";
-    all_back(&net, "reflect af_xdp:eth1 --ip 192.0.2.9", routed);
+    each_back(&net, "reflect af_xdp:eth1 --ip 192.0.2.9", routed);
 }
 
 #[test]
@@ -196,10 +141,10 @@ fn tagged_packets_and_the_largest_and_smallest_come_back() {
             "--payload-size 16".to_owned(),
             format!("--payload-size {largest} --vlan 5 --dest-mac {mac}"),
         ] {
-            all_back(&net, "reflect af_xdp:eth1", &format!("{sendrecv} {words}"));
+            each_back(&net, "reflect af_xdp:eth1", &format!("{sendrecv} {words}"));
         }
         let words = format!("{sendrecv} --payload-size {}", largest + 1);
-        assert_refused(&net, &words, 2, &["--payload-size", "MTU"]);
+        assert_refused(net.a(&words), 2, &["--payload-size", "MTU"]);
     }
 }
 
@@ -215,14 +160,14 @@ fn lanes_and_queues_in_every_proportion_lose_none() {
     ] {
         let reflect = format!("reflect af_xdp:eth1 {reflect}");
         let sendrecv = format!("sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 {sendrecv}");
-        let (_, reflected) = all_back(&net, &reflect, &sendrecv);
+        let (_, reflected) = each_back(&net, &reflect, &sendrecv);
         assert_eq!(reflected.json["host"]["queues"], "2", "{:#}", reflected.json);
         let all = reflected.json["lanes"].as_array().expect("lanes").iter();
         let busy = all.filter(|lane| lane["rx_packets"].as_u64() > Some(0)).count();
         assert!(busy <= lanes && busy > 0, "{sendrecv}: {:#}", reflected.json);
     }
     let one = net_of(1).expect("as before");
-    all_back(
+    each_back(
         &one,
         "reflect af_xdp:eth1",
         "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --tx-lanes 1 --rx-lanes 1",
@@ -250,7 +195,7 @@ fn what_can_not_be_had_is_refused_in_one_line_before_the_first_packet() {
         ("reflect af_xdp:", 2, &["af_xdp:eth1"]),
         ("reflect af_xdp:eth1,mode=zerocopy", 2, &["eth1", "zero-copy"]),
     ] {
-        assert_refused(&net, &format!("{words} --duration 50ms"), code, parts);
+        assert_refused(net.a(&format!("{words} --duration 50ms")), code, parts);
     }
     assert!(!has_program(&net, Host::A, "eth1"));
 }
@@ -269,22 +214,15 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
         ("af_packet:eth1", "drop af_xdp:eth1,rx_time=on --port 9000", "10.99.0.2"),
         ("af_xdp:eth1", "drop udp:10.99.0.2:9000", "10.99.0.2"),
     ] {
-        let (here, there) = (Scratch::new(), Scratch::new());
-        let receiver = listen(&net, &there, drop_words);
-        let words =
-            format!("send {send} --src 10.99.0.1 --dest {dest}:9000 --rate 10kpps --duration 300ms --quiet --seed 1");
-        let sent = here.measure(net.a(&words));
-        sent.assert_accounted();
-        arrived(&there, sent.count("tx_packets"));
-        let received = there.read(receiver.end(Signal::INT));
-        received.assert_rows_add_up();
-        let context = format!("{send} {drop_words}: {:#} {:#}", sent.json, received.json);
-        let sent = sent.count("tx_packets");
-        assert_eq!(received.count("tx_packets"), sent, "expected: {context}");
-        assert_eq!(received.count("rx_packets"), sent, "{context}");
-        let bad = ["lost", "corrupt", "duplicates"].map(|key| received.count(key));
-        assert_eq!(bad, [0; 3], "{context}");
-        assert_eq!(received.count("/latency_ns/count"), sent, "{context}");
+        let send = format!("send {send} --src 10.99.0.1 --dest {dest}:9000 --rate 10kpps --seed 1 --catch-up 5ms");
+        let (sent, received) = all_there(&net, drop_words, &send);
+        let samples = received.count("/latency_ns/count");
+        assert_eq!(
+            samples,
+            sent.count("tx_packets"),
+            "{send} {drop_words}: {:#}",
+            received.json
+        );
     }
 }
 

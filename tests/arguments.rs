@@ -415,8 +415,8 @@ fn plots_of_nothing_and_to_nowhere_are_refused() {
     );
     assert_refused(
         &format!("plot {} -o /nonexistent/a.svg", file("run.csv")),
-        1,
-        &["/nonexistent/a.svg"],
+        2,
+        &["-o", "/nonexistent/a.svg"],
     );
 }
 
@@ -494,4 +494,41 @@ fn a_million_flows_work() {
     // On a busy host it may have missed departures.
     assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
     assert!(!finished.stderr.contains("memory"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_run_that_is_refused_leaves_no_new_file_and_an_earlier_one_as_it_was() {
+    // The second of two runs on one UDP port finds it taken; a run with the files of two ways, two of one name.
+    let held = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let port = held.local_addr().expect("an address").port();
+    let scratch = Scratch::new();
+    std::fs::write(scratch.file("old.csv"), "earlier").expect("a file");
+    let taken = format!("drop udp:127.0.0.1:{port} --duration 10ms");
+    for (words, code) in [
+        (taken.as_str(), 1),
+        ("send null: --duration 10ms --hdr /nonexistent/run.hdr", 2),
+    ] {
+        for name in ["new.csv", "old.csv"] {
+            let mut command = mpps(words);
+            command
+                .arg("--csv")
+                .arg(scratch.file(name))
+                .arg("--json")
+                .arg(scratch.file("new.json"));
+            let finished = run_command(command);
+            assert_eq!(finished.code, Some(code), "{words}: {}", finished.stderr);
+        }
+        assert_eq!(std::fs::read(scratch.file("old.csv")).expect("a file"), b"earlier");
+        for name in ["new.csv", "new.json"] {
+            assert!(!scratch.file(name).exists(), "{words}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_is_no_plan_and_an_option_of_the_run_is_told_as_a_field() {
+    let scratch = Scratch::new();
+    let folder = scratch.file(".").display().to_string();
+    assert_refused(&format!("run {folder}"), 2, &["a folder", "--print-plan"]);
+    assert_refused("run plan.json --rate 5", 2, &["--rate", "load.rate", "in the file"]);
 }

@@ -1,10 +1,12 @@
 //! `sendrecv A B --both-ways`, through each kind of forwarding device: every packet of each way is accounted for, and
 //! what happens to one way is told of that one alone.
 
+use std::process::Command;
+
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, TESTPMD, Testpmd, assert_refused, bridge, inside, joined_twice, listen_by,
-    missing, mpps, no_dpdk, route, run, run_command, wait_until,
+    Background, Memif, Net, Report, Scratch, Testpmd, arrived, assert_refused, bridge, joined_twice, listen_by, mpps,
+    no_dpdk, no_testpmd, route, run, run_command, wait_until,
 };
 use rustix::process::Signal;
 
@@ -44,22 +46,33 @@ fn accounted(scratch: &Scratch, both: Report) -> [Report; 3] {
     [both, there, back]
 }
 
-fn measure(net: &Net, words: &str) -> [Report; 3] {
+fn measure(sendrecv: Command) -> [Report; 3] {
     let scratch = Scratch::new();
-    let both = scratch.measure(net.a(&format!("sendrecv {words} {LOAD}")));
+    let both = scratch.measure(sendrecv);
     accounted(&scratch, both)
 }
 
+/// `sendrecv` on host a.
+fn on_a(net: &Net, words: &str) -> Command {
+    net.a(&format!("sendrecv {words} {LOAD}"))
+}
+
 /// Sends both ways, and expects each packet at the other port, once and intact.
-fn assert_all_arrive(net: &Net, words: &str) -> [Report; 3] {
-    let reports = measure(net, words);
+fn assert_all_arrive_by(sendrecv: Command) -> [Report; 3] {
+    let context = format!("{sendrecv:?}");
+    let reports = measure(sendrecv);
     for way in &reports[1..] {
         let tx = way.count("tx_packets");
         let counts = COUNTS[1..7].iter().map(|key| way.count(key)).collect::<Vec<_>>();
-        assert!(tx > 0, "{words}: {:#}", way.json);
-        assert_eq!(counts, [tx, 0, 0, 0, 0, 0], "{words}: {:#}", reports[0].json);
+        assert!(tx > 0, "{context}: {:#}", way.json);
+        assert_eq!(counts, [tx, 0, 0, 0, 0, 0], "{context}: {:#}", reports[0].json);
     }
     reports
+}
+
+/// The same from host a.
+fn assert_all_arrive(net: &Net, words: &str) -> [Report; 3] {
+    assert_all_arrive_by(on_a(net, words))
 }
 
 #[test]
@@ -111,7 +124,7 @@ fn what_is_lost_on_one_way_is_that_way_s_loss_alone() {
     route(&net);
     // The answers of one port of the four.
     net.on(Host::B, "ip rule add from 198.18.1.2 ipproto udp sport 9001 blackhole");
-    let [both, there, back] = measure(&net, &format!("af_packet:eth1 af_packet:eth2 {V4}"));
+    let [both, there, back] = measure(on_a(&net, &format!("af_packet:eth1 af_packet:eth2 {V4}")));
     let tx = there.count("tx_packets");
     assert_eq!(
         (there.count("rx_packets"), there.count("lost")),
@@ -135,7 +148,7 @@ fn what_is_lost_on_one_way_is_that_way_s_loss_alone() {
     );
     // All of one way: the other stands.
     net.on(Host::B, "ip rule add from 198.18.1.2 blackhole");
-    let [both, there, back] = measure(&net, &format!("af_packet:eth1 af_packet:eth2 {V4}"));
+    let [both, there, back] = measure(on_a(&net, &format!("af_packet:eth1 af_packet:eth2 {V4}")));
     assert_eq!(there.count("rx_packets"), there.count("tx_packets"), "{:#}", both.json);
     assert_eq!(back.count("rx_packets"), 0, "{:#}", both.json);
     let warnings = both.json["warnings"].to_string();
@@ -157,17 +170,47 @@ fn through_mpps_forward_every_packet_of_both_ways_arrives() {
 }
 
 #[test]
+fn over_two_memifs_through_mpps_forward_every_packet_of_both_ways_arrives_with_one_lane_and_with_two() {
+    if no_dpdk() {
+        return;
+    }
+    for lanes in [1, 2] {
+        let (memifs, there) = ([Memif::new(), Memif::new()], Scratch::new());
+        let ports = |role| format!("{} {}", memifs[0].port(0, role), memifs[1].port(1, role));
+        let forwarder = listen_by(&there, mpps(&format!("forward {} --lanes {lanes}", ports("server"))));
+        let words = format!("sendrecv {} --lanes {lanes} --flows 16 {LOAD}", ports("client"));
+        let [both, ways @ ..] = assert_all_arrive_by(mpps(&words));
+        // Every lane of each port sends and receives, and what the lanes count is all that was counted.
+        let of_lanes = both.json["lanes"].as_array().expect("lanes");
+        assert_eq!(of_lanes.len(), 2 * lanes, "{:#}", both.json);
+        for key in ["tx_packets", "rx_packets"] {
+            let counts: Vec<_> = of_lanes
+                .iter()
+                .map(|lane| lane[key].as_u64().expect("a count"))
+                .collect();
+            assert!(counts.iter().all(|n| *n > 0), "{key} {counts:?}: {:#}", both.json);
+            assert_eq!(counts.iter().sum::<u64>(), both.count(key), "{key}: {:#}", both.json);
+        }
+        arrived(&there, both.count("tx_packets"));
+        let forwarded = there.read(forwarder.end(Signal::INT));
+        forwarded.assert_rows_add_up();
+        // In at one port and out at the other.
+        for (port, way) in [0, 1].into_iter().zip(&ways) {
+            let count = |port: usize, key: &str| forwarded.count(&format!("/ports/{port}/{key}"));
+            let passed = [count(port, "rx_packets"), count(1 - port, "tx_packets")];
+            assert_eq!(passed, [way.count("tx_packets"); 2], "{:#}", forwarded.json);
+        }
+    }
+}
+
+#[test]
 fn through_testpmd_every_packet_of_both_ways_arrives() {
-    if no_dpdk() || missing("dpdk-testpmd", "dpdk-dev or dpdk") || missing("stdbuf", "coreutils") {
+    if no_testpmd() {
         return;
     }
     let Some(net) = joined_twice() else { return };
     for mode in ["io", "macswap"] {
-        let mut command = inside(&net.lab, Host::B, TESTPMD);
-        // Rings that hold all packets of the run: on a busy host it is kept from them for long.
-        let vdev = |n, device| format!("--vdev=net_af_packet{n},iface={device},framecnt=4096");
-        command.args([vdev(0, "eth1"), vdev(1, "eth2")]);
-        let _testpmd = Testpmd::start(command, mode);
+        let _testpmd = Testpmd::between(&net, mode);
         assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
     }
 }
@@ -256,8 +299,14 @@ fn what_can_t_go_both_ways_is_refused() {
             "sendrecv af_packet:lo af_packet:nosuch --both-ways --back-dest-mac 02:00:00:00:00:09",
             &["--dest-mac: missing"],
         ),
-        ("sendrecv xdp:lo af_packet:lo --both-ways", &["xdp:lo", "af_xdp:lo"]),
-        ("sendrecv af_packet:lo xdp:lo --both-ways", &["xdp:lo", "af_xdp:lo"]),
+        (
+            "sendrecv xdp:lo af_packet:lo --both-ways",
+            &["port 'xdp:lo'", "af_xdp:lo"],
+        ),
+        (
+            "sendrecv af_packet:lo xdp:lo --both-ways",
+            &["port 'xdp:lo'", "af_xdp:lo"],
+        ),
         (
             "sendrecv af_packet:lo udp:127.0.0.1:9000 --both-ways",
             &["udp:127.0.0.1:9000", "Ethernet path"],

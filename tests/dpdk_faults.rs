@@ -233,23 +233,26 @@ fn a_tap_that_is_deleted_or_whose_peer_is_killed_leaves_the_other_whole() {
     }
 }
 
-/// Ten starts and stops of each device, some by a kill, and then what is left, in a mount namespace whose folders of
-/// shared files are empty at first. `$0`: the program; `$1`: a scratch folder.
+/// Ten starts and stops of each device, the devices side by side, one of them by a kill, and then what is left, in a
+/// mount namespace whose folders of shared files are empty at first. `$0`: the program; `$1`: a scratch folder.
 const CYCLES: &str = r#"
 mount --make-rprivate /
 for folder in /run /dev/shm; do mount -t tmpfs none $folder || exit 77; done
-run() { "$mpps" "$@" --duration 30ms --quiet || echo "$*: $?"; }
 mpps=$0
-for i in 1 2 3 4 5 6 7 8 9 10; do
-    run drop dpdk:net_null0,size=60 --no-verify
-    run reflect dpdk:net_memif0,role=server,socket=$1/memif,socket-abstract=no
-    run drop dpdk:net_tap0,iface=tap7
-    run drop dpdk:net_af_packet0,iface=eth1
-    run drop dpdk:net_ring0
+ten() { for i in 1 2 3 4 5 6 7 8 9 10; do "$@"; done; }
+run() { "$mpps" "$@" --duration 30ms --quiet || echo "$*: $?"; }
+killed() {
     "$mpps" drop dpdk:net_null1,no-rx=1 --duration 1h --quiet &
-    until [ "$(ls /proc/$!/task | wc -l)" -gt 2 ]; do :; done
+    until [ "$(ls /proc/$!/task | wc -l)" -gt 2 ]; do sleep 0.01; done
     kill -9 $!; wait $! 2>/dev/null
-done
+}
+ten run drop dpdk:net_null0,size=60 --no-verify &
+ten run reflect dpdk:net_memif0,role=server,socket=$1/memif,socket-abstract=no &
+ten run drop dpdk:net_tap0,iface=tap7 &
+ten run drop dpdk:net_af_packet0,iface=eth1 &
+ten run drop dpdk:net_ring0 &
+ten killed &
+wait
 # The empty folder is made by DPDK, and by mount the other.
 find /run /dev/shm $1 -mindepth 1 ! -path /run/dpdk ! -path /run/mount
 ip -br link | grep tap

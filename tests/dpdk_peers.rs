@@ -5,16 +5,11 @@ use std::process::Command;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Memif, Report, Scratch, TESTPMD, Testpmd, inside, listen_by, missing, mpps, net_of, no_dpdk, wait_until,
+    Background, Memif, Report, Scratch, TESTPMD, Testpmd, inside, listen_by, mpps, net_of, no_testpmd, wait_until,
 };
 use rustix::process::Signal;
 
 const SEND: &str = "--src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac 02:00:00:00:00:02 --rate 20kpps";
-
-/// True, and said, where one of the two is not there.
-fn absent() -> bool {
-    no_dpdk() || missing("dpdk-testpmd", "dpdk-dev or dpdk") || missing("stdbuf", "coreutils")
-}
 
 /// testpmd at one end of a memif.
 fn testpmd(memif: &Memif, role: &str, mode: &str) -> Testpmd {
@@ -75,7 +70,7 @@ fn silence(net: &mpps_tests::Net) {
 
 #[test]
 fn testpmds_5tswap_brings_every_packet_back() {
-    if absent() {
+    if no_testpmd() {
         return;
     }
     for traffic in [
@@ -95,7 +90,7 @@ fn testpmds_5tswap_brings_every_packet_back() {
 
 #[test]
 fn testpmd_as_the_end_that_connects_is_a_reflector_too_and_counts_the_same() {
-    if absent() {
+    if no_testpmd() {
         return;
     }
     let (memif, scratch) = (Memif::new(), Scratch::new());
@@ -126,7 +121,7 @@ fn testpmd_as_the_end_that_connects_is_a_reflector_too_and_counts_the_same() {
 
 #[test]
 fn what_testpmds_macswap_sends_back_is_nobodys_answer_and_all_of_it_is_counted() {
-    if absent() {
+    if no_testpmd() {
         return;
     }
     let memif = Memif::new();
@@ -141,7 +136,7 @@ fn what_testpmds_macswap_sends_back_is_nobodys_answer_and_all_of_it_is_counted()
 
 #[test]
 fn what_testpmd_sends_is_received_and_counted_to_the_packet() {
-    if absent() {
+    if no_testpmd() {
         return;
     }
     for mode in ["txonly", "flowgen"] {
@@ -167,7 +162,7 @@ fn what_testpmd_sends_is_received_and_counted_to_the_packet() {
 
 #[test]
 fn what_testpmd_sends_is_sent_back_or_counted_as_given_up() {
-    if absent() {
+    if no_testpmd() {
         return;
     }
     for (mode, command) in [
@@ -203,7 +198,7 @@ fn what_testpmd_sends_is_sent_back_or_counted_as_given_up() {
 
 #[test]
 fn testpmds_rxonly_receives_what_mpps_says_it_sent() {
-    if absent() {
+    if no_testpmd() {
         return;
     }
     // Over shared memory, whose counters live as long as the link: a sender that still waits for answers keeps it.
@@ -238,7 +233,7 @@ fn testpmds_rxonly_receives_what_mpps_says_it_sent() {
 
 #[test]
 fn testpmd_on_a_packet_socket_reflects_every_packet() {
-    if absent() {
+    if no_testpmd() {
         return;
     }
     let Some(net) = net_of(1) else { return };

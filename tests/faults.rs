@@ -3,21 +3,13 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, missing, net_of, program, returning, run_command, silent, wait_for_more,
-    wait_until,
+    Background, Report, Scratch, assert_only_the_gap_is_lost, missing, net_of, program, returning, run_command,
+    under_way, wait_for_more, wait_until,
 };
 use rustix::process::Signal;
 
 const SENDRECV: &str = "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms \
                         --interval 20ms";
-
-/// A run that is under way, with a reflector.
-fn under_way(net: &Net, scratch: &Scratch, sendrecv: &str, reflect: &str) -> (Background, Background) {
-    let reflector = Background::ready(net.b(reflect));
-    let sender = Background::start(scratch.results(net.a(&format!("{sendrecv} --duration 1h"))));
-    wait_until("packets that come back", || returning(scratch) >= 3);
-    (sender, reflector)
-}
 
 #[test]
 fn a_reflector_killed_and_started_again_costs_the_packets_of_that_time_only() {
@@ -28,23 +20,7 @@ fn a_reflector_killed_and_started_again_costs_the_packets_of_that_time_only() {
         (udp, "reflect udp:10.99.0.2:9000"),
         (udp, "reflect af_packet:eth1"),
     ] {
-        let scratch = Scratch::new();
-        let (sender, reflector) = under_way(&net, &scratch, sendrecv, reflect);
-        reflector.end(Signal::KILL);
-        wait_for_more("rows in which everything is lost", || silent(&scratch));
-        let reflector = Background::ready(net.b(reflect));
-        wait_for_more("packets that come back again", || returning(&scratch));
-        let report = scratch.read(sender.end(Signal::INT));
-        drop(reflector);
-        report.assert_accounted();
-        assert!(
-            report.count("lost") > 0 && report.count("rx_packets") > 0,
-            "{:#}",
-            report.json
-        );
-        // Loss is booked to the time of sending: rows before the kill have none, rows in the gap nothing else.
-        let lossless = |row: &&mpps_tests::Row| row["lost_packets"] == "0" && row["rx_packets"] != "0";
-        assert!(report.rows.iter().filter(lossless).count() >= 3, "{sendrecv} {reflect}");
+        assert_only_the_gap_is_lost(&net, sendrecv, reflect);
     }
 }
 

@@ -289,6 +289,43 @@ fn a_reflector_does_not_answer_itself_nor_everybody() {
 }
 
 #[test]
+fn a_reflector_with_a_range_behind_a_router_answers_none_of_its_own_addresses() {
+    if missing("python3", "python3") {
+        return;
+    }
+    let mut ports = vec!["af_packet:eth1", "af_xdp:eth1", "xdp:eth1"];
+    if !no_dpdk() {
+        ports.push("dpdk:net_af_packet0,iface=eth1");
+    }
+    for port in ports {
+        let Some(net) = net_of(1) else { return };
+        // Host a sends all of the range to host b, whoever it comes from.
+        net.on(
+            Host::A,
+            "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.eth1.rp_filter=0",
+        );
+        net.on(
+            Host::A,
+            "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth1.send_redirects=0",
+        );
+        net.on(Host::A, "ip route add 198.18.2.0/24 dev eth1");
+        let scratch = Scratch::new();
+        let words = format!("reflect {port} --ip 198.18.2.1-198.18.2.9 --port 9000");
+        let reflector = listen_by(&scratch, net.b(&words));
+        for (from, to) in [("198.18.2.3", "198.18.2.5"), ("198.18.2.9", "198.18.2.1")] {
+            forge(&net, Host::A, (from, 9000), to, 3, "same", 64);
+        }
+        // The last that is sent is the first that is turned, and the one behind the range is anybody's.
+        forge(&net, Host::A, ("198.18.2.10", 7777), "198.18.2.5", 1, "same", 64);
+        wait_until("the packet that is turned", || received(&scratch).0 >= 1);
+        let report = end(reflector, &scratch);
+        assert_eq!(report.reason("own_source"), 6, "{port}: {:#}", report.json);
+        assert_eq!(report.count("rx_packets"), 1, "{port}: {:#}", report.json);
+        assert_eq!(report.count("tx_packets"), 1, "{port}: {:#}", report.json);
+    }
+}
+
+#[test]
 fn a_reflector_on_loopback_does_not_answer_itself_but_all_others() {
     if missing("python3", "python3") {
         return;

@@ -2,7 +2,8 @@
 //! is in neither list fails the test: put it where it belongs.
 //!
 //! Each recipe has a lab of the default name for itself, in a mount namespace whose `/run` is its own, so that neither
-//! the user's lab nor another recipe is in its way. Runs without a `--duration` get one of a second.
+//! the user's lab nor another recipe is in its way. Runs without a `--duration` get one of 300 ms, and wait as long for
+//! what comes back.
 
 use std::process::Command;
 use std::sync::Mutex;
@@ -326,19 +327,19 @@ fn listens(shown: &Shown) -> bool {
     shown.prompt.starts_with('b') || shown.command.ends_with('&')
 }
 
-/// Gives a run that would last long a duration.
+/// Gives a run that would last long a duration, and a short settle time.
 fn shortened(command: &str) -> String {
-    if command.contains("--duration") {
-        return command.to_owned();
-    }
     let mut text = command.to_owned();
+    let mut say = |workload: &str, option: &str| {
+        if !command.contains(option) {
+            let words = format!("mpps {workload} ");
+            text = text.replacen(&words, &format!("{words}{option} 300ms "), 1);
+        }
+    };
     for workload in ["sendrecv", "send", "drop", "reflect", "forward", "capture"] {
-        text = text.replacen(
-            &format!("mpps {workload} "),
-            &format!("mpps {workload} --duration 1s "),
-            1,
-        );
+        say(workload, "--duration");
     }
+    say("sendrecv", "--settle");
     text
 }
 

@@ -3,9 +3,10 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Net, Report, Scratch, TESTPMD, Testpmd, assert_refused, bridge, inside, joined_twice, listen_by, missing, no_dpdk,
-    route,
+    Background, Net, Report, Scratch, Testpmd, assert_refused, bridge, joined_twice, listen_by, no_dpdk, no_testpmd,
+    route, silent, wait_for_more, wait_until,
 };
+use rustix::process::Signal;
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
 const LOAD: &str = "--rate 5kpps --duration 300ms --catch-up 10s --settle 1s --quiet";
@@ -73,16 +74,12 @@ fn through_mpps_forward_every_packet_arrives_in_each_of_its_modes() {
 
 #[test]
 fn through_testpmd_every_packet_arrives() {
-    if no_dpdk() || missing("dpdk-testpmd", "dpdk-dev or dpdk") || missing("stdbuf", "coreutils") {
+    if no_testpmd() {
         return;
     }
     let Some(net) = joined_twice() else { return };
     for mode in ["io", "macswap"] {
-        let mut command = inside(&net.lab, Host::B, TESTPMD);
-        // Rings that hold all packets of the run: on a busy host it is kept from them for long.
-        let vdev = |n, device| format!("--vdev=net_af_packet{n},iface={device},framecnt=4096");
-        command.args([vdev(0, "eth1"), vdev(1, "eth2")]);
-        let _testpmd = Testpmd::start(command, mode);
+        let _testpmd = Testpmd::between(&net, mode);
         assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
     }
 }
@@ -95,6 +92,45 @@ fn what_lies_between_and_drops_everything_is_named_in_place_of_a_reflector() {
     assert_eq!(report.count("lost"), report.count("tx_packets"), "{:#}", report.json);
     let said = report.json["warnings"].to_string();
     assert!(said.contains("nothing arrived at the other port"), "{said}");
+    assert!(!told_of_a_port_that_was_down(&report), "{:#}", report.json);
+}
+
+fn told_of_a_port_that_was_down(report: &Report) -> bool {
+    let reasons = report.json["invalid_reasons"].to_string();
+    reasons.contains("a port of this host was down for") && reasons.contains("not lost by what lies between")
+}
+
+#[test]
+fn loss_while_the_receiving_port_is_down_is_told_as_this_host_s_and_the_run_is_not_valid() {
+    for path in ["af_packet", "af_xdp"] {
+        let Some(net) = joined_twice() else { return };
+        bridge(&net);
+        let scratch = Scratch::new();
+        let words = format!(
+            "sendrecv {path}:eth1 {path}:eth2 --rate 3kpps --catch-up 10s --settle 300ms --interval 20ms --quiet \
+             --duration 1h"
+        );
+        let running = Background::start(scratch.results(net.a(&words)));
+        wait_until("packets that arrive", || scratch.received_so_far() > 100);
+        net.on(Host::A, "ip link set eth2 down");
+        wait_for_more("rows in which everything is lost", || silent(&scratch));
+        net.on(Host::A, "ip link set eth2 up");
+        let received = scratch.received_so_far();
+        wait_until("packets that arrive again", || {
+            scratch.received_so_far() > received + 100
+        });
+        let report = scratch.read(running.end(Signal::INT));
+        report.assert_accounted();
+        assert!(report.count("lost") > 0, "{:#}", report.json);
+        assert!(told_of_a_port_that_was_down(&report), "{path}: {:#}", report.json);
+        assert_eq!(report.json["valid"], false, "{path}: {:#}", report.json);
+        assert_eq!(report.finished.code, Some(3), "{path}: {}", report.said());
+        // It is the port that receives: the other one sent all the time.
+        let down = |lane: &serde_json::Value| lane["link_down_ns"].as_u64().expect("a time") > 0;
+        for lane in report.json["lanes"].as_array().expect("lanes") {
+            assert_eq!(down(lane), lane["rx"] == true, "{path}: {lane:#}");
+        }
+    }
 }
 
 #[test]

@@ -128,10 +128,24 @@ NOINLINE u64 mark_of(const struct sender *sender)
 	return v0 ? v0 : 1;
 }
 
+/*
+ * Whether a source is an address that packets are taken for, and so our own: its answer would be a packet for us again.
+ * The destination is one of those, and the only one if no range was named.
+ */
+INLINE int is_ours4(be32 source, be32 destination)
+{
+	return source == destination || is_within(&PLAN.own, &source, 0);
+}
+
+INLINE int is_ours6(void *at)
+{
+	return (U64(at) == U64(at + 16) && U64(at + 8) == U64(at + 24)) || is_within(&PLAN.own, at, 1);
+}
+
 /* Whether a packet that the filter takes can be answered: `answerable` of crates/wire. 0, or the reason + 1. */
 INLINE int answerable4(be32 source, be32 destination, u32 ports)
 {
-	if (source == destination && (!LOOPS.loopback || (u16)ports == (u16)(ports >> 16)))
+	if (is_ours4(source, destination) && (!LOOPS.loopback || (u16)ports == (u16)(ports >> 16)))
 		LEAVE(LEFT_OWN_SOURCE);
 	if (listed4(LOOPS.broadcasts, LOOPS.broadcasts_count, destination))
 		LEAVE(LEFT_MULTICAST);
@@ -149,7 +163,7 @@ INLINE int answerable4(be32 source, be32 destination, u32 ports)
 /* `at`: the source address. */
 INLINE int answerable6(void *at, u32 ports)
 {
-	if (U64(at) == U64(at + 16) && U64(at + 8) == U64(at + 24) &&
+	if (is_ours6(at) &&
 	    (!LOOPS.loopback || (u16)ports == (u16)(ports >> 16)))
 		LEAVE(LEFT_OWN_SOURCE);
 	if (LOOPS.loopback)

@@ -7,6 +7,9 @@
 
 #include "lane.h"
 
+/* Two CPUs' clocks may differ by this. */
+enum { CLOCKS_DIFFER_NS = 1000000 };
+
 INLINE void learn_limit(struct source *source, u32 cpu)
 {
 	struct lane *lane = bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
@@ -22,6 +25,13 @@ INLINE int was_sent(struct source *source, u64 seq)
 
 	if (seq < source->limit)
 		return 1;
+	/*
+	 * Nothing was sent before the start, whatever the lanes have published by now: the clock may have been read, and
+	 * the start, before this trial began, and then a packet of the one before would look like one of this. CPUs' clocks
+	 * may differ by a little.
+	 */
+	if (!source->start_ns || source->now_ns + CLOCKS_DIFFER_NS < source->start_ns)
+		return 0;
 	/* First the lane of this CPU: what it sends mostly comes back here, and the others' lines are far away. */
 	learn_limit(source, cpu);
 	for (u32 i = 0; i < LANES; i++) {
@@ -32,10 +42,27 @@ INLINE int was_sent(struct source *source, u64 seq)
 	return seq < source->limit;
 }
 
-/* The flow of a packet that comes back, its ports as they lie in its UDP header; PLAN.flows: none. */
+/* The places of a flow's two ports, from those of a packet that arrives, as they lie in its UDP header. */
+INLINE u32 source_port(u32 ports)
+{
+	return swap16(PLAN.flags & ACROSS ? ports & 0xffff : ports >> 16) - PLAN.src_first;
+}
+
+INLINE u32 destination_port(u32 ports)
+{
+	return swap16(PLAN.flags & ACROSS ? ports >> 16 : ports & 0xffff) - PLAN.dst_first;
+}
+
+/* Whether a packet is for a port of the test. */
+INLINE int is_for_us(u32 ports)
+{
+	return PLAN.flags & ACROSS ? destination_port(ports) < PLAN.axis[1].count : source_port(ports) < PLAN.src_count;
+}
+
+/* The flow of a packet that arrives, its ports as they lie in its UDP header; PLAN.flows: none. */
 INLINE u32 flow_of(u32 ports)
 {
-	u32 src = swap16(ports >> 16) - PLAN.src_first, dst = swap16(ports & 0xffff) - PLAN.dst_first, flow;
+	u32 src = source_port(ports), dst = destination_port(ports), flow;
 
 	if (src >= PLAN.src_count)
 		return PLAN.flows;
@@ -47,10 +74,11 @@ INLINE u32 flow_of(u32 ports)
 	return flow < PLAN.flows ? flow : PLAN.flows;
 }
 
-/* The flow of a packet that comes back, whose addresses are at these places of their ranges. */
+/* The flow of a packet that arrives, whose addresses are at these places of their ranges. */
 INLINE u32 flow_at(u32 ports, u32 own, u32 peer)
 {
-	u32 place[4] = { swap16(ports >> 16) - PLAN.src_first, swap16(ports & 0xffff) - PLAN.dst_first, own, peer };
+	u32 place[4] = { source_port(ports), destination_port(ports), PLAN.flags & ACROSS ? peer : own,
+			 PLAN.flags & ACROSS ? own : peer };
 	u64 flow = 0;
 
 #pragma unroll
@@ -153,8 +181,8 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 		if (!now)
 			return XDP_DROP;
 	}
-	/* Two CPUs' clocks may differ by a little, so a packet may seem to come from the near future. */
-	if (!was_sent(source, seq) || sent - source->start_ns > now - source->start_ns + 1000000)
+	/* A packet may seem to come from the near future. One from before the start is beyond all that is to come. */
+	if (!was_sent(source, seq) || sent - source->start_ns > now - source->start_ns + CLOCKS_DIFFER_NS)
 		return foreign(source, FOREIGN_OTHER_RUN);
 	access = open_window(window, source, key);
 	kind = window_record(window, PLAN.flows, flow, seq, &distance);

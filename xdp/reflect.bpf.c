@@ -90,8 +90,8 @@ INLINE int plain_pair4(struct watch *watch, void *data)
 		return 1;
 	if (!plain_addresses4(source, destination) || answerable4(source, destination, U32(data + PLAIN4_L4)))
 		return 0;
-	/* Between equal ones the ports decide. */
-	if (source != destination)
+	/* Between two of our own the ports decide. */
+	if (!is_ours4(source, destination))
 		watch->pair = pair;
 	return 1;
 }

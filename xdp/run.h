@@ -56,6 +56,10 @@ enum {
 	SEVERAL = 1 << 12,
 	/* The addresses of `own` are answered for. */
 	ANSWER_OWN = 1 << 13,
+	/* Packets arrive as they were sent, at another device than they leave by. */
+	ACROSS = 1 << 14,
+	/* The way back of two: packets go from each flow's destination to its source. */
+	TURNED = 1 << 15,
 };
 
 struct plan {
@@ -77,7 +81,7 @@ struct plan {
 	/* The clock is read anew after this many packets; 0: for each. */
 	u32 clock_every;
 	u32 reserved;
-	/* Of the network namespace, and of the devices in it: 0 and 1. */
+	/* Of the network namespace, and of the devices in it: 0 and 1. Traffic has the one that packets leave by. */
 	u32 namespace;
 	u32 device[2];
 	/* Listeners: destination addresses that are taken; none given: any that is one host's. */
@@ -114,10 +118,10 @@ struct plan {
 	/* Words of 64 sequence numbers per flow, and slips per flow: powers of two. */
 	u32 window_words;
 	u32 slips;
-	/* Whom packets are sent from and to, and so come back to and from. */
+	/* The addresses that packets arrive for and from: where they come back, those that they were sent from and to. */
 	struct words6 src;
 	struct words6 dst;
-	/* The IP header of a packet that comes back unchanged, as words. */
+	/* The IP header of a packet that arrives as it came back, or as it was sent, as words. */
 	u64 back[5];
 	/* The CPU of each lane. */
 	u32 lane_cpu[LANES];
@@ -125,8 +129,8 @@ struct plan {
 	u32 max_flows;
 	u32 table;
 	/*
-	 * Addresses beside those above: of listeners more that are taken; of traffic, where they vary, those that packets are
-	 * sent from, and those that they are sent to.
+	 * Addresses beside those above: of listeners more that are taken; of traffic, where they vary, those that
+	 * packets arrive for, and those that they arrive from.
 	 */
 	struct within own;
 	struct within peer;

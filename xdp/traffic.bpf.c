@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * `sendrecv` and `send`: one program makes packets, another counts those that come back.
+ * `sendrecv` and `send`: one program makes packets, another counts those that come back, or that arrive at another
+ * device.
  *
  * The sender runs on frames that the kernel makes (BPF_PROG_TEST_RUN with live frames), one call per lane for a whole
  * run, for a call costs tens of milliseconds. So pacing is done here: while nothing is due a frame is given back. The
@@ -38,6 +39,8 @@ INLINE u32 ports_of(u32 flow)
 {
 	struct flow_ports *ports;
 
+	if (PLAN.flows == PLAN.src_count && PLAN.flags & TURNED)
+		return (u32)swap16(PLAN.dst_first) | (u32)swap16(PLAN.src_first + flow) << 16;
 	if (PLAN.flows == PLAN.src_count)
 		return (u32)swap16(PLAN.src_first + flow) | (u32)swap16(PLAN.dst_first) << 16;
 	ports = bpf_map_lookup_elem(&FLOW_PORTS, &flow);
@@ -222,7 +225,8 @@ INLINE u32 ttl_and_checksum(u64 word)
 }
 
 /*
- * Whether a frame is just what was sent, with the two ends exchanged: then its IP header is right if what was sent was.
+ * Whether a frame is just what was sent, with the two ends exchanged where packets come back: then its IP header is
+ * right if what was sent was.
  * Compared are whole words; whatever else has been changed on the way is for `sort` to look at.
  */
 INLINE int looks_like_ours(void *frame)
@@ -259,7 +263,7 @@ NOINLINE int sort(struct xdp_md *ctx, u32 *flow, u32 *reason)
 	struct udp_packet p = {};
 	int left = find_udp_anywhere(ctx, &p), v6 = !!(PLAN.flags & IPV6);
 	void *data = frame_data(ctx), *end = frame_end(ctx), *source, *ports;
-	u32 size = v6 ? 16 : 4, destination;
+	u32 size = v6 ? 16 : 4;
 
 	*reason = left - 1;
 	if (left)
@@ -274,8 +278,7 @@ NOINLINE int sort(struct xdp_md *ctx, u32 *flow, u32 *reason)
 		*reason = LEFT_WRONG_ADDRESS;
 		return HOSTS;
 	}
-	destination = swap16(U16(ports + 2)) - PLAN.src_first;
-	if (destination >= PLAN.src_count) {
+	if (!is_for_us(U32(ports))) {
 		*reason = LEFT_WRONG_PORT;
 		return HOSTS;
 	}
@@ -311,7 +314,7 @@ NOINLINE int sort_addresses(struct xdp_md *ctx, u32 *flow, u32 *reason, u64 *sum
 	if (own >= PLAN.own.count)
 		return HOSTS;
 	*reason = LEFT_WRONG_PORT;
-	if ((u32)swap16(U16(ports + 2)) - PLAN.src_first >= PLAN.src_count)
+	if (!is_for_us(U32(ports)))
 		return HOSTS;
 	peer = place_in(&PLAN.peer, source);
 	*reason = FOREIGN_WRONG_ADDRESS;

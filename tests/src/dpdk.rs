@@ -40,14 +40,19 @@ impl Memif {
         Self(Scratch::new())
     }
 
-    /// Driver number `number` as the end that is there first, by a name without a file.
+    /// Driver number `number` at one of its ends, by a name without a file.
+    pub fn port(&self, number: usize, role: &str) -> String {
+        format!("dpdk:net_memif{number},role={role},socket={}", self.name())
+    }
+
+    /// Driver number `number` as the end that is there first.
     pub fn server(&self, number: usize) -> String {
-        format!("dpdk:net_memif{number},role=server,socket={}", self.name())
+        self.port(number, "server")
     }
 
     /// The end that connects.
     pub fn client(&self) -> String {
-        format!("dpdk:net_memif0,role=client,socket={}", self.name())
+        self.port(0, "client")
     }
 
     /// The name of its socket.
@@ -73,10 +78,7 @@ impl Own {
 
     /// Driver number `number` at one of its ends.
     pub fn port(&self, number: usize, role: &str) -> String {
-        format!(
-            "dpdk:net_memif{number},role={role},socket-abstract=no,socket={}",
-            self.0.name()
-        )
+        self.0.port(number, role) + ",socket-abstract=no"
     }
 
     /// The name of its socket.

@@ -8,7 +8,17 @@ use rustix::process::Signal;
 use crate::{Background, Net, Report, Scratch, run_command, wait_until};
 
 /// For a moment, and patient: a machine that is loaded holds packets up and misses departures.
-const SHORT: &str = "--duration 100ms --settle 500ms --catch-up 1s --quiet";
+const SHORT: [[&str; 2]; 3] = [["--duration", "100ms"], ["--settle", "500ms"], ["--catch-up", "1s"]];
+
+/// Adds what is in [`SHORT`] and was not said otherwise.
+fn short(command: &mut Command) {
+    for [option, value] in SHORT {
+        if !command.get_args().any(|word| word == option) {
+            command.args([option, value]);
+        }
+    }
+    command.arg("--quiet");
+}
 
 /// Rows of 20 ms of a listener in which nothing came: nothing more will.
 const QUIET_ROWS: usize = 75;
@@ -39,7 +49,7 @@ pub fn round_trips_by(reflect: Command, sendrecv: impl IntoIterator<Item = Comma
     let there = Scratch::new();
     let reflector = listen_by(&there, reflect);
     let measured = |mut command: Command| {
-        command.args(SHORT.split_whitespace());
+        short(&mut command);
         let report = Scratch::new().measure(command);
         report.assert_accounted();
         report
@@ -88,6 +98,25 @@ pub fn all_back_by(reflect: Command, sendrecv: Vec<Command>) -> (Vec<Report>, Re
     (sent, reflected)
 }
 
+/// The same for one `sendrecv`, on hosts whose stacks say little of their own.
+///
+/// # Panics
+/// When a packet did not come back.
+pub fn each_back(net: &Net, reflect: &str, sendrecv: &str) -> (Report, Report) {
+    let rate = if sendrecv.contains("--rate") {
+        ""
+    } else {
+        " --rate 10kpps"
+    };
+    // A sender that is late sends no more at once than small rings hold.
+    let words = format!("{sendrecv}{rate} --catch-up 5ms");
+    let (mut sent, reflected) = all_back(net, reflect, &[&words]);
+    let sent = sent.remove(0);
+    // The hosts' own stacks talk, too: neighbour discovery, multicast reports.
+    assert!(sent.count("foreign") < 10, "{sendrecv} / {reflect}: {:#}", sent.json);
+    (sent, reflected)
+}
+
 /// Runs `send` for a moment on host a, for `drop` on host b; both reports, each added up.
 pub fn one_way(net: &Net, drop: &str, send: &str) -> (Report, Report) {
     one_way_by(net.b(drop), net.a(send))
@@ -97,7 +126,7 @@ pub fn one_way(net: &Net, drop: &str, send: &str) -> (Report, Report) {
 pub fn one_way_by(drop: Command, mut send: Command) -> (Report, Report) {
     let (here, there) = (Scratch::new(), Scratch::new());
     let receiver = listen_by(&there, drop);
-    send.args(SHORT.split_whitespace());
+    short(&mut send);
     let sent = here.measure(send);
     arrived(&there, sent.count("tx_packets"));
     let received = there.read(receiver.end(Signal::INT));

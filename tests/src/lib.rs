@@ -29,8 +29,8 @@ pub use bystanders::{ECHO, TALK};
 pub use denied::{Call, denied};
 pub use dpdk::{Bridge, Memif, Own, no_dpdk};
 pub use ends::{
-    all_back, all_back_by, all_there, all_there_by, arrived, assert_refused, listen, listen_by, one_way, one_way_by,
-    round_trips, round_trips_by,
+    all_back, all_back_by, all_there, all_there_by, arrived, assert_refused, each_back, listen, listen_by, one_way,
+    one_way_by, round_trips, round_trips_by,
 };
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
@@ -39,10 +39,10 @@ pub use memif_peer::{MemifPeer, PASSED, REGION, add_region, add_ring, init, mess
 pub use middlebox::{Middlebox, Treated};
 pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};
-pub use progress::{returning, silent, wait_for_more};
+pub use progress::{assert_only_the_gap_is_lost, returning, silent, under_way, wait_for_more};
 pub use recipes::{Shown, shown};
 pub use report::{Report, Row, Scratch};
-pub use testpmd::{TESTPMD, Testpmd};
+pub use testpmd::{TESTPMD, Testpmd, no_testpmd};
 pub use threads::{NET_ADMIN, Thread, threads_of};
 
 use std::path::PathBuf;

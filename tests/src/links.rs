@@ -83,6 +83,12 @@ pub fn route(net: &Net) {
     ] {
         net.on(Host::B, words);
     }
+    // Packets that wait for a neighbour's answer: by default a hundred or so, and on a busy host those who answer are
+    // kept from their core for longer.
+    for (family, device) in [("ipv4", "eth1"), ("ipv4", "eth2"), ("ipv6", "eth1"), ("ipv6", "eth2")] {
+        let room = format!("net.{family}.neigh.{device}.unres_qlen_bytes={}", 16 << 20);
+        net.on(Host::B, &format!("sysctl -qw {room}"));
+    }
     // The router asks from the address that only its link knows, once nobody else is found to have it.
     wait_until("the router's own addresses", || {
         let all = net.on(Host::B, "ip -6 addr show tentative").stdout;

@@ -1,6 +1,37 @@
 //! How far a run is, by the rows that it has written.
 
-use crate::{Scratch, wait_until};
+use rustix::process::Signal;
+
+use crate::{Background, Net, Row, Scratch, wait_until};
+
+/// A run from host a that is under way, with a reflector on host b: sender and reflector.
+pub fn under_way(net: &Net, scratch: &Scratch, sendrecv: &str, reflect: &str) -> (Background, Background) {
+    let reflector = Background::ready(net.b(reflect));
+    let sender = Background::start(scratch.results(net.a(&format!("{sendrecv} --duration 1h"))));
+    wait_until("packets that come back", || returning(scratch) >= 3);
+    (sender, reflector)
+}
+
+/// A reflector that is killed under a run and started again costs the packets of that time, and no others.
+///
+/// # Panics
+/// When it does not, or costs more.
+pub fn assert_only_the_gap_is_lost(net: &Net, sendrecv: &str, reflect: &str) {
+    let scratch = Scratch::new();
+    let (sender, reflector) = under_way(net, &scratch, sendrecv, reflect);
+    reflector.end(Signal::KILL);
+    wait_for_more("rows in which everything is lost", || silent(&scratch));
+    let reflector = Background::ready(net.b(reflect));
+    wait_for_more("packets that come back again", || returning(&scratch));
+    let report = scratch.read(sender.end(Signal::INT));
+    drop(reflector);
+    report.assert_accounted();
+    let context = format!("{sendrecv} {reflect}: {:#}", report.json);
+    assert!(report.count("lost") > 0 && report.count("rx_packets") > 0, "{context}");
+    // Loss is booked to the time of sending: rows before the kill have none, rows in the gap nothing else.
+    let lossless = |row: &&Row| row["lost_packets"] == "0" && row["rx_packets"] != "0";
+    assert!(report.rows.iter().filter(lossless).count() >= 3, "{context}");
+}
 
 /// Rows so far in which packets came back.
 pub fn returning(scratch: &Scratch) -> usize {

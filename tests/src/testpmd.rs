@@ -5,12 +5,18 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::wait_until;
+use crate::{Net, inside, missing, no_dpdk, wait_until};
+use mpps_host::lab::Host;
 
 /// Its command line in front of `--vdev`: no files, no sockets, no memory that others want; on no core of its own, as
 /// others may have that for themselves; each line told at once.
 pub const TESTPMD: &str = "stdbuf -oL dpdk-testpmd --lcores=(0,1)@(0,1) --no-huge -m 256 --iova-mode=va --no-shconf \
                            --no-telemetry --no-pci";
+
+/// True, and said, where testpmd, or the path that it is the other end of, is not there.
+pub fn no_testpmd() -> bool {
+    no_dpdk() || missing("dpdk-testpmd", "dpdk-dev or dpdk") || missing("stdbuf", "coreutils")
+}
 
 /// A running testpmd; ended when dropped.
 pub struct Testpmd {
@@ -60,6 +66,18 @@ impl Testpmd {
         };
         testpmd.ask("start", "packet forwarding packets/burst");
         testpmd
+    }
+
+    /// Starts it in a mode between the two links of host b.
+    ///
+    /// # Panics
+    /// When it does not forward.
+    pub fn between(net: &Net, mode: &str) -> Self {
+        let mut command = inside(&net.lab, Host::B, TESTPMD);
+        // Rings that hold all packets of a run: on a busy host it is kept from them for long.
+        let vdev = |n, device| format!("--vdev=net_af_packet{n},iface={device},framecnt=4096");
+        command.args([vdev(0, "eth1"), vdev(1, "eth2")]);
+        Self::start(command, mode)
     }
 
     /// Starts it as the end of a memif that connects, again until a server takes it: its driver does not try again

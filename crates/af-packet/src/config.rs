@@ -65,8 +65,8 @@ pub struct Config {
     pub fanout: Fanout,
     /// `csum=`.
     pub checksum: Checksum,
-    /// `promisc=`: receive frames for other MAC addresses too.
-    pub promisc: bool,
+    /// `promisc=`: receive frames for other MAC addresses too; `None`: as the task needs.
+    pub promisc: Option<bool>,
     /// `guard=`.
     pub guard: GuardMode,
 }
@@ -115,7 +115,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         qdisc_bypass: qdisc_bypass.unwrap_or(true),
         fanout: fanout.unwrap_or(Fanout::Hash),
         checksum: checksum.unwrap_or(Checksum::Auto),
-        promisc: promisc.unwrap_or(false),
+        promisc,
         guard: guard.unwrap_or(GuardMode::Auto),
     })
 }
@@ -133,7 +133,7 @@ mod tests {
         let config = parse("af_packet:eth1").expect("valid");
         assert_eq!(config.device, "eth1");
         assert_eq!(config.ring, None);
-        assert!(config.qdisc_bypass && !config.promisc);
+        assert!(config.qdisc_bypass && config.promisc.is_none());
         assert_eq!(
             (config.fanout, config.checksum, config.guard),
             (Fanout::Hash, Checksum::Auto, GuardMode::Auto)
@@ -145,7 +145,7 @@ mod tests {
         let config =
             parse("af_packet:eth1,ring=4096,qdisc=kernel,fanout=qm,csum=device,promisc=on,guard=off").expect("valid");
         assert_eq!(config.ring, Some(4096));
-        assert!(!config.qdisc_bypass && config.promisc);
+        assert!(!config.qdisc_bypass && config.promisc == Some(true));
         assert_eq!(
             (config.fanout, config.checksum, config.guard),
             (Fanout::QueueMapping, Checksum::Device, GuardMode::Off)

@@ -139,7 +139,7 @@ impl Opener<'_> {
         if all {
             list.push(entry(libc::PACKET_MR_ALLMULTI, &[]));
         }
-        if self.config.promisc {
+        if self.config.promisc == Some(true) {
             list.push(entry(libc::PACKET_MR_PROMISC, &[]));
         }
         list

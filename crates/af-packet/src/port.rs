@@ -10,8 +10,7 @@ use crate::ring::max_frame;
 use crate::rx::RxSocket;
 use crate::tx::TxSocket;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Port, QueueCounters, Result, Roles};
-use mpps_netdev::{NetDev, interface_names};
-use std::io;
+use mpps_netdev::NetDev;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -93,15 +92,7 @@ impl AfPacketPort {
     /// and the guard can't be attached.
     pub fn open(config: &Config, roles: &[Roles], guard: Option<GuardFilter>) -> Result<Self> {
         let name: Arc<str> = config.device.as_str().into();
-        let device = NetDev::by_name(&config.device).map_err(|e| not_found(&name, &e))?;
-        if !device.ethernet {
-            return Err(Error::new(
-                "open",
-                name,
-                "not an Ethernet device: af_packet moves Ethernet frames",
-                ErrorKind::Unsupported,
-            ));
-        }
+        let device = NetDev::of_port(&config.device, "af_packet")?;
         let receivers = roles.iter().filter(|r| r.rx).count();
         if roles.is_empty() || receivers > FANOUT_MAX {
             let cause = format!("{} queues asked for: want 1 to {FANOUT_MAX}", roles.len());
@@ -182,15 +173,6 @@ impl AfPacketPort {
             )
         })
     }
-}
-
-/// The error for an interface that can't be looked up, with those that can.
-fn not_found(name: &Arc<str>, error: &io::Error) -> Error {
-    if error.kind() != io::ErrorKind::NotFound {
-        return Error::os("look up interface", name.clone(), error);
-    }
-    let cause = format!("no such interface; there are: {}", interface_names().join(", "));
-    Error::new("open", name.clone(), cause, ErrorKind::NotFound)
 }
 
 fn attach_guard(
@@ -293,7 +275,7 @@ impl Port for AfPacketPort {
                 },
             ),
             Fact::new("fanout", self.fanout.map_or("none (one receiving queue)", Fanout::name)),
-            Fact::new("promisc", if self.config.promisc { "on" } else { "off" }),
+            Fact::new("promisc", if self.config.promisc == Some(true) { "on" } else { "off" }),
             Fact::shown("guard", self.guard.to_string()),
         ];
         if let Some(rx) = self.lanes.iter().find_map(|l| l.rx.as_ref()) {

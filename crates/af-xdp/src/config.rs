@@ -68,8 +68,8 @@ pub struct Config {
     /// `tx_budget=`: packets that one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, Linux 6.17);
     /// `None`: the most that the kernel allows, where it can be set at all.
     pub tx_budget: Option<u32>,
-    /// `promisc=`: receive frames for other MAC addresses too.
-    pub promisc: bool,
+    /// `promisc=`: receive frames for other MAC addresses too; `None`: as the task needs.
+    pub promisc: Option<bool>,
     /// `rx_time=`: the XDP program notes each packet's time of arrival.
     pub rx_time: bool,
 }
@@ -139,7 +139,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         need_wakeup: need_wakeup.unwrap_or(true),
         busy_budget,
         tx_budget,
-        promisc: promisc.unwrap_or(false),
+        promisc,
         rx_time: rx_time.unwrap_or(false),
     })
 }

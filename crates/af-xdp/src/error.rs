@@ -1,7 +1,6 @@
 //! What an error of the AF_XDP crate means for a run.
 
 use mpps_io::{Error, ErrorKind};
-use std::io;
 
 /// The path's error for the crate's.
 #[cold]
@@ -40,16 +39,4 @@ pub(crate) fn of(error: xsk::Error) -> Error {
         other => other.to_string(),
     };
     Error::new(op, object, cause, kind)
-}
-
-/// The error for an interface that can't be looked up, with those that can.
-pub(crate) fn not_found(name: &str, error: &io::Error) -> Error {
-    if error.kind() != io::ErrorKind::NotFound {
-        return Error::os("look up interface", name, error);
-    }
-    let cause = format!(
-        "no such interface; there are: {}",
-        mpps_netdev::interface_names().join(", ")
-    );
-    Error::new("open", name, cause, ErrorKind::NotFound)
 }

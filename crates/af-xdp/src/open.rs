@@ -2,11 +2,11 @@
 //! be refused is refused here, by the main thread, before a lane starts.
 
 use crate::config::{Config, Mode, Pages};
-use crate::error::{not_found, of};
+use crate::error::of;
 use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
 use crate::port::{AfXdpPort, Parts};
 use mpps_io::selection::{Listed, left_to_host, without};
-use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Request, Result, Selection, Task};
+use mpps_io::{Capabilities, Error, Layer, Mailbox, Request, Result, Selection, Task};
 use mpps_netdev::{NetDev, Promiscuous, await_carrier};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -54,16 +54,7 @@ pub fn open(ports: &[(&Config, &Request<'_>)]) -> Result<Vec<AfXdpPort>> {
 
 fn wanted<'a>(config: &'a Config, request: &'a Request<'_>) -> Result<Wanted<'a>> {
     let roles = request.roles;
-    let device = NetDev::by_name(&config.device).map_err(|e| not_found(&config.device, &e))?;
-    if !device.ethernet {
-        let cause = "not an Ethernet device: af_xdp moves Ethernet frames";
-        return Err(Error::new(
-            "open",
-            config.device.as_str(),
-            cause,
-            ErrorKind::Unsupported,
-        ));
-    }
+    let device = NetDev::of_port(&config.device, "af_xdp")?;
     let depth = Depth::of(config);
     depth.check(config)?;
     let there = xsk::Device::named(&config.device)
@@ -172,8 +163,7 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         }
         remarks.extend(await_carrier([device]));
     }
-    let promiscuous = config
-        .promisc
+    let promiscuous = (config.promisc == Some(true))
         .then(|| Promiscuous::hold(device.ifindex))
         .transpose()
         .map_err(|e| Error::os("set promiscuous mode on", config.device.as_str(), &e))?;

@@ -158,6 +158,7 @@ impl Config {
 pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let device = device(spec)?;
     let driver = driver(&device);
+    check_names(spec, driver)?;
     let mut options = spec.take_options();
     let rx_ring = options.number("rxd", 32..=32_768)?.map(|n| n as u16);
     let tx_ring = options.number("txd", 32..=32_768)?.map(|n| n as u16);
@@ -196,18 +197,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let by_mac = matches!(device, Device::Mac(_));
     let ours = |key: &str| OWN.contains(&key) || (key == "mac" && by_mac);
     let mut driver_args: Vec<_> = spec.options.iter().filter(|(key, _)| !ours(key)).cloned().collect();
-    let known: &[&str] = match driver {
-        "net_memif" => &MEMIF,
-        "net_null" => &NULL,
-        _ => &[],
-    };
-    for (key, value) in driver_args.iter().filter(|_| !known.is_empty()) {
-        if !known.contains(&key.as_str()) {
-            return Err(SpecError(format!(
-                "port '{spec}': {key}={value}: {driver} has no such option: want {}",
-                known.join(", ")
-            )));
-        }
+    for (key, value) in &driver_args {
         let (.., wanted, right) = VALUES
             .iter()
             .find(|(of, option, ..)| (*of, *option) == (driver, key.as_str()))
@@ -248,6 +238,26 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         promisc,
         link_wait: link_wait.map_or(LINK_WAIT, Duration::from_secs),
     })
+}
+
+/// Refuses options that the driver lacks, before any other line names the port. Their values are not shown: a
+/// misspelt `secret=` has one.
+fn check_names(spec: &PortSpec, driver: &str) -> Result<(), SpecError> {
+    let of_driver: &[&str] = match driver {
+        "net_memif" => &MEMIF,
+        "net_null" => &NULL,
+        _ => return Ok(()),
+    };
+    let known = |key: &str| of_driver.contains(&key) || OWN.contains(&key);
+    let shown = |key: &str| known(key) || driver != "net_memif";
+    match spec.options.iter().find(|(key, _)| !known(key)) {
+        None => Ok(()),
+        Some((key, _)) => Err(SpecError(format!(
+            "port '{}': {key}: {driver} has no such option: want {}",
+            spec.with_values_of(&shown),
+            of_driver.join(", ")
+        ))),
+    }
 }
 
 /// Whether an option's value is one that the driver takes.
@@ -397,6 +407,22 @@ mod tests {
     }
 
     #[test]
+    fn the_value_of_an_option_that_memif_lacks_is_in_no_line() {
+        for options in [
+            "Secret=swordfish",
+            "sekrit=swordfish,role=foo",
+            "role=foo,key=swordfish",
+            "key=swordfish,rxd=1",
+        ] {
+            let error = parse(&format!("dpdk:net_memif0,{options}"))
+                .expect_err(options)
+                .to_string();
+            assert!(!error.contains("swordfish"), "{error}");
+            assert!(error.contains("no such option") && error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
     fn whatever_follows_a_drivers_name_is_a_device_of_that_driver() {
         for (device, driver) in [
             ("net_memif0", "net_memif"),
@@ -451,7 +477,7 @@ mod tests {
             ("dpdk:mac=02:00:00:00:00:01,iface=x", ["'iface'", "rxd"]),
             ("dpdk:net_null0,rxd=1", ["rxd=1", "from 32 to 32768"]),
             ("dpdk:net_memif0,rxd=512", ["rxd=512", "rsize=N"]),
-            ("dpdk:net_memif0,rolle=server", ["rolle=server", "role, id"]),
+            ("dpdk:net_memif0,rolle=server", ["rolle=…", "role, id"]),
             ("dpdk:net_null0,sizee=60", ["sizee=60", "size, copy"]),
             ("dpdk:net_null0,size=99999", ["size=99999", "1 to 65535"]),
             ("dpdk:net_null0,size=abc", ["size=abc", "1 to 65535"]),

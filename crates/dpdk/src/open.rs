@@ -108,7 +108,7 @@ impl Half<'_> {
         let hardware = !config.is_virtual();
         let beneath = Beneath::of(config, info.interface);
         let mtu = config.mtu.or_else(|| memory::interface_mtu(config)).unwrap_or(info.mtu);
-        let promisc = config.promisc.unwrap_or(options.promisc);
+        let promisc = options.promisc;
         let conf = sys::PortConf {
             rx_queues: queues.receiving,
             tx_queues: queues.sending,

@@ -9,7 +9,7 @@ pub struct Open<'a> {
     pub roles: &'a [Roles],
     /// Core of each lane, where it is pinned: its buffers come from that core's NUMA node. As long as `roles`.
     pub cores: &'a [Option<usize>],
-    /// Receive frames for other MAC addresses too, if the specification does not say.
+    /// Receive frames for other MAC addresses too.
     pub promisc: bool,
     /// Wait for the link before the port counts as open: senders do, listeners come first.
     pub wait_for_link: bool,

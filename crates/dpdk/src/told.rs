@@ -4,7 +4,7 @@ use crate::memif::Socket;
 use crate::{Config, memory};
 use dpdk_sys as sys;
 use mpps_io::{ErrorKind, Fact};
-use mpps_netdev::NetDev;
+use mpps_netdev::{NetDev, lacks};
 use mpps_sys::private;
 use std::io;
 use std::path::Path;
@@ -168,14 +168,6 @@ pub(crate) fn facts(
         ),
         Fact::new("lanes", lanes.to_string()),
     ]
-}
-
-/// Whether this process lacks capability `number`. Source: `/proc/self/status`; false where that can't be read.
-fn lacks(number: u32) -> bool {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    bits.is_some_and(|bits| bits >> number & 1 == 0)
 }
 
 #[cfg(test)]

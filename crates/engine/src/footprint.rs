@@ -3,10 +3,10 @@
 //! Counted is what grows with the plan: flows, rows, lanes. Each figure is made where the memory is, by the code that
 //! asks for it.
 
-use crate::drop::flow_bytes;
 use crate::receive::window_bytes;
-use crate::slip::Slips;
-use crate::work::span;
+use crate::send::slip::Slips;
+use crate::workload::drop::flow_bytes;
+use crate::workload::span;
 use mpps_stats::{LaneSeries, Timing};
 use std::time::Duration;
 

@@ -10,19 +10,25 @@
 //! threads. The reader's counters are the totals of all lanes and sources, for the live view, and their one writer is
 //! the reader. The report's lines are made of what the kernel itself counted, once the lanes are out
 //! ([`LaneOutcome::sent`], [`LaneOutcome::sources`]).
+//!
+//! Between two devices there are two ports here, one for each way: a port's lanes send by one device, and its sources
+//! are those of the other. So a port hears what is answered at the device by which the other's packets leave. Where
+//! packets go both ways each way has a reader. One way, the second port has no lanes: it answers and hears.
 
 mod reader;
 mod sender;
 
-use crate::crew::{Order, run_job};
 use crate::error::RunError;
-use crate::job::{ASK_EVERY_NS, Desk, Job, RESOLVE_NS, told, unresolved};
-use crate::neighbor::{Found, QUESTION_LEN, question};
-use crate::outcome::LaneOutcome;
-use crate::pacing::schedule;
-use crate::plan::{Common, DropPlan, ForwardPlan, Link, ReflectPlan, TrafficPlan};
-use crate::traffic::Lane;
-use crate::work::WorkFacts;
+use crate::lane::Lane;
+use crate::lane::neighbor::{Found, QUESTION_LEN, question};
+use crate::plan::{Common, DropPlan, ForwardPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
+use crate::run::across::WAYS;
+use crate::run::crew::{Order, run_job};
+use crate::run::job::{ASK_EVERY_NS, Desk, Job, LaneWays, RESOLVE_NS, told, unresolved};
+use crate::run::outcome::LaneOutcome;
+use crate::send::pacing::schedule;
+use crate::workload::WorkFacts;
+use crate::workload::forward::join;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
 use mpps_io::{Error, ErrorKind, QueueCounters, Result};
 use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
@@ -40,10 +46,14 @@ const NOTICE_NS: u64 = 50_000_000;
 /// Runs `sendrecv` or `send`: the plan's lanes are those that send, then one that receives, which is the reader.
 /// As [`crate::run_traffic`].
 ///
+/// `ports` is one; or, where packets arrive at another device ([`TrafficPlan::far`]), that of the way there and that of
+/// the way back. Both ways ([`TrafficPlan::back`]), the plan's lanes are those that send there, as many that send back,
+/// and a reader for each way; one way, the second port has no lanes.
+///
 /// # Errors
 /// As [`crate::run_traffic`].
 pub fn run_traffic_in_kernel<P: KernelPort>(
-    port: &P,
+    ports: &[P],
     plan: &TrafficPlan,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
@@ -52,8 +62,7 @@ pub fn run_traffic_in_kernel<P: KernelPort>(
         true => Workload::SendRecv,
         false => Workload::Send,
     };
-    let mut job = InKernel::new(port, &plan.common, workload);
-    job.traffic = Some(plan);
+    let job = InKernel::of_traffic(ports, plan, workload);
     let paced = plan.receive && plan.rate.is_some();
     let settle_ns = plan.common.settle.as_nanos() as u64;
     let order = Order {
@@ -107,15 +116,42 @@ pub fn run_forward_in_kernel<P: KernelPort>(
 
 /// A workload that the kernel runs.
 struct InKernel<'r, P> {
-    port: &'r P,
+    /// By way. One way between two devices, the second answers at the one that packets leave by.
+    ports: Vec<&'r P>,
     common: &'r Common,
     workload: Workload,
     /// `sendrecv` and `send`.
     traffic: Option<&'r TrafficPlan>,
     /// `forward`.
     port_names: Vec<String>,
-    /// The lanes that send.
-    exits: Vec<sender::Exit>,
+    /// The lanes that send, by way.
+    exits: Vec<Vec<sender::Exit>>,
+    /// Both ways: what the run is in each.
+    commons: Vec<Common>,
+}
+
+/// What a lane of the run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seat {
+    way: usize,
+    /// Its number among those that send in that way; `None`: it is the reader.
+    sender: Option<usize>,
+}
+
+/// The seat of lane `lane`: first those that send in each way, then the readers. `senders`: how many send, by way.
+fn seat(senders: impl Iterator<Item = usize>, lane: usize) -> Seat {
+    let mut rest = lane;
+    for (way, lanes) in senders.enumerate() {
+        if rest < lanes {
+            let sender = Some(rest);
+            return Seat { way, sender };
+        }
+        rest -= lanes;
+    }
+    Seat {
+        way: rest,
+        sender: None,
+    }
 }
 
 impl<'r, P: KernelPort> InKernel<'r, P> {
@@ -124,13 +160,66 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
         debug_assert_eq!(senders, port.lanes(), "the plan's sending lanes are the port's");
         debug_assert_eq!(senders + 1, common.lanes.len(), "one reader after them");
         Self {
-            port,
+            ports: vec![port],
             common,
             workload,
             traffic: None,
             port_names: Vec::new(),
-            exits: (0..senders).map(|_| sender::Exit::default()).collect(),
+            exits: vec![exits(senders)],
+            commons: Vec::new(),
         }
+    }
+
+    fn of_traffic(ports: &'r [P], plan: &'r TrafficPlan, workload: Workload) -> Self {
+        let ways = if plan.back.is_some() { 2 } else { 1 };
+        let senders = plan.common.lanes.iter().take_while(|lane| lane.tx).count() / ways;
+        debug_assert!(
+            ports.iter().take(ways).all(|port| port.lanes() == senders),
+            "the plan's are the ports'"
+        );
+        debug_assert_eq!(ways * (senders + 1), plan.common.lanes.len(), "a reader for each way");
+        let of_way = |way: usize| {
+            let role = |(lane, plan): (usize, &LanePlan)| {
+                let own = seat([senders; 2].into_iter(), lane).way == way;
+                LanePlan {
+                    rx: plan.rx && own,
+                    tx: plan.tx && own,
+                    ..*plan
+                }
+            };
+            let common = if way == 0 {
+                plan.common.clone()
+            } else {
+                plan.way_back().common
+            };
+            Common {
+                lanes: plan.common.lanes.iter().enumerate().map(role).collect(),
+                ..common
+            }
+        };
+        Self {
+            ports: ports.iter().collect(),
+            common: &plan.common,
+            workload,
+            traffic: Some(plan),
+            port_names: Vec::new(),
+            exits: (0..ways).map(|_| exits(senders)).collect(),
+            commons: (0..ways).filter(|_| ways > 1).map(of_way).collect(),
+        }
+    }
+
+    fn seat(&self, lane: usize) -> Seat {
+        seat(self.exits.iter().map(Vec::len), lane)
+    }
+
+    /// What hears the answers to questions that leave with the packets of this way.
+    fn hears(&self, way: usize) -> &'r P {
+        self.ports[(way + 1) % self.ports.len()]
+    }
+
+    /// What only answers.
+    fn beside(&self) -> Option<&'r P> {
+        self.ports.get(self.exits.len()).copied()
     }
 
     fn listen(
@@ -146,25 +235,41 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
         self.port_names.len().max(1)
     }
 
-    fn schedules(&self) -> Vec<LaneSchedule> {
+    fn schedules(&self, way: usize) -> Vec<LaneSchedule> {
         let Some((plan, rate)) = self.traffic.and_then(|plan| Some((plan, plan.rate?))) else {
             return Vec::new();
         };
         let duration = plan.common.duration.map(|d| d.as_nanos() as u64);
-        let lanes = self.exits.len() as u32;
+        let lanes = self.exits[way].len() as u32;
+        let seed = plan.common.seed.wrapping_add(way as u64);
         (0..lanes)
-            .map(|lane| schedule(duration, rate, plan.pacing, (lane, lanes), plan.common.seed))
+            .map(|lane| schedule(duration, rate, plan.pacing, (lane, lanes), seed))
             .collect()
     }
 
-    /// Asks for the next hop's address until it is heard.
-    fn ask(&self, link: &Link, clock: &Clock, ended: &dyn Fn(u64) -> bool) -> std::result::Result<MacAddr, RunError> {
+    /// Layer 2 of the device by which packets of this way leave, and the address that is asked from there.
+    fn departure(&self, way: usize) -> (Option<&'r Link>, Option<IpAddr>) {
+        match (self.traffic, way) {
+            (Some(plan), 0) => (plan.link.as_ref(), Some(plan.src)),
+            (Some(plan), _) => (plan.far.as_ref(), Some(plan.dst)),
+            (None, _) => (None, None),
+        }
+    }
+
+    /// Asks for the address of this way's next hop until it is heard.
+    fn ask(
+        &self,
+        way: usize,
+        link: &Link,
+        clock: &Clock,
+        ended: &dyn Fn(u64) -> bool,
+    ) -> std::result::Result<MacAddr, RunError> {
         let begun = clock.now_ns();
         let mut ask_at = begun;
         let mut frame = [0; QUESTION_LEN];
-        let len = question(link, self.src(), &mut frame);
+        let len = question(link, self.departure(way).1, &mut frame);
         loop {
-            if let Some(mac) = self.port.heard() {
+            if let Some(mac) = self.hears(way).heard() {
                 return Ok(MacAddr(mac));
             }
             let now = clock.now_ns();
@@ -175,7 +280,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
                 return Err(RunError::Unresolved(unresolved(link)));
             }
             if now >= ask_at && len > 0 {
-                self.port.inject(&frame[..len])?;
+                self.ports[way].inject(&frame[..len])?;
                 ask_at = now + ASK_EVERY_NS;
             }
             thread::sleep(Duration::from_millis(5));
@@ -184,10 +289,28 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
 }
 
 impl<P: KernelPort> Desk for InKernel<'_, P> {
-    /// The reader's are those of all ports; the others have none.
-    fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
-        let ports = if lane < self.exits.len() { 0 } else { self.ports() };
-        (0..ports).map(|port| self.port.counters(port)).collect()
+    /// By the number of its device.
+    fn queue_number(&self, lane: usize) -> usize {
+        self.seat(lane).sender.unwrap_or(lane)
+    }
+
+    fn ways(&self) -> &'static [&'static str] {
+        if self.commons.is_empty() { &[] } else { &WAYS }
+    }
+
+    fn ways_of(&self, lane: usize) -> LaneWays {
+        let way = self.seat(lane).way;
+        LaneWays { sends: way, takes: way }
+    }
+
+    /// A reader's are those of all ports of its way; the others have none.
+    fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters> {
+        let seat = self.seat(lane);
+        if seat.sender.is_some() || way.is_some_and(|way| way != seat.way) {
+            return Vec::new();
+        }
+        let own = (0..self.ports()).map(|port| self.ports[seat.way].counters(port));
+        own.chain(self.beside().map(|port| port.counters(0))).collect()
     }
 
     /// The device drops before the program sees a packet, and does not tell.
@@ -200,11 +323,15 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
     }
 
     fn path(&self) -> String {
-        self.port.capabilities().path.to_owned()
+        self.ports[0].capabilities().path.to_owned()
     }
 
     fn port_facts(&self) -> Vec<HostFact> {
-        told(self.port.facts())
+        match &self.ports[..] {
+            [port] => told(port.facts()),
+            // A port's facts are those of the device that it receives by.
+            ports => join(&ports.iter().rev().map(|port| told(port.facts())).collect::<Vec<_>>()),
+        }
     }
 
     fn port_names(&self) -> Vec<String> {
@@ -220,13 +347,15 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
     }
 
     fn begin(&self, start_ns: u64, end_ns: u64) {
-        self.port.begin(KernelTimes { start_ns, end_ns }, &self.schedules());
+        for way in 0..self.exits.len() {
+            self.ports[way].begin(KernelTimes { start_ns, end_ns }, &self.schedules(way));
+        }
     }
 
     fn latency_note(&self, measured: bool) -> Option<&'static str> {
         match self.workload {
-            Workload::SendRecv => Some(self.port.latency_note(false)),
-            Workload::Drop if measured => Some(self.port.latency_note(true)),
+            Workload::SendRecv => Some(self.ports[0].latency_note(false)),
+            Workload::Drop if measured => Some(self.ports[0].latency_note(true)),
             _ => None,
         }
     }
@@ -253,15 +382,27 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
 
     /// It sleeps nearly always; that it is kept from running costs no packet.
     fn only_reads(&self, lane: usize) -> bool {
-        lane >= self.exits.len()
+        self.seat(lane).sender.is_none()
     }
 
     fn link(&self) -> Option<&Link> {
-        self.traffic.and_then(|plan| plan.link.as_ref())
+        self.departure(0).0
+    }
+
+    fn link_of(&self, lane: usize) -> Option<&Link> {
+        self.departure(self.seat(lane).way).0
     }
 
     fn src(&self) -> Option<IpAddr> {
-        self.traffic.map(|plan| plan.src)
+        self.departure(0).1
+    }
+
+    fn src_of(&self, lane: usize) -> Option<IpAddr> {
+        self.departure(self.seat(lane).way).1
+    }
+
+    fn common_of<'t>(&'t self, (): &'t (), way: usize) -> Option<&'t Common> {
+        self.commons.get(way)
     }
 
     fn facts(&self, (): &(), _way: Option<usize>) -> WorkFacts {
@@ -269,12 +410,12 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
             frame_size: plan.frame_size,
             rate: plan.rate,
             tolerance: plan.tolerance,
-            tx_lanes: self.exits.len() as u64,
-            across: false,
+            tx_lanes: self.exits[0].len() as u64,
+            across: plan.far.is_some(),
         })
     }
 
-    /// The first lane asks for all: the programs send its question and hear the answer.
+    /// The first lane of a way asks for all: the programs send its question and hear the answer.
     fn resolve(
         &self,
         lane: &mut usize,
@@ -282,15 +423,16 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         clock: &Clock,
         ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
-        let Some(link) = self.link().filter(|_| *lane == 0) else {
+        let Seat { way, sender } = self.seat(*lane);
+        let Some(link) = self.departure(way).0.filter(|_| sender == Some(0)) else {
             return Ok(None);
         };
         let mac = match (link.dest_mac, link.next_hop) {
             (Some(mac), _) => mac,
-            (None, Some(_)) => self.ask(link, clock, ended)?,
+            (None, Some(_)) => self.ask(way, link, clock, ended)?,
             (None, None) => return Ok(None),
         };
-        self.port.set_dest_mac(mac.0);
+        self.ports[way].set_dest_mac(mac.0);
         Ok(Some(mac))
     }
 
@@ -302,11 +444,17 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         recorder: Recorder<'_>,
         _trial: &(),
     ) -> LaneOutcome {
-        match self.exits.get(index) {
-            Some(exit) => sender::run(self.port, index, &lane, recorder, exit),
-            None => reader::run(self, &lane, recorder),
+        let Seat { way, sender } = self.seat(index);
+        match sender {
+            Some(number) => sender::run(self.ports[way], number, &lane, recorder, &self.exits[way][number]),
+            None => reader::run(self, way, &lane, recorder),
         }
     }
+}
+
+/// What so many lanes and their reader part by.
+fn exits(lanes: usize) -> Vec<sender::Exit> {
+    (0..lanes).map(|_| sender::Exit::default()).collect()
 }
 
 /// Deals with an error of the port, as [`Lane::trouble`]; that the device is down is told once for all lanes.

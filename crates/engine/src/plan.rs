@@ -145,6 +145,25 @@ pub struct TrafficPlan {
     pub back: Option<Vec<HostFact>>,
 }
 
+impl TrafficPlan {
+    /// The plan of the way back between two ports: with the same rate, sizes and flows, its addresses and links
+    /// exchanged, and the next seed. Its lanes are those of the run.
+    pub fn way_back(&self) -> Self {
+        Self {
+            common: Common {
+                seed: self.common.seed.wrapping_add(1),
+                host: self.back.clone().unwrap_or_default(),
+                ..self.common.clone()
+            },
+            src: self.dst,
+            dst: self.src,
+            link: self.far.clone(),
+            far: self.link.clone(),
+            ..self.clone()
+        }
+    }
+}
+
 /// `drop`.
 #[derive(Clone, Debug)]
 pub struct DropPlan {

@@ -1,10 +1,13 @@
 //! The receiving half of a lane that also knows what was sent: classifies, counts each packet once, measures it.
 
-use crate::codec::{Class, Codec, Foreign};
-use crate::generate::SentSeq;
-use crate::slip::Slips;
-use crate::traces::{LATE_OF_AN_EARLIER, Traces};
-use mpps_io::{Frame, MAX_BURST};
+pub(crate) mod codec;
+pub(crate) mod flow_table;
+
+use crate::receive::codec::{Class, Codec, Foreign};
+use crate::run::traces::Traces;
+use crate::send::generate::SentSeq;
+use crate::send::slip::Slips;
+use mpps_io::{Frame, MAX_BURST, Reason};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
 use mpps_wire::Checker;
 
@@ -215,19 +218,18 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    pub(crate) fn reasons(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn reasons(&self) -> Vec<(Reason, u64)> {
         let mut reasons: Vec<_> = Foreign::ALL
             .iter()
-            .map(|f| (f.name(), self.foreign[*f as usize]))
+            .map(|f| (f.reason(), self.foreign[*f as usize]))
             .collect();
-        reasons.push(("beyond_window", self.beyond_window));
-        reasons.push(("neighbor_service", self.service));
-        reasons.push((LATE_OF_AN_EARLIER, self.late_of_an_earlier));
+        reasons.push((Reason::BeyondWindow, self.beyond_window));
+        reasons.push((Reason::NeighborService, self.service));
+        reasons.push((Reason::LateOfAnEarlierTrial, self.late_of_an_earlier));
         reasons.retain(|(_, n)| *n > 0);
         reasons
     }
 }
 
 #[cfg(test)]
-#[path = "receive_tests.rs"]
 mod tests;

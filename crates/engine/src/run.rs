@@ -1,111 +1,18 @@
-//! The runs on one port. What they have in common is in [`crew`](crate::crew).
+//! A run from its start to its summary: threads, trials, the collector, what the main thread sees of the lanes.
+//!
+//! What every run has is in [`crew`]; a [`job`] says what its lanes do. [`solo`] has the runs on one port, [`across`]
+//! those between two, [`session`] any number of trials on open ports.
 
-use crate::capture;
-use crate::crew::{Order, run_job};
-use crate::error::RunError;
-use crate::job::Solo;
-use crate::plan::{CapturePlan, DropPlan, ReflectPlan, TrafficPlan};
-use crate::traces::Traces;
-use crate::work::{CaptureWork, DropWork, ReflectWork, TrafficTrial, TrafficWork};
-use mpps_io::Port;
-use mpps_stats::{CaptureSummary, Sink, Summary, Workload};
-use std::sync::Arc;
-
-/// Runs `sendrecv` or `send`. Sinks get every row; `interruptions` is asked every 20 ms
-/// how often the user has asked for the end: the first time ends the sending, another time the settling.
-///
-/// # Errors
-/// When the run could not take place. A run that took place but whose numbers can't be believed is no error: see
-/// [`Summary::valid`].
-pub fn run_traffic<P: Port>(
-    port: &P,
-    plan: &TrafficPlan,
-    sinks: &mut [Box<dyn Sink>],
-    interruptions: &dyn Fn() -> u32,
-) -> Result<Summary, RunError> {
-    let job = Solo {
-        port,
-        work: &TrafficWork { opening: plan },
-    };
-    run_job(&job, traffic(plan.clone(), None), sinks, interruptions)
-}
-
-/// A trial of `sendrecv` or `send`, after those that left `traces`.
-pub(crate) fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<TrafficTrial> {
-    let workload = if plan.receive {
-        Workload::SendRecv
-    } else {
-        Workload::Send
-    };
-    Order {
-        common: plan.common.clone(),
-        workload,
-        settle_ns: plan.common.settle.as_nanos() as u64,
-        paced: plan.receive && plan.rate.is_some(),
-        own: TrafficTrial::new(plan, traces),
-    }
-}
-
-/// Runs `drop`. As [`run_traffic`].
-///
-/// # Errors
-/// As [`run_traffic`].
-pub fn run_drop<P: Port>(
-    port: &P,
-    plan: &DropPlan,
-    sinks: &mut [Box<dyn Sink>],
-    interruptions: &dyn Fn() -> u32,
-) -> Result<Summary, RunError> {
-    let job = Solo {
-        port,
-        work: &DropWork { plan },
-    };
-    run_job(&job, Order::of(&plan.common, Workload::Drop, ()), sinks, interruptions)
-}
-
-/// Runs `reflect`. As [`run_traffic`].
-///
-/// # Errors
-/// As [`run_traffic`].
-pub fn run_reflect<P: Port>(
-    port: &P,
-    plan: &ReflectPlan,
-    sinks: &mut [Box<dyn Sink>],
-    interruptions: &dyn Fn() -> u32,
-) -> Result<Summary, RunError> {
-    let job = Solo {
-        port,
-        work: &ReflectWork { plan },
-    };
-    run_job(
-        &job,
-        Order::of(&plan.common, Workload::Reflect, ()),
-        sinks,
-        interruptions,
-    )
-}
-
-/// Runs `capture`. As [`run_traffic`]. `finish` is called once the lanes have ended and let go of their rings: it waits
-/// for the writer, and fills in what became of the packets.
-///
-/// # Errors
-/// As [`run_traffic`].
-pub fn run_capture<P: Port>(
-    port: &P,
-    plan: &CapturePlan,
-    sinks: &mut [Box<dyn Sink>],
-    interruptions: &dyn Fn() -> u32,
-    finish: impl FnOnce(&Summary, &mut CaptureSummary),
-) -> Result<Summary, RunError> {
-    let work = CaptureWork {
-        plan,
-        quota: capture::Quota::new(plan.count),
-    };
-    let job = Solo { port, work: &work };
-    let order = Order::of(&plan.common, Workload::Capture, ());
-    let mut summary = run_job(&job, order, sinks, interruptions)?;
-    let mut counted = capture::counted(&summary, plan);
-    finish(&summary, &mut counted);
-    capture::judge(&mut summary, counted);
-    Ok(summary)
-}
+pub(crate) mod across;
+pub(crate) mod collect;
+pub(crate) mod control;
+pub(crate) mod crew;
+pub(crate) mod directions;
+pub(crate) mod job;
+pub(crate) mod live;
+pub(crate) mod outcome;
+pub(crate) mod path_counters;
+pub(crate) mod session;
+pub(crate) mod solo;
+pub(crate) mod summary;
+pub(crate) mod traces;

@@ -1,12 +1,15 @@
 //! Whether the numbers of a run can be believed. Pure: from what was measured to a verdict with its reasons.
 
-use crate::away::Standstills;
-use crate::meanwhile::LaneTime;
-use mpps_stats::{LaneSummary, Stretches, Workload};
-use mpps_sys::evidence::Rival;
-
 mod cause;
 mod checks;
+pub(crate) mod host_drops;
+pub(crate) mod meanwhile;
+pub(crate) mod remarks;
+
+use crate::lane::away::Standstills;
+use crate::verdict::meanwhile::LaneTime;
+use mpps_stats::{LaneSummary, Stretches, Workload};
+use mpps_sys::evidence::Rival;
 
 use cause::Causes;
 use checks::CHECKS;

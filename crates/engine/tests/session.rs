@@ -6,13 +6,13 @@ mod setup;
 use mpps_engine::{FlowSet, LanePlan, Opened, Rate, RunError, TrafficPlan, Trials, session};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
-use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Wait};
+use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Step, Wait};
 use mpps_stats::{Event, Row, Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{MacAddr, ReflectFilter, SlowPath, build_arp_reply, parse_slow_path, reflect_in_place};
 use setup::{loop_port, reason, traffic};
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -372,16 +372,70 @@ fn moody() -> Moody<impl Port> {
 #[test]
 fn a_lane_that_panics_is_told_and_there_are_no_further_trials() {
     let (port, opening) = (moody(), traffic(2, 8, 18));
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let ended = session(&port, &opening, &|| 0, |session| {
         trial(session, opening.clone());
         *port.whim.lock().unwrap() = Whim::Panic;
         for _ in 0..2 {
-            let told = session.trial(opening.clone(), &mut [], &|| 0);
+            let kept = Arc::clone(&heard);
+            let sink = move |event: &Event<'_>| match event {
+                Event::Start(_) => kept.lock().unwrap().push("start".to_owned()),
+                Event::End(s) => kept
+                    .lock()
+                    .unwrap()
+                    .push(format!("{} {}", s.valid, s.invalid_reasons[0])),
+                _ => {}
+            };
+            let told = session.trial(opening.clone(), &mut [Box::new(sink)], &|| 0);
             assert!(matches!(told, Err(RunError::Panicked(0 | 1))), "{told:?}");
         }
         "ended"
     });
     assert_eq!(ended.expect("a session"), "ended");
+    // The first has begun, and so has one end; the other has neither.
+    let heard = heard.lock().unwrap();
+    assert_eq!((heard.len(), heard[0].as_str()), (2, "start"), "{heard:?}");
+    assert!(
+        heard[1].starts_with("false lane ") && heard[1].contains("has panicked"),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn lanes_of_a_million_flows_are_ready_ahead_of_the_start_and_send_nothing_before() {
+    let first = Arc::new(AtomicU64::new(u64::MAX));
+    let (turned, filter) = (Arc::clone(&first), ReflectFilter::default());
+    let turn = move |frame: &mut [u8]| {
+        turned.fetch_min(monotonic_ns(), Ordering::Relaxed);
+        reflect_in_place(frame, &filter, false).is_ok()
+    };
+    let port = LoopPort::new(LoopConfig::default(), 1, monotonic_ns, turn);
+    let flows = FlowSet::of(10_000..=10_999, 9000..=9000, (100, 10), Step::Combine, None);
+    let unpaced = TrafficPlan {
+        flows,
+        rate: None,
+        ..traffic(1, 8, 18)
+    };
+    let (start, called) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+    let told = Arc::clone(&start);
+    let sink = move |event: &Event<'_>| {
+        if let Event::Start(begins) = event {
+            told.store(begins.started.monotonic_ns, Ordering::Relaxed);
+        }
+    };
+    let summary = session(&port, &unpaced, &|| 0, |session| {
+        called.store(monotonic_ns(), Ordering::Relaxed);
+        session.trial(timed(unpaced.clone(), 10 * MS, 10 * MS), &mut [Box::new(sink)], &|| 0)
+    });
+    let summary = summary.expect("a session").expect("a trial");
+    let (first, start) = (first.load(Ordering::Relaxed), start.load(Ordering::Relaxed));
+    // 200 ns for each flow.
+    assert!(
+        start >= called.load(Ordering::Relaxed) + 200_000_000,
+        "{start} {called:?}"
+    );
+    // A host that stood still for all of the 10 ms has sent none.
+    assert!(summary.tx == 0 || (start > 0 && first >= start), "{first} {start}");
 }
 
 #[test]

@@ -44,11 +44,7 @@ fn is_executable(file: &Path) -> bool {
 
 /// Whether the effective capabilities of this process hold `capability` (a number of `linux/capability.h`).
 pub(crate) fn has_capability(proc_self_status: &str, capability: u32) -> bool {
-    proc_self_status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|bits| bits >> capability & 1 == 1)
+    mpps_netdev::effective(proc_self_status).is_some_and(|all| all >> capability & 1 == 1)
 }
 
 /// `CAP_NET_ADMIN` of `linux/capability.h`.

@@ -38,6 +38,47 @@ impl Axis {
     }
 }
 
+/// The places along an axis of every so many flows, one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Stepped {
+    axis: Axis,
+    place: u32,
+    /// Flows since the place was reached: below [`Axis::every`].
+    within: u32,
+    /// From one flow to the next: places, and what is left.
+    step: (u32, u32),
+}
+
+impl Stepped {
+    fn of(axis: Axis, flow: u32, step: u32) -> Self {
+        Self {
+            axis,
+            place: axis.place(flow),
+            within: flow % axis.every,
+            step: (step / axis.every % axis.count, step % axis.every),
+        }
+    }
+
+    /// The place of the flow at hand; goes on to the next.
+    #[inline]
+    fn next(&mut self) -> u32 {
+        let place = self.place;
+        let (places, rest) = self.step;
+        // Neither sum is to run over: a range may have 2^32 - 1 values.
+        let wraps = self.within >= self.axis.every - rest;
+        self.within = if wraps {
+            self.within - (self.axis.every - rest)
+        } else {
+            self.within + rest
+        };
+        for by in [places, u32::from(wraps)] {
+            let left = self.axis.count - self.place;
+            self.place = if by >= left { by - left } else { self.place + by };
+        }
+        place
+    }
+}
+
 /// Places of the coordinates in [`FlowSet::axes`].
 const SRC_PORT: usize = 0;
 const DST_PORT: usize = 1;
@@ -173,6 +214,20 @@ impl FlowSet {
             self.src_first + src.place(flow) as u16,
             self.dst_first + dst.place(flow) as u16,
         )
+    }
+
+    /// Source and destination ports of the flows that lane `lane` of `lanes` sends, in their order.
+    ///
+    /// A million flows are told before the first packet leaves: they are stepped through by addition, as a division
+    /// takes as long as all else of a flow.
+    pub fn ports_of_lane(&self, lane: u32, lanes: u32) -> impl Iterator<Item = (u16, u16)> {
+        let [src, dst, ..] = self.axes;
+        let mut places = [Stepped::of(src, lane, lanes), Stepped::of(dst, lane, lanes)];
+        let first = [self.src_first, self.dst_first];
+        (0..self.count_of_lane(lane, lanes)).map(move |_| {
+            let [src, dst] = [0, 1].map(|end| first[end] + places[end].next() as u16);
+            (src, dst)
+        })
     }
 
     /// Source and destination address of flow `flow`, counted from the first of their ranges.

@@ -153,3 +153,21 @@ proptest! {
         prop_assert_eq!((0..lanes).map(|l| flows.count_of_lane(l, lanes)).sum::<u32>(), count);
     }
 }
+
+proptest! {
+    #[test]
+    fn ports_by_addition_are_those_by_division(
+        src in 1u16..300, dst in 1u16..40, addresses in (1u32..20, 1u32..20), together: bool,
+        limit in proptest::option::of(1u32..100_000), lanes in 1u32..9,
+    ) {
+        let step = STEPS[usize::from(together)];
+        let flows = FlowSet::of(10..=9 + src, 90..=89 + dst, addresses, step, limit);
+        for lane in 0..lanes {
+            let divided = (lane..flows.count()).step_by(lanes as usize).map(|flow| flows.ports(flow));
+            // Some of each lane's, as the whole of many flows takes long.
+            prop_assert!(flows.ports_of_lane(lane, lanes).take(5_000).eq(divided.take(5_000)));
+            let count = flows.ports_of_lane(lane, lanes).count();
+            prop_assert_eq!(count, flows.count_of_lane(lane, lanes) as usize);
+        }
+    }
+}

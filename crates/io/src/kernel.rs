@@ -6,7 +6,7 @@
 //! the kernel: the *lanes* that send, and the *sources* that receive (a queue of the device, or a CPU). Whoever reads
 //! takes rows once they can no longer change.
 
-use crate::{Capabilities, Fact, QueueCounters, Result};
+use crate::{Capabilities, Fact, QueueCounters, Reason, Result};
 
 /// Count, sum, least and largest of a set of latencies, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,8 +204,8 @@ pub trait KernelPort: Sync {
     /// How many rows the programs keep: rows further back than this are overwritten.
     fn row_capacity(&self) -> u64;
 
-    /// Counts by reason, over all sources of port `port`: snake_case name and total.
-    fn reasons(&self, port: usize) -> Vec<(&'static str, u64)>;
+    /// Counts by reason, over all sources of port `port`.
+    fn reasons(&self, port: usize) -> Vec<(Reason, u64)>;
 
     /// Counters of the kernel or device for port `port`.
     fn counters(&self, port: usize) -> QueueCounters;

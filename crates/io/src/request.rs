@@ -30,10 +30,13 @@ impl Task {
         matches!(self, Self::Send | Self::SendReceive | Self::Exchange)
     }
 
-    /// Whether frames for other MAC addresses are wanted, unless the port's options say otherwise: what such a task is
-    /// for is often not for this host.
-    pub fn wants_every_frame(self) -> bool {
-        matches!(self, Self::Collect | Self::Exchange | Self::Forward | Self::Capture)
+    /// Whether a port takes frames for other MAC addresses, too: as its option `promisc=` says; without one, where the
+    /// frames of such a task are often not for this host.
+    pub fn promiscuous(self, said: Option<bool>) -> bool {
+        said.unwrap_or(matches!(
+            self,
+            Self::Collect | Self::Exchange | Self::Forward | Self::Capture
+        ))
     }
 }
 

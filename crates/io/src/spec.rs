@@ -52,6 +52,13 @@ impl PortSpec {
     fn with_options<'a>(mut self, parts: impl Iterator<Item = &'a str>, text: &str) -> Result<Self, SpecError> {
         for part in parts {
             let Some((key, value)) = part.split_once('=').filter(|(k, v)| !k.is_empty() && !v.is_empty()) else {
+                let word = part.split(|c: char| !is_of_key(c)).next().unwrap_or_default();
+                // What follows a secret with a comma in it is the rest of it.
+                if is_secret(word) || self.options.iter().any(|(key, _)| is_secret(key)) {
+                    return Err(SpecError(format!(
+                        "port '{self},{HIDDEN}': an option is not of the form key=value; a secret has no comma in it"
+                    )));
+                }
                 return Err(SpecError(hide_secrets(&format!(
                     "port '{text}': option '{part}' is not of the form key=value"
                 ))));
@@ -94,28 +101,74 @@ impl PortSpec {
 /// In place of a secret.
 const HIDDEN: &str = "…";
 
-/// A text without the values of options `secret=`.
+/// A text without the values of options `secret=`, and of those that were meant to be one: `Secret=`, `secrt=`.
 pub fn hide_secrets(text: &str) -> String {
-    const KEY: &str = "secret=";
-    let mut parts = text.split(KEY);
-    let mut hidden = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find([',', '\'', '"', ';', '\n']).unwrap_or(part.len());
-        hidden += KEY;
-        hidden += HIDDEN;
-        hidden += &part[end..];
+    let (mut hidden, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('=') {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
+        let key = before.rsplit(|c: char| !is_of_key(c)).next().unwrap_or_default();
+        hidden += &rest[..=at];
+        rest = after;
+        if is_secret(key) {
+            let end = after.find([',', '\'', '"', ';', '\n']).unwrap_or(after.len());
+            hidden += HIDDEN;
+            rest = &after[end..];
+        }
     }
-    hidden
+    hidden + rest
+}
+
+/// Whether an option's name may have this character.
+fn is_of_key(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether an option is `secret`, or was meant to be: another case, one letter missing, one too many, another or two
+/// exchanged, or words with it.
+fn is_secret(key: &str) -> bool {
+    const SECRET: &[u8] = b"secret";
+    let key = key.to_ascii_lowercase();
+    if key.contains("secret") || key.contains("passw") {
+        return true;
+    }
+    // A few letters: each way to write the word wrongly is gone through from both ends.
+    let key = key.as_bytes();
+    let common = |a: &mut dyn Iterator<Item = (&u8, &u8)>| a.take_while(|(a, b)| a == b).count();
+    let head = common(&mut key.iter().zip(SECRET));
+    let tail = common(&mut key.iter().rev().zip(SECRET.iter().rev()));
+    match (key.len(), SECRET.len()) {
+        (a, b) if a == b => {
+            let exchanged = head + tail + 2 == b && (key[head], key[head + 1]) == (SECRET[head + 1], SECRET[head]);
+            head + tail + 1 >= b || exchanged
+        }
+        (a, b) if a.abs_diff(b) == 1 => head + tail >= a.min(b),
+        _ => false,
+    }
 }
 
 impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.path, self.device)?;
+        self.write(f, &|_| true)
+    }
+}
+
+impl PortSpec {
+    /// The port with the values of these options only: one that is misspelt may be a secret.
+    pub fn with_values_of(&self, known: &dyn Fn(&str) -> bool) -> String {
+        let mut text = String::new();
+        // A text takes all.
+        let _ = self.write(&mut text, known);
+        text
+    }
+
+    fn write(&self, out: &mut dyn fmt::Write, known: &dyn Fn(&str) -> bool) -> fmt::Result {
+        write!(out, "{}:{}", self.path, self.device)?;
         for (i, (key, value)) in self.options.iter().enumerate() {
             let comma = if i == 0 && self.device.is_empty() { "" } else { "," };
             // A secret is in no report and no error.
-            let value = if key == "secret" { HIDDEN } else { value.as_str() };
-            write!(f, "{comma}{key}={value}")?;
+            let shown = known(key) && !is_secret(key);
+            let value = if shown { value.as_str() } else { HIDDEN };
+            write!(out, "{comma}{key}={value}")?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! How ports are written.
 
-use mpps_io::PortSpec;
+use mpps_io::{PortSpec, hide_secrets};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> PortSpec {
@@ -103,4 +103,47 @@ fn options_are_typed_and_what_no_path_asks_for_is_refused() {
         .expect_err("takes none")
         .to_string();
     assert!(error.contains("takes none"), "{error}");
+}
+
+#[test]
+fn what_was_meant_to_be_a_secret_is_shown_no_more_than_one() {
+    let keys = [
+        "secret",
+        "Secret",
+        "SECRET",
+        "secrt",
+        "secet",
+        "ecret",
+        "secre",
+        "sercet",
+        "secrat",
+        "secrets",
+        "ssecret",
+        "my_secret",
+        "password",
+    ];
+    for key in keys {
+        let shown = parse(&format!("dpdk:net_memif0,{key}=swordfish,role=client")).to_string();
+        assert_eq!(shown, format!("dpdk:net_memif0,{key}=\u{2026},role=client"));
+        let hidden = hide_secrets(&format!("'a:b,{key}=sword=fish,id=1' and {key}=swordfish"));
+        assert_eq!(hidden, format!("'a:b,{key}=\u{2026},id=1' and {key}=\u{2026}"));
+        for wrong in [
+            "=sword,fish",
+            "=swordfish,id",
+            "=swordfish,id=",
+            "=swordfish,id=1,id=2",
+            ":swordfish",
+        ] {
+            let refused = format!("dpdk:net_memif0,{key}{wrong}")
+                .parse::<PortSpec>()
+                .expect_err(wrong);
+            assert!(!refused.to_string().contains("fish"), "{key}{wrong}: {refused}");
+        }
+    }
+    let plain = "dpdk:net_memif0,socket=/run/s,role=server,id=5";
+    assert_eq!(parse(plain).to_string(), plain);
+    assert_eq!(hide_secrets(plain), plain);
+    let spec = parse("dpdk:net_memif0,socket=/run/s,rolle=server");
+    let known = spec.with_values_of(&|key| key == "socket");
+    assert_eq!(known, "dpdk:net_memif0,socket=/run/s,rolle=\u{2026}");
 }

@@ -63,13 +63,16 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), Error> 
             let reason = |name: &str| told.reasons.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n);
             let loaded = told.host.iter().find(|fact| fact.name == "programs_loaded");
             println!(
-                "trial={number} tx={} rx={} lost={} late={} foreign={} corrupt={} earlier={} loaded={} valid={}",
+                "trial={number} tx={} rx={} lost={} late={} foreign={} other_run={} corrupt={} duplicates={} \
+                 earlier={} loaded={} valid={}",
                 told.tx,
                 told.rx,
                 told.lost,
                 told.late,
                 told.foreign,
+                reason("foreign_other_run"),
                 told.corrupt,
+                told.duplicates,
                 reason("late_of_an_earlier_trial"),
                 loaded.is_some(),
                 told.valid

@@ -1,6 +1,7 @@
 //! How the program fails: one line on standard error, and the exit code that the Contract gives it.
 
 use crate::plan::holders::held;
+use crate::plan::value::field_of;
 use mpps_netdev::NetDev;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -137,6 +138,9 @@ pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
 
 /// What is wrong with an argument, in one line.
 pub(crate) fn argument_line(error: &clap::Error) -> String {
+    if let Some(line) = of_the_plan(error) {
+        return line;
+    }
     let text = error.render().to_string();
     let first = text.split("\n\nUsage:").next().unwrap_or(&text);
     let first = first.split("\n\nFor more information").next().unwrap_or(first);
@@ -149,10 +153,45 @@ pub(crate) fn argument_line(error: &clap::Error) -> String {
     mpps_io::hide_secrets(&line)
 }
 
+/// What is said to who gives `mpps run` an option of the run itself: that is in the plan.
+fn of_the_plan(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::StyledStr(text)) => Some(text.to_string()),
+        _ => None,
+    };
+    let of_run = || text(ContextKind::Usage).is_some_and(|usage| usage.contains("mpps run "));
+    let option = text(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument && of_run())?;
+    let field = field_of(option.split('=').next()?)?;
+    Some(format!(
+        "{option}: a plan says this itself: want {field} changed in the file (docs/plans.md)"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use mpps_io::{Error, ErrorKind, PortSpec};
+
+    #[test]
+    fn an_option_of_the_run_beside_a_plan_is_answered_with_the_field_that_it_is() {
+        let line = |text: &str| {
+            let words = text.split(' ').map(std::ffi::OsString::from);
+            argument_line(&crate::cli::Cli::of(words).expect_err(text))
+        };
+        for text in ["mpps run plan.json --rate 5", "mpps run --rate=5 plan.json"] {
+            let told = line(text);
+            assert!(
+                told.starts_with("--rate: a plan says this itself: want load.rate"),
+                "{told}"
+            );
+        }
+        assert!(line("mpps run plan.json --seed 5").contains("want seed changed in the file"));
+        for text in ["mpps run plan.json --nonesuch", "mpps sendrecv loop: --rotate-size 5"] {
+            assert!(!line(text).contains("a plan says this"), "{}", line(text));
+        }
+    }
 
     #[test]
     fn an_interface_that_went_while_it_was_opened_is_named_and_no_wrong_argument() {

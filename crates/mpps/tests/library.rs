@@ -80,3 +80,49 @@ fn a_run_tells_its_events_from_the_start_to_the_end_with_all_rows_between() {
     assert_eq!(seen.1, told.tx);
     assert!(told.plan.is_some());
 }
+
+#[test]
+fn addresses_at_both_ends_are_refused_where_flows_have_them_and_what_makes_the_flows_is_named() {
+    let line = |more: &str| {
+        let line = format!(
+            "sendrecv loop: --src 10.0.0.1-10.0.0.9 --dest 10.0.0.5-10.0.0.14:9000 --src-port-range 10000 {more}"
+        );
+        Plan::from_args(line.split_whitespace())
+    };
+    assert!(refused(line("")).contains("10.0.0.5 is among the source addresses"));
+    assert!(refused(line("--step together")).contains("10.0.0.5 is among the source addresses"));
+    assert!(refused(line("--flows 5")).contains("10.0.0.5 is among the source addresses"));
+    line("--flows 4").expect("flows whose addresses are apart");
+    for (given, name) in [
+        ("--flows 1", "--flows 1: 1 flow for 2"),
+        ("--src-port-range 7", "--src-port-range 7: 1 flow for 2"),
+        (
+            "--dest 10.0.0.2-10.0.0.3:9000 --src-port-range 7 --lanes 3",
+            "--src-port-range 7 by --dest 10.0.0.2-10.0.0.3:9000: 2 flows for 3",
+        ),
+    ] {
+        let line = format!("sendrecv loop: --lanes 2 --src 10.0.0.1 {given}");
+        let line = line.replace("--lanes 2", if given.contains("--lanes") { "" } else { "--lanes 2" });
+        let told = refused(Plan::from_args(line.split_whitespace()));
+        assert!(told.starts_with(name), "{told}");
+    }
+    let plan = Plan::from_args("sendrecv loop: --lanes 2".split(' ')).expect("a plan");
+    let told = refused(plan.with("traffic.flows", 1));
+    assert!(told.contains("traffic.flows (--flows) 1: 1 flow for 2"), "{told}");
+}
+
+#[test]
+fn a_destination_by_name_is_that_of_the_session_in_each_trial() {
+    let line = format!("{LINE} --tolerance 1").replace("10.0.0.2:9000", "localhost:9000");
+    let plan = Plan::from_args(line.split_whitespace()).expect("a plan");
+    let names = session(&plan, |session| {
+        let mut names = Vec::new();
+        for seed in [1, 1, 7] {
+            let told = session.trial(&plan.with("seed", seed)?, &mut [])?;
+            let fact = told.host.iter().find(|fact| fact.name == "destination_name");
+            names.push(fact.map(|fact| fact.value.clone()));
+        }
+        Ok(names)
+    });
+    assert_eq!(names.expect("a session"), vec![Some("localhost".to_owned()); 3]);
+}

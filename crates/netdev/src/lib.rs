@@ -1,24 +1,29 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
 mod admin;
+mod capability;
 mod carrier;
 mod change;
 mod drops;
+mod ethernet;
 mod namespace;
 mod netlink;
 mod ntuple;
 mod ntuple_spec;
+mod owner;
 mod packet_sockets;
 mod promiscuous;
 mod veth_statistics;
 mod xdp_features;
 
+pub use capability::{effective, lacks};
 pub use carrier::await_carrier;
 pub use change::{set_mac, set_mtu};
 pub use drops::{Drops, drops, transmit_drops};
 pub use namespace::netns_cookie;
 pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
 pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
+pub use owner::owner;
 pub use packet_sockets::PacketSockets;
 pub use promiscuous::Promiscuous;
 pub use veth_statistics::veth_transmit_errors;

@@ -12,7 +12,7 @@ use rustix::fs::{Access, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,8 @@ pub(crate) struct Output {
     path: PathBuf,
     file: Option<File>,
     regular: bool,
+    /// Where a file is that was made by opening it.
+    made: Option<private::Place>,
     /// Bytes written.
     written: u64,
 }
@@ -88,6 +90,7 @@ impl Output {
             path: path.to_owned(),
             file,
             regular,
+            made: None,
             written: 0,
         };
         if path == Path::new("-") {
@@ -99,12 +102,41 @@ impl Output {
             private::check(path).map_err(error)?;
             return Ok(output(None, false));
         }
-        let file = private::open(path, OFlags::empty()).map_err(error)?;
-        let regular = file.metadata().map_err(error)?.is_file();
-        if regular {
-            lock::take(&file, path).map_err(error)?;
+        loop {
+            let place = private::Place::find(path).map_err(error)?;
+            let (file, made) = match &place {
+                Some(place) => place.open_or_make(OFlags::empty()),
+                None => private::open(path, OFlags::empty()).map(|file| (file, false)),
+            }
+            .map_err(error)?;
+            let regular = file.metadata().map_err(error)?.is_file();
+            if regular {
+                lock::take(&file, path).map_err(error)?;
+            }
+            // Another run that never began has taken back the file that it had made, before it was locked here.
+            if regular && place.is_some() && file.metadata().map_err(error)?.nlink() == 0 {
+                continue;
+            }
+            return Ok(Self {
+                made: place.filter(|_| made),
+                ..output(Some(file), regular)
+            });
         }
-        Ok(output(Some(file), regular))
+    }
+
+    /// Removes a file that was made by opening it and is empty: the run has not begun, and is to leave nothing.
+    /// Whatever was there before, or has been written since, stays.
+    pub(crate) fn withdraw(&mut self) {
+        let (Some(place), Some(file)) = (self.made.take(), &self.file) else {
+            return;
+        };
+        let ours = file.metadata().map(|meta| (meta.len(), (meta.dev(), meta.ino())));
+        if let (Ok((0, id)), Ok(Some(there))) = (ours, place.look())
+            && there.id == id
+        {
+            // One that can't be removed stays, empty.
+            let _ = place.remove();
+        }
     }
 
     /// Forgets what an earlier run has left in the file.

@@ -291,10 +291,11 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         loop {
             let (begun, closing) = self.wait_for_work();
             if !begun {
-                match closing {
-                    true => return Ok(()),
-                    false => continue,
+                if closing {
+                    self.output.withdraw();
+                    return Ok(());
                 }
+                continue;
             }
             if !std::mem::replace(&mut emptied, true) {
                 self.output.empty()?;

@@ -392,3 +392,32 @@ fn since_epoch() -> Duration {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap()
 }
+
+#[test]
+fn a_run_that_never_begins_leaves_no_file_that_was_not_there_and_those_that_were_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let [new, old, other] = ["new", "old", "other"].map(|name| folder.path().join(name));
+    std::fs::write(&old, "an earlier run's").unwrap();
+    for path in [&new, &old] {
+        drop(CsvSink::create(path).unwrap());
+        drop(HdrSink::create(path).unwrap());
+        assert_eq!(path.exists(), path == &old);
+    }
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "an earlier run's");
+    std::fs::write(&old, "").unwrap();
+    drop(CsvSink::create(&old).unwrap());
+    assert!(old.exists(), "an empty file that was there");
+    // What somebody else has put there meanwhile is theirs.
+    let sink = CsvSink::create(&new).unwrap();
+    std::fs::write(&new, "somebody's").unwrap();
+    std::fs::rename(&new, &other).unwrap();
+    std::fs::write(&new, "").unwrap();
+    drop(sink);
+    assert!(new.exists() && other.exists());
+    std::fs::remove_file(&new).unwrap();
+    // One that begins has a file, rows or not.
+    let mut sink = CsvSink::create(&new).unwrap();
+    assert!(sink.finish().is_empty());
+    drop(sink);
+    assert!(std::fs::read_to_string(&new).unwrap().starts_with("time_s,"));
+}

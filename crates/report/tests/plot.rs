@@ -153,8 +153,8 @@ fn no_axis_of_loss_goes_beyond_all_of_it() {
     }
 }
 
-#[test]
-fn the_title_says_what_ran_and_when_where_the_summary_beside_is_the_runs_own() {
+/// The CSV of a run that began at 2026-09-21 14:13:20.123456789 UTC, as `run.csv` of a folder.
+fn run_of_twenty_rows() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let csv = dir.path().join("run.csv");
     let mut sink = CsvSink::create(&csv).unwrap();
@@ -168,6 +168,12 @@ fn the_title_says_what_ran_and_when_where_the_summary_beside_is_the_runs_own() {
     }));
     (0..20).for_each(|i| sink.event(&Event::Row(&row(i, 100_000_000, true))));
     assert!(sink.finish().is_empty());
+    (dir, csv)
+}
+
+#[test]
+fn the_title_says_what_ran_and_when_where_the_summary_beside_is_the_runs_own() {
+    let (dir, csv) = run_of_twenty_rows();
     assert!(draw_file(&csv).contains("run.csv   ·   2026-09-21 14:13:20 UTC<"));
     let summary = |utc: &str| {
         format!(
@@ -261,20 +267,34 @@ fn what_is_not_a_run_is_refused_in_one_line_that_names_the_place() {
 }
 
 #[test]
+fn a_summary_that_is_too_long_to_be_read_is_told_in_one_line_and_the_rows_are_drawn() {
+    let (dir, csv) = run_of_twenty_rows();
+    let json = dir.path().join("run.json");
+    let summary = r#"{"started_utc":"2026-09-21T14:13:20.123456789Z","valid":false,"invalid_reasons":["it was slow"]}"#;
+    let (told, limit) = ("run.json is above 16 MiB and was not read", 16 << 20);
+    // White space behind a summary is part of none: this is as long as it may be, and then a byte longer.
+    for (len, long) in [(limit, false), (limit + 1, true)] {
+        std::fs::write(&json, summary.to_owned() + &" ".repeat(len - summary.len())).unwrap();
+        let svg = draw_file(&csv);
+        assert_eq!(svg.contains(told), long, "{len}: {svg}");
+        assert_eq!(svg.contains("NOT VALID: it was slow"), !long, "{len}: {svg}");
+        assert!(svg.contains("20 rows<"), "{len}: {svg}");
+    }
+    // That of both ways, beside the rows of one.
+    let way = csv.with_file_name("run.b-to-a.csv");
+    std::fs::rename(&csv, &way).unwrap();
+    assert!(draw_file(&way).contains(told));
+    // In place of a CSV.
+    let error = plot(&json, &dir.path().join("x.svg")).unwrap_err().to_string();
+    assert!(
+        error.ends_with("want a CSV written by --csv") && error.len() < 1000 && !error.contains('\n'),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_row_that_was_cut_is_left_out_and_told_and_a_run_that_is_not_valid_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let csv = dir.path().join("run.csv");
-    let mut sink = CsvSink::create(&csv).unwrap();
-    sink.event(&Event::Start(Start {
-        workload: Workload::SendRecv,
-        ways: &[],
-        started: Started {
-            monotonic_ns: 5,
-            utc_ns: 1_790_000_000_123_456_789,
-        },
-    }));
-    (0..20).for_each(|i| sink.event(&Event::Row(&row(i, 100_000_000, true))));
-    assert!(sink.finish().is_empty());
+    let (dir, csv) = run_of_twenty_rows();
     let whole = std::fs::read(&csv).unwrap();
     let svg = draw_file(&csv);
     assert!(svg.contains("20 rows<") && !svg.contains("NOT VALID"), "{svg}");

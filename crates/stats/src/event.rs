@@ -4,9 +4,9 @@ use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
 
 /// Something that happens in a run.
 ///
-/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and [`Event::End`]: none
-/// of them where the run did not begin, and no end where it has no result, as its error tells. Rows come in order,
-/// without gaps. What nobody wants ([`Wants`]) may be missing.
+/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and one [`Event::End`]:
+/// none of them where the run did not begin. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be
+/// missing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -25,7 +25,8 @@ pub enum Event<'a> {
     /// Something that the user is to know at once: a device down, a disk full. Each is told once; what the summary's
     /// warnings say of the whole run is more.
     Note(&'a str),
-    /// The run is over, and this is its result.
+    /// The run is over, and this is its result. Where a lane has panicked it is not valid, holds no more than the
+    /// packets sent and received until then, and the run's error tells the same.
     End(&'a Summary),
 }
 

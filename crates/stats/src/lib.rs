@@ -12,7 +12,6 @@ mod figures;
 mod gaps;
 mod histogram;
 mod lane;
-mod reasons;
 mod row;
 mod series;
 mod streams;
@@ -28,7 +27,6 @@ pub use figures::count;
 pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
-pub use reasons::{REASONS, meaning_of};
 pub use row::{
     AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles,
     PortSummary, ReorderDistance, Row, Started, Summary, Workload,

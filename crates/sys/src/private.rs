@@ -198,18 +198,27 @@ impl Place {
     /// # Errors
     /// As [`open`].
     pub fn open(&self, more: OFlags) -> io::Result<File> {
+        self.open_or_make(more).map(|(file, _)| file)
+    }
+
+    /// Opens it as [`open`] does, and tells whether it was made.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open_or_make(&self, more: OFlags) -> io::Result<(File, bool)> {
         // A FIFO that was put there meanwhile must not hold anybody up.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
-        let new = if self.shared {
-            OFlags::CREATE | OFlags::EXCL
-        } else {
-            OFlags::CREATE
-        };
+        let new = OFlags::CREATE | OFlags::EXCL;
         let mode = Mode::from_raw_mode(0o666);
-        let fd = match rustix::fs::openat(&self.folder, &self.name, flags | new, mode) {
+        // In a folder of one's own a file that goes between the two looks is made after all.
+        let again = if self.shared { OFlags::empty() } else { OFlags::CREATE };
+        let (fd, made) = match rustix::fs::openat(&self.folder, &self.name, flags | new, mode) {
             // A file that is there is looked at.
-            Err(Errno::EXIST) => rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())?,
-            other => other?,
+            Err(Errno::EXIST) => (
+                rustix::fs::openat(&self.folder, &self.name, flags | again, mode)?,
+                false,
+            ),
+            other => (other?, true),
         };
         let stat = rustix::fs::fstat(&fd)?;
         self.trust(&stat)?;
@@ -220,7 +229,7 @@ impl Place {
             let flags = rustix::fs::fcntl_getfl(&fd)?;
             rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
         }
-        Ok(File::from(fd))
+        Ok((File::from(fd), made))
     }
 
     /// Shows that a file can be made beside it.

@@ -70,7 +70,6 @@
 mod address;
 mod config;
 mod counters;
-mod interface;
 mod open;
 mod pool;
 mod port;

@@ -2,12 +2,12 @@
 
 use crate::address::RawAddr;
 use crate::config::{Config, DEFAULT_PORT};
-use crate::interface::{self, Interface};
 use crate::port::{Endpoint, Got, Lane, UdpPort};
 use crate::receive::Kind;
 use crate::socket::{Socket, UDP_GRO, descriptor_limit};
 use crate::transmit::Gso;
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
+use mpps_netdev::{NetDev, owner};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
@@ -89,8 +89,8 @@ fn connected(config: Config, flows: &[(SocketAddr, SocketAddr)], roles: &[Roles]
     let shared = shared_sources(flows);
     let lanes = lanes(roles, flows.len());
     let receives = lanes.iter().any(|l| !l.rx.is_empty());
-    let iface = interface::owner(src);
-    let scope = iface.as_ref().map_or(0, |i| i.index);
+    let iface = owner(src);
+    let scope = iface.as_ref().map_or(0, |i| i.ifindex);
     let mut setup = Setup::new(&config, flows.len(), receives, v6);
     let mut endpoints = Vec::with_capacity(flows.len());
     for local in &shared {
@@ -146,8 +146,8 @@ fn shared_sources(flows: &[(SocketAddr, SocketAddr)]) -> HashSet<SocketAddr> {
 fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {
     let ip = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let address = SocketAddr::new(ip, config.port.unwrap_or(DEFAULT_PORT));
-    let iface = interface::owner(ip);
-    let scope = iface.as_ref().map_or(0, |i| i.index);
+    let iface = owner(ip);
+    let scope = iface.as_ref().map_or(0, |i| i.ifindex);
     let v6 = ip.is_ipv6();
     // Without SO_REUSEPORT, so that another program's socket on this port is an error even if it has set it.
     bind(&new_socket(v6, roles.len())?, address, scope)?;
@@ -198,7 +198,7 @@ fn finish(
     kind: Kind,
     endpoints: Vec<Endpoint>,
     lanes: Vec<Lane>,
-    iface: Option<Interface>,
+    iface: Option<NetDev>,
     mtu: Option<usize>,
     setup: Setup,
 ) -> Result<UdpPort> {
@@ -206,7 +206,7 @@ fn finish(
     let headers = if setup.v6 { 48 } else { 28 };
     let max_frame = mtu.map_or(MAX_PAYLOAD, |mtu| mtu.saturating_sub(headers).clamp(1, MAX_PAYLOAD));
     let gso = if config.gso {
-        let scope = iface.as_ref().map_or(0, |i| i.index);
+        let scope = iface.as_ref().map_or(0, |i| i.ifindex);
         let own = if local.ip().is_unspecified() {
             loopback(setup.v6)
         } else {
@@ -228,7 +228,7 @@ fn finish(
         mac: None,
         tx_checksum: false,
         one_flow_per_burst: !kind.listening,
-        link_bps: iface.as_ref().and_then(|i| i.link_bps),
+        link_bps: iface.as_ref().and_then(|i| i.speed_bps),
         preferred_burst: gso.map_or(64, |gso| gso.segments),
     };
     let got = Got {

@@ -155,17 +155,18 @@ impl ReflectFilter {
                 return Err(Left::TooShort);
             };
             let (src, dst) = both.split_at(16);
-            self.not_to_itself(src == dst, p)?;
             let mut octets = [0; 16];
             octets.copy_from_slice(src);
-            self.not_ours(IpAddr::V6(Ipv6Addr::from(octets)))
+            let ip = IpAddr::V6(Ipv6Addr::from(octets));
+            self.not_to_itself(self.is_taken(ip, || src == dst), p)?;
+            self.not_ours(ip)
         } else {
             let Some(both) = chunk::<8>(frame, l3 + 12) else {
                 return Err(Left::TooShort);
             };
             let src = Ipv4Addr::new(both[0], both[1], both[2], both[3]);
             let dst = Ipv4Addr::new(both[4], both[5], both[6], both[7]);
-            self.not_to_itself(src == dst, p)?;
+            self.not_to_itself(self.is_taken(IpAddr::V4(src), || src == dst), p)?;
             if self.broadcasts.contains(&dst) {
                 return Err(Left::Multicast);
             }
@@ -176,9 +177,19 @@ impl ReflectFilter {
         }
     }
 
+    /// Whether a source is an address that packets are taken for, and so the reflector's own: its answer would be a
+    /// packet for the reflector again. The destination is one of those; where none are named it is the only one known.
     #[inline(always)]
-    fn not_to_itself(&self, same_address: bool, p: &UdpPacket) -> Result<(), Left> {
-        if same_address && (!self.loopback || p.src_port == p.dst_port) {
+    fn is_taken(&self, src: IpAddr, is_destination: impl FnOnce() -> bool) -> bool {
+        match &self.ip {
+            Some(ips) => ips.contains(&src),
+            None => is_destination(),
+        }
+    }
+
+    #[inline(always)]
+    fn not_to_itself(&self, taken: bool, p: &UdpPacket) -> Result<(), Left> {
+        if taken && (!self.loopback || p.src_port == p.dst_port) {
             return Err(Left::OwnSource);
         }
         Ok(())

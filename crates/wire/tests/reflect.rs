@@ -271,13 +271,13 @@ fn filter_takes_what_it_names_and_leaves_the_rest() {
         left(&frame, &filter)
     };
     assert_eq!(other(|f| f.mac = Some(MacAddr(SRC_MAC))), Left::WrongMac);
-    let [first, last] = [[10, 0, 0, 0], [10, 255, 255, 255]].map(|ip| IpAddr::from(Ipv4Addr::from(ip)));
+    let [first, last] = [[10, 99, 0, 2], [10, 255, 255, 255]].map(|ip| IpAddr::from(Ipv4Addr::from(ip)));
     let around = |ips| ReflectFilter {
         ip: Some(ips),
         ..filter.clone()
     };
     assert!(reflect(&frame, &around(first..=last)).is_ok());
-    assert_eq!(left(&frame, &around(first..=first)), Left::WrongAddress);
+    assert_eq!(left(&frame, &around(last..=last)), Left::WrongAddress);
     assert_eq!(
         left(&frame, &around("::".parse().unwrap()..="ffff::".parse().unwrap())),
         Left::WrongAddress
@@ -286,6 +286,62 @@ fn filter_takes_what_it_names_and_leaves_the_rest() {
     assert_eq!(other(|f| f.ip = Some(one(DST_V6.into()))), Left::WrongAddress);
     assert_eq!(other(|f| f.ports = Some(1..=DST_PORT - 1)), Left::WrongPort);
     assert_eq!(other(|f| f.excluded_ports = Box::new([1, DST_PORT])), Left::HostPort);
+}
+
+/// Some address of a few in a row, so that two of them are often in one range.
+fn near(v6: bool, at: u8) -> IpAddr {
+    match v6 {
+        false => [10, 99, 0, at].into(),
+        true => [0xfd00, 0x99, 0, 0, 0, 0, 0, u16::from(at)].into(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn whose_source_is_one_that_packets_are_taken_for_is_not_answered(
+        v6: bool,
+        (src, dst) in (1u8..40, 1u8..40),
+        (first, more) in (1u8..40, 0u8..20),
+        same_port: bool,
+        loopback: bool,
+    ) {
+        let mut frame = match v6 {
+            false => udp_v4(&[], &[], &[7; 18]),
+            true => udp_v6(&[], &[], &[7; 18]),
+        };
+        let (at, len) = if v6 { (22, 16) } else { (26, 4) };
+        for (place, ip) in [(at, near(v6, src)), (at + len, near(v6, dst))] {
+            match ip {
+                IpAddr::V4(ip) => frame[place..place + len].copy_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => frame[place..place + len].copy_from_slice(&ip.octets()),
+            }
+        }
+        if !v6 {
+            frame[24..26].fill(0);
+            let sum = naive_checksum(&[&frame[14..34]]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        let ports = at + 2 * len;
+        if same_port {
+            frame.copy_within(ports + 2..ports + 4, ports);
+        }
+        let ips = near(v6, first)..=near(v6, first + more);
+        let filter = ReflectFilter {
+            ip: Some(ips.clone()),
+            loopback,
+            ..ReflectFilter::default()
+        };
+        let result = reflect(&frame, &filter).map(|_| ());
+        // A host's way to itself has senders with each address of the host's, but for the reflector's own port.
+        let own = ips.contains(&near(v6, src)) && (!loopback || same_port);
+        let wanted = match (ips.contains(&near(v6, dst)), own) {
+            (false, _) => Err(Left::WrongAddress),
+            (true, true) => Err(Left::OwnSource),
+            (true, false) => Ok(()),
+        };
+        prop_assert_eq!(result, wanted);
+        prop_assert_eq!(Reflector::new(&filter, [1, 2]).turn(&mut frame.clone(), false), wanted);
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) mod flag {
     pub(crate) const TOGETHER: u32 = 1 << 11;
     pub(crate) const SEVERAL: u32 = 1 << 12;
     pub(crate) const ANSWER_OWN: u32 = 1 << 13;
+    pub(crate) const ACROSS: u32 = 1 << 14;
+    pub(crate) const TURNED: u32 = 1 << 15;
 }
 
 /// Addresses in a list of [`Loops`].

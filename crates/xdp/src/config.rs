@@ -47,7 +47,7 @@ pub struct Config {
     pub check: Check,
     /// Frames that the kernel makes at a time, 1 to 256; `None`: chosen from the rate.
     pub batch: Option<u32>,
-    /// Take frames for other MAC addresses, too; `None`: only `forward` does.
+    /// Take frames for other MAC addresses, too; `None`: as the task needs.
     pub promisc: Option<bool>,
 }
 

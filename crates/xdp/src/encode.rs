@@ -2,7 +2,7 @@
 
 use crate::abi::{ADDRESSES, Axis, LANES, Loops, OCTAVES, Octave, Plan, Row, Within, bytes_of, flag};
 use crate::config::{Check, Clock, Config};
-use crate::spec::{Answer, DropSpec, Series, Taken, TrafficSpec, Unanswered};
+use crate::spec::{Answer, Arrival, DropSpec, Series, Taken, TrafficSpec, Unanswered};
 use mpps_io::{AddressRange, Error, ErrorKind, Result, Step, addresses};
 use std::net::IpAddr;
 
@@ -350,14 +350,25 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     plan.dst_first = u32::from(*dst_ports.start());
     plan.flows = spec.flows.count();
     plan.lanes = spec.cores.len() as u32;
-    plan.src = words(spec.src);
-    plan.dst = words(spec.dst);
-    // As it was sent, with the addresses exchanged.
+    plan.flags |= match spec.arrival {
+        Arrival::Back => 0,
+        Arrival::Across => flag::ACROSS,
+        Arrival::AcrossBack => flag::TURNED,
+    };
+    let [(from, _), (to, _)] = spec.arriving();
+    plan.src = words(to);
+    plan.dst = words(from);
+    plan.axis = spec.flows.axes().map(|axis| Axis {
+        count: axis.count,
+        every: axis.every,
+    });
     let mut back = [0; 40];
     back[..ip].copy_from_slice(&spec.headers[plan.l3 as usize..]);
-    let (at, len) = if ip == 40 { (8, 16) } else { (12, 4) };
-    let (source, destination) = back[at..].split_at_mut(len);
-    source.swap_with_slice(&mut destination[..len]);
+    if spec.arrival == Arrival::Back {
+        let (at, len) = if ip == 40 { (8, 16) } else { (12, 4) };
+        let (source, destination) = back[at..].split_at_mut(len);
+        source.swap_with_slice(&mut destination[..len]);
+    }
     for (word, bytes) in plan.back.iter_mut().zip(back.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*bytes);
     }
@@ -377,13 +388,9 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
 
 /// What is added where flows are told by their addresses, too.
 fn varying(plan: &mut Plan, spec: &TrafficSpec) {
-    let (src, dst) = spec.flows.address_counts();
-    plan.own = within(&addresses::from(spec.src, src));
-    plan.peer = within(&addresses::from(spec.dst, dst));
-    plan.axis = spec.flows.axes().map(|axis| Axis {
-        count: axis.count,
-        every: axis.every,
-    });
+    let [(from, of_from), (to, of_to)] = spec.arriving();
+    plan.own = within(&addresses::from(to, of_to));
+    plan.peer = within(&addresses::from(from, of_from));
     plan.longest = spec.flows.longest() as u32;
     plan.flags |= flag::ADDRESSES_VARY;
     if spec.flows.step() == Step::Together {

@@ -18,11 +18,7 @@ pub(crate) const REWRITE_FIVE_TUPLE: u32 = 2;
 pub(crate) const REWRITE_L2: u32 = 3;
 
 /// Loads and attaches.
-pub(crate) fn load(mut devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
-    // A forwarder takes frames sent to any MAC address, unless the user says promisc=off.
-    for device in &mut devices {
-        device.config.promisc.get_or_insert(true);
-    }
+pub(crate) fn load(devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<XdpPort> {
     if devices.len() != spec.ports.len() || !(1..=2).contains(&devices.len()) {
         let cause = format!(
             "{} devices for {} ports: want one or two of each",
@@ -50,7 +46,7 @@ pub(crate) fn load(mut devices: Vec<XdpDevice>, spec: &ForwardSpec) -> Result<Xd
     }
     if indices.len() == 2 {
         for site in &port.sites {
-            check_transmit(site)?;
+            check_transmit(&site.device)?;
         }
         let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         loaded.devices("DEVICES", &indices)?;

@@ -2,7 +2,7 @@
 //! has laid it out in the objects, and every number that has a name.
 
 use crate::abi::*;
-use crate::c_side::{Layout, enumeration, layout_of, structs};
+use crate::c_side::{Layout, enumeration, layout_of, line_info, structs};
 use crate::load::Which;
 use crate::{forward, reasons};
 use mpps_wire::Left;
@@ -257,6 +257,17 @@ fn every_field_lies_where_the_programs_have_it() {
     assert_eq!((compared["plan"], compared["source"], compared["row"]), (4, 4, 4));
 }
 
+#[test]
+fn objects_do_not_carry_their_source() {
+    for which in [Which::Traffic, Which::Reflect, Which::Drop, Which::Forward] {
+        let bytes = line_info(which.object());
+        assert!(
+            bytes < 8192,
+            "{which:?}: {bytes} bytes: scripts/xdp.sh leaves calls alone"
+        );
+    }
+}
+
 /// Places and names as the programs have them, in the form of summaries.
 fn counted(source: &str, member: &str) -> BTreeMap<usize, String> {
     let list = enumeration(source, member).into_iter();
@@ -268,7 +279,7 @@ fn counted(source: &str, member: &str) -> BTreeMap<usize, String> {
 fn reasons_have_the_programs_places_and_names_and_those_of_the_lanes() {
     let of = |all: &[Which]| -> BTreeMap<usize, String> {
         let names = all.iter().flat_map(|&which| reasons::of(which)).copied().flatten();
-        names.map(|&(place, name)| (place, name.to_owned())).collect()
+        names.map(|&(place, name)| (place, name.as_str().to_owned())).collect()
     };
     let (left, run) = (counted(UDP_H, "LEFT_TOO_SHORT"), counted(RUN_H, "NEIGHBOR_SERVICE"));
     // What `forward` does not take is the host's, which has a counter of its own.
@@ -315,6 +326,8 @@ fn flags_and_sizes_are_the_programs() {
         (flag::TOGETHER, "TOGETHER"),
         (flag::SEVERAL, "SEVERAL"),
         (flag::ANSWER_OWN, "ANSWER_OWN"),
+        (flag::ACROSS, "ACROSS"),
+        (flag::TURNED, "TURNED"),
     ];
     let ours: BTreeMap<u64, String> = ours.map(|(bit, name)| (bit.into(), name.to_owned())).into();
     assert_eq!(ours, enumeration(RUN_H, "BY_CPU"));

@@ -3,14 +3,14 @@
 use crate::abi::{Plan, Run, flag};
 use crate::config::{Check, Config, Mode};
 use crate::encode::{self, Constant, Place, Sizes};
-use crate::error::{not_found, of};
+use crate::error::of;
 use crate::load::{Loaded, Wanted, Which};
 use crate::port::{Site, XdpPort};
 use crate::spec::{ForwardSpec, Series};
 use crate::sys::Mapping;
 use crate::{forward as forwarding, reasons};
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Result};
-use mpps_netdev::{NetDev, Promiscuous, await_carrier};
+use mpps_netdev::{NetDev, Promiscuous, await_carrier, lacks};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,16 +42,7 @@ pub struct XdpDevice {
 /// When it does not exist, or is no Ethernet device.
 pub fn open(config: &Config) -> Result<XdpDevice> {
     privileges(config)?;
-    let device = NetDev::by_name(&config.device).map_err(|e| not_found(&config.device, &e))?;
-    if !device.ethernet {
-        let cause = "not an Ethernet device: xdp moves Ethernet frames";
-        return Err(Error::new(
-            "open",
-            config.device.as_str(),
-            cause,
-            ErrorKind::Unsupported,
-        ));
-    }
+    let device = NetDev::of_port(&config.device, "xdp")?;
     let xsk = xsk::Device::named(&config.device).map_err(of)?;
     let queues = xsk.queues().map_err(of)?.current;
     Ok(XdpDevice {
@@ -80,15 +71,9 @@ fn privileges(config: &Config) -> Result<()> {
     // Of `<linux/capability.h>`.
     const SYS_ADMIN: u32 = 21;
     let wanted = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let Some(all) = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
-        return Ok(());
-    };
-    let has = |bit: u32| all >> bit & 1 != 0;
     let missing: Vec<_> = wanted
         .iter()
-        .filter(|(bit, _)| !(has(*bit) || *bit > SYS_ADMIN && has(SYS_ADMIN)))
+        .filter(|(bit, _)| lacks(*bit) && (*bit < SYS_ADMIN || lacks(SYS_ADMIN)))
         .map(|(_, name)| *name)
         .collect();
     if missing.is_empty() {
@@ -136,6 +121,8 @@ impl Order<'_> {
 fn tap_refusals(loaded: &mut Loaded, order: &Order<'_>, skb: bool, counted: bool) -> Result<bool> {
     let mut taps: Vec<_> = match (order.which, skb) {
         (Which::Drop, _) => vec![],
+        // What only answers would see what the lanes of the other way send by the same device.
+        (Which::Traffic, _) if order.lanes == 0 => vec![],
         // On socket buffers lanes send as ever.
         (Which::Traffic, _) => vec![("redirect_err", "xdp_redirect_err"), ("devmap_xmit", "xdp_devmap_xmit")],
         (_, true) => vec![("redirect_err", "xdp_redirect_err"), ("exception", "xdp_exception")],
@@ -376,8 +363,7 @@ impl XdpDevice {
 
 /// Whether frames from XDP programs may be sent out of the device; where the kernel does not tell (before Linux 6.3),
 /// the first that is sent will. A program is attached by now, without which many drivers have no rings for them.
-pub(crate) fn check_transmit(site: &Site) -> Result<()> {
-    let device = &site.device;
+pub(crate) fn check_transmit(device: &NetDev) -> Result<()> {
     match mpps_netdev::xdp_features(device.ifindex) {
         Ok(Some(features)) if !features.transmit => {}
         _ => return Ok(()),

@@ -11,12 +11,12 @@ use crate::sys::{self, Mapping};
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
 };
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Result, counter};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Reason, Result, counter};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use xsk::Attachment;
 
@@ -24,7 +24,7 @@ use xsk::Attachment;
 const REPEAT: u32 = u32::MAX;
 /// Frames of a question for an address, at the least.
 const MIN_FRAME: usize = 60;
-/// How long programs that have read the flag before it was set may go on counting.
+/// How long programs that have read the flag before it was set may go on counting, where the kernel can't be asked.
 const LAST_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// A device that the programs are at.
@@ -58,9 +58,17 @@ impl Site {
     }
 }
 
+/// The device that packets leave by.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    pub(crate) device: NetDev,
+    pub(crate) name: String,
+}
+
 /// State that only a sender has.
 #[derive(Debug)]
 pub(crate) struct Sending {
+    pub(crate) from: Departure,
     pub(crate) send: OwnedFd,
     pub(crate) inject: OwnedFd,
     pub(crate) cores: Vec<usize>,
@@ -138,10 +146,6 @@ impl XdpPort {
         sending.lanes.get(*sending.cores.get(lane)?)
     }
 
-    fn live(&self, program: &OwnedFd, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
-        sys::run_live(program.as_fd(), self.sites[0].device.ifindex, frame, repeat, batch)
-    }
-
     /// Books what the program had still to book when its call ended. The program runs no more: the caller is the one
     /// writer of the lane and of its rows.
     fn settle_up(&self, lane: usize) {
@@ -161,9 +165,9 @@ impl XdpPort {
 
     /// The error of a call that was to send. What may pass is told as a link that is down: the run goes on.
     #[cold]
-    fn unsent(&self, error: &io::Error) -> Error {
-        let name = self.sites[0].name.as_str();
-        let veth = self.sites[0].device.driver == "veth";
+    fn unsent(from: &Departure, error: &io::Error) -> Error {
+        let name = from.name.as_str();
+        let veth = from.device.driver == "veth";
         match error.raw_os_error() {
             Some(libc::EOPNOTSUPP | libc::ENXIO) if veth => {
                 let cause = "the other end of this veth takes no frames from XDP programs now: its program has gone, \
@@ -217,7 +221,17 @@ impl KernelPort for XdpPort {
     }
 
     fn latency_note(&self, one_way: bool) -> &'static str {
+        let across = self.plan.flags & (flag::ACROSS | flag::TURNED) != 0;
         match (one_way, self.plan.clock_every) {
+            (_, 0) if across => {
+                "one way, from the sender's reading of the clock for up to 16 packets that it hands to one device \
+                 together, to a reading for each packet that arrives at the other, in the kernel: no clocks differ"
+            }
+            (_, _) if across => {
+                "one way, from the sender's reading of the clock for up to 16 packets that it hands to one device \
+                 together, to the receiver's at the other, once per poll loop and after 16 packets of it, in the \
+                 kernel: no clocks differ"
+            }
             (false, 0) => {
                 "round trip, from the sender's reading of the clock for up to 16 packets that it hands to the device \
                  together, to a reading for each packet that comes back, in the kernel"
@@ -268,8 +282,9 @@ impl KernelPort for XdpPort {
     fn inject(&self, frame: &[u8]) -> Result<()> {
         let mut padded = frame.to_vec();
         padded.resize(frame.len().max(MIN_FRAME), 0);
-        self.live(&self.sending()?.inject, &padded, 1, 1)
-            .map_err(|e| self.unsent(&e))
+        let sending = self.sending()?;
+        let from = &sending.from;
+        sys::run_live(sending.inject.as_fd(), from.device.ifindex, &padded, 1, 1).map_err(|e| Self::unsent(from, &e))
     }
 
     fn heard(&self) -> Option<[u8; 6]> {
@@ -313,8 +328,9 @@ impl KernelPort for XdpPort {
     }
 
     fn stop(&self) {
-        self.run[0].stopped.store(1, Release);
-        std::thread::sleep(LAST_LOOK);
+        if self.run[0].stopped.swap(1, AcqRel) == 0 && sys::await_programs().is_err() {
+            std::thread::sleep(LAST_LOOK);
+        }
     }
 
     fn send(&self, lane: usize) -> Result<()> {
@@ -332,13 +348,14 @@ impl KernelPort for XdpPort {
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
         }
         let batch = sending.batch.load(Relaxed);
-        let result = self.live(&sending.send, &frame, REPEAT, batch);
+        let from = &sending.from;
+        let result = sys::run_live(sending.send.as_fd(), from.device.ifindex, &frame, REPEAT, batch);
         self.settle_up(lane);
         thread.store(0, Release);
         match result {
             Ok(()) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(e) => Err(self.unsent(&e)),
+            Err(e) => Err(Self::unsent(from, &e)),
         }
     }
 
@@ -403,7 +420,7 @@ impl KernelPort for XdpPort {
         u64::from(self.plan.rows).min(by_period)
     }
 
-    fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
+    fn reasons(&self, port: usize) -> Vec<(Reason, u64)> {
         let sources = || &self.sources[self.sources_of(port)];
         // Doubts that one source has counted another may take back: only the sum is none below 0.
         let total = |at: usize| {
@@ -413,7 +430,7 @@ impl KernelPort for XdpPort {
         let names = self.reasons.iter().copied().flatten();
         let mut reasons: Vec<_> = names.map(|&(at, name)| (name, total(at))).collect();
         let flows = self.flows.as_ref().map(|flows| flows[0].load(Relaxed));
-        reasons.extend(flows.map(|flows| ("flows", flows.min(u64::from(self.plan.max_flows)))));
+        reasons.extend(flows.map(|flows| (Reason::Flows, flows.min(u64::from(self.plan.max_flows)))));
         reasons
     }
 

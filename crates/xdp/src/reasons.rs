@@ -2,58 +2,59 @@
 //! `xdp/run.h`.
 
 use crate::load::Which;
+use mpps_io::Reason;
 
 /// Lists of places and names.
-pub(crate) type Names = &'static [&'static [(usize, &'static str)]];
+pub(crate) type Names = &'static [&'static [(usize, Reason)]];
 
-const LISTENER: [(usize, &str); 14] = [
-    (0, "too_short"),
-    (1, "not_ip"),
-    (2, "bad_ip_header"),
-    (3, "fragment"),
-    (4, "source_routed"),
-    (5, "not_udp"),
-    (6, "bad_udp_length"),
-    (7, "multicast"),
-    (8, "bad_source"),
-    (9, "wrong_mac"),
-    (10, "wrong_address"),
-    (11, "wrong_port"),
-    (12, "host_port"),
-    (13, "neighbor_service"),
+const LISTENER: [(usize, Reason); 14] = [
+    (0, Reason::TooShort),
+    (1, Reason::NotIp),
+    (2, Reason::BadIpHeader),
+    (3, Reason::Fragment),
+    (4, Reason::SourceRouted),
+    (5, Reason::NotUdp),
+    (6, Reason::BadUdpLength),
+    (7, Reason::Multicast),
+    (8, Reason::BadSource),
+    (9, Reason::WrongMac),
+    (10, Reason::WrongAddress),
+    (11, Reason::WrongPort),
+    (12, Reason::HostPort),
+    (13, Reason::NeighborService),
 ];
 
-const REFLECTOR: [(usize, &str); 4] = [
-    (28, "own_source"),
-    (29, "ttl_expired"),
-    (30, "returned"),
-    (31, "probed"),
+const REFLECTOR: [(usize, Reason); 4] = [
+    (28, Reason::OwnSource),
+    (29, Reason::TtlExpired),
+    (30, Reason::Returned),
+    (31, Reason::Probed),
 ];
 
-const FORWARDER: [(usize, &str); 1] = [(15, "no_port")];
+const FORWARDER: [(usize, Reason); 1] = [(15, Reason::NoPort)];
 
-const SERVICE: [(usize, &str); 1] = [(13, "neighbor_service")];
+const SERVICE: [(usize, Reason); 1] = [(13, Reason::NeighborService)];
 
-const RECEIVER: [(usize, &str); 11] = [
-    (16, "foreign_not_stamped"),
-    (17, "foreign_other_run"),
-    (18, "foreign_wrong_address"),
-    (19, "foreign_wrong_port"),
-    (20, "foreign_fragment"),
-    (21, "beyond_window"),
-    (22, "flow_moved"),
-    (23, "untracked_flow_packets"),
-    (24, "sender_restarts"),
-    (25, "latency_not_measurable"),
-    (26, "flow_contended"),
+const RECEIVER: [(usize, Reason); 11] = [
+    (16, Reason::ForeignNotStamped),
+    (17, Reason::ForeignOtherRun),
+    (18, Reason::ForeignWrongAddress),
+    (19, Reason::ForeignWrongPort),
+    (20, Reason::ForeignFragment),
+    (21, Reason::BeyondWindow),
+    (22, Reason::FlowMoved),
+    (23, Reason::Untracked),
+    (24, Reason::SenderRestarts),
+    (25, Reason::LatencyNotMeasurable),
+    (26, Reason::FlowContended),
 ];
 
 /// Counted up and down, by one source or another.
-const DOUBTS: [(usize, &str); 4] = [
-    (27, "implausible_sequence"),
-    (28, "unconfirmed_gap"),
-    (29, "gap_after_first"),
-    (30, "contested_gap"),
+const DOUBTS: [(usize, Reason); 4] = [
+    (27, Reason::ImplausibleSequence),
+    (28, Reason::UnconfirmedGap),
+    (29, Reason::GapAfterFirst),
+    (30, Reason::ContestedGap),
 ];
 
 /// What the programs of a workload count by reason: place and name.

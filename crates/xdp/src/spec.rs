@@ -24,6 +24,18 @@ pub struct Answer {
     pub next_hop: Option<IpAddr>,
 }
 
+/// How packets of `sendrecv` come to where they are received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrival {
+    /// Back to the device that they left by, with addresses and ports exchanged.
+    #[default]
+    Back,
+    /// To another device, as they were sent.
+    Across,
+    /// The same on the way back of two: each flow goes from its destination to its source.
+    AcrossBack,
+}
+
 /// `sendrecv` and `send`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficSpec {
@@ -42,20 +54,34 @@ pub struct TrafficSpec {
     pub payload_len: usize,
     /// Seed of the data.
     pub seed: u64,
-    /// Ports, and how many addresses.
+    /// Ports, and how many addresses; on the way back of two those of the way there.
     pub flows: FlowSet,
     /// The core of each lane that sends. All differ.
     pub cores: Vec<usize>,
-    /// Packets come back and are received.
+    /// Packets are received.
     pub receive: bool,
+    /// How they come to where they are.
+    pub arrival: Arrival,
     /// Packets/s over all lanes; `None`: as fast as they go.
     pub rate_pps: Option<f64>,
     /// Gaps are drawn at random.
     pub random: bool,
     /// Departures that are overdue by more than this are given up, ns.
     pub catch_up_ns: u64,
-    /// Addresses answered for.
+    /// Addresses answered for by the device that receives, and whose address is asked for there.
     pub answer: Answer,
+}
+
+impl TrafficSpec {
+    /// First source and destination address of packets where they are received, and how many there are of each.
+    pub(crate) fn arriving(&self) -> [(IpAddr, u32); 2] {
+        let (of_src, of_dst) = self.flows.address_counts();
+        match self.arrival {
+            Arrival::Back => [(self.dst, of_dst), (self.src, of_src)],
+            Arrival::Across => [(self.src, of_src), (self.dst, of_dst)],
+            Arrival::AcrossBack => [(self.src, of_dst), (self.dst, of_src)],
+        }
+    }
 }
 
 /// Which packets a listener takes.

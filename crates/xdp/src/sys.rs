@@ -237,6 +237,27 @@ pub(crate) fn make_interruptible() {
     });
 }
 
+/// `MEMBARRIER_CMD_GLOBAL` of `<linux/membarrier.h>`.
+const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+
+/// Returns once every poll loop of a driver that ran when this was called is over, and with it all that programs at
+/// interfaces did on behalf of what they had read before.
+///
+/// The command is a grace period of RCU (`synchronize_rcu`, kernel/sched/membarrier.c). A poll loop runs with soft
+/// interrupts off from its first packet to its end, and such a stretch is a reader that a grace period waits for
+/// (Documentation/RCU/whatisRCU.rst: `rcu_read_lock_bh` and its kind, since 4.20). A grace period takes some tens of
+/// milliseconds.
+///
+/// # Errors
+/// Where the kernel has no such command, or refuses it because some CPUs have no tick (`nohz_full`).
+pub(crate) fn await_programs() -> io::Result<()> {
+    // SAFETY: plain numbers.
+    match unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The calling thread's number.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: no arguments.

@@ -32,7 +32,9 @@ impl XdpPort {
     /// # Errors
     /// `LinkDown`: nothing does, as long as the other end takes nothing from programs.
     pub(crate) fn check_other_end(&self) -> Result<()> {
-        if !self.is_veth() {
+        let from = self.sending.as_ref().map(|sending| &sending.from);
+        let veth = from.map_or(self.is_veth(), |from| from.device.driver == "veth");
+        if !veth {
             return Ok(());
         }
         let sent = match self.which {
@@ -43,13 +45,18 @@ impl XdpPort {
         if self.looked_at.swap(sent, Relaxed) == sent {
             return Ok(());
         }
-        for site in &self.sites {
-            let features = mpps_netdev::xdp_features(site.device.ifindex);
+        let sites = self.sites.iter().map(|site| (&site.device, &site.name));
+        let ends = match from {
+            Some(from) => vec![(&from.device, &from.name)],
+            None => sites.collect(),
+        };
+        for (device, name) in ends {
+            let features = mpps_netdev::xdp_features(device.ifindex);
             if matches!(features, Ok(Some(features)) if !features.transmit) {
                 let cause = "the other end of this veth takes no frames from XDP programs, as it has no poll loop for \
                              them, so what is sent there is lost: want an XDP program in the driver there, or `ethtool \
                              -K IFACE gro on` in its namespace";
-                let name = site.device.name.as_str();
+                let name = name.as_str();
                 return Err(Error::new("send from the kernel on", name, cause, ErrorKind::LinkDown));
             }
         }

@@ -3,8 +3,8 @@
 use crate::abi::{FlowAddresses, Plan, SETS};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
-use crate::port::{Sending, Windows, XdpPort};
-use crate::spec::{DropSpec, ReflectSpec, TrafficSpec};
+use crate::port::{Departure, Sending, Windows, XdpPort};
+use crate::spec::{Arrival, DropSpec, ReflectSpec, TrafficSpec};
 use crate::sys::Mapping;
 use crate::{encode, sys};
 use mpps_io::kernel::KernelPort;
@@ -57,19 +57,32 @@ fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
 }
 
 impl XdpDevice {
-    /// Loads the programs of `sendrecv` or `send`.
+    /// Loads the programs of `sendrecv` or `send` on one device.
     ///
     /// # Errors
     /// When the kernel or the driver refuses.
     pub fn traffic(self, spec: &TrafficSpec) -> Result<XdpPort> {
-        let config = self.config.clone();
+        let port = self.clone().traffic_to(self, spec)?;
+        port.check_departure()?;
+        Ok(port)
+    }
+
+    /// Those of packets that leave by this device, and are received at the other, which alone gets a program.
+    fn traffic_to(self, to: Self, spec: &TrafficSpec) -> Result<XdpPort> {
+        let from = Departure {
+            device: self.device,
+            name: self.config.device,
+        };
+        let fixed_batch = self.config.batch;
         let cpus = possible_cpus();
         let lanes = spec.cores.len();
+        let gaps = (lanes.max(1) * crate::abi::OCTAVES) as u32;
         let order = Order {
             which: Which::Traffic,
             series: spec.series,
             complete: &|plan, _| {
                 encode::traffic(plan, spec)?;
+                plan.device[0] = from.device.ifindex;
                 Ok(vec![("EXPONENTIAL", encode::exponential())])
             },
             entries: &|plan| {
@@ -80,7 +93,7 @@ impl XdpDevice {
                     ("FLOW_WINDOWS", plan.flows),
                     ("WINDOWS", window_words(plan, spec)),
                     ("SLIPS", slips(plan)),
-                    ("GAPS", (lanes * crate::abi::OCTAVES) as u32),
+                    ("GAPS", gaps),
                 ]
             },
             programs: &["receive"],
@@ -92,9 +105,9 @@ impl XdpDevice {
             },
             answers: true,
         };
-        let mut port = load(vec![self], &order)?;
+        let mut port = load(vec![to], &order)?;
         let rate = spec.rate_pps.map(|pps| pps / lanes.max(1) as f64);
-        let batch = config.batch.unwrap_or_else(|| batch_of(rate));
+        let batch = fixed_batch.unwrap_or_else(|| batch_of(rate));
         let plan = &port.plan;
         let (flows, first_writer) = (plan.flows, plan.sources);
         let (words, slips) = (window_words(plan, spec), slips(plan));
@@ -105,20 +118,23 @@ impl XdpDevice {
             inject: loaded.xdp("inject")?,
             cores: spec.cores.clone(),
             lanes: loaded.map("LANES_BY_CPU", cpus)?,
-            gaps: loaded.map("GAPS", (lanes * crate::abi::OCTAVES) as u32)?,
+            gaps: loaded.map("GAPS", gaps)?,
             ports: loaded.map("FLOW_PORTS", flows)?,
             threads: (0..lanes).map(|_| AtomicI32::new(0)).collect(),
             batch: AtomicU32::new(batch),
-            fixed_batch: config.batch.is_some(),
+            fixed_batch: fixed_batch.is_some(),
             windows: Windows {
                 flows: loaded.map("FLOW_WINDOWS", flows)?,
                 words: loaded.map("WINDOWS", words)?,
                 slips: loaded.map("SLIPS", slips)?,
             },
             spec: spec.clone(),
+            from,
         };
+        // What is a pair's first and second where it leaves.
+        let turned = spec.arrival == Arrival::AcrossBack;
         for (flow, ports) in (0..flows).zip(sending.ports.iter()) {
-            let (source, destination) = spec.flows.ports(flow);
+            let (source, destination) = in_order(turned, spec.flows.ports(flow));
             ports.source.store(source.swap_bytes(), Relaxed);
             ports.destination.store(destination.swap_bytes(), Relaxed);
         }
@@ -126,7 +142,7 @@ impl XdpDevice {
             let between: Mapping<FlowAddresses> = loaded.map("FLOW_ADDRESSES", flows)?;
             let header = &spec.headers[plan.l3 as usize..];
             for (flow, (ports, between)) in (0..flows).zip(sending.ports.iter().zip(between.iter())) {
-                let (src, dst) = spec.flows.addresses(flow);
+                let (src, dst) = in_order(turned, spec.flows.addresses(flow));
                 let (src, dst) = (addresses::at(spec.src, src), addresses::at(spec.dst, dst));
                 let (sum, check) = encode::sums(plan, header, src, dst);
                 ports.sum.store(sum, Relaxed);
@@ -142,9 +158,10 @@ impl XdpDevice {
             }
         }
         aim(&sending, spec, first_writer);
-        port.facts.push(Fact::new("batch", batch.to_string()));
+        if lanes > 0 {
+            port.facts.push(Fact::new("batch", batch.to_string()));
+        }
         port.sending = Some(sending);
-        check_transmit(&port.sites[0])?;
         Ok(port)
     }
 
@@ -204,6 +221,34 @@ impl XdpDevice {
     }
 }
 
+/// The two of a pair as they are, or exchanged.
+fn in_order<T>(exchanged: bool, (a, b): (T, T)) -> (T, T) {
+    if exchanged { (b, a) } else { (a, b) }
+}
+
+/// Loads the programs of `sendrecv` from one device to another: those of the way there, and those of the way back. One
+/// way, the latter have no lanes, and no packet is received by them: they answer at the first device, and hear.
+///
+/// # Errors
+/// When the kernel or a driver refuses.
+pub fn across([from, to]: [XdpDevice; 2], [there, back]: &[TrafficSpec; 2]) -> Result<[XdpPort; 2]> {
+    let mut there = from.clone().traffic_to(to.clone(), there)?;
+    let mut back = to.traffic_to(from, back)?;
+    // A driver may send what programs give it only while it has one itself.
+    there.check_departure()?;
+    back.check_departure()?;
+    // It is told with the device that packets are made for.
+    let batch = |port: &mut XdpPort| {
+        let place = port.facts.iter().position(|fact| fact.name == "batch");
+        place.map(|place| port.facts.remove(place))
+    };
+    let batches = [batch(&mut back), batch(&mut there)];
+    for (port, fact) in [&mut there, &mut back].into_iter().zip(batches) {
+        port.facts.extend(fact);
+    }
+    Ok([there, back])
+}
+
 /// Frames that are made at a time: few where packets leave one by one, so that none waits long for the others.
 fn batch_of(lane_pps: Option<f64>) -> u32 {
     let Some(pps) = lane_pps else { return BATCH };
@@ -211,6 +256,14 @@ fn batch_of(lane_pps: Option<f64>) -> u32 {
 }
 
 impl XdpPort {
+    /// Refuses a device that does not send what its lanes give it.
+    fn check_departure(&self) -> Result<()> {
+        match &self.sending {
+            Some(sending) if !sending.cores.is_empty() => check_transmit(&sending.from.device),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes programs of `sendrecv` and `send` ready for another trial, as if they had been loaded for it: nothing of
     /// the trial before is left in their maps. The address that was heard stays. False: they were not made for such a
     /// trial, and are as they were. It must be over.

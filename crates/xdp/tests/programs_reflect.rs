@@ -98,15 +98,11 @@ fn same(program: &Program, frame: &[u8], turn: impl Fn(&mut [u8]) -> Result<(), 
     assert_eq!(bytes, wanted, "{frame:02x?}");
 }
 
-/// Some addresses before an address, and some behind.
+/// An address, and some behind it.
 fn around(ip: IpAddr) -> RangeInclusive<IpAddr> {
     match ip {
-        IpAddr::V4(ip) => {
-            (IpAddr::from(Ipv4Addr::from_bits(ip.to_bits() - 1)))..=Ipv4Addr::from_bits(ip.to_bits() + 300).into()
-        }
-        IpAddr::V6(ip) => {
-            (IpAddr::from(Ipv6Addr::from_bits(ip.to_bits() - 1)))..=Ipv6Addr::from_bits(ip.to_bits() + 300).into()
-        }
+        IpAddr::V4(ip) => (IpAddr::from(ip))..=Ipv4Addr::from_bits(ip.to_bits() + 300).into(),
+        IpAddr::V6(ip) => (IpAddr::from(ip))..=Ipv6Addr::from_bits(ip.to_bits() + 300).into(),
     }
 }
 
@@ -259,8 +255,17 @@ fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left_as_in_
         [240, 0, 0, 1],
     ];
     let v6 = ["fd00:99::1", "fd00:99::2", "fd00::77", "::1"].map(|ip| ip.parse::<std::net::Ipv6Addr>().unwrap());
-    for loopback in [false, true] {
+    let from_to = |from: &str, to: &str| Some(from.parse().unwrap()..=to.parse().unwrap());
+    let ranges = [
+        None,
+        from_to("10.99.0.2", "10.99.0.90"),
+        from_to("fd00:99::2", "fd00:99::ffff"),
+        from_to("10.99.0.1", "10.99.0.2"),
+        from_to("fd00:99::1", "fd00:99::2"),
+    ];
+    for (loopback, ip) in [false, true].into_iter().flat_map(|l| ranges.clone().map(|ip| (l, ip))) {
         let filter = ReflectFilter {
+            ip,
             own: Box::new([v4[3].into(), v6[2].into()]),
             broadcasts: Box::new([v4[4].into(), v4[7].into()]),
             loopback,

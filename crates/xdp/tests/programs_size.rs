@@ -66,12 +66,30 @@ fn no_program_takes_the_verifier_half_of_what_it_allows() {
         plan.axis = [1000, 1, 16_382, 16_382].map(|count| Axis { count, every: 1 });
         plan
     };
+    let between = |mut plan: Plan, way| {
+        plan.flags |= way;
+        plan
+    };
     let cases = [
         (&DROP.0[..], "drop", plan(), &ports[..]),
         (&TRAFFIC.0[..], "receive", plan(), &[]),
         (&TRAFFIC.0[..], "receive", ipv6(plan()), &[]),
         (&TRAFFIC.0[..], "receive", varying(plan()), &[]),
         (&TRAFFIC.0[..], "receive", varying(ipv6(plan())), &[]),
+        (&TRAFFIC.0[..], "receive", between(ipv6(plan()), flag::ACROSS), &[]),
+        (
+            &TRAFFIC.0[..],
+            "receive",
+            between(varying(ipv6(plan())), flag::ACROSS),
+            &[],
+        ),
+        (
+            &TRAFFIC.0[..],
+            "receive",
+            between(varying(ipv6(plan())), flag::TURNED),
+            &[],
+        ),
+        (&TRAFFIC.0[..], "send", between(plan(), flag::TURNED), &[]),
         (&TRAFFIC.0[..], "send", varying(plan()), &[]),
         (&TRAFFIC.0[..], "send", varying(ipv6(plan())), &[]),
         (&REFLECT.0[..], "reflect", plan(), &ports[..]),

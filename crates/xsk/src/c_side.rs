@@ -70,6 +70,11 @@ fn section<'a>(object: &'a [u8], name: &str) -> &'a [u8] {
     body(found.unwrap_or_else(|| panic!("no section {name}")))
 }
 
+/// Bytes that an object has for the place of its instructions in the source.
+pub(crate) fn line_info(object: &[u8]) -> usize {
+    word(section(object, ".BTF.ext"), 20)
+}
+
 /// A type: where its name is, its kind, number of members, its size or the type that it is made of, and what follows.
 struct Type<'a> {
     name: usize,

@@ -6,9 +6,10 @@
 //! hold is taken with the later row, or, where a port does not keep it, made good at the end from the totals (packets
 //! sent and received; the other counts have no second source). The run then warns as one whose collector was too slow.
 
+use super::sender::Exit;
 use super::{InKernel, trouble};
-use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
-use crate::traffic::Lane;
+use crate::lane::Lane;
+use crate::run::outcome::{LaneOutcome, PortCounts, SourceCounts};
 use mpps_io::ErrorKind;
 use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, SourceTotals};
 use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
@@ -23,17 +24,23 @@ const CALL_NS: u64 = 10_000_000;
 /// How long lanes are called out of the kernel when the reader fails.
 const LAST_CALLS: u32 = 300;
 
-/// Runs the reader until the end of the run and, where packets come back, of the settle time.
-pub(super) fn run<P: KernelPort>(job: &InKernel<'_, P>, lane: &Lane<'_>, recorder: Recorder<'_>) -> LaneOutcome {
-    let _last_call = LastCall(job);
-    let mut reader = Reader::new(job, lane, recorder);
+/// Runs the reader of a way until the end of the run and, where packets come back, of the settle time.
+pub(super) fn run<P: KernelPort>(
+    job: &InKernel<'_, P>,
+    way: usize,
+    lane: &Lane<'_>,
+    recorder: Recorder<'_>,
+) -> LaneOutcome {
+    let mut reader = Reader::new(job, way, lane, recorder);
+    let _last_call = LastCall(reader.port, reader.exits);
     let mut checked_ns = lane.clock.now_ns();
     loop {
         reader.pause();
         let now = lane.clock.now_ns();
         let end_ns = lane.control.end_ns();
         reader.tell_end(end_ns);
-        if let Err(error) = job.port.check() {
+        let checked = reader.port.check().and_then(|()| job.beside().map_or(Ok(()), P::check));
+        if let Err(error) = checked {
             if error.kind == ErrorKind::LinkDown {
                 lane.counters.down_ns.add(now.saturating_sub(checked_ns));
             }
@@ -53,16 +60,16 @@ pub(super) fn run<P: KernelPort>(job: &InKernel<'_, P>, lane: &Lane<'_>, recorde
 }
 
 /// Lanes must not stay in the kernel when the reader panics.
-struct LastCall<'j, 'r, P: KernelPort>(&'j InKernel<'r, P>);
+struct LastCall<'j, P: KernelPort>(&'j P, &'j [Exit]);
 
-impl<P: KernelPort> Drop for LastCall<'_, '_, P> {
+impl<P: KernelPort> Drop for LastCall<'_, P> {
     fn drop(&mut self) {
         for _ in 0..LAST_CALLS {
-            let mut inside = self.0.exits.iter().enumerate().filter(|(_, e)| !e.is_out()).peekable();
+            let mut inside = self.1.iter().enumerate().filter(|(_, e)| !e.is_out()).peekable();
             if inside.peek().is_none() {
                 return;
             }
-            inside.for_each(|(lane, exit)| exit.ask(self.0.port, lane));
+            inside.for_each(|(lane, exit)| exit.ask(self.0, lane));
             thread::sleep(Duration::from_nanos(CALL_NS));
         }
     }
@@ -70,6 +77,9 @@ impl<P: KernelPort> Drop for LastCall<'_, '_, P> {
 
 struct Reader<'j, 'r, 'l, 's, P> {
     job: &'j InKernel<'r, P>,
+    /// Of its way, and the lanes that send in it.
+    port: &'j P,
+    exits: &'j [Exit],
     lane: &'j Lane<'l>,
     recorder: Recorder<'s>,
     timing: Timing,
@@ -97,13 +107,16 @@ struct Booked {
 }
 
 impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
-    fn new(job: &'j InKernel<'r, P>, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
+    fn new(job: &'j InKernel<'r, P>, way: usize, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
         let timing = recorder.timing();
-        let kept_ns = job.port.row_capacity().saturating_mul(timing.interval_ns);
+        let port = job.ports[way];
+        let kept_ns = port.row_capacity().saturating_mul(timing.interval_ns);
         Self {
             timing,
             tick_ns: (kept_ns / 16).clamp(CALL_NS, TICK_NS),
             job,
+            port,
+            exits: &job.exits[way],
             lane,
             recorder,
             next_row: 0,
@@ -140,22 +153,22 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     fn tell_end(&mut self, end_ns: u64) {
         if end_ns != self.told_end_ns {
             self.told_end_ns = end_ns;
-            self.job.port.set_end(end_ns);
+            self.port.set_end(end_ns);
         }
     }
 
     /// Calls out the lanes that have nothing more to send. True when all are out.
     fn call_out(&self, now_ns: u64, end_ns: u64) -> bool {
-        let (job, control) = (self.job, self.lane.control);
+        let (job, port, control) = (self.job, self.port, self.lane.control);
         // Packets that were due before the end may still be sent.
         let catch_up = job.traffic.filter(|plan| plan.rate.is_some()).map(|plan| plan.catch_up);
         let last_ns = end_ns.saturating_add(catch_up.map_or(0, |d| d.as_nanos() as u64));
         let over = control.gone() || now_ns >= last_ns.min(control.settle_end_ns().max(end_ns));
         let mut all_out = true;
-        for (index, exit) in job.exits.iter().enumerate().filter(|(_, exit)| !exit.is_out()) {
+        for (index, exit) in self.exits.iter().enumerate().filter(|(_, exit)| !exit.is_out()) {
             all_out = false;
-            if over || job.port.lane_totals(index).done {
-                exit.ask(job.port, index);
+            if over || port.lane_totals(index).done {
+                exit.ask(port, index);
             }
         }
         all_out
@@ -163,10 +176,10 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
 
     /// Brings the counters up to date, and books who came late.
     fn total(&mut self) {
-        let port = self.job.port;
+        let port = self.port;
         let counters = self.lane.counters;
         let (mut tx, mut bursts, mut waits) = (0, 0, 0);
-        for lane in (0..self.job.exits.len()).map(|lane| port.lane_totals(lane)) {
+        for lane in (0..self.exits.len()).map(|lane| port.lane_totals(lane)) {
             tx += lane.packets;
             bursts += lane.bursts;
             waits += lane.waits;
@@ -196,7 +209,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             self.take_rows(from, limit, limit);
             self.next_row = limit;
             // The reader may have been kept from running in between.
-            self.starved |= self.timing.row_of(self.lane.clock.now_ns()) >= from + self.job.port.row_capacity();
+            self.starved |= self.timing.row_of(self.lane.clock.now_ns()) >= from + self.port.row_capacity();
         }
         let per = self.timing.rows_per_period();
         while (self.next_period + 1) * per <= self.next_row {
@@ -209,7 +222,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
 
     /// Steps over rows whose places may be written again by now.
     fn leave_overtaken(&mut self, now_ns: u64) {
-        let capacity = self.job.port.row_capacity();
+        let capacity = self.port.row_capacity();
         let ahead = (self.tick_ns / self.timing.interval_ns + 1).min(capacity / 4);
         let oldest = (self.timing.row_of(now_ns) + ahead + 1).saturating_sub(capacity);
         if self.next_row < oldest {
@@ -222,7 +235,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     /// Takes rows `from` to `to`; those from `bound` on can't have been reached yet and hold what was stepped over.
     fn take_rows(&mut self, from: u64, to: u64, bound: u64) {
         let (recorder, booked) = (&mut self.recorder, &mut self.booked);
-        self.job.port.take_rows(from, to, &mut |row, counts| {
+        self.port.take_rows(from, to, &mut |row, counts| {
             let tally = tally(counts);
             if tally == Tally::default() {
                 return;
@@ -241,8 +254,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         let per = self.timing.rows_per_period();
         let row = ((period + 1) * per - 1).min(newest_row);
         let recorder = &mut self.recorder;
-        self.job
-            .port
+        self.port
             .take_histograms(period * per, &mut |which, bucket, n| match which {
                 KernelLatency::Actual => recorder.book_latency(row, bucket, n),
                 KernelLatency::Scheduled => recorder.book_scheduled(row, bucket, n),
@@ -251,14 +263,14 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
 
     /// The lanes are out and the settle time is over: takes what is left.
     fn finish(mut self) -> LaneOutcome {
-        let port = self.job.port;
+        let port = self.port;
         let now = self.lane.clock.now_ns();
         self.tell_end(self.lane.control.end_ns());
         port.stop();
         self.total();
         self.leave_overtaken(now);
         let end_ns = self.told_end_ns.max(self.timing.start_ns + 1);
-        let missed: u64 = (0..self.job.exits.len()).map(|lane| port.left_undone(lane)).sum();
+        let missed: u64 = (0..self.exits.len()).map(|lane| port.left_undone(lane)).sum();
         if missed > 0 {
             let tally = Tally {
                 missed,
@@ -289,7 +301,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         if !self.job.workload.generates() {
             return;
         }
-        let lanes = (0..self.job.exits.len()).map(|lane| self.job.port.lane_totals(lane).packets);
+        let lanes = (0..self.exits.len()).map(|lane| self.port.lane_totals(lane).packets);
         let tx = lanes.sum::<u64>().saturating_sub(self.booked.tx);
         if tx > 0 {
             let tally = Tally { tx, ..Tally::default() };
@@ -298,7 +310,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     }
 
     fn sources(&self) -> Vec<SourceCounts> {
-        let port = self.job.port;
+        let port = self.port;
         let source = |source| {
             let (number, place) = port.source_place(source);
             SourceCounts {
@@ -317,7 +329,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         let (tx, rx) = match job.workload {
             Workload::Reflect | Workload::Forward => (all.tx, all.test),
             _ => {
-                let lanes = (0..job.exits.len()).map(|lane| job.port.lane_totals(lane).packets);
+                let lanes = (0..self.exits.len()).map(|lane| self.port.lane_totals(lane).packets);
                 (lanes.sum(), all.test)
             }
         };
@@ -335,12 +347,14 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     }
 
     fn outcome(&self, sources: Vec<SourceCounts>) -> LaneOutcome {
-        let port = self.job.port;
+        let port = self.port;
         let reasons = |place| {
             let mut reasons = port.reasons(place);
             reasons.retain(|(_, n)| *n > 0);
             reasons
         };
+        let beside = self.job.beside().map(|port| port.reasons(0)).unwrap_or_default();
+        let beside = beside.into_iter().filter(|(_, n)| *n > 0);
         let ports = self.job.port_names.len();
         let at = |place| sum(sources.iter().filter(|s| s.port == place).map(|s| s.totals));
         let moved = |place| {
@@ -354,7 +368,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             }
         };
         LaneOutcome {
-            reasons: (0..self.job.ports()).flat_map(reasons).collect(),
+            reasons: (0..self.job.ports()).flat_map(reasons).chain(beside).collect(),
             ports: (0..ports).map(moved).collect(),
             sources: Some(sources),
             ..LaneOutcome::default()

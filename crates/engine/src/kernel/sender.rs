@@ -4,8 +4,8 @@
 //! the schedule is at its end or the reader asks for it.
 
 use super::trouble;
-use crate::outcome::LaneOutcome;
-use crate::traffic::Lane;
+use crate::lane::Lane;
+use crate::run::outcome::LaneOutcome;
 use mpps_io::kernel::KernelPort;
 use mpps_stats::{Histogram, Moments, Recorder};
 use std::sync::atomic::{AtomicBool, Ordering};

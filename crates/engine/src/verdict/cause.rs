@@ -4,10 +4,11 @@
 //! explains at least half of it. Else the sentence says that the cause is not known, and gives what was measured.
 
 use super::Evidence;
-use crate::meanwhile::LaneTime;
+use crate::verdict::meanwhile::LaneTime;
 use mpps_stats::{Gap, LaneSummary, Workload, count};
 use mpps_sys::evidence::Rival;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 /// A lane that works for this share of its time has none left.
 const BUSY: f64 = 0.9;
@@ -256,17 +257,13 @@ impl<'e> Causes<'e> {
             whose.push(format!("this run has {threads} lanes on {} cores", self.e.cores));
         }
         // Another end that has hardly run meanwhile kept nobody waiting.
-        let rivals: Vec<_> = self
-            .e
-            .rivals
-            .iter()
-            .filter(|rival| rival.ran_ns >= waited / 10)
-            .collect();
-        let rival = |rival: &&Rival| {
+        let mut rivals = in_one(&self.e.rivals);
+        rivals.retain(|rival| rival.ran_ns >= waited / 10);
+        let rival = |rival: &RivalRun| {
             format!(
-                "another mpps (process {}) has a lane on core {}, too, which ran for {} in all, as these waited for {}",
+                "another mpps (process {}) has {}, too, which ran for {} in all, as these waited for {}",
                 rival.process,
-                rival.core,
+                rival.lanes(),
                 span(rival.ran_ns),
                 span(waited)
             )
@@ -449,6 +446,49 @@ fn times(n: u64) -> String {
         1 => "once".to_owned(),
         n => format!("{} times", count(n)),
     }
+}
+
+/// The lanes of another process on cores of this run's.
+struct RivalRun {
+    process: u32,
+    threads: usize,
+    /// Ascending.
+    cores: BTreeSet<usize>,
+    /// Of all of them, ns.
+    ran_ns: u64,
+}
+
+impl RivalRun {
+    fn lanes(&self) -> String {
+        let cores: Vec<_> = self.cores.iter().map(usize::to_string).collect();
+        match (self.threads, cores.as_slice()) {
+            (1, [core]) => format!("a lane on core {core}"),
+            (n, [core]) => format!("{n} lanes on core {core}"),
+            (n, _) => format!("{n} lanes on cores {}", cores.join(", ")),
+        }
+    }
+}
+
+/// Lanes by process, in the order in which they are found: however many it has, it is one to be told.
+fn in_one(lanes: &[Rival]) -> Vec<RivalRun> {
+    let mut runs: Vec<RivalRun> = Vec::new();
+    for lane in lanes {
+        let at = runs.iter().position(|run| run.process == lane.process);
+        let at = at.unwrap_or_else(|| {
+            runs.push(RivalRun {
+                process: lane.process,
+                threads: 0,
+                cores: BTreeSet::new(),
+                ran_ns: 0,
+            });
+            runs.len() - 1
+        });
+        let run = &mut runs[at];
+        run.threads += 1;
+        run.cores.insert(lane.core);
+        run.ran_ns += lane.ran_ns;
+    }
+    runs
 }
 
 #[cfg(test)]

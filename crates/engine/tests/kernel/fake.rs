@@ -3,7 +3,7 @@
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
 };
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, QueueCounters, Result};
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, QueueCounters, Reason, Result};
 use mpps_stats::bucket_of;
 use mpps_sys::clock::monotonic_ns;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) struct Config {
     pub(crate) stall: Duration,
     /// The peer answers the question with this number; 0: never.
     pub(crate) answers_at: usize,
-    pub(crate) reasons: Vec<(&'static str, u64)>,
+    pub(crate) reasons: Vec<(Reason, u64)>,
 }
 
 impl Default for Config {
@@ -398,7 +398,7 @@ impl KernelPort for Fake {
         self.config.rows
     }
 
-    fn reasons(&self, port: usize) -> Vec<(&'static str, u64)> {
+    fn reasons(&self, port: usize) -> Vec<(Reason, u64)> {
         if port == 0 {
             self.config.reasons.clone()
         } else {

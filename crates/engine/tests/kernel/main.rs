@@ -7,6 +7,7 @@ use mpps_engine::{
     Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, Pacing, Rate, ReflectPlan, RunError,
     TrafficPlan, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
+use mpps_io::Reason;
 use mpps_stats::{Event, Row, Sink, Snapshot, Summary};
 use mpps_wire::{MacAddr, ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
 use std::cell::OnceCell;
@@ -82,7 +83,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
 fn sendrecv(port: &Fake, plan: &TrafficPlan, interruptions: &dyn Fn() -> u32) -> (Summary, Vec<Row>) {
     let kept = Kept::default();
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(kept.clone())];
-    let summary = run_traffic_in_kernel(port, plan, &mut sinks, interruptions).expect("a run");
+    let summary = run_traffic_in_kernel(std::slice::from_ref(port), plan, &mut sinks, interruptions).expect("a run");
     let rows = kept.0.lock().unwrap().0.clone();
     let sum = |f: fn(&Row) -> u64| rows.iter().map(f).sum::<u64>();
     assert_eq!(sum(|r| r.tx), summary.tx);
@@ -153,7 +154,8 @@ fn the_live_view_sees_what_the_kernel_counts() {
     let kept = Kept::default();
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(kept.clone())];
     let port = Fake::new(Config::default());
-    let summary = run_traffic_in_kernel(&port, &traffic(20_000, 600), &mut sinks, &|| 0).expect("a run");
+    let summary =
+        run_traffic_in_kernel(std::slice::from_ref(&port), &traffic(20_000, 600), &mut sinks, &|| 0).expect("a run");
     let kept = kept.0.lock().unwrap();
     let last = kept.1.last().expect("a run longer than it takes to the first");
     assert!(last.tx > 0 && last.rx > 0 && last.tx <= summary.tx, "{last:?}");
@@ -263,7 +265,7 @@ fn sending_alone_needs_no_line_for_who_receives() {
     });
     let mut plan = traffic(10_000, 100);
     plan.receive = false;
-    let (summary, _) = kept_rows(|sinks| run_traffic_in_kernel(&port, &plan, sinks, &|| 0));
+    let (summary, _) = kept_rows(|sinks| run_traffic_in_kernel(std::slice::from_ref(&port), &plan, sinks, &|| 0));
     assert_eq!((summary.tx, summary.lost, summary.lanes.len()), (1_000, 0, 2));
     assert_eq!(summary.lanes[0].path_counters, [("port".to_owned(), 5)]);
     assert!(summary.valid, "{:?}", summary.invalid_reasons);
@@ -304,7 +306,8 @@ fn a_next_hop_that_never_answers_ends_the_run_before_it_begins() {
     let fail = |interruptions: u32| {
         let port = Fake::new(Config::default());
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-        run_traffic_in_kernel(&port, &plan, &mut sinks, &|| interruptions).expect_err("nobody answers")
+        run_traffic_in_kernel(std::slice::from_ref(&port), &plan, &mut sinks, &|| interruptions)
+            .expect_err("nobody answers")
     };
     let unresolved = fail(0);
     assert!(
@@ -321,7 +324,7 @@ impl Fake {
     }
 }
 
-fn listener(reasons: Vec<(&'static str, u64)>, sources: Vec<usize>) -> Fake {
+fn listener(reasons: Vec<(Reason, u64)>, sources: Vec<usize>) -> Fake {
     Fake::new(Config {
         lanes: 0,
         arrivals: true,
@@ -341,7 +344,7 @@ fn kept_rows(run: impl FnOnce(&mut [Box<dyn Sink>]) -> Result<Summary, RunError>
 
 #[test]
 fn what_a_reflector_in_the_kernel_turned_is_told_by_source() {
-    let port = listener(vec![("short", 4), ("none", 0)], vec![0, 0, 0]);
+    let port = listener(vec![(Reason::Short, 4), (Reason::Cut, 0)], vec![0, 0, 0]);
     let plan = ReflectPlan {
         common: common(0, 200),
         filter: ReflectFilter::default(),
@@ -371,7 +374,10 @@ fn a_dropping_kernel_whose_flows_moved_is_believed_unless_two_counted_at_once() 
         link: None,
     };
     for (moved, contended) in [(0, 0), (2, 0), (2, 1)] {
-        let port = listener(vec![("flow_moved", moved), ("flow_contended", contended)], vec![0]);
+        let port = listener(
+            vec![(Reason::FlowMoved, moved), (Reason::FlowContended, contended)],
+            vec![0],
+        );
         let (summary, _) = kept_rows(|sinks| run_drop_in_kernel(&port, &plan, sinks, &|| 0));
         assert_eq!((summary.tx, summary.rx, summary.lost), (5_000, 5_000, 0));
         assert_eq!(summary.valid, contended == 0, "{:?}", summary.invalid_reasons);
@@ -380,7 +386,7 @@ fn a_dropping_kernel_whose_flows_moved_is_believed_unless_two_counted_at_once() 
 
 #[test]
 fn what_was_forwarded_is_told_by_port() {
-    let port = listener(vec![("not_taken", 2)], vec![0, 0, 1]);
+    let port = listener(vec![(Reason::NotTaken, 2)], vec![0, 0, 1]);
     let named = |name: &str| ForwardPort {
         name: name.to_owned(),
         take: TakeFilter::All,
@@ -405,4 +411,75 @@ fn what_was_forwarded_is_told_by_port() {
     assert_eq!(summary.ports[0].reasons, [("not_taken".to_owned(), 2)]);
     let lanes: Vec<_> = summary.lanes.iter().map(|l| (l.queue, l.path_counters[0].1)).collect();
     assert_eq!(lanes, [(0, 5), (2, 5)]);
+}
+
+/// Two lanes that send in each way, and a reader of each; or one way.
+fn across(both: bool) -> TrafficPlan {
+    let mut plan = traffic(20_000, 300);
+    let lane = |tx: bool| LanePlan {
+        rx: !tx,
+        tx,
+        core: None,
+    };
+    let ways = if both { 2 } else { 1 };
+    plan.common.lanes = [vec![lane(true); 2 * ways], vec![lane(false); ways]].concat();
+    plan.far = plan.link.clone();
+    plan.back = both.then(Vec::new);
+    plan
+}
+
+fn loses_a_tenth(number: u64, _row: u64) -> Fate {
+    if number % 10 == 3 { Fate::Lost } else { Fate::Back }
+}
+
+#[test]
+fn both_ways_have_readers_and_counts_of_their_own_that_add_up() {
+    let ports = [loses_a_tenth, |_, _| Fate::Back].map(|fate| {
+        Fake::new(Config {
+            fate,
+            ..Config::default()
+        })
+    });
+    let (summary, rows) = kept_rows(|sinks| run_traffic_in_kernel(&ports, &across(true), sinks, &|| 0));
+    let [there, back] = &summary.directions[..] else {
+        panic!("{} directions", summary.directions.len());
+    };
+    assert_eq!((there.name, back.name), ("A to B", "B to A"));
+    let (there, back) = (&there.summary, &back.summary);
+    for (way, other) in [(there, back), (back, there)] {
+        assert_eq!(way.tx, way.rx + way.lost + way.late);
+        assert_eq!(sent(way), way.tx, "its own lanes alone");
+        assert_eq!(way.tx + other.tx, summary.tx);
+        assert_eq!(way.lost + other.lost, summary.lost);
+    }
+    assert!(there.tx > 0 && back.tx > 0 && there.lost > 0);
+    assert_eq!(back.lost, 0);
+    assert_eq!(sent(&summary), summary.tx);
+    assert_eq!(rows.iter().map(|row| row.tx).sum::<u64>(), summary.tx);
+}
+
+#[test]
+fn one_way_between_two_devices_the_second_port_answers_and_hears() {
+    let with = |lanes, answers_at| {
+        Fake::new(Config {
+            lanes,
+            answers_at,
+            sources: vec![0],
+            reasons: if lanes == 0 {
+                vec![(mpps_io::Reason::NeighborService, 3)]
+            } else {
+                Vec::new()
+            },
+            ..Config::default()
+        })
+    };
+    let ports = [with(2, 0), with(0, 0)];
+    let (summary, _) = kept_rows(|sinks| run_traffic_in_kernel(&ports, &across(false), sinks, &|| 0));
+    assert_eq!((summary.rx, summary.lost), (summary.tx, 0));
+    assert!(summary.tx > 0 && summary.directions.is_empty());
+    assert!(
+        summary.reasons.contains(&("neighbor_service".to_owned(), 3)),
+        "{:?}",
+        summary.reasons
+    );
 }

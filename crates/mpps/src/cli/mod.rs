@@ -210,17 +210,18 @@ pub(crate) struct Traffic {
     /// given here, and rows, loss, latency and a verdict of its own
     #[arg(long)]
     pub(crate) both_ways: bool,
-    /// Source address of the packets, or several: from A to B, or those that hosts of a network have; need not be the
-    /// host's own on af_packet, af_xdp and xdp [default: udp: the port's
-    /// address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk: none]
+    /// Source address of the packets, or several: from A to B (10.99.0.1-10.99.3.254), or those that hosts of a network
+    /// have (10.99.0.0/22, fd99::/120); need not be the host's own on af_packet, af_xdp and xdp [default: udp: the
+    /// port's address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk:
+    /// none]
     #[arg(long, value_name = "IP|A-B|NET/BITS", value_parser = values::addresses)]
     pub(crate) src: Option<AddressRange>,
     /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port per lane]
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) src_port_range: Option<RangeInclusive<u16>>,
     /// Destination: IP:PORT, [IPv6]:PORT or NAME:PORT, or a range of ports, IP:PORT-PORT; in place of the address
-    /// several, as of --src. A name is resolved at the start, to the first of its addresses that is of the source's
-    /// family
+    /// several, as of --src: A-B:PORT, NET/BITS:PORT, [fd99::/120]:PORT. A name is resolved at the start, to the first
+    /// of its addresses that is of the source's family
     #[arg(long, value_name = "HOST:PORT", value_parser = values::target)]
     pub(crate) dest: Option<Target>,
     /// MAC address to send to; found by ARP or neighbour discovery if not given

@@ -280,7 +280,9 @@ pub(crate) fn ports(text: &str) -> Parsed<RangeInclusive<u16>> {
 
 /// HOST:PORT, IPS:PORT, [IPv6s]:PORT, each with a range of ports; IPS is an address, a range of them or a prefix.
 pub(crate) fn target(text: &str) -> Parsed<Target> {
-    const WANT: &str = "want IP:PORT or NAME:PORT, such as 10.99.0.2:9000, [fd99::2]:9000 or server:9000";
+    const WANT: &str = "want IP:PORT or NAME:PORT, such as 10.99.0.2:9000, [fd99::2]:9000 or server:9000, or several \
+                        addresses or ports, such as 10.99.0.2-10.99.0.9:9000, 10.99.0.0/24:9000 or \
+                        [fd99::/120]:9000-9003";
     let (host, port_text) = text.rsplit_once(':').ok_or(WANT)?;
     // Of each end of a range brackets may stand alone.
     let bare = host

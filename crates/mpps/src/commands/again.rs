@@ -71,6 +71,9 @@ fn read(path: &Path) -> Result<String> {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(usage(format!(
             "{name}: no text: want a plan (--print-plan), or a result that holds one"
         ))),
+        Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => Err(usage(format!(
+            "{name}: a folder: want a file with a plan (--print-plan), or a result that holds one"
+        ))),
         Err(error) => Err(failed(format!("read {name}: {error}"))),
         Ok(n) if n as u64 > LONGEST => Err(usage(format!(
             "{name}: above {LONGEST} bytes: want a plan (--print-plan)"

@@ -30,6 +30,7 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output
     let opening = Opening {
         run,
         rules: &draft.rules,
+        interruptions: host.interruptions,
     };
     with_alike(port, &opening, Capturing { draft, host })
 }

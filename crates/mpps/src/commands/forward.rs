@@ -35,6 +35,7 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output
     let opening = Opening {
         run,
         rules: &draft.rules,
+        interruptions: host.interruptions,
     };
     with_ports(draft.requests(), &opening, Forwarding { draft, host })
 }

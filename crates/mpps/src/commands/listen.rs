@@ -13,8 +13,7 @@ use mpps_stats::Summary;
 use std::process::ExitCode;
 
 pub(crate) fn drop(mut args: Drop) -> Result<ExitCode> {
-    let listener = Listener::of_drop(&args)?;
-    listener.fill(&mut args.run);
+    let listener = Listener::of_drop(&mut args)?;
     if let Some(code) = printed(&args.run)? {
         return Ok(code);
     }
@@ -23,8 +22,7 @@ pub(crate) fn drop(mut args: Drop) -> Result<ExitCode> {
 }
 
 pub(crate) fn reflect(mut args: Reflect) -> Result<ExitCode> {
-    let listener = Listener::of_reflect(&args)?;
-    listener.fill(&mut args.run);
+    let listener = Listener::of_reflect(&mut args)?;
     if let Some(code) = printed(&args.run)? {
         return Ok(code);
     }
@@ -33,14 +31,12 @@ pub(crate) fn reflect(mut args: Reflect) -> Result<ExitCode> {
 }
 
 pub(super) fn measure_drop(mut args: Drop, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let listener = Listener::of_drop(&args)?;
-    listener.fill(&mut args.run);
+    let listener = Listener::of_drop(&mut args)?;
     dropping(&args, &listener, host)
 }
 
 pub(super) fn measure_reflect(mut args: Reflect, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let listener = Listener::of_reflect(&args)?;
-    listener.fill(&mut args.run);
+    let listener = Listener::of_reflect(&mut args)?;
     reflecting(&args, &listener, host)
 }
 
@@ -62,6 +58,7 @@ fn execute<U: Use>(listener: &Listener, run: &Run, work: Work, host: &Host<'_>, 
         &Opening {
             run,
             rules: &listener.rules,
+            interruptions: host.interruptions,
         },
         user,
     )

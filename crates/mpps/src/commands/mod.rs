@@ -20,6 +20,7 @@ use crate::paths;
 use crate::plan;
 use crate::privilege::{self, as_user};
 use crate::run::Host;
+use mpps_report::ReportError;
 use mpps_stats::Summary;
 use output::Output;
 use std::process::ExitCode;
@@ -46,7 +47,12 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Lab(args) => lab::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Plot(args) => {
-            as_user(|| Ok(mpps_report::plot(&args.csv, &args.output)?))?;
+            // Where it may write is for the user to say, as of every file (see `unwritable`).
+            let unopened = |e: &ReportError| matches!(e, ReportError::Io { path, .. } if *path == args.output);
+            as_user(|| match mpps_report::plot(&args.csv, &args.output) {
+                Err(e) if unopened(&e) => Err(output::unwritable("-o", &e)),
+                other => Ok(other?),
+            })?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Ports => {

@@ -308,6 +308,11 @@ fn files_of(run: &Run, own: Option<Notes>, of_ways: &[FileOfWay]) -> Result<(Sin
 pub(super) fn unwritable(option: &str, error: &ReportError) -> Failure {
     let denied =
         matches!(error, ReportError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied);
+    // One that somebody else may have put there: what is wanted instead is said.
+    let told = error.to_string();
+    if told.contains(": want ") {
+        return usage(format!("{option}: {told}"));
+    }
     let user = caller().filter(|_| denied);
     let whose = user.map_or_else(String::new, |user| {
         format!(" by user {}, who called sudo (--keep-privileges: by root)", user.uid())

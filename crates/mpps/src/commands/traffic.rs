@@ -11,6 +11,9 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
     let draft = Draft::new(args, receive)?;
+    if let Some(name) = draft.dest.name.as_ref().filter(|_| !draft.args.run.tell.quiet) {
+        eprintln!("mpps: --dest {name} is {}", draft.dest.ip);
+    }
     if let Some(code) = printed(&draft.args.run)? {
         return Ok(code);
     }

@@ -1,8 +1,8 @@
 //! `af_packet`: rings shared with the kernel.
 
-use super::help::{Help, SWITCH, option};
+use super::help::{Help, PROMISC, option};
 use super::rules::Steering;
-use super::{Buffers, Demo, Opening, Path, Traits, Use, given};
+use super::{Buffers, Demo, Opening, Path, Traits};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter};
 use mpps_io::{PortSpec, Request, Task};
@@ -34,7 +34,7 @@ impl Path for AfPacket {
                 "how packets are spread over receiving lanes",
             ),
             option("csum", "auto|software|device", "auto", "who computes UDP checksums"),
-            option("promisc", SWITCH, "off", "take frames for other MAC addresses, too"),
+            PROMISC,
             option(
                 "guard",
                 "auto|on|off",
@@ -54,10 +54,11 @@ impl Path for AfPacket {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Vec<AfPacketPort>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_packet::check(spec)?;
-        config.promisc |= task.wants_every_frame() && !given(spec, "promisc");
+        config.promisc = Some(task.promiscuous(config.promisc));
         if task == Task::Forward {
             // Frames come with their sums, which a device would take for the pseudo-header's.
             if config.checksum == Checksum::Device {
@@ -84,12 +85,12 @@ impl Path for AfPacket {
         }
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfPacketPort>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let guard = GuardFilter::of(&request.selection);
             AfPacketPort::open(config, request.roles, guard).map_err(unopened(request.spec))
         };
-        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+        ports.iter().map(open).collect()
     }
 }
 

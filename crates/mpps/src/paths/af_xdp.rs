@@ -1,8 +1,8 @@
 //! `af_xdp`: memory shared with the kernel, an XDP program in front.
 
-use super::help::{Help, SWITCH, option};
+use super::help::{Help, PROMISC, SWITCH, option};
 use super::rules::Steering;
-use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Use, Work, given, remark};
+use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Work, remark};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_xdp::{AfXdpPort, Config};
 use mpps_io::{PortSpec, Request, Task};
@@ -64,12 +64,7 @@ impl Path for AfXdp {
                 "ring",
                 "packets sent by one system call in copy mode",
             ),
-            option(
-                "promisc",
-                SWITCH,
-                "off; forward, capture: on",
-                "take frames for other MAC addresses, too",
-            ),
+            PROMISC,
             option("rx_time", SWITCH, "off", "the XDP program notes each packet's arrival"),
         ],
         note: "",
@@ -84,10 +79,11 @@ impl Path for AfXdp {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Vec<AfXdpPort>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_xdp::check(spec)?;
-        config.promisc |= task.wants_every_frame() && !given(spec, "promisc");
+        config.promisc = Some(task.promiscuous(config.promisc));
         Ok(config)
     }
 
@@ -121,7 +117,7 @@ impl Path for AfXdp {
         }
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfXdpPort>> {
         let asked: Vec<_> = ports.iter().map(|(config, request)| (*config, request)).collect();
         let Some((_, first)) = ports.first() else {
             return Err(usage("af_xdp: no port"));
@@ -129,7 +125,7 @@ impl Path for AfXdp {
         // Which of them it is, the error itself says.
         let opened = mpps_af_xdp::open(&asked).map_err(unopened(first.spec))?;
         opened.iter().map(AfXdpPort::remarks).for_each(remark);
-        user.frames(&opened)
+        Ok(opened)
     }
 }
 

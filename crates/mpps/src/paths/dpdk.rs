@@ -1,15 +1,14 @@
 //! `dpdk`: poll-mode drivers. DPDK is started once, for all its ports of a run, before any is opened.
 
-use super::help::{Help, SWITCH, option};
+use super::help::{Help, PROMISC, option};
 use super::null::test_packet;
 use super::rules::Steering;
-use super::{Kept, Neighbors, Opening, Path, Traits, Use, Work, remark};
+use super::{Kept, Neighbors, Opening, Path, Traits, Work, remark};
 use crate::cli::Run;
 use crate::fail::{Result, failed, unopened, usage};
 use crate::privilege::{self, caller};
 use mpps_dpdk::{Config, DpdkPort, EalArgs, Open};
 use mpps_io::{PortSpec, Request, Task};
-use mpps_sys::signal::interruptions;
 
 pub(super) struct Dpdk;
 
@@ -50,12 +49,7 @@ impl Path for Dpdk {
                 "what the device hashes to choose the queue",
             ),
             option("csum", "auto|software|device", "auto", "who computes UDP checksums"),
-            option(
-                "promisc",
-                SWITCH,
-                "off; forward, capture: on",
-                "take frames for other MAC addresses, too",
-            ),
+            PROMISC,
             option(
                 "link_wait",
                 "0 to 3600",
@@ -69,6 +63,7 @@ impl Path for Dpdk {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Vec<DpdkPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         privilege::check_dpdk(spec)?;
@@ -110,7 +105,7 @@ impl Path for Dpdk {
         mpps_dpdk::mend()
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, opening: &Opening<'_>) -> Result<Vec<DpdkPort>> {
         let Some((_, first)) = ports.first() else {
             return Err(usage("dpdk: no port"));
         };
@@ -118,7 +113,7 @@ impl Path for Dpdk {
         let lanes = ports.iter().map(|(_, request)| request.roles.len()).sum();
         mpps_dpdk::start(&configs, &eal_args(opening.run)?, lanes).map_err(unopened(first.spec))?;
         let open = |(config, request): &(&Config, Request<'_>)| one(config, request, opening);
-        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+        ports.iter().map(open).collect()
     }
 }
 
@@ -139,12 +134,12 @@ fn one(config: &Config, request: &Request<'_>, opening: &Opening<'_>) -> Result<
     let options = Open {
         roles: request.roles,
         cores: &request.cores,
-        promisc: request.task.wants_every_frame(),
+        promisc: request.task.promiscuous(config.promisc),
         // Listeners come first.
         wait_for_link: request.task.generates(),
         prefill: prefill.as_deref(),
         rules: opening.rules.as_slice(),
-        interrupted: &|| interruptions() > 0,
+        interrupted: &|| (opening.interruptions)() > 0,
     };
     // Its files are named by the user, who opens them and has what is made.
     let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.tell.keep_privileges) {

@@ -38,6 +38,13 @@ pub(super) const fn option(
 }
 
 pub(super) const SWITCH: &str = "on|off";
+/// Of paths whose ports take frames for other MAC addresses where the task needs them ([`mpps_io::Task::promiscuous`]).
+pub(super) const PROMISC: PortOption = option(
+    "promisc",
+    SWITCH,
+    "off; forward, capture, two ports: on",
+    "take frames for other MAC addresses, too",
+);
 pub(super) const MTU: PortOption = option("mtu", "68 to 65535", "1500", "largest IP packet, bytes");
 pub(super) const LAYER: PortOption = option(
     "layer",

@@ -1,9 +1,9 @@
 //! `loop`: a device of known faults, whose far end is in this process.
 
 use super::help::{Help, LAYER, MTU, SWITCH, option};
-use super::{Buffers, Kind, Neighbors, Opening, Path, Traits, Use};
-use crate::fail::Result;
-use mpps_io::loopback::{LoopConfig, LoopPort, Turn, check};
+use super::{Buffers, Kind, Neighbors, Opened, Opening, Path, Traits, Use};
+use crate::fail::{Result, failed};
+use mpps_io::loopback::{LoopConfig, LoopPort, Now, Turn, check};
 use mpps_io::{PortSpec, Request, Task};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{ReflectFilter, Reflector};
@@ -74,6 +74,7 @@ impl Path for Loop {
     const KIND: Kind = Kind::Synthetic;
 
     type Config = LoopConfig;
+    type Opened<'r> = Devices;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<LoopConfig> {
         Ok(check(spec)?)
@@ -90,32 +91,76 @@ impl Path for Loop {
         }
     }
 
-    fn open<U: Use>(ports: &[(&LoopConfig, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
-        for (config, request) in ports {
+    fn open(ports: Vec<(&LoopConfig, Request<'_>)>, _opening: &Opening<'_>) -> Result<Devices> {
+        for (config, request) in &ports {
             config.check_lanes(request.roles.len())?;
         }
-        if const { U::GENERATES } {
-            let reflecting = |(config, request): &(&LoopConfig, Request<'_>)| {
-                let far_end = Reflecting(ReflectFilter::default());
-                LoopPort::new((*config).clone(), request.roles.len(), monotonic_ns, far_end)
-            };
-            user.frames(&ports.iter().map(reflecting).collect::<Vec<_>>())
-        } else {
-            let returning = |(config, request): &(&LoopConfig, Request<'_>)| {
-                LoopPort::new((*config).clone(), request.roles.len(), monotonic_ns, as_it_is)
-            };
-            user.frames(&ports.iter().map(returning).collect::<Vec<_>>())
+        let generates = ports.iter().any(|(_, request)| request.task.generates());
+        let ports = ports.into_iter();
+        Ok(match generates {
+            true => Devices::Reflecting(
+                ports
+                    .map(|(config, request)| port(config, &request, Reflecting(ReflectFilter::default())))
+                    .collect(),
+            ),
+            false => Devices::Returning(
+                ports
+                    .map(|(config, request)| port(config, &request, Returning))
+                    .collect(),
+            ),
+        })
+    }
+}
+
+fn port<T: Turn>(config: &LoopConfig, request: &Request<'_>, far_end: T) -> LoopPort<Monotonic, T> {
+    LoopPort::new(config.clone(), request.roles.len(), Monotonic, far_end)
+}
+
+/// Open ports, by what their far end does. No task is compiled for both.
+pub(super) enum Devices {
+    Reflecting(Vec<LoopPort<Monotonic, Reflecting>>),
+    Returning(Vec<LoopPort<Monotonic, Returning>>),
+}
+
+impl Opened for Devices {
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+        match self {
+            Self::Reflecting(ports) if const { U::GENERATES } => user.frames(&ports),
+            Self::Returning(ports) if const { !U::GENERATES } => user.frames(&ports),
+            _ => Err(failed("loop: opened for another task")),
         }
     }
 }
 
+/// The clock of the loop.
+pub(super) struct Monotonic;
+
+impl Now for Monotonic {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+}
+
 /// The far end of a loop that sends everything back as it is.
-fn as_it_is(_frame: &mut [u8]) -> bool {
-    true
+pub(super) struct Returning;
+
+impl Turn for Returning {
+    type Memory<'p> = ();
+
+    fn memory(&self) {}
+
+    #[inline]
+    fn turn<'p>(_memory: &mut (), _frame: &mut [u8]) -> bool
+    where
+        Self: 'p,
+    {
+        true
+    }
 }
 
 /// The far end for test traffic, which is as fast as a reflector. It answers no other and so needs no secret.
-struct Reflecting(ReflectFilter);
+pub(super) struct Reflecting(ReflectFilter);
 
 impl Turn for Reflecting {
     type Memory<'p> = Reflector<'p>;

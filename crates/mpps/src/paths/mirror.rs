@@ -4,7 +4,7 @@
 mod port;
 
 use super::help::{Help, option};
-use super::{Buffers, Neighbors, Opening, Path, Traits, Use};
+use super::{Buffers, Neighbors, Opening, Path, Traits};
 use crate::fail::Result;
 use mpps_io::{Layer, PortSpec, Request, Task};
 use port::{BUFFER, Config, MirrorPort, check};
@@ -21,6 +21,7 @@ impl Path for Mirror {
     };
 
     type Config = Config;
+    type Opened<'r> = Vec<MirrorPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         Ok(check(spec)?)
@@ -37,9 +38,9 @@ impl Path for Mirror {
         }
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<MirrorPort>> {
         let open = |(config, request): &(&Config, Request<'_>)| MirrorPort::new(config, request.roles.len());
-        user.frames(&ports.iter().map(open).collect::<Vec<_>>())
+        Ok(ports.iter().map(open).collect())
     }
 }
 

@@ -1,8 +1,9 @@
 //! The one list of paths, and the one way to open their ports.
 //!
 //! A workload says what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]); a path makes of
-//! the request what it has, opens all its ports of a run in one call, and calls the workload back with them. The
-//! workload is compiled for each path, so nothing on the packet path is a virtual call. `docs/adding-a-path.md` shows
+//! the request what it has and opens all its ports of a run in one call ([`Path::open`]). Open ports are then handed to
+//! the workload ([`Opened`]), which is compiled for each path, so nothing on the packet path is a virtual call. Opening
+//! is compiled once per path, whatever the workload. `docs/adding-a-path.md` shows
 //! how a path is added: its crate, one file here, one line in [`paths!`].
 
 mod af_packet;
@@ -51,6 +52,8 @@ trait Path {
 
     /// The options of a port, checked.
     type Config: Debug;
+    /// Ports of a run, open.
+    type Opened<'r>: Opened;
 
     /// Checks a port's specification for what it is wanted for; opens nothing.
     fn check(spec: &PortSpec, task: Task) -> Result<Self::Config>;
@@ -83,8 +86,21 @@ trait Path {
         Kept::default()
     }
 
-    /// Opens all ports of this path that a run has, and hands them on.
-    fn open<U: Use>(ports: &[(&Self::Config, Request<'_>)], opening: &Opening<'_>, user: U) -> Result<U::Out>;
+    /// Opens all ports of this path that a run has.
+    fn open<'r>(ports: Vec<(&'r Self::Config, Request<'r>)>, opening: &Opening<'_>) -> Result<Self::Opened<'r>>;
+}
+
+/// Open ports of one path.
+trait Opened {
+    /// Hands them to a workload. Only this step is compiled for each workload: whatever can be done before is done in
+    /// [`Path::open`].
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out>;
+}
+
+impl<P: Port> Opened for Vec<P> {
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+        user.frames(&self)
+    }
 }
 
 /// How the demo shows a path.
@@ -250,6 +266,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) run: &'a Run,
     /// Its flow rules.
     pub(crate) rules: &'a Rules,
+    /// How often the end has been asked for.
+    pub(crate) interruptions: &'a dyn Fn() -> u32,
 }
 
 /// What is to be done with the open ports of a run, whatever their path.
@@ -282,10 +300,11 @@ pub(crate) trait KernelDevices {
     type Port: KernelPort;
     /// What each device can do.
     fn capabilities(&self) -> Vec<&Capabilities>;
-    /// Loads and attaches the programs of `sendrecv` and `send`: of one trial, and of another when those are gone.
-    fn traffic(&self, plan: &TrafficPlan) -> Result<Self::Port>;
+    /// Loads and attaches the programs of `sendrecv` and `send`: of one trial, and of another when those are gone. One
+    /// port; of two devices one for each way.
+    fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<Self::Port>>;
     /// Makes the programs of a trial that is over ready for another; false: they were not made for such a trial.
-    fn renew(&self, port: &mut Self::Port, plan: &TrafficPlan) -> Result<bool>;
+    fn renew(&self, ports: &mut [Self::Port], plan: &TrafficPlan) -> Result<bool>;
     /// Of `reflect`.
     fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
     /// Of `drop`.
@@ -393,28 +412,42 @@ macro_rules! paths {
             }
         }
 
-        /// Opens the ports of a run, which are all of the path of the first.
-        pub(crate) fn with_alike<U: Use>(
-            ports: Vec<(&Checked, Request<'_>)>,
-            opening: &Opening<'_>,
-            user: U,
-        ) -> Result<U::Out> {
-            let Some(first) = ports.first().map(|(port, _)| *port) else {
-                return Err(usage("no port: want one at least"));
-            };
-            match &first.config {
-                $($(#[$when])? Config::$name(_) => {
-                    let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
-                        Config::$name(config) => Some((config, request)),
-                        _ => None,
-                    });
-                    if const { is_one_of(<$path as Path>::KIND, U::KINDS) } {
-                        <$path as Path>::open(&own.collect::<Vec<_>>(), opening, user)
-                    } else {
-                        // The plan has refused it.
-                        Err(alone(&first.spec))
-                    }
-                })*
+        /// Open ports, all of one path, whichever it is.
+        enum Ports<'r> { $($(#[$when])? $name(<$path as Path>::Opened<'r>),)* }
+
+        impl<'r> Ports<'r> {
+            /// Opens ports, which are all of the path of the first, for a workload that can be used with these kinds.
+            fn open(
+                ports: Vec<(&'r Checked, Request<'r>)>,
+                opening: &Opening<'_>,
+                kinds: &'static [Kind],
+            ) -> Result<Self> {
+                let Some(first) = ports.first().map(|(port, _)| *port) else {
+                    return Err(usage("no port: want one at least"));
+                };
+                match &first.config {
+                    $($(#[$when])? Config::$name(_) => {
+                        if !is_one_of(<$path as Path>::KIND, kinds) {
+                            // The plan has refused it.
+                            return Err(alone(&first.spec));
+                        }
+                        let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
+                            Config::$name(config) => Some((config, request)),
+                            _ => None,
+                        });
+                        <$path as Path>::open(own.collect(), opening).map(Self::$name)
+                    })*
+                }
+            }
+
+            fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+                match self {
+                    $($(#[$when])? Self::$name(ports) if const { is_one_of(<$path as Path>::KIND, U::KINDS) } => {
+                        ports.hand_to(user)
+                    })*
+                    // They were not opened.
+                    _ => Err(usage("ports of a path that the workload can't be used with")),
+                }
             }
         }
     };
@@ -489,6 +522,15 @@ pub(crate) fn mend() -> impl Iterator<Item = String> {
     LIST.iter().flat_map(|entry| (entry.mend)())
 }
 
+/// Opens the ports of a run, which are all of one path.
+pub(crate) fn with_alike<U: Use>(
+    ports: Vec<(&Checked, Request<'_>)>,
+    opening: &Opening<'_>,
+    user: U,
+) -> Result<U::Out> {
+    Ports::open(ports, opening, U::KINDS)?.hand_to(user)
+}
+
 /// Opens the ports of a run: all of one path, or two of two.
 pub(crate) fn with_ports<U: UseTwo>(
     mut ports: Vec<(&Checked, Request<'_>)>,
@@ -498,8 +540,11 @@ pub(crate) fn with_ports<U: UseTwo>(
     let path = |port: &Checked| std::mem::discriminant(&port.config);
     match &ports[..] {
         [(a, _), (b, _)] if path(a) != path(b) => {
-            let second = ports.remove(1);
-            with_alike(ports, opening, First { second, opening, user })
+            let spec = &b.spec;
+            let other = ports.split_off(1);
+            let first = Ports::open(ports, opening, U::KINDS)?;
+            let second = Ports::open(other, opening, U::KINDS)?;
+            first.hand_to(First { second, spec, user })
         }
         _ => with_alike(ports, opening, user),
     }
@@ -517,10 +562,11 @@ const fn is_one_of(kind: Kind, kinds: &[Kind]) -> bool {
     false
 }
 
-/// The first of two is open: the second is still to be opened.
+/// What is done with the first of two ports: the second is handed on, too.
 struct First<'a, U> {
-    second: (&'a Checked, Request<'a>),
-    opening: &'a Opening<'a>,
+    second: Ports<'a>,
+    /// The second, as it was written.
+    spec: &'a PortSpec,
     user: U,
 }
 
@@ -532,18 +578,18 @@ impl<U: UseTwo> Use for First<'_, U> {
     fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
         let second = Second {
             first: &ports[0],
-            spec: &self.second.0.spec,
+            spec: self.spec,
             user: self.user,
         };
-        with_alike(vec![self.second], self.opening, second)
+        self.second.hand_to(second)
     }
 
     fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
-        Err(alone(&self.second.0.spec))
+        Err(alone(self.spec))
     }
 }
 
-/// Both are open.
+/// What is done with the second.
 struct Second<'a, A, U> {
     first: &'a A,
     /// The second, as it was written.
@@ -575,11 +621,6 @@ fn remark(remarks: &[String]) {
     for line in remarks {
         eprintln!("mpps: {line}");
     }
-}
-
-/// Whether the port's options have this key.
-fn given(spec: &PortSpec, key: &str) -> bool {
-    spec.options.iter().any(|(name, _)| name == key)
 }
 
 #[cfg(test)]

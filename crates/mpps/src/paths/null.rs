@@ -1,13 +1,14 @@
 //! `null`: no kernel, no device; and the packets that devices without a peer deliver.
 
 use super::help::{Help, LAYER, MTU, option};
-use super::{Buffers, Kind, Neighbors, Opening, Path, Traits, Use};
-use crate::fail::Result;
+use super::{Buffers, Kind, Neighbors, Opened, Opening, Path, Traits, Use};
+use crate::fail::{Result, failed};
 use mpps_engine::source::{SourceTemplate, TestSource};
-use mpps_io::null::{NoSource, NullConfig, NullPort, check};
+use mpps_io::null::{NoSource, NullConfig, NullPort, Sources, check};
 use mpps_io::{Layer, PortSpec, Request, Task};
-use mpps_sys::clock::ClockSource;
+use mpps_sys::clock::{Clock, ClockSource};
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Stamp, Template, TemplateSpec};
+use std::sync::Mutex;
 
 /// Payload of the packets that it produces: frames of 64 bytes.
 const PAYLOAD: usize = 18;
@@ -32,6 +33,7 @@ impl Path for Null {
     const KIND: Kind = Kind::Synthetic;
 
     type Config = NullConfig;
+    type Opened<'r> = Devices;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<NullConfig> {
         Ok(check(spec)?)
@@ -46,35 +48,79 @@ impl Path for Null {
         }
     }
 
-    fn open<U: Use>(ports: &[(&NullConfig, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
-        if const { U::GENERATES } {
-            let silent = |(config, request): &(&NullConfig, Request<'_>)| {
-                NullPort::new((*config).clone(), request.roles.len(), OWN, NoSource)
-            };
-            user.frames(&ports.iter().map(silent).collect::<Vec<_>>())
-        } else {
-            let producing = |(config, request): &(&NullConfig, Request<'_>)| producing(config, request);
-            user.frames(&ports.iter().map(producing).collect::<Vec<_>>())
+    fn open(ports: Vec<(&NullConfig, Request<'_>)>, _opening: &Opening<'_>) -> Result<Devices> {
+        let generates = ports.iter().any(|(_, request)| request.task.generates());
+        let ports = ports.into_iter();
+        Ok(match generates {
+            true => Devices::Silent(
+                ports
+                    .map(|(config, request)| port(config, &request, NoSource))
+                    .collect(),
+            ),
+            false => Devices::Producing(
+                ports
+                    .map(|(config, request)| port(config, &request, Producing::new(config, &request)))
+                    .collect(),
+            ),
+        })
+    }
+}
+
+fn port<S: Sources>(config: &NullConfig, request: &Request<'_>, sources: S) -> NullPort<S> {
+    NullPort::new(config.clone(), request.roles.len(), OWN, sources)
+}
+
+/// Open ports. A task that generates packets gets none from them; no other task is compiled for silent ones.
+pub(super) enum Devices {
+    Silent(Vec<NullPort<NoSource>>),
+    Producing(Vec<NullPort<Producing>>),
+}
+
+impl Opened for Devices {
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+        match self {
+            Self::Silent(ports) if const { U::GENERATES } => user.frames(&ports),
+            Self::Producing(ports) if const { !U::GENERATES } => user.frames(&ports),
+            _ => Err(failed("null: opened for another task")),
         }
     }
 }
 
-/// A port whose queues produce test packets for ever.
-fn producing(config: &NullConfig, request: &Request<'_>) -> NullPort<impl Fn(usize) -> TestSource + use<>> {
-    let (layer, queues, seed) = (config.layer, request.roles.len(), request.seed);
-    let clocks = ClockSource::new();
-    // Readers of the clock belong to one thread each: they are made for the lanes beforehand.
-    let clocks: Vec<_> = (0..queues)
-        .map(|_| std::sync::Mutex::new(Some(clocks.clock())))
-        .collect();
-    let source = move |queue: usize| {
-        let clock = clocks[queue].lock().ok().and_then(|mut c| c.take());
+/// Test packets for ever, on each queue.
+pub(super) struct Producing {
+    layer: Layer,
+    seed: u64,
+    /// Readers of the clock belong to one thread each: they are made for the lanes beforehand.
+    clocks: Vec<Mutex<Option<Clock>>>,
+}
+
+impl Producing {
+    fn new(config: &NullConfig, request: &Request<'_>) -> Self {
+        let clocks = ClockSource::new();
+        let queues = 0..request.roles.len();
+        Self {
+            layer: config.layer,
+            seed: request.seed,
+            clocks: queues.map(|_| Mutex::new(Some(clocks.clock()))).collect(),
+        }
+    }
+}
+
+impl Sources for Producing {
+    type Source = TestSource;
+
+    fn source(&self, queue: usize) -> TestSource {
+        let clock = self.clocks[queue].lock().ok().and_then(|mut c| c.take());
         let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
         // A payload does not tell its flow: there is one.
-        let flows = if layer == Layer::Payload { 1 } else { 64 };
-        TestSource::new(template(layer, seed), clock, 10_000 + queue as u16 * 64, flows)
-    };
-    NullPort::new(config.clone(), queues, OWN, source)
+        let flows = if self.layer == Layer::Payload { 1 } else { 64 };
+        TestSource::new(
+            template(self.layer, self.seed),
+            clock,
+            10_000 + queue as u16 * 64,
+            flows,
+        )
+    }
 }
 
 /// A test packet, for ports whose buffers come back as they are.

@@ -2,10 +2,10 @@
 
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Kind, Opening, Path, Socket, Traits, Use};
+use super::{Demo, Kind, Opening, Path, Socket, Traits};
 use crate::fail::{Result, unopened};
 use mpps_io::{Layer, PortSpec, Request, Roles, Task};
-use mpps_udp::{Config, Mode};
+use mpps_udp::{Config, Mode, UdpPort};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub(super) struct Udp;
@@ -50,6 +50,7 @@ impl Path for Udp {
     const KIND: Kind = Kind::Socket;
 
     type Config = Config;
+    type Opened<'r> = Vec<UdpPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         Ok(mpps_udp::check(spec)?)
@@ -73,7 +74,7 @@ impl Path for Udp {
         Some(config.max_flows(roles))
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<UdpPort>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let mode = match &request.ends {
                 Some(ends) => Mode::Connected((0..ends.flows.count()).map(|flow| ends.of(flow)).collect()),
@@ -81,6 +82,6 @@ impl Path for Udp {
             };
             mpps_udp::open((*config).clone(), mode, request.roles).map_err(unopened(request.spec))
         };
-        user.frames(&ports.iter().map(open).collect::<Result<Vec<_>>>()?)
+        ports.iter().map(open).collect()
     }
 }

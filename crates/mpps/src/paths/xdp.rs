@@ -4,7 +4,7 @@
 use super::af_xdp::NO_RULES;
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Kept, KernelDevices, Neighbors, Opening, Path, Traits, Use, Work, remark};
+use super::{Demo, Kept, KernelDevices, Neighbors, Opened, Opening, Path, Traits, Use, Work, remark};
 use crate::fail::{Failure, Result, unopened, usage};
 use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, ReflectPlan, TrafficPlan};
 use mpps_io::selection::{Listed, MOST_LEFT, left_to_host};
@@ -13,8 +13,8 @@ use mpps_netdev::NetDev;
 use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
 use mpps_wire::{ChecksumMode, MacAddr, Rewrite, Template, TemplateSpec};
 use mpps_xdp::{
-    Answer, Config, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
-    TrafficSpec, Unanswered, XdpDevice, XdpPort,
+    Answer, Arrival, Config, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series,
+    Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
 };
 use std::net::IpAddr;
 
@@ -64,9 +64,11 @@ impl Path for Xdp {
     const STEERS: bool = true;
 
     type Config = Config;
+    type Opened<'r> = Devices<'r>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
-        let config = mpps_xdp::check(spec)?;
+        let mut config = mpps_xdp::check(spec)?;
+        config.promisc = Some(task.promiscuous(config.promisc));
         if task == Task::Capture {
             return Err(usage(format!(
                 "port '{spec}': packets of the xdp path never come to user space, so none can be written: want \
@@ -123,29 +125,29 @@ impl Path for Xdp {
         kept
     }
 
-    fn open<U: Use>(ports: &[(&Config, Request<'_>)], _opening: &Opening<'_>, user: U) -> Result<U::Out> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Devices<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let device = mpps_xdp::open(config).map_err(unopened(request.spec))?;
             remark(device.remarks());
             Ok(device)
         };
-        user.in_kernel(Devices {
+        Ok(Devices {
             devices: ports.iter().map(open).collect::<Result<_>>()?,
-            requests: ports.iter().map(|(_, request)| request).collect(),
+            requests: ports.into_iter().map(|(_, request)| request).collect(),
         })
     }
 }
 
 /// Devices without programs, and what is asked of each.
-struct Devices<'a> {
+pub(super) struct Devices<'a> {
     devices: Vec<XdpDevice>,
-    requests: Vec<&'a Request<'a>>,
+    requests: Vec<Request<'a>>,
 }
 
 impl Devices<'_> {
     /// The device of a workload on one port, and what is asked of it.
     fn one(&self) -> Result<(XdpDevice, impl Fn(mpps_io::Error) -> Failure, Taken)> {
-        let first = self.devices.first().zip(self.requests.first().copied());
+        let first = self.devices.first().zip(self.requests.first());
         let (device, request) = first.ok_or_else(|| usage("xdp: no port"))?;
         Ok((device.clone(), unopened(request.spec), Taken::of(request)))
     }
@@ -157,6 +159,12 @@ fn loaded(port: XdpPort) -> XdpPort {
     port
 }
 
+impl Opened for Devices<'_> {
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+        user.in_kernel(self)
+    }
+}
+
 impl KernelDevices for Devices<'_> {
     type Port = XdpPort;
 
@@ -164,13 +172,21 @@ impl KernelDevices for Devices<'_> {
         self.devices.iter().map(XdpDevice::capabilities).collect()
     }
 
-    fn traffic(&self, plan: &TrafficPlan) -> Result<XdpPort> {
+    fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<XdpPort>> {
         let (device, unopened, _) = self.one()?;
-        device.traffic(&traffic_spec(plan)?).map_err(unopened).map(loaded)
+        let ports = match (&self.devices[..], &plan.far) {
+            ([from, to], Some(_)) => mpps_xdp::across([from.clone(), to.clone()], &two_ways(plan)?).map(Vec::from),
+            _ => device.traffic(&one_way(plan)?).map(|port| vec![port]),
+        };
+        Ok(ports.map_err(unopened)?.into_iter().map(loaded).collect())
     }
 
-    fn renew(&self, port: &mut XdpPort, plan: &TrafficPlan) -> Result<bool> {
-        Ok(port.renew(&traffic_spec(plan)?))
+    fn renew(&self, ports: &mut [XdpPort], plan: &TrafficPlan) -> Result<bool> {
+        let specs = match &plan.far {
+            Some(_) => two_ways(plan)?.to_vec(),
+            None => vec![one_way(plan)?],
+        };
+        Ok(ports.iter_mut().zip(&specs).all(|(port, spec)| port.renew(spec)))
     }
 
     fn reflect(self, plan: &ReflectPlan) -> Result<XdpPort> {
@@ -253,8 +269,47 @@ fn answer(link: Option<&Link>) -> Answer {
     })
 }
 
-/// The programs of `sendrecv` and `send`.
-fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
+/// The cores of the lanes that send.
+fn sending_cores(plan: &TrafficPlan) -> Vec<usize> {
+    let sending = plan.common.lanes.iter().filter(|lane| lane.tx);
+    sending.filter_map(|lane| lane.core).collect()
+}
+
+/// The programs of `sendrecv` and `send` on one device.
+fn one_way(plan: &TrafficPlan) -> Result<TrafficSpec> {
+    traffic_spec(plan, sending_cores(plan), Arrival::Back)
+}
+
+/// The programs of `sendrecv` from one device to another, and those of the way back; one way, those only answer.
+fn two_ways(plan: &TrafficPlan) -> Result<[TrafficSpec; 2]> {
+    let (mut cores, way_back) = (sending_cores(plan), plan.way_back());
+    let of_back = match plan.back {
+        Some(_) => cores.split_off(cores.len() / 2),
+        None => Vec::new(),
+    };
+    // What packets of a way are received by answers at the device that the other way's leave by.
+    let there = TrafficSpec {
+        answer: answer(plan.far.as_ref()),
+        ..traffic_spec(plan, cores, Arrival::Across)?
+    };
+    let back = TrafficSpec {
+        answer: answer(plan.link.as_ref()),
+        ..traffic_spec(&way_back, of_back, Arrival::AcrossBack)?
+    };
+    let back = match plan.back {
+        Some(_) => back,
+        None => TrafficSpec {
+            receive: false,
+            rate_pps: None,
+            random: false,
+            flows: plan.flows.first(1),
+            ..back
+        },
+    };
+    Ok([there, back])
+}
+
+fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Result<TrafficSpec> {
     let link = plan.link.as_ref();
     let template = Template::new(&TemplateSpec {
         src_mac: link.map(|link| link.mac).unwrap_or_default(),
@@ -278,14 +333,9 @@ fn traffic_spec(plan: &TrafficPlan) -> Result<TrafficSpec> {
         payload_len: plan.payload_len,
         seed: plan.common.seed,
         flows: plan.flows.clone(),
-        cores: plan
-            .common
-            .lanes
-            .iter()
-            .filter(|lane| lane.tx)
-            .filter_map(|lane| lane.core)
-            .collect(),
+        cores,
         receive: plan.receive,
+        arrival,
         rate_pps: plan.rate.map(|rate| rate.pps()),
         random: plan.pacing == Pacing::Poisson,
         catch_up_ns: plan.catch_up.as_nanos() as u64,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cli::{Cli, Command};
+use crate::plan::neighbor::Asked;
 use crate::plan::{capture, forward, listen, traffic};
 use clap::Parser;
 use mpps_io::{Capabilities, FlowSet, Layer, addresses};
@@ -19,8 +20,8 @@ fn planned(line: &str) -> Result<()> {
     match command(line) {
         Command::Sendrecv(args) => traffic::Draft::new(args, true).map(drop),
         Command::Send(args) => traffic::Draft::new(args, false).map(drop),
-        Command::Drop(args) => listen::Listener::of_drop(&args).map(drop),
-        Command::Reflect(args) => listen::Listener::of_reflect(&args).map(drop),
+        Command::Drop(mut args) => listen::Listener::of_drop(&mut args).map(drop),
+        Command::Reflect(mut args) => listen::Listener::of_reflect(&mut args).map(drop),
         Command::Forward(args) => forward::Draft::new(args).map(drop),
         Command::Capture(args) => capture::Draft::new(args).map(drop),
         other => panic!("{other:?}"),
@@ -53,7 +54,7 @@ fn capabilities() -> Capabilities {
 fn traffic_plan(line: &str, receive: bool) -> TrafficPlan {
     match command(line) {
         Command::Sendrecv(args) | Command::Send(args) => traffic::Draft::new(args, receive)
-            .and_then(|draft| draft.plan(&capabilities()))
+            .and_then(|draft| draft.plan(&capabilities(), &Asked::new(&|| 0)))
             .unwrap_or_else(|e| panic!("{line}: {e:?}")),
         other => panic!("{other:?}"),
     }
@@ -127,16 +128,18 @@ fn each_sending_lane_has_a_core_of_its_own_and_one_lane_reads() {
     let last = allowed.last().copied();
     let roles: Vec<_> = plan.common.lanes.iter().map(|l| (l.tx, l.rx, l.core)).collect();
     assert_eq!(roles, [(true, false, last), (false, true, None)]);
-    assert_eq!(traffic_spec(&plan).unwrap().cores, Vec::from_iter(last));
+    assert_eq!(one_way(&plan).unwrap().cores, Vec::from_iter(last));
 
     let core = allowed[0];
     let line = format!("send xdp:none0 {ENDS} --cores {core},{core} --dest-mac 02:00:00:00:00:09");
-    assert_eq!(traffic_spec(&traffic_plan(&line, false)).unwrap().cores, [core]);
+    assert_eq!(one_way(&traffic_plan(&line, false)).unwrap().cores, [core]);
     let unplanned = |line: String| match command(&line) {
-        Command::Send(args) => match traffic::Draft::new(args, false).and_then(|d| d.plan(&capabilities())) {
-            Err(Failure::Usage(text)) => text,
-            other => panic!("{line}: {other:?}"),
-        },
+        Command::Send(args) => {
+            match traffic::Draft::new(args, false).and_then(|d| d.plan(&capabilities(), &Asked::new(&|| 0))) {
+                Err(Failure::Usage(text)) => text,
+                other => panic!("{line}: {other:?}"),
+            }
+        }
         other => panic!("{other:?}"),
     };
     let text = unplanned(format!("{line} --lanes 2"));
@@ -152,7 +155,7 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
                 --dest-mac 02:00:00:00:00:09 --vlan 5 --ttl 3 --payload-size 100 --seed 8 --rate 250kpps --settle 2s \
                 --interval 10ms --catch-up 2ms";
     let plan = traffic_plan(line, true);
-    let spec = traffic_spec(&plan).unwrap();
+    let spec = one_way(&plan).unwrap();
     assert_eq!(spec.headers.len(), 14 + 4 + 20);
     assert_eq!(spec.headers[..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 7]);
     assert_eq!((spec.headers[15], spec.headers[26]), (5, 3));
@@ -170,16 +173,16 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
     // The MAC address is known: nobody is asked.
     assert_eq!(spec.answer.next_hop, None);
     // The engine closes rows after the settle time, whether anything comes back or not.
-    let send = traffic_spec(&traffic_plan(&line.replace("sendrecv", "send"), false)).unwrap();
+    let send = one_way(&traffic_plan(&line.replace("sendrecv", "send"), false)).unwrap();
     assert_eq!(send.series, series);
 }
 
 #[test]
 fn a_listener_tells_its_program_addresses_ports_and_whom_to_answer_for() {
-    let Command::Reflect(args) = command("reflect xdp:none0 --ip 10.99.0.2 --port 9000-9009") else {
+    let Command::Reflect(mut args) = command("reflect xdp:none0 --ip 10.99.0.2 --port 9000-9009") else {
         panic!("it is reflect");
     };
-    let listener = listen::Listener::of_reflect(&args).unwrap();
+    let listener = listen::Listener::of_reflect(&mut args).unwrap();
     let spec = reflect_spec(
         &listener.reflect_plan(&args, &capabilities()).unwrap(),
         Taken::of(&listener.request()),

@@ -1,7 +1,8 @@
 //! `sendrecv` over two ports: what the second one is, and what its lanes do.
 
 use super::listen::unanswered;
-use super::{neighbor, traffic};
+use super::neighbor::Asked;
+use super::{kernel, traffic};
 use crate::cli::Traffic;
 use crate::fail::{Result, usage};
 use crate::paths::{Checked, Neighbors};
@@ -81,9 +82,9 @@ pub(crate) struct Far {
     pub(crate) port: Checked,
     /// Packets go from it to the other, too.
     pub(crate) both: bool,
-    /// What the lanes do that receive there: they answer, too.
+    /// What the lanes do that receive there: they answer, too. In the kernel: those that send from there.
     pub(crate) roles: Vec<Roles>,
-    /// What the lanes do that send by the other port: they listen for answers.
+    /// What the lanes do that send by the other port: they listen for answers, but in the kernel.
     pub(super) sends: Vec<Roles>,
     pub(super) device: Option<NetDev>,
 }
@@ -105,19 +106,23 @@ impl Far {
                      Ethernet path, such as af_packet:eth1"
                 )));
             }
-            if port.traits.in_kernel {
-                return Err(usage(format!(
-                    "port '{spec}': its packets never come to user space, so two ports can't have lanes in common: \
-                     want af_xdp:{0} or af_packet:{0}",
-                    spec.device
-                )));
-            }
             if port.nobody_answers() {
                 return Err(usage(format!(
                     "port '{spec}': nothing can lie between it and another port: want the ports that the device under \
                      test is joined to"
                 )));
             }
+        }
+        let pair = [near, &port];
+        if let Some(kernel) = pair.iter().find(|port| port.traits.in_kernel)
+            && let Some(other) = pair.iter().find(|port| !port.traits.in_kernel)
+        {
+            let (spec, other, path) = (&kernel.spec, &other.spec, &kernel.spec.path);
+            return Err(usage(format!(
+                "port '{spec}': its packets never come to user space, where those of '{other}' are counted: want \
+                 {path}:{}, too, or af_xdp:{1} or af_packet:{1} in its place",
+                other.device, spec.device
+            )));
         }
         if near.spec.path == spec.path && near.spec.device == spec.device {
             return Err(usage(format!(
@@ -126,6 +131,17 @@ impl Far {
         }
         let lanes = args.run.lanes.unwrap_or(1);
         let each = |n| vec![Roles { rx: true, tx: true }; n];
+        if port.traits.in_kernel {
+            kernel::check_traffic(args)?;
+            let senders = kernel::senders(args);
+            return Ok(Self {
+                device: port.interface(),
+                port,
+                both,
+                roles: if both { senders.clone() } else { Vec::new() },
+                sends: senders,
+            });
+        }
         Ok(Self {
             device: port.interface(),
             port,
@@ -159,6 +175,7 @@ impl Far {
         (mac, near): (MacAddr, Option<&Link>),
         args: &Traffic,
         dests: &AddressRange,
+        asked: &Asked<'_>,
     ) -> Result<Link> {
         let answer_for = self.answers(dests);
         let link = Link {
@@ -175,7 +192,7 @@ impl Far {
         let host_asks = self.port.traits.neighbors == Neighbors::Host && link.answer_for.is_empty();
         let dest_mac = match (args.back_dest_mac, args.back_gateway, &self.device) {
             (Some(mac), ..) => Some(mac),
-            (None, Some(hop), Some(device)) if host_asks => Some(neighbor::resolve(hop, device, args.vlan)?),
+            (None, Some(hop), Some(device)) if host_asks => Some(asked.resolve(hop, device, args.vlan)?),
             (None, Some(_), _) => None,
             // Without a router, whatever lies between passes frames on by the address of the port that they are for.
             (None, None, _) => near.map(|near| near.mac),

@@ -45,11 +45,12 @@ impl Destination {
     }
 }
 
-/// Sources and destinations of a run.
+/// Sources and destinations of a run. The name of a destination that is `known` is not looked up again.
 pub(super) fn addresses(
     args: &Traffic,
     port: &Checked,
     device: Option<&NetDev>,
+    known: Option<&Destination>,
 ) -> Result<(AddressRange, Destination)> {
     let pathless = port.nobody_answers();
     // Both ends are ours: addresses that no host has, set apart for tests (RFC 2544, RFC 5180).
@@ -66,7 +67,7 @@ pub(super) fn addresses(
     let srcs = args.src.clone().or(of_port.map(ranges::one));
     let given = srcs.as_ref().map(|srcs| *srcs.start());
     let dest = match &args.dest {
-        Some(target) => resolved(target, given, device, args.run.tell.quiet)?,
+        Some(target) => resolved(target, given, device, known)?,
         None if apart => {
             let ip = match given {
                 Some(IpAddr::V6(_)) => TEST_V6[1].into(),
@@ -75,7 +76,12 @@ pub(super) fn addresses(
             Destination::one(ip, 9000..=9000)
         }
         None if pathless => Destination::one(Ipv4Addr::new(10, 99, 0, 2).into(), 9000..=9000),
-        None => return Err(usage("--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000")),
+        None => {
+            return Err(usage(
+                "--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000, or several \
+                                  addresses as 10.99.0.2-10.99.0.9:9000 or 10.99.0.0/24:9000",
+            ));
+        }
     };
     let src = match (given, dest.ip) {
         (Some(src), _) => src,
@@ -96,7 +102,6 @@ pub(super) fn addresses(
             ranges::text(&srcs)
         )));
     }
-    of_two(&srcs, &dest)?;
     let gateways = [
         ("--gateway", args.gateway, srcs.clone(), "--src"),
         ("--back-gateway", args.back_gateway, dest.ips(), "--dest"),
@@ -123,16 +128,16 @@ pub(super) fn addresses(
     Ok((srcs, dest))
 }
 
-/// Refuses ranges with an address that packets would go from and to.
-fn of_two(srcs: &AddressRange, dest: &Destination) -> Result<()> {
-    let dests = dest.ips();
-    let several = [srcs, &dests].iter().any(|range| ranges::only(range).is_none());
+/// Refuses addresses in use that packets would go from and to. Of ranges that step together, too, where no flow has one
+/// at both ends: mpps answers for its source addresses, and so would for the peer's.
+pub(super) fn of_two(srcs: &AddressRange, dests: &AddressRange) -> Result<()> {
+    let several = [srcs, dests].iter().any(|range| ranges::only(range).is_none());
     let first = *srcs.start().max(dests.start());
     match several && first <= *srcs.end().min(dests.end()) {
         false => Ok(()),
         true => Err(usage(format!(
             "--dest {}: {first} is among the source addresses, too ({}): want addresses that are not",
-            ranges::text(&dests),
+            ranges::text(dests),
             ranges::text(srcs)
         ))),
     }
@@ -216,7 +221,12 @@ fn of_family(device: &NetDev, v4: bool) -> impl Iterator<Item = IpAddr> {
 }
 
 /// The destination's address: of the source's family where that is given, else of a family that the interface has.
-fn resolved(target: &Target, src: Option<IpAddr>, device: Option<&NetDev>, quiet: bool) -> Result<Destination> {
+fn resolved(
+    target: &Target,
+    src: Option<IpAddr>,
+    device: Option<&NetDev>,
+    known: Option<&Destination>,
+) -> Result<Destination> {
     let ports = target.ports.clone();
     let name = match &target.host {
         Host::Ips(range) => {
@@ -227,6 +237,9 @@ fn resolved(target: &Target, src: Option<IpAddr>, device: Option<&NetDev>, quiet
         }
         Host::Name(name) => name,
     };
+    if let Some(known) = known.filter(|known| known.name.as_ref() == Some(name)) {
+        return Ok(Destination { ports, ..known.clone() });
+    }
     let found = (name.as_str(), *ports.start()).to_socket_addrs().map_err(|e| {
         // The library's own words hold a second sentence about what it called.
         let cause = e.to_string();
@@ -251,9 +264,6 @@ fn resolved(target: &Target, src: Option<IpAddr>, device: Option<&NetDev>, quiet
             all.join(" ")
         ))
     })?;
-    if !quiet {
-        eprintln!("mpps: --dest {name} is {ip}");
-    }
     Ok(Destination {
         name: Some(name.clone()),
         ..Destination::one(ip, ports)

@@ -69,7 +69,7 @@ impl Draft {
         let lanes = vec![Roles { rx: true, tx: true }; lanes];
         let burst = capabilities.iter().map(|c| c.preferred_burst).max().unwrap_or(1);
         let mut common = if self.ports[0].port.traits.in_kernel {
-            kernel::common(&self.args.run, &[], None, capabilities[0].path)?
+            kernel::common(&self.args.run, &[], 1, None, capabilities[0].path)?
         } else {
             lanes::common(&self.args.run, &lanes, None, burst)?
         };

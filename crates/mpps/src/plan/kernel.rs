@@ -76,11 +76,18 @@ pub(super) fn senders(args: &Traffic) -> Vec<Roles> {
     vec![Roles { rx: false, tx: true }; lanes]
 }
 
-/// What every run has, with a core of its own for each lane that sends, and the lane that reads rows behind them.
+/// What every run has, with a core of its own for each lane that sends, and the lanes that read rows behind them:
+/// one for each way that packets go.
 ///
 /// A sending lane is inside the kernel for the whole run and keeps its core busy, so two can't share one. The last
 /// cores are taken first: the first is where most else of a host runs, the reading lane among it.
-pub(super) fn common(run: &Run, senders: &[Roles], default_duration: Option<Duration>, path: &str) -> Result<Common> {
+pub(super) fn common(
+    run: &Run,
+    senders: &[Roles],
+    readers: usize,
+    default_duration: Option<Duration>,
+    path: &str,
+) -> Result<Common> {
     let run = Run {
         cores: (!senders.is_empty())
             .then(|| cores(run, senders.len(), path))
@@ -95,11 +102,12 @@ pub(super) fn common(run: &Run, senders: &[Roles], default_duration: Option<Dura
             if senders.len() == 1 { "" } else { "s" }
         ));
     }
-    common.lanes.push(LanePlan {
+    let reader = LanePlan {
         rx: true,
         tx: false,
         core: None,
-    });
+    };
+    common.lanes.extend(vec![reader; readers]);
     Ok(common)
 }
 

@@ -75,16 +75,19 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn of_drop(args: &Drop) -> Result<Self> {
+    /// Checks it, and fills in the plan what was left open.
+    pub(crate) fn of_drop(args: &mut Drop) -> Result<Self> {
         let listener = Self::new(&args.port, args.ip.clone(), args.ports.clone(), &args.run, Task::Drop)?;
         listener.check_flows(args)?;
         if !args.no_verify {
             one_lane_a_flow(&listener.port, &listener.roles)?;
         }
+        listener.fill(&mut args.run);
         Ok(listener)
     }
 
-    pub(crate) fn of_reflect(args: &Reflect) -> Result<Self> {
+    /// As [`Self::of_drop`].
+    pub(crate) fn of_reflect(args: &mut Reflect) -> Result<Self> {
         let listener = Self::new(
             &args.port,
             args.ip.clone(),
@@ -98,6 +101,7 @@ impl Listener {
             &listener.roles,
             [&listener.port],
         ))?;
+        listener.fill(&mut args.run);
         Ok(listener)
     }
 
@@ -154,7 +158,7 @@ impl Listener {
     }
 
     /// Says in the plan what was not given on the command line.
-    pub(crate) fn fill(&self, run: &mut Run) {
+    fn fill(&self, run: &mut Run) {
         lanes::fill(run, &self.roles, "0");
     }
 
@@ -200,8 +204,8 @@ impl Listener {
         self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
     }
 
-    /// Addresses that no packet from elsewhere comes from. Of a range that was named those that are assigned: the
-    /// others are known by what comes back (`Reflector`).
+    /// Addresses that no packet from elsewhere comes from, beside those of a range that was named: the filter knows
+    /// them as the ones that it takes packets for.
     fn own(&self) -> Vec<IpAddr> {
         let named = self.ip.as_ref().and_then(ranges::only);
         named.into_iter().chain(self.assigned()).collect()
@@ -274,7 +278,7 @@ impl Listener {
 
     fn common(&self, run: &Run, capabilities: &Capabilities) -> Result<Common> {
         let mut common = if self.port.traits.in_kernel {
-            kernel::common(run, &self.roles, None, capabilities.path)?
+            kernel::common(run, &self.roles, 1, None, capabilities.path)?
         } else {
             lanes::common(run, &self.roles, None, capabilities.preferred_burst)?
         };

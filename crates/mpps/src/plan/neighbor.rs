@@ -3,8 +3,9 @@
 
 use crate::fail::{Result, failed, usage};
 use mpps_netdev::{NetDev, neighbor_lookup, neighbor_solicit};
-use mpps_sys::signal;
 use mpps_wire::MacAddr;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,40 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
+/// The next hops that the host was asked for: each once, however many trials follow.
+pub(crate) struct Asked<'a> {
+    /// How often the end has been asked for.
+    interruptions: &'a dyn Fn() -> u32,
+    /// By address and interface.
+    known: RefCell<BTreeMap<(IpAddr, u32), MacAddr>>,
+}
+
+impl<'a> Asked<'a> {
+    /// None so far. Who waits for an answer asks `interruptions` whether to go on.
+    pub(crate) fn new(interruptions: &'a dyn Fn() -> u32) -> Self {
+        Self {
+            interruptions,
+            known: RefCell::default(),
+        }
+    }
+
+    /// The MAC address of `hop`, as the host finds it.
+    pub(crate) fn resolve(&self, hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result<MacAddr> {
+        let key = (hop, device.ifindex);
+        let known = self.known.borrow().get(&key).copied();
+        match known {
+            Some(mac) => Ok(mac),
+            None => {
+                let mac = resolve(hop, device, vlan, self.interruptions)?;
+                self.known.borrow_mut().insert(key, mac);
+                Ok(mac)
+            }
+        }
+    }
+}
+
 /// Has the host find the MAC address of `hop`.
-pub(crate) fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result<MacAddr> {
+fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn Fn() -> u32) -> Result<MacAddr> {
     if let Some(id) = vlan {
         return Err(usage(format!(
             "--vlan {id}: the host's own address is not in the VLAN, so mpps can't ask for {hop} there: want \
@@ -29,7 +62,7 @@ pub(crate) fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result
         if let Some(mac) = known {
             return Ok(MacAddr(mac));
         }
-        if signal::interruptions() > 0 {
+        if interruptions() > 0 {
             return Err(failed("interrupted before the first packet"));
         }
         if begun.elapsed() >= PATIENCE {
@@ -45,5 +78,34 @@ pub(crate) fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result
             asked = Some(Instant::now());
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn who_waits_for_an_answer_ends_as_the_caller_says_and_one_that_is_known_is_not_asked_for() {
+        let asked_for_the_end = Cell::new(0);
+        let interruptions = || {
+            asked_for_the_end.set(asked_for_the_end.get() + 1);
+            1
+        };
+        let asked = Asked::new(&interruptions);
+        let mut device = NetDev::by_name("lo").expect("every namespace has it");
+        // No interface: no host knows anybody there.
+        device.ifindex = 0x7fff_fff0;
+        let hop: IpAddr = "198.51.100.7".parse().expect("an address");
+        let Err(failure) = asked.resolve(hop, &device, None) else {
+            panic!("nobody is there");
+        };
+        assert!(format!("{failure:?}").contains("interrupted"), "{failure:?}");
+        assert_eq!(asked_for_the_end.get(), 1);
+        let mac = MacAddr([2, 0, 0, 0, 0, 7]);
+        asked.known.borrow_mut().insert((hop, device.ifindex), mac);
+        assert_eq!(asked.resolve(hop, &device, None).ok(), Some(mac));
+        assert_eq!(asked_for_the_end.get(), 1);
     }
 }

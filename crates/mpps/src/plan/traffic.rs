@@ -1,8 +1,9 @@
 //! The plan of `sendrecv` and `send`.
 
 use super::across::{self, Far};
-use super::ends::{Destination, addresses};
+use super::ends::{Destination, addresses, of_two};
 use super::listen::unanswered;
+use super::neighbor::Asked;
 use super::{kernel, lanes, memory};
 use crate::cli::{RateText, Traffic};
 use crate::fail::{Failure, Result, usage};
@@ -53,6 +54,11 @@ pub(crate) struct Draft {
 impl Draft {
     /// Checks the arguments of `sendrecv` (`receive`) or `send`.
     pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
+        Self::knowing(None, args, receive)
+    }
+
+    /// As [`Draft::new`]; the name of a destination that is `known` is not looked up again.
+    pub(crate) fn knowing(known: Option<&Destination>, args: Traffic, receive: bool) -> Result<Self> {
         across::check_options(&args, receive)?;
         let task = across::task(&args, receive);
         let port = Checked::new(&args.port, task)?;
@@ -62,7 +68,7 @@ impl Draft {
             .as_ref()
             .map(|spec| Far::new(spec, &port, &args, receive))
             .transpose()?;
-        let (srcs, dest) = addresses(&args, &port, device.as_ref())?;
+        let (srcs, dest) = addresses(&args, &port, device.as_ref(), known)?;
         let src = *srcs.start();
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
         let roles = if let Some(far) = &far {
@@ -99,12 +105,16 @@ impl Draft {
         across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
         let flows = flows(&args, &port, &roles, (&srcs, &dest), &mut warnings)?;
+        // Ranges may be longer than the flows that there are.
+        let (used_srcs, used_dests) = flows.address_counts();
+        of_two(&ranges::from(src, used_srcs), &ranges::from(dest.ip, used_dests))?;
         // Of one way.
         let senders = far.as_ref().map_or(&roles[..], |far| &far.sends);
         let tx_lanes = senders.iter().filter(|r| r.tx).count();
         if (flows.count() as usize) < tx_lanes {
             return Err(usage(format!(
-                "--src-port-range: {} flow{} for {tx_lanes} sending lanes: want one flow a lane at least",
+                "{}: {} flow{} for {tx_lanes} sending lanes: want one flow per lane at least",
+                makers_of_flows(&args, &port, (&srcs, &dest)),
                 flows.count(),
                 if flows.count() == 1 { "" } else { "s" },
             )));
@@ -231,7 +241,7 @@ impl Draft {
         }
     }
 
-    fn link(&self, capabilities: &Capabilities) -> Result<Option<Link>> {
+    fn link(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<Option<Link>> {
         if capabilities.layer == Layer::Payload {
             return Ok(None);
         }
@@ -268,7 +278,7 @@ impl Draft {
         let dest_mac = match (self.args.dest_mac, self.port.traits.neighbors) {
             // The host's own address: the answer goes to the host, which is asked instead.
             (None, Neighbors::Host) if self.own_address() && (self.far.is_none() || self.args.gateway.is_some()) => {
-                Some(super::neighbor::resolve(next_hop, device, self.args.vlan)?)
+                Some(asked.resolve(next_hop, device, self.args.vlan)?)
             }
             (given, _) => given,
         };
@@ -282,15 +292,15 @@ impl Draft {
         }))
     }
 
-    /// The plan of a run over two ports, once they are open.
-    pub(crate) fn plan_across(&self, from: &Capabilities, to: &Capabilities) -> Result<TrafficPlan> {
-        let mut plan = self.plan(from)?;
+    /// The plan of a run over two ports, once they are open. As [`Draft::plan`].
+    pub(crate) fn plan_across(&self, from: &Capabilities, to: &Capabilities, asked: &Asked<'_>) -> Result<TrafficPlan> {
+        let mut plan = self.plan(from, asked)?;
         let mac = MacAddr(to.mac.unwrap_or([2, 0, 0, 0, 0, 2]));
         if let Some(far) = &self.far {
             let arrives = HostFact::shown("arrives_at", far.port.spec.to_string());
             plan.common.host.push(arrives);
             self.check_size(to, far.device.as_ref(), &far.port.spec)?;
-            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.destinations())?);
+            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.destinations(), asked)?);
         }
         // Without a router, whatever lies between passes frames on by the address of the port that they are for.
         if let Some(link) = plan.link.as_mut().filter(|_| self.args.gateway.is_none()) {
@@ -302,19 +312,31 @@ impl Draft {
         Ok(plan)
     }
 
-    /// The plan, once the port is open and its capabilities are known.
-    pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<TrafficPlan> {
+    /// The plan, once the port is open and its capabilities are known. Where the host has to ask for the next hop it is
+    /// `asked`.
+    pub(crate) fn plan(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<TrafficPlan> {
         let args = &self.args;
         self.check_size(capabilities, self.device.as_ref(), &args.port)?;
         let burst = capabilities.preferred_burst;
         let mut common = if self.port.traits.in_kernel {
-            kernel::common(&args.run, &self.roles, Some(DEFAULT_DURATION), capabilities.path)?
+            let readers = if self.far.as_ref().is_some_and(|far| far.both) {
+                2
+            } else {
+                1
+            };
+            kernel::common(
+                &args.run,
+                &self.roles,
+                readers,
+                Some(DEFAULT_DURATION),
+                capabilities.path,
+            )?
         } else {
             lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?
         };
         common.settle = args.settle;
         common.warnings.extend(self.warnings.iter().cloned());
-        let link = self.link(capabilities)?;
+        let link = self.link(capabilities, asked)?;
         common.host.extend(self.facts(link.as_ref()));
         common.host.extend(self.rules.facts());
         let rate = args
@@ -543,9 +565,8 @@ fn check_memory(
     };
     let ways = if args.both_ways { 2 } else { 1 };
     let bytes = move |n: u64| {
-        let of_kernel = n.saturating_mul(of_kernel);
         let of_way = footprint::flows_of_traffic(n, pps, settle, receive, lanes);
-        of_way.saturating_mul(ways).saturating_add(of_kernel)
+        of_way.saturating_add(n.saturating_mul(of_kernel)).saturating_mul(ways)
     };
     let ports = (args.src_port_range.as_ref(), args.flows);
     let several = [srcs, &dest.ips()].iter().any(|ips| ranges::only(ips).is_none());
@@ -579,6 +600,31 @@ fn check_memory(
 /// Ranges of addresses, as options.
 fn of_ranges(srcs: &AddressRange, dest: &Destination) -> String {
     format!("--src {} by --dest {}", ranges::text(srcs), bracketed(&dest.ips()))
+}
+
+/// What was given that makes the flows as few as they are.
+fn makers_of_flows(args: &Traffic, port: &Checked, (srcs, dest): (&AddressRange, &Destination)) -> String {
+    if let Some(n) = args.flows {
+        return format!("--flows {n}");
+    }
+    let several = |ips: &AddressRange| ranges::only(ips).is_none();
+    let (ips, ports) = (dest.ips(), dashed(&dest.ports));
+    let mut given = Vec::new();
+    if several(srcs) {
+        given.push(format!("--src {}", ranges::text(srcs)));
+    }
+    if let Some(src) = &args.src_port_range {
+        given.push(format!("--src-port-range {}", dashed(src)));
+    }
+    if several(&ips) || dest.ports.start() != dest.ports.end() {
+        given.push(format!("--dest {}:{ports}", bracketed(&ips)));
+    }
+    match port.traits.socket.and_then(|socket| socket.port) {
+        Some(_) => given.insert(0, format!("port '{}'", port.spec)),
+        None if given.is_empty() => given.push("--src-port-range".to_owned()),
+        None => {}
+    }
+    given.join(" by ")
 }
 
 fn flows(

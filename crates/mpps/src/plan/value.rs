@@ -5,8 +5,11 @@
 
 use crate::cli::Cli;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt;
 
 /// The version of the format; it changes when a plan of an earlier version would mean something else.
 const VERSION: u64 = 1;
@@ -214,6 +217,13 @@ impl Plan {
 /// # Errors
 /// One line that names the field, its value and what would be right.
 pub(crate) fn words(text: &str) -> Result<Vec<OsString>, String> {
+    // Of two values of one field none is known to be meant.
+    let mut json = serde_json::Deserializer::from_str(text);
+    match (Once { path: "" }).deserialize(&mut json) {
+        Err(error) if error.is_data() => return Err(error.to_string()),
+        // Whatever else is wrong is told below.
+        _ => {}
+    }
     let whole: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}: want a plan (--print-plan)"))?;
     // A result holds the plan that it is of.
     let plan = match &whole {
@@ -257,6 +267,79 @@ pub(crate) fn words(text: &str) -> Result<Vec<OsString>, String> {
     words.push("--".into());
     words.extend(ports(plan)?);
     Ok(words)
+}
+
+/// Goes through a value of a JSON text and refuses objects that have a key twice.
+struct Once<'p> {
+    /// Of the value, from the outermost object.
+    path: &'p str,
+}
+
+impl<'de> DeserializeSeed<'de> for Once<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Once<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+        while all.next_element_seed(Once { path: self.path })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            let dot = if self.path.is_empty() { "" } else { "." };
+            let path = format!("{}{dot}{}", self.path, shown(&key));
+            if !seen.insert(key) {
+                return Err(de::Error::custom(format!("{path}: it is there twice: want it once")));
+            }
+            fields.next_value_seed(Once { path: &path })?;
+        }
+        Ok(())
+    }
+}
+
+/// The field that an option of a run is, as `load.rate`.
+pub(crate) fn field_of(option: &str) -> Option<String> {
+    let field = FIELDS
+        .iter()
+        .find(|field| option.strip_prefix("--") == Some(field.option))?;
+    let dot = if field.section.is_empty() { "" } else { "." };
+    Some(format!("{}{dot}{}", field.section, field.key))
 }
 
 /// Refuses sections and fields that a plan of this workload has not.

@@ -198,3 +198,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_that_is_there_twice_is_refused_by_its_name_at_every_level() {
+    let whole = |fields: &str| format!(r#"{{"mpps_plan": 1, "workload": "send", "ports": ["loop:"], {fields}}}"#);
+    for (fields, name) in [
+        (r#""seed": 1, "seed": 1"#, "seed"),
+        (r#""load": {"rate": "1kpps"}, "load": {}"#, "load"),
+        (r#""load": {"rate": "1kpps", "r\u0061te": "2kpps"}"#, "load.rate"),
+        (r#""times": {"duration": null, "x": [{"a": 1, "a": 2}]}"#, "times.x.a"),
+    ] {
+        let refused = words(&whole(fields)).expect_err(fields);
+        assert!(refused.starts_with(&format!("{name}: it is there twice")), "{refused}");
+        let held = format!(r#"{{"rx_packets": 1.5, "late": -1, "plan": {}}}"#, whole(fields));
+        let refused = words(&held).expect_err(fields);
+        assert!(refused.starts_with(&format!("plan.{name}: ")), "{refused}");
+    }
+    assert!(words(&whole(r#""load": {"rate": null}, "times": {"duration": "1s"}"#)).is_ok());
+}

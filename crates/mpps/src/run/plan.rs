@@ -62,6 +62,13 @@ impl Plan {
         Self::from_json(&changed.text())
     }
 
+    /// The plan with another seed, which is in no other field's way: nothing is checked anew.
+    pub(crate) fn with_seed(&self, seed: u64) -> Self {
+        let mut changed = self.0.clone();
+        changed.put("", "seed", seed.into());
+        Self(changed)
+    }
+
     /// A field's value; `None` where the plan has none such, or it is null.
     pub fn get(&self, field: &str) -> Option<&Value> {
         let (section, key) = field.split_once('.').unwrap_or(("", field));
@@ -99,11 +106,11 @@ fn filled(command: Command) -> Result<value::Plan> {
         Command::Sendrecv(args) => traffic::Draft::new(args, true)?.args.run.plan,
         Command::Send(args) => traffic::Draft::new(args, false)?.args.run.plan,
         Command::Drop(mut args) => {
-            Listener::of_drop(&args)?.fill(&mut args.run);
+            Listener::of_drop(&mut args)?;
             args.run.plan
         }
         Command::Reflect(mut args) => {
-            Listener::of_reflect(&args)?.fill(&mut args.run);
+            Listener::of_reflect(&mut args)?;
             args.run.plan
         }
         Command::Forward(args) => forward::Draft::new(args)?.args.run.plan,

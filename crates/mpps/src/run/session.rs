@@ -5,6 +5,8 @@ use crate::cli::Command;
 use crate::commands::{prepare, with_result};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
+use crate::plan::ends::Destination;
+use crate::plan::neighbor::Asked;
 use crate::plan::traffic::Draft;
 use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_port, session_across};
 use mpps_io::kernel::KernelPort;
@@ -12,7 +14,6 @@ use mpps_io::{Capabilities, Port};
 use mpps_stats::{HostFact, Sink, Summary};
 use mpps_wire::MacAddr;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of
@@ -41,7 +42,7 @@ pub fn session_until<R>(
     interruptions: &dyn Fn() -> u32,
     body: impl FnOnce(&mut Session<'_>) -> std::result::Result<R, Error>,
 ) -> std::result::Result<R, Error> {
-    let draft = draft_of(plan)?;
+    let draft = draft_of(plan, None)?;
     let host = Host::of_library(Vec::new(), interruptions);
     let (mut body, mut result) = (Some(body), None);
     on_ports(&draft, &host, &mut || Ok(()), &mut |ports| {
@@ -50,7 +51,7 @@ pub fn session_until<R>(
             plan,
             interruptions,
             seeds: BTreeSet::new(),
-            dest: draft.dest.ip,
+            dest: &draft.dest,
         };
         result = body.take().map(|body| body(&mut session));
         Ok(())
@@ -58,10 +59,11 @@ pub fn session_until<R>(
     result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
 }
 
-fn draft_of(plan: &Plan) -> Result<Draft> {
+/// The plan's arguments, checked; the name of a destination that is `known` is not looked up again.
+fn draft_of(plan: &Plan, known: Option<&Destination>) -> Result<Draft> {
     match plan.command()? {
-        Command::Sendrecv(args) => Draft::new(args, true),
-        Command::Send(args) => Draft::new(args, false),
+        Command::Sendrecv(args) => Draft::knowing(known, args, true),
+        Command::Send(args) => Draft::knowing(known, args, false),
         _ => Err(usage(format!(
             "workload: {}: it has no trials: want sendrecv or send",
             plan.get("workload").cloned().unwrap_or_default()
@@ -76,8 +78,8 @@ pub struct Session<'s> {
     interruptions: &'s dyn Fn() -> u32,
     /// Of the trials so far.
     seeds: BTreeSet<u64>,
-    /// First destination address.
-    dest: IpAddr,
+    /// Where packets go: a name was looked up once.
+    dest: &'s Destination,
 }
 
 /// Fields and sections that are one for all trials of a session.
@@ -140,11 +142,11 @@ impl Session<'_> {
             other = other.wrapping_add(2);
         }
         if other != seed {
-            plan = plan.with("seed", other)?;
+            plan = plan.with_seed(other);
         }
-        let draft = draft_of(&plan)?;
-        if draft.dest.ip != self.dest {
-            let (given, want) = (draft.dest.ip, self.dest);
+        let draft = draft_of(&plan, Some(self.dest))?;
+        if draft.dest.ip != self.dest.ip {
+            let (given, want) = (draft.dest.ip, self.dest.ip);
             return Err(Error::Usage(format!(
                 "traffic.dest: {given}: the session was opened with {want}"
             )));
@@ -185,10 +187,13 @@ pub(crate) fn on_ports(
     let opening = Opening {
         run,
         rules: &draft.rules,
+        interruptions: host.interruptions,
     };
+    let asked = Asked::new(host.interruptions);
     let user = User {
         draft,
         host,
+        asked: &asked,
         opened,
         body,
     };
@@ -202,6 +207,7 @@ pub(crate) fn on_ports(
 struct User<'a> {
     draft: &'a Draft,
     host: &'a Host<'a>,
+    asked: &'a Asked<'a>,
     opened: &'a mut dyn FnMut() -> Result<()>,
     body: &'a mut dyn FnMut(&mut dyn Ports) -> Result<()>,
 }
@@ -209,7 +215,28 @@ struct User<'a> {
 impl User<'_> {
     /// Goes through trials on lanes that are open.
     fn go(&mut self, trials: &mut dyn Trials, capabilities: &[Capabilities]) -> Result<()> {
-        (self.body)(&mut Lanes { trials, capabilities })
+        let asked = self.asked;
+        (self.body)(&mut Lanes {
+            trials,
+            capabilities,
+            asked,
+        })
+    }
+
+    /// Goes through trials that the kernel runs, on one device or between two.
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
+        // What the plan refuses is refused before the files are opened.
+        plan_of(self.draft, &devices.capabilities(), self.asked)?;
+        (self.opened)()?;
+        (self.body)(&mut InKernel::new(devices, self.draft, self.asked)?)
+    }
+}
+
+/// The plan of a trial on ports that can do this: one, or two.
+fn plan_of(draft: &Draft, capabilities: &[&Capabilities], asked: &Asked<'_>) -> Result<TrafficPlan> {
+    match capabilities {
+        [from, to] => draft.plan_across(from, to, asked),
+        _ => draft.plan(capabilities[0], asked),
     }
 }
 
@@ -223,7 +250,7 @@ impl Use for OnOne<'_> {
     fn frames<P: Port>(mut self, ports: &[P]) -> Result<()> {
         let (port, user) = (&ports[0], &mut self.0);
         let capabilities = [port.capabilities().clone()];
-        let plan = user.draft.plan(&capabilities[0])?;
+        let plan = user.draft.plan(&capabilities[0], user.asked)?;
         (user.opened)()?;
         on_port(port, &plan, user.host.interruptions, |trials| {
             user.go(trials, &capabilities)
@@ -231,11 +258,7 @@ impl Use for OnOne<'_> {
     }
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
-        let user = self.0;
-        // What the plan refuses is refused before the files are opened.
-        user.draft.plan(devices.capabilities()[0])?;
-        (user.opened)()?;
-        (user.body)(&mut InKernel::new(devices, user.draft)?)
+        self.0.in_kernel(devices)
     }
 }
 
@@ -251,12 +274,8 @@ impl Use for Across<'_> {
         self.two(&ports[0], &ports[1])
     }
 
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<()> {
-        // The plan has refused it.
-        Err(usage(format!(
-            "port '{}': its packets never come to user space",
-            self.0.draft.args.port
-        )))
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
+        self.0.in_kernel(devices)
     }
 }
 
@@ -264,7 +283,7 @@ impl UseTwo for Across<'_> {
     fn two<A: Port, B: Port>(mut self, a: &A, b: &B) -> Result<()> {
         let user = &mut self.0;
         let capabilities = [a.capabilities().clone(), b.capabilities().clone()];
-        let plan = user.draft.plan_across(&capabilities[0], &capabilities[1])?;
+        let plan = user.draft.plan_across(&capabilities[0], &capabilities[1], user.asked)?;
         (user.opened)()?;
         session_across(a, b, &plan, user.host.interruptions, |trials| {
             user.go(trials, &capabilities)
@@ -277,6 +296,7 @@ struct Lanes<'t> {
     trials: &'t mut dyn Trials,
     /// Of the port, or of both.
     capabilities: &'t [Capabilities],
+    asked: &'t Asked<'t>,
 }
 
 impl Ports for Lanes<'_> {
@@ -287,10 +307,7 @@ impl Ports for Lanes<'_> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
-        let plan = match self.capabilities {
-            [from, to] => draft.plan_across(from, to)?,
-            _ => draft.plan(&self.capabilities[0])?,
-        };
+        let plan = plan_of(draft, &self.capabilities.iter().collect::<Vec<_>>(), self.asked)?;
         let told = match last {
             true => self.trials.last(plan, sinks, interruptions),
             false => self.trials.trial(plan, sinks, interruptions),
@@ -312,26 +329,28 @@ fn of_trial(error: RunError) -> Failure {
 }
 
 /// Devices, and the programs that are on them.
-struct InKernel<D: KernelDevices> {
+struct InKernel<'a, D: KernelDevices> {
     devices: D,
-    /// `None` only while others are loaded: a device has one program.
-    programs: Option<D::Port>,
+    /// None only while others are loaded: a device has one program.
+    programs: Vec<D::Port>,
     /// How long it took to load them, until a trial has told it.
     took: Option<Duration>,
-    /// MAC address of the next hop, once it is known.
-    mac: Option<MacAddr>,
+    asked: &'a Asked<'a>,
+    /// MAC address of the next hop, once it is known: of packets that leave by the first device, and by the second.
+    macs: [Option<MacAddr>; 2],
     /// There was a trial.
     begun: bool,
 }
 
-impl<D: KernelDevices> InKernel<D> {
-    fn new(devices: D, draft: &Draft) -> Result<Self> {
-        let plan = draft.plan(devices.capabilities()[0])?;
+impl<'a, D: KernelDevices> InKernel<'a, D> {
+    fn new(devices: D, draft: &Draft, asked: &'a Asked<'a>) -> Result<Self> {
+        let plan = plan_of(draft, &devices.capabilities(), asked)?;
         let mut this = Self {
             devices,
-            programs: None,
+            programs: Vec::new(),
             took: None,
-            mac: None,
+            asked,
+            macs: [None; 2],
             begun: false,
         };
         this.load(&plan)?;
@@ -339,15 +358,15 @@ impl<D: KernelDevices> InKernel<D> {
     }
 
     fn load(&mut self, plan: &TrafficPlan) -> Result<()> {
-        self.programs = None;
+        self.programs.clear();
         let began = Instant::now();
-        self.programs = Some(self.devices.traffic(plan)?);
+        self.programs = self.devices.traffic(plan)?;
         self.took = Some(began.elapsed());
         Ok(())
     }
 }
 
-impl<D: KernelDevices> Ports for InKernel<D> {
+impl<D: KernelDevices> Ports for InKernel<'_, D> {
     fn trial(
         &mut self,
         draft: &Draft,
@@ -360,12 +379,9 @@ impl<D: KernelDevices> Ports for InKernel<D> {
             return Err(failed(RunError::Interrupted));
         }
         self.begun = true;
-        let mut plan: TrafficPlan = draft.plan(self.devices.capabilities()[0])?;
-        let ready = match &mut self.programs {
-            Some(programs) => self.devices.renew(programs, &plan)?,
-            None => false,
-        };
-        if !ready {
+        let mut plan = plan_of(draft, &self.devices.capabilities(), self.asked)?;
+        let loaded = !self.programs.is_empty();
+        if !loaded || !self.devices.renew(&mut self.programs, &plan)? {
             self.load(&plan)?;
         }
         if let Some(took) = self.took.take() {
@@ -373,12 +389,16 @@ impl<D: KernelDevices> Ports for InKernel<D> {
             plan.common.host.push(HostFact::new("programs_loaded", took));
         }
         // Whoever owns the address was asked in an earlier trial.
-        if let Some(link) = &mut plan.link {
-            link.dest_mac = link.dest_mac.or(self.mac);
+        for (link, mac) in [&mut plan.link, &mut plan.far].into_iter().zip(self.macs) {
+            if let Some(link) = link {
+                link.dest_mac = link.dest_mac.or(mac);
+            }
         }
-        let programs = self.programs.as_ref().ok_or_else(|| failed("no programs are loaded"))?;
-        let summary = run_traffic_in_kernel(programs, &plan, sinks, interruptions)?;
-        self.mac = self.mac.or_else(|| programs.heard().map(MacAddr));
+        let summary = run_traffic_in_kernel(&self.programs, &plan, sinks, interruptions)?;
+        // Answers come to the device that packets leave by, where those of the other way are received.
+        for (mac, programs) in self.macs.iter_mut().zip(self.programs.iter().rev()) {
+            *mac = mac.or_else(|| programs.heard().map(MacAddr));
+        }
         Ok(summary)
     }
 

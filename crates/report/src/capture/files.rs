@@ -210,6 +210,11 @@ impl Files {
         Ok(())
     }
 
+    /// The run has not begun: a file that was made for it goes.
+    pub(super) fn withdraw(&mut self) {
+        self.output.withdraw();
+    }
+
     /// Ends the file with its counts.
     pub(super) fn close(&mut self, counts: Counts, ending: &dyn Fn() -> bool) -> Result<(), Failure> {
         self.encoder.statistics(&Counts {

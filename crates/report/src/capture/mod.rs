@@ -67,8 +67,8 @@ pub struct CaptureEnd {
 /// The writing thread.
 #[derive(Debug)]
 pub struct CaptureWriter {
-    thread: JoinHandle<CaptureEnd>,
-    totals: mpsc::Sender<CaptureTotals>,
+    /// `None` once it was asked for the end.
+    thread: Option<(JoinHandle<CaptureEnd>, mpsc::Sender<CaptureTotals>)>,
     reader_gone: Arc<AtomicBool>,
     begun: Arc<AtomicBool>,
 }
@@ -96,8 +96,7 @@ impl CaptureWriter {
             .spawn(move || writer.run(&told))
             .map_err(|e| ReportError::io("start the thread that writes", path, e))?;
         Ok(Self {
-            thread,
-            totals,
+            thread: Some((thread, totals)),
             reader_gone,
             begun,
         })
@@ -116,12 +115,28 @@ impl CaptureWriter {
 
     /// Writes what is left, once all producers are gone, and ends the file with its counts. Waits for as long as there
     /// is progress.
-    pub fn finish(self, totals: CaptureTotals) -> CaptureEnd {
-        // A thread that has panicked hears nothing.
-        let _ = self.totals.send(totals);
-        self.thread.join().unwrap_or_else(|_| CaptureEnd {
+    pub fn finish(mut self, totals: CaptureTotals) -> CaptureEnd {
+        let ended = self.thread.take().and_then(|(thread, told)| {
+            // A thread that has panicked hears nothing.
+            let _ = told.send(totals);
+            thread.join().ok()
+        });
+        ended.unwrap_or_else(|| CaptureEnd {
             failure: Some("the writing thread failed".to_owned()),
             ..CaptureEnd::default()
         })
+    }
+}
+
+impl Drop for CaptureWriter {
+    /// A run that never began leaves no file: the thread sees to that, and is waited for. It writes nothing, and so
+    /// waits for nobody.
+    fn drop(&mut self) {
+        if let Some((thread, totals)) = self.thread.take() {
+            drop(totals);
+            if !self.begun.load(Ordering::Relaxed) {
+                let _ = thread.join();
+            }
+        }
     }
 }

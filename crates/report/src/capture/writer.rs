@@ -93,7 +93,20 @@ impl Writer {
     /// Writes until every ring is closed and empty.
     pub(super) fn run(mut self, totals: &mpsc::Receiver<CaptureTotals>) -> CaptureEnd {
         let (mut nap, mut looked) = (NAP, Instant::now());
+        let mut told = None;
         loop {
+            // Nobody asks for the end of a run that has not begun: what is in the file stays, and a file that was made
+            // goes.
+            if told.is_none() && !self.begun.load(Ordering::Relaxed) && self.sink.files.written == 0 {
+                match totals.try_recv() {
+                    Ok(totals) => told = Some(totals),
+                    Err(mpsc::TryRecvError::Disconnected) => {
+                        self.sink.files.withdraw();
+                        return CaptureEnd::default();
+                    }
+                    Err(mpsc::TryRecvError::Empty) => {}
+                }
+            }
             // Asked before looking for packets: what a producer pushed is there once it is gone.
             let closed = self.rings.iter().all(PacketConsumer::closed);
             let moved = self.drain();
@@ -114,9 +127,12 @@ impl Writer {
                 looked = Instant::now();
             }
         }
-        match totals.recv() {
+        match told.map_or_else(|| totals.recv(), Ok) {
             // Nobody asks for the end of a run that has not begun: what is in the file stays.
-            Err(_) if !self.begun.load(Ordering::Relaxed) && self.sink.files.written == 0 => CaptureEnd::default(),
+            Err(_) if !self.begun.load(Ordering::Relaxed) && self.sink.files.written == 0 => {
+                self.sink.files.withdraw();
+                CaptureEnd::default()
+            }
             totals => self.end(totals.ok()),
         }
     }
@@ -193,6 +209,17 @@ mod tests {
     use super::*;
     use mpps_io::packet_ring::packet_ring;
     use pcap_file::pcapng::{Block, PcapNgReader};
+
+    #[test]
+    fn a_capture_that_never_begins_leaves_no_new_file_though_its_lanes_are_still_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let (_producer, consumer) = packet_ring(1 << 20);
+        let writer = CaptureWriter::create(&path, CaptureOptions::default(), vec![consumer], Notes::new()).unwrap();
+        assert!(path.exists());
+        drop(writer);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn packets_of_several_rings_are_written_in_order_of_time() {

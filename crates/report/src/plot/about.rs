@@ -17,15 +17,25 @@ const SAME: usize = "2026-11-22T11:00:42.123456".len();
 pub(super) struct About {
     pub(super) title: String,
     pub(super) command: Option<String>,
-    /// Why the run is not valid, if it is not.
-    pub(super) invalid: Option<String>,
+    /// Why the run is not valid, if it is not, or why that can't be told.
+    pub(super) warning: Option<String>,
 }
 
 impl About {
     /// Of the run in this file, called `name`.
     pub(super) fn of(csv: &Path, name: &str) -> Self {
         let started = started(csv).map(rfc3339);
-        let summary = started.as_deref().and_then(|started| beside(csv, started));
+        let found = started.as_deref().map_or(Ok(None), |started| beside(csv, started));
+        let (summary, unread) = match found {
+            Ok(summary) => (summary, None),
+            Err(TooLong(name)) => (
+                None,
+                Some(format!(
+                    "{name} is above {} MiB and was not read: whether the run is valid is not known",
+                    LONGEST >> 20
+                )),
+            ),
+        };
         let mut parts = vec![name.to_owned()];
         let word = |pointer: &str| summary.as_ref()?.pointer(pointer)?.as_str().map(str::to_owned);
         if let (Some(workload), Some(port)) = (word("/workload"), word("/host/port")) {
@@ -54,7 +64,7 @@ impl About {
                 format!("NOT VALID: {}", reasons.join("; "))
             });
         Self {
-            invalid,
+            warning: invalid.or(unread),
             title: parts.join("   ·   "),
             command: command.filter(|command| !command.is_empty()),
         }
@@ -71,21 +81,28 @@ fn started(csv: &Path) -> Option<u64> {
     first.trim_end().split(',').nth(column)?.parse().ok()
 }
 
+/// A summary that is not read; its name.
+struct TooLong(String);
+
 /// The summary beside the CSV, if it is of the run that began then: of one way, where the CSV is.
-fn beside(csv: &Path, started: &str) -> Option<Value> {
-    let of_run = |csv: &Path| {
-        let text = read_summary(&csv.with_extension("json"))?;
+fn beside(csv: &Path, started: &str) -> Result<Option<Value>, TooLong> {
+    let same_run = |text: String| {
         let summary: Value = serde_json::from_str(&text).ok()?;
         let same = summary["started_utc"].as_str()?.get(..SAME)? == started.get(..SAME)?;
         same.then_some(summary)
     };
-    of_run(csv).or_else(|| {
-        let (way, both) = of_both(csv)?;
-        let mut run = of_run(&both)?;
+    let of_run = |csv: &Path| read_summary(&csv.with_extension("json")).map(|text| text.and_then(same_run));
+    if let Some(summary) = of_run(csv)? {
+        return Ok(Some(summary));
+    }
+    let Some((way, both)) = of_both(csv) else {
+        return Ok(None);
+    };
+    Ok(of_run(&both)?.and_then(|mut run| {
         let mut summary = run["directions"].get_mut(way)?.take();
         summary["command"] = run["command"].take();
         Some(summary)
-    })
+    }))
 }
 
 /// A word of a command line as it can be typed.
@@ -96,19 +113,23 @@ fn quoted(word: &str) -> String {
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
+
 /// Bytes of the longest summary that is read.
 const LONGEST: u64 = 16 << 20;
 
 /// The text of a summary: of a file, and not of whatever else may bear its name.
-fn read_summary(path: &Path) -> Option<String> {
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
+fn read_summary(path: &Path) -> Result<Option<String>, TooLong> {
+    let Ok(file) = std::fs::metadata(path) else {
+        return Ok(None);
+    };
+    if !file.is_file() {
+        return Ok(None);
+    }
+    if file.len() > LONGEST {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        return Err(TooLong(name.to_string_lossy().into_owned()));
     }
     let mut text = String::new();
-    let read = File::open(path)
-        .ok()?
-        .take(LONGEST + 1)
-        .read_to_string(&mut text)
-        .ok()?;
-    (read as u64 <= LONGEST).then_some(text)
+    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+    Ok(read.ok().map(|_| text))
 }

@@ -32,7 +32,7 @@ const FRAME: &str = "#9a9a9a";
 pub(super) fn draw(about: &About, run: &Run) -> String {
     let panels = [panels::rates(run), panels::loss(run), panels::latency(run)];
     let words = TOP + if about.command.is_some() { COMMAND } else { 0.0 };
-    let top = words + if about.invalid.is_some() { INVALID } else { 0.0 };
+    let top = words + if about.warning.is_some() { INVALID } else { 0.0 };
     let height = top + panels.iter().map(|p| HEAD + p.height + GAP).sum::<f64>() - GAP + BOTTOM;
     let mut svg = Svg::new(WIDTH, height);
     svg.text((LEFT, 32.0), 18.0, Anchor::Start, INK, true, &shorten(&about.title, 90));
@@ -41,14 +41,14 @@ pub(super) fn draw(about: &About, run: &Run) -> String {
         let at = (LEFT, 54.0 + COMMAND);
         svg.text(at, 11.5, Anchor::Start, FAINT, false, &shorten(command, 150));
     }
-    if let Some(invalid) = &about.invalid {
+    if let Some(warning) = &about.warning {
         svg.text(
             (LEFT, words),
             12.5,
             Anchor::Start,
             WARNING,
             true,
-            &shorten(invalid, 130),
+            &shorten(warning, 130),
         );
     }
     let plot_width = WIDTH - LEFT - RIGHT;

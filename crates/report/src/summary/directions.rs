@@ -25,17 +25,21 @@ pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) ->
         if all.intended_pps.is_some() {
             rows.push(row("intended", &|s| s.intended_pps.map_or_else(String::new, pps)));
         }
-        rows.push(row("offered", &|s| pps(s.offered_pps)));
-        if all.intended_pps.is_some() {
-            rows.push(row("of the intended", &|s| match s.intended_pps {
-                Some(intended) if intended > 0.0 => format!("{:.3} %", s.offered_pps / intended * 100.0),
-                _ => String::new(),
-            }));
-        }
+        rows.push(row("offered", &|s| match s.intended_pps {
+            // One that is as intended to three decimals, by which a trial is judged, has no share beside it.
+            Some(intended) if intended > 0.0 => match format!("{:.3} %", s.offered_pps / intended * 100.0) {
+                share if share == "100.000 %" => pps(s.offered_pps),
+                share => format!("{} ({share})", pps(s.offered_pps)),
+            },
+            _ => pps(s.offered_pps),
+        }));
         rows.push(row("received", &|s| pps(s.received_pps)));
     }
     rows.push(row("packets sent", &|s| count(s.tx)));
-    rows.push(row("packets received", &|s| count(s.rx)));
+    // Where each came back or was lost, what was received is known without a row.
+    if detail == Detail::Full || columns.iter().any(|s| s.tx != s.rx + s.lost) {
+        rows.push(row("packets received", &|s| count(s.rx)));
+    }
     rows.push(row("lost", &|s| {
         format!("{} ({})", count(s.lost), percent(s.loss_ratio))
     }));
@@ -71,7 +75,11 @@ pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) ->
             _ => time(s.latency.max as f64),
         }));
     }
-    rows.push(row("verdict", &|s| headline::headline(s, Colour::Never)));
+    // One of all stands below; where they are alike it is each way's, too.
+    let verdict = |s: &Summary| headline::headline(s, Colour::Never);
+    if detail == Detail::Full || columns.iter().any(|s| verdict(s) != verdict(all)) {
+        rows.push(row("verdict", &verdict));
+    }
     let align = ["l"].into_iter().chain(columns.iter().map(|_| "r")).collect::<String>();
     table(&rows, &align, Heads::Named, out)?;
     if !nowhere.is_empty() {

@@ -3,7 +3,8 @@
 use super::Colour;
 use super::text::{Page, sentence};
 use crate::units::count;
-use mpps_stats::{Summary, Workload, meaning_of};
+use mpps_io::Reason;
+use mpps_stats::{Summary, Workload};
 use std::io::{self, Write};
 
 /// `VALID` alone is praise only where something arrived. A run that lost everything stands as it is, and is no success.
@@ -33,8 +34,8 @@ pub(super) fn ended(s: &Summary) -> &'static str {
 pub(super) fn reasons(reasons: &[(String, u64)], out: &mut Page<'_>) -> io::Result<()> {
     for (name, n) in reasons.iter().filter(|(_, n)| *n > 0) {
         let head = format!("{name} {}", count(*n));
-        match meaning_of(name) {
-            Some(meaning) => sentence(&format!("{head}:"), meaning, "  ", out)?,
+        match Reason::named(name) {
+            Some(reason) => sentence(&format!("{head}:"), reason.meaning(), "  ", out)?,
             None => writeln!(out, "{head}")?,
         }
     }
@@ -44,7 +45,6 @@ pub(super) fn reasons(reasons: &[(String, u64)], out: &mut Page<'_>) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_stats::REASONS;
 
     fn summary(workload: Workload, rx: u64) -> Summary {
         Summary {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn every_reason_stands_with_its_count_and_its_meaning() {
-        let all: Vec<_> = REASONS.iter().map(|(name, _)| ((*name).to_owned(), 123_456)).collect();
+        let all: Vec<_> = Reason::ALL.iter().map(|r| (r.as_str().to_owned(), 123_456)).collect();
         let mut out = Vec::new();
         let page = &mut Page {
             out: &mut out,
@@ -99,7 +99,7 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for (name, meaning) in REASONS {
+        for (name, meaning) in Reason::ALL.iter().map(|r| (r.as_str(), r.meaning())) {
             assert!(
                 words(&text).contains(&format!("{name} 123,456: {meaning}")),
                 "{name}: {text}"

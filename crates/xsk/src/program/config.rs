@@ -362,6 +362,12 @@ mod tests {
     }
 
     #[test]
+    fn the_object_does_not_carry_its_source() {
+        let bytes = c_side::line_info(&super::super::OBJECT.0);
+        assert!(bytes < 8192, "{bytes} bytes: scripts/xdp.sh leaves calls alone");
+    }
+
+    #[test]
     fn numbers_mean_what_they_mean_to_the_program() {
         let source = include_str!("../../bpf/take.h");
         let named = |list: &[(u32, &str)]| list.iter().map(|&(n, name)| (n.into(), name.to_owned())).collect();

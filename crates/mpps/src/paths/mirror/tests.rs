@@ -3,6 +3,7 @@
 use crate::cli::{Cli, Command};
 use crate::fail::{Failure, Result};
 use crate::paths::{KernelDevices, Opening, Use, with_alike};
+use crate::plan::neighbor::Asked;
 use crate::plan::traffic::Draft;
 use clap::Parser;
 use mpps_engine::run_traffic;
@@ -16,7 +17,7 @@ impl Use for Generate<'_> {
     type Out = Summary;
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<Summary> {
-        let plan = self.0.plan(ports[0].capabilities())?;
+        let plan = self.0.plan(ports[0].capabilities(), &Asked::new(&|| 0))?;
         Ok(run_traffic(&ports[0], &plan, &mut [], &|| 0)?)
     }
 
@@ -37,6 +38,7 @@ fn sendrecv(port: &str, options: &str) -> Result<Summary> {
     let opening = Opening {
         run: &draft.args.run,
         rules: &draft.rules,
+        interruptions: &|| 0,
     };
     with_alike(draft.requests(), &opening, Generate(&draft))
 }

@@ -1,0 +1,190 @@
+//! A lane: a thread with its queues, and the loop that the lanes of every workload go through.
+//!
+//! The loop reads the time, closes rows, rests when nothing moves, and ends. What a round of it does is the workload's:
+//! [`Rounds`], compiled into the loop.
+
+pub(crate) mod away;
+pub(crate) mod idle;
+mod loop_clock;
+pub(crate) mod neighbor;
+pub(crate) mod room;
+
+use crate::lane::idle::Idle;
+use crate::lane::loop_clock::LoopClock;
+use crate::lane::neighbor::Neighbor;
+use crate::run::control::Control;
+use crate::run::outcome::LaneOutcome;
+use mpps_io::{Burst, Error, ErrorKind, Queue, Result, Wait};
+use mpps_stats::{LaneCounters, Recorder};
+use mpps_sys::{clock::Clock, sched};
+use mpps_wire::MacAddr;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// What a workload does, a round of the lane's loop at a time.
+pub(crate) trait Rounds<'r> {
+    /// One round. `now_ns` was read at its start or, where rounds are short, up to three rounds before; the run ends at
+    /// `end_ns` as far as is known now.
+    fn round(&mut self, lane: &Lane<'_>, now_ns: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round;
+
+    /// Sleeps until what the round said it waits for may have come.
+    ///
+    /// # Errors
+    /// Those of [`Queue::wait`].
+    fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()>;
+
+    /// The time was read anew: rows other than the lane's own move on.
+    fn fresh(&mut self, _now_ns: u64) {}
+
+    /// After the last round: gives back what is held, and tells what was counted.
+    fn finish(self) -> LaneOutcome;
+}
+
+/// What came of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Round {
+    /// Packets have moved: the next follows at once.
+    Moved,
+    /// Nothing moved, since the path has a trouble that was dealt with: the next follows at once.
+    Stalled,
+    /// Nothing moved at `now_ns`, and nothing is to be done before `until_ns` but `what` may come.
+    Idle { now_ns: u64, until_ns: u64, what: Wait },
+    /// It was the last.
+    Over,
+}
+
+impl Round {
+    /// Of a lane that waits for packets until `end_ns`, and has received `came` frames at `now_ns`.
+    #[inline(always)]
+    pub(crate) fn of_receiver(lane: &Lane<'_>, came: Result<usize>, now_ns: u64, end_ns: u64) -> Self {
+        if let Err(error) = &came {
+            lane.trouble(error);
+        }
+        match came {
+            _ if now_ns >= end_ns => Self::Over,
+            Ok(0) => Self::Idle {
+                now_ns,
+                until_ns: end_ns,
+                what: RX,
+            },
+            Ok(_) => Self::Moved,
+            Err(_) => Self::Stalled,
+        }
+    }
+}
+
+/// A lane that waits for packets.
+pub(crate) const RX: Wait = Wait { rx: true, tx: false };
+
+/// What a lane's loop works with, beside its queue.
+pub(crate) struct Lane<'r> {
+    pub(crate) clock: Clock,
+    pub(crate) control: &'r Control,
+    pub(crate) counters: &'r LaneCounters,
+    pub(crate) idle: Idle<'r>,
+    pub(crate) neighbor: Option<Neighbor<'r>>,
+    /// It receives no test packets, but looks now and then for somebody who asks for our addresses.
+    pub(crate) attends: bool,
+    pub(crate) burst: usize,
+    /// When the run begins, ns.
+    pub(crate) start_ns: u64,
+    /// The peer's MAC address, where the lane has found one.
+    pub(crate) dest_mac: Option<MacAddr>,
+    /// Where it books what it receives, if that goes another way than what it sends.
+    pub(crate) arrivals: Option<Recorder<'r>>,
+    /// The user was told that the device is down.
+    pub(crate) told_down: Cell<bool>,
+    /// The device was found down, and has taken nothing since.
+    pub(crate) down: Cell<bool>,
+    /// Of the time that is counted as down, what was slept since the path took nothing, ns.
+    pub(crate) napped_ns: Cell<u64>,
+}
+
+impl Lane<'_> {
+    /// Deals with an error of the path: notes it and waits a little, or ends the run.
+    #[cold]
+    pub(crate) fn trouble(&self, error: &Error) {
+        match error.kind {
+            ErrorKind::LinkDown => {
+                let since = self.clock.now_ns();
+                // Reported once per lane: an outage is thousands of failed calls.
+                if !self.told_down.replace(true) {
+                    self.control.device_down(format!("{error}; trying on"));
+                }
+                let nap = Duration::from_millis(1);
+                self.idle.away.sleeps_until(since + nap.as_nanos() as u64);
+                std::thread::sleep(nap);
+                let napped = self.clock.now_ns().saturating_sub(since);
+                self.counters.down_ns.add(napped);
+                self.down.set(true);
+                self.napped_ns.set(self.napped_ns.get() + napped);
+            }
+            _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
+        }
+    }
+
+    /// Sends frames that answer somebody; what the path does not take is dropped.
+    #[cold]
+    pub(crate) fn answer<Q: Queue>(&self, queue: &mut Q, answers: &mut Burst<Q::Frame>) {
+        if !answers.is_empty() {
+            if let Err(error) = queue.transmit(answers).and_then(|_| queue.flush()) {
+                self.trouble(&error);
+            }
+            answers.clear();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_rx(&self, frames: usize, now_ns: u64) {
+        if frames == 0 {
+            self.counters.rx_empty_polls.add(1);
+        } else {
+            if self.counters.first_rx_ns.get() == 0 {
+                self.counters.first_rx_ns.set(now_ns);
+            }
+            self.counters.last_rx_ns.set(now_ns);
+            self.counters.rx_packets.add(frames as u64);
+            self.counters.rx_bursts.add(1);
+        }
+    }
+
+    /// Goes through rounds until one says that it was the last.
+    #[inline(always)]
+    pub(crate) fn run<'b>(mut self, mut rounds: impl Rounds<'b>, mut recorder: Recorder<'b>) -> LaneOutcome {
+        let preempted = sched::preemptions();
+        let mut time = LoopClock::default();
+        loop {
+            // What is measured is measured by readings of its own.
+            let (now, fresh) = time.now(&self.clock);
+            if fresh {
+                recorder.flush();
+                recorder.advance(now);
+                rounds.fresh(now);
+                self.idle.look(now);
+            }
+            let end_ns = self.control.end_ns();
+            match rounds.round(&self, now, end_ns, &mut recorder) {
+                Round::Moved => {
+                    time.moved(true);
+                    self.idle.worked();
+                }
+                Round::Stalled => time.moved(false),
+                Round::Idle { now_ns, until_ns, what } => {
+                    time.moved(false);
+                    let sleep = |timeout| rounds.sleep(what, timeout);
+                    if let Err(error) = self.idle.rest(now_ns, until_ns, self.counters, sleep) {
+                        self.trouble(&error);
+                    }
+                }
+                Round::Over => break,
+            }
+        }
+        let outcome = rounds.finish();
+        self.counters.phase.set(2);
+        recorder.end();
+        LaneOutcome {
+            preempted: sched::preemptions() - preempted,
+            ..outcome
+        }
+    }
+}

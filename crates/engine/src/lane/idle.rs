@@ -1,0 +1,290 @@
+//! What a lane does when there is nothing to do: spin for a little, then sleep the way the path offers.
+//!
+//! Spinning is best while the lane has its core to itself. Where it has not, spinning takes the core from the very
+//! thread (of this program or another) that it waits for. The kernel does not say that others wait for the core, so a
+//! lane that spins offers it every few µs (`sched_yield`, which returns at once where nobody waits). A late return,
+//! with an involuntary context switch on it, means that somebody took the offer:
+//!
+//! - A visit of some µs is another lane's, or the collector's. From then on the lane offers its core in each idle loop,
+//!   and after several such visits in close succession in busy ones, too: two lanes hand each other the core like that
+//!   in less time than one that sleeps takes to wake.
+//! - A visit of a slice's length is a thread's that wants the core for long. The lane then sleeps at once for a while:
+//!   the scheduler lets a thread that wakes in before one that has worked all the time. After that it spins again, to
+//!   see.
+
+use crate::lane::away::Away;
+use mpps_io::Result;
+use mpps_stats::LaneCounters;
+use mpps_sys::clock::Clock;
+use mpps_sys::sched;
+use std::time::Duration;
+
+/// Idle for this long before sleeping; also the time before a departure that is waited for awake.
+const SPIN_NS: u64 = 50_000;
+/// A lane that spins offers its core this often: a thread that waits for it waits no longer.
+const OFFER_NS: u64 = 4_000;
+/// A busy lane beside a rival offers it this often: a switch takes one or two µs, and flat out it is to cost no more
+/// than a few per cent.
+const BUSY_OFFER_NS: u64 = 50_000;
+/// From an offer to the next look at the clock where nobody took it: less than this.
+const RETURN_NS: u64 = 2_000;
+/// For so long after a visit the core is offered in each idle loop.
+const EAGER_NS: u64 = 1_000_000_000;
+/// Visits closer than this are of a thread that works beside the lane, after so many of them.
+const CLOSE_NS: u64 = 500_000;
+const CLOSE_VISITS: u32 = 3;
+/// For so long after the last of them the core is offered in busy loops, too.
+const RIVAL_NS: u64 = 2_000_000;
+/// A gap between two looks at the clock that is a time slice of another thread, not a short visit.
+const SLICE_NS: u64 = 500_000;
+/// How long a rival is held against spinning: at first, and when it is found again each time.
+const HOLD_NS: u64 = 50_000_000;
+const LONGEST_HOLD_NS: u64 = 400_000_000;
+/// A lane that lost its core for a slice offers it in busy loops for so long,
+const PROBE_NS: u64 = 20_000_000;
+/// unless so many offers cost a slice each: two lanes that are both behind find each other so, and a thread that is
+/// none gets no more than that.
+const PROBES: u32 = 3;
+/// Longest sleep: a lane looks up for the end of the run.
+const MAX_SLEEP_NS: u64 = 20_000_000;
+
+/// A lane's way to be idle.
+#[derive(Debug)]
+pub(crate) struct Idle<'r> {
+    counters: &'r LaneCounters,
+    clock: Clock,
+    busy_poll: bool,
+    always_share: bool,
+    idle_since: u64,
+    /// Last look at the clock; 0: asleep since.
+    looked_at: u64,
+    /// When the core was last offered.
+    offered_at: u64,
+    /// Involuntary context switches at the last visit.
+    preempted: u64,
+    /// When the last visit to an offered core ended, and how many came in close succession.
+    visited_at: u64,
+    visits: u32,
+    /// Until then the core is offered in each idle loop.
+    eager_until: u64,
+    /// Until then it is offered in busy loops.
+    rival_until: u64,
+    /// Until then the lane sleeps at once,
+    shared_until: u64,
+    /// for so long.
+    hold_ns: u64,
+    /// Offers left that may cost a slice, and when there are new ones.
+    probes: u32,
+    probe_at: u64,
+    /// Start of the loop at hand; 0: before the first.
+    began: u64,
+    /// The loop at hand has moved something.
+    busy: bool,
+    pub(crate) away: Away<'r>,
+}
+
+impl<'r> Idle<'r> {
+    pub(crate) fn new(busy_poll: bool, share_cores: bool, clock: Clock, counters: &'r LaneCounters) -> Self {
+        Self {
+            counters,
+            clock,
+            busy_poll,
+            always_share: share_cores && !busy_poll,
+            idle_since: 0,
+            looked_at: 0,
+            offered_at: 0,
+            preempted: sched::preemptions(),
+            visited_at: 0,
+            visits: 0,
+            eager_until: 0,
+            rival_until: 0,
+            shared_until: 0,
+            hold_ns: HOLD_NS,
+            probes: 0,
+            probe_at: 0,
+            began: 0,
+            busy: false,
+            away: Away::new(&counters.away),
+        }
+    }
+
+    /// Once a loop, with the time read at its start.
+    #[inline]
+    pub(crate) fn look(&mut self, now_ns: u64) {
+        self.away.look(now_ns);
+        // Offers read another reader of the clock, which may be a moment ahead.
+        let gap_ns = now_ns.saturating_sub(self.looked_at);
+        if self.looked_at != 0 && gap_ns > SLICE_NS {
+            self.was_away(now_ns, gap_ns);
+        }
+        self.looked_at = now_ns;
+        if self.began != 0 {
+            let took = now_ns - self.began;
+            self.counters.loop_ns.add(took);
+            if self.busy {
+                self.counters.busy_ns.add(took);
+            }
+        }
+        if self.busy && now_ns < self.rival_until && now_ns.saturating_sub(self.offered_at) > BUSY_OFFER_NS {
+            self.offer(now_ns);
+        }
+        (self.began, self.busy) = (now_ns, false);
+    }
+
+    /// The lane has worked.
+    #[inline]
+    pub(crate) fn worked(&mut self) {
+        self.idle_since = 0;
+        self.busy = true;
+    }
+
+    /// Nothing to do at `now_ns`, until `next_ns` at the latest. `sleep_for` sleeps so long, or until something comes.
+    #[inline]
+    pub(crate) fn rest(
+        &mut self,
+        now_ns: u64,
+        next_ns: u64,
+        counters: &LaneCounters,
+        sleep_for: impl FnOnce(Duration) -> Result<()>,
+    ) -> Result<()> {
+        if self.idle_since == 0 {
+            self.idle_since = now_ns;
+        }
+        if self.busy_poll {
+            self.spin(now_ns);
+            return Ok(());
+        }
+        let rival = now_ns < self.rival_until;
+        let shared = self.always_share || (now_ns < self.shared_until && !rival);
+        let until = next_ns.saturating_sub(now_ns).min(MAX_SLEEP_NS);
+        if !shared && (now_ns - self.idle_since < SPIN_NS || until < SPIN_NS) {
+            self.spin(now_ns);
+            return Ok(());
+        }
+        // Not shared: wake a little early and spin up to the departure.
+        let sleep = if shared { until } else { until - SPIN_NS / 2 };
+        if sleep == 0 {
+            return Ok(());
+        }
+        counters.waits.add(1);
+        self.looked_at = 0;
+        self.away.sleeps_until(now_ns + sleep);
+        sleep_for(Duration::from_nanos(sleep))
+    }
+
+    /// Stays awake, and now and then lets another thread that is ready have the core.
+    #[inline]
+    fn spin(&mut self, now_ns: u64) {
+        if now_ns < self.eager_until || now_ns.saturating_sub(self.offered_at) > OFFER_NS {
+            self.offer(now_ns);
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Lets another thread that is ready have the core.
+    fn offer(&mut self, now_ns: u64) {
+        sched::yield_core();
+        let back = self.clock.now_ns();
+        (self.offered_at, self.looked_at) = (back, back);
+        if back.saturating_sub(now_ns) > RETURN_NS {
+            self.was_offered(back, back - now_ns);
+        }
+    }
+
+    /// The way back from an offer was long.
+    #[cold]
+    fn was_offered(&mut self, now_ns: u64, gap_ns: u64) {
+        if !self.was_away(now_ns, gap_ns) {
+            return;
+        }
+        if gap_ns > SLICE_NS {
+            self.probes = self.probes.saturating_sub(1);
+            if self.probes == 0 {
+                self.rival_until = 0;
+            }
+            return;
+        }
+        let close = now_ns.saturating_sub(self.visited_at) < CLOSE_NS;
+        self.visits = if close { self.visits + 1 } else { 0 };
+        self.visited_at = now_ns;
+        if self.visits >= CLOSE_VISITS {
+            // It gives the core back as soon: no need to sleep for its sake.
+            self.shared_until = self.shared_until.min(now_ns);
+            self.rival_until = self.rival_until.max(now_ns + RIVAL_NS);
+        }
+    }
+
+    /// The lane did not run for a while. True: because another thread did, false: because the whole host did not.
+    #[cold]
+    fn was_away(&mut self, now_ns: u64, gap_ns: u64) -> bool {
+        let preempted = sched::preemptions();
+        let visited = preempted > self.preempted;
+        self.preempted = preempted;
+        if !visited {
+            return false;
+        }
+        self.eager_until = now_ns + EAGER_NS;
+        if gap_ns > SLICE_NS {
+            // Found again soon after the last hold: it is there for long.
+            let soon = now_ns < self.shared_until + 2 * self.hold_ns;
+            self.hold_ns = if soon {
+                (2 * self.hold_ns).min(LONGEST_HOLD_NS)
+            } else {
+                HOLD_NS
+            };
+            if now_ns >= self.probe_at {
+                (self.probes, self.probe_at) = (PROBES, now_ns + self.hold_ns);
+                self.rival_until = now_ns + PROBE_NS;
+            }
+            self.shared_until = now_ns + self.hold_ns;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_sys::clock::ClockSource;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Two lanes that poll busily on one core take turns `HANDOVERS` times: how often both found nothing to do.
+    fn idle_loops() -> u64 {
+        const HANDOVERS: u64 = 200;
+        let core = sched::allowed_cores()[0];
+        let (turn, idle_loops) = (AtomicU64::new(0), AtomicU64::new(0));
+        let clocks = ClockSource::new();
+        let lane = |place: u64, clock: Clock| {
+            sched::pin(core).expect("an allowed core");
+            let counters = LaneCounters::default();
+            let mut idle = Idle::new(true, false, clock.clone(), &counters);
+            while turn.load(Ordering::Acquire) < HANDOVERS {
+                let now = clock.now_ns();
+                idle.look(now);
+                if turn.load(Ordering::Acquire) % 2 == place {
+                    turn.fetch_add(1, Ordering::Release);
+                    idle.worked();
+                    continue;
+                }
+                idle_loops.fetch_add(1, Ordering::Relaxed);
+                let slept = idle.rest(now, u64::MAX, &counters, |_| panic!("a lane that polls busily sleeps"));
+                slept.expect("no error");
+            }
+        };
+        std::thread::scope(|scope| {
+            for place in 0..2 {
+                let (lane, clock) = (&lane, clocks.clock());
+                scope.spawn(move || lane(place, clock));
+            }
+        });
+        idle_loops.into_inner() / HANDOVERS
+    }
+
+    #[test]
+    fn two_lanes_on_one_core_hand_it_over_long_before_a_slice_is_over() {
+        // Spinning through a slice is hundreds of thousands of loops; between two offers there are some hundred.
+        let loops = idle_loops();
+        assert!(loops < 10_000, "{loops} idle loops a handover");
+    }
+}

@@ -1,0 +1,299 @@
+//! What a test packet looks like on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
+
+use crate::FlowSet;
+use mpps_io::{Frame, Reason, RxChecksum, addresses};
+use mpps_wire::{
+    Checker, PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp, udp_checksum_open, verify_data,
+};
+use std::net::IpAddr;
+
+/// Why a received packet is none of this test's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// No UDP packet: other traffic of the network.
+    NotUdp,
+    /// A fragment.
+    Fragment,
+    /// Another address or another port.
+    WrongAddress,
+    WrongPort,
+    /// A port that another program of this host has open.
+    HostPort,
+    /// No stamp, or one that this run can't have written.
+    NotStamped,
+    OtherRun,
+}
+
+impl Foreign {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::NotUdp,
+        Self::Fragment,
+        Self::WrongAddress,
+        Self::WrongPort,
+        Self::HostPort,
+        Self::NotStamped,
+        Self::OtherRun,
+    ];
+
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            Self::NotUdp => Reason::ForeignNotUdp,
+            Self::Fragment => Reason::ForeignFragment,
+            Self::WrongAddress => Reason::ForeignWrongAddress,
+            Self::WrongPort => Reason::ForeignWrongPort,
+            Self::HostPort => Reason::HostPort,
+            Self::NotStamped => Reason::ForeignNotStamped,
+            Self::OtherRun => Reason::ForeignOtherRun,
+        }
+    }
+}
+
+/// What a received frame is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Class {
+    /// A test packet, intact; whether this run sent it is for the windows to say.
+    Test { flow: u32, stamp: Stamp },
+    /// One of ours by its addresses, but its checksum, length or data is wrong.
+    Corrupt,
+    /// None of ours.
+    Foreign(Foreign),
+    /// Not UDP: perhaps a question that mpps answers (ARP, neighbour discovery, ping).
+    SlowPath,
+}
+
+/// Writes and reads the test packets of one path. Generic parameter of the lane, so that it is inlined.
+pub(crate) trait Codec {
+    /// Bytes of every frame.
+    fn frame_len(&self) -> usize;
+    /// Writes a whole test packet of a flow, whose ports are given; `bytes` is [`Codec::frame_len`] long.
+    fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp);
+    /// Changes the send time of a packet written before.
+    fn restamp(&self, bytes: &mut [u8], time_ns: u64);
+    /// Reads a packet that came back. `known` remembers the headers of packets that did.
+    fn classify<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class;
+}
+
+/// Checks length, stamp and data of a UDP payload of a known flow.
+#[inline]
+fn classify_payload(payload: &[u8], expected_len: usize, seed: u64, flow: u32) -> Class {
+    if payload.len() != expected_len {
+        return Class::Corrupt;
+    }
+    match Stamp::read(payload) {
+        Some(stamp) if verify_data(seed, stamp.seq, &payload[STAMP_LEN..]) => Class::Test { flow, stamp },
+        _ => Class::Corrupt,
+    }
+}
+
+/// Which packets are whose, by what they carry.
+#[derive(Clone, Debug)]
+pub(crate) struct Ends {
+    pub(crate) flows: FlowSet,
+    /// The first source and the first destination address.
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    /// Packets arrive as they were sent; else with their addresses and ports exchanged.
+    pub(crate) as_sent: bool,
+}
+
+impl Ends {
+    /// Source and destination address of a flow.
+    #[inline]
+    fn addresses(&self, flow: u32) -> (IpAddr, IpAddr) {
+        let (src, dst) = self.flows.addresses(flow);
+        (addresses::at(self.src, src), addresses::at(self.dst, dst))
+    }
+
+    /// The flow of a packet that has arrived with these ports, where its addresses are known to be right and flows are
+    /// told by their ports alone.
+    #[inline(always)]
+    fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
+        match self.as_sent {
+            false => self.flows.flow_of(dst_port, src_port),
+            true => self.flows.flow_of(src_port, dst_port),
+        }
+    }
+
+    /// The flow of a packet, or why it is of none.
+    #[inline]
+    pub(crate) fn flow(&self, bytes: &[u8], packet: &UdpPacket) -> Result<u32, Foreign> {
+        if !self.flows.is_plain() {
+            return self.flow_by_addresses(bytes, packet);
+        }
+        let flow = self
+            .flow_of(packet.src_port, packet.dst_port)
+            .ok_or(Foreign::WrongPort)?;
+        let (from, to) = match self.as_sent {
+            false => (self.dst, self.src),
+            true => (self.src, self.dst),
+        };
+        match packet.dst_ip_eq(bytes, &to) && packet.src_ip(bytes) == from {
+            true => Ok(flow),
+            false => Err(Foreign::WrongAddress),
+        }
+    }
+
+    #[inline(never)]
+    fn flow_by_addresses(&self, bytes: &[u8], packet: &UdpPacket) -> Result<u32, Foreign> {
+        let (from, to) = (packet.src_ip(bytes), packet.dst_ip(bytes));
+        let (src, dst, src_port, dst_port) = match self.as_sent {
+            false => (to, from, packet.dst_port, packet.src_port),
+            true => (from, to, packet.src_port, packet.dst_port),
+        };
+        let places = addresses::place(self.src, src).zip(addresses::place(self.dst, dst));
+        let counts = self.flows.address_counts();
+        let places = places.filter(|places| places.0 < counts.0 && places.1 < counts.1);
+        let flow = self
+            .flows
+            .flow_at(src_port, dst_port, places.ok_or(Foreign::WrongAddress)?);
+        flow.ok_or(Foreign::WrongPort)
+    }
+}
+
+/// Whole Ethernet frames.
+#[derive(Debug)]
+pub(crate) struct EthernetCodec {
+    pub(crate) template: Template,
+    pub(crate) ends: Ends,
+    /// What is sent goes from each flow's destination to its source.
+    pub(crate) turned: bool,
+    pub(crate) seed: u64,
+}
+
+/// Which reject of the parser means what.
+#[inline]
+pub(crate) fn class_of_reject(reject: Reject) -> Class {
+    match reject {
+        Reject::NotIp | Reject::NotUdp => Class::SlowPath,
+        Reject::Fragment | Reject::SourceRouted => Class::Foreign(Foreign::Fragment),
+        Reject::BadIpHeader | Reject::TooShort | Reject::BadUdpLength => Class::Corrupt,
+    }
+}
+
+/// Whether the UDP checksum of a received frame is for us to verify.
+#[inline]
+pub(crate) fn verify_checksum<F: Frame>(frame: &F) -> bool {
+    // Good: the device has verified it. Partial: the packet never crossed a wire, and only its data can be verified.
+    matches!(frame.rx_checksum(), RxChecksum::Unverified | RxChecksum::Unmarked)
+}
+
+/// Whether a checksum that does not fit is only unfinished.
+#[cold]
+pub(crate) fn left_open<F: Frame>(frame: &F, packet: &UdpPacket) -> bool {
+    frame.rx_checksum() == RxChecksum::Unmarked && udp_checksum_open(frame.bytes(), packet)
+}
+
+impl Codec for EthernetCodec {
+    #[inline]
+    fn frame_len(&self) -> usize {
+        self.template.frame_len()
+    }
+
+    #[inline(always)]
+    fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
+        if !self.template.write_smallest(bytes, ports.0, ports.1, stamp) {
+            self.write_any(bytes, flow, ports, stamp);
+        }
+    }
+
+    #[inline]
+    fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
+        self.template.restamp(bytes, time_ns);
+    }
+
+    #[inline(always)]
+    fn classify<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class {
+        if let Some(seen) = known.check(frame.bytes(), self.seed, verify_checksum(frame))
+            && seen.checksum_ok
+            && seen.data_ok
+        {
+            return match self.ends.flow_of(seen.src_port, seen.dst_port) {
+                Some(flow) => Class::Test {
+                    flow,
+                    stamp: seen.stamp,
+                },
+                None => Class::Foreign(Foreign::WrongPort),
+            };
+        }
+        self.classify_other(frame, known)
+    }
+}
+
+impl EthernetCodec {
+    /// Writes a packet that is not the smallest, or one of flows whose addresses vary.
+    #[inline(never)]
+    fn write_any(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
+        if self.ends.flows.is_plain() {
+            self.template.write(bytes, ports.0, ports.1, stamp);
+        } else {
+            let (src, dst) = self.ends.addresses(flow);
+            let addresses = if self.turned { (dst, src) } else { (src, dst) };
+            self.template.write_between(bytes, addresses, ports, stamp);
+        }
+    }
+
+    /// The long way; remembers the headers of what is intact.
+    #[inline(never)]
+    fn classify_other<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class {
+        let bytes = frame.bytes();
+        let checked = match check_udp(bytes, self.seed, verify_checksum(frame)) {
+            Ok(checked) => checked,
+            Err(reject) => return class_of_reject(reject),
+        };
+        let packet = &checked.packet;
+        let flow = match self.ends.flow(bytes, packet) {
+            Ok(flow) => flow,
+            Err(why) => return Class::Foreign(why),
+        };
+        let whole = usize::from(packet.payload_len) == self.template.payload_len();
+        let checksum_ok = checked.checksum_ok || left_open(frame, packet);
+        match checked.stamp {
+            Some(stamp) if checksum_ok && checked.data_ok && whole => {
+                // Headers tell a flow's addresses, of which there may be many.
+                if self.ends.flows.is_plain() {
+                    known.remember(bytes, packet);
+                }
+                Class::Test { flow, stamp }
+            }
+            _ => Class::Corrupt,
+        }
+    }
+}
+
+/// Payloads: the kernel has checked addresses, ports and checksum.
+#[derive(Debug)]
+pub(crate) struct PayloadCodec {
+    pub(crate) template: PayloadTemplate,
+    /// How many of the port's flows are the test's: the first.
+    pub(crate) flows: u32,
+    pub(crate) seed: u64,
+}
+
+impl Codec for PayloadCodec {
+    #[inline]
+    fn frame_len(&self) -> usize {
+        self.template.payload_len()
+    }
+
+    #[inline]
+    fn write(&self, bytes: &mut [u8], _flow: u32, _ports: (u16, u16), stamp: Stamp) {
+        self.template.write(bytes, stamp);
+    }
+
+    #[inline]
+    fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
+        self.template.restamp(bytes, time_ns);
+    }
+
+    #[inline]
+    fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
+        match frame.flow() {
+            // Longer than the buffer: cut, so its bytes alone would look right.
+            Some(_) if frame.wire_len() != frame.bytes().len() => Class::Corrupt,
+            Some(flow) if flow < self.flows => {
+                classify_payload(frame.bytes(), self.template.payload_len(), self.seed, flow)
+            }
+            _ => Class::Foreign(Foreign::WrongPort),
+        }
+    }
+}

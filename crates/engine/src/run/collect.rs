@@ -1,0 +1,242 @@
+//! The collector's loop: what the main thread of a run does while its lanes work.
+//!
+//! As a rule it shares its core with a lane, so it sleeps nearly always, and does nothing that nobody wants: it wakes
+//! as a row ends, or every 100 ms where rows are longer or of no interest, or at once for a signal or a lane that has
+//! ended.
+
+use crate::lane::away::Away;
+use crate::plan::Common;
+use crate::run::control::Control;
+use crate::run::job::Desk;
+use crate::run::live::{self, HostWait, Live};
+use crate::verdict::host_drops::{self, HostDrops};
+use mpps_stats::{Collector, Event, LaneCounters, Sink, Timing, Wants};
+use mpps_sys::clock::ClockSource;
+use mpps_sys::{sched, signal, wake};
+use std::time::Duration;
+
+/// Rows shorter than this are collected several at a time, ns.
+const LEAST_TICK_NS: u64 = 20_000_000;
+/// Longest sleep, ns: the clock is to be kept true, and whoever asks for the end without a signal is to be heard.
+const LONGEST_TICK_NS: u64 = 100_000_000;
+
+/// What a run's collector found beside the statistics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Collected {
+    /// The run was interrupted.
+    pub(crate) interrupted: bool,
+    /// The longest stretch of work between two sleeps, ns of processor time.
+    pub(crate) longest_ns: u64,
+}
+
+/// When the collector looks at the rows: as rows end, so that what was sampled meanwhile is a row's.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    start_ns: u64,
+    tick_ns: u64,
+}
+
+impl Ticks {
+    fn new(timing: Timing) -> Self {
+        let interval = timing.interval_ns;
+        let tick_ns = if interval < LEAST_TICK_NS {
+            interval * LEAST_TICK_NS.div_ceil(interval)
+        } else {
+            interval / interval.div_ceil(LONGEST_TICK_NS)
+        };
+        Self {
+            start_ns: timing.start_ns,
+            tick_ns,
+        }
+    }
+
+    /// The last one up to `now_ns`.
+    fn last(self, now_ns: u64) -> u64 {
+        self.start_ns + now_ns.saturating_sub(self.start_ns) / self.tick_ns * self.tick_ns
+    }
+
+    /// The first one after `now_ns`.
+    fn next(self, now_ns: u64) -> u64 {
+        if now_ns < self.start_ns {
+            return self.start_ns;
+        }
+        self.last(now_ns) + self.tick_ns
+    }
+
+    /// When to wake after `now_ns`, if the clock's next pair is due at `clock_ns`. The pair is taken with a look at the
+    /// rows where one is near, before or after: that saves a wake-up.
+    fn wake(self, now_ns: u64, clock_ns: u64) -> u64 {
+        let tick = self.next(now_ns);
+        if clock_ns + self.tick_ns / 2 < tick {
+            clock_ns.max(now_ns)
+        } else {
+            tick
+        }
+    }
+
+    /// Whether a look at `now_ns` takes the clock's pair, too.
+    fn is_near(self, now_ns: u64, clock_ns: u64) -> bool {
+        now_ns + self.tick_ns / 2 >= clock_ns
+    }
+}
+
+/// Runs until every lane has ended.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn collect(
+    job: &dyn Desk,
+    (control, common, counters): (&Control, &Common, &[LaneCounters]),
+    collector: &mut Collector<'_>,
+    (drops, away): (&mut [HostDrops<'_>], &Away<'_>),
+    clocks: &mut ClockSource,
+    timing: Timing,
+    host: &mut HostWait,
+    sinks: &mut [Box<dyn Sink>],
+    interruptions: &dyn Fn() -> u32,
+) -> Collected {
+    let wants = sinks.iter().fold(Wants::default(), |all, sink| all.and(sink.wants()));
+    collector.set_wants(wants);
+    let clock = clocks.clock();
+    let ticks = Ticks::new(timing);
+    let mut asked = 0;
+    let mut told = 0;
+    let mut end_told = false;
+    let mut live = Live::new(timing.start_ns, live::ways_of(job, common.lanes.len()));
+    let mut collected = Collected::default();
+    let mut row_at = timing.start_ns;
+    let mut lanes_work = false;
+    let mut discipline_at = 0;
+    let mut now = clock.now_ns();
+    let mut awake_since = sched::thread_cpu_ns();
+    loop {
+        let end_ns = control.end_ns();
+        let mut until = ticks.wake(now, discipline_at);
+        if now < end_ns {
+            until = until.min(end_ns);
+        }
+        collected.longest_ns = collected.longest_ns.max(sched::thread_cpu_ns() - awake_since);
+        away.sleeps_until(until.max(now));
+        sleep(control, Duration::from_nanos(until.saturating_sub(now)));
+        awake_since = sched::thread_cpu_ns();
+        now = clock.now_ns();
+        away.look(now);
+        if !lanes_work && now >= timing.start_ns {
+            lanes_work = true;
+            host.restart();
+            collected.longest_ns = 0;
+        }
+        if ticks.is_near(now, discipline_at) {
+            discipline_at = now + clocks.discipline().as_nanos() as u64;
+            now = clock.now_ns();
+        }
+        if interruptions() > asked {
+            asked = interruptions();
+            collected.interrupted = true;
+            if now < control.end_ns() {
+                control.end_at(now.max(timing.start_ns + 1) + job.notice_ns());
+            } else {
+                control.settle_end_at(now);
+            }
+        }
+        if control.panicked() {
+            control.end_at(now);
+            control.settle_end_at(now);
+        }
+        let end_ns = control.end_ns();
+        if now >= end_ns && !end_told {
+            end_told = true;
+            collector.set_end(end_ns);
+        }
+        // Once a row, as it ends.
+        if wants.host_wait && collector.tells_host_wait() && now >= row_at {
+            let (waited, own) = host.sample();
+            collector.note_host_wait(ticks.last(now), waited, own);
+            let rows = timing.row_of(now) + 1;
+            row_at = timing.start_ns + (rows * timing.interval_ns).max(ticks.next(now) - timing.start_ns);
+        }
+        // Before the row that it belongs to is handed on.
+        host_drops::look(drops, now, job, collector);
+        // Rows of the last sending may close before the end is told only if they end before it.
+        if end_told || now < end_ns {
+            collector.poll(sinks);
+        }
+        // The last are told, too: whoever put them up has ended by now.
+        let ended = control.ended() == common.lanes.len();
+        for note in control.notes_from(&mut told) {
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::Note(&note)));
+        }
+        if wants.snapshots && live.is_due(now, ticks.tick_ns) {
+            let snapshot = live.snapshot(now, end_ns, common.duration, counters, collector);
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::Live(&snapshot)));
+        }
+        if ended {
+            return collected;
+        }
+    }
+}
+
+/// Sleeps for `timeout`, or until a signal comes or a lane ends.
+fn sleep(control: &Control, timeout: Duration) {
+    let lanes = control.waker();
+    let signals = signal::waker().unwrap_or(lanes);
+    // Where even this can't be done, there is nothing to fall back on but to look again soon.
+    if wake::sleep([lanes, signals], timeout).is_err() {
+        std::thread::sleep(timeout.min(Duration::from_millis(1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_collector_looks_as_rows_end_and_neither_too_often_nor_too_rarely() {
+        for interval_us in [100, 333, 1_000, 7_000, 20_000, 21_000, 100_000, 150_000, 1_000_000] {
+            let timing = Timing {
+                start_ns: 77,
+                interval_ns: interval_us * 1_000,
+                settle_ns: 0,
+            };
+            let ticks = Ticks::new(timing);
+            assert!((LEAST_TICK_NS..=LONGEST_TICK_NS).contains(&ticks.tick_ns) || ticks.tick_ns < 2 * LEAST_TICK_NS);
+            let whole = |a: u64, b: u64| a.is_multiple_of(b) || b.is_multiple_of(a);
+            assert!(
+                whole(ticks.tick_ns, timing.interval_ns),
+                "{interval_us}: {}",
+                ticks.tick_ns
+            );
+            assert_eq!(ticks.next(0), 77, "before the start");
+            assert_eq!(ticks.next(77), 77 + ticks.tick_ns);
+            assert_eq!(ticks.last(76 + ticks.tick_ns), 77);
+            assert_eq!(ticks.last(77 + ticks.tick_ns), 77 + ticks.tick_ns);
+        }
+    }
+
+    #[test]
+    fn the_clock_costs_no_wake_up_of_its_own_where_rows_are_as_far_apart_as_its_pairs() {
+        let timing = Timing {
+            start_ns: 1_000_000,
+            interval_ns: 100_000_000,
+            settle_ns: 0,
+        };
+        let ticks = Ticks::new(timing);
+        for phase in (0..100).map(|ms| ms * 1_000_000) {
+            let (mut now, mut clock_at, mut pairs) = (timing.start_ns, timing.start_ns + phase, 0);
+            for _ in 0..50 {
+                // Every thread wakes a little late.
+                now = ticks.wake(now, clock_at) + 60_000;
+                if ticks.is_near(now, clock_at) {
+                    clock_at = now + 100_000_000;
+                    pairs += 1;
+                }
+            }
+            let looks = (now - timing.start_ns) / ticks.tick_ns;
+            assert!(looks >= 48, "{phase}: {looks} looks at rows by 50 wake-ups");
+            assert!(pairs >= 48, "{phase}: {pairs} pairs");
+        }
+        // Pairs that are wanted sooner get wake-ups.
+        assert_eq!(
+            ticks.wake(timing.start_ns, timing.start_ns + 20_000_000),
+            timing.start_ns + 20_000_000
+        );
+    }
+}

@@ -1,0 +1,700 @@
+//! What every run has in common: threads, the start, the collector's loop, the end.
+//!
+//! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is
+//! brought together once: the calling thread starts one thread per lane, and waits until each has its pool, its queue
+//! and (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
+//! runs are one, a [`session`](crate::run::session) is any number. For each the main thread makes what is counted in, sets
+//! the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
+//! sinks, watches for an interruption, and in the end adds everything up.
+//!
+//! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of
+//! sending and settling as long as the trial, so that nothing of one is in the next.
+
+use crate::error::RunError;
+use crate::lane::Lane;
+use crate::lane::away::Away;
+use crate::lane::idle::Idle;
+use crate::lane::neighbor::{Found, Neighbor};
+use crate::plan::{Common, LanePlan, Link, Opened};
+use crate::run::collect::{Collected, collect};
+use crate::run::control::Control;
+use crate::run::directions;
+use crate::run::job::{Desk, Job};
+use crate::run::live::HostWait;
+use crate::run::outcome::LaneOutcome;
+use crate::run::path_counters::PathCounters;
+use crate::run::summary::{Measured, summarise};
+use crate::run::traces::Traces;
+use crate::verdict::host_drops::{self, HostDrops};
+use crate::verdict::meanwhile::{self, LaneTime, Lookout};
+use crate::workload::WorkFacts;
+use mpps_io::{Error, Reason};
+use mpps_stats::{
+    Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
+    Totals, Workload,
+};
+use mpps_sys::clock::{Clock, ClockSource, utc_ns};
+use mpps_sys::proc_stat::ThreadStat;
+use mpps_sys::{evidence, sched};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// How often a run that is not ready looks for an interruption.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between two trials lanes look after their queues so often: who asks for our address is answered, and nothing piles
+/// up.
+const ATTEND_EVERY: Duration = Duration::from_millis(50);
+/// From the last lane's readiness to the start, ns.
+const LEAD_NS: u64 = 5_000_000;
+/// More of it for each lane that has to wake up.
+const LEAD_A_LANE_NS: u64 = 1_000_000;
+
+/// What is asked of a trial.
+pub(crate) struct Order<T> {
+    pub(crate) common: Common,
+    pub(crate) workload: Workload,
+    pub(crate) settle_ns: u64,
+    /// Scheduled send times are known.
+    pub(crate) paced: bool,
+    /// What the job has for this trial.
+    pub(crate) own: T,
+}
+
+impl<T> Order<T> {
+    /// The same with something else of the job's own.
+    pub(crate) fn map<U>(self, own: impl FnOnce(T) -> U) -> Order<U> {
+        Order {
+            common: self.common,
+            workload: self.workload,
+            settle_ns: self.settle_ns,
+            paced: self.paced,
+            own: own(self.own),
+        }
+    }
+
+    /// One that sends nothing.
+    pub(crate) fn of(common: &Common, workload: Workload, own: T) -> Self {
+        Self {
+            common: common.clone(),
+            workload,
+            settle_ns: 0,
+            paced: false,
+            own,
+        }
+    }
+}
+
+/// What the main thread and the lanes share in a trial.
+pub(crate) struct Trial<T> {
+    pub(crate) control: Control,
+    pub(crate) counters: Vec<LaneCounters>,
+    pub(crate) common: Common,
+    pub(crate) own: T,
+    /// Lanes let go of their queues and pools after it, before they say that they have ended.
+    last: bool,
+}
+
+/// A lane's way into a trial.
+struct Go<T> {
+    /// It goes with the word, so that the collector hears of a lane that is no more when the word would have reached
+    /// it.
+    ends: Ends<T>,
+    /// By way, then by lane.
+    series: Arc<Vec<LaneSeries>>,
+    start_ns: u64,
+    ended: mpsc::Sender<(usize, LaneOutcome)>,
+}
+
+/// The messages to a lane.
+enum Word<T> {
+    /// Empty your queue, and say so.
+    Attend(mpsc::Sender<()>),
+    Go(Go<T>),
+}
+
+/// State that the threads of a crew share.
+pub(crate) struct Base<'s, J> {
+    job: &'s J,
+    /// The lanes are these in every trial.
+    common: &'s Common,
+    /// Neighbours of the first port, and of a second.
+    found: [Found; 2],
+    /// Nobody is to wait any longer for what is not ready yet.
+    given_up: AtomicBool,
+    /// There may be several trials.
+    several: bool,
+}
+
+impl<'s, J: Job> Base<'s, J> {
+    pub(crate) fn new(job: &'s J, common: &'s Common, several: bool) -> Self {
+        Self {
+            job,
+            common,
+            found: Default::default(),
+            given_up: AtomicBool::new(false),
+            several,
+        }
+    }
+}
+
+/// Any workload that is one trial, on whatever ports it has.
+pub(crate) fn run_job<J: Job>(
+    job: &J,
+    order: Order<J::Trial>,
+    sinks: &mut [Box<dyn Sink>],
+    interruptions: &dyn Fn() -> u32,
+) -> Result<Summary, RunError> {
+    let common = order.common.clone();
+    let base = Base::new(job, &common, false);
+    thread::scope(|scope| Crew::open(scope, &base, interruptions)?.trial(order, true, sinks, interruptions))
+}
+
+/// A lane as the main thread knows it.
+struct Member<'s, T> {
+    words: mpsc::Sender<Word<T>>,
+    thread: ScopedJoinHandle<'s, ()>,
+}
+
+/// Lanes that are ready, and what looks at them.
+///
+/// It knows the job as a [`Desk`], and not by its type: all of a run but the lanes' own part is compiled once for each
+/// kind of trial, and not for each path.
+pub(crate) struct Crew<'s, T> {
+    job: &'s dyn Desk,
+    common: &'s Common,
+    given_up: &'s AtomicBool,
+    told: Tell<'s, T>,
+    members: Vec<Member<'s, T>>,
+    /// Thread of each lane; 0: it is none.
+    tids: Vec<i32>,
+    clocks: ClockSource,
+    /// Their files were opened while that was allowed.
+    host: HostWait,
+    stats: Vec<Option<ThreadStat>>,
+    /// Of the trial before.
+    rings: Vec<LaneSeries>,
+    trials: u64,
+    panicked: Option<usize>,
+}
+
+/// Asks a job about a trial: about one way, or (`None`) all.
+type Tell<'s, T> = Box<dyn Fn(&T, Option<usize>) -> Told + 's>;
+
+/// What a job says of a trial, for the summary of one way or of all.
+struct Told {
+    work: WorkFacts,
+    /// What the run is in that way, where that is not what it is as a whole.
+    common: Option<Common>,
+}
+
+impl<T> Drop for Crew<'_, T> {
+    /// Sends the lanes home. One that has panicked was told of, or its panic came after all results.
+    fn drop(&mut self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        let threads: Vec<_> = self.members.drain(..).map(|member| member.thread).collect();
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<'s, T: Send + Sync + 's> Crew<'s, T> {
+    /// Brings it together.
+    pub(crate) fn open<J: Job<Trial = T>>(
+        scope: &'s Scope<'s, '_>,
+        base: &'s Base<'s, J>,
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Self, RunError> {
+        let lanes = base.common.lanes.len();
+        let job = base.job;
+        let told = |trial: &T, way: Option<usize>| Told {
+            work: job.facts(trial, way),
+            common: way.and_then(|way| job.common_of(trial, way)).cloned(),
+        };
+        let mut crew = Self {
+            job,
+            common: base.common,
+            given_up: &base.given_up,
+            told: Box::new(told),
+            members: Vec::new(),
+            tids: vec![0; lanes],
+            clocks: ClockSource::new(),
+            host: HostWait::default(),
+            stats: Vec::new(),
+            rings: Vec::new(),
+            trials: 0,
+            panicked: None,
+        };
+        let (ready, is_ready) = mpsc::channel();
+        for index in 0..lanes {
+            let (words, heard) = mpsc::channel();
+            let (ready, clock) = (ready.clone(), crew.clocks.clock());
+            let builder = thread::Builder::new().name(format!("lane{index}"));
+            let spawned = builder.spawn_scoped(scope, move || lane_thread(index, clock, base, ready, &heard));
+            let thread = spawned.map_err(|e| Error::os("start the thread of", format!("lane {index}"), &e))?;
+            crew.members.push(Member { words, thread });
+        }
+        drop(ready);
+        let resolves = (0..lanes).any(|lane| base.job.link_of(lane).is_some_and(Link::is_asked_for));
+        crew.gather(resolves, &is_ready, interruptions)?;
+        Ok(crew)
+    }
+
+    /// Waits until all lanes are ready.
+    fn gather(
+        &mut self,
+        resolves: bool,
+        is_ready: &mpsc::Receiver<(usize, Result<i32, RunError>)>,
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<(), RunError> {
+        for _ in 0..self.members.len() {
+            // A lane that failed or panicked says so or hangs up; dropping the crew then sends the others home.
+            let (index, thread) = loop {
+                match is_ready.recv_timeout(LOOK) {
+                    // Only asking for a neighbour takes long; what else a lane prepares is ready at once, and a run
+                    // that is interrupted by then still reports.
+                    Err(mpsc::RecvTimeoutError::Timeout) if interruptions() == 0 || !resolves => {}
+                    Err(mpsc::RecvTimeoutError::Timeout) => return Err(RunError::Interrupted),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return Err(RunError::Panicked(self.finished())),
+                    Ok((index, said)) => break (index, said?),
+                }
+            };
+            self.tids[index] = thread;
+        }
+        self.host = HostWait::begin(&self.tids);
+        self.stats = meanwhile::open(&self.tids);
+        self.common.opened(Opened::Main)?;
+        Ok(())
+    }
+
+    /// The first lane whose thread has ended.
+    fn finished(&self) -> usize {
+        let ended = self.members.iter().position(|member| member.thread.is_finished());
+        ended.unwrap_or(0)
+    }
+
+    /// Goes through a trial. After the `last` one there is no other.
+    pub(crate) fn trial(
+        &mut self,
+        order: Order<T>,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError> {
+        if let Some(lane) = self.panicked {
+            return Err(RunError::Panicked(lane));
+        }
+        let result = self.between(interruptions);
+        let result = result.and_then(|()| self.measure(order, last, sinks, interruptions));
+        if let Err(RunError::Panicked(lane)) = result {
+            self.panicked = Some(lane);
+        }
+        result
+    }
+
+    /// From the trial before to the next: what has come in meanwhile is of neither.
+    fn between(&mut self, interruptions: &dyn Fn() -> u32) -> Result<(), RunError> {
+        if self.trials == 0 {
+            return Ok(());
+        }
+        if interruptions() > 0 {
+            return Err(RunError::Interrupted);
+        }
+        let (done, is_done) = mpsc::channel();
+        for (index, member) in self.members.iter().enumerate() {
+            let told = member.words.send(Word::Attend(done.clone()));
+            told.map_err(|_| RunError::Panicked(index))?;
+        }
+        drop(done);
+        for _ in &self.members {
+            is_done.recv().map_err(|_| RunError::Panicked(self.finished()))?;
+        }
+        // Nobody has kept it true since.
+        self.clocks.discipline();
+        Ok(())
+    }
+
+    fn measure(
+        &mut self,
+        order: Order<T>,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError> {
+        self.trials += 1;
+        let (job, lanes) = (self.job, self.members.len());
+        let (workload, settle_ns, paced) = (order.workload, order.settle_ns, order.paced);
+        let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
+        let counters: Vec<LaneCounters> = self.tids.iter().map(|_| LaneCounters::default()).collect();
+        for (counters, tid) in counters.iter().zip(&self.tids) {
+            counters.thread.set(*tid as u64);
+        }
+        let trial = Arc::new(Trial {
+            control,
+            counters,
+            common: order.common,
+            own: order.own,
+            last,
+        });
+        let (control, common) = (&trial.control, &trial.common);
+        let names = job.ways();
+        let ways = names.len().max(1);
+        let baseline = PathCounters::read(job, lanes);
+        let rivals = evidence::lanes_of_others();
+        let (clocks, host) = (&mut self.clocks, &mut self.host);
+        let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
+        let interval_ns = common.interval.as_nanos() as u64;
+        let mut timing = Timing {
+            start_ns: 0,
+            interval_ns,
+            settle_ns,
+        };
+        let mut rings = std::mem::take(&mut self.rings);
+        if rings.len() != ways * lanes || !rings.iter_mut().all(|ring| ring.renew(timing)) {
+            let roles = (0..ways).flat_map(|way| roles(job, common, way));
+            rings = roles.map(|role| LaneSeries::new(timing, role.rx)).collect();
+        }
+        // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
+        let start_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        timing.start_ns = start_ns;
+        rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
+        let series = Arc::new(rings);
+        if let Some(duration) = common.duration {
+            control.end_at(start_ns + duration.as_nanos() as u64);
+        }
+        let started = Started {
+            monotonic_ns: start_ns,
+            utc_ns: utc_ns(start_ns),
+        };
+        for sink in sinks.iter_mut() {
+            sink.event(&Event::Start(Start {
+                workload,
+                ways: names,
+                started,
+            }));
+        }
+        job.begin(start_ns, control.end_ns());
+        let (ended, outcomes) = mpsc::channel();
+        // A lane that can't be told to go has panicked since the trial before; those that were ended at once.
+        let mut panicked = None;
+        for (index, member) in self.members.iter().enumerate() {
+            let go = Go {
+                ends: Ends(Arc::clone(&trial)),
+                series: Arc::clone(&series),
+                start_ns,
+                ended: ended.clone(),
+            };
+            if member.words.send(Word::Go(go)).is_err() {
+                panicked = panicked.or(Some(index));
+                control.end_at(0);
+            }
+        }
+        drop(ended);
+        let by_way = series.chunks(lanes).map(|lanes| lanes.iter().collect()).collect();
+        let mut collector = Collector::of_ways(by_way, workload, paced);
+        if job.kernel_sends() {
+            collector.kernel_sends();
+        }
+        let drops = baseline.ways.iter().enumerate().map(|(way, baseline)| {
+            let lookout = Lookout::new(&trial.counters, &self.stats);
+            HostDrops::new(job, (way, baseline), roles(job, common, way), control, lookout)
+        });
+        let mut drops: Vec<HostDrops<'_>> = drops.collect();
+        let gaps = GapLog::default();
+        let beside_lanes = sched::keep_off(&common.cores());
+        let collected = collect(
+            job,
+            (control, common, &trial.counters),
+            &mut collector,
+            (&mut drops, &Away::new(&gaps)),
+            clocks,
+            timing,
+            host,
+            sinks,
+            interruptions,
+        );
+        drop(beside_lanes);
+        // All have ended: each that has not panicked has sent its own.
+        let mut by_lane: Vec<Option<LaneOutcome>> = (0..lanes).map(|_| None).collect();
+        for (index, outcome) in outcomes {
+            by_lane[index] = Some(outcome);
+        }
+        let mut outcomes = Vec::new();
+        for (index, outcome) in by_lane.into_iter().enumerate() {
+            match outcome {
+                Some(outcome) => outcomes.push(outcome),
+                None => panicked = panicked.or(Some(index)),
+            }
+        }
+        if let Some(lane) = panicked {
+            let told = Summary {
+                workload,
+                started,
+                ..Summary::default()
+            };
+            return Err(broken_off(lane, &trial.counters, told, sinks));
+        }
+        let end_ns = control.end_ns();
+        collector.set_end(end_ns);
+        let path = PathCounters::read(job, lanes).since(&baseline);
+        let ended_ns = clocks.clock().now_ns();
+        let mut did = host_drops::end(drops, ended_ns, job, (&path.ways, &outcomes), &mut collector);
+        let totals: Totals = collector.finish(sinks);
+        let totals_of_ways = collector.totals_of_ways();
+        drop(collector);
+        // For the next trial: the lanes have let go of them.
+        self.rings = Arc::into_inner(series).unwrap_or_default();
+        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+        let housekeeping = housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns));
+        // Of one way, or of all together.
+        let ways = (0..names.len()).map(|way| (self.told)(&trial.own, Some(way)));
+        let (of_all, of_ways) = ((self.told)(&trial.own, None), ways.collect::<Vec<_>>());
+        let told = |way: Option<usize>| way.map_or(&of_all, |way| &of_ways[way]);
+        let measured = |way: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]| Measured {
+            workload,
+            common: told(way).common.as_ref().unwrap_or(common),
+            work: told(way).work,
+            latency_note: job.latency_note(totals.latency.count > 0),
+            totals,
+            outcomes: &outcomes,
+            counters: &trial.counters,
+            path: path.of(way),
+            one_way: way.is_some(),
+            queues: (0..lanes).map(|lane| job.queue_number(lane)).collect(),
+            started,
+            end_ns,
+            interrupted: collected.interrupted,
+            housekeeping: housekeeping.clone(),
+            control,
+            path_name: job.path(),
+            port_facts: job.port_facts(),
+            coalesces: job.coalesces(),
+            port_names: job.port_names(),
+            clock: clocks.name(),
+            steal_ns: host.steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
+            sink_notes: &notes,
+            collector_gaps: gaps.longest(),
+            rivals: &rivals,
+            sending,
+            dropping,
+            looked_ns: ended_ns.saturating_sub(looked_from_ns),
+        };
+        if names.is_empty() {
+            return Ok(summarise(&measured(None, totals, did.remove(0))));
+        }
+        let of_way = |(way, (totals, did))| Direction {
+            name: names[way],
+            summary: summarise(&measured(Some(way), totals, did)),
+        };
+        let ways = totals_of_ways.into_iter().zip(did).enumerate().map(of_way).collect();
+        let all = summarise(&measured(None, totals, Default::default()));
+        Ok(directions::combine(all, ways))
+    }
+}
+
+/// Ends the stream of a trial whose rows can't be told to the end, as a lane has panicked: nobody after this does.
+fn broken_off(lane: usize, counters: &[LaneCounters], told: Summary, sinks: &mut [Box<dyn Sink>]) -> RunError {
+    let error = RunError::Panicked(lane);
+    let sum = |of: fn(&LaneCounters) -> u64| counters.iter().map(of).sum();
+    let mut summary = Summary {
+        tx: sum(|lane| lane.tx_packets.get()),
+        rx: sum(|lane| lane.rx_test.get()),
+        valid: false,
+        invalid_reasons: vec![error.to_string()],
+        ..told
+    };
+    summary.warnings = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+    sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
+    error
+}
+
+/// What each lane does in one way.
+fn roles(job: &dyn Desk, common: &Common, way: usize) -> Vec<LanePlan> {
+    let role = |(lane, plan): (usize, &LanePlan)| {
+        let ways = job.ways_of(lane);
+        LanePlan {
+            rx: plan.rx && ways.takes == way,
+            tx: plan.tx && ways.sends == way,
+            ..*plan
+        }
+    };
+    common.lanes.iter().enumerate().map(role).collect()
+}
+
+/// CPU time of the threads beside the lanes; `None` where the kernel does not report it.
+fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
+    let threads = host.own().by_thread();
+    (!threads.is_empty()).then(|| Housekeeping {
+        cpu_ns: threads.iter().map(|(_, ns)| ns).sum(),
+        run_ns,
+        longest_ns: collected.longest_ns,
+        threads,
+    })
+}
+
+/// Says that a lane has ended a trial, however it does.
+struct Ends<T>(Arc<Trial<T>>);
+
+impl<T> Drop for Ends<T> {
+    fn drop(&mut self) {
+        self.0.control.lane_ends();
+    }
+}
+
+/// One lane's thread, from pinning to its last trial.
+fn lane_thread<J: Job>(
+    index: usize,
+    clock: Clock,
+    base: &Base<'_, J>,
+    ready: mpsc::Sender<(usize, Result<i32, RunError>)>,
+    words: &mpsc::Receiver<Word<J::Trial>>,
+) {
+    let plan = base.common.lanes[index];
+    sched::tight_timers();
+    sched::short_slices();
+    // One that only reads what the kernel counts stays out of the way of those that send.
+    let cores = base.common.cores();
+    let _beside = plan.core.is_none().then(|| sched::keep_off(&cores));
+    match serve(index, clock, base, &ready, words) {
+        // Its queue and its pool are gone by now, and the path's counters are final.
+        Ok(Some((ends, outcome, ended))) => {
+            let _ = ended.send((index, outcome));
+            drop(ends);
+        }
+        Ok(None) => {}
+        Err(error) => {
+            let _ = ready.send((index, Err(error)));
+        }
+    }
+}
+
+/// What the last trial leaves to be told.
+type Left<T> = (Ends<T>, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
+
+/// Makes a lane ready and goes through its trials, up to the last; `None`: it is sent home without one.
+fn serve<J: Job>(
+    index: usize,
+    clock: Clock,
+    base: &Base<'_, J>,
+    ready: &mpsc::Sender<(usize, Result<i32, RunError>)>,
+    words: &mpsc::Receiver<Word<J::Trial>>,
+) -> Result<Option<Left<J::Trial>>, RunError> {
+    let job = base.job;
+    if let Some(core) = base.common.lanes[index].core {
+        sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
+    }
+    let pools = job.pools(index)?;
+    let mut queues = job.queues(index, &pools)?;
+    let ended = |_| base.given_up.load(Ordering::Relaxed);
+    let dest_mac = job.resolve(&mut queues, &base.found, &clock, &ended)?;
+    base.common.opened(Opened::Lane(index))?;
+    let thread = sched::thread_id();
+    // A reader is one of the program's own threads.
+    let tid = if job.only_reads(index) { 0 } else { thread };
+    let times = (tid != 0).then(|| ThreadStat::open(thread)).flatten();
+    let _ = ready.send((index, Ok(tid)));
+    let mut traces: Option<Arc<Traces>> = None;
+    // Packets of earlier trials that came in between two.
+    let mut strays = 0;
+    loop {
+        let word = match base.several {
+            true => words.recv_timeout(ATTEND_EVERY),
+            false => words.recv().map_err(mpsc::RecvTimeoutError::from),
+        };
+        let go = match word {
+            Ok(Word::Go(go)) => go,
+            Ok(Word::Attend(done)) => {
+                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                let _ = done.send(());
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
+        };
+        let mut outcome = run_lane(index, &clock, base, &go, &mut queues, (dest_mac, times.as_ref()));
+        let Go {
+            ends, series, ended, ..
+        } = go;
+        // Before it says that it has ended: they are used again.
+        drop(series);
+        if ends.0.last {
+            return Ok(Some((ends, outcome, ended)));
+        }
+        outcome
+            .reasons
+            .extend((strays > 0).then_some((Reason::LateOfAnEarlierTrial, strays)));
+        strays = 0;
+        traces = job.traces(&ends.0.own);
+        let _ = ended.send((index, outcome));
+    }
+}
+
+/// A lane's part in one trial.
+fn run_lane<J: Job>(
+    index: usize,
+    clock: &Clock,
+    base: &Base<'_, J>,
+    go: &Go<J::Trial>,
+    queues: &mut J::Queues<'_>,
+    (dest_mac, times): (Option<mpps_wire::MacAddr>, Option<&ThreadStat>),
+) -> LaneOutcome {
+    let (job, trial, start_ns) = (base.job, &*go.ends.0, go.start_ns);
+    let counters = &trial.counters[index];
+    let (ways, lanes) = (job.ways_of(index), base.common.lanes.len());
+    let recorder_in = |way: usize| go.series[way * lanes + index].recorder();
+    // Rows of a way in which it does nothing wait for it no longer.
+    (0..job.ways().len())
+        .filter(|&way| way != ways.sends && way != ways.takes)
+        .for_each(|way| recorder_in(way).end());
+    let recorder = recorder_in(ways.sends);
+    let go_ns = start_ns.saturating_sub(job.ahead_ns());
+    wait_until(clock, go_ns);
+    let delay = times.and_then(ThreadStat::read);
+    let began_ns = clock.now_ns();
+    let lane = Lane {
+        idle: Idle::new(
+            trial.common.busy_poll,
+            trial.common.share_cores,
+            clock.clone(),
+            counters,
+        ),
+        clock: clock.clone(),
+        control: &trial.control,
+        counters,
+        neighbor: job
+            .link_of(index)
+            .map(|link| Neighbor::new(link, job.src_of(index), &base.found[job.neighbors_of(index)])),
+        attends: job.attends(index),
+        burst: trial.common.burst,
+        start_ns,
+        dest_mac,
+        arrivals: (ways.takes != ways.sends).then(|| recorder_in(ways.takes)),
+        told_down: Default::default(),
+        down: Default::default(),
+        napped_ns: Default::default(),
+    };
+    let mut outcome = job.lane(index, lane, queues, recorder, &trial.own);
+    outcome.run_delay_ns = times
+        .and_then(ThreadStat::read)
+        .zip(delay)
+        .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
+    outcome.measured_ns = clock.now_ns().saturating_sub(began_ns);
+    outcome
+}
+
+/// Returns at this time, ns, or at once where it is past: asleep for as long as that is exact enough, then awake.
+pub(crate) fn wait_until(clock: &Clock, at_ns: u64) {
+    while clock.now_ns() + 200_000 < at_ns {
+        thread::sleep(Duration::from_nanos(
+            at_ns.saturating_sub(clock.now_ns()).saturating_sub(150_000),
+        ));
+    }
+    while clock.now_ns() < at_ns {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,229 @@
+//! What the collector tells while the run goes on: snapshots for the live view, and how the host treats the lanes.
+
+use crate::run::job::Desk;
+use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
+use mpps_sys::proc_stat::{self, Steal, ThreadStat};
+use std::time::Duration;
+
+/// How often the live view is told.
+const SNAPSHOT_NS: u64 = 250_000_000;
+
+/// Samples how long the scheduler and the hypervisor kept lanes from running, and what the program's own threads took.
+/// All files are opened beforehand.
+#[derive(Debug, Default)]
+pub(crate) struct HostWait {
+    lanes: Vec<ThreadStat>,
+    own: OwnThreads,
+    steal: Option<Steal>,
+    last: (u64, u64, u64),
+}
+
+impl HostWait {
+    /// Over the threads of lanes; the program's others are its own. Opens the files; what is counted begins with
+    /// [`HostWait::restart`].
+    pub(crate) fn begin(tids: &[i32]) -> Self {
+        let mut this = Self {
+            lanes: tids.iter().filter_map(|tid| ThreadStat::open(*tid)).collect(),
+            own: OwnThreads::beside(tids),
+            steal: Steal::open(),
+            last: (0, 0, 0),
+        };
+        this.last = this.read();
+        this
+    }
+
+    /// Counts from here: making a run ready (its rings, its files) takes nothing from lanes that do not work yet.
+    pub(crate) fn restart(&mut self) {
+        self.own.restart();
+        self.last = self.read();
+    }
+
+    fn read(&mut self) -> (u64, u64, u64) {
+        // A lane that has ended can't be asked any more; the sum then falls and counts as none.
+        let waited = self.lanes.iter().filter_map(|lane| Some(lane.read()?.waited_ns)).sum();
+        (waited, self.steal_ns().unwrap_or(0), self.own.cpu_ns())
+    }
+
+    /// Since the last sample, ns: wait over all lanes, and work of own threads.
+    pub(crate) fn sample(&mut self) -> (u64, u64) {
+        let now = self.read();
+        let then = std::mem::replace(&mut self.last, now);
+        let waited = now.0.saturating_sub(then.0) + now.1.saturating_sub(then.1);
+        (waited, now.2.saturating_sub(then.2))
+    }
+
+    /// What the hypervisor took since boot, ns.
+    pub(crate) fn steal_ns(&self) -> Option<u64> {
+        self.steal.as_ref()?.read_ns()
+    }
+
+    /// What the own threads took since [`HostWait::restart`].
+    pub(crate) fn own(&mut self) -> &mut OwnThreads {
+        &mut self.own
+    }
+}
+
+/// The program's threads beside the lanes.
+#[derive(Debug, Default)]
+pub(crate) struct OwnThreads {
+    /// Name, times, and processor time when it began to count and when last read, ns.
+    threads: Vec<(String, ThreadStat, u64, u64)>,
+}
+
+impl OwnThreads {
+    fn beside(lanes: &[i32]) -> Self {
+        let others = proc_stat::threads().into_iter().filter(|(tid, _)| !lanes.contains(tid));
+        let open = |(tid, name)| {
+            let stat = ThreadStat::open(tid)?;
+            let ran = stat.read()?.ran_ns;
+            Some((name, stat, ran, ran))
+        };
+        Self {
+            threads: others.filter_map(open).collect(),
+        }
+    }
+
+    fn restart(&mut self) {
+        self.cpu_ns();
+        for (_, _, first, last) in &mut self.threads {
+            *first = *last;
+        }
+    }
+
+    /// Processor time so far, ns.
+    fn cpu_ns(&mut self) -> u64 {
+        for (_, stat, _, last) in &mut self.threads {
+            *last = stat.read().map_or(*last, |times| times.ran_ns);
+        }
+        self.threads.iter().map(|(_, _, first, last)| last - first).sum()
+    }
+
+    /// By thread; those that did nothing are left out.
+    pub(crate) fn by_thread(&mut self) -> Vec<(String, u64)> {
+        self.cpu_ns();
+        let busy = self
+            .threads
+            .iter()
+            .map(|(name, _, first, last)| (name.clone(), last - first));
+        busy.filter(|(_, ns)| *ns > 0).collect()
+    }
+}
+
+/// Makes snapshots from the lanes' own totals and the rows closed so far.
+#[derive(Debug)]
+pub(crate) struct Live {
+    start_ns: u64,
+    next_ns: u64,
+    last: (u64, u64, u64),
+    closed: (u64, i64),
+    ways: Vec<WayOf>,
+}
+
+/// One of several ways: its lanes, and what was told of it last.
+#[derive(Debug)]
+pub(crate) struct WayOf {
+    name: &'static str,
+    /// By lane: whether it sends and whether it takes in this way.
+    lanes: Vec<[bool; 2]>,
+    last: [u64; 2],
+}
+
+/// The ways of a job, where there are several.
+pub(crate) fn ways_of(job: &dyn Desk, lanes: usize) -> Vec<WayOf> {
+    let way = |(way, name): (usize, &&'static str)| {
+        let role = |lane| job.ways_of(lane);
+        WayOf {
+            name,
+            lanes: (0..lanes)
+                .map(|lane| [role(lane).sends == way, role(lane).takes == way])
+                .collect(),
+            last: [0; 2],
+        }
+    };
+    job.ways().iter().enumerate().map(way).collect()
+}
+
+impl WayOf {
+    fn snapshot(&mut self, lanes: &[LaneCounters], seconds: f64, (closed_tx, closed_lost): (u64, i64)) -> WaySnapshot {
+        let all = || self.lanes.iter().zip(lanes);
+        let tx = all()
+            .filter(|(of, _)| of[0])
+            .map(|(_, lane)| lane.tx_packets.get())
+            .sum::<u64>();
+        let rx = all()
+            .filter(|(of, _)| of[1])
+            .map(|(_, lane)| lane.rx_test.get())
+            .sum::<u64>();
+        let [tx_then, rx_then] = std::mem::replace(&mut self.last, [tx, rx]);
+        WaySnapshot {
+            name: self.name,
+            tx,
+            rx,
+            tx_pps: tx.saturating_sub(tx_then) as f64 / seconds,
+            rx_pps: rx.saturating_sub(rx_then) as f64 / seconds,
+            closed_tx,
+            closed_lost,
+        }
+    }
+}
+
+impl Live {
+    pub(crate) fn new(start_ns: u64, ways: Vec<WayOf>) -> Self {
+        Self {
+            start_ns,
+            ways,
+            next_ns: start_ns + SNAPSHOT_NS,
+            last: (start_ns, 0, 0),
+            closed: (0, 0),
+        }
+    }
+
+    /// Whether a snapshot is due by a look at `now_ns`; the next one is then by the look that is nearest to its time,
+    /// so that no wake-up is for the view alone.
+    pub(crate) fn is_due(&mut self, now_ns: u64, tick_ns: u64) -> bool {
+        let due = now_ns + tick_ns / 2 >= self.next_ns;
+        if due {
+            self.next_ns = now_ns.max(self.start_ns) + SNAPSHOT_NS;
+        }
+        due
+    }
+
+    pub(crate) fn snapshot(
+        &mut self,
+        now_ns: u64,
+        end_ns: u64,
+        planned: Option<Duration>,
+        lanes: &[LaneCounters],
+        collector: &Collector<'_>,
+    ) -> Snapshot {
+        let tx = lanes.iter().map(|l| l.tx_packets.get()).sum();
+        let rx = lanes.iter().map(|l| l.rx_test.get()).sum();
+        let (then, tx_then, rx_then) = std::mem::replace(&mut self.last, (now_ns, tx, rx));
+        let seconds = (now_ns - then).max(1) as f64 / 1e9;
+        let closed = collector.so_far();
+        let (sent, lost) = (closed.0 - self.closed.0, closed.1 - self.closed.1);
+        self.closed = closed;
+        let ways = self.ways.iter_mut().zip(collector.so_far_of_ways());
+        Snapshot {
+            ways: ways.map(|(way, closed)| way.snapshot(lanes, seconds, closed)).collect(),
+            elapsed_ns: now_ns.saturating_sub(self.start_ns),
+            planned_ns: planned.map(|d| d.as_nanos() as u64),
+            settling: now_ns >= end_ns,
+            tx,
+            rx,
+            tx_pps: tx.saturating_sub(tx_then) as f64 / seconds,
+            rx_pps: rx.saturating_sub(rx_then) as f64 / seconds,
+            closed_ns: collector.closed_ns(),
+            closed_tx: closed.0,
+            closed_lost: closed.1,
+            recent_loss_ratio: if sent == 0 {
+                0.0
+            } else {
+                (lost.max(0) as f64 / sent as f64).min(1.0)
+            },
+            host_dropped: collector.host_dropped(),
+            recent_latency: collector.recent_latency(),
+            lanes: lanes.iter().map(LiveLane::from).collect(),
+        }
+    }
+}

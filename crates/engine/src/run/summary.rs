@@ -1,0 +1,482 @@
+//! Adds everything up: from totals, lanes' outcomes and the path's counters to the [`Summary`].
+
+use crate::lane::away::{Signals, Standstills, standstills};
+use crate::plan::{Common, LanePlan};
+use crate::run::control::Control;
+use crate::run::outcome::{LaneOutcome, SourceCounts};
+use crate::verdict::meanwhile::LaneTime;
+use crate::verdict::remarks::{Heard, remarks};
+use crate::verdict::{Evidence, judge};
+use crate::workload::WorkFacts;
+use mpps_io::{QueueCounters, Reason};
+use mpps_stats::{
+    AwaySummary, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary,
+    ReorderDistance, Started, Summary, Totals, Workload,
+};
+use mpps_sys::evidence::Rival;
+use std::time::Duration;
+
+/// What a run has measured, before it is judged.
+pub(crate) struct Measured<'r> {
+    pub(crate) workload: Workload,
+    pub(crate) common: &'r Common,
+    pub(crate) work: WorkFacts,
+    pub(crate) totals: Totals,
+    pub(crate) outcomes: &'r [LaneOutcome],
+    pub(crate) counters: &'r [LaneCounters],
+    /// By lane, then by port.
+    pub(crate) path: &'r [Vec<QueueCounters>],
+    /// It is of one way of several: what a lane sent is of it only if the lane sends in it, and what it received as
+    /// well.
+    pub(crate) one_way: bool,
+    /// By lane: the number of its queues.
+    pub(crate) queues: Vec<usize>,
+    pub(crate) started: Started,
+    pub(crate) end_ns: u64,
+    pub(crate) interrupted: bool,
+    pub(crate) housekeeping: Option<Housekeeping>,
+    pub(crate) control: &'r Control,
+    pub(crate) path_name: String,
+    /// Where latency is taken, if not where the workload usually does.
+    pub(crate) latency_note: Option<&'static str>,
+    pub(crate) port_facts: Vec<HostFact>,
+    pub(crate) coalesces: bool,
+    /// Empty where the report does not tell ports apart.
+    pub(crate) port_names: Vec<String>,
+    pub(crate) clock: &'static str,
+    pub(crate) steal_ns: Option<u64>,
+    pub(crate) sink_notes: &'r [String],
+    /// When the collector was away from its clock.
+    pub(crate) collector_gaps: Vec<Gap>,
+    /// Lanes of other processes before the start.
+    pub(crate) rivals: &'r [Rival],
+    /// By lane: what it did until the sending ended, and in the time of its drops.
+    pub(crate) sending: Vec<LaneTime>,
+    pub(crate) dropping: Vec<LaneTime>,
+    /// Time over which the host was looked at, ns.
+    pub(crate) looked_ns: u64,
+}
+
+impl<'r> Measured<'r> {
+    /// What each lane left, of those that send (or, with `rx`, receive) in the way that this is of.
+    fn outcomes_of(&self, rx: bool) -> impl Iterator<Item = &'r LaneOutcome> + use<'r, '_> {
+        let lanes = self.common.lanes.iter().zip(self.outcomes);
+        let of_way = move |(plan, _): &(&LanePlan, _)| !self.one_way || if rx { plan.rx } else { plan.tx };
+        lanes.filter(of_way).map(|(_, outcome)| outcome)
+    }
+}
+
+pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
+    let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
+    let tally = m.totals.tally;
+    let duration_ns = if m.workload.generates() {
+        run_ns
+    } else {
+        active_ns(m.counters).unwrap_or(run_ns)
+    };
+    let seconds = duration_ns as f64 / 1e9;
+    let lanes = lane_summaries(m);
+    let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons).map(named));
+    let reason = |reason: Reason| reason.of(&reasons);
+    let scheduled = m.work.rate.map(|rate| rate.packets_in(run_ns));
+    let evidence = Evidence {
+        tx: tally.tx,
+        rx: tally.rx,
+        late: tally.late,
+        lost: if m.workload.generates() { m.totals.lost } else { 0 },
+        missed: tally.missed,
+        scheduled,
+        tolerance: m.work.tolerance,
+        device_gone: m.control.gone(),
+        link_down_ns: m.counters.iter().map(|lane| lane.down_ns.get()).max().unwrap_or(0),
+        coalesced: m.coalesces,
+        settle_ms: m.common.settle.as_secs_f64() * 1e3,
+        duration_ns: run_ns,
+        interrupted: m.interrupted,
+        own_ns: m.housekeeping.as_ref().map_or(0, |own| own.cpu_ns),
+        steal_ns: m.steal_ns.unwrap_or(0),
+        cores: mpps_sys::sched::allowed_cores().len() as u64,
+        looked_ns: m.looked_ns,
+        still: still(m),
+        sending: senders(m, &lanes),
+        dropping: droppers(m),
+        drops: m.totals.host_drops.clone(),
+        host_drops_known: m.totals.host_dropped.is_some(),
+        rivals: rivals(&lanes, m.rivals, run_ns),
+        overflowed: m.totals.overflowed,
+        beyond_window: reason(Reason::BeyondWindow),
+        flow_moved: reason(Reason::FlowMoved),
+        flow_contended: reason(Reason::FlowContended),
+        reordered: tally.reordered,
+        across: m.work.across,
+        flows: reason(Reason::Flows),
+        untracked: reason(Reason::Untracked),
+    };
+    let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
+    warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
+    if m.workload == Workload::Reflect {
+        warnings.extend(crate::workload::loop_guard::warnings(reason));
+    }
+    warnings.splice(0..0, m.common.warnings.iter().cloned());
+    warnings.extend(m.control.notes());
+    warnings.extend(m.sink_notes.iter().cloned());
+    let lost = m.totals.lost.max(0) as u64;
+    let base = if m.workload.passes_on() { tally.rx } else { tally.tx };
+    Summary {
+        workload: m.workload,
+        started: m.started,
+        command: Vec::new(),
+        plan: None,
+        duration_ns,
+        tx: tally.tx,
+        rx: tally.rx,
+        lost,
+        loss_stretches: m.totals.loss.clone(),
+        host_dropped: m.totals.host_dropped,
+        host_drop_stretches: m.totals.host_drops.clone(),
+        late: tally.late,
+        duplicates: tally.duplicates,
+        reordered: tally.reordered,
+        reorder_distance: ReorderDistance {
+            max: m.totals.distance_max,
+            mean: if tally.reordered == 0 {
+                0.0
+            } else {
+                tally.distance_sum as f64 / tally.reordered as f64
+            },
+        },
+        corrupt: tally.corrupt,
+        foreign: tally.foreign,
+        missed: tally.missed,
+        frame_size: m.work.frame_size,
+        intended_pps: m.work.rate.map(|rate| rate.pps()),
+        offered_pps: tally.tx as f64 / seconds,
+        received_pps: tally.rx as f64 / seconds,
+        loss_ratio: if base == 0 { 0.0 } else { lost as f64 / base as f64 },
+        latency: m.totals.latency,
+        latency_scheduled: (m.work.rate.is_some() && m.workload == Workload::SendRecv).then_some(m.totals.scheduled),
+        latency_note: m
+            .latency_note
+            .unwrap_or_else(|| latency_note(m.workload, m.totals.latency.count > 0))
+            .to_owned(),
+        gaps: m.workload.generates().then(|| gaps(m)),
+        valid: invalid_reasons.is_empty(),
+        invalid_reasons,
+        warnings,
+        interrupted: m.interrupted,
+        open_ended: m.common.duration.is_none(),
+        housekeeping: m.housekeeping.clone(),
+        host: host_facts(m, run_ns),
+        reasons,
+        ports: port_summaries(m),
+        lanes,
+        directions: Vec::new(),
+        capture: None,
+    }
+}
+
+/// What the lanes that send did until the sending ended.
+fn senders(m: &Measured<'_>, lanes: &[LaneSummary]) -> Vec<LaneTime> {
+    let all = m.common.lanes.iter().zip(&m.sending).enumerate();
+    let senders = all.filter(|(_, (plan, _))| plan.tx);
+    let sender = |(i, (_, time)): (usize, (_, &LaneTime))| {
+        let mut time = *time;
+        // One that runs in the kernel does not loop: of its looks those that found something due.
+        if let Some(line) = lanes.get(i).filter(|_| m.outcomes[i].sent.is_some()) {
+            (time.busy_ns, time.loop_ns) = (line.tx_bursts, line.tx_bursts + line.waits);
+        }
+        time
+    };
+    senders.map(sender).collect()
+}
+
+/// What the lanes did in the time in which packets were dropped that they were to take.
+fn droppers(m: &Measured<'_>) -> Vec<LaneTime> {
+    let stretches = m.totals.host_drops.largest.iter().map(|stretch| Gap {
+        from_ns: stretch.from_ns,
+        to_ns: stretch.to_ns,
+    });
+    let stretches: Vec<Gap> = stretches.collect();
+    let lane = |(time, counters): (&LaneTime, &LaneCounters)| {
+        let gaps = counters.away.longest();
+        let gaps = gaps.iter().map(|gap| since_start(gap, m.started.monotonic_ns));
+        let common = |gap: Gap| stretches.iter().map(|stretch| stretch.common_ns(&gap)).sum::<u64>();
+        LaneTime {
+            // One that ended after the stretch is noted only then.
+            away_ns: time.away_ns.max(gaps.map(common).sum::<u64>().min(time.ns)),
+            ..*time
+        }
+    };
+    let lanes = m.dropping.iter().zip(m.counters).map(lane);
+    lanes.filter(|time| time.dropped > 0).collect()
+}
+
+/// The longest gaps of each lane that looks at a clock.
+fn lane_gaps(m: &Measured<'_>) -> Vec<Vec<Gap>> {
+    let looks = m.counters.iter().filter(|c| c.loop_ns.get() > 0);
+    looks.map(|c| c.away.longest()).collect()
+}
+
+fn since_start(gap: &Gap, start_ns: u64) -> Gap {
+    Gap {
+        from_ns: gap.from_ns.saturating_sub(start_ns),
+        to_ns: gap.to_ns.saturating_sub(start_ns),
+    }
+}
+
+fn still(m: &Measured<'_>) -> Standstills {
+    let waited_ns = m.outcomes.iter().filter_map(|o| o.run_delay_ns).max().unwrap_or(0);
+    let signals = Signals {
+        continued: mpps_sys::evidence::continues(),
+        ended: mpps_sys::signal::interrupted_at(),
+    };
+    let found = standstills(&lane_gaps(m), &m.collector_gaps, &signals, waited_ns);
+    let since = |gaps: Vec<Gap>| {
+        gaps.iter()
+            .map(|gap| since_start(gap, m.started.monotonic_ns))
+            .collect()
+    };
+    Standstills {
+        stops: since(found.stops),
+        others: since(found.others),
+    }
+}
+
+/// Lanes of other processes on the cores of ours, where threads waited for their cores at all.
+fn rivals(lanes: &[LaneSummary], before: &[Rival], run_ns: u64) -> Vec<Rival> {
+    let waited: u64 = lanes.iter().filter_map(|l| l.run_delay_ns).sum();
+    if waited < run_ns / 200 {
+        return Vec::new();
+    }
+    let pinned: Vec<usize> = lanes.iter().filter_map(|l| l.core).collect();
+    let cores = if pinned.is_empty() {
+        mpps_sys::sched::allowed_cores()
+    } else {
+        pinned
+    };
+    let now = mpps_sys::evidence::lanes_of_others().into_iter();
+    now.filter(|rival| cores.contains(&rival.core))
+        .map(|rival| rival.since(before))
+        .collect()
+}
+
+/// From the first burst received to the last, over all lanes.
+fn active_ns(counters: &[LaneCounters]) -> Option<u64> {
+    let first = counters.iter().map(|c| c.first_rx_ns.get()).filter(|&t| t != 0).min()?;
+    let last = counters.iter().map(|c| c.last_rx_ns.get()).max()?;
+    (last > first).then_some(last - first)
+}
+
+fn latency_note(workload: Workload, measured: bool) -> &'static str {
+    match (workload, measured) {
+        (Workload::SendRecv, _) => {
+            "round trip, from just before the packet is handed to the path to just after it was taken from it, in mpps"
+        }
+        (Workload::Drop, true) => {
+            "one way, from the sender's stamp to reception; true only where both ends read the same clock (one host)"
+        }
+        (Workload::Drop, false) => "none: the sender's clock is not this host's, or packets were not stamped",
+        (Workload::Capture, _) => "none: packets are kept, not measured",
+        (Workload::Send, _) => "none: packets do not come back",
+        (Workload::Reflect, _) => "none: the sender measures it",
+        (Workload::Forward, _) => "none: frames are forwarded as they come, stamped or not",
+    }
+}
+
+/// Adds up counts of one name.
+/// A count as it stands in the summary.
+fn named(&(reason, count): &(Reason, u64)) -> (&'static str, u64) {
+    (reason.as_str(), count)
+}
+
+fn merge(counts: impl Iterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {
+    let mut merged = Vec::new();
+    add_counts(&mut merged, counts);
+    merged
+}
+
+fn add_counts(merged: &mut Vec<(String, u64)>, counts: impl Iterator<Item = (&'static str, u64)>) {
+    for (name, count) in counts {
+        match merged.iter_mut().find(|(n, _)| n == name) {
+            Some((_, total)) => *total += count,
+            None => merged.push((name.to_owned(), count)),
+        }
+    }
+}
+
+fn gaps(m: &Measured<'_>) -> Gaps {
+    let (mut histogram, mut moments) = (Histogram::default(), Moments::default());
+    for (h, s) in m.outcomes_of(false).filter_map(|o| o.gaps.as_ref()) {
+        histogram.merge(h);
+        moments.merge(s);
+    }
+    let intended_mean = m
+        .work
+        .rate
+        .map_or(0.0, |rate| 1e9 / rate.pps() * m.work.tx_lanes as f64);
+    Gaps {
+        intended_mean,
+        measured: moments.latency(Some(&histogram)),
+    }
+}
+
+fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
+    let mut lines: Vec<LaneSummary> = Vec::new();
+    let lanes = m.common.lanes.iter().zip(m.counters).zip(m.outcomes).zip(m.path);
+    for (i, (((plan, counters), outcome), path)) in lanes.enumerate() {
+        // It serves another way alone.
+        if m.one_way && !plan.rx && !plan.tx {
+            continue;
+        }
+        if let Some(sources) = &outcome.sources {
+            source_lines(m.workload, &mut lines, sources, path);
+            continue;
+        }
+        let mut line = LaneSummary {
+            lane: i,
+            queue: m.queues[i],
+            core: plan.core,
+            rx_role: plan.rx,
+            tx_role: plan.tx,
+            rx_packets: counters.rx_packets.get(),
+            rx_bursts: counters.rx_bursts.get(),
+            rx_empty_polls: counters.rx_empty_polls.get(),
+            tx_packets: counters.tx_packets.get(),
+            tx_bursts: counters.tx_bursts.get(),
+            tx_full: counters.tx_full.get(),
+            waits: counters.waits.get(),
+            busy_ratio: match counters.loop_ns.get() {
+                0 => None,
+                looped => Some((counters.busy_ns.get() as f64 / looped as f64).min(1.0)),
+            },
+            run_delay_ns: outcome.run_delay_ns,
+            measured_ns: outcome.measured_ns,
+            blocked_ns: (counters.loop_ns.get() > 0).then(|| counters.blocked_ns.get()),
+            link_down_ns: counters.down_ns.get(),
+            away: away(counters, m.started.monotonic_ns),
+            preempted: Some(outcome.preempted),
+            ..LaneSummary::default()
+        };
+        if let Some(sent) = &outcome.sent {
+            (line.tx_packets, line.tx_bursts, line.waits) = (sent.packets, sent.bursts, sent.waits);
+        }
+        if m.one_way {
+            keep_roles(&mut line);
+        }
+        path.iter().for_each(|port| add_counters(&mut line, port));
+        lines.push(line);
+    }
+    lines
+}
+
+/// Forgets what the lane did in the other way.
+fn keep_roles(line: &mut LaneSummary) {
+    if !line.rx_role {
+        (line.rx_packets, line.rx_bursts, line.rx_empty_polls) = (0, 0, 0);
+    }
+    if !line.tx_role {
+        (line.tx_packets, line.tx_bursts, line.tx_full) = (0, 0, 0);
+        line.blocked_ns = line.blocked_ns.map(|_| 0);
+    }
+}
+
+fn away(counters: &LaneCounters, start_ns: u64) -> Option<AwaySummary> {
+    let longest = counters.away.longest().first().map(|gap| since_start(gap, start_ns));
+    (counters.loop_ns.get() > 0).then(|| AwaySummary {
+        count: counters.away.count(),
+        total_ns: counters.away.total_ns(),
+        longest_ns: longest.map_or(0, |gap| gap.ns()),
+        longest_at_ns: longest.map_or(0, |gap| gap.from_ns),
+    })
+}
+
+/// A line each for the sources that received anything, and for the first of each port, which bears its counters.
+fn source_lines(workload: Workload, lines: &mut Vec<LaneSummary>, sources: &[SourceCounts], path: &[QueueCounters]) {
+    let turns = workload.passes_on();
+    let mut left: Vec<Option<&QueueCounters>> = path.iter().map(Some).collect();
+    for source in sources {
+        let totals = &source.totals;
+        let first = left.get(source.port).is_some_and(Option::is_some);
+        if totals.packets == 0 && (!first || workload == Workload::Send) {
+            continue;
+        }
+        let mut line = LaneSummary {
+            lane: lines.len(),
+            queue: source.number,
+            rx_role: true,
+            tx_role: turns,
+            rx_packets: totals.packets,
+            rx_bursts: totals.polls,
+            tx_packets: if turns { totals.tx } else { 0 },
+            ..LaneSummary::default()
+        };
+        if let Some(counters) = left.get_mut(source.port).and_then(Option::take) {
+            add_counters(&mut line, counters);
+        }
+        lines.push(line);
+    }
+    for counters in left.into_iter().flatten() {
+        if let Some(line) = lines.first_mut() {
+            add_counters(line, counters);
+        }
+    }
+}
+
+fn add_counters(line: &mut LaneSummary, counters: &QueueCounters) {
+    line.rx_dropped += counters.rx_dropped;
+    line.tx_failed += counters.tx_failed;
+    add_counts(&mut line.path_counters, counters.other.iter().copied());
+}
+
+/// What every lane did at each of the ports.
+fn port_summaries(m: &Measured<'_>) -> Vec<PortSummary> {
+    let summary = |(i, name): (usize, &String)| {
+        let moved = || m.outcomes.iter().filter_map(move |o| o.ports.get(i));
+        let path = || m.path.iter().filter_map(move |lane| lane.get(i));
+        PortSummary {
+            port: name.clone(),
+            rx_packets: moved().map(|p| p.rx_packets).sum(),
+            rx_bytes: moved().map(|p| p.rx_bytes).sum(),
+            tx_packets: moved().map(|p| p.tx_packets).sum(),
+            reasons: merge(moved().flat_map(|p| &p.reasons).map(named)),
+            rx_dropped: path().map(|p| p.rx_dropped).sum(),
+            tx_failed: path().map(|p| p.tx_failed).sum(),
+            path_counters: merge(path().flat_map(|p| &p.other).copied()),
+        }
+    };
+    m.port_names.iter().enumerate().map(summary).collect()
+}
+
+fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<HostFact> {
+    let read = |path: &str| std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned());
+    let cpu = read("/proc/cpuinfo").and_then(|text| {
+        text.lines()
+            .find(|l| l.starts_with("model name"))
+            .and_then(|l| l.split(':').nth(1))
+            .map(|s| s.trim().to_owned())
+    });
+    let mut facts = vec![HostFact::shown("mpps_version", env!("CARGO_PKG_VERSION"))];
+    facts.extend(read("/proc/sys/kernel/osrelease").map(|release| HostFact::shown("kernel", release)));
+    facts.extend(cpu.map(|cpu| HostFact::shown("cpu", cpu)));
+    let cores = mpps_sys::sched::allowed_cores().len();
+    facts.extend([
+        HostFact::shown("cores_allowed", cores.to_string()),
+        HostFact::shown("clock", m.clock),
+        HostFact::new("path", m.path_name.as_str()),
+    ]);
+    facts.extend_from_slice(&m.common.host);
+    facts.extend_from_slice(&m.port_facts);
+    let ms = |time: Duration| format!("{}", time.as_secs_f64() * 1e3);
+    facts.extend([
+        HostFact::new("run_s", format!("{:.6}", run_ns as f64 / 1e9)),
+        HostFact::new("interval_ms", ms(m.common.interval)),
+        HostFact::new("settle_ms", ms(m.common.settle)),
+        HostFact::new("burst", m.common.burst.to_string()),
+        HostFact::new("seed", m.common.seed.to_string()),
+    ]);
+    facts.extend(
+        m.steal_ns
+            .map(|ns| HostFact::new("steal_ms", (ns / 1_000_000).to_string())),
+    );
+    facts
+}

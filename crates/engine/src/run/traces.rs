@@ -1,0 +1,129 @@
+//! Packets of earlier trials of a session: each is known by when it was sent, and is in no count of a later one.
+//!
+//! What a trial sent may come back when the next has begun: its settle time was too short, or something on the way held
+//! it up. Such a packet has a stamp from before the start, so it is never taken for one of the trial at hand; but it
+//! may have another length, other data or another flow, and would look corrupt or foreign. It is asked for only where a
+//! packet is none of the trial's own: in a packet that is, nothing of this costs anything.
+
+use crate::FlowSet;
+use crate::lane::neighbor::Neighbor;
+use crate::receive::codec::{Ends, left_open, verify_checksum};
+use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue};
+use mpps_sys::clock::monotonic_ns;
+use mpps_wire::{STAMP_LEN, Stamp, check_udp, verify_data};
+use std::net::IpAddr;
+
+/// Longest time for emptying a queue between two trials, ns: others may send to it without end.
+const LONGEST_NS: u64 = 5_000_000;
+
+/// Seeds that are remembered: of so many trials, where each has another.
+const SEEDS: usize = 16;
+
+/// How packets of the trials so far are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Traces {
+    /// Nothing was sent before, ns.
+    pub(crate) since_ns: u64,
+    /// Newest first.
+    seeds: Vec<u64>,
+    /// All that any trial may use.
+    pub(crate) ends: Ends,
+    pub(crate) layer: Layer,
+}
+
+impl Traces {
+    /// Of no trial so far.
+    pub(crate) fn new(
+        since_ns: u64,
+        flows: FlowSet,
+        (src, dst): (IpAddr, IpAddr),
+        layer: Layer,
+        as_sent: bool,
+    ) -> Self {
+        Self {
+            since_ns,
+            seeds: Vec::new(),
+            ends: Ends {
+                flows,
+                src,
+                dst,
+                as_sent,
+            },
+            layer,
+        }
+    }
+
+    /// Those of the way back of trials that go both ways: their seeds are the next ones, and they arrive with addresses
+    /// and ports exchanged.
+    pub(crate) fn back(&self) -> Self {
+        Self {
+            seeds: self.seeds.iter().map(|seed| seed.wrapping_add(1)).collect(),
+            ends: Ends {
+                as_sent: false,
+                ..self.ends.clone()
+            },
+            ..self.clone()
+        }
+    }
+
+    /// The next trial has this seed.
+    pub(crate) fn add(&mut self, seed: u64) {
+        self.seeds.retain(|known| *known != seed);
+        self.seeds.insert(0, seed);
+        self.seeds.truncate(SEEDS);
+    }
+
+    /// Whether an earlier trial sent this packet, before `before_ns`: it is intact, and its stamp says so.
+    #[cold]
+    pub(crate) fn fit<F: Frame>(&self, frame: &F, before_ns: u64) -> bool {
+        self.stamp(frame)
+            .is_some_and(|stamp| (self.since_ns..before_ns).contains(&stamp.time_ns))
+    }
+
+    /// The stamp of a packet of any trial that is intact.
+    fn stamp<F: Frame>(&self, frame: &F) -> Option<Stamp> {
+        let bytes = frame.bytes();
+        if self.layer == Layer::Payload {
+            let stamp = Stamp::read(bytes).filter(|_| frame.flow().is_some() && frame.wire_len() == bytes.len())?;
+            return self.seeded(stamp.seq, &bytes[STAMP_LEN..]).then_some(stamp);
+        }
+        let (&seed, _) = self.seeds.split_first()?;
+        let checked = check_udp(bytes, seed, verify_checksum(frame)).ok()?;
+        let packet = &checked.packet;
+        let stamp = checked.stamp?;
+        let ours = self.ends.flow(bytes, packet).is_ok()
+            && (checked.checksum_ok || left_open(frame, packet))
+            && (checked.data_ok || self.seeded(stamp.seq, packet.payload(bytes).get(STAMP_LEN..)?));
+        ours.then_some(stamp)
+    }
+
+    fn seeded(&self, seq: u64, data: &[u8]) -> bool {
+        self.seeds.iter().any(|&seed| verify_data(seed, seq, data))
+    }
+}
+
+/// Empties a queue between two trials, and answers who asks for our addresses. Returns how many packets were of those
+/// before.
+pub(crate) fn attend<Q: Queue>(queue: &mut Q, neighbor: Option<&Neighbor<'_>>, traces: Option<&Traces>) -> u64 {
+    let (mut incoming, mut answers) = (Burst::new(MAX_BURST), Burst::new(MAX_BURST));
+    let began_ns = monotonic_ns();
+    let mut strays = 0;
+    // A path in trouble says so again once the next trial has begun.
+    while let Ok(frames @ 1..) = queue.receive(&mut incoming) {
+        for mut frame in incoming.drain(frames) {
+            if traces.is_some_and(|traces| traces.fit(&frame, u64::MAX)) {
+                strays += 1;
+            } else if neighbor.and_then(|n| n.attend(&mut frame)) == Some(true) {
+                let _ = answers.push(frame);
+            }
+        }
+        if !answers.is_empty() {
+            let _ = queue.transmit(&mut answers).and_then(|_| queue.flush());
+            answers.clear();
+        }
+        if monotonic_ns() - began_ns > LONGEST_NS {
+            break;
+        }
+    }
+    strays
+}

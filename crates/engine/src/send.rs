@@ -1,0 +1,7 @@
+//! The sending half of a lane: what leaves, and when.
+
+pub(crate) mod generate;
+pub(crate) mod pacing;
+pub(crate) mod rate;
+pub(crate) mod slip;
+pub mod source;

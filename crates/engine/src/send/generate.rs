@@ -1,0 +1,308 @@
+//! The sending half of a lane: takes departures from the schedule, writes the packets, sends them, books them.
+
+use crate::receive::codec::Codec;
+use crate::send::pacing::Pacer;
+use crate::send::slip::Slips;
+use crate::{FlowSet, TrafficPlan};
+use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
+use mpps_stats::{Counter, Histogram, LaneCounters, Moments, Recorder};
+use mpps_sys::clock::Clock;
+use mpps_wire::Stamp;
+
+/// This long before the end of a run, ns, the time is read anew wherever it matters.
+const NEAR_NS: u64 = 100_000;
+
+/// The highest sequence number that a send lane has used so far, + 1, over its flows. Written by the send lane before
+/// the packets leave; receive lanes hold it against stamps that nobody sent.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct SentSeq(pub(crate) Counter);
+
+impl SentSeq {
+    /// One for each lane of a plan that sends.
+    pub(crate) fn of(plan: &TrafficPlan) -> Vec<Self> {
+        let sending = plan.common.lanes.iter().filter(|lane| lane.tx);
+        sending.map(|_| Self::default()).collect()
+    }
+}
+
+/// The flows of one lane, in the order in which it sends them.
+#[derive(Debug)]
+struct LaneFlows {
+    ports: Box<[(u16, u16)]>,
+    next_seq: Box<[u64]>,
+    first: u32,
+    step: u32,
+    cursor: usize,
+}
+
+impl LaneFlows {
+    fn new(flows: &FlowSet, lane: u32, lanes: u32, turned: bool) -> Self {
+        let turn = |(src, dst)| if turned { (dst, src) } else { (src, dst) };
+        let ports: Box<[_]> = flows.ports_of_lane(lane, lanes).map(turn).collect();
+        Self {
+            next_seq: vec![0; ports.len()].into_boxed_slice(),
+            ports,
+            first: lane,
+            step: lanes,
+            cursor: 0,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.cursor += 1;
+        if self.cursor == self.ports.len() {
+            self.cursor = 0;
+        }
+    }
+}
+
+/// The sending half of a lane.
+#[derive(Debug)]
+pub(crate) struct Generator<'r> {
+    flows: LaneFlows,
+    pacer: Option<Pacer>,
+    slips: Option<&'r Slips>,
+    sent_seq: &'r SentSeq,
+    catch_up_ns: u64,
+    burst: usize,
+    one_flow_per_burst: bool,
+    max_seq: u64,
+    last_departure_ns: u64,
+    gaps: Histogram,
+    gap_moments: Moments,
+    done: bool,
+    /// Flow, sequence number and scheduled time of the frames written last, in their order.
+    written: Box<[(u32, u64, u64); MAX_BURST]>,
+    /// How many of them have left.
+    left: usize,
+    /// The path took nothing on the last try.
+    pub(crate) blocked: bool,
+}
+
+/// What the lanes of a run share, for one send lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendShare<'r> {
+    pub(crate) slips: Option<&'r Slips>,
+    pub(crate) sent_seq: &'r SentSeq,
+    /// Number of this send lane, and how many there are.
+    pub(crate) lane: u32,
+    pub(crate) lanes: u32,
+    pub(crate) one_flow_per_burst: bool,
+    pub(crate) start_ns: u64,
+    /// Packets go the other way: from each flow's destination to its source.
+    pub(crate) turned: bool,
+}
+
+impl<'r> Generator<'r> {
+    pub(crate) fn new(plan: &TrafficPlan, share: SendShare<'r>) -> Self {
+        let duration = plan.common.duration.map(|d| d.as_nanos() as u64);
+        let pacer = plan.rate.map(|rate| {
+            Pacer::new(
+                share.start_ns,
+                duration,
+                rate,
+                plan.pacing,
+                (share.lane, share.lanes),
+                plan.common.seed,
+            )
+        });
+        Self {
+            flows: LaneFlows::new(&plan.flows, share.lane, share.lanes, share.turned),
+            pacer,
+            slips: share.slips,
+            sent_seq: share.sent_seq,
+            catch_up_ns: plan.catch_up.as_nanos() as u64,
+            burst: plan.common.burst,
+            one_flow_per_burst: share.one_flow_per_burst,
+            max_seq: 0,
+            last_departure_ns: 0,
+            gaps: Histogram::default(),
+            gap_moments: Moments::default(),
+            done: false,
+            written: Box::new([(0, 0, 0); MAX_BURST]),
+            left: 0,
+            blocked: false,
+        }
+    }
+
+    /// Nothing more will be sent.
+    #[inline]
+    pub(crate) fn done(&self) -> bool {
+        self.done
+    }
+
+    /// When the next departure is due, ns; 0: at once.
+    #[inline]
+    pub(crate) fn next_due(&self) -> u64 {
+        match &self.pacer {
+            Some(pacer) => pacer.next_due().unwrap_or(u64::MAX),
+            None => 0,
+        }
+    }
+
+    /// Sends what is due. `loop_ns` is the time as the loop has it, by some µs old. `pending` holds frames that were
+    /// written before and not taken. True when something left.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn step<Q: Queue, C: Codec>(
+        &mut self,
+        queue: &mut Q,
+        codec: &C,
+        pending: &mut Burst<Q::Frame>,
+        clock: &Clock,
+        (loop_ns, end_ns): (u64, u64),
+        recorder: &mut Recorder<'_>,
+        counters: &LaneCounters,
+    ) -> Result<bool> {
+        // Without a schedule the time decides nothing here but whether the run is over.
+        let decides = self.pacer.is_some() || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
+        let mut now = if decides { clock.now_ns() } else { loop_ns };
+        self.blocked = false;
+        if let Some(pacer) = &mut self.pacer {
+            let missed = pacer.skip_before(now.saturating_sub(self.catch_up_ns));
+            if missed > 0 {
+                recorder.missed(now, missed);
+            }
+        }
+        if now >= end_ns && self.wind_up(now, end_ns, pending, recorder) {
+            return Ok(false);
+        }
+        if pending.is_empty() {
+            let want = match &self.pacer {
+                Some(pacer) => pacer.due(now, self.burst),
+                None => self.burst,
+            };
+            if want == 0 {
+                self.done |= self.pacer.as_ref().is_some_and(|p| p.next_due().is_none());
+                return Ok(false);
+            }
+            if queue.allocate(pending, want)? == 0 {
+                counters.tx_full.add(1);
+                self.blocked = true;
+                return Ok(false);
+            }
+            // Allocating may have meant a system call; the stamp is to be as late as possible.
+            now = clock.now_ns();
+            self.write(codec, pending, now);
+        } else {
+            // They leave later than their first stamp says, and have slipped by as much more.
+            for (frame, &(flow, seq, scheduled)) in pending.as_mut_slice().iter_mut().zip(&self.written[self.left..]) {
+                codec.restamp(frame.bytes_mut(), now);
+                if let Some(slips) = self.slips {
+                    slips.note(flow, seq, now.saturating_sub(scheduled));
+                }
+            }
+        }
+        let offered = pending.len();
+        let result = queue.transmit(pending);
+        let taken = (offered - pending.len()) as u64;
+        self.left += taken as usize;
+        if taken > 0 {
+            self.departed(now, taken);
+            recorder.sent(now, taken);
+            counters.tx_packets.add(taken);
+            counters.tx_bursts.add(1);
+        } else {
+            counters.tx_full.add(1);
+            self.blocked = true;
+        }
+        result.map(|_| taken > 0)
+    }
+
+    #[inline]
+    fn write<F: Frame, C: Codec>(&mut self, codec: &C, burst: &mut Burst<F>, now: u64) {
+        let len = codec.frame_len();
+        self.left = 0;
+        for (frame, written) in burst.as_mut_slice().iter_mut().zip(self.written.iter_mut()) {
+            let scheduled = self.pacer.as_mut().map(Pacer::pop);
+            let at = self.flows.cursor;
+            let seq = self.flows.next_seq[at];
+            self.flows.next_seq[at] = seq + 1;
+            self.max_seq = self.max_seq.max(seq + 1);
+            let flow = self.flows.first + at as u32 * self.flows.step;
+            frame.set_len(len);
+            frame.set_flow(flow);
+            codec.write(
+                frame.bytes_mut(),
+                flow,
+                self.flows.ports[at],
+                Stamp { seq, time_ns: now },
+            );
+            if let (Some(slips), Some(scheduled)) = (self.slips, scheduled) {
+                slips.note(flow, seq, now.saturating_sub(scheduled));
+                *written = (flow, seq, scheduled);
+            }
+            if !self.one_flow_per_burst {
+                self.flows.advance();
+            }
+        }
+        if self.one_flow_per_burst {
+            self.flows.advance();
+        }
+        self.sent_seq.0.publish(self.max_seq);
+    }
+
+    #[inline]
+    fn departed(&mut self, now: u64, taken: u64) {
+        if self.last_departure_ns != 0 {
+            let gap = now - self.last_departure_ns;
+            self.gaps.record(gap);
+            self.gap_moments.record(gap);
+        }
+        if taken > 1 {
+            self.gaps.record_n(0, taken - 1);
+            self.gap_moments.record_n(0, taken - 1);
+        }
+        self.last_departure_ns = now;
+    }
+
+    /// At the end of the run: what was due before it may still leave, as long as it could be caught up. True when the
+    /// lane is through.
+    #[cold]
+    fn wind_up<F: Frame>(
+        &mut self,
+        now: u64,
+        end_ns: u64,
+        pending: &mut Burst<F>,
+        recorder: &mut Recorder<'_>,
+    ) -> bool {
+        let Some(pacer) = &mut self.pacer else {
+            pending.clear();
+            self.done = true;
+            return true;
+        };
+        let due_before_end = pacer.next_due().is_some_and(|due| due < end_ns);
+        if now < end_ns.saturating_add(self.catch_up_ns) && (due_before_end || !pending.is_empty()) {
+            return false;
+        }
+        let missed = pacer.stop(end_ns) + pending.len() as u64;
+        if missed > 0 {
+            recorder.missed(end_ns.saturating_sub(1), missed);
+        }
+        pending.clear();
+        self.done = true;
+        true
+    }
+
+    /// The device has gone: what was due by `now` and did not leave counts as missed.
+    #[cold]
+    pub(crate) fn give_up<F>(&mut self, now: u64, pending: &mut Burst<F>, recorder: &mut Recorder<'_>) {
+        let due = self.pacer.as_mut().map_or(0, |pacer| pacer.stop(now));
+        let missed = if self.pacer.is_some() {
+            due + pending.len() as u64
+        } else {
+            0
+        };
+        if missed > 0 {
+            recorder.missed(now, missed);
+        }
+        pending.clear();
+        self.done = true;
+    }
+
+    pub(crate) fn gaps(self) -> (Histogram, Moments) {
+        (self.gaps, self.gap_moments)
+    }
+}

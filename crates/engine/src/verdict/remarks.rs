@@ -1,0 +1,214 @@
+//! Remarks: what a receiver's counts by reason mean to the user. They stand beside the verdict as warnings, and are
+//! pure, as it is.
+
+use crate::plan::LEFT_TO_HOST_PORTS;
+use crate::run::summary::Measured;
+use mpps_io::{Reason, counter};
+use mpps_stats::{LaneSummary, Workload, count};
+
+/// What a receiver heard of.
+pub(crate) struct Heard<'m> {
+    workload: Workload,
+    rx: u64,
+    reasons: &'m [(String, u64)],
+    /// Left to programs of this host, by UDP port, where that is known.
+    host_ports: Vec<(u16, u64)>,
+    /// UDP ports that programs of this host have open, and that are therefore left to it; as the report lists them.
+    left_ports: Option<&'m str>,
+    /// Frames that a program in the kernel let pass to the host, whatever they were.
+    left_to_host: u64,
+}
+
+impl<'m> Heard<'m> {
+    pub(crate) fn of(m: &'m Measured<'_>, reasons: &'m [(String, u64)], lanes: &[LaneSummary]) -> Self {
+        let mut host_ports: Vec<(u16, u64)> = Vec::new();
+        for &(port, n) in m.outcomes.iter().flat_map(|o| &o.host_ports) {
+            match host_ports.iter_mut().find(|(p, _)| *p == port) {
+                Some((_, counted)) => *counted += n,
+                None => host_ports.push((port, n)),
+            }
+        }
+        host_ports.sort_by_key(|(port, n)| (u64::MAX - n, *port));
+        let left_ports = m.common.host.iter().find(|fact| fact.name == LEFT_TO_HOST_PORTS);
+        let counters = lanes.iter().flat_map(|l| &l.path_counters);
+        Self {
+            workload: m.workload,
+            rx: m.totals.tally.rx,
+            reasons,
+            host_ports,
+            left_ports: left_ports.map(|fact| fact.value.as_str()),
+            left_to_host: counters
+                .filter(|(n, _)| n == counter::LEFT_TO_HOST)
+                .map(|(_, n)| n)
+                .sum(),
+        }
+    }
+
+    fn reason(&self, reason: Reason) -> u64 {
+        reason.of(self.reasons)
+    }
+}
+
+/// Sentences for the report, each with its number.
+pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
+    let mut remarks = Vec::new();
+    left_to_host(h, &mut remarks);
+    if h.workload == Workload::Drop {
+        numbers(h, &mut remarks);
+    }
+    let late = h.reason(Reason::LateOfAnEarlierTrial);
+    if late > 0 {
+        remarks.push(format!(
+            "{} of an earlier trial arrived during this one, and are not in its counts: a longer settle time waits for \
+             them",
+            packets(late)
+        ));
+    }
+    remarks
+}
+
+/// "1 packet", "2 packets".
+fn packets(n: u64) -> String {
+    format!("{} packet{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
+    if !matches!(h.workload, Workload::Reflect | Workload::Drop) {
+        return;
+    }
+    let remedy = "stop that program, name the port with --port to take it, or use --ip with an address that is not the \
+                  host's";
+    let left = h.reason(Reason::HostPort);
+    for (port, n) in &h.host_ports {
+        remarks.push(format!(
+            "{} for UDP port {port} were left to the host, because another program on it has that port open: {remedy}",
+            packets(*n)
+        ));
+    }
+    let Some(ports) = h.left_ports else { return };
+    if left > 0 && h.host_ports.is_empty() {
+        remarks.push(format!(
+            "{} for UDP ports that other programs of this host have open were left to it ({ports}): {remedy}",
+            packets(left)
+        ));
+    } else if left == 0 && h.rx == 0 && h.left_to_host > 0 {
+        remarks.push(format!(
+            "nothing was received, and {} went to the host: other programs there have UDP ports open, which are left \
+             to it ({ports}): {remedy}",
+            packets(h.left_to_host)
+        ));
+    }
+}
+
+/// Sequence numbers that were not believed, or that had to be.
+fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
+    let [aside, gap, contested, first, restarts] = [
+        Reason::ImplausibleSequence,
+        Reason::UnconfirmedGap,
+        Reason::ContestedGap,
+        Reason::GapAfterFirst,
+        Reason::SenderRestarts,
+    ]
+    .map(|reason| h.reason(reason));
+    if aside > 0 {
+        let skipped = match gap {
+            0 => String::new(),
+            n => format!("; the {} numbers that they skip are not counted as lost", count(n)),
+        };
+        remarks.push(format!(
+            "{} came with sequence numbers far from their flow's, and no later packets confirmed them: they are \
+             forged, or the last of a flow after a loss{skipped}",
+            packets(aside)
+        ));
+    }
+    if contested > 0 {
+        remarks.push(format!(
+            "{contested} numbers that packets skipped are not counted as lost: the flow then went on where it had been \
+             before, so those packets were forged, or its sender was restarted"
+        ));
+    }
+    if first > 0 {
+        remarks.push(format!(
+            "{} of the lost packets lie between the first packet or two of a flow and the next: if those first ones \
+             were forged, nothing was lost there",
+            count(first)
+        ));
+    }
+    if restarts > 0 {
+        remarks.push(format!(
+            "{} time{} the numbers of a flow began again: its sender was restarted, or three packets in a row were \
+             forged; loss in between can't be seen",
+            count(restarts),
+            if restarts == 1 { "" } else { "s" }
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_wire::Left;
+
+    fn heard(reasons: &[(String, u64)]) -> Heard<'_> {
+        Heard {
+            workload: Workload::Drop,
+            rx: 5,
+            reasons,
+            host_ports: Vec::new(),
+            left_ports: None,
+            left_to_host: 0,
+        }
+    }
+
+    #[test]
+    fn a_run_without_doubts_has_no_remarks() {
+        let reasons = [("neighbor_service".to_owned(), 3), ("flows".to_owned(), 7)];
+        assert_eq!(remarks(&heard(&reasons)), [""; 0]);
+    }
+
+    #[test]
+    fn numbers_that_were_not_believed_are_told_with_what_they_skip() {
+        let reasons = [
+            ("implausible_sequence".to_owned(), 1),
+            ("unconfirmed_gap".to_owned(), 299),
+        ];
+        let told = remarks(&heard(&reasons));
+        assert!(told.len() == 1 && told[0].starts_with("1 packet came"), "{told:?}");
+        assert!(
+            told[0].contains("299 numbers that they skip are not counted as lost"),
+            "{told:?}"
+        );
+        let reasons = ["sender_restarts", "gap_after_first", "contested_gap"].map(|name| (name.to_owned(), 9));
+        assert_eq!(remarks(&heard(&reasons)).len(), 3);
+    }
+
+    #[test]
+    fn a_port_that_another_program_has_is_named_with_the_count_and_the_remedy() {
+        let reasons = [("host_port".to_owned(), 999)];
+        let mut h = heard(&reasons);
+        h.workload = Workload::Reflect;
+        h.left_ports = Some("68 9000");
+        let told = remarks(&h);
+        assert!(
+            told.len() == 1 && told[0].contains("999") && told[0].contains("68 9000"),
+            "{told:?}"
+        );
+        h.host_ports = vec![(9000, 999)];
+        let told = remarks(&h);
+        assert!(
+            told.len() == 1 && told[0].contains("999 packets for UDP port 9000") && told[0].contains("--port"),
+            "{told:?}"
+        );
+        h = heard(&[]);
+        (h.workload, h.rx, h.left_ports, h.left_to_host) = (Workload::Reflect, 0, Some("9000"), 50);
+        let told = remarks(&h);
+        assert!(told.len() == 1 && told[0].contains("nothing was received"), "{told:?}");
+    }
+
+    #[test]
+    fn a_reflector_counts_by_the_names_that_its_frames_are_left_for() {
+        for &left in Left::ALL {
+            assert_eq!(crate::workload::reflect::reason(left).as_str(), left.as_str());
+        }
+    }
+}

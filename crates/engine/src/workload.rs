@@ -1,0 +1,370 @@
+//! The workloads as the common part of a run sees them: what a lane of each does once everything is open.
+
+pub(crate) mod capture;
+pub(crate) mod drop;
+mod echo;
+pub(crate) mod forward;
+pub(crate) mod loop_guard;
+pub(crate) mod reflect;
+pub(crate) mod traffic;
+
+use crate::lane::Lane;
+use crate::lane::neighbor::{Found, Neighbor};
+use crate::plan::{CapturePlan, DropPlan, Link, ReflectPlan, TrafficPlan};
+use crate::receive::Receiver;
+use crate::receive::codec::{Ends, EthernetCodec, PayloadCodec};
+use crate::run::crew::wait_until;
+use crate::run::outcome::LaneOutcome;
+use crate::run::traces::{self, Traces};
+use crate::send::generate::{Generator, SendShare, SentSeq};
+use crate::send::slip::Slips;
+use crate::workload::capture::Quota;
+use mpps_io::{Capabilities, Layer, Queue};
+use mpps_stats::Recorder;
+use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Packets in flight that sequence windows are made for when the rate is not known.
+const UNPACED_SPAN: u64 = 1 << 24;
+
+/// What it takes a lane to write down its flows and to make room for their sequence numbers, ns for each: ten times
+/// what a host that does nothing else needs. One that has no time left is late even so.
+const AHEAD_A_FLOW_NS: u64 = 200;
+/// The same for what does not depend on the number of flows.
+const AHEAD_NS: u64 = 1_000_000;
+
+/// Packets in flight that sequence windows are made for.
+pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
+    // A packet may be late by more than the settle time and is still to be told from a duplicate.
+    pps.map_or(UNPACED_SPAN, |pps| (pps * (2.0 * settle.as_secs_f64() + 2.0)) as u64)
+}
+
+/// What the summary needs of a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WorkFacts {
+    pub(crate) frame_size: usize,
+    pub(crate) rate: Option<crate::Rate>,
+    pub(crate) tolerance: f64,
+    pub(crate) tx_lanes: u64,
+    /// Packets arrive at another port than they leave by.
+    pub(crate) across: bool,
+}
+
+/// A workload.
+pub(crate) trait Work: Sync {
+    /// As [`Job::Trial`](crate::run::job::Job::Trial).
+    type Trial: Send + Sync;
+
+    /// Layer 2, on Ethernet paths.
+    fn link(&self) -> Option<&Link> {
+        None
+    }
+    /// The address that neighbours are asked from.
+    fn src(&self) -> Option<IpAddr> {
+        None
+    }
+    /// As [`Desk::ahead_ns`](crate::job::Desk::ahead_ns).
+    fn ahead_ns(&self) -> u64 {
+        0
+    }
+    /// For the summary.
+    fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
+        WorkFacts::default()
+    }
+    /// As [`Job::traces`](crate::run::job::Job::traces).
+    fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
+        None
+    }
+    /// As [`Job::attend`](crate::run::job::Job::attend).
+    fn attend<Q: Queue>(&self, _lane: usize, _queue: &mut Q, _found: &Found, _traces: Option<&Traces>) -> u64 {
+        0
+    }
+    /// Runs lane `index` through a trial.
+    fn lane<Q: Queue>(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        trial: &Self::Trial,
+    ) -> LaneOutcome;
+}
+
+/// `sendrecv` and `send`: what every trial of a session has.
+pub(crate) struct TrafficWork<'r> {
+    pub(crate) opening: &'r TrafficPlan,
+}
+
+/// One trial of them.
+pub(crate) struct TrafficTrial {
+    pub(crate) plan: TrafficPlan,
+    /// Packets go the other way: from each flow's destination to its source.
+    turned: bool,
+    slips: Option<Slips>,
+    sent_seq: Vec<SentSeq>,
+    /// Of the trials of this session so far.
+    traces: Option<Arc<Traces>>,
+}
+
+impl TrafficTrial {
+    pub(crate) fn new(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Self {
+        Self {
+            slips: Slips::for_plan(&plan),
+            sent_seq: SentSeq::of(&plan),
+            plan,
+            turned: false,
+            traces,
+        }
+    }
+
+    /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way
+    /// there.
+    pub(crate) fn back(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Self {
+        Self {
+            turned: true,
+            ..Self::new(plan, traces)
+        }
+    }
+
+    fn generator(&self, index: usize, capabilities: &Capabilities, start_ns: u64) -> Option<Generator<'_>> {
+        let lanes = &self.plan.common.lanes;
+        lanes[index].tx.then(|| {
+            let lane = lanes[..index].iter().filter(|l| l.tx).count();
+            Generator::new(
+                &self.plan,
+                SendShare {
+                    slips: self.slips.as_ref(),
+                    sent_seq: &self.sent_seq[lane],
+                    lane: lane as u32,
+                    lanes: self.sent_seq.len() as u32,
+                    one_flow_per_burst: capabilities.one_flow_per_burst,
+                    start_ns,
+                    turned: self.turned,
+                },
+            )
+        })
+    }
+
+    fn receiver(&self, index: usize, start_ns: u64) -> Option<Receiver<'_>> {
+        let plan = &self.plan;
+        let span = span(plan.rate.map(|rate| rate.pps()), plan.common.settle);
+        let receiver = || {
+            let mut receiver = Receiver::new(plan.flows.count(), span, self.slips.as_ref(), &self.sent_seq, start_ns);
+            receiver.traces = self.traces.as_deref();
+            receiver
+        };
+        (plan.receive && plan.common.lanes[index].rx).then(receiver)
+    }
+}
+
+impl Work for TrafficWork<'_> {
+    type Trial = TrafficTrial;
+
+    fn link(&self) -> Option<&Link> {
+        self.opening.link.as_ref()
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        Some(self.opening.src)
+    }
+
+    fn ahead_ns(&self) -> u64 {
+        AHEAD_NS + u64::from(self.opening.flows.count()) * AHEAD_A_FLOW_NS
+    }
+
+    fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
+        WorkFacts {
+            frame_size: trial.plan.frame_size,
+            rate: trial.plan.rate,
+            tolerance: trial.plan.tolerance,
+            tx_lanes: trial.sent_seq.len() as u64,
+            across: trial.plan.far.is_some(),
+        }
+    }
+
+    fn traces(&self, trial: &TrafficTrial) -> Option<Arc<Traces>> {
+        trial.traces.clone()
+    }
+
+    fn attend<Q: Queue>(&self, lane: usize, queue: &mut Q, found: &Found, traces: Option<&Traces>) -> u64 {
+        if !self.opening.common.lanes[lane].rx {
+            return 0;
+        }
+        let neighbor = self
+            .link()
+            .map(|link| Neighbor::new(link, Some(self.opening.src), found));
+        traces::attend(queue, neighbor.as_ref(), traces)
+    }
+
+    fn lane<Q: Queue>(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        trial: &TrafficTrial,
+    ) -> LaneOutcome {
+        send_and_take(index, lane, queue, recorder, capabilities, [trial, trial])
+    }
+}
+
+/// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but
+/// where packets go in two ways. It is called ahead of the start ([`Work::ahead_ns`]), and waits for that once it is
+/// ready: a million flows take milliseconds, and no packet is to be late by them.
+pub(crate) fn send_and_take<Q: Queue>(
+    index: usize,
+    lane: Lane<'_>,
+    queue: &mut Q,
+    recorder: Recorder<'_>,
+    capabilities: &Capabilities,
+    [sent, taken]: [&TrafficTrial; 2],
+) -> LaneOutcome {
+    let plan = &sent.plan;
+    let generator = sent.generator(index, capabilities, lane.start_ns);
+    let receiver = taken.receiver(index, lane.start_ns);
+    let dest_mac = lane.dest_mac;
+    let settle_ns = if plan.receive {
+        plan.common.settle.as_nanos() as u64
+    } else {
+        0
+    };
+    let seed = plan.common.seed;
+    match (&plan.link, capabilities.layer) {
+        (Some(link), Layer::Ethernet) => {
+            let spec = TemplateSpec {
+                src_mac: link.mac,
+                dst_mac: dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST),
+                vlan: link.vlan,
+                src: plan.src,
+                dst: plan.dst,
+                payload_len: plan.payload_len,
+                ttl: plan.ttl,
+                dscp: plan.dscp,
+                seed,
+                checksum: if capabilities.tx_checksum {
+                    ChecksumMode::Device
+                } else {
+                    ChecksumMode::Software
+                },
+            };
+            // The plan was validated; a template that can't be made from it is a defect.
+            let mut template = Template::new(&spec).expect("validated plan");
+            if !plan.flows.is_plain() {
+                template.vary();
+            }
+            let arrives = &taken.plan;
+            // Whichever way they go, flows are told by their ends on the way there.
+            let (src, dst) = match taken.turned {
+                false => (arrives.src, arrives.dst),
+                true => (arrives.dst, arrives.src),
+            };
+            let codec = EthernetCodec {
+                template,
+                ends: Ends {
+                    flows: arrives.flows.clone(),
+                    src,
+                    dst,
+                    as_sent: arrives.far.is_some() && !taken.turned,
+                },
+                turned: sent.turned,
+                seed: arrives.common.seed,
+            };
+            wait_until(&lane.clock, lane.start_ns);
+            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+        }
+        _ => {
+            let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");
+            let codec = PayloadCodec {
+                template,
+                flows: plan.flows.count(),
+                seed,
+            };
+            wait_until(&lane.clock, lane.start_ns);
+            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+        }
+    }
+}
+
+pub(crate) struct DropWork<'r> {
+    pub(crate) plan: &'r DropPlan,
+}
+
+impl Work for DropWork<'_> {
+    type Trial = ();
+
+    fn link(&self) -> Option<&Link> {
+        self.plan.link.as_ref()
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        self.plan.ip.as_ref().map(|ips| *ips.start())
+    }
+
+    fn lane<Q: Queue>(
+        &self,
+        _index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        _trial: &(),
+    ) -> LaneOutcome {
+        drop::run(lane, queue, self.plan, capabilities.layer, recorder)
+    }
+}
+
+pub(crate) struct ReflectWork<'r> {
+    pub(crate) plan: &'r ReflectPlan,
+}
+
+impl Work for ReflectWork<'_> {
+    type Trial = ();
+
+    fn link(&self) -> Option<&Link> {
+        self.plan.link.as_ref()
+    }
+
+    fn src(&self) -> Option<IpAddr> {
+        self.plan.filter.ip.as_ref().map(|ips| *ips.start())
+    }
+
+    fn lane<Q: Queue>(
+        &self,
+        _index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        capabilities: &Capabilities,
+        _trial: &(),
+    ) -> LaneOutcome {
+        reflect::run(lane, queue, &self.plan.filter, capabilities.layer, recorder)
+    }
+}
+
+pub(crate) struct CaptureWork<'r> {
+    pub(crate) plan: &'r CapturePlan,
+    pub(crate) quota: Quota,
+}
+
+impl Work for CaptureWork<'_> {
+    type Trial = ();
+
+    fn lane<Q: Queue>(
+        &self,
+        index: usize,
+        lane: Lane<'_>,
+        queue: &mut Q,
+        recorder: Recorder<'_>,
+        _capabilities: &Capabilities,
+        _trial: &(),
+    ) -> LaneOutcome {
+        let ring = self.plan.rings[index].lock().ok().and_then(|mut ring| ring.take());
+        // Each lane runs once, and the plan has a ring for each.
+        let ring = ring.expect("a ring per lane");
+        capture::run(lane, queue, self.plan, &self.quota, ring, recorder)
+    }
+}

@@ -1,0 +1,99 @@
+//! A lane that only receives: verifies, counts by sequence number, and drops.
+//!
+//! Nobody tells this end what was sent; the sequence numbers do. A flow's first packet is where counting begins. What
+//! the numbers skip is lost until it comes after all, so the lost of one row can be negative.
+
+mod verifier;
+
+use crate::DropPlan;
+use crate::lane::{Lane, Round, Rounds};
+use crate::receive::codec::{Class, Foreign, class_of_reject};
+use crate::run::outcome::LaneOutcome;
+use mpps_io::{Burst, Frame, Layer, Queue, Result, Wait};
+use mpps_stats::Recorder;
+use mpps_wire::parse_udp;
+use std::time::Duration;
+use verifier::Verifier;
+
+pub(crate) use verifier::flow_bytes;
+
+/// Runs the lane until the end of the run.
+pub(crate) fn run<Q: Queue>(
+    lane: Lane<'_>,
+    queue: &mut Q,
+    plan: &DropPlan,
+    layer: Layer,
+    recorder: Recorder<'_>,
+) -> LaneOutcome {
+    let receive = Drop {
+        verifier: Verifier::new(plan, layer, lane.clock.now_ns() ^ plan.common.seed.rotate_left(32)),
+        incoming: Burst::new(lane.burst),
+        answers: Burst::new(lane.burst),
+        queue,
+    };
+    lane.run(receive, recorder)
+}
+
+struct Drop<'l, Q: Queue> {
+    queue: &'l mut Q,
+    verifier: Verifier<'l>,
+    incoming: Burst<Q::Frame>,
+    answers: Burst<Q::Frame>,
+}
+
+impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
+    #[inline(always)]
+    fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
+        let came = self.queue.receive(&mut self.incoming);
+        if let Ok(frames) = came {
+            lane.count_rx(frames, now);
+            if frames > 0 {
+                let at = lane.clock.now_ns();
+                let slow = self.verifier.burst(self.incoming.as_slice(), at, recorder);
+                lane.counters.rx_test.add((frames - slow) as u64);
+                if slow > 0 {
+                    self.attend(lane, at, recorder);
+                }
+                self.queue.discard(&mut self.incoming);
+            }
+        }
+        Round::of_receiver(lane, came, now, end_ns)
+    }
+
+    fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        self.queue.wait(what, timeout)
+    }
+
+    fn finish(self) -> LaneOutcome {
+        LaneOutcome {
+            reasons: self.verifier.reasons(),
+            ..LaneOutcome::default()
+        }
+    }
+}
+
+impl<Q: Queue> Drop<'_, Q> {
+    /// Answers those frames of the burst that ask, and counts the rest of those that are not UDP.
+    #[cold]
+    fn attend(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) {
+        let all = self.incoming.len();
+        for mut frame in self.incoming.drain(all) {
+            let Err(reject) = parse_udp(frame.bytes()) else {
+                continue;
+            };
+            if !matches!(class_of_reject(reject), Class::SlowPath) {
+                continue;
+            }
+            match lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame)) {
+                Some(answer) => {
+                    self.verifier.service += 1;
+                    if answer {
+                        let _ = self.answers.push(frame);
+                    }
+                }
+                None => self.verifier.foreign(Foreign::NotUdp, now_ns, recorder),
+            }
+        }
+        lane.answer(self.queue, &mut self.answers);
+    }
+}

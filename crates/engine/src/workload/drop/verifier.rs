@@ -1,0 +1,343 @@
+//! What a receiver without a sender makes of each frame: whose it is, whether it is whole, what its number says.
+//!
+//! Most packets have headers that are known, and are the next of their flow: for these all is inlined, and what is
+//! booked of them is added up over the burst, since packets that were sent in one burst have the same latency, too.
+
+use crate::DropPlan;
+use crate::receive::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
+use crate::receive::flow_table::FlowTable;
+use mpps_io::{Frame, Layer, Reason};
+use mpps_stats::{Counted, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};
+use mpps_wire::{Checker, STAMP_LEN, Stamp, check_udp, verify_data};
+use std::net::{IpAddr, SocketAddr};
+
+/// One-way latencies above this are taken for the clocks of two hosts: none is reported.
+const MAX_ONE_WAY_NS: u64 = 60_000_000_000;
+
+/// Numbers that a window spans where memory allows.
+const WINDOW_SPAN: u64 = 1 << 20;
+/// Memory for the sequence windows of one lane, bytes.
+const WINDOW_BYTES: usize = 64 << 20;
+
+/// Bytes of the memory of one lane for `max_flows` flows.
+pub(crate) fn flow_bytes(max_flows: u32) -> u64 {
+    let flows = u64::from(max_flows.max(1));
+    SequenceWindows::bytes(flows, WINDOW_SPAN, WINDOW_BYTES) + flows * STREAM_BYTES as u64 + FlowTable::bytes(max_flows)
+}
+
+/// The memory of one lane: flows, their sequence numbers, and what was counted beside them.
+pub(super) struct Verifier<'p> {
+    plan: &'p DropPlan,
+    layer: Layer,
+    table: FlowTable,
+    streams: Streams,
+    foreign: [u64; Foreign::ALL.len()],
+    untracked: u64,
+    /// Questions answered.
+    pub(super) service: u64,
+    other_clock: u64,
+    /// Headers of the last packet, and ports and flow of the last that had them.
+    known: Checker,
+    last: Option<(u32, u32)>,
+}
+
+/// Where the addresses of an untagged IPv4 packet begin in its frame.
+const IPV4_SOURCE: usize = 26;
+
+/// What of a burst is not booked yet.
+#[derive(Default)]
+struct Pending {
+    /// Packets that were each the next of their flow, and their latency, which is the same.
+    next: u32,
+    latency: Option<u64>,
+    /// Packets that are not to be verified.
+    unverified: u32,
+}
+
+/// A UDP packet as this end sees it.
+struct Located {
+    /// Its stamp, where data and stamp fit each other.
+    verified: Option<Stamp>,
+    flow: Option<u32>,
+    checksum_ok: bool,
+}
+
+impl<'p> Verifier<'p> {
+    pub(super) fn new(plan: &'p DropPlan, layer: Layer, key: u64) -> Self {
+        let flows = plan.max_flows.max(1) as usize;
+        Self {
+            plan,
+            layer,
+            table: FlowTable::new(plan.max_flows, key),
+            streams: Streams::new(SequenceWindows::new(flows, WINDOW_SPAN, WINDOW_BYTES)),
+            foreign: [0; Foreign::ALL.len()],
+            untracked: 0,
+            service: 0,
+            other_clock: 0,
+            known: Checker::default(),
+            last: None,
+        }
+    }
+
+    /// Finds stamp and flow of a payload.
+    #[inline]
+    fn locate_payload<F: Frame>(&mut self, frame: &F) -> Located {
+        let bytes = frame.bytes();
+        let flow = match frame.peer() {
+            Some(SocketAddr::V4(peer)) => self.table.flow_v4(u32::from(*peer.ip()), 0, u32::from(peer.port())),
+            Some(SocketAddr::V6(peer)) => self.table.flow_v6(u128::from(*peer.ip()), 0, u32::from(peer.port())),
+            None => self.table.flow_v4(0, 0, frame.flow().unwrap_or(0)),
+        };
+        let seed = self.plan.common.seed;
+        Located {
+            verified: Stamp::read(bytes).filter(|stamp| verify_data(seed, stamp.seq, &bytes[STAMP_LEN..])),
+            flow,
+            checksum_ok: true,
+        }
+    }
+
+    /// Finds stamp and flow of an Ethernet frame whose headers are not those of the last, or says what else it is.
+    #[inline(never)]
+    fn locate<F: Frame>(&mut self, frame: &F) -> Result<Located, Class> {
+        let (bytes, seed) = (frame.bytes(), self.plan.common.seed);
+        let checked = check_udp(bytes, seed, verify_checksum(frame)).map_err(class_of_reject)?;
+        let packet = &checked.packet;
+        if let Some(why) = self.leaves(packet.dst_port) {
+            return Err(Class::Foreign(why));
+        }
+        if self.plan.ip.as_ref().is_some_and(|ips| !packet.is_for(bytes, ips)) {
+            return Err(Class::Foreign(Foreign::WrongAddress));
+        }
+        let ports = u32::from(packet.src_port) << 16 | u32::from(packet.dst_port);
+        let flow = match (packet.src_ip(bytes), packet.dst_ip(bytes)) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => self.table.flow_v4(src.into(), dst.into(), ports),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => self.table.flow_v6(src.into(), dst.into(), ports),
+            _ => None,
+        };
+        let verified = checked.stamp.filter(|_| checked.data_ok);
+        if checked.checksum_ok {
+            self.known.remember(bytes, packet);
+            self.last = None;
+        }
+        Ok(Located {
+            verified,
+            flow,
+            checksum_ok: checked.checksum_ok || left_open(frame, packet),
+        })
+    }
+
+    /// Why packets to a port are not this run's; `None`: they are.
+    #[inline]
+    fn leaves(&self, port: u16) -> Option<Foreign> {
+        if self.plan.ports.as_ref().is_some_and(|ports| !ports.contains(&port)) {
+            return Some(Foreign::WrongPort);
+        }
+        let excluded = &self.plan.excluded_ports;
+        (!excluded.is_empty() && excluded.binary_search(&port).is_ok()).then_some(Foreign::HostPort)
+    }
+
+    /// The flow of a packet with the headers that are remembered.
+    #[inline]
+    fn flow_of_known(&mut self, bytes: &[u8], ports: u32) -> Option<u32> {
+        if let Some((last, flow)) = self.last
+            && last == ports
+        {
+            return Some(flow);
+        }
+        let address = |at: usize| {
+            bytes
+                .get(at..at + 4)
+                .and_then(|a| a.first_chunk().copied())
+                .map(u32::from_be_bytes)
+        };
+        let flow = self
+            .table
+            .flow_v4(address(IPV4_SOURCE)?, address(IPV4_SOURCE + 4)?, ports)?;
+        self.last = Some((ports, flow));
+        Some(flow)
+    }
+
+    /// Counts the frames of a burst received at `now_ns`. Returns how many are for the slow path.
+    #[inline]
+    pub(super) fn burst<F: Frame>(&mut self, frames: &[F], now_ns: u64, recorder: &mut Recorder<'_>) -> usize {
+        let (mut pending, mut slow) = (Pending::default(), 0);
+        for frame in frames {
+            slow += usize::from(self.frame(frame, now_ns, &mut pending, recorder));
+        }
+        self.book(&mut pending, now_ns, recorder);
+        if pending.unverified > 0 {
+            recorder.arrived_n(now_ns, pending.unverified, None);
+            recorder.expected(i64::from(pending.unverified));
+        }
+        slow
+    }
+
+    /// Counts one frame. True: it is for the slow path.
+    #[inline(always)]
+    fn frame<F: Frame>(&mut self, frame: &F, now_ns: u64, pending: &mut Pending, recorder: &mut Recorder<'_>) -> bool {
+        let located = if self.layer == Layer::Payload {
+            Ok(self.locate_payload(frame))
+        } else {
+            let bytes = frame.bytes();
+            match self.known.check(bytes, self.plan.common.seed, verify_checksum(frame)) {
+                Some(seen) if seen.checksum_ok => {
+                    if let Some(why) = self.leaves(seen.dst_port) {
+                        self.foreign(why, now_ns, recorder);
+                        return false;
+                    }
+                    let flow = self.flow_of_known(bytes, u32::from(seen.src_port) << 16 | u32::from(seen.dst_port));
+                    if !self.plan.verify {
+                        pending.unverified += 1;
+                        return false;
+                    }
+                    if let Some(flow) = flow
+                        && seen.data_ok
+                        && seen.stamp.seq < u64::MAX
+                    {
+                        self.stamped(flow as usize, seen.stamp, frame.rx_time_ns(), now_ns, pending, recorder);
+                        return false;
+                    }
+                    Ok(Located {
+                        verified: seen.data_ok.then_some(seen.stamp),
+                        flow,
+                        checksum_ok: true,
+                    })
+                }
+                _ => self.locate(frame),
+            }
+        };
+        self.count(located, frame.rx_time_ns(), now_ns, pending, recorder)
+    }
+
+    /// Counts a frame that was looked at. True: it is for the slow path.
+    #[inline(never)]
+    fn count(
+        &mut self,
+        located: Result<Located, Class>,
+        rx_time: Option<u64>,
+        now_ns: u64,
+        pending: &mut Pending,
+        recorder: &mut Recorder<'_>,
+    ) -> bool {
+        let Located {
+            verified,
+            flow,
+            checksum_ok,
+        } = match located {
+            Ok(located) => located,
+            Err(Class::SlowPath) => return true,
+            Err(Class::Foreign(why)) => {
+                self.foreign(why, now_ns, recorder);
+                return false;
+            }
+            Err(_) => {
+                recorder.event(now_ns, |t| t.corrupt += 1);
+                return false;
+            }
+        };
+        if !checksum_ok {
+            recorder.event(now_ns, |t| t.corrupt += 1);
+            return false;
+        }
+        if !self.plan.verify {
+            pending.unverified += 1;
+            return false;
+        }
+        match (verified.filter(|stamp| stamp.seq < u64::MAX), flow) {
+            (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, rx_time, now_ns, pending, recorder),
+            (Some(_), None) => {
+                self.untracked += 1;
+                recorder.arrived(now_ns, None, 0);
+                recorder.event(now_ns, |t| t.expected += 1);
+            }
+            (None, Some(flow)) if self.streams.known(flow as usize) => recorder.event(now_ns, |t| t.corrupt += 1),
+            (None, _) => self.foreign(Foreign::NotStamped, now_ns, recorder),
+        }
+        false
+    }
+
+    #[inline(always)]
+    fn stamped(
+        &mut self,
+        flow: usize,
+        stamp: Stamp,
+        rx_time: Option<u64>,
+        now_ns: u64,
+        pending: &mut Pending,
+        recorder: &mut Recorder<'_>,
+    ) {
+        let latency = rx_time
+            .unwrap_or(now_ns)
+            .checked_sub(stamp.time_ns)
+            .filter(|&l| l < MAX_ONE_WAY_NS);
+        if !self.streams.record_next(flow, stamp.seq, stamp.time_ns, now_ns) {
+            self.other(flow, stamp, latency, now_ns, recorder);
+            return;
+        }
+        if latency != pending.latency {
+            self.book(pending, now_ns, recorder);
+            pending.latency = latency;
+        }
+        pending.next += 1;
+    }
+
+    /// Books packets that were the next of their flow.
+    #[inline(always)]
+    fn book(&mut self, pending: &mut Pending, now_ns: u64, recorder: &mut Recorder<'_>) {
+        let packets = std::mem::take(&mut pending.next);
+        if packets > 0 {
+            recorder.arrived_n(now_ns, packets, pending.latency);
+            recorder.expected(i64::from(packets));
+            if pending.latency.is_none() {
+                self.other_clock += u64::from(packets);
+            }
+        }
+    }
+
+    /// Counts a packet that is not the next of its flow, or of a flow that is in doubt.
+    #[inline(never)]
+    fn other(&mut self, flow: usize, stamp: Stamp, latency: Option<u64>, now_ns: u64, recorder: &mut Recorder<'_>) {
+        match self.streams.record(flow, stamp.seq, stamp.time_ns, now_ns, latency) {
+            Outcome::Counted(packet) => self.counted(packet, now_ns, recorder),
+            Outcome::Duplicate => recorder.event(now_ns, |t| t.duplicates += 1),
+            Outcome::Aside => {}
+            Outcome::Believed(packets) => packets.into_iter().for_each(|p| self.counted(p, now_ns, recorder)),
+        }
+    }
+
+    fn counted(&mut self, packet: Counted, now_ns: u64, recorder: &mut Recorder<'_>) {
+        if packet.latency.is_none() {
+            self.other_clock += 1;
+        }
+        recorder.arrived(now_ns, packet.latency, packet.distance);
+        recorder.expected(packet.expected);
+    }
+
+    #[cold]
+    pub(super) fn foreign(&mut self, why: Foreign, now_ns: u64, recorder: &mut Recorder<'_>) {
+        self.foreign[why as usize] += 1;
+        recorder.event(now_ns, |t| t.foreign += 1);
+    }
+
+    pub(super) fn reasons(&self) -> Vec<(Reason, u64)> {
+        let mut reasons: Vec<_> = Foreign::ALL
+            .iter()
+            .map(|f| (f.reason(), self.foreign[*f as usize]))
+            .collect();
+        let doubts = self.streams.doubts();
+        reasons.extend([
+            (Reason::Flows, u64::from(self.table.len())),
+            (Reason::Untracked, self.untracked),
+            (Reason::BeyondWindow, doubts.beyond_window),
+            (Reason::SenderRestarts, doubts.restarts),
+            (Reason::ImplausibleSequence, doubts.implausible()),
+            (Reason::UnconfirmedGap, doubts.open_gap),
+            (Reason::ContestedGap, doubts.contested_gap),
+            (Reason::GapAfterFirst, doubts.after_first),
+            (Reason::NeighborService, self.service),
+            (Reason::LatencyNotMeasurable, self.other_clock),
+        ]);
+        reasons.retain(|(_, n)| *n > 0);
+        reasons
+    }
+}

@@ -1,0 +1,244 @@
+//! A lane that sends, receives back, or both.
+
+use crate::lane::{Lane, Round, Rounds};
+use crate::receive::Receiver;
+use crate::receive::codec::Codec;
+use crate::run::outcome::LaneOutcome;
+use crate::send::generate::Generator;
+use mpps_io::{Burst, Frame, Queue, Result, Wait};
+use mpps_stats::Recorder;
+use std::time::Duration;
+
+/// Time in which the path takes nothing is booked this often while it lasts, ns.
+const BOOK_BLOCKED_NS: u64 = 1_000_000;
+
+/// How often a lane that receives no test packets looks for somebody who asks for our addresses, ns.
+const ATTEND_EVERY_NS: u64 = 10_000_000;
+/// Bursts of one such look, at the most: it must not keep the lane from sending.
+const LOOK_BURSTS: usize = 4;
+
+/// Runs the lane until the end of the run and, where it receives, of the settle time.
+#[inline]
+pub(crate) fn run<'r, Q: Queue, C: Codec>(
+    mut lane: Lane<'r>,
+    queue: &mut Q,
+    codec: &C,
+    generator: Option<Generator<'_>>,
+    receiver: Option<Receiver<'_>>,
+    recorder: Recorder<'r>,
+    settle_ns: u64,
+) -> LaneOutcome {
+    let traffic = Traffic {
+        arrivals: lane.arrivals.take(),
+        incoming: Burst::new(lane.burst),
+        pending: Burst::new(lane.burst),
+        answers: Burst::new(lane.burst),
+        blocked_to: 0,
+        attend_at: 0,
+        queue,
+        codec,
+        generator,
+        receiver,
+        settle_ns,
+    };
+    lane.run(traffic, recorder)
+}
+
+struct Traffic<'l, 'g, 'r, Q: Queue, C> {
+    queue: &'l mut Q,
+    codec: &'l C,
+    generator: Option<Generator<'g>>,
+    receiver: Option<Receiver<'g>>,
+    /// Where it books what it receives, if that goes another way than what it sends.
+    arrivals: Option<Recorder<'r>>,
+    incoming: Burst<Q::Frame>,
+    /// Made and not yet taken by the path.
+    pending: Burst<Q::Frame>,
+    answers: Burst<Q::Frame>,
+    /// Until when it is booked that the path takes nothing, ns; 0: it takes.
+    blocked_to: u64,
+    /// When to look again for somebody who asks for our addresses, ns.
+    attend_at: u64,
+    settle_ns: u64,
+}
+
+impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
+    #[inline(always)]
+    fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
+        let mut busy = false;
+        if let Some(receiver) = &mut self.receiver {
+            match self.queue.receive(&mut self.incoming) {
+                Ok(frames) => {
+                    lane.count_rx(frames, now);
+                    if frames > 0 {
+                        busy = true;
+                        let at = lane.clock.now_ns();
+                        let recorder = match &mut self.arrivals {
+                            Some(arrivals) => arrivals,
+                            None => recorder,
+                        };
+                        let (received, slow) = receiver.burst(self.incoming.as_slice(), self.codec, at, recorder);
+                        lane.counters.rx_test.add(received);
+                        if slow > 0 {
+                            let (incoming, answers) = (&mut self.incoming, &mut self.answers);
+                            attend(lane, self.queue, incoming, answers, receiver, self.codec, at, recorder);
+                        }
+                        self.queue.discard(&mut self.incoming);
+                    }
+                }
+                Err(error) => lane.trouble(&error),
+            }
+        }
+        if lane.control.gone() {
+            // Nothing moves any more: what was due until now counts as missed.
+            if let Some(generator) = &mut self.generator {
+                generator.give_up(now, &mut self.pending, recorder);
+            }
+            return Round::Over;
+        }
+        if lane.attends && now >= self.attend_at {
+            self.attend_at = now + ATTEND_EVERY_NS;
+            look_round(lane, self.queue, &mut self.incoming, &mut self.answers);
+        }
+        let mut next = u64::MAX;
+        let mut blocked = false;
+        if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
+            match generator.step(
+                self.queue,
+                self.codec,
+                &mut self.pending,
+                &lane.clock,
+                (now, end_ns),
+                recorder,
+                lane.counters,
+            ) {
+                Ok(sent) => {
+                    busy |= sent;
+                    lane.down.set(lane.down.get() && !sent);
+                }
+                Err(error) => lane.trouble(&error),
+            }
+            blocked = generator.blocked;
+            if blocked && now > self.blocked_to + BOOK_BLOCKED_NS || !blocked && self.blocked_to != 0 {
+                self.blocked_to = book_blocked(lane, blocked, self.blocked_to, now, recorder);
+            }
+            next = if blocked { u64::MAX } else { generator.next_due() };
+        }
+        let sending = self.generator.as_ref().is_some_and(|g| !g.done());
+        let settle_to = end_ns.saturating_add(self.settle_ns);
+        if !sending {
+            if lane.counters.phase.get() == 0 {
+                lane.counters.phase.set(1);
+                let _ = self.queue.flush();
+            }
+            // A lane that only sends stays to the end too: its rows close with those of the others.
+            let settled = settle_to.min(lane.control.settle_end_ns()).max(end_ns);
+            if now >= if self.receiver.is_none() { end_ns } else { settled } {
+                return Round::Over;
+            }
+        }
+        if busy {
+            return Round::Moved;
+        }
+        let now_ns = lane.clock.now_ns();
+        Round::Idle {
+            now_ns,
+            until_ns: next.min(if now_ns < end_ns { end_ns } else { settle_to }),
+            what: Wait {
+                rx: self.receiver.is_some(),
+                tx: blocked,
+            },
+        }
+    }
+
+    fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        self.queue.wait(what, timeout)
+    }
+
+    #[inline]
+    fn fresh(&mut self, now_ns: u64) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.flush();
+            arrivals.advance(now_ns);
+        }
+    }
+
+    fn finish(self) -> LaneOutcome {
+        if let Some(arrivals) = self.arrivals {
+            arrivals.end();
+        }
+        LaneOutcome {
+            gaps: self.generator.map(Generator::gaps),
+            reasons: self.receiver.map(|r| r.reasons()).unwrap_or_default(),
+            ..LaneOutcome::default()
+        }
+    }
+}
+
+/// Counts the time up to `now` in which the path took nothing, as the device's where that is down; returns up to when
+/// that is done, 0 where it takes again.
+#[cold]
+fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recorder: &mut Recorder<'_>) -> u64 {
+    let napped = lane.napped_ns.take();
+    if blocked_to != 0 && now > blocked_to {
+        let ns = now - blocked_to;
+        if lane.down.get() {
+            lane.counters.down_ns.add(ns.saturating_sub(napped));
+        } else {
+            lane.counters.blocked_ns.add(ns);
+            recorder.blocked(now, ns);
+        }
+    }
+    if blocked { now } else { 0 }
+}
+
+/// Takes what has come to a lane that receives no test packets, and answers those that ask.
+#[cold]
+fn look_round<Q: Queue>(lane: &Lane<'_>, queue: &mut Q, incoming: &mut Burst<Q::Frame>, answers: &mut Burst<Q::Frame>) {
+    for _ in 0..LOOK_BURSTS {
+        let came = match queue.receive(incoming) {
+            Ok(came) => came,
+            Err(error) => return lane.trouble(&error),
+        };
+        for mut frame in incoming.drain(came) {
+            let attended = lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame));
+            if attended == Some(true) && frame.capacity() > 0 {
+                let _ = answers.push(frame);
+            }
+        }
+        lane.answer(queue, answers);
+        if came == 0 {
+            return;
+        }
+    }
+}
+
+/// Goes through a burst again for the frames that are no test packets, and answers those that ask.
+#[cold]
+#[allow(clippy::too_many_arguments)]
+fn attend<Q: Queue, C: Codec>(
+    lane: &Lane<'_>,
+    queue: &mut Q,
+    incoming: &mut Burst<Q::Frame>,
+    answers: &mut Burst<Q::Frame>,
+    receiver: &mut Receiver<'_>,
+    codec: &C,
+    now_ns: u64,
+    recorder: &mut Recorder<'_>,
+) {
+    let all = incoming.len();
+    for mut frame in incoming.drain(all) {
+        if !matches!(
+            codec.classify(&frame, &mut receiver.known),
+            crate::receive::codec::Class::SlowPath
+        ) {
+            continue;
+        }
+        let attended = lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame));
+        receiver.slow_path(attended.is_some(), now_ns, recorder);
+        if attended == Some(true) && frame.capacity() > 0 {
+            let _ = answers.push(frame);
+        }
+    }
+    lane.answer(queue, answers);
+}

@@ -1,0 +1,27 @@
+//! Capabilities by their number in `<linux/capability.h>`.
+
+/// The effective capabilities, a bit each, in the text of a thread's `/proc/…/status`; `None` where it does not say.
+pub fn effective(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// Whether the calling thread lacks capability `number`; false where that can't be read.
+pub fn lacks(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    effective(&status).is_some_and(|all| all >> number & 1 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_set_is_read_and_no_other() {
+        let status = "Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000003000\n";
+        assert_eq!(effective(status), Some(1 << 12 | 1 << 13));
+        assert_eq!(effective("CapPrm:\t000001ffffffffff\n"), None);
+        // No kernel has a capability 63.
+        assert!(lacks(63));
+    }
+}
