@@ -157,6 +157,40 @@ impl Search {
         }
     }
 
+    /// How many trials are still to come, and how long they take, ns, if the device goes on as it seems so far, and
+    /// forwards one rate and no more.
+    pub fn estimate(&self, trials: &[Trial]) -> (u32, u64) {
+        /// Trials after which nobody wants to know more.
+        const MOST: u32 = 1000;
+        let Limits { min, max } = self.limits;
+        let known = Bounds::of(&self.goals[0], trials);
+        let through = trials.iter().filter_map(Trial::forwarding_rate).fold(0.0, f64::max);
+        let rate = match (known.lower, known.upper) {
+            (Some(lower), Some(upper)) => (lower as f64 * upper as f64).sqrt(),
+            (Some(lower), None) => lower as f64 * 1.01,
+            _ if through > 0.0 => through,
+            _ => (min as f64 * max as f64).sqrt(),
+        };
+        let (mut all, mut number, mut ns) = (trials.to_vec(), 0, 0);
+        while let Next::Trial(input) = self.next(&all) {
+            let due = (input.load as f64 * input.duration_ns as f64 / 1e9) as u64;
+            let forwarded = (rate * input.duration_ns as f64 / 1e9) as u64;
+            all.push(Trial {
+                input,
+                effective_ns: input.duration_ns,
+                verdict: Verdict::Counted {
+                    due,
+                    missing: due.saturating_sub(forwarded),
+                },
+            });
+            (number, ns) = (number + 1, ns + input.duration_ns);
+            if number == MOST {
+                break;
+            }
+        }
+        (number, ns)
+    }
+
     /// The trial that is to bring a goal further; `None` once no trial would.
     fn wish(&self, goal: &Goal, trials: &[Trial]) -> Option<Wish> {
         let mut coarser = Known::default();
