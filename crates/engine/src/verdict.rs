@@ -106,8 +106,16 @@ impl Case<'_> {
     }
 }
 
-/// Reasons why the numbers are not valid, and warnings.
-pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> (Vec<String>, Vec<String>) {
+/// What the numbers are worth.
+pub(crate) struct Verdict {
+    /// Why they are not valid.
+    pub(crate) reasons: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+    /// The one reason is that the path did not take what was due: a load that it refused.
+    pub(crate) refused: bool,
+}
+
+pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> Verdict {
     let case = Case {
         workload,
         e,
@@ -122,7 +130,11 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         }
     }
     warnings.extend(case.causes.notes());
-    (reasons, warnings)
+    Verdict {
+        refused: reasons.len() == 1 && case.causes.refused(),
+        reasons,
+        warnings,
+    }
 }
 
 #[cfg(test)]

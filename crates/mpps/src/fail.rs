@@ -21,6 +21,12 @@ pub(crate) enum Failure {
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
+    /// The one line.
+    pub(crate) fn line(&self) -> &str {
+        let (Self::Usage(line) | Self::Failed(line)) = self;
+        line
+    }
+
     /// Prints the one line and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {

@@ -321,6 +321,9 @@ pub struct Summary {
     pub reasons: Vec<(String, u64)>,
     /// Whether the numbers can be believed.
     pub valid: bool,
+    /// They can't for one reason alone, which is no fault of this host's: the path did not take all that was due. What
+    /// is missing is load that was refused.
+    pub refused: bool,
     /// Why not; one sentence each.
     pub invalid_reasons: Vec<String>,
     /// What the reader should know though the numbers stand.

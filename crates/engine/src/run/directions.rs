@@ -10,6 +10,7 @@ pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
         in_one(&lists)
     };
     all.valid = directions.iter().all(|way| way.summary.valid);
+    all.refused = !all.valid && directions.iter().all(|way| way.summary.valid || way.summary.refused);
     all.invalid_reasons = of(|summary| &summary.invalid_reasons);
     all.warnings = of(|summary| &summary.warnings);
     let sum = |rate: fn(&Summary) -> f64| directions.iter().map(|way| rate(&way.summary)).sum();

@@ -6,7 +6,7 @@ use crate::run::control::Control;
 use crate::run::outcome::{LaneOutcome, SourceCounts};
 use crate::verdict::meanwhile::LaneTime;
 use crate::verdict::remarks::{Heard, remarks};
-use crate::verdict::{Evidence, judge};
+use crate::verdict::{Evidence, Verdict, judge};
 use crate::workload::WorkFacts;
 use mpps_io::{QueueCounters, Reason};
 use mpps_stats::{
@@ -112,7 +112,11 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         flows: reason(Reason::Flows),
         untracked: reason(Reason::Untracked),
     };
-    let (invalid_reasons, mut warnings) = judge(m.workload, &evidence, &lanes);
+    let Verdict {
+        reasons: invalid_reasons,
+        mut warnings,
+        refused,
+    } = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
     if m.workload == Workload::Reflect {
         warnings.extend(crate::workload::loop_guard::warnings(reason));
@@ -161,6 +165,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
             .to_owned(),
         gaps: m.workload.generates().then(|| gaps(m)),
         valid: invalid_reasons.is_empty(),
+        refused,
         invalid_reasons,
         warnings,
         interrupted: m.interrupted,

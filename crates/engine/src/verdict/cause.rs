@@ -23,6 +23,8 @@ pub(super) struct Causes<'e> {
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
     told_host: Cell<bool>,
+    /// What is missing is what the path did not take.
+    refused: Cell<bool>,
 }
 
 impl<'e> Causes<'e> {
@@ -34,7 +36,13 @@ impl<'e> Causes<'e> {
             told_stops: Cell::new(false),
             told_others: Cell::new(false),
             told_host: Cell::new(false),
+            refused: Cell::new(false),
         }
+    }
+
+    /// Whether departures are missing since the path did not take them.
+    pub(super) fn refused(&self) -> bool {
+        self.refused.get()
     }
 
     /// Why departures of `scheduled` are missing. What let nothing leave is the cause if half of them were due then;
@@ -88,6 +96,7 @@ impl<'e> Causes<'e> {
             );
         }
         if explains(time.blocked) || time.busy + time.blocked >= BUSY && time.blocked > time.busy {
+            self.refused.set(true);
             return format!(
                 "the path took nothing for {} of the sending time, because a ring, buffer or queue was full: lower the \
                  rate, enlarge it or use a faster path",

@@ -1,4 +1,10 @@
 use super::*;
+
+/// Reasons and warnings.
+fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> (Vec<String>, Vec<String>) {
+    let Verdict { reasons, warnings, .. } = super::judge(workload, e, lanes);
+    (reasons, warnings)
+}
 use mpps_io::counter;
 use mpps_stats::Gap;
 use mpps_stats::LEAST_NS;

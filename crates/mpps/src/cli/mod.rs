@@ -2,11 +2,13 @@
 
 mod capture;
 mod forward;
+mod method;
 mod rate;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
+pub(crate) use method::Ndr;
 pub(crate) use rate::RateText;
 
 use crate::paths;
@@ -53,6 +55,7 @@ impl Command {
             Self::Reflect(args) => Some(&mut args.run),
             Self::Forward(args) => Some(&mut args.run),
             Self::Capture(args) => Some(&mut args.run),
+            Self::Ndr(args) => Some(&mut args.traffic.run),
             _ => None,
         }
     }
@@ -78,6 +81,9 @@ pub(crate) enum Command {
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
     #[command(after_help = paths::summary())]
     Capture(Capture),
+    /// Find the highest rates at which no more than so many packets are lost (MLRsearch, RFC 9971)
+    #[command(after_help = paths::summary(), mut_args(method::chosen_by_method))]
+    Ndr(Ndr),
     /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it

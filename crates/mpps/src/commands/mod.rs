@@ -7,6 +7,7 @@ mod doctor;
 mod forward;
 mod lab;
 mod listen;
+mod ndr;
 mod output;
 mod steps;
 mod traffic;
@@ -43,6 +44,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Reflect(args) => listen::reflect(args),
         Command::Forward(args) => forward::run(args),
         Command::Capture(args) => capture::run(args),
+        Command::Ndr(args) => ndr::run(&args),
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),

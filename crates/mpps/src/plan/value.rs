@@ -99,6 +99,9 @@ const FIELDS: &[Field] = &[
 /// Commands that are a run.
 const WORKLOADS: [&str; 6] = ["sendrecv", "send", "drop", "reflect", "forward", "capture"];
 
+/// Commands that vary a plan of `sendrecv`.
+const METHODS: [&str; 1] = ["ndr"];
+
 /// Sections of one kind of workload alone: options of the same name mean something else elsewhere.
 const OWN_SECTIONS: [(&str, &[&str]); 3] = [
     ("traffic", &["sendrecv", "send"]),
@@ -135,9 +138,14 @@ fn ports_of<'c>(command: &'c Command, workload: &str) -> impl Iterator<Item = &'
 impl Plan {
     /// What was written on the command line, with the defaults of the options; empty for a command that is no run.
     pub(crate) fn written(command: &Command, matches: &ArgMatches) -> Self {
-        let Some((workload, matches)) = matches.subcommand().filter(|(name, _)| WORKLOADS.contains(name)) else {
+        let Some((name, matches)) = matches.subcommand() else {
             return Self::default();
         };
+        // The trials of a method are runs, with options of the same names.
+        let workload = if METHODS.contains(&name) { "sendrecv" } else { name };
+        if !WORKLOADS.contains(&workload) {
+            return Self::default();
+        }
         let raw = |id: &str| {
             let all = matches.get_raw(id).into_iter().flatten();
             all.map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>()

@@ -6,7 +6,7 @@ mod session;
 
 pub(crate) use host::Host;
 pub use plan::Plan;
-pub(crate) use session::on_ports;
+pub(crate) use session::{on_ports, on_session};
 pub use session::{Session, session, session_until};
 
 use crate::commands;

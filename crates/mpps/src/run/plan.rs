@@ -1,7 +1,7 @@
 //! A run as a value, for other programs.
 
 use super::Error;
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Run};
 use crate::fail::{Failure, Result, argument_line, usage};
 use crate::plan::value::{self, in_fields};
 use crate::plan::{capture, forward, listen::Listener, traffic};
@@ -38,6 +38,11 @@ impl Plan {
             other => other,
         };
         Ok(Self(filled(command).map_err(named)?))
+    }
+
+    /// That of a command line.
+    pub(crate) fn of_run(run: &Run) -> Self {
+        Self(run.plan.clone())
     }
 
     /// The plan with another value in one field, such as `("load.rate", "20kpps")` or `("traffic.flows", 8)`. Whether

@@ -59,6 +59,25 @@ pub fn session_until<R>(
     result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
 }
 
+/// As [`session`], of the program itself: `opened` is called when the ports are open and before privileges are given up.
+pub(crate) fn on_session(
+    draft: &Draft,
+    plan: &Plan,
+    host: &Host<'_>,
+    opened: &mut dyn FnMut() -> Result<()>,
+    body: &mut dyn FnMut(&mut Session<'_>) -> Result<()>,
+) -> Result<()> {
+    on_ports(draft, host, opened, &mut |ports| {
+        body(&mut Session {
+            ports,
+            plan,
+            interruptions: host.interruptions,
+            seeds: BTreeSet::new(),
+            dest: &draft.dest,
+        })
+    })
+}
+
 /// The plan's arguments, checked; the name of a destination that is `known` is not looked up again.
 fn draft_of(plan: &Plan, known: Option<&Destination>) -> Result<Draft> {
     match plan.command()? {
@@ -106,6 +125,11 @@ impl std::fmt::Debug for Session<'_> {
 }
 
 impl Session<'_> {
+    /// Whether the end has been asked for.
+    pub(crate) fn interrupted(&self) -> bool {
+        (self.interruptions)() > 0
+    }
+
     /// Runs one trial, from its first departure to the end of its settle time, with counters, rows and a verdict of its
     /// own. Rate, pacing, times, length of packets, flows and seed may be others than in the session's plan. Sinks read
     /// its events.

@@ -1,0 +1,325 @@
+//! MLRsearch: one search for several goals.
+//!
+//! The first trial is at the highest load, the second at what came through of it. From there each goal goes through its
+//! stages: out from what the coarser stage has found by steps that double until a load meets the goal and one does not,
+//! then inwards. Loads lie on a grid, so that nearly equal ones are equal. All goals read all trials; the next trial is
+//! at the lowest load that any of them wants, as more goals learn from it.
+
+use crate::grid::Grid;
+use crate::{Bounds, Goal, Input, Ratio, Trial, Verdict};
+use std::collections::BTreeSet;
+
+/// Loads that a search may try, packets per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The lowest.
+    pub min: u64,
+    /// The highest.
+    pub max: u64,
+}
+
+/// Why there is nothing to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLimits {
+    /// The highest load is not above the lowest, or that is 0.
+    #[error("loads from {} to {} pps: want a lowest of 1 pps or more, and a higher one", .0.min, .0.max)]
+    Empty(Limits),
+    /// There is no goal.
+    #[error("a search needs a goal")]
+    NoGoal,
+}
+
+/// Void trials in a row after which the host is given up.
+const MOST_VOID: usize = 3;
+
+/// A search, as far as it does not depend on what its trials say.
+#[derive(Clone, Debug)]
+pub struct Search {
+    goals: Vec<Goal>,
+    limits: Limits,
+    grid: Grid,
+    /// Effective durations after which it ends, ns.
+    most_ns: u64,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This trial.
+    Trial(Input),
+    /// Nothing.
+    Done(End),
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All is known that can be.
+    Found,
+    /// The trials took as long as they may.
+    OutOfTime,
+    /// This host could not do what was asked of it: the last trials were void.
+    Void,
+}
+
+/// What is known of a goal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Between which loads the answer lies.
+    pub bounds: Bounds,
+    /// Packets per second that came through at the lower bound: see [`Goal::conditional_throughput`].
+    pub conditional_throughput: Option<f64>,
+    /// Both bounds are there, and as close as the goal asks.
+    pub regular: bool,
+    /// The highest load meets the goal: the device may do more.
+    pub at_max: bool,
+    /// The lowest load does not meet it: nothing is known of lower ones, which is not to say that there is no load.
+    pub none_passes: bool,
+}
+
+/// What a stage would like to know.
+struct Wish {
+    input: Input,
+    width: f64,
+}
+
+impl Search {
+    /// A search for all of `goals` that ends after `most_ns` of effective duration.
+    ///
+    /// # Errors
+    /// When there is nothing to search for.
+    pub fn new(goals: Vec<Goal>, limits: Limits, most_ns: u64) -> Result<Self, BadLimits> {
+        if limits.min == 0 || limits.max <= limits.min {
+            return Err(BadLimits::Empty(limits));
+        }
+        if goals.is_empty() {
+            return Err(BadLimits::NoGoal);
+        }
+        let width = goals.iter().map(|goal| goal.width).fold(f64::INFINITY, f64::min);
+        Ok(Self {
+            grid: Grid::new(limits, width),
+            goals,
+            limits,
+            most_ns,
+        })
+    }
+
+    /// The goals.
+    pub fn goals(&self) -> &[Goal] {
+        &self.goals
+    }
+
+    /// The loads that it may try.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What `trials` say of each goal.
+    pub fn results(&self, trials: &[Trial]) -> Vec<Outcome> {
+        let of = |goal: &Goal| {
+            let bounds = Bounds::of(goal, trials);
+            let within = |(lower, upper)| goal.is_within(lower, upper);
+            Outcome {
+                bounds,
+                conditional_throughput: bounds.lower.and_then(|load| goal.conditional_throughput(load, trials)),
+                regular: bounds.lower.zip(bounds.upper).is_some_and(within),
+                at_max: bounds.lower == Some(self.limits.max),
+                none_passes: bounds.upper == Some(self.limits.min),
+            }
+        };
+        self.goals.iter().map(of).collect()
+    }
+
+    /// What is to be done after `trials`.
+    pub fn next(&self, trials: &[Trial]) -> Next {
+        let void = |trial: &&Trial| trial.verdict == Verdict::Void;
+        match trials.last().filter(void) {
+            Some(_) if trials.iter().rev().take_while(void).count() >= MOST_VOID => return Next::Done(End::Void),
+            // It has decided nothing.
+            Some(last) => return Next::Trial(last.input),
+            None => {}
+        }
+        let wishes = self.goals.iter().filter_map(|goal| self.wish(goal, trials));
+        let least = |a: &Wish, b: &Wish| {
+            let (one, other) = (a.input, b.input);
+            one.load
+                .cmp(&other.load)
+                .then(other.duration_ns.cmp(&one.duration_ns))
+                .then(b.width.total_cmp(&a.width))
+        };
+        let Some(wish) = wishes.min_by(least) else {
+            return Next::Done(End::Found);
+        };
+        let spent: u64 = trials.iter().map(|trial| trial.effective_ns).sum();
+        match spent >= self.most_ns {
+            true => Next::Done(End::OutOfTime),
+            false => Next::Trial(wish.input),
+        }
+    }
+
+    /// How many trials are still to come, and how long they take, ns, if the device goes on as it seems so far, and
+    /// forwards one rate and no more.
+    pub fn estimate(&self, trials: &[Trial]) -> (u32, u64) {
+        /// Trials after which nobody wants to know more.
+        const MOST: u32 = 1000;
+        let Limits { min, max } = self.limits;
+        let known = Bounds::of(&self.goals[0], trials);
+        let through = trials.iter().filter_map(Trial::forwarding_rate).fold(0.0, f64::max);
+        let rate = match (known.lower, known.upper) {
+            (Some(lower), Some(upper)) => (lower as f64 * upper as f64).sqrt(),
+            (Some(lower), None) => lower as f64 * 1.01,
+            _ if through > 0.0 => through,
+            _ => (min as f64 * max as f64).sqrt(),
+        };
+        let (mut all, mut number, mut ns) = (trials.to_vec(), 0, 0);
+        while let Next::Trial(input) = self.next(&all) {
+            let due = (input.load as f64 * input.duration_ns as f64 / 1e9) as u64;
+            let forwarded = (rate * input.duration_ns as f64 / 1e9) as u64;
+            all.push(Trial {
+                input,
+                effective_ns: input.duration_ns,
+                verdict: Verdict::Counted {
+                    due,
+                    missing: due.saturating_sub(forwarded),
+                },
+            });
+            (number, ns) = (number + 1, ns + input.duration_ns);
+            if number == MOST {
+                break;
+            }
+        }
+        (number, ns)
+    }
+
+    /// The trial that is to bring a goal further; `None` once no trial would.
+    fn wish(&self, goal: &Goal, trials: &[Trial]) -> Option<Wish> {
+        let mut coarser = Known::default();
+        for stage in goal.stages() {
+            let known = Known::of(Bounds::of(&stage, trials), &self.grid);
+            if let Some(place) = self.place(&stage, known, coarser, trials) {
+                return Some(Wish {
+                    input: Input {
+                        load: self.grid.load(place),
+                        duration_ns: stage.final_ns,
+                    },
+                    width: stage.width,
+                });
+            }
+            coarser = known;
+        }
+        None
+    }
+
+    /// The place at which a stage wants a trial, given what the coarser one before it has found; `None`: its bounds are
+    /// as close as they need be, or one of them is a limit of the search.
+    fn place(&self, stage: &Goal, known: Known, coarser: Known, trials: &[Trial]) -> Option<u32> {
+        let width = self.grid.width(stage.width);
+        let inside = |place: Option<u32>| {
+            place.filter(|&at| known.lower.is_none_or(|low| at > low) && known.upper.is_none_or(|high| at < high))
+        };
+        // Two widths or less are left by the coarser stage: its middle, as one end of it is then enough.
+        if let (Some(lower), Some(upper)) = (coarser.lower, coarser.upper)
+            && (2..=2 * width).contains(&(upper - lower))
+            && known.lower.is_none_or(|place| place <= lower)
+            && known.upper.is_none_or(|place| place >= upper)
+        {
+            return Some(between(lower, upper, width));
+        }
+        match (known.lower, known.upper) {
+            (Some(lower), Some(upper)) => (upper - lower > width).then(|| {
+                let ends = inside(coarser.lower).or(inside(coarser.upper));
+                // Where the lower one is about what came through at the upper one, there is no more to come.
+                let near = || self.through_at(upper, stage, trials).filter(|at| *at < upper);
+                let above = || near().map(|at| self.above(stage, lower, Some(at + 1), trials));
+                let halved = between(lower, upper, width);
+                ends.unwrap_or_else(|| above().map_or(halved, |above| above.min(halved)))
+            }),
+            (None, Some(0)) => None,
+            (None, Some(upper)) => {
+                inside(coarser.lower).or_else(|| Some(self.below(stage, upper, coarser.lower, trials)))
+            }
+            (Some(lower), None) if lower == self.grid.top() => None,
+            (Some(lower), None) => {
+                inside(coarser.upper).or_else(|| Some(self.above(stage, lower, coarser.upper, trials)))
+            }
+            (None, None) => coarser
+                .lower
+                .or(coarser.upper)
+                .or_else(|| Some(self.first(stage, trials))),
+        }
+    }
+
+    /// Where nothing is known yet: the highest load; where that lost packets and does not decide, what came through.
+    fn first(&self, stage: &Goal, trials: &[Trial]) -> u32 {
+        let at_max = trials.iter().find(|trial| trial.input.load == self.limits.max);
+        at_max
+            .and_then(|trial| self.through(trial, stage.loss))
+            .unwrap_or(self.grid.top())
+    }
+
+    /// The place of the load of which a device that forwarded as much as in `trial` would lose just what is allowed;
+    /// `None` where it lost no more than that.
+    fn through(&self, trial: &Trial, loss: Ratio) -> Option<u32> {
+        if !trial.is_high_loss(loss)? {
+            return None;
+        }
+        Some(self.grid.at_most(trial.forwarding_rate()? / (1.0 - loss.share())))
+    }
+
+    /// A place below `upper`: what came through there, or a step down, twice that of the one before.
+    fn below(&self, stage: &Goal, upper: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
+        let from = from.unwrap_or(self.grid.top().saturating_sub(1));
+        let failed = self.tried(trials, upper..=from);
+        let step = self.grid.width(stage.width) << failed.saturating_sub(1).min(16);
+        let through = self.through_at(upper, stage, trials);
+        upper.saturating_sub(step).min(through.unwrap_or(u32::MAX))
+    }
+
+    /// As [`Self::through`], of the worst trial at a place.
+    fn through_at(&self, place: u32, stage: &Goal, trials: &[Trial]) -> Option<u32> {
+        let there = trials.iter().filter(|trial| trial.input.load == self.grid.load(place));
+        there.filter_map(|trial| self.through(trial, stage.loss)).min()
+    }
+
+    /// A place above `lower`: a step up, twice that of the one before.
+    fn above(&self, stage: &Goal, lower: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
+        let passed = self.tried(trials, from.unwrap_or(0)..=lower);
+        let step = self.grid.width(stage.width) << passed.saturating_sub(1).min(16);
+        (lower + step).min(self.grid.top())
+    }
+
+    /// At how many of these places there were trials.
+    fn tried(&self, trials: &[Trial], places: std::ops::RangeInclusive<u32>) -> u32 {
+        let at = |trial: &Trial| self.grid.at_most(trial.input.load as f64);
+        let tried: BTreeSet<u32> = trials.iter().map(at).filter(|at| places.contains(at)).collect();
+        tried.len() as u32
+    }
+}
+
+/// Bounds as places on the grid.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    lower: Option<u32>,
+    upper: Option<u32>,
+}
+
+impl Known {
+    fn of(bounds: Bounds, grid: &Grid) -> Self {
+        Self {
+            lower: bounds.lower.map(|load| grid.at_most(load as f64)),
+            upper: bounds.upper.map(|load| grid.at_least(load as f64)),
+        }
+    }
+}
+
+/// A place between two, which are more than one apart: a whole number of widths above the lower one where that can be,
+/// so that halving leaves no rest, and neither part takes more steps than half of the next power of two.
+fn between(lower: u32, upper: u32, width: u32) -> u32 {
+    let all = (upper - lower).div_ceil(width);
+    if all < 2 {
+        return lower + (upper - lower) / 2;
+    }
+    let half = all.next_power_of_two() / 2;
+    let below = (all - half).max(1 << (all / 2).ilog2());
+    (lower + below * width).min(upper - 1)
+}

@@ -1,0 +1,435 @@
+//! The record of a search: one JSON object a line, written as each trial ends, and read again by `--resume`.
+//!
+//! The first line says what the search is, the second between which rates; each other is a trial. A line that was cut
+//! off, as by a disk that is full or by `kill -9`, is left out.
+
+use super::LimitedBy;
+use super::measure::Measured;
+use crate::fail::{Failure, Result, failed, usage};
+use crate::privilege::Clerk;
+use mpps_method::{Goal, Input, Limits, Trial, Verdict};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The record's file in its folder.
+pub(super) const FILE: &str = "trials.jsonl";
+/// What the first line calls itself.
+const SCHEMA: &str = "mpps.trials/1";
+/// Bytes of the longest record that is read: some ten thousand trials.
+const LONGEST: u64 = 16 << 20;
+
+/// What a search is.
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    /// The plan that its trials vary, JSON.
+    pub(super) plan: String,
+    pub(super) goals: Vec<Goal>,
+}
+
+impl Header {
+    fn json(&self) -> Value {
+        let plan: Value = serde_json::from_str(&self.plan).unwrap_or_default();
+        json!({ "schema": SCHEMA, "test": "ndr", "goals": goals(&self.goals), "plan": plan })
+    }
+}
+
+/// Goals as the record and the result have them.
+pub(super) fn goals(goals: &[Goal]) -> Value {
+    let goal = |goal: &Goal| {
+        json!({
+            "loss_ratio": goal.loss.share(),
+            "exceed_ratio": goal.exceed.share(),
+            "width": goal.width,
+            "initial_s": goal.initial_ns as f64 / 1e9,
+            "final_s": goal.final_ns as f64 / 1e9,
+            "sum_s": goal.sum_ns as f64 / 1e9,
+        })
+    };
+    goals.iter().map(goal).collect()
+}
+
+/// A search that was broken off.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Earlier {
+    pub(super) limits: Limits,
+    pub(super) limited_by: LimitedBy,
+    pub(super) trials: Vec<Measured>,
+    /// Bytes of the record's whole lines.
+    whole: u64,
+}
+
+/// The second line: between which rates is searched.
+fn limits_json(limits: Limits, limited_by: LimitedBy) -> Value {
+    json!({ "min_load_pps": limits.min, "max_load_pps": limits.max, "limited_by": limited_by.name() })
+}
+
+/// A trial's line.
+pub(super) fn trial_json(number: usize, measured: &Measured) -> Value {
+    let Measured { trial, .. } = measured;
+    let (due, missing) = match trial.verdict {
+        Verdict::Counted { due, missing } => (Some(due), Some(missing)),
+        Verdict::Void => (None, None),
+    };
+    let latency = measured
+        .latency_ns
+        .map(|[p50, p99, p999, max]| json!({ "p50": p50, "p99": p99, "p999": p999, "max": max }));
+    json!({
+        "trial": number,
+        "load_pps": trial.input.load,
+        "duration_ns": trial.input.duration_ns,
+        "effective_ns": trial.effective_ns,
+        "outcome": if due.is_some() { "counted" } else { "void" },
+        "due": due,
+        "missing": missing,
+        "loss_ratio": trial.loss(),
+        "sent": measured.sent,
+        "received": measured.received,
+        "lost": measured.lost,
+        "late": measured.late,
+        "refused": measured.refused,
+        "offered_pps": measured.offered_pps,
+        "received_pps": measured.received_pps,
+        "latency_ns": latency,
+        "reasons": measured.reasons,
+    })
+}
+
+/// Reads a trial's line.
+fn trial_of(line: &Value) -> Option<Measured> {
+    let count = |key: &str| line.get(key).and_then(Value::as_u64);
+    let number = |key: &str| line.get(key).and_then(Value::as_f64).filter(|n| n.is_finite());
+    let verdict = match line.get("outcome")?.as_str()? {
+        "counted" => Verdict::Counted {
+            due: count("due")?,
+            missing: count("missing")?,
+        },
+        "void" => Verdict::Void,
+        _ => return None,
+    };
+    let latency = line.get("latency_ns").filter(|latency| !latency.is_null());
+    let percentile = |key: &str| latency?.get(key)?.as_u64();
+    let reasons = line.get("reasons")?.as_array()?;
+    Some(Measured {
+        trial: Trial {
+            input: Input {
+                load: count("load_pps").filter(|load| *load > 0)?,
+                duration_ns: count("duration_ns")?,
+            },
+            effective_ns: count("effective_ns")?,
+            verdict,
+        },
+        sent: count("sent")?,
+        received: count("received")?,
+        lost: count("lost")?,
+        late: count("late")?,
+        refused: count("refused")?,
+        offered_pps: number("offered_pps")?,
+        received_pps: number("received_pps")?,
+        latency_ns: match latency {
+            Some(_) => Some([
+                percentile("p50")?,
+                percentile("p99")?,
+                percentile("p999")?,
+                percentile("max")?,
+            ]),
+            None => None,
+        },
+        reasons: reasons
+            .iter()
+            .map(|reason| reason.as_str().map(str::to_owned))
+            .collect::<Option<_>>()?,
+    })
+}
+
+/// Reads a record. `None` where it ends before any trial could.
+///
+/// # Errors
+/// One line that names the line and what would be right.
+fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, String> {
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let text = std::str::from_utf8(&text[..whole]).map_err(|e| format!("not UTF-8: {e}"))?;
+    let mut lines = text.lines().enumerate().map(|(at, line)| {
+        let value = serde_json::from_str::<Value>(line);
+        value
+            .map(|value| (at + 1, value))
+            .map_err(|e| format!("line {}: no JSON: {e}", at + 1))
+    });
+    let Some(first) = lines.next().transpose()? else {
+        return Ok(None);
+    };
+    let want = header.json();
+    if first.1.get("schema") != want.get("schema") {
+        return Err(format!(
+            "line 1: want a record of trials, with \"schema\": \"{SCHEMA}\""
+        ));
+    }
+    for key in ["test", "goals", "plan"] {
+        if first.1.get(key) != want.get(key) {
+            return Err(format!(
+                "line 1: its {key} is another than this command's: want the same command as before, with --resume"
+            ));
+        }
+    }
+    let Some((_, second)) = lines.next().transpose()? else {
+        return Ok(None);
+    };
+    let load = |key: &str| second.get(key).and_then(Value::as_u64);
+    let limits = load("min_load_pps").zip(load("max_load_pps"));
+    let limited_by = second
+        .get("limited_by")
+        .and_then(Value::as_str)
+        .and_then(LimitedBy::named);
+    let ((min, max), limited_by) = limits
+        .zip(limited_by)
+        .filter(|((min, max), _)| *min > 0 && min < max)
+        .ok_or("line 2: want min_load_pps, max_load_pps above it, and limited_by")?;
+    let mut trials = Vec::new();
+    for line in lines {
+        let (at, value) = line?;
+        trials.push(trial_of(&value).ok_or_else(|| format!("line {at}: no trial of this record's schema"))?);
+    }
+    Ok(Some(Earlier {
+        limits: Limits { min, max },
+        limited_by,
+        trials,
+        whole: whole as u64,
+    }))
+}
+
+/// Looks for a record in `folder`: `None` where a new one is to be begun.
+///
+/// # Errors
+/// Where there is one and it is not to be gone on with, or none and it is.
+pub(super) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) -> Result<Option<Earlier>> {
+    let (path, name) = (folder.join(FILE), folder.display().to_string());
+    let found = clerk.does(move || -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let mut text = Vec::new();
+        file.take(LONGEST + 1).read_to_end(&mut text)?;
+        Ok(Some(text))
+    })?;
+    let text = found.map_err(|e| {
+        usage(format!(
+            "--out {name}: read {FILE}: {e}: want a folder that can be written"
+        ))
+    })?;
+    match (text, resume) {
+        (None, false) => Ok(None),
+        (None, true) => Err(usage(format!(
+            "--resume: {name} holds no {FILE}: want the folder of an earlier search, or no --resume"
+        ))),
+        (Some(_), false) => Err(usage(format!(
+            "--out {name}: it holds the record of an earlier search: want another folder, or --resume to go on with it"
+        ))),
+        (Some(text), true) if text.len() as u64 > LONGEST => Err(usage(format!(
+            "--resume: {name}/{FILE} is longer than {LONGEST} bytes: want the record of a search"
+        ))),
+        (Some(text), true) => {
+            let earlier = read(&text, header).map_err(|why| usage(format!("--resume: {name}/{FILE}: {why}")))?;
+            Ok(earlier)
+        }
+    }
+}
+
+/// The record, open.
+pub(super) struct Record<'c> {
+    clerk: &'c Clerk,
+    folder: PathBuf,
+    /// `None` once a line could not be written.
+    file: Option<File>,
+    /// Why lines are missing.
+    pub(super) broken: Option<String>,
+    trials: usize,
+}
+
+impl<'c> Record<'c> {
+    /// Opens it: a new one, or behind the whole lines of the one that there is.
+    ///
+    /// # Errors
+    /// When the folder or the file can't be made.
+    pub(super) fn open(clerk: &'c Clerk, folder: &Path, header: &Header, earlier: Option<&Earlier>) -> Result<Self> {
+        let (path, whole) = (folder.to_path_buf(), earlier.map_or(0, |earlier| earlier.whole));
+        let opened = clerk.does(move || -> io::Result<File> {
+            std::fs::create_dir_all(&path)?;
+            // One that was begun and holds no trial is begun anew.
+            let file = OpenOptions::new().append(true).create(true).open(path.join(FILE))?;
+            file.set_len(whole)?;
+            Ok(file)
+        })?;
+        let file = opened.map_err(|e| unwritable(folder, &e))?;
+        let mut record = Self {
+            clerk,
+            folder: folder.to_path_buf(),
+            file: Some(file),
+            broken: None,
+            trials: earlier.map_or(0, |earlier| earlier.trials.len()),
+        };
+        if earlier.is_none() {
+            record.line(&header.json());
+            if let Some(why) = record.broken.take() {
+                return Err(failed(why));
+            }
+        }
+        Ok(record)
+    }
+
+    /// Writes between which rates is searched.
+    pub(super) fn limits(&mut self, limits: Limits, limited_by: LimitedBy) {
+        self.line(&limits_json(limits, limited_by));
+    }
+
+    /// Writes a trial that has ended.
+    pub(super) fn trial(&mut self, measured: &Measured) {
+        self.trials += 1;
+        self.line(&trial_json(self.trials, measured));
+    }
+
+    /// Writes a line. Where that fails, the search goes on, and the rest is not written: a record with holes would be
+    /// gone on with as if nothing were missing.
+    fn line(&mut self, value: &Value) {
+        let Some(mut file) = self.file.take() else { return };
+        let line = format!("{value}\n");
+        let written = self.clerk.does(move || {
+            let result = file.write_all(line.as_bytes());
+            (file, result)
+        });
+        match written {
+            Ok((file, Ok(()))) => self.file = Some(file),
+            Ok((_, Err(e))) => self.broken = Some(format!("write {}: {e}", self.folder.join(FILE).display())),
+            Err(Failure::Failed(why) | Failure::Usage(why)) => self.broken = Some(why),
+        }
+    }
+
+    /// Writes another file into the folder, in one step.
+    pub(super) fn file(&self, name: &'static str, text: String) -> Result<()> {
+        let folder = self.folder.clone();
+        let written = self.clerk.does(move || -> io::Result<()> {
+            let draft = folder.join(format!(".{name}.new"));
+            let mut file = File::create(&draft)?;
+            file.write_all(text.as_bytes())?;
+            std::fs::rename(draft, folder.join(name))
+        })?;
+        written.map_err(|e| failed(format!("write {}: {e}", self.folder.join(name).display())))
+    }
+}
+
+fn unwritable(folder: &Path, error: &io::Error) -> Failure {
+    usage(format!(
+        "--out {}: {error}: want a folder that can be made and written",
+        folder.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_method::Ratio;
+    use proptest::prelude::*;
+
+    fn header() -> Header {
+        Header {
+            plan: r#"{"mpps_plan":1,"workload":"sendrecv"}"#.to_owned(),
+            goals: vec![Goal::csit(Ratio::ZERO)],
+        }
+    }
+
+    fn trial(load: u64, verdict: Verdict) -> Measured {
+        Measured {
+            trial: Trial {
+                input: Input {
+                    load,
+                    duration_ns: 1_000_000_000,
+                },
+                effective_ns: 1_000_000_000,
+                verdict,
+            },
+            sent: load,
+            received: load - 1,
+            lost: 1,
+            late: 0,
+            refused: 0,
+            offered_pps: load as f64,
+            received_pps: load as f64 - 1.0,
+            latency_ns: Some([1, 2, 3, 4]),
+            reasons: Vec::new(),
+        }
+    }
+
+    fn record(trials: &[Measured]) -> String {
+        let limits = Limits { min: 10, max: 1000 };
+        let mut text = format!("{}\n{}\n", header().json(), limits_json(limits, LimitedBy::Generator));
+        for (at, trial) in trials.iter().enumerate() {
+            text += &format!("{}\n", trial_json(at + 1, trial));
+        }
+        text
+    }
+
+    fn trials() -> Vec<Measured> {
+        let counted = Verdict::Counted { due: 100, missing: 1 };
+        let void = Measured {
+            latency_ns: None,
+            reasons: vec!["the host interfered".to_owned()],
+            ..trial(200, Verdict::Void)
+        };
+        vec![trial(100, counted), void]
+    }
+
+    #[test]
+    fn a_record_cut_off_anywhere_holds_its_whole_lines() {
+        let text = record(&trials());
+        let all = read(text.as_bytes(), &header()).unwrap().unwrap();
+        assert_eq!(all.trials, trials());
+        for cut in 0..text.len() {
+            let part = read(&text.as_bytes()[..cut], &header()).unwrap();
+            let lines = text[..cut].matches('\n').count();
+            assert_eq!(
+                part.as_ref().map(|part| part.trials.len()),
+                lines.checked_sub(2),
+                "cut at {cut}"
+            );
+            if let Some(part) = part {
+                assert_eq!(part.trials[..], trials()[..lines - 2]);
+                assert!(text[..part.whole as usize].ends_with('\n'));
+            }
+        }
+    }
+
+    #[test]
+    fn the_record_of_another_search_is_refused() {
+        let text = record(&trials());
+        let other = Header {
+            goals: vec![Goal::TST009],
+            ..header()
+        };
+        let why = read(text.as_bytes(), &other).unwrap_err();
+        assert!(why.contains("its goals is another"), "{why}");
+        for (wrong, part) in [
+            (text.replace("mpps.trials/1", "mpps.trials/2"), "line 1: want a record"),
+            (
+                text.replace("\"min_load_pps\":10", "\"min_load_pps\":0"),
+                "line 2: want min_load_pps",
+            ),
+            (text.replace("counted", "perhaps"), "line 3: no trial"),
+            (text.replace("{\"trial\"", "[\"trial\""), "no JSON"),
+        ] {
+            let why = read(wrong.as_bytes(), &header()).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(junk in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..2000) {
+            let mut text = record(&trials()).into_bytes();
+            let at = at.min(text.len());
+            text.splice(at..at, junk);
+            let _ = read(&text, &header());
+        }
+    }
+}
