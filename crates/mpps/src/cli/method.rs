@@ -37,7 +37,7 @@ pub(crate) struct Ndr {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Go on with the search whose record is in the folder of --out
-    #[arg(long, requires = "out")]
+    #[arg(long)]
     pub(crate) resume: bool,
 }
 

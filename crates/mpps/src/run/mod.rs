@@ -6,8 +6,8 @@ mod session;
 
 pub(crate) use host::Host;
 pub use plan::Plan;
-pub(crate) use session::{on_ports, on_session};
 pub use session::{Session, session, session_until};
+pub(crate) use session::{on_ports, on_session};
 
 use crate::commands;
 use crate::fail::Failure;

@@ -10,7 +10,7 @@ use crate::plan::traffic::Draft;
 use crate::privilege::Clerk;
 use crate::run::{Host, Plan, Session, on_session};
 use measure::{CEILING_NS, Measured, measured};
-use mpps_method::{End, Goal, Input, Limits, Next, Ratio, Search, Trial};
+use mpps_method::{End, Goal, Input, Limits, Next, Ratio, Search, Trial, Verdict};
 use record::{Earlier, Header, Record};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -65,12 +65,18 @@ struct Found {
     limited_by: LimitedBy,
     search: Search,
     trials: Vec<Measured>,
+    /// How many of them an earlier command ran.
+    earlier: usize,
     stopped: Stopped,
 }
 
 impl Found {
+    /// What the search goes by. That the host was in the way of an earlier command is no reason to give up now.
     fn trials(&self) -> Vec<Trial> {
-        self.trials.iter().map(|measured| measured.trial).collect()
+        let all = self.trials.iter().map(|measured| measured.trial).enumerate();
+        all.filter(|(at, trial)| *at >= self.earlier || trial.verdict != Verdict::Void)
+            .map(|(_, trial)| trial)
+            .collect()
     }
 }
 
@@ -166,6 +172,11 @@ fn chosen_by_search(args: &Ndr) -> Result<()> {
             run.print_plan,
             "a search varies a plan: want sendrecv … --print-plan",
         ),
+        (
+            "--resume",
+            args.resume && args.out.is_none(),
+            "it goes on with the search in a folder: want --out DIR as well",
+        ),
         ("--search-time", args.search_time.is_zero(), "0: want a time above 0"),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
@@ -253,7 +264,9 @@ fn search(
             if ceiling.interrupted {
                 return Ok(None);
             }
-            let (limits, limited_by) = rates(setup, Some(ceiling.offered_pps))?;
+            let Some((limits, limited_by)) = reachable(setup, session, ceiling.offered_pps)? else {
+                return Ok(None);
+            };
             if let Some(record) = record.as_deref_mut() {
                 record.limits(limits, limited_by);
             }
@@ -265,6 +278,7 @@ fn search(
         search: Search::new(setup.goals.clone(), limits, most_ns).map_err(usage)?,
         limits,
         limited_by,
+        earlier: trials.len(),
         trials,
         stopped: Stopped::Interrupted,
     };
@@ -295,6 +309,35 @@ fn search(
                 break;
             }
         }
+    }
+    Ok(Some(found))
+}
+
+/// Between which rates is searched. Sending at given times takes more than sending as fast as can be, so the highest
+/// rate is tried, and lowered to what was reached. `None`: it was interrupted.
+fn reachable(setup: &Setup<'_>, session: &mut Session<'_>, ceiling: f64) -> Result<Option<(Limits, LimitedBy)>> {
+    /// Tries after which the search is left to find out.
+    const MOST: u32 = 8;
+    let mut ceiling = ceiling;
+    let mut found = rates(setup, Some(ceiling))?;
+    for _ in 0..MOST {
+        let (limits, limited_by) = found;
+        if limited_by != LimitedBy::Generator {
+            break;
+        }
+        let input = Input {
+            load: limits.max,
+            duration_ns: CEILING_NS,
+        };
+        let Some(tried) = trial(setup, session, input)? else {
+            return Ok(None);
+        };
+        if tried.trial.verdict != Verdict::Void {
+            break;
+        }
+        // At the limit a little of the time is missing in one second and not in the next.
+        ceiling = ceiling.min(tried.offered_pps) * OF_CEILING;
+        found = rates(setup, Some(ceiling))?;
     }
     Ok(Some(found))
 }

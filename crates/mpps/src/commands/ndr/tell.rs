@@ -3,7 +3,7 @@
 use super::record::{Record, goals, trial_json};
 use super::{Found, LimitedBy, Setup, Stopped};
 use crate::fail::{Result, print};
-use mpps_method::{Bounds, End, Goal, Outcome, Verdict};
+use mpps_method::{Bounds, End, Goal, Outcome, Ratio, Verdict};
 use mpps_stats::count;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -17,12 +17,12 @@ const SCHEMA: &str = "mpps.test/1";
 fn words(goal: &Goal) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
     format!(
-        "loss {} at the most (in {} of the time more; trials of {} s, {} s at a rate; bounds {:.3} % apart)",
+        "loss {} at the most, more in {} of the time at the most; trials of {} s, {} s of them per rate; bounds {} apart",
         goal.loss,
         goal.exceed,
         seconds(goal.final_ns),
         seconds(goal.sum_ns),
-        goal.width * 100.0
+        Ratio::of_share(goal.width).unwrap_or_default()
     )
 }
 
@@ -127,7 +127,9 @@ fn verdict(outcome: &Outcome, found: &Found) -> String {
             };
             format!("{} pps (not {} pps){through}{irregular}", count(lower), count(upper))
         }
-        _ => format!("not known: between {} pps", bounds(known)),
+        (Some(lower), None) => format!("{} pps or more; irregular: no upper bound was found", count(lower)),
+        (None, Some(upper)) => format!("below {} pps; irregular: no lower bound was found", count(upper)),
+        (None, None) => "not known: no rate has passed or failed".to_owned(),
     }
 }
 

@@ -1,0 +1,185 @@
+//! `ndr`: searches on a device of known rate, what becomes of them when they are broken off, and what they refuse.
+
+use mpps_tests::{Background, Finished, Scratch, assert_refused, mpps, run_command, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+
+/// What the device forwards, packets per second.
+const TRUTH: f64 = 20_000.0;
+/// A search of some seconds. The queue has room for what a lane on a busy host makes up for at once: 5 ms at 40 kpps.
+const SEARCH: &str = "ndr loop:capacity=20kpps,queue=200 --max-rate 40kpps --settle 300ms \
+                      --goal loss=0,initial=100ms,final=100ms,sum=500ms,width=2%";
+/// What a trial of 100 ms can be above the limit without loss, as the queue takes it: 200 packets.
+const QUEUED: f64 = 2_000.0;
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// Runs a search to its end, with its results in `out`.
+fn search(out: &Path, more: &str) -> Finished {
+    let mut done = run_command(mpps(&format!("{SEARCH} --out {} {more}", out.display())));
+    // A host that others use may void three trials in a row: it is asked again.
+    for _ in 0..20 {
+        if done.code != Some(3) || !done.stdout.contains("this host could not") {
+            break;
+        }
+        done = run_command(mpps(&format!("{SEARCH} --out {} --resume", out.display())));
+    }
+    done
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("a number: {value}"))
+}
+
+/// The record's trials.
+fn trials(out: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(out.join("trials.jsonl")).expect("a record");
+    let lines = text.lines().skip(2);
+    lines.map(|line| serde_json::from_str(line).expect("a trial")).collect()
+}
+
+/// The result says where the device's limit is, and its trials bear it out.
+fn assert_found(out: &Path, done: &Finished) {
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let result = json(&out.join("result.json"));
+    assert_eq!(result["schema"], "mpps.test/1");
+    assert_eq!(result["complete"], true, "{result:#}");
+    let found = &result["results"][0];
+    let (lower, upper) = (number(&found["lower_pps"]), number(&found["upper_pps"]));
+    // In a short trial the queue takes what is too much of its 20 packets: 0.4 kpps in 50 ms.
+    assert!(
+        lower <= TRUTH * 1.04 && TRUTH * 0.98 <= upper,
+        "{lower} to {upper}: {result:#}"
+    );
+    assert!((upper - lower) / upper <= 0.0201, "{lower} to {upper}");
+    assert_eq!(found["regular"], true);
+    let recorded = trials(out);
+    assert_eq!(
+        result["trials"],
+        Value::from(recorded.clone()),
+        "the record and the result"
+    );
+    for trial in &recorded {
+        let of = |key: &str| trial[key].as_u64().unwrap_or_else(|| panic!("{key}: {trial:#}"));
+        assert_eq!(of("sent"), of("received") + of("lost") + of("late"), "{trial:#}");
+        if trial["outcome"] == "counted" {
+            assert_eq!(of("due"), of("sent") + of("refused"), "{trial:#}");
+            assert_eq!(of("missing"), of("lost") + of("late") + of("refused"), "{trial:#}");
+        }
+    }
+    let lossless = |load: f64| {
+        let there = recorded
+            .iter()
+            .filter(|trial| trial["outcome"] == "counted" && number(&trial["load_pps"]) == load);
+        let (all, good) = there.fold((0, 0), |(all, good), trial| {
+            (all + 1, good + i32::from(trial["missing"] == 0))
+        });
+        (all, good)
+    };
+    // Of five trials of 50 ms three decide.
+    let (_, good) = lossless(lower);
+    assert!(good >= 3, "{good} good trials at {lower}");
+    let (all, good) = lossless(upper);
+    assert!(all - good >= 3, "{all} trials at {upper}, {good} of them good");
+    let report = std::fs::read_to_string(out.join("report.md")).expect("a report");
+    for part in ["RFC 9971", "Deviations:", "| trial | load, pps |"] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+}
+
+#[test]
+fn the_limit_of_a_device_lies_between_the_bounds_and_its_trials_are_recorded() {
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    let done = search(&out, "");
+    assert_found(&out, &done);
+    assert!(done.stdout.contains("loss   0 %"), "{}", done.stdout);
+    assert!(done.stderr.contains("searching between"), "{}", done.stderr);
+}
+
+#[test]
+fn a_search_that_was_killed_goes_on_after_its_last_trial() {
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    let running = Background::start(mpps(&format!("{SEARCH} --out {}", out.display())));
+    let record = out.join("trials.jsonl");
+    let lines = || std::fs::read_to_string(&record).map_or(0, |text| text.lines().count());
+    wait_until("four trials", || lines() >= 6);
+    running.end(Signal::KILL);
+    // A line that was cut off is left out.
+    let before = lines() - 2;
+    let text = std::fs::read_to_string(&record).expect("a record");
+    std::fs::write(&record, format!("{text}{{\"trial\":")).expect("writable");
+    let again = search(&out, "");
+    assert_eq!(again.code, Some(2), "{}", again.stderr);
+    assert!(again.stderr.contains("--resume to go on"), "{}", again.stderr);
+    let other = run_command(mpps(&format!("{SEARCH} --seed 9 --resume --out {}", out.display())));
+    assert_eq!(other.code, Some(2), "{}", other.stderr);
+    assert!(other.stderr.contains("its plan is another"), "{}", other.stderr);
+    let done = search(&out, "--resume");
+    assert!(
+        done.stderr.contains(&format!("going on after {before} trials")),
+        "{}",
+        done.stderr
+    );
+    assert_found(&out, &done);
+}
+
+#[test]
+fn a_search_that_is_interrupted_says_what_it_knows() {
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    let running = Background::start(mpps(&format!("{SEARCH} --out {}", out.display())));
+    wait_until("a trial", || {
+        std::fs::read_to_string(out.join("trials.jsonl")).is_ok_and(|t| t.lines().count() > 2)
+    });
+    let done = running.end(Signal::INT);
+    assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
+    assert!(
+        done.stdout.contains("not complete: it was interrupted"),
+        "{}",
+        done.stdout
+    );
+    assert_eq!(json(&out.join("result.json"))["complete"], false);
+}
+
+#[test]
+fn a_device_faster_than_the_highest_rate_is_at_least_that_fast() {
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    let line = SEARCH.replace("60kpps", "10kpps");
+    let done = run_command(mpps(&format!("{line} --out {}", out.display())));
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("10,000 pps or more"), "{}", done.stdout);
+    let result = json(&out.join("result.json"));
+    assert_eq!(result["results"][0]["at_max"], true, "{result:#}");
+    assert_eq!(result["params"]["limited_by"], "max_rate", "{result:#}");
+}
+
+#[test]
+fn what_a_search_chooses_itself_or_cannot_do_is_refused() {
+    let loop_line = "ndr loop:";
+    for (words, parts) in [
+        ("--rate 1kpps", &["--rate", "the search chooses it"][..]),
+        ("--duration 1s", &["--duration", "final=TIME"]),
+        ("--csv x.csv", &["--csv", "--out DIR"]),
+        ("--json x.json", &["--json", "--out DIR"]),
+        ("--print-plan", &["--print-plan", "sendrecv"]),
+        ("--search-time 0", &["--search-time", "above 0"]),
+        ("--goal loss=2", &["--goal", "loss=2"]),
+        ("--goal speed=1", &["--goal", "speed=: want loss"]),
+        (
+            "--max-rate 1kpps --min-rate 2kpps",
+            &["--min-rate", "2000 pps is not below --max-rate, 1000 pps"],
+        ),
+        ("--max-rate 50%", &["--max-rate 50%", "does not tell its link speed"]),
+        ("--resume", &["--resume", "--out"]),
+        ("--resume --out /nonexistent/x", &["--resume", "holds no trials.jsonl"]),
+    ] {
+        assert_refused(mpps(&format!("{loop_line} {words}")), 2, parts);
+    }
+}
