@@ -50,9 +50,8 @@ fn assert_found(out: &Path, done: &Finished) {
     assert_eq!(result["complete"], true, "{result:#}");
     let found = &result["results"][0];
     let (lower, upper) = (number(&found["lower_pps"]), number(&found["upper_pps"]));
-    // In a short trial the queue takes what is too much of its 20 packets: 0.4 kpps in 50 ms.
     assert!(
-        lower <= TRUTH * 1.04 && TRUTH * 0.98 <= upper,
+        lower <= TRUTH + QUEUED && TRUTH <= upper,
         "{lower} to {upper}: {result:#}"
     );
     assert!((upper - lower) / upper <= 0.0201, "{lower} to {upper}");
@@ -80,7 +79,7 @@ fn assert_found(out: &Path, done: &Finished) {
         });
         (all, good)
     };
-    // Of five trials of 50 ms three decide.
+    // Of five trials three decide.
     let (_, good) = lossless(lower);
     assert!(good >= 3, "{good} good trials at {lower}");
     let (all, good) = lossless(upper);
@@ -151,8 +150,11 @@ fn a_search_that_is_interrupted_says_what_it_knows() {
 fn a_device_faster_than_the_highest_rate_is_at_least_that_fast() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
-    let line = SEARCH.replace("60kpps", "10kpps");
+    let line = SEARCH.replace("40kpps", "10kpps");
     let done = run_command(mpps(&format!("{line} --out {}", out.display())));
+    if done.code == Some(3) && done.stdout.contains("this host could not") {
+        return println!("SKIPPED: this host is too busy to send 10 kpps at given times");
+    }
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     assert!(done.stdout.contains("10,000 pps or more"), "{}", done.stdout);
     let result = json(&out.join("result.json"));
