@@ -2,7 +2,7 @@
 
 use crate::Limits;
 
-/// Loads between two limits, evenly spaced by ratio: two neighbours are as far apart as the narrowest goal allows, just.
+/// Loads between two limits, evenly spaced by ratio: two neighbours are just as far apart as the narrowest goal allows.
 /// Place 0 is the lowest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {

@@ -4,8 +4,8 @@
 //! reckoned from that list anew each time, so a search that was cut short goes on by handing in the list again, and a
 //! result can be checked by whoever has it.
 //!
-//! [`Search`] is MLRsearch as [RFC 9971](https://www.rfc-editor.org/rfc/rfc9971) defines it: several goals in one search,
-//! of which the throughput of RFC 2544 (no loss) is one. The RFC prescribes what trials at a load say of it
+//! [`Search`] is MLRsearch as [RFC 9971](https://www.rfc-editor.org/rfc/rfc9971) defines it: several goals in one
+//! search, of which the throughput of RFC 2544 (no loss) is one. The RFC prescribes what trials at a load say of it
 //! ([`Goal::class`]) and what is reported ([`Search::results`]), not which trial is next; that is this crate's own.
 
 #![forbid(unsafe_code)]

@@ -4,8 +4,8 @@
 //! brought together once: the calling thread starts one thread per lane, and waits until each has its pool, its queue
 //! and (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
 //! runs are one, a [`session`](crate::run::session) is any number. For each the main thread makes what is counted in,
-//! sets the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to the
-//! sinks, watches for an interruption, and in the end adds everything up.
+//! sets the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to
+//! the sinks, watches for an interruption, and in the end adds everything up.
 //!
 //! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of
 //! sending and settling as long as the trial, so that nothing of one is in the next.

@@ -28,7 +28,9 @@ pub(crate) struct Ndr {
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) max_rate: Option<RateText>,
     /// How long all trials together may take, without settling and pauses
-    #[arg(long, value_name = "TIME", default_value = "20m", value_parser = values::duration, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "TIME", default_value = "20m", value_parser = values::duration, allow_hyphen_values = true
+    )]
     pub(crate) search_time: Duration,
     /// Pause between two trials, beside the settle time
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = values::duration, allow_hyphen_values = true)]

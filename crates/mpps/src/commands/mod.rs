@@ -57,7 +57,10 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
                     ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::WriteZero
                 )
             };
-            let unopened = |e: &ReportError| matches!(e, ReportError::Io { path, source, .. } if *path == args.output && !full(source));
+            let unopened = |e: &ReportError| match e {
+                ReportError::Io { path, source, .. } => *path == args.output && !full(source),
+                _ => false,
+            };
             as_user(|| match mpps_report::plot(&args.csv, &args.output) {
                 Err(e) if unopened(&e) => Err(output::unwritable("-o", &e)),
                 other => Ok(other?),

@@ -59,7 +59,7 @@ pub fn session_until<R>(
     result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
 }
 
-/// As [`session`], of the program itself: `opened` is called when the ports are open and before privileges are given up.
+/// As [`session`], of the program itself: `opened` is called when the ports are open, before privileges are given up.
 pub(crate) fn on_session(
     draft: &Draft,
     plan: &Plan,

@@ -17,7 +17,7 @@ const SCHEMA: &str = "mpps.test/1";
 fn words(goal: &Goal) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
     format!(
-        "loss {} at the most, more in {} of the time at the most; trials of {} s, {} s of them per rate; bounds {} apart",
+        "loss {} at the most, more in {} of the time at the most; trials of {} s, {} s per rate; bounds {} apart",
         goal.loss,
         goal.exceed,
         seconds(goal.final_ns),
