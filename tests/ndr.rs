@@ -180,6 +180,7 @@ fn what_a_search_chooses_itself_or_cannot_do_is_refused() {
         ),
         ("--max-rate 50%", &["--max-rate 50%", "does not tell its link speed"]),
         ("--resume", &["--resume", "--out"]),
+        ("--goal loss=0.5", &["--goal", "want 0.5%"]),
         ("--resume --out /nonexistent/x", &["--resume", "holds no trials.jsonl"]),
     ] {
         assert_refused(mpps(&format!("{loop_line} {words}")), 2, parts);

@@ -109,6 +109,11 @@ impl Search {
         &self.goals
     }
 
+    /// After how much effective duration it ends, ns.
+    pub fn most_ns(&self) -> u64 {
+        self.most_ns
+    }
+
     /// The loads that it may try.
     pub fn limits(&self) -> Limits {
         self.limits
@@ -150,7 +155,9 @@ impl Search {
         let Some(wish) = wishes.min_by(least) else {
             return Next::Done(End::Found);
         };
-        let spent: u64 = trials.iter().map(|trial| trial.effective_ns).sum();
+        let spent = trials
+            .iter()
+            .fold(0u64, |sum, trial| sum.saturating_add(trial.effective_ns));
         match spent >= self.most_ns {
             true => Next::Done(End::OutOfTime),
             false => Next::Trial(wish.input),

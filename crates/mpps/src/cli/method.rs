@@ -60,6 +60,8 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
     let hide = hidden.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
         "settle" => arg.default_value("200ms"),
+        // What a lane makes up for at once is a burst, which a device with a short queue loses.
+        "catch_up" => arg.default_value("1ms"),
         _ => arg.hide(hide),
     }
 }
@@ -94,7 +96,15 @@ fn goal(text: &str) -> Parsed<Goal> {
             }
         };
         match key {
-            "loss" => goal.loss = share()?,
+            "loss" => {
+                goal.loss = share()?;
+                if goal.loss.share() > 0.1 && !value.ends_with('%') {
+                    return Err(format!(
+                        "loss={value}: that is {}: want {value}% or {}",
+                        goal.loss, goal.loss
+                    ));
+                }
+            }
             "exceed" => goal.exceed = share()?,
             "width" => goal.width = share()?.share(),
             "initial" => goal.initial_ns = time()?,
@@ -135,6 +145,7 @@ mod tests {
             ("loss", "'loss': want rfc2544"),
             ("loss=100%", "loss=100%: want"),
             ("loss=-1", "loss=-1: "),
+            ("loss=0.5", "that is 50 %: want 0.5%"),
             ("loss=0,csit", "'csit': want"),
             ("speed=1", "speed=: want"),
             ("final=0s", "final=0s: want a time above 0"),

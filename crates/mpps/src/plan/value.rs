@@ -233,6 +233,11 @@ pub(crate) fn words(text: &str) -> Result<Vec<OsString>, String> {
         _ => {}
     }
     let whole: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}: want a plan (--print-plan)"))?;
+    let schema = whole.get("schema").and_then(Value::as_str);
+    if schema.is_some_and(|schema| schema.starts_with("mpps.test/")) {
+        let why = "the result of a search, which varies a plan: want its plan alone, with a rate";
+        return Err(format!("{why}: jq '.plan | .load.rate = \"1Mpps\"'"));
+    }
     // A result holds the plan that it is of.
     let plan = match &whole {
         Value::Object(all) if !all.contains_key("mpps_plan") => all.get("plan").unwrap_or(&whole),

@@ -23,6 +23,8 @@ pub(super) struct Measured {
     pub(super) latency_ns: Option<[u64; 4]>,
     /// Why it is void.
     pub(super) reasons: Vec<String>,
+    /// What else is to be known of it.
+    pub(super) notes: Vec<String>,
 }
 
 /// What a search is told of a trial at `input`: loss is what is missing of the packets due. What the path did not take
@@ -52,6 +54,7 @@ pub(super) fn measured(input: Input, summary: &Summary) -> Measured {
         offered_pps: summary.offered_pps,
         received_pps: summary.received_pps,
         latency_ns: percentiles.map(|p| [p.p50, p.p99, p.p999, summary.latency.max]),
+        notes: summary.warnings.clone(),
         reasons: if counted {
             Vec::new()
         } else {

@@ -5,7 +5,7 @@ mod record;
 mod tell;
 
 use crate::cli::{Ndr, RateText};
-use crate::fail::{Failure, Result, usage};
+use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
 use crate::privilege::Clerk;
 use crate::run::{Host, Plan, Session, on_session};
@@ -21,6 +21,8 @@ const OF_LINK: f64 = 0.9998;
 const OF_CEILING: f64 = 0.99;
 /// The highest rate by the lowest, unless that is given.
 const SPAN: u64 = 1000;
+/// Pause after a void trial, for each in a row.
+const AFTER_VOID: Duration = Duration::from_millis(500);
 /// `--quick`: longest duration sum, ns, and least width.
 const QUICK: (u64, f64) = (5_000_000_000, 0.02);
 
@@ -80,6 +82,45 @@ impl Found {
     }
 }
 
+impl Found {
+    /// After void trials at the highest rate, which is this host's own limit: a lower one, by what was reached. False
+    /// where that is not so, or there is no lower one.
+    fn lower_max(&mut self) -> bool {
+        let last = |measured: &&Measured| measured.trial.verdict == Verdict::Void;
+        let void = self.trials.iter().rev().take_while(last);
+        let at_max = |measured: &Measured| measured.trial.input.load == self.limits.max;
+        if !void.clone().all(at_max) {
+            return false;
+        }
+        let reached = void
+            .map(|measured| measured.offered_pps)
+            .fold(self.limits.max as f64, f64::min);
+        let limits = Limits {
+            max: (reached * OF_CEILING) as u64,
+            ..self.limits
+        };
+        let goals = self.search.goals().to_vec();
+        let Ok(search) = Search::new(goals, limits, self.search.most_ns()) else {
+            return false;
+        };
+        (self.search, self.limits, self.limited_by) = (search, limits, LimitedBy::Generator);
+        self.earlier = self.trials.len();
+        true
+    }
+
+    /// The device gave nothing back, in any trial: there is none.
+    fn nothing_came(&self) -> bool {
+        let counted = self
+            .trials
+            .iter()
+            .filter(|measured| measured.trial.verdict != Verdict::Void);
+        counted.clone().count() >= 2
+            && counted
+                .clone()
+                .all(|measured| measured.received == 0 && measured.late == 0)
+    }
+}
+
 /// What does not change in a search.
 struct Setup<'a> {
     args: &'a Ndr,
@@ -93,7 +134,20 @@ struct Setup<'a> {
 
 pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
     chosen_by_search(args)?;
-    let draft = Draft::new(args.traffic.clone(), true)?;
+    let mut traffic = args.traffic.clone();
+    if Draft::new(traffic.clone(), true)?.port.traits.in_kernel {
+        // What the kernel runs is loaded once, for the highest rate, before privileges are given up.
+        if args.max_rate.is_none() {
+            return Err(usage(
+                "--max-rate: missing: programs in the kernel are made for a highest rate: want --max-rate RATE",
+            ));
+        }
+        traffic.rate = args.max_rate.clone();
+        if let Some(rate) = &args.max_rate {
+            traffic.run.plan.fill("load", "rate", rate.to_string());
+        }
+    }
+    let draft = Draft::new(traffic, true)?;
     let link = draft.port.interface().filter(|device| !device.is_virtual);
     let setup = Setup {
         args,
@@ -107,6 +161,7 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
     let header = Header {
         plan: setup.plan.to_json(),
         goals: setup.goals.clone(),
+        rates: [&args.min_rate, &args.max_rate].map(|rate| rate.as_ref().map(RateText::to_string)),
     };
     let folder = args.out.as_deref();
     let clerk = folder
@@ -132,7 +187,7 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
     })?;
     let record = record.into_inner();
     let Some(found) = found else {
-        // Interrupted before there was anything to search between.
+        eprintln!("mpps: interrupted before there was a rate to search from");
         return Ok(ExitCode::from(3));
     };
     tell::result(&setup, &found, began.elapsed(), record.as_ref())
@@ -259,12 +314,19 @@ fn search(
     let (limits, limited_by, trials) = match earlier {
         Some(earlier) => (earlier.limits, earlier.limited_by, earlier.trials),
         None => {
-            let plan = setup.plan.with("times.duration", time(CEILING_NS))?;
-            let ceiling = session.trial(&plan, &mut [])?;
-            if ceiling.interrupted {
-                return Ok(None);
-            }
-            let Some((limits, limited_by)) = reachable(setup, session, ceiling.offered_pps)? else {
+            // More than was allowed is not sent, not even to learn what could be.
+            let ceiling = match setup.args.max_rate {
+                Some(_) => None,
+                None => {
+                    let plan = setup.plan.with("times.duration", time(CEILING_NS))?;
+                    let told = session.trial(&plan, &mut [])?;
+                    if told.interrupted {
+                        return Ok(None);
+                    }
+                    Some(told.offered_pps)
+                }
+            };
+            let Some((limits, limited_by)) = reachable(setup, session, ceiling)? else {
                 return Ok(None);
             };
             if let Some(record) = record.as_deref_mut() {
@@ -287,12 +349,22 @@ fn search(
         let trials = found.trials();
         let input = match found.search.next(&trials) {
             Next::Trial(input) => input,
+            // The highest rate can't be kept up after all.
+            Next::Done(End::Void) if found.lower_max() => continue,
             Next::Done(end) => {
                 found.stopped = Stopped::Search(end);
                 break;
             }
         };
-        if !found.trials.is_empty() && !wait(setup.args.pause, session) {
+        // What was in the way of a void trial may be over in a while.
+        let void = found
+            .trials
+            .iter()
+            .rev()
+            .take_while(|m| m.trial.verdict == Verdict::Void)
+            .count() as u32;
+        let pause = setup.args.pause.max(AFTER_VOID * void);
+        if !found.trials.is_empty() && !wait(pause, session) {
             break;
         }
         match trial(setup, session, input) {
@@ -302,6 +374,12 @@ fn search(
                 }
                 found.trials.push(measured);
                 tell::trial(setup, &found);
+                if found.nothing_came() {
+                    let why = "nothing came back in two trials: is a reflector (mpps reflect) at the destination, or is \
+                               the device's other port given?";
+                    found.stopped = Stopped::Failed(failed(why));
+                    break;
+                }
             }
             Ok(None) => break,
             Err(failure) => {
@@ -315,16 +393,16 @@ fn search(
 
 /// Between which rates is searched. Sending at given times takes more than sending as fast as can be, so the highest
 /// rate is tried, and lowered to what was reached. `None`: it was interrupted.
-fn reachable(setup: &Setup<'_>, session: &mut Session<'_>, ceiling: f64) -> Result<Option<(Limits, LimitedBy)>> {
+fn reachable(
+    setup: &Setup<'_>,
+    session: &mut Session<'_>,
+    mut ceiling: Option<f64>,
+) -> Result<Option<(Limits, LimitedBy)>> {
     /// Tries after which the search is left to find out.
     const MOST: u32 = 8;
-    let mut ceiling = ceiling;
-    let mut found = rates(setup, Some(ceiling))?;
+    let mut found = rates(setup, ceiling)?;
     for _ in 0..MOST {
-        let (limits, limited_by) = found;
-        if limited_by != LimitedBy::Generator {
-            break;
-        }
+        let (limits, _) = found;
         let input = Input {
             load: limits.max,
             duration_ns: CEILING_NS,
@@ -336,8 +414,12 @@ fn reachable(setup: &Setup<'_>, session: &mut Session<'_>, ceiling: f64) -> Resu
             break;
         }
         // At the limit a little of the time is missing in one second and not in the next.
-        ceiling = ceiling.min(tried.offered_pps) * OF_CEILING;
-        found = rates(setup, Some(ceiling))?;
+        let most = ceiling
+            .unwrap_or(limits.max as f64)
+            .min(limits.max as f64)
+            .min(tried.offered_pps);
+        ceiling = Some(most * OF_CEILING);
+        found = rates(setup, ceiling)?;
     }
     Ok(Some(found))
 }

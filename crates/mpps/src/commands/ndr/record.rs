@@ -8,9 +8,12 @@ use super::measure::Measured;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::privilege::Clerk;
 use mpps_method::{Goal, Input, Limits, Trial, Verdict};
+use mpps_sys::private;
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The record's file in its folder.
@@ -26,12 +29,14 @@ pub(super) struct Header {
     /// The plan that its trials vary, JSON.
     pub(super) plan: String,
     pub(super) goals: Vec<Goal>,
+    /// `--min-rate` and `--max-rate` as they are written.
+    pub(super) rates: [Option<String>; 2],
 }
 
 impl Header {
     fn json(&self) -> Value {
         let plan: Value = serde_json::from_str(&self.plan).unwrap_or_default();
-        json!({ "schema": SCHEMA, "test": "ndr", "goals": goals(&self.goals), "plan": plan })
+        json!({ "schema": SCHEMA, "test": "ndr", "goals": goals(&self.goals), "rates": self.rates, "plan": plan })
     }
 }
 
@@ -93,6 +98,7 @@ pub(super) fn trial_json(number: usize, measured: &Measured) -> Value {
         "received_pps": measured.received_pps,
         "latency_ns": latency,
         "reasons": measured.reasons,
+        "notes": measured.notes,
     })
 }
 
@@ -110,7 +116,12 @@ fn trial_of(line: &Value) -> Option<Measured> {
     };
     let latency = line.get("latency_ns").filter(|latency| !latency.is_null());
     let percentile = |key: &str| latency?.get(key)?.as_u64();
-    let reasons = line.get("reasons")?.as_array()?;
+    let texts = |key: &str| -> Option<Vec<String>> {
+        let texts = line.get(key)?.as_array()?;
+        // It is shown to people, and anybody may have written it.
+        let shown = |text: &str| text.replace(char::is_control, "?");
+        texts.iter().map(|text| text.as_str().map(shown)).collect()
+    };
     Some(Measured {
         trial: Trial {
             input: Input {
@@ -136,10 +147,8 @@ fn trial_of(line: &Value) -> Option<Measured> {
             ]),
             None => None,
         },
-        reasons: reasons
-            .iter()
-            .map(|reason| reason.as_str().map(str::to_owned))
-            .collect::<Option<_>>()?,
+        reasons: texts("reasons")?,
+        notes: texts("notes")?,
     })
 }
 
@@ -165,7 +174,7 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
             "line 1: want a record of trials, with \"schema\": \"{SCHEMA}\""
         ));
     }
-    for key in ["test", "goals", "plan"] {
+    for key in ["test", "goals", "rates", "plan"] {
         if first.1.get(key) != want.get(key) {
             return Err(format!(
                 "line 1: its {key} is another than this command's: want the same command as before, with --resume"
@@ -205,11 +214,16 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
 pub(super) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) -> Result<Option<Earlier>> {
     let (path, name) = (folder.join(FILE), folder.display().to_string());
     let found = clerk.does(move || -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(&path) {
+        // No link is followed, and what is no file keeps nobody waiting.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         let mut text = Vec::new();
         file.take(LONGEST + 1).read_to_end(&mut text)?;
         Ok(Some(text))
@@ -224,6 +238,8 @@ pub(super) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) 
         (None, true) => Err(usage(format!(
             "--resume: {name} holds no {FILE}: want the folder of an earlier search, or no --resume"
         ))),
+        // It was begun, and ended before there was a trial.
+        (Some(text), false) if matches!(read(&text, header), Ok(None)) => Ok(None),
         (Some(_), false) => Err(usage(format!(
             "--out {name}: it holds the record of an earlier search: want another folder, or --resume to go on with it"
         ))),
@@ -257,8 +273,11 @@ impl<'c> Record<'c> {
         let (path, whole) = (folder.to_path_buf(), earlier.map_or(0, |earlier| earlier.whole));
         let opened = clerk.does(move || -> io::Result<File> {
             std::fs::create_dir_all(&path)?;
+            let file = private::open(&path.join(FILE), OFlags::APPEND)?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other(format!("{FILE} is no regular file")));
+            }
             // One that was begun and holds no trial is begun anew.
-            let file = OpenOptions::new().append(true).create(true).open(path.join(FILE))?;
             file.set_len(whole)?;
             Ok(file)
         })?;
@@ -311,9 +330,17 @@ impl<'c> Record<'c> {
         let folder = self.folder.clone();
         let written = self.clerk.does(move || -> io::Result<()> {
             let draft = folder.join(format!(".{name}.new"));
-            let mut file = File::create(&draft)?;
-            file.write_all(text.as_bytes())?;
-            std::fs::rename(draft, folder.join(name))
+            let mut file = private::create(&draft, OFlags::empty())?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other(format!("{} is no regular file", draft.display())));
+            }
+            let written = file
+                .write_all(text.as_bytes())
+                .and_then(|()| std::fs::rename(&draft, folder.join(name)));
+            if written.is_err() {
+                let _ = std::fs::remove_file(&draft);
+            }
+            written
         })?;
         written.map_err(|e| failed(format!("write {}: {e}", self.folder.join(name).display())))
     }
@@ -336,6 +363,7 @@ mod tests {
         Header {
             plan: r#"{"mpps_plan":1,"workload":"sendrecv"}"#.to_owned(),
             goals: vec![Goal::csit(Ratio::ZERO)],
+            rates: [None, Some("1Mpps".to_owned())],
         }
     }
 
@@ -358,6 +386,7 @@ mod tests {
             received_pps: load as f64 - 1.0,
             latency_ns: Some([1, 2, 3, 4]),
             reasons: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

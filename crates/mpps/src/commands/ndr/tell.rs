@@ -82,11 +82,10 @@ pub(super) fn trial(setup: &Setup<'_>, found: &Found) {
             }
         }
     }
-    let known: Vec<_> = found
-        .search
-        .results(&found.trials())
-        .iter()
-        .map(|o| bounds(&o.bounds))
+    let outcomes = found.search.results(&found.trials());
+    let goals = setup.goals.iter().zip(&outcomes);
+    let known: Vec<_> = goals
+        .map(|(goal, o)| format!("loss {}: {}", goal.loss, bounds(&o.bounds)))
         .collect();
     eprintln!(
         "{line}; known: {}; left: about {}",
