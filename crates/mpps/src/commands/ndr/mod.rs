@@ -375,8 +375,8 @@ fn search(
                 found.trials.push(measured);
                 tell::trial(setup, &found);
                 if found.nothing_came() {
-                    let why = "nothing came back in two trials: is a reflector (mpps reflect) at the destination, or is \
-                               the device's other port given?";
+                    let why = "nothing came back in two trials: want a reflector (mpps reflect) at the destination, \
+                               or the device's other port";
                     found.stopped = Stopped::Failed(failed(why));
                     break;
                 }

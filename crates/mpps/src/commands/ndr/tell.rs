@@ -73,7 +73,9 @@ pub(super) fn trial(setup: &Setup<'_>, found: &Found) {
     );
     match last.trial.verdict {
         Verdict::Void => {
-            let _ = write!(line, "void: {}", last.reasons.join("; "));
+            // The whole reason is in the record.
+            let first = last.reasons.first().map_or("", String::as_str);
+            let _ = write!(line, "void: {}", first.split(" (").next().unwrap_or(first));
         }
         Verdict::Counted { due, missing } => {
             let _ = write!(line, "{} of {} lost", count(missing), count(due));
