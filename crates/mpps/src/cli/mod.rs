@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Capture(Capture),
     /// Find the highest rates at which no more than so many packets are lost (MLRsearch, RFC 9971)
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_method))]
-    Ndr(Ndr),
+    Ndr(Box<Ndr>),
     /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it
