@@ -8,7 +8,7 @@ use std::path::Path;
 /// What the device forwards, packets per second.
 const TRUTH: f64 = 20_000.0;
 /// A search of some seconds. The queue has room for what a lane on a busy host makes up for at once: 5 ms at 40 kpps.
-const SEARCH: &str = "ndr loop:capacity=20kpps,queue=200 --max-rate 40kpps --settle 300ms \
+const SEARCH: &str = "ndr loop:capacity=20kpps,queue=200 --max-rate 40kpps --catch-up 5ms --settle 300ms \
                       --goal loss=0,initial=100ms,final=100ms,sum=500ms,width=2%";
 /// What a trial of 100 ms can be above the limit without loss, as the queue takes it: 200 packets.
 const QUEUED: f64 = 2_000.0;
@@ -187,6 +187,7 @@ fn what_a_search_chooses_itself_or_cannot_do_is_refused() {
         ("--max-rate 50%", &["--max-rate 50%", "does not tell its link speed"]),
         ("--resume", &["--resume", "--out"]),
         ("--goal loss=0.5", &["--goal", "want 0.5%"]),
+        ("--min-rate 2", &["--min-rate '2'", "the unit is missing"]),
         ("--resume --out /nonexistent/x", &["--resume", "holds no trials.jsonl"]),
     ] {
         assert_refused(mpps(&format!("{loop_line} {words}")), 2, parts);

@@ -113,6 +113,8 @@ pub(crate) struct Verdict {
     pub(crate) warnings: Vec<String>,
     /// The one reason is that the path did not take what was due: a load that it refused.
     pub(crate) refused: bool,
+    /// The one reason is that lanes could not send as fast as was asked for.
+    pub(crate) outpaced: bool,
 }
 
 pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> Verdict {
@@ -132,6 +134,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     warnings.extend(case.causes.notes());
     Verdict {
         refused: reasons.len() == 1 && case.causes.refused(),
+        outpaced: reasons.len() == 1 && case.causes.outpaced(),
         reasons,
         warnings,
     }

@@ -85,6 +85,7 @@ fn summary() -> Summary {
         reasons: vec![("too_short".into(), 3)],
         valid: true,
         refused: false,
+        outpaced: false,
         invalid_reasons: vec![],
         warnings: vec!["csv: /x/run.csv: No space left on device".into()],
         interrupted: false,

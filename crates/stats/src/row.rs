@@ -324,6 +324,8 @@ pub struct Summary {
     /// They can't for one reason alone, which is no fault of this host's: the path did not take all that was due. What
     /// is missing is load that was refused.
     pub refused: bool,
+    /// They can't for one reason alone: the lanes could not send as fast as was asked for. A lower rate helps.
+    pub outpaced: bool,
     /// Why not; one sentence each.
     pub invalid_reasons: Vec<String>,
     /// What the reader should know though the numbers stand.

@@ -116,6 +116,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         reasons: invalid_reasons,
         mut warnings,
         refused,
+        outpaced,
     } = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
     if m.workload == Workload::Reflect {
@@ -166,6 +167,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         gaps: m.workload.generates().then(|| gaps(m)),
         valid: invalid_reasons.is_empty(),
         refused,
+        outpaced,
         invalid_reasons,
         warnings,
         interrupted: m.interrupted,

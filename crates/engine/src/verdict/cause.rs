@@ -25,6 +25,8 @@ pub(super) struct Causes<'e> {
     told_host: Cell<bool>,
     /// What is missing is what the path did not take.
     refused: Cell<bool>,
+    /// It is what lanes that were busy all the time could not send.
+    outpaced: Cell<bool>,
 }
 
 impl<'e> Causes<'e> {
@@ -37,7 +39,13 @@ impl<'e> Causes<'e> {
             told_others: Cell::new(false),
             told_host: Cell::new(false),
             refused: Cell::new(false),
+            outpaced: Cell::new(false),
         }
+    }
+
+    /// Whether departures are missing since lanes could not make them as fast.
+    pub(super) fn outpaced(&self) -> bool {
+        self.outpaced.get()
     }
 
     /// Whether departures are missing since the path did not take them.
@@ -104,6 +112,7 @@ impl<'e> Causes<'e> {
             );
         }
         if time.busy + time.blocked >= BUSY {
+            self.outpaced.set(true);
             return format!(
                 "the generator could not keep up: its lanes were busy for {} of the sending time; lower the rate, add \
                  lanes or use a faster path",

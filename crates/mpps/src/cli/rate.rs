@@ -141,8 +141,9 @@ impl TypedValueParser for RateParser {
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<RateText, clap::Error> {
         let text = StringValueParser::new().parse_ref(command, arg, value)?;
+        let option = arg.and_then(Arg::get_long).unwrap_or("rate");
         RateText::parse(&text)
-            .map_err(|want| clap::Error::raw(ErrorKind::ValueValidation, format!("--rate '{text}': want {want}")))
+            .map_err(|want| clap::Error::raw(ErrorKind::ValueValidation, format!("--{option} '{text}': want {want}")))
     }
 }
 

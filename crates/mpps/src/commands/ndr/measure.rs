@@ -21,6 +21,8 @@ pub(super) struct Measured {
     pub(super) received_pps: f64,
     /// 50th, 99th and 99.9th percentile, and the largest, ns.
     pub(super) latency_ns: Option<[u64; 4]>,
+    /// It is void since this host could not send as fast.
+    pub(super) outpaced: bool,
     /// Why it is void.
     pub(super) reasons: Vec<String>,
     /// What else is to be known of it.
@@ -54,6 +56,7 @@ pub(super) fn measured(input: Input, summary: &Summary) -> Measured {
         offered_pps: summary.offered_pps,
         received_pps: summary.received_pps,
         latency_ns: percentiles.map(|p| [p.p50, p.p99, p.p999, summary.latency.max]),
+        outpaced: summary.outpaced,
         notes: summary.warnings.clone(),
         reasons: if counted {
             Vec::new()

@@ -7,7 +7,7 @@ mod tell;
 use crate::cli::{Ndr, RateText};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
-use crate::privilege::Clerk;
+use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, Session, on_session};
 use measure::{CEILING_NS, Measured, measured};
 use mpps_method::{End, Goal, Input, Limits, Next, Ratio, Search, Trial, Verdict};
@@ -88,7 +88,7 @@ impl Found {
     fn lower_max(&mut self) -> bool {
         let last = |measured: &&Measured| measured.trial.verdict == Verdict::Void;
         let void = self.trials.iter().rev().take_while(last);
-        let at_max = |measured: &Measured| measured.trial.input.load == self.limits.max;
+        let at_max = |measured: &Measured| measured.outpaced && measured.trial.input.load == self.limits.max;
         if !void.clone().all(at_max) {
             return false;
         }
@@ -163,6 +163,8 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
         goals: setup.goals.clone(),
         rates: [&args.min_rate, &args.max_rate].map(|rate| rate.as_ref().map(RateText::to_string)),
     };
+    // The thread that writes files can get nothing more either.
+    privilege::check_run(&args.traffic.run)?;
     let folder = args.out.as_deref();
     let clerk = folder
         .map(|folder| Clerk::hire(&args.traffic.run, &[&folder.join(record::FILE)]))
@@ -412,6 +414,13 @@ fn reachable(
         };
         if tried.trial.verdict != Verdict::Void {
             break;
+        }
+        // Whatever else was in the way is no limit of this host's.
+        if !tried.outpaced {
+            if !wait(AFTER_VOID, session) {
+                return Ok(None);
+            }
+            continue;
         }
         // At the limit a little of the time is missing in one second and not in the next.
         let most = ceiling

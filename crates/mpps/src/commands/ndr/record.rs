@@ -97,6 +97,7 @@ pub(super) fn trial_json(number: usize, measured: &Measured) -> Value {
         "offered_pps": measured.offered_pps,
         "received_pps": measured.received_pps,
         "latency_ns": latency,
+        "outpaced": measured.outpaced,
         "reasons": measured.reasons,
         "notes": measured.notes,
     })
@@ -147,6 +148,7 @@ fn trial_of(line: &Value) -> Option<Measured> {
             ]),
             None => None,
         },
+        outpaced: line.get("outpaced")?.as_bool()?,
         reasons: texts("reasons")?,
         notes: texts("notes")?,
     })
@@ -385,6 +387,7 @@ mod tests {
             offered_pps: load as f64,
             received_pps: load as f64 - 1.0,
             latency_ns: Some([1, 2, 3, 4]),
+            outpaced: false,
             reasons: Vec::new(),
             notes: Vec::new(),
         }

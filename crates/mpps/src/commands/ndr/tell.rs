@@ -111,25 +111,22 @@ fn verdict(outcome: &Outcome, found: &Found) -> String {
     };
     match (known.lower, known.upper) {
         _ if outcome.none_passes => format!(
-            "no rate from {} pps up: irregular, want a lower --min-rate to find one",
+            "none from {} pps up; a lower --min-rate may find one",
             count(found.limits.min)
         ),
-        (Some(lower), _) if outcome.at_max => format!(
-            "{} pps or more: irregular, as {limit} allows no higher rate",
-            count(lower)
-        ),
+        (Some(lower), _) if outcome.at_max => format!("{} pps or more: {limit} allows no higher rate", count(lower)),
         (Some(lower), Some(upper)) => {
             let through = outcome.conditional_throughput.map(|pps| count(pps as u64));
             let through = through.map_or_else(String::new, |pps| format!("; {pps} pps came through"));
             let irregular = if outcome.regular {
                 ""
             } else {
-                "; irregular: not as close as asked for"
+                "; not as close as asked for"
             };
             format!("{} pps (not {} pps){through}{irregular}", count(lower), count(upper))
         }
-        (Some(lower), None) => format!("{} pps or more; irregular: no upper bound was found", count(lower)),
-        (None, Some(upper)) => format!("below {} pps; irregular: no lower bound was found", count(upper)),
+        (Some(lower), None) => format!("{} pps or more; no upper bound was found", count(lower)),
+        (None, Some(upper)) => format!("below {} pps; no lower bound was found", count(upper)),
         (None, None) => "not known: no rate has passed or failed".to_owned(),
     }
 }
