@@ -161,7 +161,8 @@ fn account(command: Command, port: &str, more: &[&str]) {
     println!("{port}: {last}");
     for key in ["descriptors", "threads"] {
         let (early, late) = pair(last, key);
-        assert_eq!(early, late, "{port}: {last}");
+        // What an earlier trial held a little longer is gone by then.
+        assert!(late <= early, "{port}: {last}");
     }
     let (early, late) = pair(last, "resident_kb");
     // What loading takes goes back to the allocator, which keeps some of it.
