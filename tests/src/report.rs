@@ -342,3 +342,32 @@ impl Report {
         );
     }
 }
+
+/// Counts that each way of a run has, and their sum.
+pub const COUNTS: [&str; 9] = [
+    "tx_packets",
+    "rx_packets",
+    "lost",
+    "late",
+    "duplicates",
+    "reordered",
+    "corrupt",
+    "foreign",
+    "missed",
+];
+
+/// The report of both ways, that of the first and that of the second: every packet is accounted for in each, and they
+/// add up.
+pub fn accounted_by_way(scratch: &Scratch, both: Report) -> [Report; 3] {
+    both.assert_accounted();
+    let [there, back] = [0, 1].map(|way| scratch.read_way(&both, way));
+    for (way, name) in [(&there, "A to B"), (&back, "B to A")] {
+        assert_eq!(way.json["name"], name);
+        way.assert_accounted();
+    }
+    for key in COUNTS.into_iter().chain(["/latency_ns/count"]) {
+        let of_ways = there.count(key) + back.count(key);
+        assert_eq!(both.count(key), of_ways, "{key}: {:#}", both.json);
+    }
+    [both, there, back]
+}

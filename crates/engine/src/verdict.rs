@@ -8,7 +8,7 @@ pub(crate) mod remarks;
 
 use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{LaneSummary, Stretches, Workload};
+use mpps_stats::{LaneSummary, Shortfall, Stretches, Workload};
 use mpps_sys::evidence::Rival;
 
 use cause::Causes;
@@ -111,10 +111,8 @@ pub(crate) struct Verdict {
     /// Why they are not valid.
     pub(crate) reasons: Vec<String>,
     pub(crate) warnings: Vec<String>,
-    /// The one reason is that the path did not take what was due: a load that it refused.
-    pub(crate) refused: bool,
-    /// The one reason is that lanes could not send as fast as was asked for.
-    pub(crate) outpaced: bool,
+    /// The one reason why they are not valid, where it is one of these.
+    pub(crate) shortfall: Option<Shortfall>,
 }
 
 pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> Verdict {
@@ -133,8 +131,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     }
     warnings.extend(case.causes.notes());
     Verdict {
-        refused: reasons.len() == 1 && case.causes.refused(),
-        outpaced: reasons.len() == 1 && case.causes.outpaced(),
+        shortfall: case.causes.shortfall().filter(|_| reasons.len() == 1),
         reasons,
         warnings,
     }

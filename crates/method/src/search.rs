@@ -233,14 +233,11 @@ impl Search {
             return Some(between(lower, upper, width));
         }
         match (known.lower, known.upper) {
-            (Some(lower), Some(upper)) => (upper - lower > width).then(|| {
+            (Some(lower), Some(upper)) if upper - lower <= width => None,
+            (Some(lower), Some(upper)) => {
                 let ends = inside(coarser.lower).or(inside(coarser.upper));
-                // Where the lower one is about what came through at the upper one, there is no more to come.
-                let near = || self.through_at(upper, stage, trials).filter(|at| *at < upper);
-                let above = || near().map(|at| self.above(stage, lower, Some(at + 1), trials));
-                let halved = between(lower, upper, width);
-                ends.unwrap_or_else(|| above().map_or(halved, |above| above.min(halved)))
-            }),
+                ends.or_else(|| Some(self.inwards(stage, lower, upper, trials)))
+            }
             (None, Some(0)) => None,
             (None, Some(upper)) => {
                 inside(coarser.lower).or_else(|| Some(self.below(stage, upper, coarser.lower, trials)))
@@ -293,6 +290,16 @@ impl Search {
         let passed = self.tried(trials, from.unwrap_or(0)..=lower);
         let step = self.grid.width(stage.width) << passed.saturating_sub(1).min(16);
         (lower + step).min(self.grid.top())
+    }
+
+    /// A place between two bounds: the middle or, where the lower one is about what came through at the upper one and no
+    /// more is to be expected, a step up if that is lower.
+    fn inwards(&self, stage: &Goal, lower: u32, upper: u32, trials: &[Trial]) -> u32 {
+        let halved = between(lower, upper, self.grid.width(stage.width));
+        match self.through_at(upper, stage, trials).filter(|at| *at < upper) {
+            Some(at) => halved.min(self.above(stage, lower, Some(at + 1), trials)),
+            None => halved,
+        }
     }
 
     /// At how many of these places there were trials.

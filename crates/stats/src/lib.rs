@@ -29,7 +29,7 @@ pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use row::{
     AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles,
-    PortSummary, ReorderDistance, Row, Started, Summary, Workload,
+    PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

@@ -321,11 +321,8 @@ pub struct Summary {
     pub reasons: Vec<(String, u64)>,
     /// Whether the numbers can be believed.
     pub valid: bool,
-    /// They can't for one reason alone, which is no fault of this host's: the path did not take all that was due. What
-    /// is missing is load that was refused.
-    pub refused: bool,
-    /// They can't for one reason alone: the lanes could not send as fast as was asked for. A lower rate helps.
-    pub outpaced: bool,
+    /// The one reason why not, where it is one of these.
+    pub shortfall: Option<Shortfall>,
     /// Why not; one sentence each.
     pub invalid_reasons: Vec<String>,
     /// What the reader should know though the numbers stand.
@@ -348,6 +345,15 @@ pub struct Summary {
     /// Host, device and plan of the run: snake_case name and value, in order (version, kernel, CPU, clock, path, port
     /// facts, plan).
     pub host: Vec<HostFact>,
+}
+
+/// Why fewer packets left than were due, where this host did all that it could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortfall {
+    /// The path did not take them: a ring, buffer or queue was full.
+    Refused,
+    /// The lanes were busy all the time: a lower rate helps.
+    Outpaced,
 }
 
 /// One of the ways in which packets went at the same time.

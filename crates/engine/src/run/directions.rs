@@ -1,6 +1,6 @@
 //! What two ways of one run are together.
 
-use mpps_stats::{Direction, Summary};
+use mpps_stats::{Direction, Shortfall, Summary};
 
 /// Has the summary of all lanes and rows, `all`, tell of both ways: it is valid if both are, and what is said of one
 /// names it.
@@ -10,7 +10,7 @@ pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
         in_one(&lists)
     };
     all.valid = directions.iter().all(|way| way.summary.valid);
-    all.refused = !all.valid && directions.iter().all(|way| way.summary.valid || way.summary.refused);
+    all.shortfall = shortfall(&directions);
     all.invalid_reasons = of(|summary| &summary.invalid_reasons);
     all.warnings = of(|summary| &summary.warnings);
     let sum = |rate: fn(&Summary) -> f64| directions.iter().map(|way| rate(&way.summary)).sum();
@@ -20,6 +20,17 @@ pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     all.received_pps = sum(|summary| summary.received_pps);
     all.directions = directions;
     all
+}
+
+/// Of all ways that are not valid, if each has one: that of the lanes before that of the path, as it is the tester's.
+fn shortfall(ways: &[Direction]) -> Option<Shortfall> {
+    let invalid = ways.iter().filter(|way| !way.summary.valid);
+    let all: Option<Vec<_>> = invalid.map(|way| way.summary.shortfall).collect();
+    let all = all.filter(|all| !all.is_empty())?;
+    Some(match all.contains(&Shortfall::Outpaced) {
+        true => Shortfall::Outpaced,
+        false => Shortfall::Refused,
+    })
 }
 
 /// Sentences of several ways: once where all have the same, else with the name of the way.

@@ -115,8 +115,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let Verdict {
         reasons: invalid_reasons,
         mut warnings,
-        refused,
-        outpaced,
+        shortfall,
     } = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
     if m.workload == Workload::Reflect {
@@ -166,8 +165,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
             .to_owned(),
         gaps: m.workload.generates().then(|| gaps(m)),
         valid: invalid_reasons.is_empty(),
-        refused,
-        outpaced,
+        shortfall,
         invalid_reasons,
         warnings,
         interrupted: m.interrupted,

@@ -5,7 +5,7 @@
 
 use super::Evidence;
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{Gap, LaneSummary, Workload, count};
+use mpps_stats::{Gap, LaneSummary, Shortfall, Workload, count};
 use mpps_sys::evidence::Rival;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -23,10 +23,8 @@ pub(super) struct Causes<'e> {
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
     told_host: Cell<bool>,
-    /// What is missing is what the path did not take.
-    refused: Cell<bool>,
-    /// It is what lanes that were busy all the time could not send.
-    outpaced: Cell<bool>,
+    /// Why departures are missing, where it is one of these.
+    shortfall: Cell<Option<Shortfall>>,
 }
 
 impl<'e> Causes<'e> {
@@ -38,19 +36,13 @@ impl<'e> Causes<'e> {
             told_stops: Cell::new(false),
             told_others: Cell::new(false),
             told_host: Cell::new(false),
-            refused: Cell::new(false),
-            outpaced: Cell::new(false),
+            shortfall: Cell::new(None),
         }
     }
 
-    /// Whether departures are missing since lanes could not make them as fast.
-    pub(super) fn outpaced(&self) -> bool {
-        self.outpaced.get()
-    }
-
-    /// Whether departures are missing since the path did not take them.
-    pub(super) fn refused(&self) -> bool {
-        self.refused.get()
+    /// Why departures are missing, as far as [`Self::of_missing`] has found that to be no fault of the host's.
+    pub(super) fn shortfall(&self) -> Option<Shortfall> {
+        self.shortfall.get()
     }
 
     /// Why departures of `scheduled` are missing. What let nothing leave is the cause if half of them were due then;
@@ -104,7 +96,7 @@ impl<'e> Causes<'e> {
             );
         }
         if explains(time.blocked) || time.busy + time.blocked >= BUSY && time.blocked > time.busy {
-            self.refused.set(true);
+            self.shortfall.set(Some(Shortfall::Refused));
             return format!(
                 "the path took nothing for {} of the sending time, because a ring, buffer or queue was full: lower the \
                  rate, enlarge it or use a faster path",
@@ -112,7 +104,7 @@ impl<'e> Causes<'e> {
             );
         }
         if time.busy + time.blocked >= BUSY {
-            self.outpaced.set(true);
+            self.shortfall.set(Some(Shortfall::Outpaced));
             return format!(
                 "the generator could not keep up: its lanes were busy for {} of the sending time; lower the rate, add \
                  lanes or use a faster path",

@@ -45,21 +45,14 @@ pub fn session_until<R>(
     let draft = draft_of(plan, None)?;
     let host = Host::of_library(Vec::new(), interruptions);
     let (mut body, mut result) = (Some(body), None);
-    on_ports(&draft, &host, &mut || Ok(()), &mut |ports| {
-        let mut session = Session {
-            ports,
-            plan,
-            interruptions,
-            seeds: BTreeSet::new(),
-            dest: &draft.dest,
-        };
-        result = body.take().map(|body| body(&mut session));
+    on_session(&draft, plan, &host, &mut || Ok(()), &mut |session| {
+        result = body.take().map(|body| body(session));
         Ok(())
     })?;
     result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
 }
 
-/// As [`session`], of the program itself: `opened` is called when the ports are open, before privileges are given up.
+/// As [`session`], for any host: `opened` is called when the ports are open, before privileges are given up.
 pub(crate) fn on_session(
     draft: &Draft,
     plan: &Plan,

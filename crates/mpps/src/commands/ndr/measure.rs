@@ -1,7 +1,7 @@
 //! From the summary of a trial to what a search is told of it.
 
 use mpps_method::{Input, Trial, Verdict};
-use mpps_stats::Summary;
+use mpps_stats::{Shortfall, Summary};
 
 /// How long what this host can send is measured, ns.
 pub(super) const CEILING_NS: u64 = 1_000_000_000;
@@ -32,8 +32,11 @@ pub(super) struct Measured {
 /// What a search is told of a trial at `input`: loss is what is missing of the packets due. What the path did not take
 /// was due, too, and counts as lost; what this host failed to send makes the trial void.
 pub(super) fn measured(input: Input, summary: &Summary) -> Measured {
-    let counted = summary.valid || summary.refused;
-    let refused = if summary.refused { summary.missed } else { 0 };
+    let refused = match summary.shortfall {
+        Some(Shortfall::Refused) => summary.missed,
+        _ => 0,
+    };
+    let counted = summary.valid || summary.shortfall == Some(Shortfall::Refused);
     let verdict = match counted {
         true => Verdict::Counted {
             due: summary.tx + refused,
@@ -56,7 +59,7 @@ pub(super) fn measured(input: Input, summary: &Summary) -> Measured {
         offered_pps: summary.offered_pps,
         received_pps: summary.received_pps,
         latency_ns: percentiles.map(|p| [p.p50, p.p99, p.p999, summary.latency.max]),
-        outpaced: summary.outpaced,
+        outpaced: summary.shortfall == Some(Shortfall::Outpaced),
         notes: summary.warnings.clone(),
         reasons: if counted {
             Vec::new()
@@ -95,7 +98,7 @@ mod tests {
         let refused = Summary {
             missed: 500,
             valid: false,
-            refused: true,
+            shortfall: Some(Shortfall::Refused),
             ..good.clone()
         };
         assert_eq!(
@@ -106,7 +109,7 @@ mod tests {
             }
         );
         let fault = Summary {
-            refused: false,
+            shortfall: None,
             invalid_reasons: vec!["the host interfered".to_owned()],
             ..refused
         };

@@ -10,7 +10,8 @@ use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, Session, on_session};
 use measure::{CEILING_NS, Measured, measured};
-use mpps_method::{End, Goal, Input, Limits, Next, Ratio, Search, Trial, Verdict};
+use mpps_method::{End, Goal, Input, Limits, Next, Outcome, Ratio, Search, Trial, Verdict};
+use mpps_wire::FrameSize;
 use record::{Earlier, Header, Record};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -46,6 +47,15 @@ impl LimitedBy {
         }
     }
 
+    /// As people read it.
+    fn words(self) -> &'static str {
+        match self {
+            Self::MaxRate => "--max-rate",
+            Self::Link => "what the link carries",
+            Self::Generator => "what this host can send",
+        }
+    }
+
     fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.name() == name)
     }
@@ -63,61 +73,69 @@ enum Stopped {
 
 /// A search as far as it has come.
 struct Found {
-    limits: Limits,
     limited_by: LimitedBy,
     search: Search,
     trials: Vec<Measured>,
-    /// How many of them an earlier command ran.
-    earlier: usize,
+    /// Void trials before this place count no more: they were an earlier command's, or at a highest rate that was given
+    /// up.
+    forgiven: usize,
     stopped: Stopped,
 }
 
 impl Found {
-    /// What the search goes by. That the host was in the way of an earlier command is no reason to give up now.
+    fn limits(&self) -> Limits {
+        self.search.limits()
+    }
+
+    /// What the search goes by.
     fn trials(&self) -> Vec<Trial> {
         let all = self.trials.iter().map(|measured| measured.trial).enumerate();
-        all.filter(|(at, trial)| *at >= self.earlier || trial.verdict != Verdict::Void)
+        all.filter(|(at, trial)| *at >= self.forgiven || trial.verdict != Verdict::Void)
             .map(|(_, trial)| trial)
             .collect()
     }
-}
 
-impl Found {
+    /// What they say of each goal.
+    fn outcomes(&self) -> Vec<Outcome> {
+        self.search.results(&self.trials())
+    }
+
+    /// The last trials, as far as they were void one after another.
+    fn void_at_last(&self) -> &[Measured] {
+        let counted = |measured: &Measured| measured.trial.verdict != Verdict::Void;
+        let first = self.trials.iter().rposition(counted).map_or(0, |at| at + 1);
+        &self.trials[first..]
+    }
+
     /// After void trials at the highest rate, which is this host's own limit: a lower one, by what was reached. False
     /// where that is not so, or there is no lower one.
     fn lower_max(&mut self) -> bool {
-        let last = |measured: &&Measured| measured.trial.verdict == Verdict::Void;
-        let void = self.trials.iter().rev().take_while(last);
-        let at_max = |measured: &Measured| measured.outpaced && measured.trial.input.load == self.limits.max;
-        if !void.clone().all(at_max) {
+        let (void, limits) = (self.void_at_last(), self.limits());
+        if !void
+            .iter()
+            .all(|trial| trial.outpaced && trial.trial.input.load == limits.max)
+        {
             return false;
         }
         let reached = void
-            .map(|measured| measured.offered_pps)
-            .fold(self.limits.max as f64, f64::min);
-        let limits = Limits {
-            max: (reached * OF_CEILING) as u64,
-            ..self.limits
-        };
+            .iter()
+            .map(|trial| trial.offered_pps)
+            .fold(limits.max as f64, f64::min);
+        let max = (reached * OF_CEILING) as u64;
         let goals = self.search.goals().to_vec();
-        let Ok(search) = Search::new(goals, limits, self.search.most_ns()) else {
+        let Ok(search) = Search::new(goals, Limits { max, ..limits }, self.search.most_ns()) else {
             return false;
         };
-        (self.search, self.limits, self.limited_by) = (search, limits, LimitedBy::Generator);
-        self.earlier = self.trials.len();
+        (self.search, self.limited_by) = (search, LimitedBy::Generator);
+        self.forgiven = self.trials.len();
         true
     }
 
-    /// The device gave nothing back, in any trial: there is none.
+    /// Whether all of two trials or more were lost: there is nobody who sends packets back.
     fn nothing_came(&self) -> bool {
-        let counted = self
-            .trials
-            .iter()
-            .filter(|measured| measured.trial.verdict != Verdict::Void);
-        counted.clone().count() >= 2
-            && counted
-                .clone()
-                .all(|measured| measured.received == 0 && measured.late == 0)
+        let counted = self.trials.iter().filter(|trial| trial.trial.verdict != Verdict::Void);
+        let came: Vec<_> = counted.map(|trial| trial.received + trial.late).collect();
+        came.len() >= 2 && came.iter().all(|packets| *packets == 0)
     }
 }
 
@@ -134,20 +152,19 @@ struct Setup<'a> {
 
 pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
     chosen_by_search(args)?;
-    let mut traffic = args.traffic.clone();
-    if Draft::new(traffic.clone(), true)?.port.traits.in_kernel {
+    let mut draft = Draft::new(args.traffic.clone(), true)?;
+    if draft.port.traits.in_kernel {
         // What the kernel runs is loaded once, for the highest rate, before privileges are given up.
-        if args.max_rate.is_none() {
+        let Some(rate) = &args.max_rate else {
             return Err(usage(
                 "--max-rate: missing: programs in the kernel are made for a highest rate: want --max-rate RATE",
             ));
-        }
-        traffic.rate = args.max_rate.clone();
-        if let Some(rate) = &args.max_rate {
-            traffic.run.plan.fill("load", "rate", rate.to_string());
-        }
+        };
+        let mut traffic = args.traffic.clone();
+        traffic.run.plan.fill("load", "rate", rate.to_string());
+        traffic.rate = Some(rate.clone());
+        draft = Draft::knowing(Some(&draft.dest), traffic, true)?;
     }
-    let draft = Draft::new(traffic, true)?;
     let link = draft.port.interface().filter(|device| !device.is_virtual);
     let setup = Setup {
         args,
@@ -277,7 +294,7 @@ fn rates(setup: &Setup<'_>, ceiling: Option<f64>) -> Result<(Limits, LimitedBy)>
         rate("--min-rate", &setup.args.min_rate)?,
         rate("--max-rate", &setup.args.max_rate)?,
     );
-    let bits = 8.0 * (setup.frame_size + 20) as f64;
+    let bits = FrameSize::from_fcs(setup.frame_size).l1_bits() as f64;
     let most = [
         (highest, LimitedBy::MaxRate),
         (setup.link_bps.map(|bps| bps as f64 / bits * OF_LINK), LimitedBy::Link),
@@ -293,14 +310,11 @@ fn rates(setup: &Setup<'_>, ceiling: Option<f64>) -> Result<(Limits, LimitedBy)>
         max,
     };
     if limits.min >= limits.max {
-        let of = match limited_by {
-            LimitedBy::MaxRate => "--max-rate",
-            LimitedBy::Link => "what the link carries",
-            LimitedBy::Generator => "what this host can send",
-        };
         return Err(usage(format!(
-            "--min-rate: {} pps is not below {of}, {} pps: want a lower one",
-            limits.min, limits.max
+            "--min-rate: {} pps is not below {}, {} pps: want a lower one",
+            limits.min,
+            limited_by.words(),
+            limits.max
         )));
     }
     Ok((limits, limited_by))
@@ -340,9 +354,8 @@ fn search(
     let most_ns = setup.args.search_time.as_nanos() as u64;
     let mut found = Found {
         search: Search::new(setup.goals.clone(), limits, most_ns).map_err(usage)?,
-        limits,
         limited_by,
-        earlier: trials.len(),
+        forgiven: trials.len(),
         trials,
         stopped: Stopped::Interrupted,
     };
@@ -359,20 +372,14 @@ fn search(
             }
         };
         // What was in the way of a void trial may be over in a while.
-        let void = found
-            .trials
-            .iter()
-            .rev()
-            .take_while(|m| m.trial.verdict == Verdict::Void)
-            .count() as u32;
-        let pause = setup.args.pause.max(AFTER_VOID * void);
+        let pause = setup.args.pause.max(AFTER_VOID * found.void_at_last().len() as u32);
         if !found.trials.is_empty() && !wait(pause, session) {
             break;
         }
         match trial(setup, session, input) {
             Ok(Some(measured)) => {
                 if let Some(record) = record.as_deref_mut() {
-                    record.trial(&measured);
+                    record.trial(found.trials.len() + 1, &measured);
                 }
                 found.trials.push(measured);
                 tell::trial(setup, &found);
@@ -398,7 +405,7 @@ fn search(
 fn reachable(
     setup: &Setup<'_>,
     session: &mut Session<'_>,
-    mut ceiling: Option<f64>,
+    ceiling: Option<f64>,
 ) -> Result<Option<(Limits, LimitedBy)>> {
     /// Tries after which the search is left to find out.
     const MOST: u32 = 8;
@@ -423,12 +430,7 @@ fn reachable(
             continue;
         }
         // At the limit a little of the time is missing in one second and not in the next.
-        let most = ceiling
-            .unwrap_or(limits.max as f64)
-            .min(limits.max as f64)
-            .min(tried.offered_pps);
-        ceiling = Some(most * OF_CEILING);
-        found = rates(setup, ceiling)?;
+        found = rates(setup, Some(tried.offered_pps.min(limits.max as f64)))?;
     }
     Ok(Some(found))
 }

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 pub(super) const FILE: &str = "trials.jsonl";
 /// What the first line calls itself.
 const SCHEMA: &str = "mpps.trials/1";
+/// Of a file that is something else.
+const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
 /// Bytes of the longest record that is read: some ten thousand trials.
 const LONGEST: u64 = 16 << 20;
 
@@ -159,7 +161,15 @@ fn trial_of(line: &Value) -> Option<Measured> {
 /// # Errors
 /// One line that names the line and what would be right.
 fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, String> {
-    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let want = header.json();
+    let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
+        // What is no part of a record is somebody's file.
+        return match want.to_string().as_bytes().starts_with(text) {
+            true => Ok(None),
+            false => Err(NO_RECORD.to_owned()),
+        };
+    };
+    let whole = end + 1;
     let text = std::str::from_utf8(&text[..whole]).map_err(|e| format!("not UTF-8: {e}"))?;
     let mut lines = text.lines().enumerate().map(|(at, line)| {
         let value = serde_json::from_str::<Value>(line);
@@ -170,11 +180,8 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
     let Some(first) = lines.next().transpose()? else {
         return Ok(None);
     };
-    let want = header.json();
     if first.1.get("schema") != want.get("schema") {
-        return Err(format!(
-            "line 1: want a record of trials, with \"schema\": \"{SCHEMA}\""
-        ));
+        return Err(NO_RECORD.to_owned());
     }
     for key in ["test", "goals", "rates", "plan"] {
         if first.1.get(key) != want.get(key) {
@@ -263,7 +270,6 @@ pub(super) struct Record<'c> {
     file: Option<File>,
     /// Why lines are missing.
     pub(super) broken: Option<String>,
-    trials: usize,
 }
 
 impl<'c> Record<'c> {
@@ -274,7 +280,7 @@ impl<'c> Record<'c> {
     pub(super) fn open(clerk: &'c Clerk, folder: &Path, header: &Header, earlier: Option<&Earlier>) -> Result<Self> {
         let (path, whole) = (folder.to_path_buf(), earlier.map_or(0, |earlier| earlier.whole));
         let opened = clerk.does(move || -> io::Result<File> {
-            std::fs::create_dir_all(&path)?;
+            private::open_folder(&path)?;
             let file = private::open(&path.join(FILE), OFlags::APPEND)?;
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other(format!("{FILE} is no regular file")));
@@ -289,7 +295,6 @@ impl<'c> Record<'c> {
             folder: folder.to_path_buf(),
             file: Some(file),
             broken: None,
-            trials: earlier.map_or(0, |earlier| earlier.trials.len()),
         };
         if earlier.is_none() {
             record.line(&header.json());
@@ -305,10 +310,9 @@ impl<'c> Record<'c> {
         self.line(&limits_json(limits, limited_by));
     }
 
-    /// Writes a trial that has ended.
-    pub(super) fn trial(&mut self, measured: &Measured) {
-        self.trials += 1;
-        self.line(&trial_json(self.trials, measured));
+    /// Writes a trial that has ended, by its number.
+    pub(super) fn trial(&mut self, number: usize, measured: &Measured) {
+        self.line(&trial_json(number, measured));
     }
 
     /// Writes a line. Where that fails, the search goes on, and the rest is not written: a record with holes would be
@@ -329,20 +333,10 @@ impl<'c> Record<'c> {
 
     /// Writes another file into the folder, in one step.
     pub(super) fn file(&self, name: &'static str, text: String) -> Result<()> {
-        let folder = self.folder.clone();
+        let path = self.folder.join(name);
         let written = self.clerk.does(move || -> io::Result<()> {
-            let draft = folder.join(format!(".{name}.new"));
-            let mut file = private::create(&draft, OFlags::empty())?;
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other(format!("{} is no regular file", draft.display())));
-            }
-            let written = file
-                .write_all(text.as_bytes())
-                .and_then(|()| std::fs::rename(&draft, folder.join(name)));
-            if written.is_err() {
-                let _ = std::fs::remove_file(&draft);
-            }
-            written
+            let place = private::Place::find(&path)?.ok_or_else(|| io::Error::other("it is no file of its own"))?;
+            place.replace(text.as_bytes())
         })?;
         written.map_err(|e| failed(format!("write {}: {e}", self.folder.join(name).display())))
     }
@@ -429,6 +423,17 @@ mod tests {
                 assert_eq!(part.trials[..], trials()[..lines - 2]);
                 assert!(text[..part.whole as usize].ends_with('\n'));
             }
+        }
+    }
+
+    /// A file that is somebody's is not taken for a record that was hardly begun, and emptied.
+    #[test]
+    fn a_line_without_an_end_is_a_record_only_if_it_begins_as_one() {
+        assert_eq!(read(b"", &header()), Ok(None));
+        assert_eq!(read(b"{\"schema\"", &header()), Ok(None));
+        for text in ["notes", "{\"schema\": \"other\"}", "\u{fffd}"] {
+            let why = read(text.as_bytes(), &header()).unwrap_err();
+            assert!(why.contains("line 1: want a record"), "{text}: {why}");
         }
     }
 

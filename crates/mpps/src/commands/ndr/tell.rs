@@ -1,7 +1,7 @@
 //! What is told of a search: lines while it goes on, and the result as text, JSON and Markdown.
 
 use super::record::{Record, goals, trial_json};
-use super::{Found, LimitedBy, Setup, Stopped};
+use super::{Found, Setup, Stopped};
 use crate::fail::{Result, print};
 use mpps_method::{Bounds, End, Goal, Outcome, Ratio, Verdict};
 use mpps_stats::count;
@@ -31,15 +31,11 @@ pub(super) fn start(setup: &Setup<'_>, found: &Found) {
     if setup.quiet {
         return;
     }
-    let limit = match found.limited_by {
-        LimitedBy::MaxRate => "--max-rate",
-        LimitedBy::Link => "the link",
-        LimitedBy::Generator => "what this host can send",
-    };
+    let limit = found.limited_by.words();
     eprintln!(
         "mpps: searching between {} and {} pps ({limit})",
-        count(found.limits.min),
-        count(found.limits.max)
+        count(found.limits().min),
+        count(found.limits().max)
     );
     for goal in &setup.goals {
         eprintln!("mpps: goal: {}", words(goal));
@@ -84,7 +80,7 @@ pub(super) fn trial(setup: &Setup<'_>, found: &Found) {
             }
         }
     }
-    let outcomes = found.search.results(&found.trials());
+    let outcomes = found.outcomes();
     let goals = setup.goals.iter().zip(&outcomes);
     let known: Vec<_> = goals
         .map(|(goal, o)| format!("loss {}: {}", goal.loss, bounds(&o.bounds)))
@@ -104,15 +100,11 @@ fn bounds(bounds: &Bounds) -> String {
 /// The rate in words, and what is to be known of it.
 fn verdict(outcome: &Outcome, found: &Found) -> String {
     let Outcome { bounds: known, .. } = outcome;
-    let limit = match found.limited_by {
-        LimitedBy::MaxRate => "--max-rate",
-        LimitedBy::Link => "the link",
-        LimitedBy::Generator => "what this host can send",
-    };
+    let limit = found.limited_by.words();
     match (known.lower, known.upper) {
         _ if outcome.none_passes => format!(
             "none from {} pps up; a lower --min-rate may find one",
-            count(found.limits.min)
+            count(found.limits().min)
         ),
         (Some(lower), _) if outcome.at_max => format!("{} pps or more: {limit} allows no higher rate", count(lower)),
         (Some(lower), Some(upper)) => {
@@ -166,12 +158,15 @@ fn deviations(setup: &Setup<'_>) -> Vec<String> {
         ));
     }
     if settle < Duration::from_secs(2) {
-        all.push(format!("{settle:?} for packets under way, not 2 s (RFC 2544, 23)"));
+        all.push(format!(
+            "{} s for packets under way, not 2 s (RFC 2544, 23)",
+            settle.as_secs_f64()
+        ));
     }
     if args.pause < Duration::from_secs(5) {
         all.push(format!(
-            "a pause of {:?} between trials, not 5 s (RFC 2544, 23)",
-            args.pause
+            "a pause of {} s between trials, not 5 s (RFC 2544, 23)",
+            args.pause.as_secs_f64()
         ));
     }
     if setup.goals.iter().any(|goal| goal.loss.share() > 0.0) {
@@ -185,9 +180,9 @@ fn deviations(setup: &Setup<'_>) -> Vec<String> {
     all
 }
 
-/// The result as JSON.
-fn result_json(setup: &Setup<'_>, found: &Found, took: Duration) -> Value {
-    let outcomes = found.search.results(&found.trials());
+/// The result as JSON; `why` it is not complete.
+fn result_json(setup: &Setup<'_>, found: &Found, why: Option<&str>, took: Duration) -> Value {
+    let outcomes = found.outcomes();
     let results: Vec<_> = outcomes
         .iter()
         .enumerate()
@@ -226,12 +221,12 @@ fn result_json(setup: &Setup<'_>, found: &Found, took: Duration) -> Value {
         "test": "ndr",
         "version": env!("CARGO_PKG_VERSION"),
         "command": command,
-        "complete": incomplete(found).is_none(),
-        "incomplete": incomplete(found),
+        "complete": why.is_none(),
+        "incomplete": why,
         "params": {
             "goals": goals(&setup.goals),
-            "min_load_pps": found.limits.min,
-            "max_load_pps": found.limits.max,
+            "min_load_pps": found.limits().min,
+            "max_load_pps": found.limits().max,
             "limited_by": found.limited_by.name(),
             "search_time_s": setup.args.search_time.as_secs_f64(),
             "pause_s": setup.args.pause.as_secs_f64(),
@@ -250,21 +245,21 @@ fn result_json(setup: &Setup<'_>, found: &Found, took: Duration) -> Value {
 
 /// The result in words, a line a goal.
 fn lines(setup: &Setup<'_>, found: &Found) -> Vec<String> {
-    let outcomes = found.search.results(&found.trials());
+    let outcomes = found.outcomes();
     let of =
         |(goal, outcome): (&Goal, &Outcome)| format!("loss {:>5}  {}", goal.loss.to_string(), verdict(outcome, found));
     setup.goals.iter().zip(&outcomes).map(of).collect()
 }
 
-/// The result as Markdown.
-fn result_md(setup: &Setup<'_>, found: &Found) -> String {
+/// The result as Markdown; `why` it is not complete.
+fn result_md(setup: &Setup<'_>, found: &Found, why: Option<&str>) -> String {
     let mut text = format!("# Highest rates by loss: {} bytes\n\n", setup.frame_size);
-    if let Some(why) = incomplete(found) {
-        let _ = writeln!(text, "**Not complete**: {}\n", escaped(&why));
+    if let Some(why) = why {
+        let _ = writeln!(text, "**Not complete**: {}\n", escaped(why));
     }
     text +=
         "| goal | lower bound, pps | upper bound, pps | conditional throughput, pps | |\n|---|---:|---:|---:|---|\n";
-    let outcomes = found.search.results(&found.trials());
+    let outcomes = found.outcomes();
     for (goal, outcome) in setup.goals.iter().zip(&outcomes) {
         let end = |load: Option<u64>| load.map_or_else(|| "none".to_owned(), count);
         let note = match outcome {
@@ -283,13 +278,13 @@ fn result_md(setup: &Setup<'_>, found: &Found) -> String {
             end(through)
         );
     }
-    let Found { limits, limited_by, .. } = found;
+    let limits = found.limits();
     let _ = writeln!(
         text,
         "\nSearched by MLRsearch (RFC 9971) between {} and {} pps (limited by {}); loads are of {}.\n\nDeviations:\n",
         count(limits.min),
         count(limits.max),
-        limited_by.name(),
+        found.limited_by.words(),
         if setup.args.traffic.both_ways {
             "each way"
         } else {
@@ -363,8 +358,11 @@ pub(super) fn result(
             eprintln!("mpps: {broken}: the record ends before");
             code = 1;
         }
-        let json = format!("{:#}\n", result_json(setup, found, took));
-        for (name, text) in [("result.json", json), ("report.md", result_md(setup, found))] {
+        let json = format!("{:#}\n", result_json(setup, found, why.as_deref(), took));
+        for (name, text) in [
+            ("result.json", json),
+            ("report.md", result_md(setup, found, why.as_deref())),
+        ] {
             if let Err(failure) = record.file(name, text) {
                 eprintln!("mpps: {}", failure.line());
                 code = 1;
