@@ -292,8 +292,8 @@ impl Search {
         (lower + step).min(self.grid.top())
     }
 
-    /// A place between two bounds: the middle or, where the lower one is about what came through at the upper one and no
-    /// more is to be expected, a step up if that is lower.
+    /// A place between two bounds: the middle or, where the lower one is about what came through at the upper one, so
+    /// that no more is to be expected, a step up if that is lower.
     fn inwards(&self, stage: &Goal, lower: u32, upper: u32, trials: &[Trial]) -> u32 {
         let halved = between(lower, upper, self.grid.width(stage.width));
         match self.through_at(upper, stage, trials).filter(|at| *at < upper) {

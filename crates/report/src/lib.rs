@@ -9,6 +9,7 @@
 
 mod capture;
 mod csv_sink;
+pub mod document;
 mod error;
 mod hdr;
 mod json;
