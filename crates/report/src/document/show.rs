@@ -68,6 +68,8 @@ impl Shown {
         match self.unit {
             Unit::Plain => plain(value),
             Unit::Count | Unit::Bytes => whole(value),
+            // 99.999, not 100.0.
+            Unit::Ratio if (0.9995..=1.0).contains(&value) => plain(value * 100.0),
             Unit::Ratio => percent(value).trim_end_matches(" %").to_owned(),
             _ => digits(value / self.divide),
         }

@@ -33,17 +33,17 @@ pub(super) fn charts(document: &Document, much: Much) -> Option<Data> {
     (!names.is_empty()).then_some(Data { value, names })
 }
 
-/// A chart whose lines all go from left to right, at one value for each place: others are a static picture.
+/// A chart whose lines have one value for each place, in order: others are a static picture.
 fn drawable(chart: &Chart, much: Much) -> Option<Value> {
     let values = |y: bool| {
         let points = chart.series.iter().flat_map(|s| &s.points);
         points.filter_map(move |(x, value)| if y { *value } else { Some(*x) })
     };
     let positive = |axis: &Axis, y: bool| axis.scale != Scale::Log || values(y).all(|v| v > 0.0);
-    let forward = chart
-        .series
-        .iter()
-        .all(|s| s.points.windows(2).all(|w| w[0].0 < w[1].0));
+    let straight = |points: &[(f64, Option<f64>)]| {
+        points.windows(2).all(|w| w[0].0 < w[1].0) || points.windows(2).all(|w| w[0].0 > w[1].0)
+    };
+    let forward = chart.series.iter().all(|s| straight(&s.points));
     let enough = chart.series.iter().any(|s| s.points.len() > 2);
     if !forward || !enough || !positive(&chart.x, false) || !positive(&chart.y, true) {
         return None;
@@ -51,7 +51,14 @@ fn drawable(chart: &Chart, much: Much) -> Option<Value> {
     let x = Placed::new(&chart.x, values(false), 8);
     let y = Placed::new(&chart.y, values(true), 5);
     let series = chart.series.iter().take(much.parts).enumerate().map(|(i, series)| {
-        let points = thin(&series.points, much.points);
+        let mut points = thin(&series.points, much.points);
+        if points
+            .first()
+            .zip(points.last())
+            .is_some_and(|(first, last)| first.0 > last.0)
+        {
+            points.reverse();
+        }
         let (colour, dashes) = style(&chart.series, i);
         let dashes: Vec<f64> = dashes.split(' ').filter_map(|dash| dash.parse().ok()).collect();
         json!({
@@ -89,7 +96,7 @@ fn axis(axis: &Axis, placed: &Placed) -> Value {
             Scale::Category => "category",
             Scale::Nines => "nines",
         },
-        "label": placed.label,
+        "label": placed.shown.heading(&axis.label),
         "name": axis.label,
         "divide": placed.shown.divide,
         "unit": placed.shown.name,

@@ -133,6 +133,8 @@
         mark(s.rank, 26, 14, 7.2, shape);
         pen.fill(shape);
       }
+      marker.style.border = '0';
+      marker.style.background = 'none';
       marker.replaceChildren(canvas);
     });
     live.push([u, box]);
@@ -157,5 +159,5 @@
     });
   });
   dark.addEventListener('change', () => live.forEach(([u]) => u.redraw(false, true)));
-  addEventListener('beforeprint', () => document.querySelectorAll('details').forEach((d) => (d.open = true)));
+  addEventListener('beforeprint', () => document.querySelectorAll('details:not(.values)').forEach((d) => (d.open = true)));
 })();

@@ -102,7 +102,7 @@ impl Part {
         for chart in charts.iter().filter(|c| !tabled(c)).take(self.much.parts) {
             self.chart(chart, live(&chart.name));
             let table = as_table(chart);
-            self.put(format_args!("<details><summary>Values of this chart</summary>\n"));
+            self.put(format_args!("<details class=\"values\"><summary>Values of this chart</summary>\n"));
             self.table(&table, self.much.rows);
             self.put(format_args!("</details>\n"));
         }
@@ -173,7 +173,7 @@ impl Part {
         let dense = if shown.len() >= DENSE { " class=\"dense\"" } else { "" };
         self.put(format_args!(
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\"><table{dense}>\n\
-             <caption>{caption}</caption>\n<thead><tr>"
+             <caption><span>{caption}</span></caption>\n<thead><tr>"
         ));
         for (column, unit, numbers, long) in &shown {
             let heading = escape(&self.short(&unit.heading(&column.title)));
