@@ -1,23 +1,15 @@
 //! The files of a document: `result.json` is the record, and everything else is made from it, then or later.
 
 use super::Document;
-<<<<<<< HEAD
-use crate::ReportError;
-=======
 use crate::page::{self, Source};
 use crate::{ReportError, chart};
->>>>>>> pages
 use std::collections::HashSet;
 
 /// Name of the record.
 pub const RESULT: &str = "result.json";
 
 /// Names that tables and charts can't have: with `.csv` or `.svg` behind them they would be another file of the folder.
-<<<<<<< HEAD
-const TAKEN: [&str; 3] = ["report", "result", "trials-raw"];
-=======
 const TAKEN: [&str; 2] = ["report", "result"];
->>>>>>> pages
 
 /// The files of `document` as they stand in its folder: name and contents. `result.json` comes first, then
 /// `report.html`, `report.md`, `TABLE.csv` and `CHART.svg`, so that a disk that fills has kept the record.
@@ -29,23 +21,13 @@ pub fn files(document: &Document) -> Result<Vec<(String, Vec<u8>)>, ReportError>
     let charts = document.charts.iter().map(|chart| ("chart", chart.name.as_str()));
     let mut seen = HashSet::new();
     for (what, name) in tables.chain(charts) {
-<<<<<<< HEAD
-        if !is_plain(name) || !seen.insert((what, name)) {
-=======
         if !is_plain(name) || !seen.insert((what, name.to_ascii_lowercase())) {
->>>>>>> pages
             return Err(ReportError::Name {
                 what,
                 name: name.to_owned(),
             });
         }
     }
-<<<<<<< HEAD
-    let result = document.text();
-    let mut files = vec![(RESULT.to_owned(), result.into_bytes())];
-    files.push(("report.html".to_owned(), Vec::new()));
-    files.push(("report.md".to_owned(), Vec::new()));
-=======
     let result = document.text().into_bytes();
     let sources = [Source::of(RESULT, &result)];
     let mut files = vec![(RESULT.to_owned(), result)];
@@ -58,7 +40,6 @@ pub fn files(document: &Document) -> Result<Vec<(String, Vec<u8>)>, ReportError>
     for chart in &document.charts {
         add(format!("{}.svg", chart.name), chart::svg(chart));
     }
->>>>>>> pages
     Ok(files)
 }
 
