@@ -3,7 +3,7 @@
 
 use super::limits::LimitedBy;
 use super::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
-use super::record::Record;
+use super::record::{Earlier, Record};
 use super::{Setup, Step, Stop, time};
 use crate::fail::{Failure, Result, failed};
 use crate::run::{Plan, Session};
@@ -33,8 +33,8 @@ pub(crate) struct Bench<'b, 's> {
     replay: VecDeque<Measured>,
     /// All trials, in order.
     pub(crate) trials: Vec<Measured>,
-    /// What the last trial that ran here said of the host.
-    pub(crate) host: Vec<HostFact>,
+    /// The host and its ports, by name: as the first trial that ran here tells, or an earlier command's.
+    pub(crate) tester: Vec<(String, String)>,
     /// Reads the events of the trials that run here, too.
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
     /// What the last trial that ran here has measured; `None` of one from the record.
@@ -46,15 +46,15 @@ impl<'b, 's> Bench<'b, 's> {
         setup: &'b Setup<'b>,
         session: &'b mut Session<'s>,
         record: Option<Record<'b>>,
-        earlier: Vec<Measured>,
+        earlier: Earlier,
     ) -> Self {
         Self {
             setup,
             session,
             record,
-            replay: earlier.into(),
+            replay: earlier.trials.into(),
             trials: Vec::new(),
-            host: Vec::new(),
+            tester: earlier.tester,
             watch: None,
             last: None,
         }
@@ -123,13 +123,13 @@ impl<'b, 's> Bench<'b, 's> {
     pub(crate) fn counted(&mut self, ask: &Ask) -> Step<Measured> {
         let mut void = 0;
         loop {
-            let told = self.trial(ask)?;
+            let told = self.trial(ask)?.clone();
             if told.counts() {
-                return Ok(told.clone());
+                return Ok(told);
             }
             void += 1;
             let why = told.reasons.join("; ");
-            self.say_void(&why);
+            self.say(&format!("trial {}: void: {}", self.trials.len(), told.void_in_short()));
             // That the host was in the way of an earlier command is no reason to give up now.
             if self.replaying() {
                 void = 0;
@@ -138,15 +138,6 @@ impl<'b, 's> Bench<'b, 's> {
                 return Err(Stop::Void(why));
             }
         }
-    }
-
-    /// Tells that the last trial was void. The whole reason is in the record.
-    pub(crate) fn say_void(&self, why: &str) {
-        self.say(&format!(
-            "trial {}: void: {}",
-            self.trials.len(),
-            why.split(" (").next().unwrap_or(why)
-        ));
     }
 
     /// Runs a trial, after the pause that it takes.
@@ -173,7 +164,13 @@ impl<'b, 's> Bench<'b, 's> {
         }
         let told = quantiles(&histogram.lock().unwrap_or_else(PoisonError::into_inner));
         let measured = measured(*ask, &summary, told);
-        self.host.clone_from(&summary.host);
+        if self.last.is_none() {
+            let fact = |fact: &HostFact| (fact.name.clone(), fact.value.clone());
+            self.tester = summary.host.iter().map(fact).collect();
+            if let Some(record) = &mut self.record {
+                record.tester(&self.tester);
+            }
+        }
         self.last = Some(summary);
         Ok(measured)
     }

@@ -148,6 +148,12 @@ impl Measured {
         self.trial.verdict != Verdict::Void
     }
 
+    /// Why it is void, without the details that the record has.
+    pub(crate) fn void_in_short(&self) -> &str {
+        let first = self.reasons.first().map_or("", String::as_str);
+        first.split(" (").next().unwrap_or(first)
+    }
+
     /// Packets that were due, and those of them that are missing; none of either in a void trial.
     pub(crate) fn loss(&self) -> (u64, u64) {
         match self.trial.verdict {

@@ -169,13 +169,12 @@ impl<'a> Setup<'a> {
             before()
         };
         on_session(&self.draft, &self.plan, &Host::program(), &mut opened, &mut |session| {
-            let earlier = earlier.as_ref().map(|earlier| earlier.trials.clone());
-            let mut bench = Bench::new(
-                self,
-                session,
-                opened_record.borrow_mut().take(),
-                earlier.unwrap_or_default(),
-            );
+            let earlier = earlier.clone().unwrap_or_default();
+            let mut bench = Bench::new(self, session, opened_record.borrow_mut().take(), earlier);
+            match bench.left_of_record() {
+                0 => {}
+                trials => bench.say(&format!("going on after {trials} trials")),
+            }
             body(&mut bench)
         })
     }

@@ -20,6 +20,8 @@ use std::time::Duration;
 pub(crate) const FILE: &str = "trials.jsonl";
 /// What the first line calls itself.
 const SCHEMA: &str = "mpps.trials/1";
+/// Key of the line that tells of the host and its ports.
+const TESTER: &str = "tester";
 /// Of a file that is something else.
 const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
 /// Bytes of the longest record that is read: some ten thousand trials.
@@ -47,6 +49,8 @@ impl Header {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Earlier {
     pub(crate) trials: Vec<Measured>,
+    /// What the host and its ports were in the last of the commands.
+    pub(crate) tester: Vec<(String, String)>,
     /// Bytes of the record's whole lines.
     whole: u64,
 }
@@ -95,6 +99,11 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
     })
 }
 
+/// A text from a record, as it is shown to people: anybody may have written it.
+fn shown(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
 /// Reads a trial's line.
 fn trial_of(line: &Value) -> Option<Measured> {
     let count = |key: &str| line.get(key).and_then(Value::as_u64);
@@ -116,8 +125,6 @@ fn trial_of(line: &Value) -> Option<Measured> {
     };
     let texts = |key: &str| -> Option<Vec<String>> {
         let texts = line.get(key)?.as_array()?;
-        // It is shown to people, and anybody may have written it.
-        let shown = |text: &str| text.replace(char::is_control, "?");
         texts.iter().map(|text| text.as_str().map(shown)).collect()
     };
     let load = count("load_pps").filter(|load| *load > 0)?;
@@ -212,8 +219,14 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
         }
     }
     let mut trials = Vec::new();
+    let mut tester = Vec::new();
     for line in lines {
         let (at, value) = line?;
+        if let Some(facts) = value.get(TESTER).and_then(Value::as_object) {
+            let text = |value: &Value| shown(value.as_str().unwrap_or_default());
+            tester = facts.iter().map(|(name, value)| (shown(name), text(value))).collect();
+            continue;
+        }
         trials.push(trial_of(&value).ok_or_else(|| format!("line {at}: no trial of this record's schema"))?);
     }
     if trials.is_empty() {
@@ -221,6 +234,7 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
     }
     Ok(Some(Earlier {
         trials,
+        tester,
         whole: whole as u64,
     }))
 }
@@ -319,6 +333,15 @@ impl<'c> Record<'c> {
             }
         }
         Ok(record)
+    }
+
+    /// Writes what the host and its ports are.
+    pub(crate) fn tester(&mut self, facts: &[(String, String)]) {
+        let facts: serde_json::Map<_, _> = facts
+            .iter()
+            .map(|(name, value)| (name.clone(), Value::from(value.clone())))
+            .collect();
+        self.line(&json!({ TESTER: facts }));
     }
 
     /// Writes a trial that has ended, by its number.

@@ -82,9 +82,9 @@ pub(crate) fn document(
 ) -> Document {
     let trials = &bench.trials;
     let tester: Map<String, Value> = bench
-        .host
+        .tester
         .iter()
-        .map(|fact| (fact.name.clone(), Value::from(fact.value.clone())))
+        .map(|(name, value)| (name.clone(), Value::from(value.clone())))
         .collect();
     let command = std::env::args_os().map(|word| mpps_io::hide_secrets(&word.to_string_lossy()));
     let definition = |(term, text): (&str, &str)| Definition {
@@ -101,7 +101,8 @@ pub(crate) fn document(
         started: trials
             .first()
             .map_or_else(String::new, |first| rfc3339(first.started_unix_ns)),
-        took_s: took.as_secs_f64(),
+        // With --resume the time between two commands is part of it.
+        took_s: took.max(from_first_to_last(trials)).as_secs_f64(),
         complete: incomplete.is_none(),
         incomplete,
         deviations: deviations(setup),
@@ -117,6 +118,16 @@ pub(crate) fn document(
             .collect(),
         ..Document::default()
     }
+}
+
+/// From the start of the first trial to the end of the last.
+fn from_first_to_last(trials: &[Measured]) -> Duration {
+    let (first, last) = (trials.first(), trials.last());
+    let ends = first.zip(last).map(|(first, last)| {
+        let end = last.started_unix_ns.saturating_add(last.sending_ns);
+        end.saturating_sub(first.started_unix_ns)
+    });
+    Duration::from_nanos(ends.unwrap_or_default())
 }
 
 /// What every test may do otherwise than RFC 2544 has it.

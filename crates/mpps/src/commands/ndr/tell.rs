@@ -33,10 +33,6 @@ pub(super) fn start(args: &Ndr, goals: &[Goal], bench: &Bench<'_, '_>, found: &F
     for goal in goals {
         bench.say(&format!("goal: {}", words(goal)));
     }
-    match bench.left_of_record() {
-        0 => {}
-        trials => bench.say(&format!("going on after {trials} trials")),
-    }
     let left = left(args, found);
     bench.say(&format!("about {left} of trials, if the device is steady"));
 }
@@ -60,9 +56,7 @@ pub(super) fn trial(args: &Ndr, goals: &[Goal], bench: &Bench<'_, '_>, found: &F
     let mut line = format!("trial {}: {} pps: ", found.trials.len(), count(last.trial.input.load));
     match last.trial.verdict {
         Verdict::Void => {
-            // The whole reason is in the record.
-            let first = last.reasons.first().map_or("", String::as_str);
-            let _ = write!(line, "void: {}", first.split(" (").next().unwrap_or(first));
+            let _ = write!(line, "void: {}", last.void_in_short());
         }
         Verdict::Counted { due, missing } => {
             let _ = write!(line, "{} of {} lost", count(missing), count(due));

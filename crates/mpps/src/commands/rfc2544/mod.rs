@@ -96,10 +96,6 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
             sizes.len(),
             units::elapsed(choice.estimate(setup.pause + setup.settle))
         ));
-        match bench.left_of_record() {
-            0 => {}
-            trials => bench.say(&format!("going on after {trials} trials")),
-        }
         let stop = measure(&choice, bench, &mut sizes).err();
         let told = result::Told {
             setup: &setup,

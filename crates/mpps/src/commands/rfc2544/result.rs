@@ -49,7 +49,7 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
             "the medium has no rate of its own: in its place stands what this host can send (RFC 2544, 20)".to_owned(),
         );
     }
-    document.verdict = sizes.iter().flat_map(|of| sentences(choice, of)).collect();
+    document.verdict = sentences(choice, sizes);
     if !matches!(told.stop, Some(Stop::Void(_) | Stop::OutOfTime)) {
         document.verdict.extend(notes());
     }
@@ -77,27 +77,26 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     document
 }
 
-/// What was found at one size, a sentence per test.
-fn sentences(choice: &Choice, of: &OfSize) -> Vec<String> {
-    let size = of.frame_size;
-    if let Some(unfit) = &of.unfit {
-        return vec![format!("{size} bytes: 0 pps: {unfit}")];
-    }
-    let mut all = Vec::new();
+/// What was found, test by test, a sentence per size.
+fn sentences(choice: &Choice, sizes: &[OfSize]) -> Vec<String> {
+    let unfit = |of: &OfSize| Some(format!("{} bytes: 0 pps: {}", of.frame_size, of.unfit.as_ref()?));
+    let mut all: Vec<_> = sizes.iter().filter_map(|of| throughput_verdict(choice, of)).collect();
+    all.extend(sizes.iter().filter_map(unfit));
+    all.extend(sizes.iter().filter_map(latency::verdict));
+    all.extend(sizes.iter().filter_map(loss_verdict));
+    all.extend(sizes.iter().filter_map(burst::verdict));
+    all
+}
+
+fn throughput_verdict(choice: &Choice, of: &OfSize) -> Option<String> {
+    let found = of.found.as_ref()?;
+    let outcome = *found.outcomes().first()?;
     let rate = if choice.goal.loss.share() > 0.0 {
         format!("rate with loss up to {}", choice.goal.loss)
     } else {
         "throughput".to_owned()
     };
-    if let Some(found) = &of.found
-        && let Some(outcome) = found.outcomes().first()
-    {
-        all.push(format!("{size} bytes: {rate} {}", verdict(outcome, found)));
-    }
-    all.extend(latency::verdict(of));
-    all.extend(loss_verdict(of));
-    all.extend(burst::verdict(of));
-    all
+    Some(format!("{} bytes: {rate} {}", of.frame_size, verdict(&outcome, found)))
 }
 
 /// From which load on nothing was lost.

@@ -21,7 +21,7 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     found.go(bench, &mut |bench, found| {
         let Some(last) = found.trials.last() else { return };
         let told = match last.trial.verdict {
-            Verdict::Void => format!("void: {}", last.reasons.first().map_or("", String::as_str)),
+            Verdict::Void => format!("void: {}", last.void_in_short()),
             Verdict::Counted { due, missing } => format!("{} of {} lost", count(missing), count(due)),
         };
         let known = found.outcomes().first().map(|outcome| bounds(&outcome.bounds));
