@@ -14,7 +14,7 @@ pub(crate) use rate::RateText;
 use crate::paths;
 use crate::plan::value::Plan;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use mpps_engine::{Pacing, Step};
+use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, PortSpec};
 use mpps_wire::MacAddr;
 use rate::RateParser;
@@ -337,6 +337,10 @@ pub(crate) struct Reflect {
     /// below the ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
+    /// When the port does not take packets at once: wait (for room, up to 10 ms, receiving nothing meanwhile), or drop
+    /// (count them and receive on) [default: wait; xdp: drop]
+    #[arg(long, value_name = "HOW", value_parser = values::on_full)]
+    pub(crate) on_full: Option<OnFull>,
     #[command(flatten)]
     pub(crate) run: Run,
 }

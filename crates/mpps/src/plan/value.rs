@@ -88,6 +88,7 @@ const FIELDS: &[Field] = &[
     field("lanes", "rx_lanes", "rx-lanes", Kind::Count),
     field("lanes", "cores", "cores", Kind::Text),
     field("lanes", "burst", "burst", Kind::Count),
+    field("lanes", "on_full", "on-full", Kind::Text),
     field("lanes", "busy_poll", "busy-poll", Kind::Flag),
     field("checks", "tolerance", "tolerance", Kind::Text),
     field("checks", "no_verify", "no-verify", Kind::Flag),
