@@ -50,6 +50,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "duration",
         "interval",
         "csv",
+        "lanes_csv",
         "json",
         "hdr",
         "verbose",

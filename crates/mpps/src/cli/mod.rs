@@ -167,6 +167,10 @@ pub(crate) struct Tell {
     /// Write one row per interval to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Write one row per lane and interval (of 100 ms, or of --interval where that is longer) to FILE ('-': standard
+    /// output): packets, receive calls, busy time; not on xdp
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lanes_csv: Option<PathBuf>,
     /// Write the summary to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -18,6 +18,11 @@ fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
              the kernel makes in one go"
         )));
     }
+    if run.tell.lanes_csv.is_some() {
+        return Err(usage(format!(
+            "--lanes-csv: on '{port}' programs in the kernel move the packets, not lanes: want it left out"
+        )));
+    }
     if run.busy_poll {
         return Err(usage(format!(
             "--busy-poll: on '{port}' programs in the kernel run as packets come, and nothing polls: want it left out"

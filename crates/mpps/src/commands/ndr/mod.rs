@@ -232,6 +232,11 @@ fn chosen_by_search(args: &Ndr) -> Result<()> {
             "a search has trials, not rows: want --out DIR",
         ),
         (
+            "--lanes-csv",
+            run.tell.lanes_csv.is_some(),
+            "a search has trials, not rows: want --out DIR",
+        ),
+        (
             "--json",
             run.tell.json.is_some(),
             "a search has a folder of results: want --out DIR",
