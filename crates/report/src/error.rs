@@ -25,6 +25,14 @@ pub enum ReportError {
         /// Line, column and what was wrong.
         message: String,
     },
+    /// A table's or a chart's name can't be the name of a file, or is there twice.
+    #[error("{what} '{}': want letters, digits and hyphens, and each name once", name.escape_debug())]
+    Name {
+        /// `table` or `chart`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// The picture's file name does not say a format that can be drawn.
     #[error("{}: want a name that ends in .svg or .png", path.display())]
     Format {

@@ -213,7 +213,7 @@ fn housekeeping(h: &Housekeeping) -> Value {
 }
 
 /// A time of day, ns since 1970, as RFC 3339 has it, to the ns, in UTC.
-pub(crate) fn rfc3339(ns: u64) -> String {
+pub fn rfc3339(ns: u64) -> String {
     let (seconds, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01, so that a leap day is the last of its year.

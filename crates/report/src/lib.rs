@@ -32,7 +32,7 @@ pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, Capt
 pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
 pub use hdr::HdrSink;
-pub use json::{JsonSink, JsonWritten, json_value, write_json};
+pub use json::{JsonSink, JsonWritten, json_value, rfc3339, write_json};
 pub use lanes_csv::{LanesCsvSink, lanes_csv_header};
 pub use live::{LIVE_GROUP, LiveSink, LiveStyle};
 pub use lock::same_file;

@@ -8,11 +8,12 @@ pub(crate) mod values;
 
 pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
-pub(crate) use method::Ndr;
+pub(crate) use method::{Method, Ndr, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::RateText;
 
 use crate::paths;
 use crate::plan::value::Plan;
+use clap::parser::ValueSource;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, PortSpec};
@@ -42,6 +43,9 @@ impl Cli {
         if let Some(run) = cli.command.run_mut() {
             run.plan = Plan::written(&command, &matches);
         }
+        if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
+            method.settle_given = given.value_source("settle") == Some(ValueSource::CommandLine);
+        }
         Ok(cli)
     }
 }
@@ -55,7 +59,17 @@ impl Command {
             Self::Reflect(args) => Some(&mut args.run),
             Self::Forward(args) => Some(&mut args.run),
             Self::Capture(args) => Some(&mut args.run),
-            Self::Ndr(args) => Some(&mut args.traffic.run),
+            Self::Ndr(args) => Some(&mut args.method.traffic.run),
+            Self::Rfc2544(args) => Some(&mut args.method.traffic.run),
+            _ => None,
+        }
+    }
+
+    /// What every method takes, of a command that is one.
+    fn method_mut(&mut self) -> Option<&mut Method> {
+        match self {
+            Self::Ndr(args) => Some(&mut args.method),
+            Self::Rfc2544(args) => Some(&mut args.method),
             _ => None,
         }
     }
@@ -84,6 +98,9 @@ pub(crate) enum Command {
     /// Find the highest rates at which no more than so many packets are lost (MLRsearch, RFC 9971)
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_method))]
     Ndr(Box<Ndr>),
+    /// Test a device by RFC 2544 and RFC 9004: throughput, latency, loss, back-to-back frames, recovery, reset
+    #[command(after_help = paths::summary(), mut_args(method::chosen_by_rfc2544))]
+    Rfc2544(Box<Rfc2544>),
     /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it

@@ -7,8 +7,10 @@ mod doctor;
 mod forward;
 mod lab;
 mod listen;
+mod method;
 mod ndr;
 mod output;
+mod rfc2544;
 mod steps;
 mod traffic;
 
@@ -45,6 +47,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Forward(args) => forward::run(args),
         Command::Capture(args) => capture::run(args),
         Command::Ndr(args) => ndr::run(&args),
+        Command::Rfc2544(args) => rfc2544::run(&args),
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),

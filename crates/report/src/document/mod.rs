@@ -1,6 +1,10 @@
 //! The result of a test as one value, `result.json`: what programs read of it, and the tables and charts that people
 //! read. Whoever runs a test makes one; pages, tables and pictures are made from it alone, then or later.
 
+mod files;
+
+pub use files::{RESULT, files, is_plain};
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -52,6 +56,15 @@ pub struct Document {
     pub plan: Value,
     /// Every trial as the record has it.
     pub trials: Vec<Value>,
+}
+
+impl Document {
+    /// The text of `result.json`.
+    pub fn text(&self) -> String {
+        // Maps have texts as keys, and numbers that are not finite become null: nothing fails.
+        let value = serde_json::to_value(self).unwrap_or_default();
+        format!("{value:#}\n")
+    }
 }
 
 /// A table.

@@ -1,0 +1,45 @@
+//! The files of a document: `result.json` is the record, and everything else is made from it, then or later.
+
+use super::Document;
+use crate::ReportError;
+use std::collections::HashSet;
+
+/// Name of the record.
+pub const RESULT: &str = "result.json";
+
+/// Names that tables and charts can't have: with `.csv` or `.svg` behind them they would be another file of the folder.
+const TAKEN: [&str; 3] = ["report", "result", "trials-raw"];
+
+/// The files of `document` as they stand in its folder: name and contents. `result.json` comes first, then
+/// `report.html`, `report.md`, `TABLE.csv` and `CHART.svg`, so that a disk that fills has kept the record.
+///
+/// # Errors
+/// When a table's or a chart's name is no plain file name (letters, digits and hyphens), or is there twice.
+pub fn files(document: &Document) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
+    let tables = document.tables.iter().map(|table| ("table", table.name.as_str()));
+    let charts = document.charts.iter().map(|chart| ("chart", chart.name.as_str()));
+    let mut seen = HashSet::new();
+    for (what, name) in tables.chain(charts) {
+        if !is_plain(name) || !seen.insert((what, name)) {
+            return Err(ReportError::Name {
+                what,
+                name: name.to_owned(),
+            });
+        }
+    }
+    let result = document.text();
+    let mut files = vec![(RESULT.to_owned(), result.into_bytes())];
+    files.push(("report.html".to_owned(), Vec::new()));
+    files.push(("report.md".to_owned(), Vec::new()));
+    Ok(files)
+}
+
+/// Whether `name` can be the name of a table's or a chart's file: letters, digits and hyphens, and not a hyphen first,
+/// which programs take for an option.
+pub fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    (1..=64).contains(&name.len())
+        && name.chars().all(plain)
+        && !name.starts_with('-')
+        && !TAKEN.contains(&name.to_ascii_lowercase().as_str())
+}
