@@ -8,7 +8,7 @@ pub(crate) mod values;
 
 pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
-pub(crate) use method::{Method, Ndr, Rfc2544, Rfc2544Test, SearchBy};
+pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::RateText;
 
 use crate::paths;
@@ -61,6 +61,7 @@ impl Command {
             Self::Capture(args) => Some(&mut args.run),
             Self::Ndr(args) => Some(&mut args.method.traffic.run),
             Self::Rfc2544(args) => Some(&mut args.method.traffic.run),
+            Self::Overload(args) => Some(&mut args.method.traffic.run),
             _ => None,
         }
     }
@@ -70,6 +71,7 @@ impl Command {
         match self {
             Self::Ndr(args) => Some(&mut args.method),
             Self::Rfc2544(args) => Some(&mut args.method),
+            Self::Overload(args) => Some(&mut args.method),
             _ => None,
         }
     }
@@ -101,6 +103,9 @@ pub(crate) enum Command {
     /// Test a device by RFC 2544 and RFC 9004: throughput, latency, loss, back-to-back frames, recovery, reset
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_rfc2544))]
     Rfc2544(Box<Rfc2544>),
+    /// Show what a device does with 10 to 200 % of the load that it forwards without loss (in the words of RFC 2889)
+    #[command(after_help = paths::summary(), mut_args(method::chosen_by_overload))]
+    Overload(Box<Overload>),
     /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it
