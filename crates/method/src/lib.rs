@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bounds;
+mod burst;
 mod class;
 mod goal;
 mod grid;
@@ -19,6 +20,7 @@ mod search;
 mod trial;
 
 pub use bounds::Bounds;
+pub use burst::{Burst, BurstSearch, Longest, NextBurst};
 pub use class::{Class, Sums};
 pub use goal::{BadGoal, Goal};
 pub use ratio::Ratio;

@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+pub mod chart;
 mod csv_sink;
 pub mod document;
 mod error;
+mod escape;
 mod hdr;
 mod json;
 mod lanes_csv;
@@ -18,6 +20,7 @@ mod live;
 mod lock;
 mod notes;
 mod output;
+pub mod page;
 mod plot;
 mod row_codec;
 mod sinks;

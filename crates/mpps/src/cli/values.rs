@@ -79,10 +79,10 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     }
     match time_ns(text) {
         Some(0) => Ok(Duration::ZERO),
-        Some(ns) if (1_000_000..=1000 * HOUR).contains(&ns) => Ok(Duration::from_nanos(ns)),
+        Some(ns) if (1_000..=1000 * HOUR).contains(&ns) => Ok(Duration::from_nanos(ns)),
         _ => Err(no_time(
             text,
-            "a time from 1ms to 1000h with its unit (us, ms, s, m, h), such as 10s, or 0",
+            "a time from 1us to 1000h with its unit (us, ms, s, m, h), such as 10s, or 0",
         )),
     }
 }

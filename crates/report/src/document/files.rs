@@ -1,14 +1,15 @@
 //! The files of a document: `result.json` is the record, and everything else is made from it, then or later.
 
 use super::Document;
-use crate::ReportError;
+use crate::page::{self, Source};
+use crate::{ReportError, chart};
 use std::collections::HashSet;
 
 /// Name of the record.
 pub const RESULT: &str = "result.json";
 
 /// Names that tables and charts can't have: with `.csv` or `.svg` behind them they would be another file of the folder.
-const TAKEN: [&str; 3] = ["report", "result", "trials-raw"];
+const TAKEN: [&str; 2] = ["report", "result"];
 
 /// The files of `document` as they stand in its folder: name and contents. `result.json` comes first, then
 /// `report.html`, `report.md`, `TABLE.csv` and `CHART.svg`, so that a disk that fills has kept the record.
@@ -20,17 +21,25 @@ pub fn files(document: &Document) -> Result<Vec<(String, Vec<u8>)>, ReportError>
     let charts = document.charts.iter().map(|chart| ("chart", chart.name.as_str()));
     let mut seen = HashSet::new();
     for (what, name) in tables.chain(charts) {
-        if !is_plain(name) || !seen.insert((what, name)) {
+        if !is_plain(name) || !seen.insert((what, name.to_ascii_lowercase())) {
             return Err(ReportError::Name {
                 what,
                 name: name.to_owned(),
             });
         }
     }
-    let result = document.text();
-    let mut files = vec![(RESULT.to_owned(), result.into_bytes())];
-    files.push(("report.html".to_owned(), Vec::new()));
-    files.push(("report.md".to_owned(), Vec::new()));
+    let result = document.text().into_bytes();
+    let sources = [Source::of(RESULT, &result)];
+    let mut files = vec![(RESULT.to_owned(), result)];
+    let mut add = |name: String, text: String| files.push((name, text.into_bytes()));
+    add("report.html".to_owned(), page::html(document, &sources));
+    add("report.md".to_owned(), page::markdown(document, &sources));
+    for table in &document.tables {
+        add(format!("{}.csv", table.name), page::csv(table));
+    }
+    for chart in &document.charts {
+        add(format!("{}.svg", chart.name), chart::svg(chart));
+    }
     Ok(files)
 }
 

@@ -2,6 +2,7 @@
 //! read. Whoever runs a test makes one; pages, tables and pictures are made from it alone, then or later.
 
 mod files;
+pub(crate) mod show;
 
 pub use files::{RESULT, files, is_plain};
 

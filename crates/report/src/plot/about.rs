@@ -106,7 +106,7 @@ fn beside(csv: &Path, started: &str) -> Result<Option<Value>, TooLong> {
 }
 
 /// A word of a command line as it can be typed.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-./:,=@%+[]".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),

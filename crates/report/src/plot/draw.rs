@@ -4,7 +4,7 @@ use super::about::About;
 use super::panels::{self, Panel};
 use super::read::Run;
 use super::scale::{Scale, time_unit};
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Svg, shorten, text_width};
 use crate::units::{count, elapsed, percent};
 
 const WIDTH: f64 = 1100.0;
@@ -23,10 +23,12 @@ const HEAD: f64 = 26.0;
 const GAP: f64 = 22.0;
 /// Below the last: time axis.
 const BOTTOM: f64 = 52.0;
-pub(super) const INK: &str = "#222222";
-pub(super) const FAINT: &str = "#666666";
-const GRID: &str = "#e3e3e3";
-const FRAME: &str = "#9a9a9a";
+pub(crate) const INK: &str = "#222222";
+pub(crate) const FAINT: &str = "#666666";
+pub(crate) const GRID: &str = "#e3e3e3";
+/// Of the area that data is drawn on.
+pub(crate) const PAPER: &str = "#fcfcfc";
+pub(crate) const FRAME: &str = "#9a9a9a";
 
 /// Draws a run.
 pub(super) fn draw(about: &About, run: &Run) -> String {
@@ -131,14 +133,6 @@ fn totals(run: &Run) -> String {
     parts.join("   ·   ")
 }
 
-fn shorten(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let start: String = text.chars().take(most - 1).collect();
-    format!("{start}…")
-}
-
 /// Title on the left; legend on the right, on the same line, so that it never covers data.
 fn head(svg: &mut Svg, panel: &Panel, y: f64) {
     svg.text((LEFT, y), 13.5, Anchor::Start, INK, true, &panel.title);
@@ -152,7 +146,7 @@ fn head(svg: &mut Svg, panel: &Panel, y: f64) {
 }
 
 fn grid(svg: &mut Svg, panel: &Panel, time: &Scale, y: f64, width: f64) {
-    svg.rect(LEFT, y, width, panel.height, "#fcfcfc", 1.0);
+    svg.rect(LEFT, y, width, panel.height, PAPER, 1.0);
     for tick in &time.ticks {
         let x = LEFT + width * tick.at;
         svg.line((x, y), (x, y + panel.height), GRID, 1.0);
@@ -170,17 +164,4 @@ fn grid(svg: &mut Svg, panel: &Panel, time: &Scale, y: f64, width: f64) {
 fn frame(svg: &mut Svg, y: f64, height: f64, width: f64) {
     svg.line((LEFT, y), (LEFT, y + height), FRAME, 1.0);
     svg.line((LEFT, y + height), (LEFT + width, y + height), FRAME, 1.0);
-}
-
-/// Width of lower-case text in the built-in font, about (DejaVu's advances).
-fn text_width(text: &str, size: f64) -> f64 {
-    let advance = |c: char| match c {
-        'i' | 'l' | 'j' | '.' => 0.29,
-        't' | 'r' | 'f' => 0.39,
-        's' => 0.52,
-        'm' => 0.97,
-        'w' => 0.82,
-        _ => 0.62,
-    };
-    text.chars().map(advance).sum::<f64>() * size
 }

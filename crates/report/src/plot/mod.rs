@@ -4,12 +4,12 @@
 //! configuration. The PNG is rasterised from it with a font that is built in, so that it looks the same on a server
 //! without fonts.
 
-mod about;
-mod draw;
-mod panels;
+pub(crate) mod about;
+pub(crate) mod draw;
+pub(crate) mod panels;
 mod read;
-mod scale;
-mod svg;
+pub(crate) mod scale;
+pub(crate) mod svg;
 
 use crate::{JsonTarget, ReportError};
 use resvg::{tiny_skia, usvg};
@@ -43,7 +43,7 @@ pub fn plot(csv: &Path, out: &Path) -> Result<(), ReportError> {
     }
 }
 
-fn rasterise(svg: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn rasterise(svg: &str) -> Result<Vec<u8>, String> {
     let mut options = usvg::Options {
         font_family: "DejaVu Sans".to_owned(),
         ..usvg::Options::default()

@@ -112,7 +112,7 @@ fn top_of(scale: &Scale, some: f64) -> f64 {
     if at > 0.0 { some / at } else { some }
 }
 
-fn percent_label(ratio: f64) -> String {
+pub(crate) fn percent_label(ratio: f64) -> String {
     let text = percent(ratio);
     match text.strip_suffix(" %").and_then(|number| number.parse::<f64>().ok()) {
         Some(0.0) => "0".to_owned(),

@@ -2,28 +2,28 @@
 
 /// A mark on an axis.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Tick {
+pub(crate) struct Tick {
     /// 0 (start of the axis) to 1 (its end).
-    pub(super) at: f64,
+    pub(crate) at: f64,
     /// Empty: a grid line only.
-    pub(super) label: String,
+    pub(crate) label: String,
 }
 
 /// An axis.
 #[derive(Debug, Clone)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     low: f64,
     high: f64,
     log: bool,
     /// On a logarithmic axis: the part at its start that stands for 0.
     zero: f64,
-    pub(super) ticks: Vec<Tick>,
+    pub(crate) ticks: Vec<Tick>,
 }
 
 impl Scale {
     /// From `low` to `high`, with about `n` ticks, values divided by `unit` for the labels. `round`: the end of the
     /// axis moves out to a tick.
-    pub(super) fn linear(low: f64, high: f64, n: usize, unit: f64, round: bool) -> Self {
+    pub(crate) fn linear(low: f64, high: f64, n: usize, unit: f64, round: bool) -> Self {
         let span = if high > low { high - low } else { 1.0 };
         let step = nice(span / n as f64);
         let high = if round {
@@ -51,7 +51,7 @@ impl Scale {
     }
 
     /// Logarithmic over positive values; `zero` is the part of the axis, at its start, kept for 0.
-    pub(super) fn log(low: f64, high: f64, zero: f64, label: impl Fn(f64) -> String) -> Self {
+    pub(crate) fn log(low: f64, high: f64, zero: f64, label: impl Fn(f64) -> String) -> Self {
         let low = step_125(low * (1.0 + 1e-9), false);
         let mut high = step_125(high * (1.0 - 1e-9), true);
         if high < low * 9.0 {
@@ -94,8 +94,13 @@ impl Scale {
         scale
     }
 
+    /// Its first and its last value.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
     /// Where a value lies: 0 to 1, clamped.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let at = if !self.log {
             (value - self.low) / (self.high - self.low)
         } else if value <= 0.0 {
@@ -108,7 +113,7 @@ impl Scale {
 }
 
 /// The next of 1, 2, 5 times a power of ten that is not below `value`.
-fn nice(value: f64) -> f64 {
+pub(crate) fn nice(value: f64) -> f64 {
     step_125(value * (1.0 - 1e-9), true)
 }
 
@@ -125,7 +130,7 @@ fn step_125(value: f64, up: bool) -> f64 {
 }
 
 /// Unit and name of the largest SI prefix that keeps `top` at 1 or above.
-pub(super) fn prefix(top: f64) -> (f64, &'static str) {
+pub(crate) fn prefix(top: f64) -> (f64, &'static str) {
     [(1e9, "G"), (1e6, "M"), (1e3, "k")]
         .into_iter()
         .find(|(unit, _)| top >= *unit)
@@ -133,7 +138,7 @@ pub(super) fn prefix(top: f64) -> (f64, &'static str) {
 }
 
 /// Unit of a time axis of `seconds`.
-pub(super) fn time_unit(seconds: f64) -> (f64, &'static str) {
+pub(crate) fn time_unit(seconds: f64) -> (f64, &'static str) {
     let units = [
         (3600.0, 3.0 * 3600.0, "h"),
         (60.0, 20.0 * 60.0, "min"),

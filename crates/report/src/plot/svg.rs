@@ -1,22 +1,23 @@
 //! Writes SVG: only what the picture needs.
 
+use crate::escape::escape;
 use std::fmt::Write;
 
 /// Where text is tied to its position.
 #[derive(Clone, Copy)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
 }
 
 /// An SVG document being written.
-pub(super) struct Svg {
+pub(crate) struct Svg {
     text: String,
 }
 
 impl Svg {
-    pub(super) fn new(width: f64, height: f64) -> Self {
+    pub(crate) fn new(width: f64, height: f64) -> Self {
         let mut svg = Self { text: String::new() };
         svg.put(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -26,19 +27,27 @@ impl Svg {
         svg
     }
 
+    /// One that says to screen readers what it shows.
+    pub(crate) fn labelled(width: f64, height: f64, label: &str) -> Self {
+        let mut svg = Self::new(width, height);
+        let label = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(label));
+        svg.text = svg.text.replacen("<svg ", &label, 1);
+        svg
+    }
+
     fn put(&mut self, text: std::fmt::Arguments) {
         // A String takes everything.
         let _ = self.text.write_fmt(text);
     }
 
-    pub(super) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str, opacity: f64) {
+    pub(crate) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str, opacity: f64) {
         self.put(format_args!(
             "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" fill=\"{fill}\" \
              fill-opacity=\"{opacity}\"/>\n"
         ));
     }
 
-    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
+    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
         self.put(format_args!(
             "<line x1=\"{:.2}\" y1=\"{:.2}\" x2=\"{:.2}\" y2=\"{:.2}\" stroke=\"{stroke}\" \
              stroke-width=\"{width}\"/>\n",
@@ -47,7 +56,7 @@ impl Svg {
     }
 
     /// A path of path commands: a line, dashed or not.
-    pub(super) fn path(&mut self, commands: &str, stroke: &str, width: f64, dashed: bool) {
+    pub(crate) fn path(&mut self, commands: &str, stroke: &str, width: f64, dashed: bool) {
         if commands.is_empty() {
             return;
         }
@@ -62,8 +71,18 @@ impl Svg {
         ));
     }
 
+    /// A line whose dashes follow `pattern`.
+    pub(crate) fn dashes(&mut self, commands: &str, stroke: &str, width: f64, pattern: &str) {
+        if !commands.is_empty() {
+            self.put(format_args!(
+                "<path d=\"{commands}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\" \
+                 stroke-dasharray=\"{pattern}\"/>\n"
+            ));
+        }
+    }
+
     /// A filled path.
-    pub(super) fn area(&mut self, commands: &str, fill: &str, opacity: f64) {
+    pub(crate) fn area(&mut self, commands: &str, fill: &str, opacity: f64) {
         if !commands.is_empty() {
             self.put(format_args!(
                 "<path d=\"{commands}\" fill=\"{fill}\" fill-opacity=\"{opacity}\"/>\n"
@@ -71,7 +90,7 @@ impl Svg {
         }
     }
 
-    pub(super) fn text(&mut self, at: (f64, f64), size: f64, anchor: Anchor, colour: &str, bold: bool, text: &str) {
+    pub(crate) fn text(&mut self, at: (f64, f64), size: f64, anchor: Anchor, colour: &str, bold: bool, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -87,24 +106,30 @@ impl Svg {
         ));
     }
 
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
 }
 
-/// XML 1.0 can't hold control characters at all; a file name can.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
+/// Width of text in the built-in font, about (DejaVu's advances).
+pub(crate) fn text_width(text: &str, size: f64) -> f64 {
+    let advance = |c: char| match c {
+        'i' | 'l' | 'j' | '.' => 0.29,
+        't' | 'r' | 'f' => 0.39,
+        's' => 0.52,
+        'm' => 0.97,
+        'w' => 0.82,
+        _ => 0.62,
+    };
+    text.chars().map(advance).sum::<f64>() * size
+}
+
+/// No more than `most` characters of a text.
+pub(crate) fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
     }
-    escaped
+    let start: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{start}…")
 }

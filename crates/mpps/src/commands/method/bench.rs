@@ -20,6 +20,8 @@ const AFTER_VOID: Duration = Duration::from_millis(500);
 const MOST_VOID: usize = 3;
 /// How long it is measured how fast this host can send, ns.
 const CEILING_NS: u64 = 1_000_000_000;
+/// Packets per second that a device learns from.
+const LEARNING_PPS: u64 = 100;
 
 /// Where trials run.
 pub(crate) struct Bench<'b, 's> {
@@ -154,6 +156,9 @@ impl<'b, 's> Bench<'b, 's> {
         if !self.trials.is_empty() && !self.wait(pause) || self.session.interrupted() {
             return Err(Stop::Interrupted);
         }
+        if ask.phase != Phase::Ceiling {
+            self.learn(ask)?;
+        }
         let plan = self.plan_of(ask)?;
         let histogram = Arc::new(Mutex::new(Histogram::default()));
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
@@ -171,6 +176,25 @@ impl<'b, 's> Bench<'b, 's> {
         self.host.clone_from(&summary.host);
         self.last = Some(summary);
         Ok(measured)
+    }
+
+    /// Sends frames for the device to learn from, where they are asked for. What becomes of them is no result.
+    fn learn(&mut self, ask: &Ask) -> Step<()> {
+        let Some(learning) = self.setup.learning else {
+            return Ok(());
+        };
+        let plan = self.plan_of(&Ask {
+            load: Some(LEARNING_PPS),
+            duration_ns: learning.as_nanos() as u64,
+            then: None,
+            settle: None,
+            ..*ask
+        })?;
+        let summary = self.session.trial(&plan, &mut []).map_err(Failure::from)?;
+        match summary.interrupted {
+            true => Err(Stop::Interrupted),
+            false => Ok(()),
+        }
     }
 
     /// The plan of a trial.

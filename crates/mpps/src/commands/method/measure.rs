@@ -11,8 +11,6 @@ pub(crate) enum Phase {
     Ceiling,
     /// Whether it keeps up the highest rate, with departures at given times.
     Reach,
-    /// Frames for the device to learn from, which decide nothing.
-    Learning,
     /// A search for a rate.
     Search,
     /// Loss by load.
@@ -30,10 +28,9 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 9] = [
         Self::Ceiling,
         Self::Reach,
-        Self::Learning,
         Self::Search,
         Self::Loss,
         Self::Latency,
@@ -48,7 +45,6 @@ impl Phase {
         match self {
             Self::Ceiling => "ceiling",
             Self::Reach => "reach",
-            Self::Learning => "learning",
             Self::Search => "search",
             Self::Loss => "loss",
             Self::Latency => "latency",

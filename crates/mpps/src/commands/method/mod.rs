@@ -75,6 +75,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) settle: Duration,
     /// The device under test in the user's words.
     pub(crate) device: Option<String>,
+    /// How long frames for the device to learn from are sent before each trial, if they are.
+    pub(crate) learning: Option<Duration>,
 }
 
 impl<'a> Setup<'a> {
@@ -112,6 +114,7 @@ impl<'a> Setup<'a> {
             link_bps: link.and_then(|device| device.speed_bps),
             pause: args.pause.unwrap_or(pause),
             settle,
+            learning: None,
             device: args.dut_note.as_deref().map(report::note).transpose()?,
             draft,
         })
@@ -231,7 +234,7 @@ fn chosen_by_method(args: &Method) -> Result<()> {
 
 /// A time as a plan has it.
 pub(crate) fn time(ns: u64) -> String {
-    format!("{}us", ns / 1000)
+    format!("{}us", ns as f64 / 1e3)
 }
 
 /// Rates as they are written, for the record.

@@ -11,7 +11,7 @@ use crate::fail::{Result, print};
 use mpps_method::{Goal, Outcome, Ratio, Verdict};
 use mpps_report::document::{Document, Table, Unit};
 use mpps_stats::count;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 

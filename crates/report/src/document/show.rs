@@ -1,0 +1,164 @@
+//! Numbers of a table's column or of an axis as people read them: one unit for all of them, told once.
+
+use super::Unit;
+use crate::plot::scale::prefix;
+use crate::units::{count, percent};
+use serde_json::Value;
+
+/// How the numbers of a column or an axis are shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// What numbers are divided by.
+    pub(crate) divide: f64,
+    /// The unit's name with its prefix; empty where there is none.
+    pub(crate) name: &'static str,
+    pub(crate) unit: Unit,
+}
+
+impl Shown {
+    /// For numbers of which `typical` is one: its unit is the one in which it is 1 or more.
+    pub(crate) fn of(unit: Unit, typical: f64) -> Self {
+        let top = typical.abs();
+        let named = |names: [&'static str; 4]| {
+            let (divide, name) = prefix(top);
+            (
+                divide,
+                names[["", "k", "M", "G"].iter().position(|n| *n == name).unwrap_or(0)],
+            )
+        };
+        let first = |units: &[(f64, &'static str)]| {
+            let found = units.iter().find(|(from, _)| top >= *from).or(units.last());
+            found.copied().unwrap_or((1.0, ""))
+        };
+        let (divide, name) = match unit {
+            Unit::Plain | Unit::Count => (1.0, ""),
+            Unit::Bytes => (1.0, "bytes"),
+            Unit::Pps => named(["pps", "kpps", "Mpps", "Gpps"]),
+            Unit::Bps => named(["bps", "kbps", "Mbps", "Gbps"]),
+            Unit::Ns if top == 0.0 => (1.0, "ns"),
+            Unit::Ns => first(&[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]),
+            Unit::S if top == 0.0 => (1.0, "s"),
+            Unit::S => first(&[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]),
+            Unit::Ratio => (0.01, "%"),
+        };
+        Self { divide, name, unit }
+    }
+
+    /// For a column: by the middle one of its numbers, so that one outlier does not hide the others' digits.
+    pub(crate) fn of_column<'v>(unit: Unit, values: impl Iterator<Item = &'v Value>) -> Self {
+        let mut sizes: Vec<f64> = values.filter_map(Value::as_f64).map(f64::abs).collect();
+        sizes.retain(|size| size.is_finite() && *size > 0.0);
+        sizes.sort_by(f64::total_cmp);
+        Self::of(unit, sizes.get(sizes.len() / 2).copied().unwrap_or(0.0))
+    }
+
+    /// A heading with the unit behind it.
+    pub(crate) fn heading(&self, title: &str) -> String {
+        match self.name {
+            "" => title.to_owned(),
+            name => format!("{title} ({name})"),
+        }
+    }
+
+    /// A number, without its unit.
+    pub(crate) fn number(&self, value: f64) -> String {
+        if !value.is_finite() {
+            return "–".to_owned();
+        }
+        match self.unit {
+            Unit::Plain => plain(value),
+            Unit::Count | Unit::Bytes => whole(value),
+            // 99.999, not 100.0.
+            Unit::Ratio if (0.9995..=1.0).contains(&value) => plain(value * 100.0),
+            Unit::Ratio => percent(value).trim_end_matches(" %").to_owned(),
+            _ => digits(value / self.divide),
+        }
+    }
+
+    /// A number with its unit.
+    pub(crate) fn full(&self, value: f64) -> String {
+        let number = self.number(value);
+        match self.name {
+            "" => number,
+            name => format!("{number} {name}"),
+        }
+    }
+
+    /// A cell of a table.
+    pub(crate) fn cell(&self, value: &Value) -> String {
+        match value {
+            Value::Null => "–".to_owned(),
+            Value::Bool(true) => "yes".to_owned(),
+            Value::Bool(false) => "no".to_owned(),
+            Value::String(text) => text.clone(),
+            Value::Number(number) => match (self.unit, number.as_u64(), number.as_f64()) {
+                (Unit::Count | Unit::Bytes, Some(whole), _) => count(whole),
+                (Unit::Plain, Some(whole), _) => whole.to_string(),
+                (_, _, Some(value)) => self.number(value),
+                _ => number.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Without the digits that nobody needs.
+fn plain(value: f64) -> String {
+    if value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-6) {
+        return format!("{value:.3e}");
+    }
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn whole(value: f64) -> String {
+    if value.abs() >= 1e18 {
+        return format!("{value:.3e}");
+    }
+    let sign = if value <= -0.5 { "-" } else { "" };
+    let text = count(value.abs().round() as u64);
+    // A mean of counts.
+    if value.fract() != 0.0 && value.abs() < 1000.0 {
+        return plain((value * 100.0).round() / 100.0);
+    }
+    format!("{sign}{text}")
+}
+
+/// Four digits, thousands apart.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if v >= 1e18 => format!("{value:.3e}"),
+        v if v >= 999.95 => whole(value.round()),
+        v if v >= 99.995 => format!("{value:.1}"),
+        v if v >= 9.9995 => format!("{value:.2}"),
+        v if v >= 0.0095 => format!("{value:.3}"),
+        v if v >= 1e-6 => plain(value),
+        _ => format!("{value:.2e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_column_has_one_unit_and_numbers_their_digits() {
+        let values = [json!(820.0), json!(12_345), json!(1_500_000), json!(null), json!(7_000)];
+        let shown = Shown::of_column(Unit::Ns, values.iter());
+        assert_eq!(shown.heading("p99"), "p99 (µs)");
+        let cells: Vec<_> = values.iter().map(|v| shown.cell(v)).collect();
+        assert_eq!(cells, ["0.820", "12.35", "1,500", "–", "7.000"]);
+        let ratio = Shown::of_column(Unit::Ratio, values.iter());
+        assert_eq!(ratio.cell(&json!(0.5)), "50.000");
+        assert_eq!(ratio.cell(&json!(0)), "0");
+        let rate = Shown::of(Unit::Pps, 14_880_952.0);
+        assert_eq!(rate.full(14_880_952.0), "14.88 Mpps");
+        assert_eq!(Shown::of(Unit::Plain, 1.0).cell(&json!("a<b")), "a<b");
+        assert_eq!(
+            Shown::of(Unit::Count, 1.0).cell(&json!(u64::MAX)),
+            "18,446,744,073,709,551,615"
+        );
+    }
+}

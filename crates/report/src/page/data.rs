@@ -1,0 +1,115 @@
+//! The charts as the page's script draws them.
+
+use super::Much;
+use crate::chart::{Placed, rank, shapes, style, thin};
+use crate::document::{Axis, Chart, Document, Kind, Scale};
+use serde_json::{Value, json};
+
+/// Charts that a script can draw.
+pub(super) struct Data {
+    pub(super) value: Value,
+    names: Vec<String>,
+}
+
+impl Data {
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|n| n == name)
+    }
+}
+
+/// What the script gets to know; `None` where it has nothing to draw.
+pub(super) fn charts(document: &Document, much: Much) -> Option<Data> {
+    let mut names = Vec::new();
+    let mut charts = Vec::new();
+    for chart in document.charts.iter().take(much.parts) {
+        if !names.contains(&chart.name)
+            && let Some(value) = drawable(chart, much)
+        {
+            names.push(chart.name.clone());
+            charts.push(value);
+        }
+    }
+    let value = json!({ "charts": charts, "shapes": shapes() });
+    (!names.is_empty()).then_some(Data { value, names })
+}
+
+/// A chart whose lines have one value for each place, in order: others are a static picture.
+fn drawable(chart: &Chart, much: Much) -> Option<Value> {
+    let values = |y: bool| {
+        let points = chart.series.iter().flat_map(|s| &s.points);
+        points.filter_map(move |(x, value)| if y { *value } else { Some(*x) })
+    };
+    let positive = |axis: &Axis, y: bool| axis.scale != Scale::Log || values(y).all(|v| v > 0.0);
+    let straight = |points: &[(f64, Option<f64>)]| {
+        points.windows(2).all(|w| w[0].0 < w[1].0) || points.windows(2).all(|w| w[0].0 > w[1].0)
+    };
+    let forward = chart.series.iter().all(|s| straight(&s.points));
+    let enough = chart.series.iter().any(|s| s.points.len() > 2);
+    if !forward || !enough || !positive(&chart.x, false) || !positive(&chart.y, true) {
+        return None;
+    }
+    let x = Placed::new(&chart.x, values(false), 8);
+    let y = Placed::new(&chart.y, values(true), 5);
+    let series = chart.series.iter().take(much.parts).enumerate().map(|(i, series)| {
+        let mut points = thin(&series.points, much.points);
+        if points
+            .first()
+            .zip(points.last())
+            .is_some_and(|(first, last)| first.0 > last.0)
+        {
+            points.reverse();
+        }
+        let (colour, dashes) = style(&chart.series, i);
+        let dashes: Vec<f64> = dashes.split(' ').filter_map(|dash| dash.parse().ok()).collect();
+        json!({
+            "name": series.name,
+            "kind": match series.kind {
+                Kind::Line => "line",
+                Kind::Points => "points",
+                Kind::Reference => "reference",
+            },
+            "rank": rank(&chart.series, i),
+            "colour": colour,
+            "dashes": (!dashes.is_empty()).then_some(dashes),
+            "x": points.iter().map(|p| rounded(x.coordinate(p.0))).collect::<Vec<_>>(),
+            "y": points.iter().map(|p| p.1.map(|v| rounded(y.coordinate(v)))).collect::<Vec<_>>(),
+        })
+    });
+    Some(json!({
+        "id": chart.name,
+        "x": axis(&chart.x, &x),
+        "y": axis(&chart.y, &y),
+        "series": series.collect::<Vec<_>>(),
+    }))
+}
+
+fn axis(axis: &Axis, placed: &Placed) -> Value {
+    let (from, to) = placed.range();
+    let names = match axis.scale {
+        Scale::Category => placed.ticks.iter().map(|tick| tick.label.clone()).collect(),
+        _ => Vec::new(),
+    };
+    json!({
+        "scale": match axis.scale {
+            Scale::Linear => "linear",
+            Scale::Log => "log",
+            Scale::Category => "category",
+            Scale::Nines => "nines",
+        },
+        "label": placed.shown.heading(&axis.label),
+        "name": axis.label,
+        "divide": placed.shown.divide,
+        "unit": placed.shown.name,
+        "names": names,
+        "from": from,
+        "to": to,
+    })
+}
+
+/// Seven digits: more can't be seen, and a page has to stay small. A whole number is written as one.
+fn rounded(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        return (value as i64).into();
+    }
+    format!("{value:.6e}").parse::<f64>().map_or(Value::Null, Value::from)
+}
