@@ -102,7 +102,9 @@ impl Part {
         for chart in charts.iter().filter(|c| !tabled(c)).take(self.much.parts) {
             self.chart(chart, live(&chart.name));
             let table = as_table(chart);
-            self.put(format_args!("<details class=\"values\"><summary>Values of this chart</summary>\n"));
+            self.put(format_args!(
+                "<details class=\"values\"><summary>Values of this chart</summary>\n"
+            ));
             self.table(&table, self.much.rows);
             self.put(format_args!("</details>\n"));
         }
