@@ -15,14 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LONGEST: u64 = 4096;
 
 /// The columns that are read.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 12] = [
     "start_utc_ns",
     "interval_s",
     "lane",
     "rx_packets",
     "rx_bursts",
     "empty_polls",
-    "taken_packets",
     "tx_packets",
     "tx_full_packets",
     "busy_us",
@@ -39,7 +38,6 @@ pub(super) struct Did {
     rx: f64,
     bursts: f64,
     empty: f64,
-    taken: f64,
     tx: f64,
     tx_full: f64,
     busy_us: f64,
@@ -77,11 +75,6 @@ impl Did {
         self.per_second(self.tx_full)
     }
 
-    /// Taken, and neither sent nor dropped for want of room: too long, malformed, or still held.
-    pub(super) fn other_pps(&self) -> Option<f64> {
-        self.per_second((self.taken - self.tx - self.tx_full).max(0.0))
-    }
-
     pub(super) fn busy_ratio(&self) -> Option<f64> {
         part(self.busy_us, self.loop_us)
     }
@@ -108,7 +101,6 @@ impl Did {
         self.rx += other.rx;
         self.bursts += other.bursts;
         self.empty += other.empty;
-        self.taken += other.taken;
         self.tx += other.tx;
         self.tx_full += other.tx_full;
         self.busy_us += other.busy_us;
@@ -240,13 +232,12 @@ fn row(places: &[usize], cells: &[&str]) -> Option<(u64, u64, Did)> {
         rx: number(3)?,
         bursts: number(4)?,
         empty: number(5)?,
-        taken: number(6)?,
-        tx: number(7)?,
-        tx_full: number(8)?,
-        busy_us: number(9)?,
-        loop_us: number(10)?,
-        blocked_us: number(11)?,
-        rx_dropped: number(12),
+        tx: number(6)?,
+        tx_full: number(7)?,
+        busy_us: number(8)?,
+        loop_us: number(9)?,
+        blocked_us: number(10)?,
+        rx_dropped: number(11),
     };
     Some((cell(0)?.parse().ok()?, cell(2)?.parse().ok()?, did))
 }
@@ -284,7 +275,7 @@ mod tests {
         assert_eq!((did.rx_pps(), did.busy_ratio()), (Some(1000.0), Some(0.5)));
         assert_eq!((did.mean_burst(), did.mean_burst_all_polls()), (Some(10.0), Some(2.5)));
         assert_eq!((did.empty_poll_share(), did.rx_dropped_pps()), (Some(0.75), Some(50.0)));
-        assert_eq!((did.other_pps(), did.tx_full_pps()), (Some(100.0), Some(300.0)));
+        assert_eq!((did.tx_pps(), did.tx_full_pps()), (Some(600.0), Some(300.0)));
         assert_eq!(found[0][&1].rx_dropped_pps(), None);
         let mut both = did;
         both.add_lane(&found[0][&1]);

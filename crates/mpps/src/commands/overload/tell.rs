@@ -461,13 +461,12 @@ fn micro(ns: u64) -> String {
 }
 
 /// Columns of what lanes did.
-fn of_device() -> [Column; 10] {
+fn of_device() -> [Column; 9] {
     [
         column("device_rx_pps", "device rx", Unit::Pps),
         column("device_tx_pps", "device tx", Unit::Pps),
         column("device_rx_dropped_pps", "dropped before it", Unit::Pps),
         column("device_tx_full_pps", "dropped: port full", Unit::Pps),
-        column("device_other_pps", "dropped: other", Unit::Pps),
         column("busy_ratio", "busy", Unit::Ratio),
         column("blocked_ratio", "waiting for room", Unit::Ratio),
         column("empty_poll_share", "empty polls", Unit::Ratio),
@@ -477,7 +476,7 @@ fn of_device() -> [Column; 10] {
 }
 
 /// Cells of [`of_device`].
-fn cells(did: Option<&Did>) -> [Value; 10] {
+fn cells(did: Option<&Did>) -> [Value; 9] {
     let of = |what: fn(&Did) -> Option<f64>| Value::from(did.and_then(what));
     let rounded = |what: fn(&Did) -> Option<f64>| Value::from(did.and_then(what).map(|n| (n * 100.0).round() / 100.0));
     [
@@ -485,7 +484,6 @@ fn cells(did: Option<&Did>) -> [Value; 10] {
         of(Did::tx_pps),
         of(Did::rx_dropped_pps),
         of(Did::tx_full_pps),
-        of(Did::other_pps),
         of(Did::busy_ratio),
         of(Did::blocked_ratio),
         of(Did::empty_poll_share),
