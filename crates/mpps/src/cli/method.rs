@@ -20,7 +20,7 @@ pub(crate) struct Method {
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) max_rate: Option<RateText>,
     /// Pause between two trials, beside the settle time [default: ndr: 0s; rfc2544: 1s, 5s with --strict, 0s with
-    /// --quick]
+    /// --quick; overload: 1s, 0s with --quick]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) pause: Option<Duration>,
     /// Folder for the record of trials (trials.jsonl, a line when each ends), result.json, report.html, report.md, and
@@ -56,6 +56,29 @@ pub(crate) struct Ndr {
         long, value_name = "TIME", default_value = "20m", value_parser = values::duration, allow_hyphen_values = true
     )]
     pub(crate) search_time: Duration,
+}
+
+/// `overload`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Overload {
+    #[command(flatten)]
+    pub(crate) method: Method,
+    /// The load that 100 % is [default: the highest rate without loss, searched for first]
+    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
+    pub(crate) reference: Option<RateText>,
+    /// Length of a trial, 100ms to 1h [default: 30s; --quick: 1s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) trial: Option<Duration>,
+    /// How often all loads are gone through, rising and falling [default: 3; --quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100), allow_hyphen_values = true)]
+    pub(crate) rounds: Option<u32>,
+    /// Short trials, one round: a minute or two
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// What the device's lanes did: the file that mpps forward or mpps reflect on this host writes meanwhile, started
+    /// with --lanes-csv FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) device: Option<PathBuf>,
 }
 
 /// The tests of RFC 2544.
@@ -173,6 +196,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "duration",
         "interval",
         "csv",
+        "lanes_csv",
         "json",
         "hdr",
         "verbose",
@@ -186,6 +210,17 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         // What a lane makes up for at once is a burst, which a device with a short queue loses.
         "catch_up" => arg.default_value("1ms"),
         _ => arg.hide(hide),
+    }
+}
+
+/// As [`chosen_by_method`], where a queue that is full takes a while to empty.
+pub(super) fn chosen_by_overload(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "settle" => arg.help(
+            "How long a packet may take to come back; receiving goes on for this long at the end [default: 2s; \
+             --quick: 200ms]",
+        ),
+        _ => chosen_by_method(arg),
     }
 }
 

@@ -8,14 +8,14 @@ pub(crate) mod values;
 
 pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
-pub(crate) use method::{Method, Ndr, Rfc2544, Rfc2544Test, SearchBy};
+pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::RateText;
 
 use crate::paths;
 use crate::plan::value::Plan;
 use clap::parser::ValueSource;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use mpps_engine::{Pacing, Step};
+use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, PortSpec};
 use mpps_wire::MacAddr;
 use rate::RateParser;
@@ -61,6 +61,7 @@ impl Command {
             Self::Capture(args) => Some(&mut args.run),
             Self::Ndr(args) => Some(&mut args.method.traffic.run),
             Self::Rfc2544(args) => Some(&mut args.method.traffic.run),
+            Self::Overload(args) => Some(&mut args.method.traffic.run),
             _ => None,
         }
     }
@@ -70,6 +71,7 @@ impl Command {
         match self {
             Self::Ndr(args) => Some(&mut args.method),
             Self::Rfc2544(args) => Some(&mut args.method),
+            Self::Overload(args) => Some(&mut args.method),
             _ => None,
         }
     }
@@ -101,6 +103,9 @@ pub(crate) enum Command {
     /// Test a device by RFC 2544 and RFC 9004: throughput, latency, loss, back-to-back frames, recovery, reset
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_rfc2544))]
     Rfc2544(Box<Rfc2544>),
+    /// Show what a device does with 10 to 200 % of the load that it forwards without loss (in the words of RFC 2889)
+    #[command(after_help = paths::summary(), mut_args(method::chosen_by_overload))]
+    Overload(Box<Overload>),
     /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it
@@ -184,6 +189,10 @@ pub(crate) struct Tell {
     /// Write one row per interval to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Write one row per lane and interval (of 100 ms, or of --interval where that is longer) to FILE ('-': standard
+    /// output): packets, receive calls, busy time; not on xdp
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lanes_csv: Option<PathBuf>,
     /// Write the summary to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -354,6 +363,10 @@ pub(crate) struct Reflect {
     /// below the ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
+    /// When the port does not take packets at once: wait (for room, up to 10 ms, receiving nothing meanwhile), or drop
+    /// (count them and receive on) [default: wait; xdp: drop]
+    #[arg(long, value_name = "HOW", value_parser = values::on_full)]
+    pub(crate) on_full: Option<OnFull>,
     #[command(flatten)]
     pub(crate) run: Run,
 }

@@ -1,6 +1,6 @@
 //! Values of options: from text to type, with one line on what would be right.
 
-use mpps_engine::{Pacing, Step};
+use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, addresses as ranges};
 use mpps_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -257,6 +257,23 @@ pub(crate) fn step(text: &str) -> Parsed<Step> {
         "combine" => Ok(Step::Combine),
         "together" => Ok(Step::Together),
         _ => Err("want combine or together".to_owned()),
+    }
+}
+
+/// What becomes of packets that the path does not take at once.
+pub(crate) fn on_full(text: &str) -> Parsed<OnFull> {
+    match text {
+        "wait" => Ok(OnFull::Wait),
+        "drop" => Ok(OnFull::Drop),
+        _ => Err("want wait or drop".to_owned()),
+    }
+}
+
+/// As [`on_full`] reads it.
+pub(crate) fn on_full_name(what: OnFull) -> &'static str {
+    match what {
+        OnFull::Wait => "wait",
+        OnFull::Drop => "drop",
     }
 }
 

@@ -10,6 +10,7 @@ mod listen;
 mod method;
 mod ndr;
 mod output;
+mod overload;
 mod rfc2544;
 mod steps;
 mod traffic;
@@ -48,6 +49,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Capture(args) => capture::run(args),
         Command::Ndr(args) => ndr::run(&args),
         Command::Rfc2544(args) => rfc2544::run(&args),
+        Command::Overload(args) => overload::run(&args),
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),

@@ -34,7 +34,9 @@ impl Clerk {
     /// Starts it for the files of a run, `more` beside those of [`Run`].
     pub(crate) fn hire(run: &Run, more: &[&Path]) -> Result<Self> {
         let keep = (!run.tell.keep_privileges).then(|| {
-            let given = [&run.tell.csv, &run.tell.json, &run.tell.hdr].into_iter().flatten();
+            let given = [&run.tell.csv, &run.tell.lanes_csv, &run.tell.json, &run.tell.hdr]
+                .into_iter()
+                .flatten();
             let files: Vec<PathBuf> = given
                 .cloned()
                 .chain(more.iter().map(|path| path.to_path_buf()))

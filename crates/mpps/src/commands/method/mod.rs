@@ -200,6 +200,11 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "a method has trials, not rows: want --out DIR",
         ),
         (
+            "--lanes-csv",
+            run.tell.lanes_csv.is_some(),
+            "a method has trials, not rows: want --out DIR",
+        ),
+        (
             "--json",
             run.tell.json.is_some(),
             "a method has a folder of results: want --out DIR",
