@@ -52,7 +52,7 @@ pub(super) fn searched(bench: &Bench<'_, '_>, last: &Measured) {
     let (due, missing) = last.loss();
     match last.counts() {
         true => bench.say(&format!("{load} pps: {} of {} lost", count(missing), count(due))),
-        false => bench.say_void(&last.reasons.join("; ")),
+        false => bench.say_void(),
     }
 }
 
@@ -92,7 +92,7 @@ fn words(time: Duration) -> String {
 pub(super) fn trial(bench: &Bench<'_, '_>, times: Times, test: &Test, (round, last): (u32, &Measured)) {
     let Some(done) = test.done.last() else { return };
     if !done.counts {
-        return bench.say_void(&last.reasons.join("; "));
+        return bench.say_void();
     }
     let way = if done.falling { "falling" } else { "rising" };
     let round = match round {
