@@ -38,7 +38,7 @@ pub use json::{JsonSink, JsonWritten, json_value, write_json};
 pub use live::{LIVE_GROUP, LiveSink, LiveStyle};
 pub use lock::same_file;
 pub use notes::Notes;
-pub use plot::plot;
+pub use plot::{Rows, plot, plot_all, rows};
 pub use sinks::{AtBegin, Sinks};
 pub use summary::{Colour, Detail, columns_of, print_summary};
 pub use target::JsonTarget;

@@ -2,9 +2,15 @@
 //! read. Whoever runs a test makes one; pages, tables and pictures are made from it alone, then or later.
 
 mod files;
+mod read;
+pub mod redact;
+mod report;
+pub mod runs;
 pub(crate) mod show;
 
 pub use files::{RESULT, files, is_plain};
+pub use read::{Found, find, read};
+pub use report::report;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

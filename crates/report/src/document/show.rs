@@ -75,15 +75,6 @@ impl Shown {
         }
     }
 
-    /// A number with its unit.
-    pub(crate) fn full(&self, value: f64) -> String {
-        let number = self.number(value);
-        match self.name {
-            "" => number,
-            name => format!("{number} {name}"),
-        }
-    }
-
     /// A cell of a table.
     pub(crate) fn cell(&self, value: &Value) -> String {
         match value {
@@ -154,7 +145,7 @@ mod tests {
         assert_eq!(ratio.cell(&json!(0.5)), "50.000");
         assert_eq!(ratio.cell(&json!(0)), "0");
         let rate = Shown::of(Unit::Pps, 14_880_952.0);
-        assert_eq!(rate.full(14_880_952.0), "14.88 Mpps");
+        assert_eq!((rate.number(14_880_952.0).as_str(), rate.name), ("14.88", "Mpps"));
         assert_eq!(Shown::of(Unit::Plain, 1.0).cell(&json!("a<b")), "a<b");
         assert_eq!(
             Shown::of(Unit::Count, 1.0).cell(&json!(u64::MAX)),

@@ -92,7 +92,7 @@ pub(super) fn draw(about: &About, run: &Run) -> String {
     svg.finish()
 }
 
-fn totals(run: &Run) -> String {
+pub(super) fn totals(run: &Run) -> String {
     let n = |value: f64| count(value.max(0.0).round() as u64);
     if run.rows == 0 {
         return "no rows".to_owned();

@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Most bins that the picture shows.
-pub(super) const BINS: usize = 900;
+pub(crate) const BINS: usize = 900;
 
 /// Range and mean of the values that fell into one bin.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Band {
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub(crate) struct Band {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     sum: f64,
     n: u64,
 }
@@ -42,15 +42,15 @@ impl Band {
         }
     }
 
-    pub(super) fn mean(&self) -> Option<f64> {
+    pub(crate) fn mean(&self) -> Option<f64> {
         (self.n > 0).then(|| self.sum / self.n as f64)
     }
 
-    pub(super) fn lowest(&self) -> Option<f64> {
+    pub(crate) fn lowest(&self) -> Option<f64> {
         (self.n > 0).then_some(self.low)
     }
 
-    pub(super) fn highest(&self) -> Option<f64> {
+    pub(crate) fn highest(&self) -> Option<f64> {
         (self.n > 0).then_some(self.high)
     }
 }
@@ -65,63 +65,63 @@ const LATENCY: [&str; 7] = [
     "latency_p999_us",
     "latency_max_us",
 ];
-pub(super) const MIN: usize = 0;
-pub(super) const MEAN: usize = 1;
-pub(super) const P50: usize = 2;
-pub(super) const P90: usize = 3;
-pub(super) const P99: usize = 4;
-pub(super) const P999: usize = 5;
-pub(super) const MAX: usize = 6;
+pub(crate) const MIN: usize = 0;
+pub(crate) const MEAN: usize = 1;
+pub(crate) const P50: usize = 2;
+pub(crate) const P90: usize = 3;
+pub(crate) const P99: usize = 4;
+pub(crate) const P999: usize = 5;
+pub(crate) const MAX: usize = 6;
 
 /// What happened in one column of the picture.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bin {
+pub(crate) struct Bin {
     /// Start and end, s.
-    pub(super) from: f64,
-    pub(super) to: f64,
-    pub(super) rows: u64,
-    pub(super) tx: f64,
-    pub(super) rx: f64,
-    pub(super) lost: f64,
-    pub(super) late: f64,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) rows: u64,
+    pub(crate) tx: f64,
+    pub(crate) rx: f64,
+    pub(crate) lost: f64,
+    pub(crate) late: f64,
     /// Packets/s.
-    pub(super) tx_rate: Band,
-    pub(super) rx_rate: Band,
+    pub(crate) tx_rate: Band,
+    pub(crate) rx_rate: Band,
     /// Of single rows.
-    pub(super) loss_ratio: Band,
-    pub(super) late_ratio: Band,
+    pub(crate) loss_ratio: Band,
+    pub(crate) late_ratio: Band,
     /// Of the packets that reached this host, those that it dropped.
-    pub(super) drop_ratio: Band,
+    pub(crate) drop_ratio: Band,
     /// ns.
-    pub(super) latency: [Band; 7],
+    pub(crate) latency: [Band; 7],
 }
 
 /// A run as the picture needs it.
-#[derive(Debug, Default)]
-pub(super) struct Run {
-    pub(super) bins: Vec<Bin>,
-    pub(super) rows: u64,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) bins: Vec<Bin>,
+    pub(crate) rows: u64,
     /// The last row has no end, and is left out.
-    pub(super) torn: bool,
+    pub(crate) torn: bool,
     /// Several rows share a bin.
-    pub(super) folded: bool,
-    pub(super) percentiles: bool,
+    pub(crate) folded: bool,
+    pub(crate) percentiles: bool,
     /// Start of the first row and end of the last, s.
-    pub(super) from: f64,
-    pub(super) to: f64,
-    pub(super) tx: f64,
-    pub(super) rx: f64,
-    pub(super) lost: f64,
-    pub(super) late: f64,
-    pub(super) duplicates: f64,
-    pub(super) reordered: f64,
-    pub(super) corrupt: f64,
-    pub(super) host_dropped: f64,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) tx: f64,
+    pub(crate) rx: f64,
+    pub(crate) lost: f64,
+    pub(crate) late: f64,
+    pub(crate) duplicates: f64,
+    pub(crate) reordered: f64,
+    pub(crate) corrupt: f64,
+    pub(crate) host_dropped: f64,
 }
 
 impl Run {
     /// Nothing came back, and nothing was waited for: its loss is not known. Where it was, all is lost.
-    pub(super) fn only_sends(&self) -> bool {
+    pub(crate) fn only_sends(&self) -> bool {
         self.tx > 0.0 && self.rx + self.lost + self.late + self.host_dropped == 0.0
     }
 }
@@ -313,7 +313,7 @@ impl Unread {
 }
 
 /// Reads the CSV at `path`.
-pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
+pub(crate) fn read(path: &Path) -> Result<Run, ReportError> {
     let extent = extent(path)?;
     let mut run = Run {
         rows: extent.rows,
