@@ -249,11 +249,28 @@ fn verdict(runs: &[Run]) -> Vec<String> {
     };
     let mut lines: Vec<_> = runs.iter().flat_map(told).collect();
     if !one {
+        lines.insert(0, beside(runs));
         lines.push("The runs did not alternate: drift of the host is in what differs between them.".to_owned());
     }
     let warnings = runs.iter().flat_map(|run| warnings(run, one));
     lines.extend(warnings.map(|text| format!("Warning: {text}.")));
     lines
+}
+
+/// Loss and latency of several runs in a sentence.
+fn beside(runs: &[Run]) -> String {
+    let each = |name: &str, pointer: &str, shown: fn(f64) -> String| {
+        let values = runs
+            .iter()
+            .filter_map(|run| Some(format!("{} {}", run.name, shown(run.number(pointer)?))));
+        let values = values.collect::<Vec<_>>().join(", ");
+        (!values.is_empty()).then(|| format!("{name}: {values}"))
+    };
+    let parts = [
+        each("Loss", "/loss_ratio", percent),
+        each("median latency", "/latency_ns/p50", time),
+    ];
+    format!("{}.", parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 fn warnings(run: &Run, one: bool) -> Vec<String> {

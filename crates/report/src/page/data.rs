@@ -85,6 +85,8 @@ fn drawable(chart: &Chart) -> Option<Value> {
 
 fn axis(axis: &Axis, placed: &Placed) -> Value {
     let (from, to) = placed.range();
+    // Points have seven digits: none of them is to be beyond the end.
+    let more = (to - from) * 1e-6;
     let names = match axis.scale {
         Scale::Category => placed.ticks.iter().map(|tick| tick.label.clone()).collect(),
         _ => Vec::new(),
@@ -101,8 +103,8 @@ fn axis(axis: &Axis, placed: &Placed) -> Value {
         "divide": placed.shown.divide,
         "unit": placed.shown.name,
         "names": names,
-        "from": from,
-        "to": to,
+        "from": from - more,
+        "to": to + more,
     })
 }
 

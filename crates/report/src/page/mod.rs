@@ -200,9 +200,36 @@ fn when(document: &Document) -> String {
 
 /// Why a result is not whole, if it is not.
 fn incomplete(document: &Document) -> Option<String> {
-    let why = document.incomplete.as_deref();
-    (!document.complete).then(|| format!("Not complete: {}", why.unwrap_or("no reason is given")))
+    let why = document.incomplete.as_deref().unwrap_or("no reason is given");
+    // A run is whole and may not be valid: its reason says which.
+    let mut letters = why.chars();
+    let sentence = match (document.test.as_str(), letters.next()) {
+        ("run", Some(first)) => format!("{}{}", first.to_ascii_uppercase(), letters.as_str()),
+        _ => format!("Not complete: {why}"),
+    };
+    (!document.complete).then_some(sentence)
 }
+
+/// A text in which no line ends between a number and its unit.
+fn kept_together(text: &str) -> String {
+    let mut all = String::with_capacity(text.len());
+    let mut digit = false;
+    for (i, c) in text.char_indices() {
+        let unit = || {
+            text[i + 1..]
+                .split([' ', ',', '.', ';', ')'])
+                .next()
+                .unwrap_or_default()
+        };
+        let joins =
+            c == ' ' && digit && (UNITS.contains(&unit()) || unit().ends_with("pps") || unit().ends_with("bps"));
+        all.push(if joins { '\u{a0}' } else { c });
+        digit = c.is_ascii_digit();
+    }
+    all
+}
+
+const UNITS: [&str; 7] = ["%", "ns", "µs", "ms", "s", "bytes", "packets"];
 
 /// What the test found, and how far that goes.
 fn answer(part: &mut Part, document: &Document) {
@@ -219,7 +246,7 @@ fn answer(part: &mut Part, document: &Document) {
         part.put(format_args!("<p>No verdict.</p>\n"));
     }
     for line in document.verdict.iter().take(part.much.parts) {
-        part.put(format_args!("<p>{}</p>\n", escape(&part.short(line))));
+        part.put(format_args!("<p>{}</p>\n", escape(&kept_together(&part.short(line)))));
     }
     part.put(format_args!("</section>\n"));
     if let Some(compliance) = &document.compliance {

@@ -155,13 +155,14 @@ impl Part {
         let shown: Vec<(&Column, Shown, bool, bool)> = table
             .columns
             .iter()
+            .zip(Shown::of_table(table))
             .enumerate()
-            .map(|(i, column)| {
+            .map(|(i, (column, shown))| {
                 let cells = || table.rows.iter().filter_map(move |row| row.get(i));
                 let texts = cells().any(Value::is_string);
                 let long = cells().filter_map(Value::as_str).any(|t| t.chars().count() > LONG);
                 let numbers = column.unit != Unit::Plain || !texts;
-                (column, Shown::of_column(column.unit, cells()), numbers, long)
+                (column, shown, numbers, long)
             })
             .collect();
         let class = |numbers: bool, long: bool| match (numbers, long) {

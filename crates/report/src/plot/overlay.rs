@@ -23,6 +23,7 @@ pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
             label: y.to_owned(),
             unit,
             scale,
+            min: (scale == Scale::Linear).then_some(0.0),
             ..Axis::default()
         },
         series,
