@@ -18,7 +18,7 @@ const LONGEST_LABEL: usize = 300;
 /// Columns from which on a table is printed small.
 const DENSE: usize = 9;
 /// Characters from which on a column of texts has some width for itself.
-const LONG: usize = 40;
+const LONG: usize = 28;
 
 /// The page as it is written.
 pub(super) struct Part {
@@ -168,7 +168,7 @@ impl Part {
         let class = |numbers: bool, long: bool| match (numbers, long) {
             (true, _) => " class=\"num\"",
             (_, true) => " class=\"long\"",
-            _ => "",
+            _ => " class=\"word\"",
         };
         let caption = escape(&self.short(&table.caption));
         let dense = if shown.len() >= DENSE { " class=\"dense\"" } else { "" };
