@@ -44,8 +44,8 @@ impl Shown {
         Self { divide, name, unit }
     }
 
-    /// For the columns of a table: those of one kind share a unit, so that they can be compared, unless one is far beyond
-    /// the others.
+    /// For the columns of a table: those of one kind share a unit, so that they can be compared, unless one is far
+    /// beyond the others.
     pub(crate) fn of_table(table: &Table) -> Vec<Self> {
         let typical: Vec<f64> = (0..table.columns.len())
             .map(|i| middle(table.rows.iter().filter_map(|row| row.get(i))))

@@ -1,6 +1,6 @@
-//! One page that holds a whole result and needs nothing else: no network, no fonts, no other file. What the test found
-//! comes first, then what it deviates in, then pictures and tables, and at the end all that another would need to repeat
-//! it.
+//! One page that holds a whole result and needs nothing else: no network, no fonts, no other file. The answer
+//! comes first, then what it deviates in, then pictures and tables, and at the end all that another would need to
+//! repeat it.
 //!
 //! Everything that is not written here goes through [`escape`] or, for scripts, through [`script_safe`].
 

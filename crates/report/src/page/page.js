@@ -65,7 +65,8 @@
               const rough = (high - low) / of.divide / most;
               const power = 10 ** Math.floor(Math.log10(rough));
               const size = [1, 2, 5, 10].map((d) => d * power).find((d) => d >= rough * 0.999) * of.divide;
-              for (let n = Math.ceil(low / size - 1e-9); n * size <= high * (1 + 1e-9) + 1e-300; n++) all.push(n * size);
+              const first = Math.ceil(low / size - 1e-9);
+              for (let n = first; n * size <= high * (1 + 1e-9) + 1e-300; n++) all.push(n * size);
               return all;
             },
     values: (u, all) => all.map((v) => (v == null ? '' : text(of, v, 6))),
@@ -102,7 +103,13 @@
             width: s.kind === 'points' ? 0 : 1.8,
             paths: s.kind === 'points' ? () => null : undefined,
             dash: s.dashes,
-            points: { show: s.kind !== 'reference', paths: points(s), fill: s.colour, stroke: s.colour, width: 0 },
+            points: {
+              show: s.kind !== 'reference',
+              paths: points(s),
+              fill: s.colour,
+              stroke: s.colour,
+              width: 0,
+            },
             value: (u, v) => full(chart.y, v),
           })),
         ],

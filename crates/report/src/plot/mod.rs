@@ -33,6 +33,14 @@ pub fn rows(csv: &Path) -> Result<Rows, ReportError> {
     Ok(Rows(read::read(csv)?))
 }
 
+/// Reads such a CSV from memory.
+///
+/// # Errors
+/// When it is malformed (names line and column).
+pub fn rows_of(csv: &[u8]) -> Result<Rows, ReportError> {
+    Ok(Rows(read::read_bytes(csv)?))
+}
+
 /// When the run of a CSV started, RFC 3339 to the µs; `None` where its rows don't say.
 pub(crate) fn started(csv: &Path) -> Option<String> {
     about::started(csv).map(|ns| crate::json::rfc3339(ns)[..about::SAME].to_owned())

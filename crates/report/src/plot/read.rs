@@ -141,9 +141,41 @@ struct Columns {
     latency: [Option<usize>; 7],
 }
 
+/// Where rows come from.
+#[derive(Clone, Copy)]
+enum Source<'p> {
+    File(&'p Path),
+    Bytes(&'p [u8]),
+}
+
+impl<'p> Source<'p> {
+    /// As errors name it.
+    fn path(self) -> &'p Path {
+        match self {
+            Self::File(path) => path,
+            Self::Bytes(_) => Path::new("-"),
+        }
+    }
+
+    /// What there is to read, its bytes, and whether its last line has no end.
+    fn open(self) -> io::Result<(Box<dyn io::Read + 'p>, u64, bool)> {
+        match self {
+            Self::File(path) => {
+                let file = File::open(path)?;
+                let (length, torn) = end(&file)?;
+                Ok((Box::new(file), length, torn))
+            }
+            Self::Bytes(bytes) => {
+                let torn = bytes.last().is_some_and(|last| *last != b'\n');
+                Ok((Box::new(bytes), bytes.len() as u64, torn))
+            }
+        }
+    }
+}
+
 struct Reader<'p> {
     path: &'p Path,
-    csv: csv::Reader<File>,
+    csv: csv::Reader<Box<dyn io::Read + 'p>>,
     headers: csv::StringRecord,
     columns: Columns,
     /// Bytes of the file, and whether its last line has no end.
@@ -152,9 +184,9 @@ struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    fn open(path: &'p Path) -> Result<Self, ReportError> {
-        let file = File::open(path).map_err(|e| ReportError::io("read", path, e))?;
-        let (length, torn) = end(&file).map_err(|e| ReportError::io("read", path, e))?;
+    fn open(source: Source<'p>) -> Result<Self, ReportError> {
+        let path = source.path();
+        let (file, length, torn) = source.open().map_err(|e| ReportError::io("read", path, e))?;
         let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
         let headers = csv.headers().map_err(|e| wrong(path, &e))?.clone();
         if headers.is_empty() {
@@ -253,8 +285,8 @@ struct Extent {
     interval: f64,
 }
 
-fn extent(path: &Path) -> Result<Extent, ReportError> {
-    let mut reader = Reader::open(path)?;
+fn extent(source: Source<'_>) -> Result<Extent, ReportError> {
+    let mut reader = Reader::open(source)?;
     let mut record = csv::StringRecord::new();
     let mut extent = Extent {
         rows: 0,
@@ -314,7 +346,16 @@ impl Unread {
 
 /// Reads the CSV at `path`.
 pub(crate) fn read(path: &Path) -> Result<Run, ReportError> {
-    let extent = extent(path)?;
+    read_from(Source::File(path))
+}
+
+/// Reads a CSV that is in memory.
+pub(crate) fn read_bytes(bytes: &[u8]) -> Result<Run, ReportError> {
+    read_from(Source::Bytes(bytes))
+}
+
+fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
+    let extent = extent(source)?;
     let mut run = Run {
         rows: extent.rows,
         from: extent.from,
@@ -333,7 +374,7 @@ pub(crate) fn read(path: &Path) -> Result<Run, ReportError> {
             })
             .collect();
     }
-    let mut reader = Reader::open(path)?;
+    let mut reader = Reader::open(source)?;
     let mut record = csv::StringRecord::new();
     run.torn = reader.torn;
     let mut unread = Unread::default();
@@ -395,4 +436,44 @@ pub(crate) fn read(path: &Path) -> Result<Run, ReportError> {
         unread.row(&mut run.bins, index, rx, dropped);
     }
     Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::overlay;
+    use proptest::prelude::*;
+
+    const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,interval_s,lost_packets,latency_p50_us";
+
+    fn used(bytes: &[u8]) {
+        match read_bytes(bytes) {
+            Ok(run) => {
+                let charts = overlay::charts(&[("a".to_owned(), run.clone()), ("b".to_owned(), run)]);
+                assert!(!charts.is_empty());
+                for chart in charts {
+                    crate::chart::svg(&chart);
+                }
+            }
+            Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            used(&bytes);
+            used(&[HEADER.as_bytes(), b"\n", &bytes].concat());
+        }
+
+        #[test]
+        fn any_numbers_are_drawn(
+            rows in prop::collection::vec(prop::collection::vec(prop::option::of(any::<f64>()), 7), 0..20),
+        ) {
+            let cell = |cell: &Option<f64>| cell.map(|n| n.to_string()).unwrap_or_default();
+            let row = |row: &Vec<Option<f64>>| row.iter().map(cell).collect::<Vec<_>>().join(",");
+            let rows: Vec<_> = rows.iter().map(row).collect();
+            used(format!("{HEADER}\n{}\n", rows.join("\n")).as_bytes());
+        }
+    }
 }
