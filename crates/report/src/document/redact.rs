@@ -169,7 +169,7 @@ impl Redactor {
             let mut after = rest[length..].chars();
             let next = after.next();
             let digit = after.next().is_some_and(|c| c.is_ascii_digit());
-            !next.is_some_and(|c| c.is_alphanumeric() || c == '_') && !(next == Some('.') && digit)
+            !(next.is_some_and(|c| c.is_alphanumeric() || c == '_') || next == Some('.') && digit)
         };
         for length in (2..=run).rev().filter(|length| ends(*length)) {
             let text = &rest[..length];

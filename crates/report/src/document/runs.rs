@@ -143,10 +143,7 @@ impl Run {
                 ));
             }
         }
-        let text = parts.join(", ");
-        let mut letters = text.chars();
-        let first = letters.next().map(|c| c.to_ascii_uppercase()).into_iter();
-        told.push(format!("{}.", first.chain(letters).collect::<String>()));
+        told.push(sentence(&parts.join(", ")));
         let latency = PERCENTILES
             .iter()
             .filter(|(key, ..)| SAID.contains(key))
@@ -160,6 +157,13 @@ impl Run {
         }
         told
     }
+}
+
+/// Words as a sentence.
+fn sentence(text: &str) -> String {
+    let mut letters = text.trim_end_matches('.').chars();
+    let first = letters.next().map(|c| c.to_ascii_uppercase()).into_iter();
+    format!("{}.", first.chain(letters).collect::<String>())
 }
 
 /// Keys of a distribution, what they are called, and which part of all is not above them.
@@ -558,7 +562,7 @@ fn definitions(run: &Run) -> Vec<Definition> {
     }
     let definition = |(term, text): (&str, &str)| Definition {
         term: term.to_owned(),
-        text: text.to_owned(),
+        text: sentence(text),
     };
     all.into_iter().map(definition).collect()
 }

@@ -1,7 +1,7 @@
 //! The same in Markdown, for trackers that show no HTML.
 
 use super::parts::{TRIALS, facts};
-use super::{NO_DEVICE, Source, command_line, incomplete, title, when};
+use super::{Source, command_line, incomplete, no_device, title, when};
 use crate::document::show::Shown;
 use crate::document::{Document, Table, Unit};
 use crate::escape::is_hidden;
@@ -62,7 +62,7 @@ pub fn markdown(document: &Document, sources: &[Source]) -> String {
     let device = document.device.as_deref().filter(|device| !device.trim().is_empty());
     put(&format!(
         "## Device under test\n\n{}\n\n",
-        device.map_or(NO_DEVICE.to_owned(), lines)
+        device.map_or(no_device(document).to_owned(), lines)
     ));
     put(&named("Tester", &document.tester));
     put(&named("Parameters", &document.params));

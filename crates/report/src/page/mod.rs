@@ -204,7 +204,10 @@ fn incomplete(document: &Document) -> Option<String> {
     // A run is whole and may not be valid: its reason says which.
     let mut letters = why.chars();
     let sentence = match (document.test.as_str(), letters.next()) {
-        ("run", Some(first)) => format!("{}{}", first.to_ascii_uppercase(), letters.as_str()),
+        ("run", Some(first)) if why.starts_with("not valid") || why.starts_with("interrupted") => {
+            format!("{}{}", first.to_ascii_uppercase(), letters.as_str())
+        }
+        ("run", Some(_)) => why.to_owned(),
         _ => format!("Not complete: {why}"),
     };
     (!document.complete).then_some(sentence)
@@ -264,7 +267,7 @@ fn circumstances(part: &mut Part, document: &Document, sources: &[Source]) {
     part.heading("Device under test");
     match document.device.as_deref().filter(|text| !text.trim().is_empty()) {
         Some(text) => part.put(format_args!("<p class=\"plain\">{}</p>\n", escape(&part.short(text)))),
-        None => part.put(format_args!("<p>{NO_DEVICE}</p>\n")),
+        None => part.put(format_args!("<p>{}</p>\n", no_device(document))),
     }
     part.facts("Tester", &document.tester);
     part.facts("Parameters", &document.params);
@@ -295,7 +298,13 @@ fn circumstances(part: &mut Part, document: &Document, sources: &[Source]) {
     }
 }
 
-const NO_DEVICE: &str = "Not given. RFC 2544 section 7 asks for the device's software version and configuration.";
+/// What stands in place of the device's description.
+fn no_device(document: &Document) -> &'static str {
+    match document.test.as_str() {
+        "run" => "Not given.",
+        _ => "Not given. RFC 2544 section 7 asks for the device's software version and configuration.",
+    }
+}
 
 /// A command line as it can be typed.
 fn command_line(words: &[String]) -> String {

@@ -131,7 +131,7 @@ impl Part {
             "<figure id=\"chart-{id}\">\n<figcaption>{title}</figcaption>\n"
         ));
         for (class, look) in [("wide", Look::WIDE), ("narrow", Look::NARROW)] {
-            let svg = drawn(&chart, &look);
+            let svg = drawn(chart, &look);
             // One that scales with its column: its size is the style's to say.
             let size = svg.find("viewBox").unwrap_or_default();
             let label = svg.find(" xmlns").unwrap_or_default();

@@ -7,6 +7,8 @@ use crate::document::{Axis, Chart, Kind, Scale, Series, Unit};
 pub(crate) type Named = (String, Run);
 
 type Value<'f> = &'f dyn Fn(&Bin) -> Option<f64>;
+/// Name and column of a latency, and which of a bin's it is.
+type Latency = (&'static str, usize, fn(&Band) -> Option<f64>);
 
 /// Rates, loss and latency of these runs. One run shows what it sent beside what it received.
 pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
@@ -63,13 +65,12 @@ pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
         ));
     }
     let percentiles = runs.iter().any(|(_, run)| run.percentiles);
-    let columns: [(&str, usize, fn(&Band) -> Option<f64>); 2] = match percentiles {
+    let columns: [Latency; 2] = match percentiles {
         true => [("p50", P50, Band::mean), ("p99", P99, Band::highest)],
         false => [("mean", MEAN, Band::mean), ("largest", MAX, Band::highest)],
     };
-    let of = |(name, column, value): (&str, usize, fn(&Band) -> Option<f64>)| {
-        some(each(name, &|bin| value(&bin.latency[column]).filter(|ns| *ns > 0.0)))
-    };
+    let of =
+        |(name, column, value): Latency| some(each(name, &|bin| value(&bin.latency[column]).filter(|ns| *ns > 0.0)));
     let latency = columns.map(of).concat();
     if !latency.is_empty() {
         charts.push(chart(
