@@ -1,8 +1,8 @@
 //! The page: title, totals, and the panels one below the other over one time axis.
 
 use super::about::About;
+use super::bins::Run;
 use super::panels::{self, Panel};
-use super::read::Run;
 use super::scale::{Scale, time_unit};
 use super::svg::{Anchor, Svg, shorten, text_width};
 use crate::units::{count, elapsed, percent};

@@ -5,6 +5,7 @@
 //! without fonts.
 
 pub(crate) mod about;
+mod bins;
 pub(crate) mod draw;
 pub(crate) mod overlay;
 pub(crate) mod panels;
@@ -23,7 +24,7 @@ const PNG_SCALE: f32 = 2.0;
 
 /// Rows of a run, as pictures need them.
 #[derive(Clone, Debug)]
-pub struct Rows(pub(crate) read::Run);
+pub struct Rows(pub(crate) bins::Run);
 
 /// Reads a CSV as written by [`crate::CsvSink`]; columns are found by name.
 ///

@@ -1,6 +1,6 @@
 //! Rows of several runs over one time axis: a line a run.
 
-use super::read::{Band, Bin, MAX, MEAN, P50, P99, Run};
+use super::bins::{Band, Bin, MAX, MEAN, P50, P99, Run};
 use crate::document::{Axis, Chart, Kind, Scale, Series, Unit};
 
 /// A run and how the legend names it.
