@@ -2,6 +2,7 @@
 
 mod again;
 mod capture;
+mod compare;
 mod demo;
 mod doctor;
 mod forward;
@@ -12,6 +13,7 @@ mod output;
 mod steps;
 mod traffic;
 
+pub(crate) use compare::end_with_parent;
 pub(crate) use output::with_result;
 pub(crate) use steps::prepare;
 
@@ -45,6 +47,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Forward(args) => forward::run(args),
         Command::Capture(args) => capture::run(args),
         Command::Ndr(args) => ndr::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
