@@ -280,7 +280,7 @@ fn one(setup: &Setup<'_>, turn: Turn) -> Result<Option<Figures>> {
         child::Ended::Told(summary) => Some(Figures::of_summary(&summary)),
         child::Ended::Failed(Some(2), said) => return Err(usage(format!("{name}: {said}"))),
         // Later a device may be away for a while.
-        child::Ended::Failed(_, said) if turn.round == 0 && turn.attempt == setup.retries() => {
+        child::Ended::Failed(_, said) if turn.round == 0 => {
             return Err(failed(format!("{name}: {said}")));
         }
         child::Ended::Failed(_, said) => Some(Figures::failed(said)),
@@ -433,18 +433,17 @@ fn say(
     took: Duration,
     record: Option<&Record>,
 ) -> Result<ExitCode> {
-    if let (Ended::Failed(_), true) = (ended, trials.is_empty()) {
-        let Ended::Failed(failure) = ended else { unreachable!() };
-        return Ok(failure.report());
-    }
     let why = ended.why(found, setup);
+    let measured = trials.iter().any(|trial| trial.figures.valid);
     print(|out| {
-        for line in tell::lines(setup, found, trials.len(), took) {
-            writeln!(out, "{line}")?;
+        if measured || matches!(ended, Ended::Done) {
+            for line in tell::lines(setup, found, trials.len(), took) {
+                writeln!(out, "{line}")?;
+            }
         }
-        match why.as_ref().filter(|_| !matches!(ended, Ended::Done)) {
-            Some(why) => writeln!(out, "not complete: {why}"),
-            None => Ok(()),
+        match ended {
+            Ended::Interrupted => writeln!(out, "not complete: it was interrupted"),
+            _ => Ok(()),
         }
     })?;
     let mut code = match (ended, &why) {
@@ -453,6 +452,9 @@ fn say(
         (_, Some(_)) => 3,
         (_, None) => 0,
     };
+    if let Ended::Failed(failure) = ended {
+        let _ = failure.report();
+    }
     if let Some(record) = record {
         if let Some(broken) = &record.broken {
             eprintln!("mpps: {broken}: the record ends before");

@@ -147,8 +147,9 @@ pub(super) fn in_turns(
         for (setting, places) in settings {
             for (value, variants) in setting.values.iter().zip(places).skip(1) {
                 let estimate = paired_of_logs(&effect(&of, at, &places[0], variants));
-                let mut row = row(Kind::Setting, value, &setting.values[0], *metric, estimate);
+                let mut row = row(Kind::Setting, "", "", *metric, estimate);
                 row.subject = format!("{}={value}", setting.key);
+                row.base = format!("{}={}", setting.key, setting.values[0]);
                 effects.push(row);
             }
         }
@@ -190,7 +191,8 @@ pub(super) fn of_results(sides: &[(String, Vec<Figures>)], metrics: &[Metric], m
             let pairs: Vec<_> = a.iter().copied().zip(b.iter().copied()).collect();
             if row.why.is_some() || of[0].has_too_many_invalid() || other.has_too_many_invalid() {
                 let why = why_none(&of[0], other, a.len().min(b.len()), &pairs);
-                row.why = Some(why.replace("rounds", "results of each"));
+                let why = why.replace("round gives", "result on a side gives");
+                row.why = Some(why.replace("rounds give", "results on a side give"));
             }
             rows.push(row);
         }
@@ -250,7 +252,11 @@ fn why_none(a: &Of, b: &Of, n: usize, pairs: &[(f64, f64)]) -> String {
         }
     }
     if n < LEAST {
-        return format!("{n} rounds give values and their spread alone; {LEAST} or more give an interval");
+        let rounds = match n {
+            1 => "1 round gives".to_owned(),
+            n => format!("{n} rounds give"),
+        };
+        return format!("{rounds} values and their spread alone; {LEAST} or more give an interval");
     }
     match pairs.iter().any(|(a, b)| *a <= 0.0 || *b <= 0.0) {
         true => "0 in a run has no ratio".to_owned(),

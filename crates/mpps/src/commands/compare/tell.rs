@@ -52,7 +52,7 @@ pub(super) fn interval(of: &mpps_method::compare::Estimate) -> String {
 /// A comparison in one sentence.
 pub(super) fn sentence(row: &Row, metrics: usize, margin_: f64) -> String {
     let base = match row.kind {
-        Kind::Variant if row.base.contains('=') => format!("{}, the first", row.base),
+        Kind::Variant if row.base.contains('=') => format!("the first, {},", row.base),
         _ => row.base.clone(),
     };
     let metric = row.metric.name();
@@ -72,7 +72,7 @@ pub(super) fn sentence(row: &Row, metrics: usize, margin_: f64) -> String {
             let _ = write!(text, "undecided; {rounds} rounds might decide");
         }
         Some(Verdict::Undecided { rounds: None }) => {
-            let _ = write!(text, "undecided; {MOST_ROUNDS} rounds would hardly decide");
+            let _ = write!(text, "undecided; not even {MOST_ROUNDS} rounds might decide");
         }
         Some(verdict @ (Verdict::ALittleBetter | Verdict::ALittleWorse)) => {
             let _ = write!(text, "{}, maybe less than {margin}", verdict.words());
@@ -103,7 +103,7 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     all.push(match found.best() {
         Some(row) => format!("Best: {}", sentence(row, metrics, margin)),
         None if found.rows.iter().any(|row| row.estimate.is_some()) => {
-            format!("Best: {}, the first", found.of[0].name)
+            format!("Best: the first, {}", found.of[0].name)
         }
         None => "Best: not known".to_owned(),
     });
@@ -122,11 +122,8 @@ pub(super) fn lines(setup: &Setup<'_>, found: &Found, runs: usize, took: Duratio
             lines.push(cut(&format!("{name}  {text}")));
         }
     } else {
-        lines.push(cut(&format!(
-            "{} with {}",
-            setup.operand,
-            setup.what_settings_are().join(" and ")
-        )));
+        lines.push(cut(&setup.operand));
+        lines.push(cut(&format!("with {}", setup.what_settings_are().join(" and "))));
     }
     if !setup.differ.is_empty() && setup.settings.is_empty() {
         lines.push(cut(&format!("They differ in {}.", setup.differ.join(", "))));
@@ -190,12 +187,13 @@ fn last(setup: &Setup<'_>, found: &Found, runs: usize, took: Duration) -> String
     if setup.is_of_results() {
         return format!("{runs} results, {valid}; margin {margin}");
     }
-    let rounds = setup.rounds;
-    let few = if rounds < LEAST { ", too few for a verdict" } else { "" };
-    format!(
-        "{rounds} rounds{few}, {runs} runs, {valid}; margin {margin}; {}",
-        about(took)
-    )
+    let done = found.of.iter().map(|of| of.valid).min().unwrap_or(0);
+    let rounds = match setup.rounds {
+        all if done == all => format!("{all} rounds"),
+        all => format!("{done} of {all} rounds"),
+    };
+    let few = if done < LEAST { ", too few for a verdict" } else { "" };
+    format!("{rounds}{few}, {runs} runs, {valid}; margin {margin}; {}", about(took))
 }
 
 #[cfg(test)]
