@@ -434,9 +434,13 @@ fn say(
     record: Option<&Record>,
 ) -> Result<ExitCode> {
     let why = ended.why(found, setup);
-    let measured = trials.iter().any(|trial| trial.figures.valid);
+    let worth_telling = match ended {
+        Ended::Done => true,
+        Ended::Interrupted => trials.iter().any(|trial| trial.figures.valid),
+        Ended::Failed(_) => found.rows.iter().any(|row| row.estimate.is_some()),
+    };
     print(|out| {
-        if measured || matches!(ended, Ended::Done) {
+        if worth_telling {
             for line in tell::lines(setup, found, trials.len(), took) {
                 writeln!(out, "{line}")?;
             }

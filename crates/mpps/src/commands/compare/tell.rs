@@ -86,6 +86,9 @@ pub(super) fn sentence(row: &Row, metrics: usize, margin_: f64) -> String {
 pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     let (metrics, margin) = (setup.metrics.len(), setup.args.margin);
     let of_kind = |kind: Kind| found.rows.iter().filter(move |row| row.kind == kind);
+    if let Some(why) = nothing_known(found) {
+        return vec![format!("No verdict: {why}")];
+    }
     if setup.settings.is_empty() {
         return of_kind(Kind::Variant)
             .map(|row| sentence(row, metrics, margin))
@@ -108,6 +111,16 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         None => "Best: not known".to_owned(),
     });
     all
+}
+
+/// Why there is no ratio at all, where that has one reason.
+fn nothing_known(found: &Found) -> Option<&str> {
+    let mut reasons = found
+        .rows
+        .iter()
+        .map(|row| row.why.as_deref().filter(|_| row.estimate.is_none()));
+    let first = reasons.next()??;
+    reasons.all(|why| why == Some(first)).then_some(first)
 }
 
 /// Everything that is printed at the end.
