@@ -1,6 +1,6 @@
 //! `compare`: runs in turns, results of earlier runs, settings; what is said of them, and what is refused.
 
-use mpps_tests::{Background, Finished, Scratch, assert_refused, mpps, run_command, wait_until};
+use mpps_tests::{Background, Finished, Scratch, assert_refused, free_port, mpps, run_command, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -102,16 +102,9 @@ fn the_faster_of_two_devices_is_better_by_as_much_as_it_is() {
 
 #[test]
 fn a_run_is_not_better_than_itself() {
-    let run = format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:PORT {RUN}");
-    let reflector = Background::ready(mpps("reflect udp:127.0.0.1:0"));
-    let said = reflector.stderr();
-    let port = said
-        .split("127.0.0.1:")
-        .nth(1)
-        .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
-    let run = run
-        .replace("PORT", port.expect("the port that it is ready on"))
-        .replace("40kpps", "2kpps");
+    let port = free_port();
+    let _reflector = Background::ready(mpps(&format!("reflect udp:127.0.0.1:{port}")));
+    let run = format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} {RUN}").replace("40kpps", "2kpps");
     let done = run_command(compare(&[&run, &run], "--pause 0 --metric received_pps"));
     assert_done(&done);
     let said = done
@@ -221,6 +214,7 @@ fn results_of_earlier_runs_are_compared_and_unlike_ones_refused() {
     );
     assert_refused(
         compare(&[&one("a"), &device("20kpps")], ""),
+        2,
         &["a result of earlier runs beside a run"],
     );
 }
