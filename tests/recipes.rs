@@ -274,7 +274,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("make demo", "half a minute of several runs as fast as they go"),
     ("make test", "that is what runs this"),
     ("mpps ndr ", "a search takes minutes; tests/ndr.rs runs shorter ones"),
-    ("mpps compare ", "rounds take minutes; tests/compare.rs runs shorter ones"),
+    (
+        "mpps compare ",
+        "rounds take minutes; tests/compare.rs runs shorter ones",
+    ),
     ("wireshark", "opens a window"),
     ("0000:03:00.0", "a PCI device"),
     ("dpdk:03:00.0", "a PCI device"),

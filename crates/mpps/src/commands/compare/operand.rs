@@ -95,7 +95,7 @@ enum One {
 fn one(name: &str, text: &str) -> Result<One> {
     let shown = mpps_io::hide_secrets(text);
     let wrong = |why: &str| usage(format!("'{shown}': {why}"));
-    let mut words = split(text).map_err(|why| wrong(why))?;
+    let mut words = split(text).map_err(wrong)?;
     if words
         .first()
         .is_some_and(|word| word == "mpps" || word.ends_with("/mpps"))

@@ -246,8 +246,10 @@ fn why_none(a: &Of, b: &Of, n: usize, pairs: &[(f64, f64)]) -> String {
     for of in [a, b] {
         if of.has_too_many_invalid() {
             let all = of.invalid + of.valid;
-            let reason = of.reason.as_deref().filter(|why| !why.is_empty());
-            let reason = reason.map_or_else(String::new, |why| format!(" ({why})"));
+            // The whole reason is in the record.
+            let reason = of.reason.as_deref().and_then(|why| why.split(" (").next());
+            let reason = reason.filter(|why| !why.is_empty());
+            let reason = reason.map_or_else(String::new, |why| format!(": {why}"));
             return format!("{} of {all} runs of {} were not valid{reason}", of.invalid, of.name);
         }
     }
@@ -351,7 +353,7 @@ mod tests {
         let found = in_turns(&names(2), 8, &METRIC, 0.02, &[], &all);
         let row = &found.rows[0];
         assert_eq!(row.verdict, None);
-        assert_eq!(row.why.as_deref(), Some("3 of 11 runs of B were not valid (late)"));
+        assert_eq!(row.why.as_deref(), Some("3 of 11 runs of B were not valid: late"));
         assert!(!found.is_complete(8));
     }
 

@@ -144,7 +144,9 @@ pub(super) fn lines(setup: &Setup<'_>, found: &Found, runs: usize, took: Duratio
     if setup.is_of_results() {
         lines.push("Not alternated: drift of the host is in it.".to_owned());
     }
-    lines.extend(values(setup, found));
+    if found.of.iter().any(|of| of.valid > 0) {
+        lines.extend(values(setup, found));
+    }
     lines.extend(sentences(setup, found));
     lines.extend(found.notes.iter().take(2).map(|note| format!("note: {note}")));
     lines.push(last(setup, found, runs, took));
