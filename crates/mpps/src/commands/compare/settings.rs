@@ -194,17 +194,17 @@ mod tests {
 
     #[test]
     fn each_combination_is_a_command_line() {
-        let base = base("sendrecv loop:queue=10,delay=1ms --burst 8 --rate 1kpps");
+        let base = base("sendrecv loop:queue=10,capacity=1Mpps --burst 8 --rate 1kpps");
         let settings = [setting("queue", &["20", "30"]), setting("burst", &["16", "32"])];
         let all = combinations(&base, &settings).unwrap();
         let texts: Vec<_> = all.iter().map(|variant| variant.text.as_str()).collect();
         assert_eq!(
             texts,
             [
-                "sendrecv --burst=16 loop:delay=1ms,queue=20 --rate 1kpps",
-                "sendrecv --burst=32 loop:delay=1ms,queue=20 --rate 1kpps",
-                "sendrecv --burst=16 loop:delay=1ms,queue=30 --rate 1kpps",
-                "sendrecv --burst=32 loop:delay=1ms,queue=30 --rate 1kpps",
+                "sendrecv --burst=16 loop:capacity=1Mpps,queue=20 --rate 1kpps",
+                "sendrecv --burst=32 loop:capacity=1Mpps,queue=20 --rate 1kpps",
+                "sendrecv --burst=16 loop:capacity=1Mpps,queue=30 --rate 1kpps",
+                "sendrecv --burst=32 loop:capacity=1Mpps,queue=30 --rate 1kpps",
             ]
         );
         assert_eq!(all[1].name, "queue=20 burst=32");
