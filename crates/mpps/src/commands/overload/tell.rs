@@ -52,8 +52,15 @@ pub(super) fn searched(bench: &Bench<'_, '_>, last: &Measured) {
     let (due, missing) = last.loss();
     match last.counts() {
         true => bench.say(&format!("{load} pps: {} of {} lost", count(missing), count(due))),
-        false => bench.say_void(&last.reasons.join("; ")),
+        false => void(bench, last),
     }
+}
+
+/// A trial that decides nothing. The whole reason is in the record.
+fn void(bench: &Bench<'_, '_>, last: &Measured) {
+    let why = last.reasons.first().map_or("", String::as_str);
+    let why = why.split(" (").next().unwrap_or(why);
+    bench.say(&format!("trial {}: void: {why}", bench.trials.len()));
 }
 
 /// Before the first load.
@@ -92,7 +99,7 @@ fn words(time: Duration) -> String {
 pub(super) fn trial(bench: &Bench<'_, '_>, times: Times, test: &Test, (round, last): (u32, &Measured)) {
     let Some(done) = test.done.last() else { return };
     if !done.counts {
-        return bench.say_void(&last.reasons.join("; "));
+        return void(bench, last);
     }
     let way = if done.falling { "falling" } else { "rising" };
     let round = match round {
