@@ -47,6 +47,7 @@ pub(crate) struct Ndr {
 pub(super) fn chosen_by_method(arg: Arg) -> Arg {
     let hidden = [
         "rate",
+        "then",
         "duration",
         "interval",
         "csv",

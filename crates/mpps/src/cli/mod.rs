@@ -9,7 +9,7 @@ pub(crate) mod values;
 pub(crate) use capture::Capture;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 pub(crate) use method::Ndr;
-pub(crate) use rate::RateText;
+pub(crate) use rate::{RateText, StepText};
 
 use crate::paths;
 use crate::plan::value::Plan;
@@ -257,6 +257,9 @@ pub(crate) struct Traffic {
     /// and Gbps count preamble and inter-frame gap (20 bytes a frame) [default: as fast as the path takes packets]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) rate: Option<RateText>,
+    /// Another rate from TIME after the start to the end, in one run with --rate: 500kpps@60s; not on xdp
+    #[arg(long, value_name = "RATE@TIME", value_parser = rate::step, allow_hyphen_values = true)]
+    pub(crate) then: Option<StepText>,
     /// How departures are spread: constant, poisson, or burst=N (N packets back to back)
     #[arg(long, value_name = "HOW", default_value = "constant", value_parser = values::pacing)]
     pub(crate) pacing: Pacing,

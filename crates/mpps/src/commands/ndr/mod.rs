@@ -222,6 +222,11 @@ fn chosen_by_search(args: &Ndr) -> Result<()> {
             "the search chooses it: want --max-rate and --min-rate",
         ),
         (
+            "--then",
+            args.traffic.then.is_some(),
+            "a trial has one rate: want sendrecv … --rate RATE --then RATE@TIME",
+        ),
+        (
             "--duration",
             run.duration.is_some(),
             "a goal says how long trials are: want --goal …,final=TIME",
