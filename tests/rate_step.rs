@@ -1,6 +1,6 @@
 //! A step of the rate within one run, and when packets were lost: what recovery and reset are measured from.
 
-use mpps_tests::{Report, Scratch, assert_refused, mpps};
+use mpps_tests::{Report, Row, Scratch, assert_refused, mpps};
 use serde_json::Value;
 
 fn ns(value: &Value) -> u64 {
@@ -37,21 +37,12 @@ fn a_step_of_the_rate_sends_what_each_part_asks_for() {
 
 #[test]
 fn the_rows_show_the_step_where_it_was_asked_for() {
-    let scratch = Scratch::new();
-    let csv = scratch.path().join("rows.csv");
-    let words = format!(
-        "sendrecv loop: --rate 20kpps --then 60kpps@200ms --duration 400ms --interval 100ms --settle 300ms --quiet \
-         --catch-up 1s --csv {}",
-        csv.display()
-    );
-    scratch.measure(mpps(&words)).assert_departures(4_000 + 12_000);
-    let text = std::fs::read_to_string(&csv).expect("rows");
-    let mut lines = text.lines();
-    let column = |line: &str, name: &str| line.split(',').position(|cell| cell == name).expect("a column");
-    let tx = column(lines.next().expect("a head"), "tx_packets");
-    let sent: Vec<u64> = lines
-        .map(|line| line.split(',').nth(tx).and_then(|n| n.parse().ok()).expect("n"))
-        .collect();
+    let words = "sendrecv loop: --rate 20kpps --then 60kpps@200ms --duration 400ms --interval 100ms --settle 300ms \
+                 --quiet --catch-up 1s";
+    let report = Scratch::new().measure(mpps(words));
+    report.assert_departures(4_000 + 12_000);
+    let sent = |row: &Row| row["tx_packets"].parse::<u64>().expect("a number");
+    let sent: Vec<u64> = report.rows.iter().map(sent).collect();
     // A host that others use may send some of it a row later.
     assert!(
         sent[0] + sent[1] <= 4_000 && sent.iter().sum::<u64>() == 16_000,
@@ -122,9 +113,9 @@ fn a_step_that_means_nothing_is_refused() {
             "--then 2kpps@5s",
             "an earlier time",
         ),
-        ("--rate 1kpps --then 2kpps", "--then 2kpps", "RATE@TIME"),
-        ("--rate 1kpps --then 2kpps@1", "--then 2kpps@1", "its unit"),
-        ("--rate 1kpps --then 2xpps@1s", "--then 2xpps@1s", "unknown unit"),
+        ("--rate 1kpps --then 2kpps", "--then <RATE@TIME>", "want RATE@TIME,"),
+        ("--rate 1kpps --then 2kpps@1", "'2kpps@1'", "its unit"),
+        ("--rate 1kpps --then 2xpps@1s", "'2xpps@1s'", "unknown unit"),
     ] {
         assert_refused(mpps(&format!("sendrecv loop: {more}")), 2, &[named, want]);
     }

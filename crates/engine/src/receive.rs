@@ -280,8 +280,12 @@ impl<'r> Receiver<'r> {
     }
 
     /// What it counted by reason, and what is missing.
-    pub(crate) fn told(self) -> (Vec<(Reason, u64)>, (Missing, Box<[u64]>)) {
-        (self.reasons(), (self.missing, self.windows.into_next()))
+    pub(crate) fn told(self) -> (Vec<(Reason, u64)>, Missing) {
+        let reasons = self.reasons();
+        let next = self.windows.into_next();
+        let mut missing = self.missing;
+        missing.next = next;
+        (reasons, missing)
     }
 
     pub(crate) fn reasons(&self) -> Vec<(Reason, u64)> {

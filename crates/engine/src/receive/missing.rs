@@ -3,11 +3,13 @@
 //! Nothing here is touched by a packet that is the next of its flow; the time without packets is looked at once a
 //! burst.
 
-use mpps_stats::{Gap, GapLog};
+use mpps_stats::Gap;
 
 /// Holes kept with the lowest numbers, and with the newest.
 const FIRST: usize = 16;
 const NEWEST: usize = 64;
+/// Times without a packet that are kept.
+const LONGEST: usize = 16;
 
 /// Numbers of a flow that were skipped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +47,8 @@ pub(crate) struct Missing {
     pub(crate) open: u64,
     /// The longest times without a packet.
     pub(crate) silent: Silence,
+    /// Once the lane has ended: by flow, the number that it expects next.
+    pub(crate) next: Box<[u64]>,
 }
 
 impl Missing {
@@ -117,8 +121,9 @@ impl Missing {
 /// The longest times without a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
-    /// Times, and what bounds the longest of them.
-    log: GapLog,
+    /// The longest first.
+    kept: [Gap; LONGEST],
+    /// The packets that bound the longest.
     pub(crate) longest: Option<(Came, Came)>,
     /// The last packet of the burst before; its arrival 0: there was none.
     last: Came,
@@ -143,15 +148,14 @@ impl Silence {
         if gap.ns() <= self.least_ns {
             return;
         }
-        self.log.note(gap);
         if self.longest.is_none_or(|(from, to)| to.at_ns - from.at_ns < gap.ns()) {
             self.longest = Some((self.last, came));
         }
-        let kept = self.log.longest();
-        // One that is among the longest pushes the shortest of them out.
-        if kept.len() >= 16 {
-            self.least_ns = kept.last().map_or(0, Gap::ns);
-        }
+        // It pushes the shortest of them out.
+        let place = self.kept.partition_point(|kept| kept.ns() >= gap.ns());
+        self.kept[place..].rotate_right(1);
+        self.kept[place] = gap;
+        self.least_ns = self.kept[LONGEST - 1].ns();
     }
 
     /// The last packet of a burst.
@@ -162,7 +166,8 @@ impl Silence {
 
     /// The longest times, and the length up to which all that were longer are among them.
     pub(crate) fn times(&self) -> (Vec<Gap>, u64) {
-        (self.log.longest(), self.least_ns)
+        let kept = self.kept.iter().filter(|gap| gap.ns() > 0);
+        (kept.copied().collect(), self.least_ns)
     }
 
     /// The packet after the longest time, and the newest one.

@@ -12,7 +12,7 @@ const KEPT: usize = 16;
 /// What the lanes of one way left.
 struct Way<'m> {
     senders: Vec<&'m Departures>,
-    receivers: Vec<&'m (Missing, Box<[u64]>)>,
+    receivers: Vec<&'m Missing>,
 }
 
 /// A packet as the senders know it: when it left, its lane, its number among those of the lane.
@@ -42,9 +42,18 @@ impl<'m> Way<'m> {
 
     /// By flow: the first number that nobody has received at the end, and how many were sent.
     fn tails(&self) -> impl Iterator<Item = (usize, u64, u64)> {
-        let flows = self.receivers.iter().map(|(_, next)| next.len()).max().unwrap_or(0);
+        let flows = self
+            .receivers
+            .iter()
+            .map(|missing| missing.next.len())
+            .max()
+            .unwrap_or(0);
         (0..flows).filter_map(|flow| {
-            let next = self.receivers.iter().filter_map(|(_, next)| next.get(flow)).max()?;
+            let next = self
+                .receivers
+                .iter()
+                .filter_map(|missing| missing.next.get(flow))
+                .max()?;
             let (lane, place) = self.place(flow);
             let sent = self.senders[lane].sent_of(place);
             (sent > *next).then_some((flow, *next, sent))
@@ -58,11 +67,11 @@ pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
     let lost = u64::try_from(m.totals.lost).ok().filter(|lost| *lost > 0)?;
     let way = Way::of(m)?;
     let at_the_end: u64 = way.tails().map(|(_, next, sent)| sent - next).sum();
-    let within: u64 = way.receivers.iter().map(|(missing, _)| missing.open).sum();
+    let within: u64 = way.receivers.iter().map(|missing| missing.open).sum();
     if within + at_the_end != lost {
         return None;
     }
-    let holes = || way.receivers.iter().flat_map(|(missing, _)| missing.holes());
+    let holes = || way.receivers.iter().flat_map(|missing| missing.holes());
     let (mut first, mut last): (Option<Left>, Option<Left>) = (None, None);
     let ranges = holes().map(|hole| (hole.flow as usize, hole.from, hole.to));
     for (flow, from, to) in ranges.chain(way.tails()) {
@@ -85,7 +94,7 @@ pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
         sent_ns: hole.sent_ns,
         at_ns: hole.at_ns,
     });
-    let silent = way.receivers.iter().flat_map(|(missing, _)| missing.silent.bounds());
+    let silent = way.receivers.iter().flat_map(|missing| missing.silent.bounds());
     let after = filled.chain(silent).filter(later).map(|came| came.at_ns).min();
     let since = |ns: u64| ns.saturating_sub(m.started.monotonic_ns);
     Some(LossTimes {
@@ -100,7 +109,7 @@ pub(crate) fn longest(m: &Measured<'_>) -> Option<Outage> {
     let receivers: Vec<_> = m.outcomes_of(true).filter_map(|o| o.missing.as_ref()).collect();
     let heard = receivers
         .iter()
-        .map(|(missing, _)| &missing.silent)
+        .map(|missing| &missing.silent)
         .filter(|silent| silent.heard());
     let mut common: Option<Vec<Gap>> = None;
     // All times longer than this are among those that the lanes have kept.
@@ -144,7 +153,7 @@ fn in_common(some: &[Gap], others: &[Gap]) -> Vec<Gap> {
 
 /// How many packets left between the last one that came before a time without packets, and the first one after.
 fn lost_in(way: &Way<'_>, gap: Gap) -> Option<u64> {
-    let longest = || way.receivers.iter().filter_map(|(missing, _)| missing.silent.longest);
+    let longest = || way.receivers.iter().filter_map(|missing| missing.silent.longest);
     let (before, _) = longest().find(|(from, _)| from.at_ns == gap.from_ns)?;
     let (_, after) = longest().find(|(_, to)| to.at_ns == gap.to_ns)?;
     let mut between = 0;

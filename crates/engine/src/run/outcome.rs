@@ -13,8 +13,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) gaps: Option<(Histogram, Moments)>,
     /// When its packets left, where that can be told.
     pub(crate) departures: Option<Departures>,
-    /// What is missing of the packets that were to come to it, and by flow the number that it expects next.
-    pub(crate) missing: Option<(Missing, Box<[u64]>)>,
+    /// What is missing of the packets that were to come to it.
+    pub(crate) missing: Option<Missing>,
     /// Counts by reason.
     pub(crate) reasons: Vec<(Reason, u64)>,
     /// Of [`host_port`](mpps_wire::Left::HostPort): how many for which UDP port.

@@ -145,8 +145,8 @@ impl Pacer {
         pacer
     }
 
-    /// Goes on with what follows, once none remains of this part. Called once a burst, not for each packet: a burst ends
-    /// with the part that it is of.
+    /// Goes on with what follows, once none remains of this part. Called once a burst, not for each packet: a burst
+    /// ends with the part that it is of.
     /// True: it does.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {

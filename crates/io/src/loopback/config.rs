@@ -211,8 +211,8 @@ const SPARE: usize = 16384;
 
 /// Reads the options of `loop:[capacity=RATE[,queue=N]][,delay=DURATION][,jitter=DURATION[:uniform|exp]]
 /// [,jitter_reorder=on|off][,burst_loss=P:N][,outage=TIME-TIME][,loss=P][,duplicate=P][,reorder=P]
-/// [,reorder_distance=N][,corrupt=P][,seed=N][,frames=N][,mtu=BYTES][,layer=ethernet|payload][,reflect=on|off]`, each `P` a ratio (`0.01`) or a
-/// percentage (`1%`).
+/// [,reorder_distance=N][,corrupt=P][,seed=N][,frames=N][,mtu=BYTES][,layer=ethernet|payload][,reflect=on|off]`, each
+/// `P` a ratio (`0.01`) or a percentage (`1%`).
 ///
 /// # Errors
 /// When a device is named, an option is unknown, out of its range or without effect, or options contradict each other.
