@@ -2,6 +2,7 @@
 
 mod capture;
 mod forward;
+pub(crate) mod lab;
 mod method;
 mod rate;
 pub(crate) mod values;
@@ -37,10 +38,14 @@ impl Cli {
     /// Reads a command line; a run is given its plan.
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let command = Self::command();
-        let matches = command.clone().try_get_matches_from(words)?;
+        let words = lab::named(&command, words.into_iter().collect());
+        let matches = command.clone().try_get_matches_from(&words)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         if let Some(run) = cli.command.run_mut() {
             run.plan = Plan::written(&command, &matches);
+        }
+        if let Some(traffic) = cli.command.traffic_mut() {
+            traffic.words = words;
         }
         Ok(cli)
     }
@@ -58,6 +63,25 @@ impl Command {
             Self::Ndr(args) => Some(&mut args.traffic.run),
             _ => None,
         }
+    }
+
+    /// What a command that sends test traffic sends.
+    fn traffic_mut(&mut self) -> Option<&mut Traffic> {
+        match self {
+            Self::Sendrecv(args) | Self::Send(args) => Some(args),
+            Self::Ndr(args) => Some(&mut args.traffic),
+            _ => None,
+        }
+    }
+
+    /// The same, where a lab is to be made for it.
+    pub(crate) fn in_lab(&self) -> Option<&Traffic> {
+        let traffic = match self {
+            Self::Sendrecv(args) | Self::Send(args) => args,
+            Self::Ndr(args) => &args.traffic,
+            _ => return None,
+        };
+        traffic.lab.then_some(traffic)
     }
 }
 
@@ -103,6 +127,7 @@ pub(crate) enum Command {
 fn only_sends(arg: Arg) -> Arg {
     let hidden = [
         "far",
+        "lab",
         "both_ways",
         "back_dest_mac",
         "back_gateway",
@@ -212,6 +237,13 @@ pub(crate) struct Traffic {
     /// Port to receive at, where packets are not sent back: what forwards them is between the two (sendrecv)
     #[arg(value_name = "PORT", id = "far")]
     pub(crate) far: Option<PortSpec>,
+    /// Make a lab for this command alone, run a reflector on its host b and the command on its host a, and remove it at
+    /// the end (root): PORT is the name of a path, af_packet, af_xdp, xdp or udp, with options behind a colon if any
+    #[arg(long)]
+    pub(crate) lab: bool,
+    /// The command line.
+    #[arg(skip)]
+    pub(crate) words: Vec<OsString>,
     /// Send from the second port to the first as well, at the same time: each way has the rate, the sizes and the flows
     /// given here, and rows, loss, latency and a verdict of its own
     #[arg(long)]

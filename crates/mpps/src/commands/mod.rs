@@ -5,6 +5,7 @@ mod capture;
 mod demo;
 mod doctor;
 mod forward;
+mod in_lab;
 mod lab;
 mod listen;
 mod ndr;
@@ -36,6 +37,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         for line in paths::mend() {
             eprintln!("mpps: {line}");
         }
+    }
+    if let Some(traffic) = command.in_lab() {
+        return in_lab::run(traffic);
     }
     match command {
         Command::Sendrecv(args) => traffic::run(args, true),

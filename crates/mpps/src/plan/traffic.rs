@@ -59,6 +59,10 @@ impl Draft {
 
     /// As [`Draft::new`]; the name of a destination that is `known` is not looked up again.
     pub(crate) fn knowing(known: Option<&Destination>, args: Traffic, receive: bool) -> Result<Self> {
+        if args.lab {
+            // The program makes the lab, and starts itself there; a plan is none of its commands.
+            return Err(usage("--lab: only the program makes a lab: want it left out"));
+        }
         across::check_options(&args, receive)?;
         let task = across::task(&args, receive);
         let port = Checked::new(&args.port, task)?;
