@@ -76,6 +76,11 @@ impl<'b, 's> Bench<'b, 's> {
         &self.trials[first..]
     }
 
+    /// Whether nothing is to be shown while it goes on.
+    pub(crate) fn quiet(&self) -> bool {
+        self.setup.quiet()
+    }
+
     /// Tells the user something on the way.
     pub(crate) fn say(&self, line: &str) {
         if !self.setup.quiet() {
@@ -208,6 +213,9 @@ impl<'b, 's> Bench<'b, 's> {
         }
         let rate = ask.load.map_or(Value::Null, |load| format!("{load}pps").into());
         plan = plan.with("load.rate", rate)?;
+        if let Some((load, at)) = ask.then {
+            plan = plan.with("load.then", format!("{load}pps@{}", time(at)))?;
+        }
         if let Some(settle) = ask.settle {
             plan = plan.with("times.settle", time(settle.as_nanos() as u64))?;
         }
