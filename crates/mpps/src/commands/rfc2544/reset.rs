@@ -112,8 +112,7 @@ pub(super) fn measure(
     }));
     let mut done = Ok(());
     for run in 1..=choice.runs {
-        // A link that goes down makes a trial void; when packets came and when not is known all the same.
-        match bench.trial(&ask).cloned() {
+        match reset(bench, &ask) {
             Ok(told) => {
                 bench.say(&format!(
                     "{} bytes: reset: run {run} of {}: {}",
@@ -131,6 +130,15 @@ pub(super) fn measure(
     }
     bench.watch = None;
     done
+}
+
+/// One trial. A link that goes down makes it void; when packets came and when not is known all the same.
+fn reset(bench: &mut Bench<'_, '_>, ask: &Ask) -> Step<Measured> {
+    let told = bench.trial(ask)?.clone();
+    match told.counts() || told.down {
+        true => Ok(told),
+        false => bench.counted(ask),
+    }
 }
 
 /// Time without traffic by the packets that were lost at a known rate, ns; `None` where not all were sent.
