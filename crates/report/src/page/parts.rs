@@ -17,6 +17,8 @@ const CHART_ROWS: usize = 60;
 const LONGEST_LABEL: usize = 300;
 /// Columns from which on a table is printed small.
 const DENSE: usize = 9;
+/// Rows up to which a table is not parted between two sheets of paper.
+const SHORT: usize = 20;
 /// Characters from which on a column of texts has some width for itself.
 const LONG: usize = 28;
 
@@ -171,7 +173,11 @@ impl Part {
             _ => " class=\"word\"",
         };
         let caption = escape(&self.short(&table.caption));
-        let dense = if shown.len() >= DENSE { " class=\"dense\"" } else { "" };
+        let dense = match (shown.len() >= DENSE, table.rows.len() <= SHORT) {
+            (true, _) => " class=\"dense\"",
+            (_, true) => " class=\"short\"",
+            _ => "",
+        };
         self.put(format_args!(
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\"><table{dense}>\n\
              <caption><span>{caption}</span></caption>\n<thead><tr>"

@@ -164,7 +164,7 @@ fn the_answer_comes_first_and_a_chart_before_its_table() {
         "the verdict",
         "a deviation",
         "id=\"chart-one\"",
-        "<table>",
+        "<table",
         "id=\"chart-two\"",
         "All trials (20)",
         "Definitions",
