@@ -113,7 +113,7 @@ struct Plan<'c> {
 impl<'c> Plan<'c> {
     fn new(chart: &'c Chart, look: &Look) -> Self {
         let points = || chart.series.iter().flat_map(|s| &s.points);
-        let ticks = if look.width < 500.0 { 4 } else { 8 };
+        let ticks = if look.width < 500.0 { 5 } else { 8 };
         let x = Placed::new(&chart.x, points().map(|p| p.0), ticks);
         let y = Placed::new(&chart.y, points().filter_map(|p| p.1), 5);
         let widest = y.ticks.iter().map(|t| text_width(&t.label, SMALL)).fold(20.0, f64::max);
