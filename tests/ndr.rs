@@ -38,8 +38,8 @@ fn number(value: &Value) -> f64 {
 /// The record's trials.
 fn trials(out: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(out.join("trials.jsonl")).expect("a record");
-    let lines = text.lines().skip(2);
-    lines.map(|line| serde_json::from_str(line).expect("a trial")).collect()
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    lines.filter(|line: &Value| line.get("trial").is_some()).collect()
 }
 
 /// The result says where the device's limit is, and its trials bear it out.
@@ -85,7 +85,7 @@ fn assert_found(out: &Path, done: &Finished) {
     let (all, good) = lossless(upper);
     assert!(all - good >= 3, "{all} trials at {upper}, {good} of them good");
     let report = std::fs::read_to_string(out.join("report.md")).expect("a report");
-    for part in ["RFC 9971", "Deviations:", "| trial | load, pps |"] {
+    for part in ["RFC 9971", "## Deviations", "trials.csv"] {
         assert!(report.contains(part), "{part}: {report}");
     }
 }
@@ -118,7 +118,7 @@ fn a_search_that_was_killed_goes_on_after_its_last_trial() {
     assert!(again.stderr.contains("--resume to go on"), "{}", again.stderr);
     let other = run_command(mpps(&format!("{SEARCH} --seed 9 --resume --out {}", out.display())));
     assert_eq!(other.code, Some(2), "{}", other.stderr);
-    assert!(other.stderr.contains("its plan is another"), "{}", other.stderr);
+    assert!(other.stderr.contains("its plan.seed is another"), "{}", other.stderr);
     let done = search(&out, "--resume");
     assert!(
         done.stderr.contains(&format!("going on after {before} trials")),
@@ -160,10 +160,10 @@ fn a_device_faster_than_the_highest_rate_is_at_least_that_fast() {
     assert!(done.stdout.contains(" pps or more"), "{}", done.stdout);
     let result = json(&out.join("result.json"));
     assert_eq!(result["results"][0]["at_max"], true, "{result:#}");
-    let limited_by = result["params"]["limited_by"].as_str();
+    let limited_by = result["results"][0]["limited_by"].as_str();
     assert!(matches!(limited_by, Some("max_rate" | "generator")), "{result:#}");
     assert_eq!(
-        result["results"][0]["lower_pps"], result["params"]["max_load_pps"],
+        result["results"][0]["lower_pps"], result["results"][0]["max_load_pps"],
         "{result:#}"
     );
 }
@@ -172,8 +172,8 @@ fn a_device_faster_than_the_highest_rate_is_at_least_that_fast() {
 fn what_a_search_chooses_itself_or_cannot_do_is_refused() {
     let loop_line = "ndr loop:";
     for (words, parts) in [
-        ("--rate 1kpps", &["--rate", "the search chooses it"][..]),
-        ("--duration 1s", &["--duration", "final=TIME"]),
+        ("--rate 1kpps", &["--rate", "the method chooses it"][..]),
+        ("--duration 1s", &["--duration", "see its --help"]),
         ("--csv x.csv", &["--csv", "--out DIR"]),
         ("--json x.json", &["--json", "--out DIR"]),
         ("--print-plan", &["--print-plan", "sendrecv"]),

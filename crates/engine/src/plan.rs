@@ -199,6 +199,8 @@ pub struct ForwardPlan {
     pub split_directions: bool,
     /// How long a frame may be held until a burst is full; zero: nothing is held.
     pub drain: Duration,
+    /// What becomes of frames that a port does not take at once.
+    pub on_full: OnFull,
 }
 
 /// What a lane of `forward` serves.
@@ -272,6 +274,19 @@ pub struct ReflectPlan {
     pub filter: ReflectFilter,
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
+    /// What becomes of packets that the port does not take at once.
+    pub on_full: OnFull,
+}
+
+/// What a lane that passes packets on does with those that the path does not take at once (transmit ring or socket
+/// buffer full).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFull {
+    /// It waits for room, up to 10 ms after the path last took any, and receives nothing meanwhile.
+    #[default]
+    Wait,
+    /// It drops them and receives on, as DPDK's `l2fwd` does.
+    Drop,
 }
 
 /// `capture`.

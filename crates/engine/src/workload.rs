@@ -343,7 +343,8 @@ impl Work for ReflectWork<'_> {
         capabilities: &Capabilities,
         _trial: &(),
     ) -> LaneOutcome {
-        reflect::run(lane, queue, &self.plan.filter, capabilities.layer, recorder)
+        let (filter, on_full) = (&self.plan.filter, self.plan.on_full);
+        reflect::run(lane, queue, filter, capabilities.layer, on_full, recorder)
     }
 }
 

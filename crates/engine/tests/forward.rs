@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, run_forward, run_forward_pair};
+use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, OnFull, run_forward, run_forward_pair};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Port, Queue, QueueCounters, Result, Wait};
@@ -55,6 +55,7 @@ fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
             .collect(),
         split_directions,
         drain: Duration::ZERO,
+        on_full: OnFull::Wait,
     }
 }
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
-    CapturePlan, Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, Pacing, Rate, ReflectPlan,
-    TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
+    CapturePlan, Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, Pacing, Rate,
+    ReflectPlan, TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -334,6 +334,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             common: common(1, ms),
             filter: ReflectFilter::default(),
             link: Some(link()),
+            on_full: OnFull::Wait,
         };
         run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
     });
@@ -346,6 +347,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             common: common(1, ms),
             filter,
             link: Some(link()),
+            on_full: OnFull::Wait,
         };
         run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
     });
@@ -395,6 +397,7 @@ fn forwarding(ports: usize, milliseconds: u64, take: TakeFilter) -> ForwardPlan 
         ports: vec![port; ports],
         split_directions: false,
         drain: Duration::ZERO,
+        on_full: OnFull::Wait,
     }
 }
 

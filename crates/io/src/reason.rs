@@ -44,7 +44,7 @@ reasons! {
     WrongPort = "wrong_port": "sent to another UDP port",
     HostPort = "host_port": "sent to a port that another program here has open",
     NeighborService = "neighbor_service": "ARP, neighbour discovery and ping; not of the test",
-    TxFull = "tx_full": "given up because the path took nothing for 10 ms",
+    TxFull = "tx_full": "the path had no room: not within 10 ms, or not at once (--on-full drop)",
     NoPort = "no_port": "no port to forward to",
     NotTaken = "not_taken": "frames that the filter leaves alone",
     Short = "short": "frames too short to be rewritten",

@@ -6,7 +6,7 @@
 //! at the lowest load that any of them wants, as more goals learn from it.
 
 use crate::grid::Grid;
-use crate::{Bounds, Goal, Input, Ratio, Trial, Verdict};
+use crate::{Bounds, Class, Goal, Input, Ratio, Trial, Verdict};
 use std::collections::BTreeSet;
 
 /// Loads that a search may try, packets per second.
@@ -40,6 +40,8 @@ pub struct Search {
     grid: Grid,
     /// Effective durations after which it ends, ns.
     most_ns: u64,
+    /// By halving, as other tools search.
+    halves: bool,
 }
 
 /// What is to be done next.
@@ -101,7 +103,32 @@ impl Search {
             goals,
             limits,
             most_ns,
+            halves: false,
         })
+    }
+
+    /// As [`Search::new`], for one goal, with the trials that a binary search has: the highest load, then the middle
+    /// between the highest that has passed (0 at first) and the lowest that has failed, until the two are as close as
+    /// the goal asks. One trial decides, and what has passed is confirmed by full trials, or
+    /// counts as failed.
+    ///
+    /// # Errors
+    /// As [`Search::new`].
+    pub fn binary(goals: Vec<Goal>, limits: Limits, most_ns: u64) -> Result<Self, BadLimits> {
+        Ok(Self {
+            halves: true,
+            ..Self::new(goals, limits, most_ns)?
+        })
+    }
+
+    /// The same search within other limits.
+    ///
+    /// # Errors
+    /// As [`Search::new`].
+    pub fn within(&self, limits: Limits) -> Result<Self, BadLimits> {
+        let halves = self.halves;
+        let search = Self::new(self.goals.clone(), limits, self.most_ns)?;
+        Ok(Self { halves, ..search })
     }
 
     /// The goals.
@@ -200,6 +227,9 @@ impl Search {
 
     /// The trial that is to bring a goal further; `None` once no trial would.
     fn wish(&self, goal: &Goal, trials: &[Trial]) -> Option<Wish> {
+        if self.halves {
+            return self.halved(goal, trials);
+        }
         let mut coarser = Known::default();
         for stage in goal.stages() {
             let known = Known::of(Bounds::of(&stage, trials), &self.grid);
@@ -215,6 +245,42 @@ impl Search {
             coarser = known;
         }
         None
+    }
+
+    /// The next trial of a binary search.
+    fn halved(&self, goal: &Goal, trials: &[Trial]) -> Option<Wish> {
+        let Limits { min, max } = self.limits;
+        let of = |high: bool| {
+            let there = trials
+                .iter()
+                .filter(move |trial| trial.is_high_loss(goal.loss) == Some(high));
+            there.map(|trial| trial.input.load)
+        };
+        let failed = of(true).min();
+        let passed = of(false)
+            .filter(|load| failed.is_none_or(|failed| *load < failed))
+            .max();
+        let wish = |load: u64, duration_ns: u64| {
+            Some(Wish {
+                input: Input { load, duration_ns },
+                width: goal.width,
+            })
+        };
+        let (low, high) = match (passed, failed) {
+            (None, None) => return wish(max, goal.initial_ns),
+            (None, Some(high)) if high <= min => return None,
+            (Some(low), None) => (low, low),
+            (low, Some(high)) => (low.unwrap_or_default(), high),
+        };
+        if !goal.is_within(low, high) {
+            return wish((low + (high - low) / 2).max(min), goal.initial_ns);
+        }
+        // All that is missing is that it passes as long as it should.
+        match passed {
+            Some(low) if goal.class(low, trials) == Class::Lower => None,
+            Some(low) => wish(low, goal.final_ns),
+            None => wish(min, goal.initial_ns),
+        }
     }
 
     /// The place at which a stage wants a trial, given what the coarser one before it has found; `None`: its bounds are

@@ -73,6 +73,7 @@ impl Sink for CsvSink {
         Wants {
             histograms: false,
             snapshots: false,
+            lanes: false,
             ..Wants::ALL
         }
     }
@@ -165,7 +166,7 @@ impl Format<Row> for CsvFormat {
 }
 
 /// Writes `n`, which counts units of 10^-`decimals`.
-fn fixed(out: &mut Vec<u8>, mut n: u64, decimals: usize) {
+pub(crate) fn fixed(out: &mut Vec<u8>, mut n: u64, decimals: usize) {
     // 20 digits and the point.
     let mut text = [b'0'; 21];
     let mut at = text.len();
@@ -183,7 +184,7 @@ fn fixed(out: &mut Vec<u8>, mut n: u64, decimals: usize) {
     out.extend_from_slice(&text[at..]);
 }
 
-fn cell(out: &mut Vec<u8>, n: u64) {
+pub(crate) fn cell(out: &mut Vec<u8>, n: u64) {
     out.push(b',');
     fixed(out, n, 0);
 }

@@ -213,7 +213,7 @@ fn housekeeping(h: &Housekeeping) -> Value {
 }
 
 /// A time of day, ns since 1970, as RFC 3339 has it, to the ns, in UTC.
-pub(crate) fn rfc3339(ns: u64) -> String {
+pub fn rfc3339(ns: u64) -> String {
     let (seconds, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01, so that a leap day is the last of its year.
@@ -316,12 +316,15 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "rx_packets": l.rx_packets,
         "rx_bursts": l.rx_bursts,
         "rx_mean_burst": share(l.rx_packets, l.rx_bursts),
+        "rx_mean_burst_all_polls": share(l.rx_packets, l.rx_bursts + l.rx_empty_polls),
+        "empty_poll_share": share(l.rx_empty_polls, l.rx_bursts + l.rx_empty_polls),
         "rx_share": share(l.rx_packets, total_rx),
         "tx_packets": l.tx_packets,
         "tx_bursts": l.tx_bursts,
         "tx_mean_burst": share(l.tx_packets, l.tx_bursts),
         "tx_share": share(l.tx_packets, total_tx),
         "tx_full": l.tx_full,
+        "reasons": counters(&l.reasons),
         "waits": l.waits,
         "busy_ratio": l.busy_ratio.map(number),
         "blocked_ns": l.blocked_ns,

@@ -15,6 +15,7 @@ mod error;
 mod escape;
 mod hdr;
 mod json;
+mod lanes_csv;
 mod live;
 mod lock;
 mod notes;
@@ -34,7 +35,8 @@ pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, Capt
 pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
 pub use hdr::HdrSink;
-pub use json::{JsonSink, JsonWritten, json_value, write_json};
+pub use json::{JsonSink, JsonWritten, json_value, rfc3339, write_json};
+pub use lanes_csv::{LanesCsvSink, lanes_csv_header};
 pub use live::{LIVE_GROUP, LiveSink, LiveStyle};
 pub use lock::same_file;
 pub use notes::Notes;

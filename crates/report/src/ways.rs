@@ -49,6 +49,7 @@ impl<S: Sink> Sink for OfWay<S> {
     fn wants(&self) -> Wants {
         Wants {
             snapshots: false,
+            lanes: false,
             ..self.sink.wants()
         }
     }

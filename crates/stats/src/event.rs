@@ -20,6 +20,9 @@ pub enum Event<'a> {
     Period(Period<'a>),
     /// As [`Event::Period`], of one of several ways, after that of all.
     PeriodOfWay(usize, Period<'a>),
+    /// What the lanes have done so far, read at the end of a row, or of as many rows as are 100 ms, and at the end of the
+    /// run.
+    Lanes(LanesSoFar<'a>),
     /// How it stands, about every 250 ms.
     Live(&'a Snapshot),
     /// Something that the user is to know at once: a device down, a disk full. Each is told once; what the summary's
@@ -52,6 +55,15 @@ pub struct Period<'a> {
     pub buckets: &'a [(u64, u64)],
 }
 
+/// What the lanes have counted since the start.
+#[derive(Clone, Copy, Debug)]
+pub struct LanesSoFar<'a> {
+    /// When they were read, ns since the start: those of one lane after those of another.
+    pub at_ns: u64,
+    /// In their order.
+    pub lanes: &'a [LiveLane],
+}
+
 /// What a lane has counted so far: see [`LaneCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveLane {
@@ -75,6 +87,15 @@ pub struct LiveLane {
     pub blocked_ns: u64,
     /// Time in which the device was down, ns.
     pub down_ns: u64,
+    /// Packets given up because the path took none, at once or for too long; of lanes that pass packets on.
+    pub tx_given_up: u64,
+    /// Time in loops that moved something, ns.
+    pub busy_ns: u64,
+    /// Time in loops, ns.
+    pub loop_ns: u64,
+    /// Packets that this host dropped before the lane could take them, as last read; `None`: not read, or the path can't
+    /// tell.
+    pub rx_dropped: Option<u64>,
 }
 
 impl From<&LaneCounters> for LiveLane {
@@ -90,6 +111,10 @@ impl From<&LaneCounters> for LiveLane {
             waits: lane.waits.get(),
             blocked_ns: lane.blocked_ns.get(),
             down_ns: lane.down_ns.get(),
+            tx_given_up: lane.tx_given_up.get(),
+            busy_ns: lane.busy_ns.get(),
+            loop_ns: lane.loop_ns.get(),
+            rx_dropped: None,
         }
     }
 }
@@ -164,6 +189,8 @@ pub struct Wants {
     pub histograms: bool,
     /// [`Event::Live`].
     pub snapshots: bool,
+    /// [`Event::Lanes`].
+    pub lanes: bool,
 }
 
 impl Wants {
@@ -175,6 +202,7 @@ impl Wants {
         host_wait: true,
         histograms: true,
         snapshots: true,
+        lanes: true,
     };
 
     /// The events that at least one of two sinks wants.
@@ -186,6 +214,7 @@ impl Wants {
             host_wait: self.host_wait | other.host_wait,
             histograms: self.histograms | other.histograms,
             snapshots: self.snapshots | other.snapshots,
+            lanes: self.lanes | other.lanes,
         }
     }
 }

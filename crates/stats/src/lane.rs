@@ -25,6 +25,8 @@ pub struct LaneCounters {
     pub tx_bursts: Counter,
     /// Transmit calls that took none, and allocations that gave none.
     pub tx_full: Counter,
+    /// Packets given up because the path took none, at once or for too long; of lanes that pass packets on.
+    pub tx_given_up: Counter,
     /// Time in which packets were to be sent and the path took none, ns.
     pub blocked_ns: Counter,
     /// Time in which the device was down and nothing could be done, ns.

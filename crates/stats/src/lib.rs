@@ -21,7 +21,7 @@ mod window;
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
-pub use event::{Event, LiveLane, Period, Sink, Snapshot, Start, Wants, WaySnapshot};
+pub use event::{Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, Wants, WaySnapshot};
 pub use fact::HostFact;
 pub use figures::count;
 pub use gaps::{Gap, GapLog};

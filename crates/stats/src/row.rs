@@ -135,6 +135,8 @@ pub struct LaneSummary {
     pub tx_bursts: u64,
     /// Transmit calls that took none.
     pub tx_full: u64,
+    /// Its packets by reason, as [`Summary::reasons`].
+    pub reasons: Vec<(String, u64)>,
     /// Times that the lane went to sleep.
     pub waits: u64,
     /// Time for which it had packets to send and the path took none, ns; `None` where no thread of ours sends.

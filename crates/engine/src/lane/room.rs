@@ -1,7 +1,9 @@
 //! A lane that reflects or forwards packets while the path takes none. It waits a little for room and receives nothing
-//! meanwhile. The cost is counted: packets that the host drops in that time are dropped because of the wait.
+//! meanwhile. The cost is counted: packets that the host drops in that time are dropped because of the wait. A lane that
+//! drops in place of waiting looks at that only once the path has left some of a burst.
 
 use crate::lane::Lane;
+use crate::plan::OnFull;
 use mpps_io::Result;
 use mpps_stats::Recorder;
 use std::time::Duration;
@@ -12,13 +14,29 @@ const PATIENCE_NS: u64 = 10_000_000;
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
 /// The wait for room for one burst.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Room {
+    on_full: OnFull,
     /// 0: the path took some on the last try.
     give_up_at: u64,
 }
 
 impl Room {
+    #[inline]
+    pub(crate) fn new(on_full: OnFull) -> Self {
+        Self { on_full, give_up_at: 0 }
+    }
+
+    /// The path took `taken` frames and left some: whether these are to be given up at once.
+    #[cold]
+    pub(crate) fn gives_up(&self, lane: &Lane<'_>, taken: u64) -> bool {
+        let drops = self.on_full == OnFull::Drop;
+        if drops && taken == 0 {
+            lane.counters.tx_full.add(1);
+        }
+        drops
+    }
+
     /// The path took some.
     #[inline]
     pub(crate) fn found(&mut self) {

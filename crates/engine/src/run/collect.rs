@@ -10,7 +10,7 @@ use crate::run::control::Control;
 use crate::run::job::Desk;
 use crate::run::live::{self, HostWait, Live};
 use crate::verdict::host_drops::{self, HostDrops};
-use mpps_stats::{Collector, Event, LaneCounters, Sink, Timing, Wants};
+use mpps_stats::{Collector, Event, LaneCounters, LanesSoFar, LiveLane, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
 use std::time::Duration;
@@ -103,6 +103,8 @@ pub(crate) fn collect(
     let mut live = Live::new(timing.start_ns, live::ways_of(job, common.lanes.len()));
     let mut collected = Collected::default();
     let mut row_at = timing.start_ns;
+    let mut lanes_at = collector.next_reading_ns(timing.start_ns);
+    let mut so_far = Vec::with_capacity(if wants.lanes { counters.len() } else { 0 });
     let mut lanes_work = false;
     let mut discipline_at = 0;
     let mut now = clock.now_ns();
@@ -163,6 +165,15 @@ pub(crate) fn collect(
         let ended = control.ended() == common.lanes.len();
         for note in control.notes_from(&mut told) {
             sinks.iter_mut().for_each(|sink| sink.event(&Event::Note(&note)));
+        }
+        if wants.lanes && now > timing.start_ns && (now >= lanes_at || ended) {
+            lanes_at = collector.next_reading_ns(now);
+            so_far.clear();
+            so_far.extend(counters.iter().map(LiveLane::from));
+            host_drops::note_by_lane(drops, &mut so_far);
+            let at_ns = now - timing.start_ns;
+            let lanes = LanesSoFar { at_ns, lanes: &so_far };
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::Lanes(lanes)));
         }
         if wants.snapshots && live.is_due(now, ticks.tick_ns) {
             let snapshot = live.snapshot(now, end_ns, common.duration, counters, collector);

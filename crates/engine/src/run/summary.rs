@@ -349,6 +349,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
             tx_packets: counters.tx_packets.get(),
             tx_bursts: counters.tx_bursts.get(),
             tx_full: counters.tx_full.get(),
+            reasons: merge(outcome.reasons.iter().map(named)),
             waits: counters.waits.get(),
             busy_ratio: match counters.loop_ns.get() {
                 0 => None,

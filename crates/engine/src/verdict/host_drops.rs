@@ -10,7 +10,7 @@ use crate::run::job::Desk;
 use crate::run::outcome::LaneOutcome;
 use crate::verdict::meanwhile::{LaneTime, Lookout};
 use mpps_io::QueueCounters;
-use mpps_stats::Collector;
+use mpps_stats::{Collector, LiveLane};
 
 /// Reads the drops of all lanes as rows end: those that concern one way.
 pub(crate) struct HostDrops<'r> {
@@ -56,6 +56,11 @@ impl<'r> HostDrops<'r> {
             next_ns: 0,
             ended: false,
         }
+    }
+
+    /// Those of what each lane was to take, as last read; `None` where the path can't tell.
+    fn by_lane(&self) -> Option<&[u64]> {
+        self.before.is_some().then_some(&self.by_lane[..])
     }
 
     /// Reads them if a row has ended since they were read last, or the sending has. Returns how many were dropped since
@@ -120,6 +125,13 @@ pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Desk, coll
         *total = way.look(now_ns, job, collector);
     }
     collector.note_host_drops(now_ns, &totals[..ways.len().min(WAYS)]);
+}
+
+/// Writes down for each lane how many were dropped of what it was to take, as last read.
+pub(crate) fn note_by_lane(ways: &[HostDrops<'_>], lanes: &mut [LiveLane]) {
+    for (lane, live) in lanes.iter_mut().enumerate() {
+        live.rx_dropped = ways.iter().map(|way| way.by_lane()?.get(lane).copied()).sum();
+    }
 }
 
 /// Notes the counters of the whole run, those that the summary has: what the rows add up to. Returns, by way, what the

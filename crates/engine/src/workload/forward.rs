@@ -12,7 +12,7 @@ pub(crate) use job::{in_one, join};
 pub use job::{run_forward, run_forward_pair};
 
 use crate::lane::{Lane, RX, Round, Rounds};
-use crate::plan::{ForwardPort, ForwardSeat};
+use crate::plan::{ForwardPort, ForwardSeat, OnFull};
 use crate::run::outcome::{LaneOutcome, PortCounts};
 use mpps_io::{Error, Queue, Result, Wait};
 use mpps_stats::Recorder;
@@ -97,11 +97,17 @@ struct Alone<'l, 'r, Q: Queue> {
 }
 
 impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
-    fn new(queue: &'l mut Q, port: &'r ForwardPort, max_frame: usize, burst: usize, drain: Duration) -> Self {
+    fn new(
+        queue: &'l mut Q,
+        port: &'r ForwardPort,
+        max_frame: usize,
+        burst: usize,
+        holding: (Duration, OnFull),
+    ) -> Self {
         let plain = queue.gives_plain();
         Self {
             queue,
-            way: Way::new((port, plain), port, max_frame, burst, drain),
+            way: Way::new((port, plain), port, max_frame, burst, holding),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::lane::room::Room;
 use crate::lane::{Lane, Round, Rounds};
+use crate::plan::OnFull;
 use crate::run::outcome::LaneOutcome;
 use crate::workload::echo::{Echo, probe_frames};
 use crate::workload::loop_guard::{Sampler, secret};
@@ -26,6 +27,7 @@ pub(crate) fn run<Q: Queue>(
     queue: &mut Q,
     filter: &ReflectFilter,
     layer: Layer,
+    on_full: OnFull,
     recorder: Recorder<'_>,
 ) -> LaneOutcome {
     let reflect = Reflect {
@@ -45,6 +47,7 @@ pub(crate) fn run<Q: Queue>(
         queue,
         filter,
         layer,
+        on_full,
     };
     lane.run(reflect, recorder)
 }
@@ -53,6 +56,7 @@ struct Reflect<'l, Q: Queue> {
     queue: &'l mut Q,
     filter: &'l ReflectFilter,
     layer: Layer,
+    on_full: OnFull,
     reflector: Reflector<'l>,
     echo: Echo<'l>,
     sampler: Sampler,
@@ -84,7 +88,15 @@ impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
                 }
                 recorder.arrived_n(now, self.burst.len() as u32, None);
                 lane.counters.rx_test.add(self.burst.len() as u64);
-                send_back(lane, self.queue, &mut self.burst, now, &mut self.counts, recorder);
+                let room = Room::new(self.on_full);
+                send_back(
+                    lane,
+                    self.queue,
+                    (&mut self.burst, room),
+                    now,
+                    &mut self.counts,
+                    recorder,
+                );
                 lane.answer(self.queue, &mut self.answers);
             }
         }
@@ -188,17 +200,16 @@ fn sort_out<F: Frame>(
     burst.swap(turned);
 }
 
-/// Sends the burst; waits for room a little, and gives up what the path still refuses then.
+/// Sends the burst; waits for room a little, or not at all, and gives up what the path still refuses then.
 #[inline]
 fn send_back<Q: Queue>(
     lane: &Lane<'_>,
     queue: &mut Q,
-    burst: &mut Burst<Q::Frame>,
+    (burst, mut room): (&mut Burst<Q::Frame>, Room),
     now: u64,
     counts: &mut Counts,
     recorder: &mut Recorder<'_>,
 ) {
-    let mut room = Room::default();
     while !burst.is_empty() {
         let offered = burst.len();
         let result = queue.transmit(burst);
@@ -213,16 +224,26 @@ fn send_back<Q: Queue>(
             lane.trouble(&error);
             counts.not_sent += burst.len() as u64;
             burst.clear();
+        } else if !burst.is_empty() && room.gives_up(lane, taken) {
+            give_up(lane, burst, counts);
         } else if taken == 0 {
             let waited = room.wait(lane, recorder, |timeout| {
                 queue.wait(Wait { rx: false, tx: true }, timeout)
             });
             if !waited {
-                counts.not_sent += burst.len() as u64;
-                burst.clear();
+                give_up(lane, burst, counts);
             }
         }
     }
+}
+
+/// Drops what the path did not take.
+#[cold]
+fn give_up<F: Frame>(lane: &Lane<'_>, burst: &mut Burst<F>, counts: &mut Counts) {
+    let left = burst.len() as u64;
+    counts.not_sent += left;
+    lane.counters.tx_given_up.add(left);
+    burst.clear();
 }
 
 /// The reason by which a frame is counted that is not reflected.

@@ -4,7 +4,7 @@ mod fake;
 
 use fake::{Config, Fake, Fate, LATENCY_NS};
 use mpps_engine::{
-    Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, Pacing, Rate, ReflectPlan, RunError,
+    Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, Pacing, Rate, ReflectPlan, RunError,
     TrafficPlan, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
 use mpps_io::Reason;
@@ -349,6 +349,7 @@ fn what_a_reflector_in_the_kernel_turned_is_told_by_source() {
         common: common(0, 200),
         filter: ReflectFilter::default(),
         link: None,
+        on_full: OnFull::Wait,
     };
     let (summary, rows) = kept_rows(|sinks| run_reflect_in_kernel(&port, &plan, sinks, &|| 0));
     assert_eq!((summary.rx, summary.tx, summary.lost), (10_000, 9_000, 1_000));
@@ -397,6 +398,7 @@ fn what_was_forwarded_is_told_by_port() {
         ports: vec![named("a"), named("b")],
         split_directions: false,
         drain: Duration::ZERO,
+        on_full: OnFull::Wait,
     };
     let (summary, _) = kept_rows(|sinks| run_forward_in_kernel(&port, &plan, sinks, &|| 0));
     assert_eq!((summary.rx, summary.tx, summary.lost), (5_000, 4_500, 500));

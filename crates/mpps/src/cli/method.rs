@@ -8,11 +8,41 @@ use mpps_method::{Goal, Ratio};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What all methods take.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Method {
+    #[command(flatten)]
+    pub(crate) traffic: Traffic,
+    /// Lowest rate to try [default: a thousandth of the highest]
+    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
+    pub(crate) min_rate: Option<RateText>,
+    /// Highest rate to try [default: what this host can send on the port, measured first, or 99.98 % of the link's]
+    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
+    pub(crate) max_rate: Option<RateText>,
+    /// Pause between two trials, beside the settle time [default: ndr: 0s; rfc2544: 1s, 5s with --strict, 0s with
+    /// --quick; overload: 1s, 0s with --quick]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) pause: Option<Duration>,
+    /// Folder for the record of trials (trials.jsonl, a line when each ends), result.json, report.html, report.md, and
+    /// tables (CSV) and charts (SVG)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the test whose record is in the folder of --out
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Text file about the device under test, for the report: its name, version and configuration (RFC 2544, 7)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dut_note: Option<PathBuf>,
+    /// --settle is on the command line, and no default.
+    #[arg(skip)]
+    pub(crate) settle_given: bool,
+}
+
 /// `ndr`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Ndr {
     #[command(flatten)]
-    pub(crate) traffic: Traffic,
+    pub(crate) method: Method,
     /// What to search for; may be given more than once, and all are found in one search: loss=0.5%, or a preset
     /// (rfc2544, tst009, csit), and after a comma what differs from it: exceed=50%, width=0.5%, initial=1s, final=1s,
     /// sum=21s [default: csit,loss=0 and csit,loss=0.5%]
@@ -21,26 +51,142 @@ pub(crate) struct Ndr {
     /// Duration sums of 5 s at the most, and bounds 2 % apart: an estimate within a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Lowest rate to try [default: a thousandth of the highest]
-    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
-    pub(crate) min_rate: Option<RateText>,
-    /// Highest rate to try [default: what this host can send on the port, measured first, or 99.98 % of the link's]
-    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
-    pub(crate) max_rate: Option<RateText>,
     /// How long all trials together may take, without settling and pauses
     #[arg(
         long, value_name = "TIME", default_value = "20m", value_parser = values::duration, allow_hyphen_values = true
     )]
     pub(crate) search_time: Duration,
-    /// Pause between two trials, beside the settle time
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = values::duration, allow_hyphen_values = true)]
-    pub(crate) pause: Duration,
-    /// Folder for the record of trials (trials.jsonl, a line when each ends), result.json and report.md
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Go on with the search whose record is in the folder of --out
+}
+
+/// `overload`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Overload {
+    #[command(flatten)]
+    pub(crate) method: Method,
+    /// The load that 100 % is [default: the highest rate without loss, searched for first]
+    #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
+    pub(crate) reference: Option<RateText>,
+    /// Length of a trial, 100ms to 1h [default: 30s; --quick: 1s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) trial: Option<Duration>,
+    /// How often all loads are gone through, rising and falling [default: 3; --quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100), allow_hyphen_values = true)]
+    pub(crate) rounds: Option<u32>,
+    /// Short trials, one round: a minute or two
     #[arg(long)]
-    pub(crate) resume: bool,
+    pub(crate) quick: bool,
+    /// What the device's lanes did: the file that mpps forward or mpps reflect on this host writes meanwhile, started
+    /// with --lanes-csv FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) device: Option<PathBuf>,
+}
+
+/// The tests of RFC 2544.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Rfc2544Test {
+    /// Highest rate without loss, by frame size (26.1)
+    Throughput,
+    /// Latency at that rate (26.2)
+    Latency,
+    /// Loss by load (26.3)
+    Loss,
+    /// Longest burst at the highest rate without loss (26.4, RFC 9004)
+    BackToBack,
+    /// Time until nothing is lost after an overload (26.5)
+    Recovery,
+    /// Time without traffic at a reset of the device (26.6, RFC 6201)
+    Reset,
+    /// All of them; reset only with --reset-cmd
+    All,
+}
+
+/// Which trials find the throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SearchBy {
+    /// MLRsearch (RFC 9971)
+    Mlrsearch,
+    /// Halving between 0 and the highest rate, as other tools do
+    Binary,
+}
+
+/// `rfc2544`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Rfc2544 {
+    /// Which test
+    #[arg(value_enum, value_name = "TEST")]
+    pub(crate) test: Rfc2544Test,
+    #[command(flatten)]
+    pub(crate) method: Method,
+    /// Frame sizes with FCS, bytes [default: 64,128,256,512,1024,1280,1518; --quick: 64,512,1518]
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = values::frame_size)]
+    pub(crate) sizes: Vec<usize>,
+    /// The RFC's times: hours for all tests of all sizes
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) strict: bool,
+    /// Short trials and three sizes: minutes, and not RFC 2544
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Length of full trials [default: throughput and recovery 60s, latency 10s, loss 10s; --strict: 60s, latency 120s;
+    /// --quick: 1s, throughput, latency and recovery 2s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) trial: Option<Duration>,
+    /// Length of the first trials of a search [default: 5s, at most a full one; --strict: 60s; --quick: 1s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) first_trial: Option<Duration>,
+    /// How close the two ends of a throughput are to be, of it [default: 0.5%; --strict: 0.1%; --quick: 1%]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, allow_hyphen_values = true)]
+    pub(crate) resolution: Option<f64>,
+    /// Share of the packets that may be lost: above 0 the result is no throughput by RFC 1242, and is named otherwise
+    #[arg(long, value_name = "RATIO", default_value = "0", value_parser = loss, allow_hyphen_values = true)]
+    pub(crate) loss: Ratio,
+    /// Which trials find the throughput
+    #[arg(long, value_enum, value_name = "HOW", default_value = "mlrsearch")]
+    pub(crate) search: SearchBy,
+    /// How long the trials of one search may take together, without settling and pauses
+    #[arg(
+        long, value_name = "TIME", default_value = "2h", value_parser = values::duration, allow_hyphen_values = true
+    )]
+    pub(crate) search_time: Duration,
+    /// loss: how far apart loads are, of the highest: 10 % at the most
+    #[arg(long, value_name = "RATIO", default_value = "10%", value_parser = step, allow_hyphen_values = true)]
+    pub(crate) step_by: f64,
+    /// latency: at which share of the throughput
+    #[arg(long, value_name = "RATIO", default_value = "100%", value_parser = share, allow_hyphen_values = true)]
+    pub(crate) at: f64,
+    /// How often latency, back-to-back, recovery and reset are measured [default: 20, recovery and reset 3; --strict:
+    /// 20, back-to-back 50; --quick: 3, recovery and reset 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), allow_hyphen_values = true)]
+    pub(crate) repeats: Option<u32>,
+    /// back-to-back: longest burst, as the time that sending it takes
+    #[arg(
+        long, value_name = "TIME", default_value = "30s", value_parser = values::duration, allow_hyphen_values = true
+    )]
+    pub(crate) longest_burst: Duration,
+    /// reset: command that resets the device, run by the shell 3 s after the start of a trial, as the user who started
+    /// mpps
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) reset_cmd: Option<String>,
+}
+
+/// A share that may be lost.
+fn loss(text: &str) -> Parsed<Ratio> {
+    Ratio::of_share(values::ratio(text)?)
+        .filter(|share| share.share() <= 0.1)
+        .ok_or_else(|| "want a share from 0 to 10%, such as 0.5%".to_owned())
+}
+
+/// The distance of two loads.
+fn step(text: &str) -> Parsed<f64> {
+    Some(values::ratio(text)?)
+        .filter(|share| (0.001..=0.1).contains(share))
+        .ok_or_else(|| "want a share from 0.1% to 10%".to_owned())
+}
+
+/// A share of a rate.
+fn share(text: &str) -> Parsed<f64> {
+    Some(values::ratio(text)?)
+        .filter(|share| (0.001..=1.0).contains(share))
+        .ok_or_else(|| "want a share from 0.1% to 100%".to_owned())
 }
 
 /// Hides from the help of a method what it chooses itself, and what it has no rows for.
@@ -50,6 +196,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "duration",
         "interval",
         "csv",
+        "lanes_csv",
         "json",
         "hdr",
         "verbose",
@@ -63,6 +210,29 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         // What a lane makes up for at once is a burst, which a device with a short queue loses.
         "catch_up" => arg.default_value("1ms"),
         _ => arg.hide(hide),
+    }
+}
+
+/// As [`chosen_by_method`], where a queue that is full takes a while to empty.
+pub(super) fn chosen_by_overload(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "settle" => arg.help(
+            "How long a packet may take to come back; receiving goes on for this long at the end [default: 2s; \
+             --quick: 200ms]",
+        ),
+        _ => chosen_by_method(arg),
+    }
+}
+
+/// As [`chosen_by_method`], where there are several frame sizes and times to choose from.
+pub(super) fn chosen_by_rfc2544(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "frame_size" | "payload_size" => arg.hide(true),
+        "settle" => arg.help(
+            "How long a packet may take to come back; receiving goes on for this long at the end [default: 2s; \
+             --quick: 200ms]",
+        ),
+        _ => chosen_by_method(arg),
     }
 }
 

@@ -1,20 +1,23 @@
 //! The arguments, as the user writes them. What they mean is in [`crate::plan`].
 
 mod capture;
+mod compare;
 mod forward;
 mod method;
 mod rate;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
+pub(crate) use compare::{Compare, Metric, Setting};
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
-pub(crate) use method::Ndr;
+pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::RateText;
 
 use crate::paths;
 use crate::plan::value::Plan;
+use clap::parser::ValueSource;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use mpps_engine::{Pacing, Step};
+use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, PortSpec};
 use mpps_wire::MacAddr;
 use rate::RateParser;
@@ -42,20 +45,35 @@ impl Cli {
         if let Some(run) = cli.command.run_mut() {
             run.plan = Plan::written(&command, &matches);
         }
+        if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
+            method.settle_given = given.value_source("settle") == Some(ValueSource::CommandLine);
+        }
         Ok(cli)
     }
 }
 
 impl Command {
     /// What every run takes, of a command that is one.
-    fn run_mut(&mut self) -> Option<&mut Run> {
+    pub(crate) fn run_mut(&mut self) -> Option<&mut Run> {
         match self {
             Self::Sendrecv(args) | Self::Send(args) => Some(&mut args.run),
             Self::Drop(args) => Some(&mut args.run),
             Self::Reflect(args) => Some(&mut args.run),
             Self::Forward(args) => Some(&mut args.run),
             Self::Capture(args) => Some(&mut args.run),
-            Self::Ndr(args) => Some(&mut args.traffic.run),
+            Self::Ndr(args) => Some(&mut args.method.traffic.run),
+            Self::Rfc2544(args) => Some(&mut args.method.traffic.run),
+            Self::Overload(args) => Some(&mut args.method.traffic.run),
+            _ => None,
+        }
+    }
+
+    /// What every method takes, of a command that is one.
+    fn method_mut(&mut self) -> Option<&mut Method> {
+        match self {
+            Self::Ndr(args) => Some(&mut args.method),
+            Self::Rfc2544(args) => Some(&mut args.method),
+            Self::Overload(args) => Some(&mut args.method),
             _ => None,
         }
     }
@@ -84,6 +102,14 @@ pub(crate) enum Command {
     /// Find the highest rates at which no more than so many packets are lost (MLRsearch, RFC 9971)
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_method))]
     Ndr(Box<Ndr>),
+    /// Test a device by RFC 2544 and RFC 9004: throughput, latency, loss, back-to-back frames, recovery, reset
+    #[command(after_help = paths::summary(), mut_args(method::chosen_by_rfc2544))]
+    Rfc2544(Box<Rfc2544>),
+    /// Show what a device does with 10 to 200 % of the load that it forwards without loss (in the words of RFC 2889)
+    #[command(after_help = paths::summary(), mut_args(method::chosen_by_overload))]
+    Overload(Box<Overload>),
+    /// Say which of several runs is better, and by how much: they are run in turns, or their results are read
+    Compare(Compare),
     /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it
@@ -169,6 +195,10 @@ pub(crate) struct Tell {
     /// Write one row per interval to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Write one row per lane and interval (of 100 ms, or of --interval where that is longer) to FILE ('-': standard
+    /// output): packets, receive calls, busy time; not on xdp
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lanes_csv: Option<PathBuf>,
     /// Write the summary to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -339,6 +369,10 @@ pub(crate) struct Reflect {
     /// below the ephemeral ports (net.ipv4.ip_local_port_range) that no program has open]
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
+    /// When the port does not take packets at once: wait (for room, up to 10 ms, receiving nothing meanwhile), or drop
+    /// (count them and receive on) [default: wait; xdp: drop]
+    #[arg(long, value_name = "HOW", value_parser = values::on_full)]
+    pub(crate) on_full: Option<OnFull>,
     #[command(flatten)]
     pub(crate) run: Run,
 }

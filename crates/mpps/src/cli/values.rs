@@ -1,6 +1,6 @@
 //! Values of options: from text to type, with one line on what would be right.
 
-use mpps_engine::{Pacing, Step};
+use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, addresses as ranges};
 use mpps_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -79,10 +79,10 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     }
     match time_ns(text) {
         Some(0) => Ok(Duration::ZERO),
-        Some(ns) if (1_000_000..=1000 * HOUR).contains(&ns) => Ok(Duration::from_nanos(ns)),
+        Some(ns) if (1_000..=1000 * HOUR).contains(&ns) => Ok(Duration::from_nanos(ns)),
         _ => Err(no_time(
             text,
-            "a time from 1ms to 1000h with its unit (us, ms, s, m, h), such as 10s, or 0",
+            "a time from 1us to 1000h with its unit (us, ms, s, m, h), such as 10s, or 0",
         )),
     }
 }
@@ -257,6 +257,23 @@ pub(crate) fn step(text: &str) -> Parsed<Step> {
         "combine" => Ok(Step::Combine),
         "together" => Ok(Step::Together),
         _ => Err("want combine or together".to_owned()),
+    }
+}
+
+/// What becomes of packets that the path does not take at once.
+pub(crate) fn on_full(text: &str) -> Parsed<OnFull> {
+    match text {
+        "wait" => Ok(OnFull::Wait),
+        "drop" => Ok(OnFull::Drop),
+        _ => Err("want wait or drop".to_owned()),
+    }
+}
+
+/// As [`on_full`] reads it.
+pub(crate) fn on_full_name(what: OnFull) -> &'static str {
+    match what {
+        OnFull::Wait => "wait",
+        OnFull::Drop => "drop",
     }
 }
 

@@ -37,7 +37,12 @@ pub(crate) fn run(args: &Again) -> Result<ExitCode> {
 fn told(args: &Again) -> Vec<OsString> {
     let tell = &args.tell;
     let mut words = Vec::new();
-    for (option, path) in [("--csv=", &tell.csv), ("--json=", &tell.json), ("--hdr=", &tell.hdr)] {
+    for (option, path) in [
+        ("--csv=", &tell.csv),
+        ("--lanes-csv=", &tell.lanes_csv),
+        ("--json=", &tell.json),
+        ("--hdr=", &tell.hdr),
+    ] {
         if let Some(path) = path {
             let mut word = OsString::from(option);
             word.push(path);

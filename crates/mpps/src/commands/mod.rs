@@ -2,16 +2,21 @@
 
 mod again;
 mod capture;
+mod compare;
 mod demo;
 mod doctor;
 mod forward;
 mod lab;
 mod listen;
+mod method;
 mod ndr;
 mod output;
+mod overload;
+mod rfc2544;
 mod steps;
 mod traffic;
 
+pub(crate) use compare::end_with_parent;
 pub(crate) use output::with_result;
 pub(crate) use steps::prepare;
 
@@ -45,6 +50,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Forward(args) => forward::run(args),
         Command::Capture(args) => capture::run(args),
         Command::Ndr(args) => ndr::run(&args),
+        Command::Rfc2544(args) => rfc2544::run(&args),
+        Command::Overload(args) => overload::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),

@@ -6,8 +6,8 @@ use crate::plan::value::Plan;
 use crate::privilege::{Clerk, caller};
 use crate::run::Host;
 use mpps_report::{
-    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonWritten, LiveSink, LiveStyle, Notes, OfWay, ReportError,
-    Sinks, WAYS, columns_of, of_way, print_summary,
+    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonWritten, LanesCsvSink, LiveSink, LiveStyle, Notes, OfWay,
+    ReportError, Sinks, WAYS, columns_of, of_way, print_summary,
 };
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
@@ -156,6 +156,7 @@ impl Own {
             .map(|(option, path, _)| (*option, Some(*path)))
             .chain([
                 ("--csv", run.tell.csv.as_deref()),
+                ("--lanes-csv", run.tell.lanes_csv.as_deref()),
                 ("--json", run.tell.json.as_deref()),
                 ("--hdr", run.tell.hdr.as_deref()),
             ])
@@ -281,6 +282,11 @@ fn files_of(run: &Run, own: Option<Notes>, of_ways: &[FileOfWay]) -> Result<(Sin
         let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", &e))?;
         boards.push(hdr.notes());
         sinks.add(hdr);
+    }
+    if let Some(path) = &run.tell.lanes_csv {
+        let lanes = LanesCsvSink::create(path).map_err(|e| unwritable("--lanes-csv", &e))?;
+        boards.push(lanes.notes());
+        sinks.add(lanes);
     }
     for FileOfWay { option, path, way } in of_ways {
         let (way, failed) = (*way, |e| unwritable(option, &e));

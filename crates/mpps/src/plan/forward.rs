@@ -2,10 +2,11 @@
 
 use super::traffic::dashed;
 use super::{kernel, lanes, memory};
+use crate::cli::values::on_full_name;
 use crate::cli::{Forward, ForwardMode as Mode, MOST_PORTS, Take};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
-use mpps_engine::{ForwardPlan, ForwardPort};
+use mpps_engine::{ForwardPlan, ForwardPort, OnFull};
 use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task};
 use mpps_stats::HostFact;
 use mpps_wire::{MacAddr, Rewrite, TakeFilter};
@@ -22,6 +23,7 @@ pub(crate) struct Draft {
     /// In pairs: see [`ForwardPlan::ports`].
     pub(crate) ports: Vec<DraftPort>,
     take: Take,
+    on_full: OnFull,
     pub(crate) rules: Rules,
 }
 
@@ -50,7 +52,10 @@ impl Draft {
         let roles = vec![Roles { rx: true, tx: true }; ports.iter().step_by(2).map(|p| p.roles.len()).sum()];
         memory::check(&memory::of_run(&args.run, Duration::ZERO, &roles, all))?;
         let mut args = args;
+        let first = &ports[0].port;
+        let on_full = kernel::on_full(args.on_full, &first.spec, first.traits.in_kernel)?;
         lanes::fill(&mut args.run, &[], "0");
+        args.run.plan.fill("lanes", "on_full", on_full_name(on_full));
         if !ports[0].port.traits.in_kernel {
             args.run.plan.fill("lanes", "lanes", args.run.lanes.unwrap_or(1));
         }
@@ -60,6 +65,7 @@ impl Draft {
             args,
             ports,
             take,
+            on_full,
         })
     }
 
@@ -78,6 +84,7 @@ impl Draft {
             HostFact::shown("port", names.join(", ")),
             HostFact::new("forward_mode", self.modes()),
             HostFact::shown("takes", self.takes()),
+            HostFact::new("on_full", on_full_name(self.on_full)),
         ]);
         if self.args.split_directions {
             common.host.push(HostFact::shown("directions", "a lane each"));
@@ -98,6 +105,7 @@ impl Draft {
             common,
             split_directions: self.args.split_directions,
             drain: self.args.drain,
+            on_full: self.on_full,
         })
     }
 

@@ -4,7 +4,7 @@ use super::lanes;
 use crate::cli::values::Cores;
 use crate::cli::{Forward, Run, Traffic};
 use crate::fail::{Result, usage};
-use mpps_engine::{Common, LanePlan};
+use mpps_engine::{Common, LanePlan, OnFull};
 use mpps_io::{PortSpec, Roles};
 use mpps_sys::sched::allowed_cores;
 use std::collections::BTreeSet;
@@ -16,6 +16,11 @@ fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
         return Err(usage(format!(
             "--burst {burst}: on '{port}' frames stay in the kernel: want the port's option batch=N, the frames that \
              the kernel makes in one go"
+        )));
+    }
+    if run.tell.lanes_csv.is_some() {
+        return Err(usage(format!(
+            "--lanes-csv: on '{port}' programs in the kernel move the packets, not lanes: want it left out"
         )));
     }
     if run.busy_poll {
@@ -36,6 +41,18 @@ pub(super) fn check_traffic(args: &Traffic) -> Result<()> {
         )));
     }
     check_run(&args.run, &args.port)
+}
+
+/// What becomes of packets that a port does not take at once, where lanes or, `in_kernel`, programs pass them on.
+pub(super) fn on_full(given: Option<OnFull>, port: &PortSpec, in_kernel: bool) -> Result<OnFull> {
+    match given {
+        Some(OnFull::Wait) if in_kernel => Err(usage(format!(
+            "--on-full wait: on '{port}' the kernel drops what the device's queue has no room for: want drop, or the \
+             option left out"
+        ))),
+        None if in_kernel => Ok(OnFull::Drop),
+        given => Ok(given.unwrap_or_default()),
+    }
 }
 
 /// Refuses what listeners and forwarders can't do here: their programs run where the device's queues are served.

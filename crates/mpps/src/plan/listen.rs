@@ -3,11 +3,12 @@
 use super::holders::{held, open_udp_ports};
 use super::traffic::{dashed, has_all, one_lane_a_flow};
 use super::{first_ephemeral_port, kernel, lanes, memory};
+use crate::cli::values::on_full_name;
 use crate::cli::{Drop, Reflect, Run};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules, Socket};
 use mpps_engine::footprint;
-use mpps_engine::{Common, DropPlan, LEFT_TO_HOST_PORTS, Link, ReflectPlan};
+use mpps_engine::{Common, DropPlan, LEFT_TO_HOST_PORTS, Link, OnFull, ReflectPlan};
 use mpps_io::{AddressRange, Capabilities, Layer, PortSpec, Request, Roles, Selection, Task, To, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_stats::HostFact;
@@ -101,8 +102,15 @@ impl Listener {
             &listener.roles,
             [&listener.port],
         ))?;
+        let on_full = listener.on_full(args)?;
         listener.fill(&mut args.run);
+        args.run.plan.fill("lanes", "on_full", on_full_name(on_full));
         Ok(listener)
+    }
+
+    /// What becomes of packets that the port does not take at once.
+    fn on_full(&self, args: &Reflect) -> Result<OnFull> {
+        kernel::on_full(args.on_full, &self.port.spec, self.port.traits.in_kernel)
     }
 
     fn new(
@@ -327,10 +335,14 @@ impl Listener {
             Some(socket) => of_socket(socket, filter),
             None => filter,
         };
+        let on_full = self.on_full(args)?;
+        let mut common = self.common(&args.run, capabilities)?;
+        common.host.push(HostFact::new("on_full", on_full_name(on_full)));
         Ok(ReflectPlan {
-            common: self.common(&args.run, capabilities)?,
+            common,
             filter,
             link: self.link(capabilities),
+            on_full,
         })
     }
 }

@@ -88,6 +88,7 @@ const FIELDS: &[Field] = &[
     field("lanes", "rx_lanes", "rx-lanes", Kind::Count),
     field("lanes", "cores", "cores", Kind::Text),
     field("lanes", "burst", "burst", Kind::Count),
+    field("lanes", "on_full", "on-full", Kind::Text),
     field("lanes", "busy_poll", "busy-poll", Kind::Flag),
     field("checks", "tolerance", "tolerance", Kind::Text),
     field("checks", "no_verify", "no-verify", Kind::Flag),
@@ -100,7 +101,7 @@ const FIELDS: &[Field] = &[
 const WORKLOADS: [&str; 6] = ["sendrecv", "send", "drop", "reflect", "forward", "capture"];
 
 /// Commands that vary a plan of `sendrecv`.
-const METHODS: [&str; 1] = ["ndr"];
+const METHODS: [&str; 3] = ["ndr", "rfc2544", "overload"];
 
 /// Sections of one kind of workload alone: options of the same name mean something else elsewhere.
 const OWN_SECTIONS: [(&str, &[&str]); 3] = [

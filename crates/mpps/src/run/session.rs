@@ -123,6 +123,14 @@ impl Session<'_> {
         (self.interruptions)() > 0
     }
 
+    /// Whether the ports can send what a trial of this plan would.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+        self.ports.check(&draft_of(plan, Some(self.dest))?)
+    }
+
     /// Runs one trial, from its first departure to the end of its settle time, with counters, rows and a verdict of its
     /// own. Rate, pacing, times, length of packets, flows and seed may be others than in the session's plan. Sinks read
     /// its events.
@@ -184,6 +192,9 @@ pub(crate) trait Ports {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary>;
+
+    /// Refuses a trial that the ports can't run.
+    fn check(&self, draft: &Draft) -> Result<()>;
 
     /// Late packets are told by their trial's seed: each needs another.
     fn tells_trials_by_seed(&self) -> bool;
@@ -332,6 +343,10 @@ impl Ports for Lanes<'_> {
         told.map_err(of_trial)
     }
 
+    fn check(&self, draft: &Draft) -> Result<()> {
+        plan_of(draft, &self.capabilities.iter().collect::<Vec<_>>(), self.asked).map(drop)
+    }
+
     fn tells_trials_by_seed(&self) -> bool {
         true
     }
@@ -417,6 +432,10 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
             *mac = mac.or_else(|| programs.heard().map(MacAddr));
         }
         Ok(summary)
+    }
+
+    fn check(&self, draft: &Draft) -> Result<()> {
+        plan_of(draft, &self.devices.capabilities(), self.asked).map(drop)
     }
 
     fn tells_trials_by_seed(&self) -> bool {

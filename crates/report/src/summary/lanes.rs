@@ -99,6 +99,17 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
         first.insert_str(0, "busy: ");
         fold(busy, "   ", "  ", out)?;
     }
+    let polls = s.lanes.iter().filter(|l| l.rx_role && l.busy_ratio.is_some());
+    let mut polls: Vec<_> = polls
+        .map(|l| {
+            let calls = l.rx_bursts + l.rx_empty_polls;
+            format!("lane {} {:.2}", l.lane, share(l.rx_packets, calls))
+        })
+        .collect();
+    if let Some(first) = polls.first_mut() {
+        first.insert_str(0, "received by a call, empty ones counted: ");
+        fold(polls, "   ", "  ", out)?;
+    }
     for l in &s.lanes {
         let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
         let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();

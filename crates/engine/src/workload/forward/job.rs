@@ -169,7 +169,13 @@ impl<P: Port> Job for Alike<'_, P> {
         let ports = plan.ports.len();
         match queues {
             Queues::Alone(queue) => {
-                let alone = Alone::new(queue, &plan.ports[seat.first], max_frames[0], burst, plan.drain);
+                let alone = Alone::new(
+                    queue,
+                    &plan.ports[seat.first],
+                    max_frames[0],
+                    burst,
+                    (plan.drain, plan.on_full),
+                );
                 run(lane, alone, recorder, seat, ports)
             }
             Queues::Shared(a, b) => {
@@ -275,11 +281,12 @@ where
     let [first, second] = [seat.first, seat.second.unwrap_or(seat.first)].map(|place| &plan.ports[place]);
     let [there, back] = plan.directions(lane);
     let plain = [a.gives_plain(), b.gives_plain()];
+    let holding = (plan.drain, plan.on_full);
     Pair {
         a,
         b,
-        there: there.then(|| Way::new((first, plain[0]), second, max_frames[1], burst, plan.drain)),
-        back: back.then(|| Way::new((second, plain[1]), first, max_frames[0], burst, plan.drain)),
+        there: there.then(|| Way::new((first, plain[0]), second, max_frames[1], burst, holding)),
+        back: back.then(|| Way::new((second, plain[1]), first, max_frames[0], burst, holding)),
         turns: 0,
         awake: Instant::now(),
         wait_for_b: false,

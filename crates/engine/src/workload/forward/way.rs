@@ -6,7 +6,7 @@
 use super::held::Held;
 use crate::lane::Lane;
 use crate::lane::room::Room;
-use crate::plan::ForwardPort;
+use crate::plan::{ForwardPort, OnFull};
 use crate::run::outcome::PortCounts;
 use mpps_io::{Burst, Frame, Queue, Reason, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
@@ -126,6 +126,7 @@ pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     received: Burst<F>,
     out: Burst<Q::Frame>,
     held: Held,
+    on_full: OnFull,
     pub(super) counts: WayCounts,
     step: PhantomData<S>,
 }
@@ -138,7 +139,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         to: &'r ForwardPort,
         max_frame: usize,
         burst: usize,
-        drain: Duration,
+        (drain, on_full): (Duration, OnFull),
     ) -> Self {
         let out = Burst::new(burst);
         Self {
@@ -150,6 +151,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
             received: Burst::new(burst),
             held: Held::new(out.limit(), drain.as_nanos() as u64),
             out,
+            on_full,
             counts: WayCounts::default(),
             step: PhantomData,
         }
@@ -416,8 +418,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Goes on after an offer of which the path took `taken`: waits for room a little, and gives up what it still
-    /// refuses then.
+    /// Goes on after an offer of which the path took `taken`: waits for room a little, or not at all, and gives up what
+    /// it still refuses then.
     #[cold]
     fn send_rest<const HELD: bool>(
         &mut self,
@@ -427,12 +429,17 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         now_ns: u64,
         recorder: &mut Recorder<'_>,
     ) {
-        let mut room = Room::default();
+        let mut room = Room::new(self.on_full);
+        if room.gives_up(lane, taken) {
+            self.drop_rest::<HELD>(lane);
+            return;
+        }
         while !self.all_sent::<HELD>(taken) {
             if taken > 0 {
                 room.found();
             } else if !room.wait(lane, recorder, |timeout| to.wait(Wait { rx: false, tx: true }, timeout)) {
-                self.counts.tx_full += self.give_up();
+                let left = self.give_up();
+                self.count_full(lane, left);
                 return;
             }
             match self.offer::<HELD>(lane, to, now_ns, recorder) {
@@ -440,6 +447,28 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
                 None => return,
             }
         }
+    }
+
+    /// Drops what the path did not take of an offer. Of `HELD` frames those that have come since and were not offered yet
+    /// stay, but where the path had not even a buffer for one.
+    #[cold]
+    fn drop_rest<const HELD: bool>(&mut self, lane: &Lane<'_>) {
+        let left = match HELD && !self.out.is_empty() {
+            true => {
+                let left = self.out.len() as u64;
+                self.out.clear();
+                self.held.clear();
+                left
+            }
+            false => self.give_up(),
+        };
+        self.count_full(lane, left);
+    }
+
+    /// Counts frames that were dropped because the path had no room.
+    fn count_full(&mut self, lane: &Lane<'_>, frames: u64) {
+        self.counts.tx_full += frames;
+        lane.counters.tx_given_up.add(frames);
     }
 
     /// The path failed: what it did not take is dropped.

@@ -3,7 +3,7 @@
 use super::{CopyOver, Move, Step, Way};
 use crate::lane::Lane;
 use crate::lane::idle::Idle;
-use crate::plan::ForwardPort;
+use crate::plan::{ForwardPort, OnFull};
 use crate::run::control::Control;
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source};
 use mpps_io::{Burst, ErrorKind, Frame, Port, Queue, Result, Wait};
@@ -119,7 +119,7 @@ fn with_way<S>(script: &'static [usize], drain: Duration, body: impl FnOnce(Benc
 where
     S: for<'p> Step<<Out<'p> as Queue>::Frame, Out<'p>>,
 {
-    with_frames::<S>(script, &[60], (Rewrite::Io, false), drain, body);
+    with_frames::<S>(script, &[60], (Rewrite::Io, false), (drain, OnFull::Wait), body);
 }
 
 /// As [`with_way`], with frames of these lengths in turn, to be rewritten; whether they are promised to be plain.
@@ -127,7 +127,7 @@ fn with_frames<S>(
     script: &'static [usize],
     lengths: &'static [usize],
     (rewrite, plain): (Rewrite, bool),
-    drain: Duration,
+    holding: (Duration, OnFull),
     body: impl FnOnce(Bench<'_, '_, S>),
 ) where
     S: for<'p> Step<<Out<'p> as Queue>::Frame, Out<'p>>,
@@ -183,7 +183,7 @@ fn with_frames<S>(
         recorder: series.recorder(),
         from,
         to,
-        way: Way::new((&ends, plain), &ends, 1500, BURST, drain),
+        way: Way::new((&ends, plain), &ends, 1500, BURST, holding),
     });
 }
 
@@ -287,30 +287,84 @@ fn whatever_the_lengths_in_a_burst_each_frame_is_counted_by_its_own() {
             .flat_map(move |rewrite| [(lengths, rewrite, false), (lengths, rewrite, true)])
     }) {
         let drain = if lengths.len() == 1 { Duration::ZERO } else { DRAIN };
-        with_frames::<Move>(&[8, 7, 1, 8], lengths, (rewrite, plain), drain, |mut bench| {
-            for us in 0..4 {
-                assert!(bench.turn(us) || !drain.is_zero());
-            }
-            bench.way.release(&bench.lane, &mut bench.to, &mut bench.recorder);
-            let came: Vec<usize> = lengths.iter().copied().cycle().take(24).collect();
-            let of = |wanted: fn(usize) -> bool| came.iter().filter(|len| wanted(**len)).count() as u64;
-            let counts = &bench.way.counts;
-            let told = [counts.rx, counts.rx_bytes, counts.tx, counts.short, counts.too_long];
-            let bytes = came.iter().sum::<usize>() as u64;
-            let sound = of(|len| (14..=1500).contains(&len));
-            let want = [24, bytes, sound, of(|len| len < 14), of(|len| len > 1500)];
-            assert_eq!(told, want, "{lengths:?} {rewrite:?} {plain}");
-            let go = came.iter().enumerate().filter(|(_, len)| (14..=1500).contains(*len));
-            let leave = go.map(|(frame, len)| {
-                let mut bytes = content(frame, *len);
-                rewrite.apply(&mut bytes).expect("long enough");
-                bytes
-            });
-            assert_eq!(
-                bench.to.left,
-                leave.collect::<Vec<_>>(),
-                "{lengths:?} {rewrite:?} {plain}"
-            );
-        });
+        with_frames::<Move>(
+            &[8, 7, 1, 8],
+            lengths,
+            (rewrite, plain),
+            (drain, OnFull::Wait),
+            |mut bench| {
+                for us in 0..4 {
+                    assert!(bench.turn(us) || !drain.is_zero());
+                }
+                bench.way.release(&bench.lane, &mut bench.to, &mut bench.recorder);
+                let came: Vec<usize> = lengths.iter().copied().cycle().take(24).collect();
+                let of = |wanted: fn(usize) -> bool| came.iter().filter(|len| wanted(**len)).count() as u64;
+                let counts = &bench.way.counts;
+                let told = [counts.rx, counts.rx_bytes, counts.tx, counts.short, counts.too_long];
+                let bytes = came.iter().sum::<usize>() as u64;
+                let sound = of(|len| (14..=1500).contains(&len));
+                let want = [24, bytes, sound, of(|len| len < 14), of(|len| len > 1500)];
+                assert_eq!(told, want, "{lengths:?} {rewrite:?} {plain}");
+                let go = came.iter().enumerate().filter(|(_, len)| (14..=1500).contains(*len));
+                let leave = go.map(|(frame, len)| {
+                    let mut bytes = content(frame, *len);
+                    rewrite.apply(&mut bytes).expect("long enough");
+                    bytes
+                });
+                assert_eq!(
+                    bench.to.left,
+                    leave.collect::<Vec<_>>(),
+                    "{lengths:?} {rewrite:?} {plain}"
+                );
+            },
+        );
     }
+}
+
+fn drops_what_is_not_taken_at_once<S>()
+where
+    S: for<'p> Step<<Out<'p> as Queue>::Frame, Out<'p>>,
+{
+    let io = (Rewrite::Io, false);
+    // Each burst is offered once: 3 of it go, or none.
+    with_frames::<S>(&[8, 2, 5, 8], &[60], io, (Duration::ZERO, OnFull::Drop), |mut bench| {
+        bench.to.most = 3;
+        assert!(bench.turn(0) && bench.turn(1));
+        assert_eq!((bench.sent(), bench.counts()), (vec![3, 2], [10, 5, 5, 0]));
+        bench.to.most = 0;
+        assert!(bench.turn(2));
+        assert_eq!((bench.sent(), bench.counts()), (vec![0], [15, 5, 10, 0]));
+        let counters = bench.lane.counters;
+        assert_eq!((counters.tx_given_up.get(), counters.tx_full.get()), (10, 1));
+        assert_eq!(counters.blocked_ns.get(), 0, "nobody waits");
+        bench.to.most = usize::MAX;
+        assert!(bench.turn(3));
+        assert_eq!((bench.sent(), bench.counts()), (vec![8], [23, 13, 10, 0]));
+        // Those that went are the first of their bursts.
+        let first: Vec<_> = [0, 1, 2, 8, 9].iter().map(|frame| content(*frame, 60)).collect();
+        assert_eq!(bench.to.left[..5], first);
+    });
+    // Held frames that were not offered yet go on being held.
+    with_frames::<S>(&[7, 7, 0], &[60], io, (DRAIN, OnFull::Drop), |mut bench| {
+        bench.to.most = 3;
+        assert!(bench.turn(0) && bench.turn(1));
+        assert_eq!((bench.sent(), bench.counts()), (vec![3], [14, 3, 5, 0]));
+        assert_eq!(bench.way.due_ns(), T0 + 101_000);
+        bench.to.most = 0;
+        assert!(bench.turn(101));
+        assert_eq!((bench.sent(), bench.counts()), (vec![0], [14, 3, 11, 0]));
+        assert_eq!((bench.way.due_ns(), bench.way.out.len()), (u64::MAX, 0));
+    });
+    // A port that is down is still another reason.
+    with_frames::<S>(&[4], &[60], io, (Duration::ZERO, OnFull::Drop), |mut bench| {
+        bench.to.fails = Some(ErrorKind::LinkDown);
+        assert!(bench.turn(0));
+        assert_eq!(bench.counts(), [4, 0, 0, 4]);
+    });
+}
+
+#[test]
+fn a_way_that_does_not_wait_drops_what_the_path_does_not_take_at_once_and_counts_it() {
+    drops_what_is_not_taken_at_once::<Move>();
+    drops_what_is_not_taken_at_once::<CopyOver>();
 }

@@ -1,0 +1,320 @@
+//! Trials on open ports, one after another, each recorded as it ends. What an earlier command has recorded is served
+//! from there, so that a method goes on where it was by asking for the same trials again.
+
+use super::limits::LimitedBy;
+use super::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
+use super::record::{Earlier, Record};
+use super::{Setup, Step, Stop, time};
+use crate::fail::{Failure, Result, failed};
+use crate::run::{Plan, Session};
+use mpps_method::Limits;
+use mpps_stats::{Event, Histogram, HostFact, Sink, Summary, count};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Pause after a void trial, for each in a row.
+const AFTER_VOID: Duration = Duration::from_millis(500);
+/// Void trials in a row after which this host is given up.
+const MOST_VOID: usize = 3;
+/// How long it is measured how fast this host can send, ns.
+const CEILING_NS: u64 = 1_000_000_000;
+/// Packets per second that a device learns from.
+const LEARNING_PPS: u64 = 100;
+
+/// Where trials run.
+pub(crate) struct Bench<'b, 's> {
+    setup: &'b Setup<'b>,
+    session: &'b mut Session<'s>,
+    /// `None` without a folder.
+    pub(crate) record: Option<Record<'b>>,
+    /// Trials of an earlier command that have not been asked for again yet.
+    replay: VecDeque<Measured>,
+    /// All trials, in order.
+    pub(crate) trials: Vec<Measured>,
+    /// The host and its ports, by name: as the first trial that ran here tells, or an earlier command's.
+    pub(crate) tester: Vec<(String, String)>,
+    /// Reads the events of the trials that run here, too.
+    pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
+    /// What the last trial that ran here has measured; `None` of one from the record.
+    pub(crate) last: Option<Summary>,
+}
+
+impl<'b, 's> Bench<'b, 's> {
+    pub(super) fn new(
+        setup: &'b Setup<'b>,
+        session: &'b mut Session<'s>,
+        record: Option<Record<'b>>,
+        earlier: Earlier,
+    ) -> Self {
+        Self {
+            setup,
+            session,
+            record,
+            replay: earlier.trials.into(),
+            trials: Vec::new(),
+            tester: earlier.tester,
+            watch: None,
+            last: None,
+        }
+    }
+
+    /// Whether the trials so far are an earlier command's.
+    pub(crate) fn replaying(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// Trials of an earlier command that have not been asked for again yet.
+    pub(crate) fn left_of_record(&self) -> usize {
+        self.replay.len()
+    }
+
+    /// The last trials, as far as they were void one after another.
+    pub(crate) fn void_at_last(&self) -> &[Measured] {
+        let first = self.trials.iter().rposition(Measured::counts).map_or(0, |at| at + 1);
+        &self.trials[first..]
+    }
+
+    /// Tells the user something on the way.
+    pub(crate) fn say(&self, line: &str) {
+        if !self.setup.quiet() {
+            eprintln!("mpps: {line}");
+        }
+    }
+
+    /// Whether the port can send such frames.
+    ///
+    /// # Errors
+    /// One line that says why not.
+    pub(crate) fn check_size(&mut self, frame_size: usize) -> Result<()> {
+        let plan = self.setup.plan.with("traffic.frame_size", frame_size)?;
+        self.session.check(&plan)
+    }
+
+    /// Runs a trial once.
+    pub(crate) fn trial(&mut self, ask: &Ask) -> Step<&Measured> {
+        let measured = match self.replay.pop_front() {
+            Some(earlier) if earlier.ask == *ask => earlier,
+            Some(_) => {
+                let number = self.trials.len() + 1;
+                return Err(Stop::Failed(failed(format!(
+                    "--resume: trial {number} of the record is another than this program would run: want the version \
+                     that wrote it, or a new folder"
+                ))));
+            }
+            None => self.run(ask)?,
+        };
+        self.trials.push(measured);
+        let number = self.trials.len();
+        let measured = &self.trials[number - 1];
+        if self.last.is_some()
+            && let Some(record) = &mut self.record
+        {
+            record.trial(number, measured);
+        }
+        Ok(measured)
+    }
+
+    /// Runs a trial until its numbers hold.
+    ///
+    /// # Errors
+    /// Also when they did not, three times in a row.
+    pub(crate) fn counted(&mut self, ask: &Ask) -> Step<Measured> {
+        let mut void = 0;
+        loop {
+            let told = self.trial(ask)?.clone();
+            if told.counts() {
+                return Ok(told);
+            }
+            void += 1;
+            let why = told.reasons.join("; ");
+            self.say_void();
+            // That the host was in the way of an earlier command is no reason to give up now.
+            if self.replaying() {
+                void = 0;
+            }
+            if void >= MOST_VOID {
+                return Err(Stop::Void(why));
+            }
+        }
+    }
+
+    /// Tells that the last trial was void.
+    pub(crate) fn say_void(&self) {
+        let why = self.trials.last().map_or("", Measured::void_in_short);
+        self.say(&format!("trial {}: void: {why}", self.trials.len()));
+    }
+
+    /// Runs a trial, after the pause that it takes.
+    fn run(&mut self, ask: &Ask) -> Step<Measured> {
+        // What was in the way of a void trial may be over in a while.
+        let pause = self.setup.pause.max(AFTER_VOID * self.void_at_last().len() as u32);
+        if !self.trials.is_empty() && !self.wait(pause) || self.session.interrupted() {
+            return Err(Stop::Interrupted);
+        }
+        if ask.phase != Phase::Ceiling {
+            self.learn(ask)?;
+        }
+        let plan = self.plan_of(ask)?;
+        let histogram = Arc::new(Mutex::new(Histogram::default()));
+        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+        if ask.phase == Phase::Latency {
+            sinks.push(Box::new(Periods(Arc::clone(&histogram))));
+        }
+        sinks.extend(self.watch.as_ref().map(|watch| watch()));
+        let summary = self.session.trial(&plan, &mut sinks).map_err(Failure::from)?;
+        drop(sinks);
+        if summary.interrupted {
+            return Err(Stop::Interrupted);
+        }
+        let told = quantiles(&histogram.lock().unwrap_or_else(PoisonError::into_inner));
+        let measured = measured(*ask, &summary, told);
+        if self.last.is_none() {
+            let fact = |fact: &HostFact| (fact.name.clone(), fact.value.clone());
+            self.tester = summary.host.iter().map(fact).collect();
+            if let Some(record) = &mut self.record {
+                record.tester(&self.tester);
+            }
+        }
+        self.last = Some(summary);
+        Ok(measured)
+    }
+
+    /// Sends frames for the device to learn from, where they are asked for. What becomes of them is no result.
+    fn learn(&mut self, ask: &Ask) -> Step<()> {
+        let Some(learning) = self.setup.learning else {
+            return Ok(());
+        };
+        let plan = self.plan_of(&Ask {
+            load: Some(LEARNING_PPS),
+            duration_ns: learning.as_nanos() as u64,
+            then: None,
+            settle: None,
+            ..*ask
+        })?;
+        let summary = self.session.trial(&plan, &mut []).map_err(Failure::from)?;
+        match summary.interrupted {
+            true => Err(Stop::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// The plan of a trial.
+    fn plan_of(&self, ask: &Ask) -> Result<Plan> {
+        let mut plan = self.setup.plan.clone();
+        if ask.frame_size != self.setup.frame_size() {
+            plan = plan.with("traffic.frame_size", ask.frame_size)?;
+        }
+        let rate = ask.load.map_or(Value::Null, |load| format!("{load}pps").into());
+        plan = plan.with("load.rate", rate)?;
+        if let Some(settle) = ask.settle {
+            plan = plan.with("times.settle", time(settle.as_nanos() as u64))?;
+        }
+        plan.with("times.duration", time(ask.duration_ns))
+            .map_err(Failure::from)
+    }
+
+    /// Waits between two trials; false where the end has been asked for.
+    fn wait(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        while !self.session.interrupted() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        false
+    }
+
+    /// Between which rates is tested: what this host can send is measured first, unless a highest rate is given.
+    /// Sending at given times takes more than sending as fast as can be, so the highest rate is tried, and lowered to
+    /// what was reached.
+    pub(crate) fn limits(&mut self, frame_size: usize) -> Step<(Limits, LimitedBy)> {
+        /// Tries after which the test is left to find out.
+        const MOST: u32 = 8;
+        // More than was allowed is not sent, not even to learn what could be.
+        let ceiling = match self.setup.args.max_rate {
+            Some(_) => None,
+            None => Some(
+                self.trial(&Ask {
+                    phase: Phase::Ceiling,
+                    frame_size,
+                    load: None,
+                    duration_ns: CEILING_NS,
+                    then: None,
+                    settle: None,
+                })?
+                .offered_pps,
+            ),
+        };
+        let mut found = self.setup.rates(frame_size, ceiling)?;
+        for _ in 0..MOST {
+            let input = mpps_method::Input {
+                load: found.0.max,
+                duration_ns: CEILING_NS,
+            };
+            let tried = self.trial(&Ask::of(Phase::Reach, frame_size, input))?;
+            if tried.counts() {
+                break;
+            }
+            // Whatever else was in the way is no limit of this host's.
+            if tried.outpaced {
+                // At the limit a little of the time is missing in one second and not in the next.
+                let reached = tried.offered_pps.min(found.0.max as f64);
+                found = self.setup.rates(frame_size, Some(reached))?;
+            }
+        }
+        let (limits, limited_by) = found;
+        self.say(&format!(
+            "{frame_size} bytes: between {} and {} pps ({})",
+            count(limits.min),
+            count(limits.max),
+            limited_by.words()
+        ));
+        Ok(found)
+    }
+
+    /// Whether all of two trials or more were lost: there is nobody who sends packets back.
+    ///
+    /// # Errors
+    /// Then.
+    pub(crate) fn check_answers(&self) -> Step<()> {
+        let counted = self.trials.iter().filter(|trial| trial.counts());
+        let came: Vec<_> = counted.map(|trial| trial.received + trial.late).collect();
+        if came.len() >= 2 && came.iter().all(|packets| *packets == 0) {
+            return Err(Stop::Failed(failed(
+                "nothing came back in two trials: want a reflector (mpps reflect) at the destination, or the device's \
+                 other port",
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Gathers the latencies of a whole trial.
+struct Periods(Arc<Mutex<Histogram>>);
+
+impl Sink for Periods {
+    fn wants(&self) -> mpps_stats::Wants {
+        mpps_stats::Wants {
+            histograms: true,
+            ..mpps_stats::Wants::default()
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Period(period) = event {
+            let mut histogram = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for (ns, packets) in period.buckets {
+                histogram.record_n(*ns, *packets);
+            }
+        }
+    }
+}
+
+/// Percentile range that RFC 8219 (7.3.1) calls the packet delay variation, ns.
+pub(crate) fn pdv(delay: &Delay) -> u64 {
+    delay.p999.saturating_sub(delay.min)
+}

@@ -1,0 +1,92 @@
+//! Between which loads a device is tested.
+
+use super::Setup;
+use crate::cli::RateText;
+use crate::fail::{Result, usage};
+use mpps_method::Limits;
+use mpps_wire::FrameSize;
+
+/// Of the link's rate: the clocks of two ends differ (RFC 8239).
+const OF_LINK: f64 = 0.9998;
+/// Of what this host can send: at its very limit it misses departures.
+pub(crate) const OF_CEILING: f64 = 0.99;
+/// The highest rate by the lowest, unless that is given.
+const SPAN: u64 = 1000;
+
+/// What the highest rate is limited by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitedBy {
+    MaxRate,
+    Link,
+    Generator,
+}
+
+impl LimitedBy {
+    /// As the result has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::MaxRate => "max_rate",
+            Self::Link => "link",
+            Self::Generator => "generator",
+        }
+    }
+
+    /// As people read it.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::MaxRate => "--max-rate",
+            Self::Link => "what the link carries",
+            Self::Generator => "what this host can send",
+        }
+    }
+}
+
+impl Setup<'_> {
+    /// What a link carries of such frames, packets per second; `None` where it has no rate of its own.
+    pub(crate) fn theoretical(&self, frame_size: usize) -> Option<f64> {
+        let bits = FrameSize::from_fcs(frame_size).l1_bits() as f64;
+        Some(self.link_bps? as f64 / bits)
+    }
+
+    /// Between which rates is tested, given what this host can send, packets per second; without that, whether what was
+    /// given can be.
+    ///
+    /// # Errors
+    /// When there is no rate between them.
+    pub(crate) fn rates(&self, frame_size: usize, ceiling: Option<f64>) -> Result<(Limits, LimitedBy)> {
+        let rate = |option: &str, text: &Option<RateText>| match text {
+            Some(text) => match text.resolve(frame_size, self.link_bps) {
+                Ok(rate) => Ok(Some(rate.pps())),
+                Err(want) => Err(usage(format!("{option} {text}: want {want}"))),
+            },
+            None => Ok(None),
+        };
+        let (lowest, highest) = (
+            rate("--min-rate", &self.args.min_rate)?,
+            rate("--max-rate", &self.args.max_rate)?,
+        );
+        let most = [
+            (highest, LimitedBy::MaxRate),
+            (self.theoretical(frame_size).map(|pps| pps * OF_LINK), LimitedBy::Link),
+            (ceiling.map(|pps| pps * OF_CEILING), LimitedBy::Generator),
+        ];
+        let known = most.into_iter().filter_map(|(pps, limit)| Some((pps?, limit)));
+        let (max, limited_by) = known
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .unwrap_or((f64::MAX, LimitedBy::Generator));
+        let max = max as u64;
+        let limits = Limits {
+            min: lowest.map_or(max / SPAN, |pps| pps as u64).max(1),
+            max,
+        };
+        if limits.min >= limits.max {
+            return Err(usage(format!(
+                "--min-rate: {} pps is not below {}, {} pps: want a lower one",
+                limits.min,
+                limited_by.words(),
+                limits.max
+            )));
+        }
+        Ok((limits, limited_by))
+    }
+}

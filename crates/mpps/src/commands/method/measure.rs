@@ -1,0 +1,285 @@
+//! From the summary of a trial to what a method is told of it.
+
+use mpps_method::{Input, Trial, Verdict};
+use mpps_stats::{Histogram, Shortfall, Summary};
+use std::time::Duration;
+
+/// What a trial was for. The record has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// How fast this host can send, as fast as it can.
+    Ceiling,
+    /// Whether it keeps up the highest rate, with departures at given times.
+    Reach,
+    /// A search for a rate.
+    Search,
+    /// Loss by load.
+    Loss,
+    /// Latency at a rate.
+    Latency,
+    /// A burst of back-to-back frames.
+    Burst,
+    /// Overload, and less from a given time.
+    Recovery,
+    /// A reset of the device.
+    Reset,
+    /// One load of an overload test.
+    Overload,
+}
+
+impl Phase {
+    const ALL: [Self; 9] = [
+        Self::Ceiling,
+        Self::Reach,
+        Self::Search,
+        Self::Loss,
+        Self::Latency,
+        Self::Burst,
+        Self::Recovery,
+        Self::Reset,
+        Self::Overload,
+    ];
+
+    /// As the record and the result have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ceiling => "ceiling",
+            Self::Reach => "reach",
+            Self::Search => "search",
+            Self::Loss => "loss",
+            Self::Latency => "latency",
+            Self::Burst => "burst",
+            Self::Recovery => "recovery",
+            Self::Reset => "reset",
+            Self::Overload => "overload",
+        }
+    }
+
+    /// That of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.name() == name)
+    }
+}
+
+/// What a trial is to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ask {
+    pub(crate) phase: Phase,
+    /// With FCS, bytes.
+    pub(crate) frame_size: usize,
+    /// Packets per second; `None`: as fast as can be.
+    pub(crate) load: Option<u64>,
+    pub(crate) duration_ns: u64,
+    /// Another load from a time after the start on: packets per second, ns.
+    pub(crate) then: Option<(u64, u64)>,
+    /// How long packets may take, if not as long as in other trials.
+    pub(crate) settle: Option<Duration>,
+}
+
+impl Ask {
+    /// A trial of one load.
+    pub(crate) fn of(phase: Phase, frame_size: usize, input: Input) -> Self {
+        Self {
+            phase,
+            frame_size,
+            load: Some(input.load),
+            duration_ns: input.duration_ns,
+            then: None,
+            settle: None,
+        }
+    }
+}
+
+/// Latency in a trial, ns.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Delay {
+    pub(crate) min: u64,
+    pub(crate) mean: f64,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) p999: u64,
+    pub(crate) max: u64,
+    /// Shares of the packets, and what these did not exceed: where a trial is for latency.
+    pub(crate) quantiles: Vec<(f64, u64)>,
+}
+
+/// Shares of the packets at which latency is told.
+const SHARES: [f64; 16] = [
+    0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995, 0.99999, 0.999999,
+];
+
+/// Latencies at [`SHARES`], as far as there are packets enough to tell.
+pub(crate) fn quantiles(histogram: &Histogram) -> Vec<(f64, u64)> {
+    let count = histogram.count() as f64;
+    let told = SHARES.into_iter().filter(|share| (1.0 - share) * count >= 1.0);
+    told.map(|share| (share, histogram.value_at(share))).collect()
+}
+
+/// A trial, as far as it is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Measured {
+    pub(crate) ask: Ask,
+    pub(crate) trial: Trial,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    /// Came back in time no more, or not at all.
+    pub(crate) lost: u64,
+    pub(crate) late: u64,
+    /// Due and not taken by the path.
+    pub(crate) refused: u64,
+    /// As measured, to the end of sending.
+    pub(crate) sending_ns: u64,
+    pub(crate) offered_pps: f64,
+    pub(crate) received_pps: f64,
+    pub(crate) latency: Option<Delay>,
+    /// It is void since this host could not send as fast.
+    pub(crate) outpaced: bool,
+    /// When it began, ns since 1970.
+    pub(crate) started_unix_ns: u64,
+    /// Why it is void.
+    pub(crate) reasons: Vec<String>,
+    /// What else is to be known of it.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Measured {
+    /// Whether its numbers hold.
+    pub(crate) fn counts(&self) -> bool {
+        self.trial.verdict != Verdict::Void
+    }
+
+    /// Why it is void, without the details that the record has.
+    pub(crate) fn void_in_short(&self) -> &str {
+        let first = self.reasons.first().map_or("", String::as_str);
+        first.split(" (").next().unwrap_or(first)
+    }
+
+    /// Packets that were due, and those of them that are missing; none of either in a void trial.
+    pub(crate) fn loss(&self) -> (u64, u64) {
+        match self.trial.verdict {
+            Verdict::Counted { due, missing } => (due, missing),
+            Verdict::Void => (0, 0),
+        }
+    }
+}
+
+/// What a method is told of a trial: loss is what is missing of the packets due. What the path did not take was due,
+/// too, and counts as lost; what this host failed to send makes the trial void. As fast as can be is a rate that is
+/// told, not asked for, and no fault.
+pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) -> Measured {
+    let refused = match summary.shortfall {
+        Some(Shortfall::Refused) => summary.missed,
+        _ => 0,
+    };
+    let counted = summary.valid || summary.shortfall == Some(Shortfall::Refused);
+    let verdict = match counted {
+        true => Verdict::Counted {
+            due: summary.tx + refused,
+            missing: summary.lost + summary.late + refused,
+        },
+        false => Verdict::Void,
+    };
+    let latency = &summary.latency;
+    Measured {
+        ask,
+        trial: Trial {
+            input: Input {
+                load: ask.load.unwrap_or(summary.offered_pps as u64).max(1),
+                duration_ns: ask.duration_ns,
+            },
+            effective_ns: ask.duration_ns,
+            verdict,
+        },
+        sent: summary.tx,
+        received: summary.rx,
+        lost: summary.lost,
+        late: summary.late,
+        refused,
+        sending_ns: summary.duration_ns,
+        offered_pps: summary.offered_pps,
+        received_pps: summary.received_pps,
+        latency: latency.percentiles.map(|p| Delay {
+            min: latency.min,
+            mean: latency.mean,
+            p50: p.p50,
+            p99: p.p99,
+            p999: p.p999,
+            max: latency.max,
+            quantiles,
+        }),
+        outpaced: summary.shortfall == Some(Shortfall::Outpaced),
+        started_unix_ns: summary.started.utc_ns,
+        notes: summary.warnings.clone(),
+        reasons: if counted {
+            Vec::new()
+        } else {
+            summary.invalid_reasons.clone()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_load_is_lost_and_a_host_s_fault_is_void() {
+        let input = Input {
+            load: 1000,
+            duration_ns: 1_000_000_000,
+        };
+        let measured = |summary: &Summary| measured(Ask::of(Phase::Search, 64, input), summary, Vec::new());
+        let good = Summary {
+            tx: 1000,
+            rx: 990,
+            lost: 8,
+            late: 2,
+            valid: true,
+            ..Summary::default()
+        };
+        let told = |summary: &Summary| measured(summary).trial.verdict;
+        assert_eq!(told(&good), Verdict::Counted { due: 1000, missing: 10 });
+        // Missed within the tolerance: the device never saw them, and nobody lost them.
+        let missed = Summary {
+            missed: 1,
+            ..good.clone()
+        };
+        assert_eq!(told(&missed), Verdict::Counted { due: 1000, missing: 10 });
+        let refused = Summary {
+            missed: 500,
+            valid: false,
+            shortfall: Some(Shortfall::Refused),
+            ..good.clone()
+        };
+        assert_eq!(
+            told(&refused),
+            Verdict::Counted {
+                due: 1500,
+                missing: 510
+            }
+        );
+        let fault = Summary {
+            shortfall: None,
+            invalid_reasons: vec!["the host interfered".to_owned()],
+            ..refused
+        };
+        assert_eq!(told(&fault), Verdict::Void);
+        assert_eq!(measured(&fault).reasons, ["the host interfered"]);
+    }
+
+    #[test]
+    fn a_latency_is_told_of_no_more_packets_than_there_are() {
+        let mut histogram = Histogram::default();
+        (1..=100).for_each(|ns| histogram.record(ns));
+        let told = quantiles(&histogram);
+        assert_eq!(told.last(), Some(&(0.99, 99)));
+        assert_eq!(told.iter().find(|(share, _)| *share == 0.5), Some(&(0.5, 50)));
+    }
+
+    #[test]
+    fn phases_are_known_by_their_names() {
+        for phase in Phase::ALL {
+            assert_eq!(Phase::named(phase.name()), Some(phase));
+        }
+    }
+}

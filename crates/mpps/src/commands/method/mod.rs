@@ -1,0 +1,242 @@
+//! Test methods on ports that stay open: trials, their record, searches, and what is made of the results.
+
+pub(crate) mod bench;
+pub(crate) mod limits;
+pub(crate) mod measure;
+pub(crate) mod outcome;
+pub(crate) mod record;
+pub(crate) mod report;
+pub(crate) mod search;
+
+use crate::cli::{Method, RateText};
+use crate::fail::{Failure, Result, usage};
+use crate::plan::traffic::Draft;
+use crate::privilege::{self, Clerk};
+use crate::run::{Host, Plan, on_session};
+use bench::Bench;
+use record::{Header, Record};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Why a method ended before all was done.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// By the user.
+    Interrupted,
+    /// This host could not do what was asked of it, several times in a row: why.
+    Void(String),
+    /// Its time was up.
+    OutOfTime,
+    /// A trial could not take place.
+    Failed(Failure),
+}
+
+/// A part of a method.
+pub(crate) type Step<T> = std::result::Result<T, Stop>;
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Stop {
+    /// One sentence.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Interrupted => "it was interrupted".to_owned(),
+            Self::Void(why) => format!("this host could not do what was asked of it, three times in a row: {why}"),
+            Self::OutOfTime => {
+                "its time was up before the bounds were as close as asked for (--search-time)".to_owned()
+            }
+            Self::Failed(failure) => failure.line().to_owned(),
+        }
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            _ => 3,
+        }
+    }
+}
+
+/// What a method makes of the options that all methods have.
+#[derive(Debug)]
+pub(crate) struct Setup<'a> {
+    pub(crate) args: &'a Method,
+    draft: Draft,
+    /// The plan that trials vary.
+    pub(crate) plan: Plan,
+    /// Bits per second of a link that has a rate of its own.
+    pub(crate) link_bps: Option<u64>,
+    pub(crate) pause: Duration,
+    pub(crate) settle: Duration,
+    /// The device under test in the user's words.
+    pub(crate) device: Option<String>,
+    /// How long frames for the device to learn from are sent before each trial, if they are.
+    pub(crate) learning: Option<Duration>,
+}
+
+impl<'a> Setup<'a> {
+    /// Checks them. `frame_size`: of the first trials, if not that of the options; `pause` and `settle`: where none is
+    /// given.
+    pub(crate) fn new(args: &'a Method, frame_size: Option<usize>, pause: Duration, settle: Duration) -> Result<Self> {
+        chosen_by_method(args)?;
+        let settle = if args.settle_given { args.traffic.settle } else { settle };
+        let mut traffic = args.traffic.clone();
+        traffic.settle = settle;
+        traffic
+            .run
+            .plan
+            .put("times", "settle", time(settle.as_nanos() as u64).into());
+        if let Some(size) = frame_size {
+            traffic.frame_size = Some(size);
+            traffic.run.plan.put("traffic", "frame_size", size.into());
+        }
+        let mut draft = Draft::new(traffic.clone(), true)?;
+        if draft.port.traits.in_kernel {
+            // What the kernel runs is loaded once, for the highest rate, before privileges are given up.
+            let Some(rate) = &args.max_rate else {
+                return Err(usage(
+                    "--max-rate: missing: programs in the kernel are made for a highest rate: want --max-rate RATE",
+                ));
+            };
+            traffic.run.plan.fill("load", "rate", rate.to_string());
+            traffic.rate = Some(rate.clone());
+            draft = Draft::knowing(Some(&draft.dest), traffic, true)?;
+        }
+        let link = draft.port.interface().filter(|device| !device.is_virtual);
+        Ok(Self {
+            args,
+            plan: Plan::of_run(&draft.args.run),
+            link_bps: link.and_then(|device| device.speed_bps),
+            pause: args.pause.unwrap_or(pause),
+            settle,
+            learning: None,
+            device: args.dut_note.as_deref().map(report::note).transpose()?,
+            draft,
+        })
+    }
+
+    /// Bytes of a frame of the plan, with FCS.
+    pub(crate) fn frame_size(&self) -> usize {
+        self.draft.frame_size
+    }
+
+    /// Programs in the kernel run the trials.
+    pub(crate) fn in_kernel(&self) -> bool {
+        self.draft.port.traits.in_kernel
+    }
+
+    /// Whether nothing is to be shown while it goes on.
+    pub(crate) fn quiet(&self) -> bool {
+        self.args.traffic.run.tell.quiet
+    }
+
+    /// Opens the ports and the record, gives up privileges, and goes through `body`. `before` is called in between,
+    /// with the ports open and privileges still there.
+    pub(crate) fn on_bench(
+        &self,
+        test: &'static str,
+        params: Value,
+        before: &mut dyn FnMut() -> Result<()>,
+        body: &mut dyn FnMut(&mut Bench<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let header = Header {
+            test,
+            params,
+            plan: self.plan.to_json(),
+        };
+        let run = &self.args.traffic.run;
+        // The thread that writes files can get nothing more either.
+        privilege::check_run(run)?;
+        let folder = self.args.out.as_deref();
+        let clerk = folder
+            .map(|folder| Clerk::hire(run, &[&folder.join(record::FILE)]))
+            .transpose()?;
+        let out = clerk.as_ref().zip(folder);
+        let earlier = match out {
+            Some((clerk, folder)) => record::find(clerk, folder, self.args.resume, &header)?,
+            None => None,
+        };
+        let opened_record = std::cell::RefCell::new(None);
+        let mut opened = || {
+            if let Some((clerk, folder)) = out {
+                *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
+            }
+            before()
+        };
+        on_session(&self.draft, &self.plan, &Host::program(), &mut opened, &mut |session| {
+            let earlier = earlier.clone().unwrap_or_default();
+            let mut bench = Bench::new(self, session, opened_record.borrow_mut().take(), earlier);
+            match bench.left_of_record() {
+                0 => {}
+                trials => bench.say(&format!("going on after {trials} trials")),
+            }
+            body(&mut bench)
+        })
+    }
+}
+
+/// Refuses what a method chooses itself.
+fn chosen_by_method(args: &Method) -> Result<()> {
+    let run = &args.traffic.run;
+    let given = [
+        (
+            "--rate",
+            args.traffic.rate.is_some(),
+            "the method chooses it: want --max-rate and --min-rate",
+        ),
+        (
+            "--duration",
+            run.duration.is_some(),
+            "the method has times of its own: see its --help",
+        ),
+        (
+            "--csv",
+            run.tell.csv.is_some(),
+            "a method has trials, not rows: want --out DIR",
+        ),
+        (
+            "--lanes-csv",
+            run.tell.lanes_csv.is_some(),
+            "a method has trials, not rows: want --out DIR",
+        ),
+        (
+            "--json",
+            run.tell.json.is_some(),
+            "a method has a folder of results: want --out DIR",
+        ),
+        (
+            "--hdr",
+            run.tell.hdr.is_some(),
+            "a method has trials, not rows: want --out DIR",
+        ),
+        (
+            "--print-plan",
+            run.print_plan,
+            "a method varies a plan: want sendrecv … --print-plan",
+        ),
+        (
+            "--resume",
+            args.resume && args.out.is_none(),
+            "it goes on with the test in a folder: want --out DIR as well",
+        ),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((option, _, why)) => Err(usage(format!("{option}: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// A time as a plan has it.
+pub(crate) fn time(ns: u64) -> String {
+    format!("{}us", ns as f64 / 1e3)
+}
+
+/// Rates as they are written, for the record.
+pub(crate) fn rates_json(args: &Method) -> [Option<String>; 2] {
+    [&args.min_rate, &args.max_rate].map(|rate| rate.as_ref().map(RateText::to_string))
+}

@@ -1,0 +1,257 @@
+//! The result of a test: what all tests say in the same way, and its files.
+
+use super::bench::Bench;
+use super::measure::Measured;
+use super::record::trial_json;
+use super::{Setup, Stop};
+use crate::fail::{Result, usage};
+use crate::privilege::as_user;
+use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
+use mpps_report::rfc3339;
+use serde_json::{Map, Value, json};
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes of the longest note that is read.
+const LONGEST: u64 = 64 << 10;
+
+/// What the user wrote about the device.
+pub(super) fn note(path: &Path) -> Result<String> {
+    let read = || {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let name = path.display();
+    let bytes = as_user(|| Ok(read()))?
+        .map_err(|e: std::io::Error| usage(format!("--dut-note {name}: {e}: want a text file")))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(usage(format!(
+            "--dut-note {name}: want a text of {LONGEST} bytes at the most"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| usage(format!("--dut-note {name}: want UTF-8 text")))
+}
+
+/// Words that results of all tests use.
+const WORDS: [(&str, &str); 8] = [
+    (
+        "load",
+        "Packets that were to be sent in a second, by a schedule; with both ways, of each.",
+    ),
+    (
+        "offered",
+        "Packets that the path took in a second, as counted after each trial.",
+    ),
+    (
+        "lost",
+        "Sent, and not received once and intact within the settle time; late packets are lost.",
+    ),
+    (
+        "late",
+        "Received intact, but longer after sending than the settle time; counted as lost.",
+    ),
+    (
+        "refused",
+        "Due, and not taken by the path in front of the device, as its ring or queue was full; counted as lost.",
+    ),
+    (
+        "void",
+        "A trial that this host disturbed or could not send as asked: it decides nothing, and is repeated.",
+    ),
+    (
+        "latency",
+        "From the stamp before a packet is handed to the path to the clock read after it was received, in software, \
+         there and back where a reflector answers; neither of the two definitions of RFC 1242, and nothing is taken \
+         off.",
+    ),
+    (
+        "PDV",
+        "Packet delay variation: 99.9th percentile of the latency less its minimum (RFC 8219, 7.3.1).",
+    ),
+];
+
+/// A document with what all tests say in the same way; the rest is the test's own.
+pub(crate) fn document(
+    setup: &Setup<'_>,
+    bench: &Bench<'_, '_>,
+    (test, title): (&str, String),
+    took: Duration,
+    stop: Option<&Stop>,
+) -> Document {
+    let trials = &bench.trials;
+    let tester: Map<String, Value> = bench
+        .tester
+        .iter()
+        .map(|(name, value)| (name.clone(), Value::from(value.clone())))
+        .collect();
+    let command = std::env::args_os().map(|word| mpps_io::hide_secrets(&word.to_string_lossy()));
+    let definition = |(term, text): (&str, &str)| Definition {
+        term: term.to_owned(),
+        text: text.to_owned(),
+    };
+    let incomplete = stop.map(Stop::why);
+    Document {
+        schema: SCHEMA.to_owned(),
+        test: test.to_owned(),
+        title,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: command.collect(),
+        started: trials
+            .first()
+            .map_or_else(String::new, |first| rfc3339(first.started_unix_ns)),
+        // With --resume the time between two commands is part of it.
+        took_s: took.max(from_first_to_last(trials)).as_secs_f64(),
+        complete: incomplete.is_none(),
+        incomplete,
+        deviations: deviations(setup),
+        tables: vec![of_trials(trials)],
+        definitions: WORDS.into_iter().map(definition).collect(),
+        device: setup.device.clone(),
+        tester: tester.into(),
+        plan: serde_json::from_str(&setup.plan.to_json()).unwrap_or_default(),
+        trials: trials
+            .iter()
+            .enumerate()
+            .map(|(at, measured)| trial_json(at + 1, measured))
+            .collect(),
+        ..Document::default()
+    }
+}
+
+/// From the start of the first trial to the end of the last.
+fn from_first_to_last(trials: &[Measured]) -> Duration {
+    let (first, last) = (trials.first(), trials.last());
+    let ends = first.zip(last).map(|(first, last)| {
+        let end = last.started_unix_ns.saturating_add(last.sending_ns);
+        end.saturating_sub(first.started_unix_ns)
+    });
+    Duration::from_nanos(ends.unwrap_or_default())
+}
+
+/// What every test may do otherwise than RFC 2544 has it.
+fn deviations(setup: &Setup<'_>) -> Vec<String> {
+    let mut all = Vec::new();
+    if setup.settle < Duration::from_secs(2) {
+        all.push(format!(
+            "{} s for packets under way, not 2 s (RFC 2544, 23)",
+            setup.settle.as_secs_f64()
+        ));
+    }
+    if setup.pause < Duration::from_secs(5) {
+        all.push(format!(
+            "a pause of {} s between trials, not 5 s (RFC 2544, 23)",
+            setup.pause.as_secs_f64()
+        ));
+    }
+    if setup.args.traffic.far.is_some() && !setup.args.traffic.both_ways {
+        all.push("packets in one direction, not in both at once (RFC 2544, 14)".to_owned());
+    }
+    if setup.device.is_none() {
+        all.push("the device's configuration is not in this report: --dut-note (RFC 2544, 7)".to_owned());
+    }
+    all
+}
+
+/// A column of a table.
+pub(crate) fn column(key: &str, title: &str, unit: Unit) -> Column {
+    Column {
+        key: key.to_owned(),
+        title: title.to_owned(),
+        unit,
+    }
+}
+
+/// All trials as a table.
+fn of_trials(trials: &[Measured]) -> Table {
+    let row = |(at, told): (usize, &Measured)| -> Vec<Value> {
+        let delay = told.latency.as_ref();
+        let counted = told.counts().then(|| told.loss());
+        vec![
+            (at + 1).into(),
+            told.ask.phase.name().into(),
+            told.ask.frame_size.into(),
+            told.trial.input.load.into(),
+            told.offered_pps.into(),
+            (told.ask.duration_ns as f64 / 1e9).into(),
+            counted.map(|(due, _)| due).into(),
+            counted.map(|(_, missing)| missing).into(),
+            told.trial.loss().into(),
+            told.refused.into(),
+            told.late.into(),
+            delay.map(|delay| delay.p50).into(),
+            delay.map(|delay| delay.p99).into(),
+            match told.counts() {
+                true => "counted".into(),
+                false => format!("void: {}", told.reasons.join("; ")).into(),
+            },
+        ]
+    };
+    Table {
+        name: "trials".to_owned(),
+        caption: "All trials".to_owned(),
+        columns: vec![
+            column("trial", "trial", Unit::Count),
+            column("phase", "for", Unit::Plain),
+            column("frame_size_bytes", "frame", Unit::Bytes),
+            column("load_pps", "load", Unit::Pps),
+            column("offered_pps", "offered", Unit::Pps),
+            column("duration_s", "duration", Unit::S),
+            column("due", "due", Unit::Count),
+            column("missing", "lost", Unit::Count),
+            column("loss_ratio", "loss", Unit::Ratio),
+            column("refused", "refused", Unit::Count),
+            column("late", "late", Unit::Count),
+            column("latency_p50_ns", "p50", Unit::Ns),
+            column("latency_p99_ns", "p99", Unit::Ns),
+            column("outcome", "outcome", Unit::Plain),
+        ],
+        rows: trials.iter().enumerate().map(row).collect(),
+    }
+}
+
+/// Limits and times that all tests have, for the parameters.
+pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
+    let traffic = &setup.args.traffic;
+    let rates = super::rates_json(setup.args);
+    let of = json!({
+        "min_rate": rates[0],
+        "max_rate": rates[1],
+        "pause_s": setup.pause.as_secs_f64(),
+        "settle_s": setup.settle.as_secs_f64(),
+        "load": if traffic.both_ways { "of each way" } else { "of all lanes" },
+        "effective_duration": "as intended",
+        "link_bps": setup.link_bps,
+    });
+    match of {
+        Value::Object(of) => of,
+        _ => Map::new(),
+    }
+}
+
+/// Writes the files of a result; the exit code, 1 where one could not be written.
+pub(crate) fn write(bench: &Bench<'_, '_>, document: &Document, code: u8) -> u8 {
+    let Some(record) = &bench.record else {
+        return code;
+    };
+    let mut code = code;
+    if let Some(broken) = &record.broken {
+        eprintln!("mpps: {broken}: the record ends before");
+        code = 1;
+    }
+    let files = match files(document) {
+        Ok(files) => files,
+        Err(e) => {
+            eprintln!("mpps: {e}");
+            return 1;
+        }
+    };
+    for (name, bytes) in files {
+        if let Err(failure) = record.file(&name, bytes) {
+            eprintln!("mpps: {}", failure.line());
+            code = 1;
+        }
+    }
+    code
+}

@@ -1,0 +1,236 @@
+//! `overload`: what a device does with loads up to twice the one that it forwards without loss, rising and falling.
+
+mod charts;
+mod device;
+mod points;
+mod tell;
+
+use super::method::bench::Bench;
+use super::method::measure::{Ask, Measured, Phase};
+use super::method::search::{Found, search_of};
+use super::method::{Setup, Step, Stop, rates_json, report, time};
+use crate::cli::Overload;
+use crate::fail::{Result, failed, usage};
+use device::Lanes;
+use mpps_method::{Goal, Input, Ratio};
+use points::Load;
+use serde_json::json;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Trials of one load and direction after which it is left for later.
+const TRIES: usize = 3;
+/// Void trials in a row after which this host is given up.
+const MOST_VOID: usize = 9;
+/// How long the search for the reference may take, ns.
+const SEARCH_NS: u64 = 600_000_000_000;
+
+/// Times of a test.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    trial_ns: u64,
+    rounds: u32,
+}
+
+/// The test as far as it has come.
+#[derive(Debug, Default)]
+struct Test {
+    /// The load that 100 % is, packets per second.
+    reference: f64,
+    /// How that is known, in words.
+    origin: String,
+    loads: Vec<Load>,
+    /// What was done: load and direction of each trial of the test, and the place of the trial among all.
+    done: Vec<Done>,
+    limited_by: &'static str,
+}
+
+/// A trial of the test.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    load: usize,
+    falling: bool,
+    /// Among all.
+    trial: usize,
+    counts: bool,
+}
+
+pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
+    let (trial, rounds, settle, pause) = match args.quick {
+        true => (1_000, 1, 200, 0),
+        false => (30_000, 3, 2_000, 1_000),
+    };
+    let trial = args.trial.unwrap_or(Duration::from_millis(trial));
+    if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&trial) {
+        return Err(usage(format!("--trial {trial:?}: want 100ms to 1h")));
+    }
+    let times = Times {
+        trial_ns: trial.as_nanos() as u64,
+        rounds: args.rounds.unwrap_or(rounds),
+    };
+    let setup = Setup::new(
+        &args.method,
+        None,
+        Duration::from_millis(pause),
+        Duration::from_millis(settle),
+    )?;
+    setup.rates(setup.frame_size(), None)?;
+    let given = given(args, &setup)?;
+    let lanes = args.device.as_deref().map(Lanes::open).transpose()?;
+    let params = json!({
+        "reference": args.reference.as_ref().map(ToString::to_string),
+        "rates": rates_json(&args.method),
+        "trial": time(times.trial_ns),
+        "rounds": times.rounds,
+        "quick": args.quick,
+    });
+    let began = Instant::now();
+    let mut code = 0;
+    setup.on_bench("overload", params, &mut || Ok(()), &mut |bench| {
+        let mut test = Test::default();
+        let stop = go(args, &setup, (times, given), bench, &mut test).err();
+        let told = tell::Told::new(&setup, times, bench, &test, lanes.as_ref());
+        let document = told.document(&setup, bench, began.elapsed(), stop.as_ref());
+        told.print(bench, began.elapsed(), stop.as_ref())?;
+        code = report::write(bench, &document, stop.as_ref().map_or(0, Stop::code));
+        Ok(())
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+/// The reference that was given, packets per second.
+fn given(args: &Overload, setup: &Setup<'_>) -> Result<Option<f64>> {
+    let Some(text) = &args.reference else { return Ok(None) };
+    match text.resolve(setup.frame_size(), setup.link_bps) {
+        Ok(rate) => Ok(Some(rate.pps())),
+        Err(want) => Err(usage(format!("--reference {text}: want {want}"))),
+    }
+}
+
+/// The test, which is in `test` however it ends.
+fn go(
+    args: &Overload,
+    setup: &Setup<'_>,
+    (times, given): (Times, Option<f64>),
+    bench: &mut Bench<'_, '_>,
+    test: &mut Test,
+) -> Step<()> {
+    let frame_size = setup.frame_size();
+    let (limits, limited_by) = bench.limits(frame_size)?;
+    let (mut max, mut limit) = (limits.max, limited_by);
+    (test.reference, test.origin) = match given {
+        Some(pps) => (pps, "as given".to_owned()),
+        None => {
+            let mut found = Found::new(
+                frame_size,
+                search_of(vec![goal(args.quick)], limits, SEARCH_NS, false)?,
+                limited_by,
+            );
+            bench.say("searching for the highest rate without loss, which 100 % is");
+            found.go(bench, &mut |bench, found| {
+                if let Some(last) = found.trials.last() {
+                    tell::searched(bench, last);
+                }
+            })?;
+            (max, limit) = (found.limits().max, found.limited_by);
+            reference(&found)?
+        }
+    };
+    test.limited_by = limit.words();
+    test.loads = points::loads(test.reference, max);
+    tell::start(bench, setup, times, test);
+    for round in 0..times.rounds {
+        for (load, falling) in points::order(test.loads.len()) {
+            bench_load(bench, (frame_size, times, round), test, load, falling)?;
+        }
+    }
+    // What was void is tried again once, after those that an earlier command has tried again.
+    loop {
+        let missing = missing(test);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let earlier = bench.left_of_record() > 0;
+        for (load, falling) in missing {
+            bench_load(bench, (frame_size, times, times.rounds), test, load, falling)?;
+        }
+        if !earlier && !self::missing(test).is_empty() {
+            let last = bench.trials.iter().rfind(|trial| !trial.counts());
+            let why = last.map(|last| last.reasons.join("; "));
+            return Err(Stop::Void(why.unwrap_or_default()));
+        }
+    }
+}
+
+/// The goal by which the reference is searched for.
+fn goal(quick: bool) -> Goal {
+    let (trial, sum) = if quick { (500, 2_500) } else { (1_000, 5_000) };
+    Goal {
+        initial_ns: trial * 1_000_000,
+        final_ns: trial * 1_000_000,
+        sum_ns: sum * 1_000_000,
+        width: 0.02,
+        ..Goal::csit(Ratio::ZERO)
+    }
+}
+
+/// The reference that was found.
+fn reference(found: &Found) -> Step<(f64, String)> {
+    let outcomes = found.outcomes();
+    let outcome = outcomes.first();
+    let Some(lower) = outcome.and_then(|outcome| outcome.bounds.lower) else {
+        return Err(Stop::Failed(failed(
+            "no rate without loss was found, so there is nothing that 100 % is: want --reference RATE",
+        )));
+    };
+    let origin = match outcome.is_some_and(|outcome| outcome.at_max) {
+        true => format!("no load was lost up to {}", found.limited_by.words()),
+        false => "highest rate without loss, as searched for".to_owned(),
+    };
+    Ok((lower as f64, origin))
+}
+
+/// Loads and directions of which no trial holds.
+fn missing(test: &Test) -> Vec<(usize, bool)> {
+    let held = |load, falling| {
+        test.done
+            .iter()
+            .any(|done| done.counts && (done.load, done.falling) == (load, falling))
+    };
+    let order = points::order(test.loads.len());
+    order.filter(|(load, falling)| !held(*load, *falling)).collect()
+}
+
+/// Runs trials of one load until one holds, a few at the most. Which trials these are depends on the trials before
+/// alone, so that a record can be gone through again.
+fn bench_load(
+    bench: &mut Bench<'_, '_>,
+    (frame_size, times, round): (usize, Times, u32),
+    test: &mut Test,
+    load: usize,
+    falling: bool,
+) -> Step<()> {
+    let input = Input {
+        load: test.loads[load].pps,
+        duration_ns: times.trial_ns,
+    };
+    for _ in 0..TRIES {
+        let measured: Measured = bench.trial(&Ask::of(Phase::Overload, frame_size, input))?.clone();
+        let counts = measured.counts();
+        test.done.push(Done {
+            load,
+            falling,
+            trial: bench.trials.len() - 1,
+            counts,
+        });
+        tell::trial(bench, times, test, (round, &measured));
+        if counts {
+            return bench.check_answers();
+        }
+        // That the host was in the way of an earlier command is no reason to give up now.
+        if !bench.replaying() && bench.void_at_last().len() >= MOST_VOID {
+            return Err(Stop::Void(measured.reasons.join("; ")));
+        }
+    }
+    Ok(())
+}

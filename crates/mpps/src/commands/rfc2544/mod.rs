@@ -1,0 +1,172 @@
+//! `rfc2544`: the tests of RFC 2544 and RFC 9004, by frame size, on ports that stay open.
+
+mod burst;
+mod choice;
+mod latency;
+mod loss;
+mod result;
+mod throughput;
+
+use super::method::bench::Bench;
+use super::method::limits::LimitedBy;
+use super::method::measure::Measured;
+use super::method::search::Found;
+use super::method::{Setup, Step, Stop, report};
+use crate::cli::Rfc2544;
+use crate::fail::{Failure, Result, usage};
+use choice::{Choice, Test};
+use mpps_method::Limits;
+use mpps_report::units;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// All that is known at one frame size.
+struct OfSize {
+    /// With FCS, bytes.
+    frame_size: usize,
+    /// What the link carries at best, packets per second.
+    theoretical: Option<f64>,
+    /// Why the port can't send such frames.
+    unfit: Option<String>,
+    limits: Option<(Limits, LimitedBy)>,
+    found: Option<Found>,
+    latency: Vec<Measured>,
+    loss: Vec<Measured>,
+    bursts: Option<burst::Bursts>,
+    /// Tests that were not run or not to their end, and why.
+    notes: Vec<String>,
+}
+
+impl OfSize {
+    fn new(frame_size: usize, theoretical: Option<f64>) -> Self {
+        Self {
+            frame_size,
+            theoretical,
+            unfit: None,
+            limits: None,
+            found: None,
+            latency: Vec::new(),
+            loss: Vec::new(),
+            bursts: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Between which rates is tested; measured once.
+    fn limits(&mut self, bench: &mut Bench<'_, '_>) -> Step<(Limits, LimitedBy)> {
+        let limits = match self.limits {
+            Some(limits) => limits,
+            None => bench.limits(self.frame_size)?,
+        };
+        self.limits = Some(limits);
+        Ok(limits)
+    }
+
+    /// The highest rate that has passed, packets per second.
+    fn throughput(&self) -> Option<u64> {
+        self.found.as_ref()?.outcomes().first()?.bounds.lower
+    }
+
+    fn skipped(&mut self, test: &str, why: &str) {
+        self.notes
+            .push(format!("{} bytes: {test} was not measured: {why}", self.frame_size));
+    }
+}
+
+pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
+    let choice = Choice::of(args)?;
+    let mut setup = Setup::new(&args.method, choice.sizes.first().copied(), choice.pause, choice.settle)?;
+    setup.learning = choice.learning;
+    in_kernel(&choice, &setup)?;
+    for size in &choice.sizes {
+        setup.rates(*size, None)?;
+    }
+    let mut params = report::params(&setup);
+    params.extend(choice.params());
+    let mut sizes: Vec<_> = choice
+        .sizes
+        .iter()
+        .map(|size| OfSize::new(*size, setup.theoretical(*size)))
+        .collect();
+    let began = Instant::now();
+    let mut code = 0;
+    setup.on_bench("rfc2544", params.clone().into(), &mut || Ok(()), &mut |bench| {
+        bench.say(&format!(
+            "{} frame sizes; about {} if the device is steady",
+            sizes.len(),
+            units::elapsed(choice.estimate(setup.pause + setup.settle))
+        ));
+        let stop = measure(&choice, bench, &mut sizes).err();
+        let told = result::Told {
+            setup: &setup,
+            choice: &choice,
+            bench,
+            sizes: &sizes,
+            params: params.clone().into(),
+            took: began.elapsed(),
+            stop: stop.as_ref(),
+        };
+        let document = result::document(&told);
+        result::print_lines(&document)?;
+        code = report::write(bench, &document, result::code(&told));
+        Ok(())
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+/// Refuses what programs in the kernel can't do: they are made once, for one frame size and settle time, before
+/// privileges are given up.
+fn in_kernel(choice: &Choice, setup: &Setup<'_>) -> Result<()> {
+    if !setup.in_kernel() || setup.args.traffic.run.tell.keep_privileges {
+        return Ok(());
+    }
+    let why = if choice.sizes.len() > 1 {
+        format!("--sizes: {} of them", choice.sizes.len())
+    } else if choice.has(Test::BackToBack) || choice.has(Test::Recovery) {
+        "this test".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(usage(format!(
+        "{why}: on this path programs are loaded for one frame size and settle time, and more take privileges: want \
+         one of --sizes and throughput, loss or latency, or --keep-privileges"
+    )))
+}
+
+/// Goes through the tests, size by size. What this host's fault or the time ends is noted, and the next test begun.
+fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, sizes: &mut [OfSize]) -> Step<()> {
+    let mut cut = None;
+    for of in sizes.iter_mut() {
+        if let Err(failure) = bench.check_size(of.frame_size) {
+            let Failure::Usage(why) = failure else {
+                return Err(failure.into());
+            };
+            bench.say(&format!("{} bytes: {why}", of.frame_size));
+            of.unfit = Some(why);
+            continue;
+        }
+        for test in &choice.tests {
+            let done = match test {
+                Test::Throughput => throughput::measure(choice, bench, of),
+                Test::Latency => latency::measure(choice, bench, of),
+                Test::Loss => loss::measure(choice, bench, of),
+                Test::BackToBack => burst::measure(choice, bench, of),
+                Test::Recovery | Test::Reset => Ok(()),
+            };
+            match done {
+                Ok(()) => {}
+                Err(stop @ (Stop::Void(_) | Stop::OutOfTime)) => {
+                    let why = format!("{} bytes: {}: {}", of.frame_size, test.name(), stop.why());
+                    bench.say(&why);
+                    of.notes.push(why);
+                    cut = Some(stop);
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+    match cut {
+        Some(stop) => Err(stop),
+        None => Ok(()),
+    }
+}

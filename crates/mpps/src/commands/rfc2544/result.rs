@@ -1,0 +1,167 @@
+//! What the tests have found, as one document.
+
+use super::choice::{Choice, Test};
+use super::{OfSize, burst, latency, loss, throughput};
+use crate::commands::method::bench::Bench;
+use crate::commands::method::outcome::{outcome_json, trace, verdict};
+use crate::commands::method::report::document as of_all;
+use crate::commands::method::{Setup, Stop};
+use crate::fail::{Result, print};
+use mpps_report::document::Document;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// All that there is to tell of.
+pub(super) struct Told<'a, 'b, 's> {
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) choice: &'a Choice,
+    pub(super) bench: &'a Bench<'b, 's>,
+    pub(super) sizes: &'a [OfSize],
+    pub(super) params: Value,
+    pub(super) took: Duration,
+    pub(super) stop: Option<&'a Stop>,
+}
+
+/// The exit code.
+pub(super) fn code(told: &Told<'_, '_, '_>) -> u8 {
+    told.stop.map_or(0, Stop::code)
+}
+
+/// The result, whole.
+pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
+    let Told { choice, sizes, .. } = told;
+    let what = match &choice.tests[..] {
+        [one] | [Test::Throughput, one] => one.name().to_owned(),
+        all => all.iter().map(|test| test.name()).collect::<Vec<_>>().join(", "),
+    };
+    let title = format!("RFC 2544: {what}");
+    let mut document = of_all(told.setup, told.bench, ("rfc2544", title), told.took, told.stop);
+    let notes = || sizes.iter().flat_map(|of| of.notes.iter().cloned());
+    // Each test that was cut off says so itself; the last is not said twice.
+    if let Some(Stop::Void(_) | Stop::OutOfTime) = told.stop {
+        document.incomplete = Some(notes().collect::<Vec<_>>().join("; "));
+    }
+    document.params = told.params.clone();
+    document.compliance = Some(choice.compliance());
+    document.deviations.splice(0..0, choice.deviations());
+    if sizes.iter().all(|of| of.theoretical.is_none()) {
+        document.deviations.push(
+            "the medium has no rate of its own: in its place stands what this host can send (RFC 2544, 20)".to_owned(),
+        );
+    }
+    document.verdict = sentences(choice, sizes);
+    if !matches!(told.stop, Some(Stop::Void(_) | Stop::OutOfTime)) {
+        document.verdict.extend(notes());
+    }
+    document.results = sizes.iter().map(of_size).collect();
+    let mut tables = Vec::new();
+    let mut charts = Vec::new();
+    for test in &choice.tests {
+        let (table, chart) = match test {
+            Test::Throughput => (throughput::table(sizes), throughput::chart(sizes)),
+            Test::Latency => (latency::table(sizes), latency::chart(sizes)),
+            Test::Loss => (loss::table(sizes), loss::chart(sizes)),
+            Test::BackToBack => (burst::table(sizes), burst::chart(sizes)),
+            Test::Recovery | Test::Reset => continue,
+        };
+        if !table.rows.is_empty() {
+            tables.push(table);
+            charts.push(chart);
+        }
+    }
+    for found in sizes.iter().filter_map(|of| of.found.as_ref()) {
+        charts.push(trace(found, &[choice.goal], &found.outcomes()));
+    }
+    document.tables.splice(0..0, tables);
+    document.charts = charts;
+    document
+}
+
+/// What was found, test by test, a sentence per size.
+fn sentences(choice: &Choice, sizes: &[OfSize]) -> Vec<String> {
+    let unfit = |of: &OfSize| Some(format!("{} bytes: 0 pps: {}", of.frame_size, of.unfit.as_ref()?));
+    let mut all: Vec<_> = sizes.iter().filter_map(|of| throughput_verdict(choice, of)).collect();
+    all.extend(sizes.iter().filter_map(unfit));
+    all.extend(sizes.iter().filter_map(latency::verdict));
+    all.extend(sizes.iter().filter_map(loss_verdict));
+    all.extend(sizes.iter().filter_map(burst::verdict));
+    all
+}
+
+fn throughput_verdict(choice: &Choice, of: &OfSize) -> Option<String> {
+    let found = of.found.as_ref()?;
+    let outcome = *found.outcomes().first()?;
+    let rate = if choice.goal.loss.share() > 0.0 {
+        format!("rate with loss up to {}", choice.goal.loss)
+    } else {
+        "throughput".to_owned()
+    };
+    Some(format!("{} bytes: {rate} {}", of.frame_size, verdict(&outcome, found)))
+}
+
+/// From which load on nothing was lost.
+fn loss_verdict(of: &OfSize) -> Option<String> {
+    let first = of.loss.first()?;
+    let percent = |loss: Option<f64>| mpps_report::units::percent(loss.unwrap_or_default());
+    let load = |told: &crate::commands::method::measure::Measured| mpps_stats::count(told.trial.input.load);
+    let clean = of.loss.iter().find(|told| told.loss().1 == 0);
+    Some(format!(
+        "{} bytes: loss {} at {} pps, {}",
+        of.frame_size,
+        percent(first.trial.loss()),
+        load(first),
+        match clean {
+            Some(clean) => format!("none first at {} pps", load(clean)),
+            None => "and some at every load".to_owned(),
+        }
+    ))
+}
+
+/// What was found at one size, for programs.
+fn of_size(of: &OfSize) -> Value {
+    let throughput = of.found.as_ref().and_then(|found| {
+        let outcome = found.outcomes();
+        Some(outcome_json(outcome.first()?, found))
+    });
+    let loss: Vec<_> = of
+        .loss
+        .iter()
+        .map(|told| {
+            json!({
+                "load_pps": told.trial.input.load,
+                "offered_pps": told.offered_pps,
+                "refused": told.refused,
+                "loss_ratio": told.trial.loss(),
+            })
+        })
+        .collect();
+    json!({
+        "frame_size_bytes": of.frame_size,
+        "theoretical_pps": of.theoretical,
+        "unfit": of.unfit,
+        "throughput": match &of.unfit {
+            Some(_) => json!({ "lower_pps": 0 }),
+            None => throughput.into(),
+        },
+        "latency": latency::json(of),
+        "loss": loss,
+        "back_to_back": burst::json(of),
+        "notes": of.notes,
+    })
+}
+
+/// Tells the result.
+pub(super) fn print_lines(document: &Document) -> Result<()> {
+    print(|out| {
+        for line in &document.verdict {
+            writeln!(out, "{line}")?;
+        }
+        if let Some(compliance) = &document.compliance {
+            writeln!(out, "{compliance}")?;
+        }
+        match &document.incomplete {
+            Some(why) => writeln!(out, "not complete: {why}"),
+            None => writeln!(out, "{} trials in {:.0} s", document.trials.len(), document.took_s),
+        }
+    })
+}

@@ -1,0 +1,132 @@
+//! Throughput (RFC 2544, 26.1): the highest rate at which nothing is lost, by frame size.
+
+use super::OfSize;
+use super::choice::Choice;
+use crate::commands::method::Step;
+use crate::commands::method::bench::Bench;
+use crate::commands::method::outcome::{bounds, mark};
+use crate::commands::method::report::column;
+use crate::commands::method::search::{Found, search_of};
+use mpps_method::Verdict;
+use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Table, Unit};
+use mpps_stats::count;
+use mpps_wire::FrameSize;
+use serde_json::Value;
+
+/// Searches for it; what is found is in `of`, however it ends.
+pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSize) -> Step<()> {
+    let (limits, limited_by) = of.limits(bench)?;
+    let search = search_of(vec![choice.goal], limits, choice.search_ns, choice.binary)?;
+    let found = of.found.insert(Found::new(of.frame_size, search, limited_by));
+    found.go(bench, &mut |bench, found| {
+        let Some(last) = found.trials.last() else { return };
+        let told = match last.trial.verdict {
+            Verdict::Void => format!("void: {}", last.void_in_short()),
+            Verdict::Counted { due, missing } => format!("{} of {} lost", count(missing), count(due)),
+        };
+        let known = found.outcomes().first().map(|outcome| bounds(&outcome.bounds));
+        bench.say(&format!(
+            "{} bytes: throughput: {} pps: {told}; known: {}",
+            found.frame_size,
+            count(last.trial.input.load),
+            known.unwrap_or_default()
+        ));
+    })
+}
+
+/// The throughputs as a table. A size that the port can't send has a throughput of 0 (RFC 2544, 9.4).
+pub(super) fn table(sizes: &[OfSize]) -> Table {
+    let row = |of: &OfSize| -> Option<Vec<Value>> {
+        if let Some(unfit) = &of.unfit {
+            let mut row = vec![Value::Null; 9];
+            (row[0], row[1], row[8]) = (of.frame_size.into(), 0.into(), unfit.as_str().into());
+            return Some(row);
+        }
+        let found = of.found.as_ref()?;
+        let outcome = *found.outcomes().first()?;
+        let bits = FrameSize::from_fcs(of.frame_size).l1_bits() as f64;
+        let lower = outcome.bounds.lower;
+        let most = of.theoretical.unwrap_or(found.limits().max as f64);
+        Some(vec![
+            of.frame_size.into(),
+            lower.into(),
+            outcome.bounds.upper.into(),
+            lower.map(|load| found.offered_at(load)).into(),
+            lower.map(|load| load as f64 * bits).into(),
+            most.into(),
+            lower.map(|load| load as f64 / most).into(),
+            found.trials.len().into(),
+            match mark(&outcome) {
+                "" => Value::from(""),
+                mark if outcome.at_max => format!("{mark}: {}", found.limited_by.words()).into(),
+                mark => mark.into(),
+            },
+        ])
+    };
+    let most = if sizes.iter().any(|of| of.theoretical.is_some()) {
+        "theoretical maximum"
+    } else {
+        "tester's maximum"
+    };
+    Table {
+        name: "throughput".to_owned(),
+        caption: "Throughput by frame size".to_owned(),
+        columns: vec![
+            column("frame_size_bytes", "frame", Unit::Bytes),
+            column("throughput_pps", "throughput", Unit::Pps),
+            column("upper_pps", "not", Unit::Pps),
+            column("offered_pps", "offered", Unit::Pps),
+            column("throughput_bps", "throughput, layer 1", Unit::Bps),
+            column("maximum_pps", most, Unit::Pps),
+            column("of_maximum_ratio", "of that", Unit::Ratio),
+            column("trials", "trials", Unit::Count),
+            column("note", "", Unit::Plain),
+        ],
+        rows: sizes.iter().filter_map(row).collect(),
+    }
+}
+
+/// Frame size to the right, rate upwards, and what could be at best (RFC 2544, 26.1).
+pub(super) fn chart(sizes: &[OfSize]) -> Chart {
+    let points = |of: &dyn Fn(&OfSize) -> Option<f64>| {
+        let point = |size: &OfSize| Some((size.frame_size as f64, Some(of(size)?)));
+        sizes.iter().filter_map(point).collect::<Vec<_>>()
+    };
+    let linked = sizes.iter().any(|of| of.theoretical.is_some());
+    Chart {
+        name: "throughput".to_owned(),
+        title: "Throughput by frame size".to_owned(),
+        x: Axis {
+            label: "frame size".to_owned(),
+            unit: Unit::Bytes,
+            scale: Scale::Category,
+            ..Axis::default()
+        },
+        y: Axis {
+            label: "rate".to_owned(),
+            unit: Unit::Pps,
+            min: Some(0.0),
+            ..Axis::default()
+        },
+        series: vec![
+            Series {
+                name: "measured".to_owned(),
+                kind: Kind::Line,
+                points: points(&|of| match of.unfit {
+                    Some(_) => Some(0.0),
+                    None => of.throughput().map(|load| load as f64),
+                }),
+            },
+            Series {
+                name: if linked {
+                    "theoretical"
+                } else {
+                    "what this host can send"
+                }
+                .to_owned(),
+                kind: Kind::Reference,
+                points: points(&|of| of.theoretical.or_else(|| Some(of.limits?.0.max as f64))),
+            },
+        ],
+    }
+}

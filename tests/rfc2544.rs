@@ -1,0 +1,222 @@
+//! `rfc2544`: each test on a device of known rate and queue, sizes that can't be, resumption, and refusals.
+
+use mpps_tests::{Background, Finished, Scratch, assert_refused, mpps, run_command, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the device forwards, packets per second, and what it can hold back.
+const TRUTH: f64 = 20_000.0;
+const QUEUE: f64 = 200.0;
+/// The queue has room for what a lane on a busy host makes up for at once: 5 ms at 40 kpps.
+const DEVICE: &str = "loop:capacity=20kpps,queue=200 --max-rate 40kpps --catch-up 5ms --settle 300ms --pause 0 \
+                      --trial 300ms --first-trial 300ms --resolution 4% --repeats 1 --longest-burst 100ms";
+
+/// Devices of one test at a time: each keeps a core busy, and what is measured beside another is void.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// Runs a test to its end, with its results in `out`.
+fn tested(test: &str, out: &Path, more: &str) -> Finished {
+    let line = format!("rfc2544 {test} {DEVICE} {more} --out {}", out.display());
+    let mut done = run_command(mpps(&line));
+    // A host that others use may void three trials in a row: it is asked again.
+    for _ in 0..20 {
+        if done.code != Some(3) || !done.stdout.contains("this host could not") {
+            break;
+        }
+        done = run_command(mpps(&format!("{line} --resume")));
+    }
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    done
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("a number: {value}"))
+}
+
+/// Every packet of every trial is accounted for.
+fn assert_accounted(result: &Value) {
+    for trial in result["trials"].as_array().expect("trials") {
+        let of = |key: &str| trial[key].as_u64().unwrap_or_else(|| panic!("{key}: {trial:#}"));
+        assert_eq!(of("sent"), of("received") + of("lost") + of("late"), "{trial:#}");
+        if trial["outcome"] == "counted" {
+            assert_eq!(of("due"), of("sent") + of("refused"), "{trial:#}");
+            assert_eq!(of("missing"), of("lost") + of("late") + of("refused"), "{trial:#}");
+        }
+    }
+}
+
+fn assert_throughput(of: &Value) {
+    let (lower, upper) = (
+        number(&of["throughput"]["lower_pps"]),
+        number(&of["throughput"]["upper_pps"]),
+    );
+    // In 300 ms the queue takes 200 packets more than the device forwards.
+    let most = TRUTH + QUEUE / 0.3;
+    assert!(lower <= most && TRUTH <= upper, "{lower} to {upper}: {of:#}");
+    assert!((upper - lower) / upper <= 0.0401, "{lower} to {upper}");
+}
+
+#[test]
+fn all_tests_tell_what_the_device_is() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let out = scratch.file("results");
+    let done = tested("all", &out, "--sizes 64");
+    let result = json(&out.join("result.json"));
+    assert_eq!(result["complete"], true, "{result:#}");
+    assert_accounted(&result);
+    let of = &result["results"][0];
+    assert_eq!(of["frame_size_bytes"], 64);
+    assert_throughput(of);
+    let latency = &of["latency"];
+    assert_eq!(latency["runs"], 1);
+    assert!(
+        number(&latency["min_ns"]) <= number(&latency["typical_ns"]["median"]),
+        "{latency:#}"
+    );
+    let losses = of["loss"].as_array().expect("loads");
+    // All that is offered above the device's rate, but for its queue, is lost.
+    for load in losses {
+        let (rate, loss) = (number(&load["load_pps"]), number(&load["loss_ratio"]));
+        let (least, most) = (1.0 - (TRUTH + QUEUE / 0.3) / rate, 1.0 - TRUTH / rate);
+        assert!(loss >= least - 0.02 && loss <= most.max(0.0) + 0.02, "{load:#}");
+    }
+    let clean = losses
+        .iter()
+        .rev()
+        .take_while(|load| number(&load["loss_ratio"]) == 0.0);
+    assert!(clean.count() >= 2, "two loads without loss end it: {of:#}");
+    let bursts = &of["back_to_back"];
+    let (mean, buffer) = (number(&bursts["mean_frames"]), number(&bursts["corrected_buffer_s"]));
+    // Of a burst at twice its rate the device forwards half meanwhile.
+    assert!(mean > QUEUE && mean < 3.0 * QUEUE, "{bursts:#}");
+    assert!(buffer > 0.002 && buffer < 0.010, "{bursts:#}");
+    assert!(done.stdout.contains("64 bytes: throughput"), "{}", done.stdout);
+    for file in [
+        "report.html",
+        "report.md",
+        "throughput.csv",
+        "throughput.svg",
+        "loss.svg",
+        "latency.svg",
+        "back-to-back.csv",
+        "trials.csv",
+    ] {
+        let text = std::fs::read_to_string(out.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert!(!text.is_empty(), "{file}");
+    }
+}
+
+#[test]
+fn a_binary_search_finds_the_same() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let out = scratch.file("results");
+    tested("throughput", &out, "--sizes 64 --search binary");
+    let result = json(&out.join("result.json"));
+    assert_throughput(&result["results"][0]);
+    assert_accounted(&result);
+    assert_eq!(result["params"]["search"], "binary");
+}
+
+#[test]
+fn a_size_above_the_mtu_has_a_throughput_of_0() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let out = scratch.file("results");
+    let device = DEVICE.replace("queue=200", "queue=200,mtu=600");
+    let line = format!("rfc2544 throughput {device} --sizes 512,1518 --out {}", out.display());
+    let mut done = run_command(mpps(&line));
+    for _ in 0..20 {
+        if done.code != Some(3) {
+            break;
+        }
+        done = run_command(mpps(&format!("{line} --resume")));
+    }
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let result = json(&out.join("result.json"));
+    assert_throughput(&result["results"][0]);
+    assert_eq!(result["results"][1]["throughput"]["lower_pps"], 0, "{result:#}");
+    assert!(done.stdout.contains("1518 bytes: 0 pps"), "{}", done.stdout);
+}
+
+#[test]
+fn a_test_that_was_killed_goes_on_after_its_last_trial() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let out = scratch.file("results");
+    let line = format!("rfc2544 loss {DEVICE} --sizes 64 --out {}", out.display());
+    let running = Background::start(mpps(&line));
+    let record = out.join("trials.jsonl");
+    let trials = || {
+        let text = std::fs::read_to_string(&record).unwrap_or_default();
+        text.lines().filter(|line| line.starts_with("{\"trial\"")).count()
+    };
+    wait_until("three trials", || trials() >= 3);
+    running.end(Signal::KILL);
+    let before = trials();
+    let done = tested("loss", &out, "--sizes 64 --resume");
+    let told = format!("going on after {before} trials");
+    assert!(done.stderr.contains(&told), "{}", done.stderr);
+    let result = json(&out.join("result.json"));
+    assert_accounted(&result);
+    assert_eq!(
+        result["trials"].as_array().map(Vec::len),
+        Some(trials()),
+        "each trial once"
+    );
+    assert!(result["tester"]["version"].is_string(), "{:#}", result["tester"]);
+}
+
+#[test]
+fn a_test_that_is_interrupted_says_what_it_knows() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let out = scratch.file("results");
+    let running = Background::start(mpps(&format!("rfc2544 all {DEVICE} --out {}", out.display())));
+    let record = out.join("trials.jsonl");
+    wait_until("a trial", || {
+        std::fs::read_to_string(&record).is_ok_and(|text| text.lines().count() > 3)
+    });
+    let done = running.end(Signal::INT);
+    assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
+    assert!(
+        done.stdout.contains("not complete: it was interrupted"),
+        "{}",
+        done.stdout
+    );
+    assert_eq!(json(&out.join("result.json"))["complete"], false);
+}
+
+#[test]
+fn what_can_t_be_tested_is_refused() {
+    for (words, parts) in [
+        (
+            "throughput loop: --rate 1kpps",
+            &["--rate", "the method chooses it"][..],
+        ),
+        ("throughput loop: --frame-size 64", &["--frame-size", "--sizes"]),
+        ("throughput loop: --sizes 20", &["--sizes", "20"]),
+        ("throughput loop: --strict --quick", &["--strict", "--quick"]),
+        ("throughput loop: --resolution 0", &["--resolution", "0.001%"]),
+        ("throughput loop: --loss 50%", &["--loss", "10%"]),
+        ("loss loop: --step-by 20%", &["--step-by", "10%"]),
+        ("latency loop: --at 200%", &["--at", "200%"]),
+        ("throughput loop: --first-trial 2m", &["--first-trial", "60 s"]),
+        ("throughput loop: --reset-cmd x", &["--reset-cmd", "reset or all"]),
+        ("back-to-back loop: --longest-burst 0", &["--longest-burst", "above 0"]),
+        ("back-to-back loop: --repeats 0", &["--repeats", "0"]),
+        (
+            "throughput loop: --dut-note /nonexistent",
+            &["--dut-note", "/nonexistent"],
+        ),
+        ("speed loop:", &["speed", "throughput"]),
+    ] {
+        assert_refused(mpps(&format!("rfc2544 {words}")), 2, parts);
+    }
+}
