@@ -2,7 +2,7 @@
 
 use super::Much;
 use crate::chart::{Look, drawn, thin};
-use crate::document::show::Shown;
+use crate::document::show::{Shown, headed};
 use crate::document::{Chart, Column, Definition, Document, Series, Table, Unit};
 use crate::escape::{escape, is_hidden};
 use crate::plot::svg::shorten;
@@ -57,7 +57,7 @@ impl Part {
         self.heading(heading);
         self.put(format_args!("<ul>\n"));
         for line in lines.iter().take(self.much.parts) {
-            self.put(format_args!("<li>{}</li>\n", escape(&self.short(line))));
+            self.put(format_args!("<li>{}</li>\n", escape(&headed(&self.short(line)))));
         }
         self.put(format_args!("</ul>\n"));
     }
@@ -69,7 +69,7 @@ impl Part {
         self.heading("Definitions");
         self.put(format_args!("<dl>\n"));
         for Definition { term, text } in all.iter().take(self.much.parts) {
-            let (term, text) = (escape(&self.short(term)), escape(&self.short(text)));
+            let (term, text) = (escape(&headed(&self.short(term))), escape(&headed(&self.short(text))));
             self.put(format_args!("<dt>{term}</dt><dd>{text}</dd>\n"));
         }
         self.put(format_args!("</dl>\n"));
@@ -128,7 +128,7 @@ impl Part {
 
     fn chart(&mut self, chart: &Chart, live: bool) {
         let id = escape(&chart.name);
-        let title = escape(&self.short(&chart.title));
+        let title = escape(&headed(&self.short(&chart.title)));
         self.put(format_args!(
             "<figure id=\"chart-{id}\">\n<figcaption>{title}</figcaption>\n"
         ));
@@ -172,7 +172,7 @@ impl Part {
             (_, true) => " class=\"long\"",
             _ => " class=\"word\"",
         };
-        let caption = escape(&self.short(&table.caption));
+        let caption = escape(&headed(&self.short(&table.caption)));
         let dense = match (shown.len() >= DENSE, table.rows.len() <= SHORT) {
             (true, _) => " class=\"dense\"",
             (_, true) => " class=\"short\"",
