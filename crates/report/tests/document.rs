@@ -162,7 +162,7 @@ fn nothing_that_is_hidden_is_left_in_any_file() {
     }
     let text = hidden.text();
     assert!(
-        text.contains("\"mpps\",\n") && text.contains("ip-2:9000") && text.contains("host-1"),
+        text.contains("[\"mpps\", \"rfc2544\"") && text.contains("ip-2:9000") && text.contains("host-1"),
         "{text}"
     );
 }

@@ -113,7 +113,7 @@ struct Plan<'c> {
 impl<'c> Plan<'c> {
     fn new(chart: &'c Chart, look: &Look) -> Self {
         let points = || chart.series.iter().flat_map(|s| &s.points);
-        let ticks = if look.width < 500.0 { 4 } else { 8 };
+        let ticks = if look.width < 500.0 { 5 } else { 8 };
         let x = Placed::new(&chart.x, points().map(|p| p.0), ticks);
         let y = Placed::new(&chart.y, points().filter_map(|p| p.1), 5);
         let widest = y.ticks.iter().map(|t| text_width(&t.label, SMALL)).fold(20.0, f64::max);
@@ -160,7 +160,7 @@ impl<'c> Plan<'c> {
 
     /// Title, legend, and the name of the axis upwards.
     fn head(&self) -> f64 {
-        self.title + LEGEND * self.legend.len() as f64 + 24.0
+        self.title + LEGEND * self.legend.len() as f64 + 29.0
     }
 
     fn height(&self) -> f64 {
@@ -182,7 +182,7 @@ impl<'c> Plan<'c> {
         }
         let y0 = top + self.head();
         let label = shorten(&self.y.label, (self.look.width / 7.5) as usize);
-        svg.text((12.0, y0 - 9.0), SMALL, Anchor::Start, FAINT, false, &label);
+        svg.text((12.0, y0 - 13.0), SMALL, Anchor::Start, FAINT, false, &label);
         svg.rect(self.left, y0, width, height, PAPER, 1.0);
         self.axes(svg, y0, width);
         let place = |(x, y): (f64, f64)| (self.left + width * self.x.at(x), y0 + height * (1.0 - self.y.at(y)));

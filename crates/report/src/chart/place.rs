@@ -1,6 +1,6 @@
 //! Axes of charts: where values lie on them, and what their ticks say.
 
-use crate::document::show::Shown;
+use crate::document::show::{Shown, headed};
 use crate::document::{Axis, Scale as Layout, Unit};
 use crate::plot::panels::percent_label;
 use crate::plot::scale::{Scale, Tick, nice, time_unit};
@@ -91,6 +91,12 @@ impl Placed {
         if high <= low {
             high = low + if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
         }
+        // Half a packet is none, nor is half a trial.
+        let whole = [Unit::Plain, Unit::Count, Unit::Bytes].contains(&axis.unit);
+        let n = match whole && high - low >= 1.0 && values.iter().all(|v| v.fract() == 0.0) {
+            true => n.min((high - low) as usize).max(1),
+            false => n,
+        };
         let step = nice((high - low) / n as f64);
         if axis.min.is_none() {
             low = (low / step + 1e-9).floor() * step;
@@ -234,8 +240,8 @@ fn seconds(span: f64) -> Shown {
 
 fn labelled(label: &str, unit: &str) -> String {
     match unit {
-        "" => label.to_owned(),
-        unit => format!("{label} ({unit})"),
+        "" => headed(label),
+        unit => format!("{} ({unit})", headed(label)),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod redact;
 mod report;
 pub mod runs;
 pub(crate) mod show;
+mod write;
 
 pub use files::{RESULT, files, is_plain};
 pub use read::{Found, find, read};
@@ -75,8 +76,7 @@ impl Document {
             series.points.retain(|point| point.0.is_finite());
         }
         // Maps have texts as keys, and numbers that are not finite become null: nothing fails.
-        let value = serde_json::to_value(whole).unwrap_or_default();
-        format!("{value:#}\n")
+        write::text(&serde_json::to_value(whole).unwrap_or_default())
     }
 }
 

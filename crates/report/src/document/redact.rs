@@ -30,22 +30,7 @@ impl Redactor {
         let mut names = Vec::new();
         let value = serde_json::to_value(document).unwrap_or_default();
         named(&value, "", &mut names);
-        let mut words = document.command.iter();
-        while let Some(word) = words.next() {
-            let (option, value) = match word.split_once('=') {
-                Some((option, value)) if option.starts_with("--") => (option, Some(value)),
-                _ => (word.as_str(), None),
-            };
-            if ["--dest", "--src", "--gateway", "--back-gateway"].contains(&option) {
-                names.extend(
-                    value
-                        .or_else(|| words.as_slice().first().map(String::as_str))
-                        .map(str::to_owned),
-                );
-            } else {
-                names.extend(word.strip_prefix("udp:").map(str::to_owned));
-            }
-        }
+        addressed(document.command.iter().map(String::as_str), &mut names);
         if let Ok(own) = rustix::system::uname().nodename().to_str() {
             names.push(own.to_owned());
         }
@@ -209,6 +194,21 @@ fn is_mac(text: &str) -> bool {
             .any(|by| text.split(*by).count() == 6 && text.split(*by).all(digits))
 }
 
+/// Names that the words of a command line give as addresses.
+fn addressed<'w>(mut words: impl Iterator<Item = &'w str>, into: &mut Vec<String>) {
+    while let Some(word) = words.next() {
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+            _ => (word, None),
+        };
+        if ["--dest", "--src", "--gateway", "--back-gateway"].contains(&option) {
+            into.extend(value.or_else(|| words.next()).map(str::to_owned));
+        } else {
+            into.extend(word.strip_prefix("udp:").map(str::to_owned));
+        }
+    }
+}
+
 /// Texts of fields that hold a host's name.
 fn named(value: &Value, key: &str, into: &mut Vec<String>) {
     match value {
@@ -216,7 +216,8 @@ fn named(value: &Value, key: &str, into: &mut Vec<String>) {
             into.push(text.clone());
         }
         Value::String(text) if ["dest", "src", "gateway", "destination_name"].contains(&key) => into.push(text.clone()),
-        Value::String(text) if key == "ports" => into.extend(text.strip_prefix("udp:").map(str::to_owned)),
+        // A port, or a command line.
+        Value::String(text) => addressed(text.split_whitespace(), into),
         Value::Array(all) => all.iter().for_each(|value| named(value, key, into)),
         Value::Object(all) => all.iter().for_each(|(key, value)| named(value, key, into)),
         _ => {}
@@ -246,7 +247,7 @@ mod tests {
         let mut redactor = Redactor::of(&document);
         // That of the host that the test runs on could be any.
         let own = |name: &str| {
-            ["edge-1", "sink", "tester7"]
+            ["edge-1", "sink", "tester7", "drain"]
                 .iter()
                 .any(|known| name.starts_with(known))
         };

@@ -68,8 +68,8 @@ impl Shown {
     /// A heading with the unit behind it.
     pub(crate) fn heading(&self, title: &str) -> String {
         match self.name {
-            "" => title.to_owned(),
-            name => format!("{title} ({name})"),
+            "" => headed(title),
+            name => format!("{} ({name})", headed(title)),
         }
     }
 
@@ -104,6 +104,20 @@ impl Shown {
             other => other.to_string(),
         }
     }
+}
+
+/// A heading, a label or a sentence with a large letter first, if it begins with a word and not with a name.
+pub(crate) fn headed(text: &str) -> String {
+    let word = text
+        .split(' ')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches([',', ':', ';', '.']);
+    let is_word = word.len() >= 2 && word.chars().all(|c| c.is_ascii_lowercase());
+    if !is_word || ["mpps", "pps", "bps", "ndr"].contains(&word) {
+        return text.to_owned();
+    }
+    format!("{}{}", text[..1].to_ascii_uppercase(), &text[1..])
 }
 
 /// How far apart numbers in the same unit may be.
@@ -157,6 +171,23 @@ fn digits(value: f64) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn words_begin_large_and_names_as_they_are() {
+        for (text, want) in [
+            ("load", "Load"),
+            ("of that", "Of that"),
+            ("p99", "p99"),
+            ("a.json: sent", "a.json: sent"),
+            ("mpps ndr", "mpps ndr"),
+            ("FR", "FR"),
+            ("x", "x"),
+            ("", ""),
+            ("not RFC 2544: short", "Not RFC 2544: short"),
+        ] {
+            assert_eq!(headed(text), want);
+        }
+    }
 
     #[test]
     fn a_column_has_one_unit_and_numbers_their_digits() {

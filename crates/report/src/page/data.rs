@@ -2,7 +2,8 @@
 
 use super::Much;
 use crate::chart::{Placed, rank, shapes, style};
-use crate::document::{Axis, Chart, Document, Kind, Scale};
+use crate::document::show::headed;
+use crate::document::{Axis, Chart, Document, Kind, Scale, Unit};
 use serde_json::{Value, json};
 
 /// Charts that a script can draw.
@@ -48,6 +49,8 @@ fn drawable(chart: &Chart) -> Option<Value> {
     if !forward || !enough || !positive(&chart.x, false) || !positive(&chart.y, true) {
         return None;
     }
+    let counted = [Unit::Plain, Unit::Count, Unit::Bytes];
+    let whole = |axis: &Axis, y: bool| counted.contains(&axis.unit) && values(y).all(|v| v.fract() == 0.0);
     let x = Placed::new(&chart.x, values(false), 8);
     let y = Placed::new(&chart.y, values(true), 5);
     let series = chart.series.iter().enumerate().map(|(i, series)| {
@@ -77,13 +80,14 @@ fn drawable(chart: &Chart) -> Option<Value> {
     });
     Some(json!({
         "id": chart.name,
-        "x": axis(&chart.x, &x),
-        "y": axis(&chart.y, &y),
+        "x": axis(&chart.x, &x, whole(&chart.x, false)),
+        "y": axis(&chart.y, &y, whole(&chart.y, true)),
         "series": series.collect::<Vec<_>>(),
     }))
 }
 
-fn axis(axis: &Axis, placed: &Placed) -> Value {
+/// `whole`: there are no halves of what it counts.
+fn axis(axis: &Axis, placed: &Placed, whole: bool) -> Value {
     let (from, to) = placed.range();
     // Points have seven digits: none of them is to be beyond the end.
     let more = (to - from) * 1e-6;
@@ -99,7 +103,8 @@ fn axis(axis: &Axis, placed: &Placed) -> Value {
             Scale::Nines => "nines",
         },
         "label": placed.shown.heading(&axis.label),
-        "name": axis.label,
+        "name": headed(&axis.label),
+        "whole": whole,
         "divide": placed.shown.divide,
         "unit": placed.shown.name,
         "names": names,

@@ -2,7 +2,7 @@
 
 use super::parts::{TRIALS, facts};
 use super::{Source, command_line, incomplete, no_device, title, when};
-use crate::document::show::Shown;
+use crate::document::show::{Shown, headed};
 use crate::document::{Document, Table, Unit};
 use crate::escape::is_hidden;
 use serde_json::Value;
@@ -20,10 +20,10 @@ pub fn markdown(document: &Document, sources: &[Source]) -> String {
     }
     for (i, line) in document.verdict.iter().enumerate() {
         let strong = if i == 0 { "**" } else { "" };
-        put(&format!("{strong}{}{strong}\n\n", plain(line)));
+        put(&format!("{strong}{}{strong}\n\n", plain(&headed(line))));
     }
     if let Some(compliance) = &document.compliance {
-        put(&format!("{}\n\n", plain(compliance)));
+        put(&format!("{}\n\n", plain(&headed(compliance))));
     }
     put(&list("Deviations", &document.deviations));
     if !document.tables.is_empty() || !document.charts.is_empty() {
@@ -91,7 +91,10 @@ fn list(heading: &str, lines: &[String]) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let lines: String = lines.iter().map(|line| format!("- {}\n", plain(line))).collect();
+    let lines: String = lines
+        .iter()
+        .map(|line| format!("- {}\n", plain(&headed(line))))
+        .collect();
     format!("## {heading}\n\n{lines}\n")
 }
 
@@ -108,7 +111,7 @@ fn named(heading: &str, value: &Value) -> String {
 }
 
 fn table(table: &Table) -> String {
-    let mut text = format!("{}\n\n|", plain(&table.caption));
+    let mut text = format!("{}\n\n|", plain(&headed(&table.caption)));
     let column = |i: usize| table.rows.iter().filter_map(move |row| row.get(i));
     let shown = Shown::of_table(table);
     for (unit, column) in shown.iter().zip(&table.columns) {

@@ -13,6 +13,7 @@ pub use self::csv::csv;
 pub use markdown::markdown;
 
 use crate::document::Document;
+use crate::document::show::headed;
 use crate::escape::escape;
 use crate::units::elapsed;
 use base64::Engine;
@@ -145,7 +146,7 @@ fn composed(document: &Document, sources: &[Source], much: Much) -> String {
     if let (Some(data), Some(script)) = (&data, &script) {
         let licence = UPLOT_LICENCE.split_whitespace().collect::<Vec<_>>().join(" ");
         part.put(format_args!(
-            " Charts can be zoomed by uPlot 1.6.32.\n<details><summary>Licence of uPlot</summary><p>{}</p></details>\n\
+            " Charts can be zoomed by uPlot 1.6.32.\n<details class=\"values\"><summary>Licence of uPlot</summary><p>{}</p></details>\n\
              </footer>\n</main>\n<script type=\"application/json\" id=\"charts\">{}</script>\n\
              <script>{script}</script>\n",
             escape(&licence),
@@ -249,13 +250,16 @@ fn answer(part: &mut Part, document: &Document) {
         part.put(format_args!("<p>No verdict.</p>\n"));
     }
     for line in document.verdict.iter().take(part.much.parts) {
-        part.put(format_args!("<p>{}</p>\n", escape(&kept_together(&part.short(line)))));
+        part.put(format_args!(
+            "<p>{}</p>\n",
+            escape(&kept_together(&headed(&part.short(line))))
+        ));
     }
     part.put(format_args!("</section>\n"));
     if let Some(compliance) = &document.compliance {
         part.put(format_args!(
             "<p class=\"warn\">{}</p>\n",
-            escape(&part.short(compliance))
+            escape(&headed(&part.short(compliance)))
         ));
     }
     part.list("Deviations", &document.deviations);

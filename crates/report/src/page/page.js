@@ -64,7 +64,8 @@
               const most = Math.max(2, Math.floor(room / devicePixelRatio / (side ? 40 : 70)));
               const rough = (high - low) / of.divide / most;
               const power = 10 ** Math.floor(Math.log10(rough));
-              const size = [1, 2, 5, 10].map((d) => d * power).find((d) => d >= rough * 0.999) * of.divide;
+              const nice = [1, 2, 5, 10].map((d) => d * power).find((d) => d >= rough * 0.999);
+              const size = (of.whole && high - low >= 1 ? Math.max(nice, 1) : nice) * of.divide;
               const first = Math.ceil(low / size - 1e-9);
               for (let n = first; n * size <= high * (1 + 1e-9) + 1e-300; n++) all.push(n * size);
               return all;

@@ -2,7 +2,7 @@
 
 use super::Much;
 use crate::chart::{Look, drawn, thin};
-use crate::document::show::Shown;
+use crate::document::show::{Shown, headed};
 use crate::document::{Chart, Column, Definition, Document, Series, Table, Unit};
 use crate::escape::{escape, is_hidden};
 use crate::plot::svg::shorten;
@@ -17,6 +17,8 @@ const CHART_ROWS: usize = 60;
 const LONGEST_LABEL: usize = 300;
 /// Columns from which on a table is printed small.
 const DENSE: usize = 9;
+/// Rows up to which a table is not parted between two sheets of paper.
+const SHORT: usize = 20;
 /// Characters from which on a column of texts has some width for itself.
 const LONG: usize = 28;
 
@@ -55,7 +57,7 @@ impl Part {
         self.heading(heading);
         self.put(format_args!("<ul>\n"));
         for line in lines.iter().take(self.much.parts) {
-            self.put(format_args!("<li>{}</li>\n", escape(&self.short(line))));
+            self.put(format_args!("<li>{}</li>\n", escape(&headed(&self.short(line)))));
         }
         self.put(format_args!("</ul>\n"));
     }
@@ -67,7 +69,7 @@ impl Part {
         self.heading("Definitions");
         self.put(format_args!("<dl>\n"));
         for Definition { term, text } in all.iter().take(self.much.parts) {
-            let (term, text) = (escape(&self.short(term)), escape(&self.short(text)));
+            let (term, text) = (escape(&headed(&self.short(term))), escape(&headed(&self.short(text))));
             self.put(format_args!("<dt>{term}</dt><dd>{text}</dd>\n"));
         }
         self.put(format_args!("</dl>\n"));
@@ -126,7 +128,7 @@ impl Part {
 
     fn chart(&mut self, chart: &Chart, live: bool) {
         let id = escape(&chart.name);
-        let title = escape(&self.short(&chart.title));
+        let title = escape(&headed(&self.short(&chart.title)));
         self.put(format_args!(
             "<figure id=\"chart-{id}\">\n<figcaption>{title}</figcaption>\n"
         ));
@@ -145,7 +147,7 @@ impl Part {
         if live {
             self.put(format_args!(
                 "<div class=\"live\" role=\"img\" aria-label=\"{title}\"></div>\n\
-                 <p class=\"hint\">Drag to zoom, double-click for all, click a name to hide its line.</p>\n"
+                 <p class=\"zoom hint\">Drag to zoom, double-click for all, click a name to hide its line.</p>\n"
             ));
         }
         self.put(format_args!("</figure>\n"));
@@ -170,8 +172,12 @@ impl Part {
             (_, true) => " class=\"long\"",
             _ => " class=\"word\"",
         };
-        let caption = escape(&self.short(&table.caption));
-        let dense = if shown.len() >= DENSE { " class=\"dense\"" } else { "" };
+        let caption = escape(&headed(&self.short(&table.caption)));
+        let dense = match (shown.len() >= DENSE, table.rows.len() <= SHORT) {
+            (true, _) => " class=\"dense\"",
+            (_, true) => " class=\"short\"",
+            _ => "",
+        };
         self.put(format_args!(
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\"><table{dense}>\n\
              <caption><span>{caption}</span></caption>\n<thead><tr>"

@@ -161,10 +161,10 @@ fn the_answer_comes_first_and_a_chart_before_its_table() {
     let page = page_of(&document);
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
     let order = [
-        "the verdict",
+        "The verdict",
         "a deviation",
         "id=\"chart-one\"",
-        "<table>",
+        "<table",
         "id=\"chart-two\"",
         "All trials (20)",
         "Definitions",
