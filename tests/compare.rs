@@ -54,7 +54,12 @@ fn the_faster_of_two_devices_is_better_by_as_much_as_it_is() {
         .find(|line| line.starts_with("B is "))
         .expect("a verdict");
     assert!(said.ends_with("times A in received_pps: better"), "{}", done.stdout);
-    assert!(done.stdout.contains("They differ in ports."), "{}", done.stdout);
+    assert!(
+        done.stdout
+            .contains("They differ in ports (loop:capacity=20kpps,queue=100, loop:"),
+        "{}",
+        done.stdout
+    );
     assert!(done.stdout.lines().count() <= 15, "{}", done.stdout);
     let result = json(&out.join("result.json"));
     assert_eq!(

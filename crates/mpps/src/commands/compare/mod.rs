@@ -43,7 +43,7 @@ struct Setup<'a> {
     /// With what each setting changes, and the variants that have each of its values, the other settings in one order.
     settings: Vec<(Setting, Of, Vec<Vec<usize>>)>,
     /// In what they differ.
-    differ: Vec<String>,
+    differ: Vec<unlike::Difference>,
     /// Of the first.
     plan: Value,
 }

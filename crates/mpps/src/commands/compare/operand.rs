@@ -138,6 +138,14 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         }
         if json.get("valid").is_some_and(Value::is_boolean) && json.get("offered_pps").is_some() {
             results.push((file, json));
+        } else if single
+            && json
+                .get("schema")
+                .is_some_and(|schema| schema == mpps_report::document::SCHEMA)
+        {
+            return Err(wrong(
+                "the result of a whole test: compare reads results of single runs (--json): want these, or runs",
+            ));
         } else if single {
             return Err(wrong(&format!("neither a plan nor the result of a run: {WANT}")));
         }

@@ -373,7 +373,7 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
             "metrics": setup.metrics.iter().map(|metric| key(*metric)).collect::<Vec<_>>(),
             "seed": setup.args.seed,
             "alternated": !of_results,
-            "differ_in": setup.differ,
+            "differ_in": setup.differ.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "settings": setup.what_settings_are(),
             "forced": setup.args.force,
             "record": TRIALS_SCHEMA,
