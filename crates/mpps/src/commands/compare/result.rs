@@ -286,8 +286,8 @@ fn definitions(setup: &Setup<'_>) -> Vec<Definition> {
     let method = match setup.is_of_results() {
         true => (
             "ratio",
-            "Ratio of the medians; interval by bootstrap (10,000 samples of each side by itself, percentiles), p by the \
-             exact test of Mann and Whitney.",
+            "Ratio of the medians; interval by bootstrap (10,000 samples of each side by itself, percentiles), p by \
+             the exact test of Mann and Whitney.",
         ),
         false => (
             "ratio",

@@ -61,7 +61,9 @@ fn fields(plan: &Value, into: &mut Traits) {
                 .map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "));
             let text = value.as_str().map(str::to_owned).or(texts);
             let text = text.unwrap_or_else(|| value.to_string());
-            into.insert(name, text.replace(char::is_control, "?"));
+            // Anybody may have written it.
+            let shown = |text: &str| text.replace(char::is_control, "?");
+            into.insert(shown(&name), shown(&text));
         }
     };
     for (name, value) in plan.as_object().into_iter().flatten() {
