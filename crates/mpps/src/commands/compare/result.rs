@@ -348,6 +348,13 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
                 "Comparison of {}, not alternated: drift of the host is in it",
                 setup.names.join(", ")
             ),
+            false if !setup.settings.is_empty() => {
+                format!(
+                    "Comparison of {} combinations of settings in {} rounds",
+                    setup.names.len(),
+                    setup.rounds
+                )
+            }
             false => format!("Comparison of {} in {} rounds", setup.names.join(", "), setup.rounds),
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -45,6 +45,7 @@ pub(super) fn interval(of: &mpps_method::compare::Estimate) -> String {
         let of_width = -(width / 2.0).log10().floor();
         let of_number = 1.0 - ratio.log10().floor();
         let decimals = match of.high < of.low * 3.0 {
+            true if of.low >= 10.0 => (of_width + 1.0).min(2.0),
             true => of_width.clamp(2.0, 4.0).max(of_number),
             false => of_number,
         };
@@ -285,6 +286,8 @@ mod tests {
         assert_eq!(text(0.9994, 1.0, 1.0006), "1.0000 (0.9994 to 1.0006)");
         assert_eq!(text(1.0, 1.0, 1.0), "1.0000 (1.0000 to 1.0000)");
         assert_eq!(text(0.8, 1.0, 1.3), "1.00 (0.80 to 1.30)");
+        assert_eq!(text(1004.75, 1170.22, 1897.21), "1170 (1000 to 1900)");
+        assert_eq!(text(28.97, 34.63, 40.41), "34.6 (29.0 to 40.4)");
         assert_eq!(text(1.46, 1.48, 1.5), "1.48 (1.46 to 1.50)");
         assert_eq!(text(0.001_51, 0.158, 367.0), "0.16 (0.0015 to 370)");
         assert_eq!(text(0.0002, 0.001, 0.002), "0.0010 (0.00020 to 0.0020)");
