@@ -6,12 +6,18 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Short runs that a busy host does not void.
-const RUN: &str = "--rate 40kpps --duration 200ms --settle 100ms --tolerance 100%";
+/// Short runs that a busy host does not void, and after which nothing is missing that was due.
+const RUN: &str = "--rate 10kpps --duration 200ms --settle 100ms --tolerance 100% --catch-up 100ms";
 
-/// A run of a device that forwards so much of 40 kpps.
-fn device(capacity: &str) -> String {
-    format!("sendrecv loop:capacity={capacity},queue=100 {RUN}")
+/// A run of a device that loses this share of packets, whatever else the host does.
+fn device(loss: &str) -> String {
+    format!("sendrecv loop:loss={loss} {RUN}")
+}
+
+/// A run of a device that forwards so much of 4 kpps, and holds what is late by 30 ms.
+fn limited(capacity: &str) -> String {
+    let times = "--duration 500ms --settle 200ms --tolerance 100% --catch-up 100ms";
+    format!("sendrecv loop:capacity={capacity},queue=100 --rate 4kpps {times}")
 }
 
 /// `compare` of these runs.
@@ -44,9 +50,16 @@ fn assert_done(done: &Finished) {
 fn the_faster_of_two_devices_is_better_by_as_much_as_it_is() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
-    let (a, b) = (device("20kpps"), device("30kpps"));
-    let more = format!("--metric received_pps --pause 0 --rounds 12 --out {}", out.display());
-    let done = run_command(compare(&[&a, &b], &more));
+    let (a, b) = (limited("2kpps"), limited("3kpps"));
+    let more = format!("--metric received_pps --pause 0 --out {}", out.display());
+    let mut done = run_command(compare(&[&a, &b], &more));
+    // A host that others use may leave it undecided: more rounds are asked for.
+    for rounds in [16, 24, 32, 40] {
+        if !done.stdout.contains("undecided") && !done.stdout.contains("a little") {
+            break;
+        }
+        done = run_command(compare(&[&a, &b], &format!("{more} --resume --rounds {rounds}")));
+    }
     assert_done(&done);
     let said = done
         .stdout
@@ -54,7 +67,12 @@ fn the_faster_of_two_devices_is_better_by_as_much_as_it_is() {
         .find(|line| line.starts_with("B is "))
         .expect("a verdict");
     assert!(said.ends_with("times A in received_pps: better"), "{}", done.stdout);
-    assert!(done.stdout.contains("They differ in ports."), "{}", done.stdout);
+    assert!(
+        done.stdout
+            .contains("They differ in ports (loop:capacity=2kpps,queue=100, loop:"),
+        "{}",
+        done.stdout
+    );
     assert!(done.stdout.lines().count() <= 15, "{}", done.stdout);
     let result = json(&out.join("result.json"));
     assert_eq!(
@@ -104,7 +122,7 @@ fn the_faster_of_two_devices_is_better_by_as_much_as_it_is() {
 fn a_run_is_not_better_than_itself() {
     let port = free_port();
     let _reflector = Background::ready(mpps(&format!("reflect udp:127.0.0.1:{port}")));
-    let run = format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} {RUN}").replace("40kpps", "2kpps");
+    let run = format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} {RUN}").replace("10kpps", "2kpps");
     let done = run_command(compare(&[&run, &run], "--pause 0 --metric received_pps"));
     assert_done(&done);
     let said = done
@@ -156,7 +174,7 @@ fn a_setting_that_helps_is_named() {
 #[test]
 fn results_of_earlier_runs_are_compared_and_unlike_ones_refused() {
     let scratch = Scratch::new();
-    for (side, capacity) in [("a", "20kpps"), ("b", "30kpps")] {
+    for (side, capacity) in [("a", "50%"), ("b", "25%")] {
         std::fs::create_dir(scratch.file(side)).expect("a folder");
         for number in 0..6 {
             let file = scratch.file(side).join(format!("{number}.json"));
@@ -213,7 +231,7 @@ fn results_of_earlier_runs_are_compared_and_unlike_ones_refused() {
         done.stdout
     );
     assert_refused(
-        compare(&[&one("a"), &device("20kpps")], ""),
+        compare(&[&one("a"), &device("50%")], ""),
         2,
         &["a result of earlier runs beside a run"],
     );
@@ -223,7 +241,7 @@ fn results_of_earlier_runs_are_compared_and_unlike_ones_refused() {
 fn an_interrupted_comparison_tells_what_it_has_and_goes_on() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
-    let (a, b) = (device("20kpps"), device("30kpps"));
+    let (a, b) = (device("50%"), device("25%"));
     let more = format!("--pause 0 --metric received_pps --out {}", out.display());
     let running = Background::start(compare(&[&a, &b], &format!("{more} --rounds 100")));
     wait_until("three runs", || runs(&out) >= 3);
@@ -278,7 +296,7 @@ fn what_can_t_be_compared_is_refused_by_name() {
     let scratch = Scratch::new();
     let text = scratch.file("notes.json");
     std::fs::write(&text, "{}").expect("writable");
-    let (text, run) = (text.display().to_string(), device("20kpps"));
+    let (text, run) = (text.display().to_string(), device("50%"));
     let unlike = format!("{run} --frame-size 128");
     let open = "sendrecv loop: --duration 0";
     for (operands, more, parts) in [
@@ -321,11 +339,11 @@ fn what_can_t_be_compared_is_refused_by_name() {
 fn plans_are_run_and_one_that_can_t_be_opened_ends_it() {
     let scratch = Scratch::new();
     let plan = scratch.file("plan.json");
-    let printed = run_command(mpps(&format!("{} --print-plan", device("20kpps"))));
+    let printed = run_command(mpps(&format!("{} --print-plan", device("50%"))));
     std::fs::write(&plan, printed.stdout).expect("writable");
     let plan = plan.display().to_string();
     let done = run_command(compare(
-        &[&plan, &device("30kpps")],
+        &[&plan, &device("25%")],
         "--pause 0 --rounds 2 --metric received_pps",
     ));
     assert_done(&done);

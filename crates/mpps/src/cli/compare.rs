@@ -34,8 +34,8 @@ pub(crate) struct Compare {
     /// How often a run that is not valid is repeated, 0 to 10 [default: 2]
     #[arg(long, value_name = "N", value_parser = retries, allow_hyphen_values = true)]
     pub(crate) retries: Option<usize>,
-    /// Values of an option of the command, or else of its port, KEY=VALUE|VALUE…, quoted: one run is then run with each;
-    /// given more than once, with each combination
+    /// Values of an option of the command, or else of its port, KEY=VALUE|VALUE…, quoted: one run is then run with
+    /// each; given more than once, with each combination
     #[arg(long, value_name = "SETTING", value_parser = Setting::parse)]
     pub(crate) settings: Vec<Setting>,
     /// Compare what differs in more than it should: results of other hosts, kernels, versions or paths, and other frame

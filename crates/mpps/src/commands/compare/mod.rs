@@ -5,6 +5,7 @@
 
 mod child;
 mod operand;
+mod play;
 mod record;
 mod result;
 mod rows;
@@ -20,6 +21,7 @@ use crate::fail::{Failure, Result, failed, print, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_sys::signal;
 use operand::{Operands, Side, Variant};
+use play::play;
 use record::Record;
 use rows::Found;
 use serde_json::{Value, json};
@@ -43,7 +45,7 @@ struct Setup<'a> {
     /// With what each setting changes, and the variants that have each of its values, the other settings in one order.
     settings: Vec<(Setting, Of, Vec<Vec<usize>>)>,
     /// In what they differ.
-    differ: Vec<String>,
+    differ: Vec<unlike::Difference>,
     /// Of the first.
     plan: Value,
 }
@@ -231,96 +233,6 @@ fn runs(args: &Compare, mut variants: Vec<Variant>) -> Result<ExitCode> {
     setup.rounds = setup.rounds.max(recorded);
     let ended = play(&setup, &mut trials, record.as_mut());
     tell(&setup, &trials, &ended, began.elapsed(), record.as_ref())
-}
-
-/// Runs whatever is left, in turns.
-fn play(setup: &Setup<'_>, trials: &mut Vec<Trial>, mut record: Option<&mut Record>) -> Ended {
-    let turns = setup.turns();
-    if !setup.args.quiet {
-        let count = setup.rounds * setup.variants.len();
-        let left = tell::about(setup.left(trials));
-        eprintln!(
-            "mpps: {count} runs in {} rounds, in turns; left: about {left}",
-            setup.rounds
-        );
-    }
-    let mut rested = true;
-    loop {
-        let outcomes: Vec<_> = trials.iter().map(Trial::outcome).collect();
-        let Some(turn) = turns.next(&outcomes) else {
-            return Ended::Done;
-        };
-        if !rested && !wait(setup.pause()) || signal::interrupted() {
-            return Ended::Interrupted;
-        }
-        rested = false;
-        let figures = match one(setup, turn) {
-            Ok(Some(figures)) => figures,
-            Ok(None) => return Ended::Interrupted,
-            Err(failure) => return Ended::Failed(failure),
-        };
-        let trial = Trial { turn, figures };
-        if let Some(record) = record.as_deref_mut() {
-            record.line(&trial.json(trials.len() + 1, &setup.names));
-        }
-        trials.push(trial);
-        progress(setup, trials);
-    }
-}
-
-/// One run; `None`: it was interrupted, and says nothing.
-fn one(setup: &Setup<'_>, turn: Turn) -> Result<Option<Figures>> {
-    let variant = &setup.variants[turn.variant];
-    let name = &variant.name;
-    Ok(match child::run(&variant.words, variant.quiet)? {
-        child::Ended::Interrupted => None,
-        child::Ended::Told(summary) if summary["interrupted"] == true => {
-            Some(Figures::failed("it was ended from outside".to_owned()))
-        }
-        child::Ended::Told(summary) => Some(Figures::of_summary(&summary)),
-        child::Ended::Failed(Some(2), said) => return Err(usage(format!("{name}: {said}"))),
-        // Later a device may be away for a while.
-        child::Ended::Failed(_, said) if turn.round == 0 => {
-            return Err(failed(format!("{name}: {said}")));
-        }
-        child::Ended::Failed(_, said) => Some(Figures::failed(said)),
-    })
-}
-
-/// A line per run.
-fn progress(setup: &Setup<'_>, trials: &[Trial]) {
-    let Some(last) = trials.last().filter(|_| !setup.args.quiet) else {
-        return;
-    };
-    let (name, metric) = (&setup.names[last.turn.variant], setup.metrics[0]);
-    let value = last.figures.value(metric).map(|value| tell::value(metric, value));
-    let told = match (last.figures.valid, value) {
-        (true, Some(value)) => format!("{} {value}", metric.name()),
-        (true, None) => format!("no {}", metric.name()),
-        (false, _) => {
-            let why = last.figures.reasons.first().map_or("", String::as_str);
-            format!("not valid: {}", why.split(" (").next().unwrap_or(why))
-        }
-    };
-    let left = tell::about(setup.left(trials));
-    eprintln!(
-        "mpps: round {} of {}: {name}: {told}; left: about {left}",
-        last.turn.round + 1,
-        setup.rounds
-    );
-}
-
-/// Waits between two runs; false where the end has been asked for.
-fn wait(pause: Duration) -> bool {
-    let until = Instant::now() + pause;
-    while !signal::interrupted() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
-    }
-    false
 }
 
 /// Results of earlier runs.

@@ -18,8 +18,8 @@ const WORKLOADS: [&str; 6] = ["sendrecv", "send", "drop", "reflect", "forward", 
 const LONGEST: u64 = 16 << 20;
 /// Most operands: each has a letter.
 const MOST: usize = 26;
-const WANT: &str = "want a run as it is typed, quoted as one word ('sendrecv PORT …'), or a file: a plan (--print-plan), \
-                    or the result of a run (--json)";
+const WANT: &str = "want a run as it is typed, quoted as one word ('sendrecv PORT …'), or a file: a plan \
+                    (--print-plan), or the result of a run (--json)";
 
 /// A run that is compared.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ fn one(name: &str, text: &str) -> Result<One> {
 /// A file with a plan, or results.
 fn file(name: &str, path: &str, text: &str) -> Result<One> {
     let shown = mpps_io::hide_secrets(text);
-    let files = files(path).map_err(|why| usage(format!("'{shown}': {why}")))?;
+    let files = as_user(|| files(path).map_err(|why| usage(format!("'{shown}': {why}"))))?;
     let single = files.len() == 1 && !Path::new(path).is_dir();
     let mut results = Vec::new();
     for file in files {
@@ -136,8 +136,18 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
             let variant = variant(name, text, words).map_err(|why| wrong(&why))?;
             return Ok(One::Run(Box::new(variant)));
         }
-        if json.get("valid").is_some_and(Value::is_boolean) && json.get("offered_pps").is_some() {
+        let workload = json.get("workload").and_then(Value::as_str);
+        let of_run = workload.is_some_and(|workload| WORKLOADS.contains(&workload));
+        if of_run && json.get("valid").is_some_and(Value::is_boolean) {
             results.push((file, json));
+        } else if single
+            && json
+                .get("schema")
+                .is_some_and(|schema| schema == mpps_report::document::SCHEMA)
+        {
+            return Err(wrong(
+                "the result of a whole test: compare reads results of single runs (--json): want these, or runs",
+            ));
         } else if single {
             return Err(wrong(&format!("neither a plan nor the result of a run: {WANT}")));
         }

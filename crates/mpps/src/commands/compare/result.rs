@@ -286,8 +286,8 @@ fn definitions(setup: &Setup<'_>) -> Vec<Definition> {
     let method = match setup.is_of_results() {
         true => (
             "ratio",
-            "Ratio of the medians; interval by bootstrap (10,000 samples of each side by itself, percentiles), p by the \
-             exact test of Mann and Whitney.",
+            "Ratio of the medians; interval by bootstrap (10,000 samples of each side by itself, percentiles), p by \
+             the exact test of Mann and Whitney.",
         ),
         false => (
             "ratio",
@@ -348,6 +348,13 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
                 "Comparison of {}, not alternated: drift of the host is in it",
                 setup.names.join(", ")
             ),
+            false if !setup.settings.is_empty() => {
+                format!(
+                    "Comparison of {} combinations of settings in {} rounds",
+                    setup.names.len(),
+                    setup.rounds
+                )
+            }
             false => format!("Comparison of {} in {} rounds", setup.names.join(", "), setup.rounds),
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -373,7 +380,7 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
             "metrics": setup.metrics.iter().map(|metric| key(*metric)).collect::<Vec<_>>(),
             "seed": setup.args.seed,
             "alternated": !of_results,
-            "differ_in": setup.differ,
+            "differ_in": setup.differ.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "settings": setup.what_settings_are(),
             "forced": setup.args.force,
             "record": TRIALS_SCHEMA,

@@ -291,7 +291,7 @@ fn notes(of: &[Of]) -> Vec<String> {
                 let way = if drift > 0.0 { "rises" } else { "falls" };
                 let (name, metric) = (&of.name, column.metric.name());
                 notes.push(format!(
-                    "{metric} of {name} {way} from round to round (Spearman {drift:.2}): the host drifts"
+                    "{metric} of {name} {way} from round to round (Spearman {drift:.2}): something drifts"
                 ));
             }
         }

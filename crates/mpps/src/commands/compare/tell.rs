@@ -2,6 +2,7 @@
 
 use super::Setup;
 use super::rows::{Found, Kind, Of, Row};
+use super::unlike;
 use crate::cli::Metric;
 use mpps_method::compare::{LEAST, MOST_ROUNDS, Spread, Verdict};
 use mpps_report::units::{percent, pps, time};
@@ -39,13 +40,20 @@ pub(super) fn margin(margin: f64) -> String {
 /// A ratio to as many digits as its interval is wide: `1.08 (1.05 to 1.11)`.
 pub(super) fn interval(of: &mpps_method::compare::Estimate) -> String {
     let width = of.high - of.low;
-    let decimals = match width {
-        w if of.low >= 100.0 && w >= 1.0 => 0,
-        w if w >= 0.02 && of.low >= 0.1 => 2,
-        w if w >= 0.002 && of.low >= 0.01 => 3,
-        _ => 4,
+    let text = |ratio: f64| {
+        // The first digit that the interval leaves open is the last one; of a wide one each number has two digits.
+        let of_width = -(width / 2.0).log10().floor();
+        let of_number = 1.0 - ratio.log10().floor();
+        let decimals = match of.high < of.low * 3.0 {
+            true if of.low >= 10.0 => (of_width + 1.0).min(2.0),
+            true => of_width.clamp(2.0, 4.0).max(of_number),
+            false => of_number,
+        };
+        match decimals {
+            d if d < 0.0 => format!("{:.0}", (ratio * 10_f64.powf(d)).round() / 10_f64.powf(d)),
+            d => format!("{ratio:.*}", d.min(9.0) as usize),
+        }
     };
-    let text = |ratio: f64| format!("{ratio:.decimals$}");
     format!("{} ({} to {})", text(of.ratio), text(of.low), text(of.high))
 }
 
@@ -139,7 +147,21 @@ pub(super) fn lines(setup: &Setup<'_>, found: &Found, runs: usize, took: Duratio
         lines.push(cut(&format!("with {}", setup.what_settings_are().join(" and "))));
     }
     if !setup.differ.is_empty() && setup.settings.is_empty() {
-        lines.push(cut(&format!("They differ in {}.", setup.differ.join(", "))));
+        let full = setup.differ.iter().map(unlike::words).collect::<Vec<_>>().join(", ");
+        let names = || {
+            setup
+                .differ
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let all = if full.chars().count() < COLUMNS - 20 {
+            full
+        } else {
+            names()
+        };
+        lines.push(cut(&format!("They differ in {all}.")));
     }
     if setup.is_of_results() {
         lines.push("Not alternated: drift of the host is in it.".to_owned());
@@ -262,9 +284,13 @@ mod tests {
     fn ratios_have_the_digits_that_their_interval_allows() {
         let text = |low, ratio, high| interval(&row(low, ratio, high, Verdict::Same).estimate.unwrap());
         assert_eq!(text(0.9994, 1.0, 1.0006), "1.0000 (0.9994 to 1.0006)");
+        assert_eq!(text(1.0, 1.0, 1.0), "1.0000 (1.0000 to 1.0000)");
         assert_eq!(text(0.8, 1.0, 1.3), "1.00 (0.80 to 1.30)");
-        assert_eq!(text(900.0, 1000.0, 1200.0), "1000 (900 to 1200)");
-        assert_eq!(text(0.0002, 0.001, 0.002), "0.0010 (0.0002 to 0.0020)");
+        assert_eq!(text(1004.75, 1170.22, 1897.21), "1170 (1000 to 1900)");
+        assert_eq!(text(28.97, 34.63, 40.41), "34.6 (29.0 to 40.4)");
+        assert_eq!(text(1.46, 1.48, 1.5), "1.48 (1.46 to 1.50)");
+        assert_eq!(text(0.001_51, 0.158, 367.0), "0.16 (0.0015 to 370)");
+        assert_eq!(text(0.0002, 0.001, 0.002), "0.0010 (0.00020 to 0.0020)");
         assert_eq!((margin(0.02), margin(0.005)), ("2 %".to_owned(), "0.5 %".to_owned()));
     }
 }

@@ -27,11 +27,19 @@ const OWN: [&str; 8] = [
     "capture.output",
 ];
 
+/// What differs, and the value of each.
+pub(super) type Difference = (String, Vec<String>);
+
+/// As people read it.
+pub(super) fn words((name, values): &Difference) -> String {
+    format!("{name} ({})", values.join(", "))
+}
+
 /// A run by what matters: names and values.
 type Traits = BTreeMap<String, String>;
 
 /// In what they differ, with the values of each.
-fn differences(all: &[Traits]) -> Vec<(String, Vec<String>)> {
+fn differences(all: &[Traits]) -> Vec<Difference> {
     let mut names: Vec<&String> = all.iter().flat_map(BTreeMap::keys).collect();
     names.sort();
     names.dedup();
@@ -48,8 +56,14 @@ fn differences(all: &[Traits]) -> Vec<(String, Vec<String>)> {
 fn fields(plan: &Value, into: &mut Traits) {
     let mut put = |name: String, value: &Value| {
         if !OWN.contains(&name.as_str()) && !value.is_null() {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            into.insert(name, text.replace(char::is_control, "?"));
+            let texts = value
+                .as_array()
+                .map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "));
+            let text = value.as_str().map(str::to_owned).or(texts);
+            let text = text.unwrap_or_else(|| value.to_string());
+            // Anybody may have written it.
+            let shown = |text: &str| text.replace(char::is_control, "?");
+            into.insert(shown(&name), shown(&text));
         }
     };
     for (name, value) in plan.as_object().into_iter().flatten() {
@@ -64,7 +78,7 @@ fn fields(plan: &Value, into: &mut Traits) {
 
 /// Of runs: what they differ in, which is what was typed. Another workload or frame size makes any rate and latency
 /// another, so that is refused without `force`.
-pub(super) fn of_runs(variants: &[Variant], force: bool) -> Result<Vec<String>> {
+pub(super) fn of_runs(variants: &[Variant], force: bool) -> Result<Vec<Difference>> {
     let must: Vec<Traits> = variants
         .iter()
         .map(|variant| {
@@ -88,13 +102,12 @@ pub(super) fn of_runs(variants: &[Variant], force: bool) -> Result<Vec<String>> 
         );
         traits
     });
-    let differ = differences(&plans.collect::<Vec<_>>());
-    Ok(differ.into_iter().map(|(name, _)| name).collect())
+    Ok(differences(&plans.collect::<Vec<_>>()))
 }
 
 /// Of earlier results, of which nobody has said on the command line in what they are to differ: any difference is
 /// refused without `force`.
-pub(super) fn of_results(sides: &[Side], force: bool) -> Result<Vec<String>> {
+pub(super) fn of_results(sides: &[Side], force: bool) -> Result<Vec<Difference>> {
     let traits = |result: &Value| {
         let mut traits = Traits::new();
         for name in FACTS {
@@ -132,16 +145,15 @@ pub(super) fn of_results(sides: &[Side], force: bool) -> Result<Vec<String>> {
     let differ = differences(&first);
     let names: Vec<&str> = sides.iter().map(|side| side.name.as_str()).collect();
     refuse(&differ, &names, force)?;
-    Ok(differ.into_iter().map(|(name, _)| name).collect())
+    Ok(differ)
 }
 
 /// Refuses to compare what differs.
-fn refuse(differ: &[(String, Vec<String>)], names: &[&str], force: bool) -> Result<()> {
+fn refuse(differ: &[Difference], names: &[&str], force: bool) -> Result<()> {
     if differ.is_empty() || force {
         return Ok(());
     }
-    let one = |(name, values): &(String, Vec<String>)| format!("{name} ({})", values.join(", "));
-    let all: Vec<_> = differ.iter().map(one).collect();
+    let all: Vec<_> = differ.iter().map(words).collect();
     Err(usage(format!(
         "{} differ in {}: want --force to compare them all the same",
         names.join(", "),
@@ -168,7 +180,8 @@ mod tests {
             "sendrecv loop:delay=1ms --rate 1kpps",
             "sendrecv loop: --burst 8 --rate 2kpps",
         );
-        assert_eq!(of(a, b).unwrap(), ["lanes.burst", "load.rate", "ports"]);
+        let names: Vec<_> = of(a, b).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["lanes.burst", "load.rate", "ports"]);
         let refused = of(a, "sendrecv loop: --frame-size 128").unwrap_err();
         assert!(
             refused.contains("A, B differ in frame size (64 bytes, 128 bytes)"),
@@ -201,7 +214,8 @@ mod tests {
             "{refused}"
         );
         let forced = check(vec![result("6", "1k")], vec![result("7", "1k")], true);
-        assert_eq!(forced, Ok(vec!["kernel".to_owned()]));
+        let values = vec!["6".to_owned(), "7".to_owned()];
+        assert_eq!(forced, Ok(vec![("kernel".to_owned(), values)]));
         let mixed = check(
             vec![result("6", "1k"), result("7", "1k")],
             vec![result("6", "1k")],
