@@ -100,6 +100,15 @@ fn all_tests_tell_what_the_device_is() {
     // Of a burst at twice its rate the device forwards half meanwhile.
     assert!(mean > QUEUE && mean < 3.0 * QUEUE, "{bursts:#}");
     assert!(buffer > 0.002 && buffer < 0.010, "{bursts:#}");
+    let recovery = &of["recovery"];
+    assert_eq!(
+        recovery["then_pps"],
+        number(&recovery["overload_pps"]) as u64 / 2,
+        "{recovery:#}"
+    );
+    // At half the load the queue runs empty, and nothing is lost: the last lost packet left in the overload.
+    let told = recovery["recovery_ns"].as_array().expect("times");
+    assert!(told.iter().all(|ns| number(ns) <= 20e6), "{recovery:#}");
     assert!(done.stdout.contains("64 bytes: throughput"), "{}", done.stdout);
     for file in [
         "report.html",
@@ -114,6 +123,43 @@ fn all_tests_tell_what_the_device_is() {
         let text = std::fs::read_to_string(out.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
         assert!(!text.is_empty(), "{file}");
     }
+}
+
+#[test]
+fn a_reset_is_asked_for_and_timed() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let (out, made) = (scratch.file("results"), scratch.file("reset"));
+    // Nothing comes back for a tenth of a second; what the command does is not what the device does.
+    let line = format!(
+        "rfc2544 reset loop:capacity=20kpps,queue=200,outage=500ms-600ms --min-rate 4kpps --max-rate 5kpps --catch-up \
+         5ms --settle 300ms --pause 0 --sizes 64 --trial 1s --first-trial 200ms --resolution 30% --repeats 1 --loss 10% \
+         --reset-cmd"
+    );
+    let command = |more: &str| {
+        let mut command = mpps(&line);
+        command.arg(format!("echo done >> {}", made.display()));
+        command
+            .args(["--out", &out.display().to_string()])
+            .args(more.split_whitespace());
+        command
+    };
+    let mut done = run_command(command(""));
+    for _ in 0..20 {
+        if done.code != Some(3) {
+            break;
+        }
+        done = run_command(command("--resume"));
+    }
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let result = json(&out.join("result.json"));
+    let reset = &result["results"][0]["reset"];
+    let of = |key: &str| number(&reset[key][0]);
+    for time in ["by_loss_ns", "by_stamps_ns"] {
+        // A lane that was away at its edge makes up for 5 ms at once.
+        assert!((0.08e9..0.13e9).contains(&of(time)), "{time}: {reset:#}");
+    }
+    let text = std::fs::read_to_string(&made).expect("the command ran");
+    assert!(!text.is_empty() && text.lines().all(|line| line == "done"), "{text}");
 }
 
 #[test]

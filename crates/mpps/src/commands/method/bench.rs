@@ -10,7 +10,6 @@ use crate::run::{Plan, Session};
 use mpps_method::Limits;
 use mpps_stats::{Event, Histogram, HostFact, Sink, Summary, count};
 use serde_json::Value;
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,7 +29,11 @@ pub(crate) struct Bench<'b, 's> {
     /// `None` without a folder.
     pub(crate) record: Option<Record<'b>>,
     /// Trials of an earlier command that have not been asked for again yet.
-    replay: VecDeque<Measured>,
+    replay: Vec<Measured>,
+    /// The last trial is one of these.
+    replayed: bool,
+    /// Trials in the record.
+    written: usize,
     /// All trials, in order.
     pub(crate) trials: Vec<Measured>,
     /// The host and its ports, by name: as the first trial that ran here tells, or an earlier command's.
@@ -48,11 +51,14 @@ impl<'b, 's> Bench<'b, 's> {
         record: Option<Record<'b>>,
         earlier: Earlier,
     ) -> Self {
+        let written = earlier.trials.len();
         Self {
             setup,
             session,
             record,
-            replay: earlier.trials.into(),
+            replay: earlier.trials,
+            replayed: false,
+            written,
             trials: Vec::new(),
             tester: earlier.tester,
             watch: None,
@@ -60,9 +66,9 @@ impl<'b, 's> Bench<'b, 's> {
         }
     }
 
-    /// Whether the trials so far are an earlier command's.
-    pub(crate) fn replaying(&self) -> bool {
-        self.last.is_none()
+    /// Whether the last trial was an earlier command's. That the host was in its way is no reason to give up now.
+    pub(crate) fn replayed(&self) -> bool {
+        self.replayed
     }
 
     /// Trials of an earlier command that have not been asked for again yet.
@@ -74,6 +80,11 @@ impl<'b, 's> Bench<'b, 's> {
     pub(crate) fn void_at_last(&self) -> &[Measured] {
         let first = self.trials.iter().rposition(Measured::counts).map_or(0, |at| at + 1);
         &self.trials[first..]
+    }
+
+    /// Whether nothing is to be shown while it goes on.
+    pub(crate) fn quiet(&self) -> bool {
+        self.setup.quiet()
     }
 
     /// Tells the user something on the way.
@@ -94,25 +105,21 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Runs a trial once.
     pub(crate) fn trial(&mut self, ask: &Ask) -> Step<&Measured> {
-        let measured = match self.replay.pop_front() {
-            Some(earlier) if earlier.ask == *ask => earlier,
-            Some(_) => {
-                let number = self.trials.len() + 1;
-                return Err(Stop::Failed(failed(format!(
-                    "--resume: trial {number} of the record is another than this program would run: want the version \
-                     that wrote it, or a new folder"
-                ))));
-            }
+        // Trials that were asked for in the same words tell the same, in whatever order tests came to be run.
+        let earlier = self.replay.iter().position(|earlier| earlier.ask == *ask);
+        let measured = match earlier {
+            Some(place) => self.replay.remove(place),
             None => self.run(ask)?,
         };
-        self.trials.push(measured);
-        let number = self.trials.len();
-        let measured = &self.trials[number - 1];
-        if self.last.is_some()
-            && let Some(record) = &mut self.record
-        {
-            record.trial(number, measured);
+        self.replayed = earlier.is_some();
+        if earlier.is_none() {
+            self.written += 1;
+            if let Some(record) = &mut self.record {
+                record.trial(self.written, &measured);
+            }
         }
+        self.trials.push(measured);
+        let measured = &self.trials[self.trials.len() - 1];
         Ok(measured)
     }
 
@@ -130,8 +137,7 @@ impl<'b, 's> Bench<'b, 's> {
             void += 1;
             let why = told.reasons.join("; ");
             self.say_void();
-            // That the host was in the way of an earlier command is no reason to give up now.
-            if self.replaying() {
+            if self.replayed {
                 void = 0;
             }
             if void >= MOST_VOID {
@@ -208,6 +214,9 @@ impl<'b, 's> Bench<'b, 's> {
         }
         let rate = ask.load.map_or(Value::Null, |load| format!("{load}pps").into());
         plan = plan.with("load.rate", rate)?;
+        if let Some((load, at)) = ask.then {
+            plan = plan.with("load.then", format!("{load}pps@{}", time(at)))?;
+        }
         if let Some(settle) = ask.settle {
             plan = plan.with("times.settle", time(settle.as_nanos() as u64))?;
         }

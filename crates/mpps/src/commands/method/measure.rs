@@ -132,6 +132,12 @@ pub(crate) struct Measured {
     pub(crate) offered_pps: f64,
     pub(crate) received_pps: f64,
     pub(crate) latency: Option<Delay>,
+    /// When the first and the last of the lost packets left, ns since the start.
+    pub(crate) lost_between_ns: Option<[u64; 2]>,
+    /// The longest time without a packet of the test: its two ends, ns since the start.
+    pub(crate) outage_ns: Option<[u64; 2]>,
+    /// The link was down for a while.
+    pub(crate) down: bool,
     /// It is void since this host could not send as fast.
     pub(crate) outpaced: bool,
     /// When it began, ns since 1970.
@@ -207,6 +213,9 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
             max: latency.max,
             quantiles,
         }),
+        lost_between_ns: summary.loss_times.map(|times| [times.first_ns, times.last_ns]),
+        outage_ns: summary.longest_outage.map(|outage| [outage.from_ns, outage.to_ns]),
+        down: summary.lanes.iter().any(|lane| lane.link_down_ns > 0),
         outpaced: summary.shortfall == Some(Shortfall::Outpaced),
         started_unix_ns: summary.started.utc_ns,
         notes: summary.warnings.clone(),

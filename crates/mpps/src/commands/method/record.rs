@@ -92,6 +92,9 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
         "offered_pps": measured.offered_pps,
         "received_pps": measured.received_pps,
         "latency_ns": latency,
+        "lost_between_ns": measured.lost_between_ns,
+        "outage_ns": measured.outage_ns,
+        "link_down": measured.down,
         "outpaced": measured.outpaced,
         "started_unix_ns": measured.started_unix_ns,
         "reasons": measured.reasons,
@@ -127,6 +130,12 @@ fn trial_of(line: &Value) -> Option<Measured> {
         let texts = line.get(key)?.as_array()?;
         texts.iter().map(|text| text.as_str().map(shown)).collect()
     };
+    let ends = |key: &str| -> Option<Option<[u64; 2]>> {
+        match line.get(key)? {
+            Value::Null => Some(None),
+            both => Some(Some([both.get(0)?.as_u64()?, both.get(1)?.as_u64()?])),
+        }
+    };
     let load = count("load_pps").filter(|load| *load > 0)?;
     let duration_ns = count("duration_ns")?;
     Some(Measured {
@@ -155,6 +164,9 @@ fn trial_of(line: &Value) -> Option<Measured> {
             Value::Null => None,
             told => Some(delay_of(told)?),
         },
+        lost_between_ns: ends("lost_between_ns")?,
+        outage_ns: ends("outage_ns")?,
+        down: line.get("link_down")?.as_bool()?,
         outpaced: line.get("outpaced")?.as_bool()?,
         started_unix_ns: count("started_unix_ns")?,
         reasons: texts("reasons")?,
@@ -429,7 +441,10 @@ mod tests {
                 max: 5,
                 quantiles: vec![(0.5, 2), (0.99, 3)],
             }),
+            lost_between_ns: Some([5, 7]),
+            outage_ns: None,
             started_unix_ns: 1_700_000_000_123_456_789,
+            down: true,
             outpaced: false,
             reasons: Vec::new(),
             notes: Vec::new(),

@@ -91,8 +91,7 @@ impl Found {
                 Next::Done(End::OutOfTime) => return Err(Stop::OutOfTime),
                 // The highest rate can't be kept up after all.
                 Next::Done(End::Void) if self.lower_max() => continue,
-                // That the host was in the way of an earlier command is no reason to give up now.
-                Next::Done(End::Void) if bench.replaying() => {
+                Next::Done(End::Void) if bench.replayed() => {
                     self.forgiven = self.trials.len();
                     continue;
                 }

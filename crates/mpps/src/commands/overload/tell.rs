@@ -56,13 +56,6 @@ pub(super) fn searched(bench: &Bench<'_, '_>, last: &Measured) {
     }
 }
 
-/// A trial that decides nothing. The whole reason is in the record.
-fn void(bench: &Bench<'_, '_>, last: &Measured) {
-    let why = last.reasons.first().map_or("", String::as_str);
-    let why = why.split(" (").next().unwrap_or(why);
-    bench.say(&format!("trial {}: void: {why}", bench.trials.len()));
-}
-
 /// Before the first load.
 pub(super) fn start(bench: &Bench<'_, '_>, setup: &Setup<'_>, times: Times, test: &Test) {
     bench.say(&format!(

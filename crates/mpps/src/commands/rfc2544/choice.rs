@@ -116,6 +116,8 @@ pub(super) struct Choice {
     pub(super) reset_ns: u64,
     /// Of recovery and reset.
     pub(super) runs: u32,
+    /// Who resets the device.
+    pub(super) reset_cmd: Option<String>,
     pub(super) settle: Duration,
     pub(super) pause: Duration,
     /// Frames for the device to learn from, before each trial.
@@ -194,6 +196,7 @@ impl Choice {
             recovery_ns: ns(args.trial, times.recovery),
             reset_ns: ns(args.trial, times.reset),
             runs: args.repeats.unwrap_or(times.few),
+            reset_cmd: args.reset_cmd.clone(),
             settle: times.settle,
             pause: times.pause,
             learning: times.learning,
@@ -289,6 +292,7 @@ impl Choice {
             "recovery_trial_s": self.recovery_ns as f64 / 1e9,
             "reset_trial_s": self.reset_ns as f64 / 1e9,
             "recovery_and_reset_trials": self.runs,
+            "reset_command": self.reset_cmd,
             "learning_s": self.learning.map_or(0.0, |time| time.as_secs_f64()),
         });
         match of {

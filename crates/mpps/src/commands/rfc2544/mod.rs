@@ -4,6 +4,8 @@ mod burst;
 mod choice;
 mod latency;
 mod loss;
+mod recovery;
+mod reset;
 mod result;
 mod throughput;
 
@@ -33,6 +35,8 @@ struct OfSize {
     latency: Vec<Measured>,
     loss: Vec<Measured>,
     bursts: Option<burst::Bursts>,
+    recovery: Vec<Measured>,
+    reset: Vec<Measured>,
     /// Tests that were not run or not to their end, and why.
     notes: Vec<String>,
 }
@@ -48,6 +52,8 @@ impl OfSize {
             latency: Vec::new(),
             loss: Vec::new(),
             bursts: None,
+            recovery: Vec::new(),
+            reset: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -90,13 +96,20 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
         .collect();
     let began = Instant::now();
     let mut code = 0;
-    setup.on_bench("rfc2544", params.clone().into(), &mut || Ok(()), &mut |bench| {
+    let resetter = std::cell::OnceCell::new();
+    let mut with_ports = || {
+        if let Some(command) = &args.reset_cmd {
+            let _ = resetter.set(reset::Resetter::new(command)?);
+        }
+        Ok(())
+    };
+    setup.on_bench("rfc2544", params.clone().into(), &mut with_ports, &mut |bench| {
         bench.say(&format!(
             "{} frame sizes; about {} if the device is steady",
             sizes.len(),
             units::elapsed(choice.estimate(setup.pause + setup.settle))
         ));
-        let stop = measure(&choice, bench, &mut sizes).err();
+        let stop = measure(&choice, bench, &mut sizes, resetter.get()).err();
         let told = result::Told {
             setup: &setup,
             choice: &choice,
@@ -133,8 +146,27 @@ fn in_kernel(choice: &Choice, setup: &Setup<'_>) -> Result<()> {
     )))
 }
 
+/// Notes what ended a test early, where the next one can begin all the same.
+fn go_on(bench: &Bench<'_, '_>, of: &mut OfSize, test: Test, done: Step<()>) -> Step<Option<Stop>> {
+    match done {
+        Ok(()) => Ok(None),
+        Err(stop @ (Stop::Void(_) | Stop::OutOfTime)) => {
+            let why = format!("{} bytes: {}: {}", of.frame_size, test.name(), stop.why());
+            bench.say(&why);
+            of.notes.push(why);
+            Ok(Some(stop))
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
 /// Goes through the tests, size by size. What this host's fault or the time ends is noted, and the next test begun.
-fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, sizes: &mut [OfSize]) -> Step<()> {
+fn measure(
+    choice: &Choice,
+    bench: &mut Bench<'_, '_>,
+    sizes: &mut [OfSize],
+    resetter: Option<&reset::Resetter>,
+) -> Step<()> {
     let mut cut = None;
     for of in sizes.iter_mut() {
         if let Err(failure) = bench.check_size(of.frame_size) {
@@ -151,19 +183,18 @@ fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, sizes: &mut [OfSize]) -> 
                 Test::Latency => latency::measure(choice, bench, of),
                 Test::Loss => loss::measure(choice, bench, of),
                 Test::BackToBack => burst::measure(choice, bench, of),
-                Test::Recovery | Test::Reset => Ok(()),
+                Test::Recovery => recovery::measure(choice, bench, of),
+                // Of the smallest size alone, at the end.
+                Test::Reset => Ok(()),
             };
-            match done {
-                Ok(()) => {}
-                Err(stop @ (Stop::Void(_) | Stop::OutOfTime)) => {
-                    let why = format!("{} bytes: {}: {}", of.frame_size, test.name(), stop.why());
-                    bench.say(&why);
-                    of.notes.push(why);
-                    cut = Some(stop);
-                }
-                Err(stop) => return Err(stop),
-            }
+            cut = go_on(bench, of, *test, done)?.or(cut);
         }
+    }
+    if let Some(of) = sizes.iter_mut().find(|of| of.throughput().is_some())
+        && choice.has(Test::Reset)
+    {
+        let done = reset::measure(choice, bench, of, resetter);
+        cut = go_on(bench, of, Test::Reset, done)?.or(cut);
     }
     match cut {
         Some(stop) => Err(stop),

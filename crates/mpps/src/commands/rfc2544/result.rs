@@ -1,7 +1,7 @@
 //! What the tests have found, as one document.
 
 use super::choice::{Choice, Test};
-use super::{OfSize, burst, latency, loss, throughput};
+use super::{OfSize, burst, latency, loss, recovery, reset, throughput};
 use crate::commands::method::bench::Bench;
 use crate::commands::method::outcome::{outcome_json, trace, verdict};
 use crate::commands::method::report::document as of_all;
@@ -53,20 +53,21 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     if !matches!(told.stop, Some(Stop::Void(_) | Stop::OutOfTime)) {
         document.verdict.extend(notes());
     }
-    document.results = sizes.iter().map(of_size).collect();
+    document.results = sizes.iter().map(|of| of_size(choice, of)).collect();
     let mut tables = Vec::new();
     let mut charts = Vec::new();
     for test in &choice.tests {
         let (table, chart) = match test {
-            Test::Throughput => (throughput::table(sizes), throughput::chart(sizes)),
-            Test::Latency => (latency::table(sizes), latency::chart(sizes)),
-            Test::Loss => (loss::table(sizes), loss::chart(sizes)),
-            Test::BackToBack => (burst::table(sizes), burst::chart(sizes)),
-            Test::Recovery | Test::Reset => continue,
+            Test::Recovery => (recovery::table(choice, sizes), Some(recovery::chart(choice, sizes))),
+            Test::Reset => (reset::table(choice, sizes), None),
+            Test::Throughput => (throughput::table(sizes), Some(throughput::chart(sizes))),
+            Test::Latency => (latency::table(sizes), Some(latency::chart(sizes))),
+            Test::Loss => (loss::table(sizes), Some(loss::chart(sizes))),
+            Test::BackToBack => (burst::table(sizes), Some(burst::chart(sizes))),
         };
         if !table.rows.is_empty() {
             tables.push(table);
-            charts.push(chart);
+            charts.extend(chart);
         }
     }
     for found in sizes.iter().filter_map(|of| of.found.as_ref()) {
@@ -85,6 +86,8 @@ fn sentences(choice: &Choice, sizes: &[OfSize]) -> Vec<String> {
     all.extend(sizes.iter().filter_map(latency::verdict));
     all.extend(sizes.iter().filter_map(loss_verdict));
     all.extend(sizes.iter().filter_map(burst::verdict));
+    all.extend(sizes.iter().filter_map(|of| recovery::verdict(choice, of)));
+    all.extend(sizes.iter().filter_map(|of| reset::verdict(choice, of)));
     all
 }
 
@@ -118,7 +121,7 @@ fn loss_verdict(of: &OfSize) -> Option<String> {
 }
 
 /// What was found at one size, for programs.
-fn of_size(of: &OfSize) -> Value {
+fn of_size(choice: &Choice, of: &OfSize) -> Value {
     let throughput = of.found.as_ref().and_then(|found| {
         let outcome = found.outcomes();
         Some(outcome_json(outcome.first()?, found))
@@ -146,6 +149,8 @@ fn of_size(of: &OfSize) -> Value {
         "latency": latency::json(of),
         "loss": loss,
         "back_to_back": burst::json(of),
+        "recovery": recovery::json(choice, of),
+        "reset": reset::json(choice, of),
         "notes": of.notes,
     })
 }

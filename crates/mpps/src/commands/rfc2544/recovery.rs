@@ -1,0 +1,205 @@
+//! System recovery (RFC 2544, 26.5): how long packets are still lost after an overload, at half of it.
+
+use super::OfSize;
+use super::choice::Choice;
+use crate::commands::method::Step;
+use crate::commands::method::bench::Bench;
+use crate::commands::method::measure::{Ask, Measured, Phase};
+use crate::commands::method::report::column;
+use mpps_method::Input;
+use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Table, Unit};
+use mpps_report::units;
+use mpps_stats::count;
+use serde_json::{Value, json};
+
+/// Of the throughput.
+const OVERLOAD: f64 = 1.1;
+
+/// Measures it; what is found is in `of`, however it ends.
+pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSize) -> Step<()> {
+    let Some((throughput, max)) = of.throughput().zip(of.found.as_ref().map(|found| found.limits().max)) else {
+        of.skipped("recovery", "no throughput is known");
+        return Ok(());
+    };
+    let load = ((throughput as f64 * OVERLOAD) as u64).min(max);
+    if load <= throughput {
+        of.skipped(
+            "recovery",
+            "there is no higher rate than the throughput to overload the device with",
+        );
+        return Ok(());
+    }
+    let input = Input {
+        load,
+        duration_ns: 2 * choice.recovery_ns,
+    };
+    let ask = Ask {
+        then: Some(((load / 2).max(1), choice.recovery_ns)),
+        ..Ask::of(Phase::Recovery, of.frame_size, input)
+    };
+    for run in 1..=choice.runs {
+        let told = bench.counted(&ask)?;
+        bench.say(&format!(
+            "{} bytes: recovery: run {run} of {}: {}",
+            of.frame_size,
+            choice.runs,
+            words(after(choice, &told))
+        ));
+        of.recovery.push(told);
+    }
+    Ok(())
+}
+
+/// What a run tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum After {
+    /// The last packet was lost so long after the overload, ns.
+    Lost(u64),
+    /// Packets were lost to the end.
+    Ever,
+    /// The overload lost nothing.
+    NoLoss,
+    /// It is not known when packets were lost.
+    Unknown,
+}
+
+fn after(choice: &Choice, told: &Measured) -> After {
+    let Some([_, last]) = told.lost_between_ns else {
+        return if told.loss().1 == 0 {
+            After::NoLoss
+        } else {
+            After::Unknown
+        };
+    };
+    // A hundredth of the time without loss is the least that shows an end.
+    if last + choice.recovery_ns / 100 >= told.sending_ns {
+        return After::Ever;
+    }
+    After::Lost(last.saturating_sub(choice.recovery_ns))
+}
+
+fn words(after: After) -> String {
+    match after {
+        After::Lost(ns) => units::time(ns as f64),
+        After::Ever => "packets were lost to the end".to_owned(),
+        After::NoLoss => "the overload lost nothing".to_owned(),
+        After::Unknown => "not known: packets were refused, or their numbers do not tell".to_owned(),
+    }
+}
+
+/// Times of the runs that tell one, ns.
+fn times(choice: &Choice, of: &OfSize) -> Vec<u64> {
+    let time = |told: &Measured| match after(choice, told) {
+        After::Lost(ns) => Some(ns),
+        _ => None,
+    };
+    of.recovery.iter().filter_map(time).collect()
+}
+
+fn mean(times: &[u64]) -> Option<f64> {
+    (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / times.len() as f64)
+}
+
+/// Runs that tell no time, in words; empty where all do.
+fn note(choice: &Choice, of: &OfSize) -> String {
+    let all = of.recovery.iter().map(|told| after(choice, told));
+    let mut others: Vec<_> = all
+        .filter(|after| !matches!(after, After::Lost(_)))
+        .map(words)
+        .collect();
+    others.dedup();
+    others.join("; ")
+}
+
+/// One sentence.
+pub(super) fn verdict(choice: &Choice, of: &OfSize) -> Option<String> {
+    let first = of.recovery.first()?;
+    let told = match mean(&times(choice, of)) {
+        Some(mean) => units::time(mean),
+        None => note(choice, of),
+    };
+    Some(format!(
+        "{} bytes: recovery after {} pps: {told} (mean of {} runs)",
+        of.frame_size,
+        count(first.trial.input.load),
+        of.recovery.len()
+    ))
+}
+
+/// For programs.
+pub(super) fn json(choice: &Choice, of: &OfSize) -> Value {
+    let Some(first) = of.recovery.first() else {
+        return Value::Null;
+    };
+    let times = times(choice, of);
+    json!({
+        "throughput_pps": of.throughput(),
+        "overload_pps": first.trial.input.load,
+        "overload_ns": choice.recovery_ns,
+        "then_pps": first.ask.then.map(|(load, _)| load),
+        "recovery_ns": times,
+        "mean_recovery_ns": mean(&times),
+        "note": note(choice, of),
+    })
+}
+
+/// Recovery times as a table.
+pub(super) fn table(choice: &Choice, sizes: &[OfSize]) -> Table {
+    let row = |of: &OfSize| -> Option<Vec<Value>> {
+        let first = of.recovery.first()?;
+        let times = times(choice, of);
+        Some(vec![
+            of.frame_size.into(),
+            of.throughput().into(),
+            first.trial.input.load.into(),
+            first.ask.then.map(|(load, _)| load).into(),
+            of.recovery.len().into(),
+            mean(&times).into(),
+            times.iter().min().copied().into(),
+            times.iter().max().copied().into(),
+            note(choice, of).into(),
+        ])
+    };
+    Table {
+        name: "recovery".to_owned(),
+        caption: "Recovery: from the end of the overload to the departure of the last lost packet".to_owned(),
+        columns: vec![
+            column("frame_size_bytes", "frame", Unit::Bytes),
+            column("throughput_pps", "throughput", Unit::Pps),
+            column("overload_pps", "overload", Unit::Pps),
+            column("then_pps", "then", Unit::Pps),
+            column("runs", "runs", Unit::Count),
+            column("mean_recovery_ns", "mean recovery", Unit::Ns),
+            column("min_recovery_ns", "min", Unit::Ns),
+            column("max_recovery_ns", "max", Unit::Ns),
+            column("note", "", Unit::Plain),
+        ],
+        rows: sizes.iter().filter_map(row).collect(),
+    }
+}
+
+/// Frame size to the right, mean recovery time upwards.
+pub(super) fn chart(choice: &Choice, sizes: &[OfSize]) -> Chart {
+    let point = |of: &OfSize| Some((of.frame_size as f64, Some(mean(&times(choice, of))?)));
+    Chart {
+        name: "recovery".to_owned(),
+        title: "Mean recovery time by frame size".to_owned(),
+        x: Axis {
+            label: "frame size".to_owned(),
+            unit: Unit::Bytes,
+            scale: Scale::Category,
+            ..Axis::default()
+        },
+        y: Axis {
+            label: "recovery time".to_owned(),
+            unit: Unit::Ns,
+            min: Some(0.0),
+            ..Axis::default()
+        },
+        series: vec![Series {
+            name: "mean recovery time".to_owned(),
+            kind: Kind::Line,
+            points: sizes.iter().filter_map(point).collect(),
+        }],
+    }
+}

@@ -1,0 +1,250 @@
+//! Reset of the device (RFC 2544, 26.6, as RFC 6201 has it): how long nothing is forwarded, at the throughput of the
+//! smallest frames.
+
+use super::OfSize;
+use super::choice::Choice;
+use crate::commands::method::Step;
+use crate::commands::method::bench::Bench;
+use crate::commands::method::measure::{Ask, Measured, Phase};
+use crate::commands::method::report::column;
+use crate::fail::{Result, failed};
+use mpps_method::Input;
+use mpps_report::document::{Table, Unit};
+use mpps_report::units;
+use mpps_stats::{Event, Sink, Wants};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// When the device is reset: so long after the start of a trial, and after a third of it at the latest, ns.
+const AFTER_NS: u64 = 3_000_000_000;
+
+/// A shell with the rights that the program began with. It runs the command once for each line that it is sent.
+pub(super) struct Resetter {
+    shell: Child,
+    lines: Arc<Mutex<Option<ChildStdin>>>,
+}
+
+impl Resetter {
+    /// Starts it, while there are rights that it can have.
+    pub(super) fn new(command: &str) -> Result<Self> {
+        let mut shell = Command::new("/bin/sh")
+            .args([
+                "-c",
+                "while read -r _; do sh -c \"$1\" </dev/null >&2; done",
+                "sh",
+                command,
+            ])
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(|e| failed(format!("--reset-cmd: start /bin/sh: {e}")))?;
+        let lines = Arc::new(Mutex::new(shell.stdin.take()));
+        Ok(Self { shell, lines })
+    }
+}
+
+impl Drop for Resetter {
+    fn drop(&mut self) {
+        // A shell that reads no more lines ends; a command that hangs is not waited for.
+        drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// Has the device reset in the middle of a trial, or tells the user to do it.
+struct Reset {
+    lines: Option<Arc<Mutex<Option<ChildStdin>>>>,
+    at_ns: u64,
+    quiet: bool,
+    done: bool,
+}
+
+impl Sink for Reset {
+    fn wants(&self) -> Wants {
+        Wants {
+            snapshots: true,
+            ..Wants::default()
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let Event::Live(now) = event else { return };
+        if self.done || now.elapsed_ns < self.at_ns {
+            return;
+        }
+        self.done = true;
+        match &self.lines {
+            Some(lines) => {
+                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                // A shell that has gone shows in the result: nothing was reset.
+                let _ = lines.as_mut().map(|lines| lines.write_all(b"\n"));
+            }
+            None if self.quiet => {}
+            None => eprintln!("mpps: reset the device now"),
+        }
+    }
+}
+
+/// Measures it; what is found is in `of`, however it ends.
+pub(super) fn measure(
+    choice: &Choice,
+    bench: &mut Bench<'_, '_>,
+    of: &mut OfSize,
+    resetter: Option<&Resetter>,
+) -> Step<()> {
+    let Some(load) = of.throughput() else { return Ok(()) };
+    let input = Input {
+        load,
+        duration_ns: choice.reset_ns,
+    };
+    let ask = Ask::of(Phase::Reset, of.frame_size, input);
+    let lines = resetter.map(|resetter| Arc::clone(&resetter.lines));
+    let (at_ns, quiet) = (AFTER_NS.min(choice.reset_ns / 3), bench.quiet());
+    bench.watch = Some(Box::new(move || {
+        Box::new(Reset {
+            lines: lines.clone(),
+            at_ns,
+            quiet,
+            done: false,
+        })
+    }));
+    let mut done = Ok(());
+    for run in 1..=choice.runs {
+        match reset(bench, &ask) {
+            Ok(told) => {
+                bench.say(&format!(
+                    "{} bytes: reset: run {run} of {}: {}",
+                    of.frame_size,
+                    choice.runs,
+                    words(&told)
+                ));
+                of.reset.push(told);
+            }
+            Err(stop) => {
+                done = Err(stop);
+                break;
+            }
+        }
+    }
+    bench.watch = None;
+    done
+}
+
+/// One trial. A link that goes down makes it void; when packets came and when not is known all the same.
+fn reset(bench: &mut Bench<'_, '_>, ask: &Ask) -> Step<Measured> {
+    let told = bench.trial(ask)?.clone();
+    match told.counts() || told.down {
+        true => Ok(told),
+        false => bench.counted(ask),
+    }
+}
+
+/// Time without traffic by the packets that were lost at a known rate, ns; `None` where not all were sent.
+fn by_loss(told: &Measured) -> Option<f64> {
+    let (_, missing) = told.loss();
+    (told.counts() && told.offered_pps > 0.0).then(|| missing as f64 / told.offered_pps * 1e9)
+}
+
+/// By the times of the packets that came, ns; `None` where nothing was lost, so that there was no outage.
+fn by_stamps(told: &Measured) -> Option<f64> {
+    let [from, to] = told.outage_ns?;
+    let lost = told.lost > 0 || !told.counts();
+    lost.then(|| to.saturating_sub(from) as f64)
+}
+
+fn words(told: &Measured) -> String {
+    let by = |ns: Option<f64>| ns.map_or_else(|| "not known".to_owned(), units::time);
+    match told.counts() && told.lost == 0 {
+        true => "no loss".to_owned(),
+        false => format!("{} by loss, {} by time stamps", by(by_loss(told)), by(by_stamps(told))),
+    }
+}
+
+fn mean(of: &OfSize, value: fn(&Measured) -> Option<f64>) -> Option<f64> {
+    let all: Vec<_> = of.reset.iter().filter_map(value).collect();
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+}
+
+/// Who reset the device.
+fn kind(choice: &Choice) -> String {
+    match &choice.reset_cmd {
+        Some(command) => format!("by command: {command}"),
+        None => "by hand".to_owned(),
+    }
+}
+
+/// One sentence: RFC 2544 wants one for each kind of reset.
+pub(super) fn verdict(choice: &Choice, of: &OfSize) -> Option<String> {
+    let first = of.reset.first()?;
+    let told = match (mean(of, by_loss), mean(of, by_stamps)) {
+        (Some(0.0), _) | (None, None) => "no loss".to_owned(),
+        (Some(loss), Some(stamps)) => {
+            format!("{} by loss, {} by time stamps", units::time(loss), units::time(stamps))
+        }
+        (Some(loss), None) => format!("{} by loss", units::time(loss)),
+        (None, Some(stamps)) => format!("{} by time stamps", units::time(stamps)),
+    };
+    Some(format!(
+        "{} bytes: reset {} at {} pps: {told} (mean of {} trials)",
+        of.frame_size,
+        kind(choice),
+        mpps_stats::count(first.trial.input.load),
+        of.reset.len()
+    ))
+}
+
+/// For programs.
+pub(super) fn json(choice: &Choice, of: &OfSize) -> Value {
+    if of.reset.is_empty() {
+        return Value::Null;
+    }
+    let all = |value: fn(&Measured) -> Option<f64>| of.reset.iter().map(value).collect::<Vec<_>>();
+    json!({
+        "kind": kind(choice),
+        "load_pps": of.throughput(),
+        "lost": of.reset.iter().map(|told| told.lost).collect::<Vec<_>>(),
+        "by_loss_ns": all(by_loss),
+        "by_stamps_ns": all(by_stamps),
+        "mean_by_loss_ns": mean(of, by_loss),
+        "mean_by_stamps_ns": mean(of, by_stamps),
+    })
+}
+
+/// Reset times as a table.
+pub(super) fn table(choice: &Choice, sizes: &[OfSize]) -> Table {
+    let row = |of: &OfSize, (run, told): (usize, &Measured)| -> Vec<Value> {
+        vec![
+            of.frame_size.into(),
+            kind(choice).into(),
+            (run + 1).into(),
+            told.trial.input.load.into(),
+            told.lost.into(),
+            by_loss(told).into(),
+            by_stamps(told).into(),
+            match told.counts() {
+                true => Value::from(""),
+                false => told.void_in_short().into(),
+            },
+        ]
+    };
+    let rows = sizes
+        .iter()
+        .flat_map(|of| of.reset.iter().enumerate().map(move |told| row(of, told)));
+    Table {
+        name: "reset".to_owned(),
+        caption: "Reset of the device: time without traffic".to_owned(),
+        columns: vec![
+            column("frame_size_bytes", "frame", Unit::Bytes),
+            column("kind", "reset", Unit::Plain),
+            column("trial", "trial", Unit::Count),
+            column("load_pps", "load", Unit::Pps),
+            column("lost", "lost", Unit::Count),
+            column("by_loss_ns", "by loss", Unit::Ns),
+            column("by_stamps_ns", "by time stamps", Unit::Ns),
+            column("note", "", Unit::Plain),
+        ],
+        rows: rows.collect(),
+    }
+}
