@@ -421,6 +421,74 @@ fn plots_of_nothing_and_to_nowhere_are_refused() {
 }
 
 #[test]
+fn reports_of_nothing_and_to_nowhere_are_refused_and_of_a_run_are_made() {
+    let scratch = Scratch::new();
+    let file = |name: &str| scratch.file(name).display().to_string();
+    std::fs::write(scratch.file("bad.json"), "{}").expect("a file");
+    for (words, code, parts) in [
+        (format!("report -o {}", file("a.html")), 2, vec!["FILE"]),
+        (
+            format!("report {} -o {}", file("none.json"), file("a.html")),
+            1,
+            vec!["none.json"],
+        ),
+        (
+            format!("report {} -o {}", file("bad.json"), file("a.html")),
+            1,
+            vec!["bad.json", "no result", "mpps.test/1", "--json"],
+        ),
+        (
+            format!("report {} -o {}", file("bad.json"), file("a.pdf")),
+            2,
+            vec!["-o", "a.pdf", ".html"],
+        ),
+        (
+            format!("report {} -o /nonexistent/a.md", file("bad.json")),
+            2,
+            vec!["-o", "/nonexistent/a.md"],
+        ),
+    ] {
+        assert_refused(&words, code, &parts);
+    }
+    let good = scratch.measure(mpps(
+        "sendrecv loop: --rate 5kpps --duration 200ms --settle 50ms --quiet --src 10.1.2.3 --dest 10.1.2.4:9000",
+    ));
+    good.assert_accounted();
+    let (json, csv) = (file("run.json"), file("run.csv"));
+    for (words, name, there, absent) in [
+        (
+            format!("report {json} {csv} -o {}", file("a.html")),
+            "a.html",
+            "10.1.2.4",
+            "<script src",
+        ),
+        (
+            format!("report {json} --redact -o {}", file("b.html")),
+            "b.html",
+            "ip-1",
+            "10.1.2.",
+        ),
+        (
+            format!("report {json} -o {}", file("c.md")),
+            "c.md",
+            "# sendrecv loop:",
+            "<svg",
+        ),
+        (
+            format!("plot {csv} {csv} -o {}", file("d.svg")),
+            "d.svg",
+            "2 runs",
+            "no value",
+        ),
+    ] {
+        let finished = mpps_tests::run_command(mpps(&words));
+        assert_eq!(finished.code, Some(0), "{words}: {}", finished.stderr);
+        let text = std::fs::read_to_string(scratch.file(name)).expect("a file");
+        assert!(text.contains(there) && !text.contains(absent), "{words}");
+    }
+}
+
+#[test]
 fn a_run_that_has_no_room_in_memory_is_refused_by_name_before_it_takes_any() {
     // A limit of its own, so that the test neither depends on the host's memory nor could take it.
     let limited = |kilobytes: u32, words: &str| {

@@ -221,6 +221,7 @@ fn neither_a_library_nor_a_program_that_the_environment_names_gets_any() {
         "drop null: --duration 10ms --quiet",
         "doctor",
         "plot /nonexistent.csv -o /tmp/x.svg",
+        "report /nonexistent.json -o /tmp/x.html",
     ] {
         let finished = preloaded(words);
         let with_some = installed.marks().unwrap_or_default();

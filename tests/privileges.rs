@@ -294,15 +294,17 @@ fn under_sudo_a_run_becomes_the_user_and_so_do_its_files() {
     for name in ["run.csv", "run.json", "run.hdr", "x.pcapng", "x.1.pcapng"] {
         assert!(names.iter().any(|there| there == name), "no {name} in {names:?}");
     }
-    // And so does a picture.
-    let picture = scratch.file("run.svg");
-    let finished = run_command(by_sudo({
-        let mut command = mpps("plot");
-        command.arg(scratch.file("run.csv")).arg("-o").arg(&picture);
-        command
-    }));
-    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    assert_eq!(std::fs::metadata(&picture).expect("drawn").uid(), NOBODY);
+    // And so do a picture and a page.
+    for (command, from, to) in [("plot", "run.csv", "run.svg"), ("report", "run.json", "run.html")] {
+        let made = scratch.file(to);
+        let finished = run_command(by_sudo({
+            let mut command = mpps(command);
+            command.arg(scratch.file(from)).arg("-o").arg(&made);
+            command
+        }));
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        assert_eq!(std::fs::metadata(&made).expect("made").uid(), NOBODY);
+    }
 }
 
 #[test]

@@ -241,6 +241,17 @@ const RECIPES: &[Recipe] = &[
             "mpps run plan.json",
         ],
     },
+    Recipe {
+        page: "docs/reports.md",
+        before: "for i in run other; do mpps sendrecv loop:delay=1ms --rate 10kpps --duration 300ms --settle 100ms \
+                 --csv $i.csv --json $i.json || test $? = 3 || exit 1; done",
+        commands: &[
+            "mpps report run.json run.csv -o run.html",
+            "mpps report run.json other.json run.csv other.csv -o both.html",
+            "mpps plot run.csv other.csv -o both.png",
+            "mpps report run.json run.csv -o public.html --redact",
+        ],
+    },
     recipe(
         "docs/loop.md",
         &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],
@@ -274,6 +285,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("make demo", "half a minute of several runs as fast as they go"),
     ("make test", "that is what runs this"),
     ("mpps ndr ", "a search takes minutes; tests/ndr.rs runs shorter ones"),
+    ("mpps rfc2544 ", "its tests take minutes; tests/rfc2544.rs runs shorter ones"),
     (
         "mpps overload ",
         "a test takes minutes; tests/overload.rs runs shorter ones",

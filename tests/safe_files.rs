@@ -52,26 +52,24 @@ fn root_is_led_by_nobody_elses_link_and_empties_nobody_elses_file() {
                 );
                 assert!(!place.file("none").exists(), "{context}");
             }
-            // A picture is a file like any other.
+            // A picture is a file like any other, and so is a page.
             if option == "--csv" {
                 let rows = place.file("rows.csv");
                 assert!(matches!(run_command(writing("--csv", &rows)).code, Some(0 | 3)));
                 symlink("../victim", home.join("link.svg")).expect("a link");
                 lchown(home.join("link.svg"), Some(NOBODY), None).expect("lchown");
-                let mut command = mpps("plot");
-                command
-                    .arg(rows)
-                    .arg("-o")
-                    .arg(home.join("link.svg"))
-                    .env_remove("SUDO_UID");
-                let finished = run_command(command);
-                assert_eq!(finished.code, Some(2), "{}", finished.stderr);
-                let line = finished.stderr.trim_end();
-                assert!(
-                    line.starts_with("mpps: -o: ") && line.contains("link.svg is a link of user 65534"),
-                    "{line}"
-                );
-                assert!(line.matches("want").count() == 1 && !line.contains('\n'), "{line}");
+                symlink("../victim", home.join("link.html")).expect("a link");
+                lchown(home.join("link.html"), Some(NOBODY), None).expect("lchown");
+                for (command, link) in [("plot", "link.svg"), ("report", "link.html")] {
+                    let mut command = mpps(command);
+                    command.arg(&rows).arg("-o").arg(home.join(link)).env_remove("SUDO_UID");
+                    let finished = run_command(command);
+                    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+                    let line = finished.stderr.trim_end();
+                    let told = format!("{link} is a link of user 65534");
+                    assert!(line.starts_with("mpps: -o: ") && line.contains(&told), "{line}");
+                    assert!(line.matches("want").count() == 1 && !line.contains('\n'), "{line}");
+                }
                 assert_eq!(std::fs::read(&victim).expect("a file"), b"kept");
             }
             // Called by them with sudo: the run is theirs, and gets no further than they do.

@@ -17,7 +17,7 @@ pub enum ReportError {
         /// Why it failed.
         source: io::Error,
     },
-    /// The CSV to plot is not one of ours.
+    /// The file to read is not one of ours.
     #[error("{}: {message}", path.display())]
     Malformed {
         /// The file.
@@ -33,11 +33,13 @@ pub enum ReportError {
         /// Its name.
         name: String,
     },
-    /// The picture's file name does not say a format that can be drawn.
-    #[error("{}: want a name that ends in .svg or .png", path.display())]
+    /// The file's name does not say a format that can be written.
+    #[error("{}: want a name that ends in {want}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
+        /// The endings that can be.
+        want: &'static str,
     },
 }
 

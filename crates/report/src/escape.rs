@@ -1,7 +1,7 @@
-//! The one function that makes any text part of HTML or XML, in contents and in attributes between quotes.
+//! The one function that makes any text part of HTML or XML, in contents and in attributes between double quotes.
 
-/// `text` as it can stand in HTML and XML. XML 1.0 can't hold control characters at all; a file name can. Characters that
-/// turn the direction of writing would show another text than the one that is there.
+/// `text` as it can stand in HTML and XML. XML 1.0 can't hold control characters at all; a file name can. Characters
+/// that turn the direction of writing would show another text than the one that is there.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -10,7 +10,6 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(c),
             c if is_hidden(c) => escaped.push('\u{fffd}'),
             c => escaped.push(c),

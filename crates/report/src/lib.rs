@@ -1,4 +1,4 @@
-//! What a run leaves behind: live view, CSV, JSON, HDR log, plots.
+//! What a run leaves behind: live view, CSV, JSON, HDR log, plots, and the pages of tests and runs.
 //!
 //! Everything here runs beside the packet path and must never hold it up. What is written while packets fly (CSV, HDR
 //! log) goes through [`spool`]: a bounded inbox, a backlog that spills to disk, and a thread that waits for slow
@@ -40,7 +40,7 @@ pub use lanes_csv::{LanesCsvSink, lanes_csv_header};
 pub use live::{LIVE_GROUP, LiveSink, LiveStyle};
 pub use lock::same_file;
 pub use notes::Notes;
-pub use plot::plot;
+pub use plot::{Rows, plot, plot_all, rows, rows_of};
 pub use sinks::{AtBegin, Sinks};
 pub use summary::{Colour, Detail, columns_of, print_summary};
 pub use target::JsonTarget;

@@ -2,15 +2,216 @@
 
 mod example;
 
-use mpps_report::document::files;
+use mpps_report::ReportError;
+use mpps_report::document::{self, Document, Found, files, find, redact, report, runs};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+const RUN: &str = include_str!("example/run.json");
+
+fn of_run() -> Document {
+    let Ok(Found::Run(summary)) = find(RUN.as_bytes()) else {
+        panic!("no run");
+    };
+    let rows = mpps_report::rows(&sample("run.csv")).expect("rows");
+    runs::document(&[runs::Run::new("run.json", summary).with_rows(rows)])
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example").join(name)
+}
+
+/// All that can be there is in it.
+fn closed(schema: &mut Value) {
+    if let Some(fields) = schema.as_object_mut() {
+        if fields.contains_key("properties") {
+            fields.insert("additionalProperties".to_owned(), false.into());
+        }
+        fields.values_mut().for_each(closed);
+    }
+    if let Some(all) = schema.as_array_mut() {
+        all.iter_mut().for_each(closed);
+    }
+}
 
 #[test]
 fn a_folder_holds_the_record_and_what_is_made_from_it() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("example");
+    let document = example::document();
+    // To be looked at.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("example");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let files = files(&example::document()).expect("plain names");
+    let files = files(&document).expect("plain names");
     for (name, contents) in &files {
         std::fs::write(folder.join(name), contents).expect("a file");
-        println!("{name} {}", contents.len());
     }
+    let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names[..3], ["result.json", "report.html", "report.md"]);
+    for name in ["throughput.csv", "trials.csv", "throughput.svg", "rates-over-time.svg"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    assert!(files[1].1.len() < 500_000, "{}", files[1].1.len());
+    let again = document::read(&files[0].1).expect("what was written");
+    assert_eq!(again, document);
+    let chart = mpps_report::chart::png(&document.charts[0]).expect("a picture");
+    assert!(chart.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    for name in [
+        "", "../x", "/etc/x", "a/b", "a.b", ".", "..", "-o", "a\0b", "a b", "report", "Result", "é",
+    ] {
+        let mut document = example::document();
+        document.tables[0].name = name.to_owned();
+        assert!(
+            matches!(files(&document), Err(ReportError::Name { .. })),
+            "table {name:?}"
+        );
+        let mut document = example::document();
+        document.charts[0].name = name.to_owned();
+        assert!(
+            matches!(files(&document), Err(ReportError::Name { .. })),
+            "chart {name:?}"
+        );
+    }
+    let mut document = example::document();
+    document.tables[1].name = "Throughput".to_owned();
+    let error = files(&document).unwrap_err().to_string();
+    assert!(error.contains("each name once") && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn documents_are_as_their_schema_says_and_have_nothing_else() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test.schema.json");
+    let mut schema: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("the schema")).expect("JSON");
+    assert!(jsonschema::meta::is_valid(&schema));
+    let open = jsonschema::validator_for(&schema).expect("a schema");
+    closed(&mut schema);
+    let schema = jsonschema::validator_for(&schema).expect("a schema");
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = folder.path().join("x.json");
+    report(&[sample("run.json"), sample("run.csv")], &written, true).expect("a report");
+    let written = document::read(&std::fs::read(written).expect("a file")).expect("a document");
+    for document in [example::document(), of_run(), written, runs::document(&[])] {
+        let value = serde_json::from_str(&document.text()).expect("JSON");
+        if let Err(error) = schema.validate(&value) {
+            panic!("{}: {error} at {}", document.title, error.instance_path());
+        }
+        let mut wrong: Value = value.clone();
+        wrong["schema"] = json!("mpps.test/2");
+        assert!(!open.is_valid(&wrong));
+        let mut later = value;
+        later["more"] = json!(1);
+        assert!(open.is_valid(&later));
+    }
+}
+
+#[test]
+fn numbers_that_are_none_leave_a_record_that_can_be_read() {
+    let mut document = example::document();
+    document.took_s = f64::NAN;
+    document.charts[0].series[0].points.push((f64::INFINITY, Some(1.0)));
+    document.charts[0].series[0].points.push((9.0, Some(f64::NAN)));
+    document.charts[0].x.max = Some(f64::NAN);
+    let again = document::read(document.text().as_bytes()).expect("a document");
+    assert_eq!(again.charts[0].series[0].points.len(), 8);
+    assert_eq!(again.charts[0].series[0].points[7], (9.0, None));
+}
+
+#[test]
+fn a_run_tells_its_numbers_and_why_it_is_not_valid() {
+    let document = of_run();
+    assert!(
+        !document.complete
+            && document
+                .incomplete
+                .as_deref()
+                .unwrap_or_default()
+                .starts_with("not valid: ")
+    );
+    assert!(
+        document.verdict[0].starts_with("Sent 499,313 packets at 99.86 kpps"),
+        "{:?}",
+        document.verdict
+    );
+    assert!(
+        document.verdict[1].contains("median 300.4 µs"),
+        "{:?}",
+        document.verdict
+    );
+    let charts: Vec<_> = document.charts.iter().map(|chart| chart.name.as_str()).collect();
+    assert_eq!(
+        charts,
+        ["latency", "rates-over-time", "loss-over-time", "latency-over-time"]
+    );
+}
+
+#[test]
+fn nothing_that_is_hidden_is_left_in_any_file() {
+    let mut document = example::document();
+    document.device = Some("router at fe80::5eff:fe10:1%eth0, lab-7, asked ada@lab-7.example.net".to_owned());
+    document
+        .command
+        .extend(["--log".to_owned(), "/home/ada/lab-7.txt".to_owned()]);
+    let hidden = redact::document(&document);
+    for (name, contents) in files(&hidden).expect("plain names") {
+        let text = String::from_utf8_lossy(&contents).into_owned();
+        for word in ["lab-7", "198.18.0", "02:00:5e", "fe80::", "fd99::", "/home/ada"] {
+            assert!(!text.contains(word), "{word} in {name}");
+        }
+    }
+    let text = hidden.text();
+    assert!(
+        text.contains("\"mpps\",\n") && text.contains("ip-2:9000") && text.contains("host-1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn reports_of_the_wrong_files_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let (run, rows) = (sample("run.json"), sample("run.csv"));
+    let test = file("result.json", &example::document().text());
+    let other = file("other.json", &RUN.replace("2026-11-23T", "2026-11-24T"));
+    let out = folder.path().join("x.html");
+    for (files, out, part) in [
+        (
+            vec![run.clone()],
+            folder.path().join("x.pdf"),
+            "want a name that ends in .html, .md or .json",
+        ),
+        (vec![file("a.json", "{")], out.clone(), "no JSON"),
+        (vec![file("b.json", "{}")], out.clone(), "no result: want result.json"),
+        (
+            vec![test.clone(), run.clone()],
+            out.clone(),
+            "it is the result of a test: want it alone",
+        ),
+        (
+            vec![other, rows.clone()],
+            out.clone(),
+            "no JSON summary of the same run",
+        ),
+        (vec![rows.clone()], out.clone(), "no JSON summary of the same run"),
+        (
+            vec![run.clone(), file("c.csv", "a,b\n")],
+            out.clone(),
+            "no column time_s",
+        ),
+        (vec![folder.path().to_owned()], out.clone(), "no regular file"),
+        (vec![folder.path().join("none.json")], out.clone(), "No such file"),
+    ] {
+        let error = report(&files, &out, false).expect_err(part).to_string();
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        assert!(!out.exists());
+    }
+    report(&[test], &out, false).expect("a page");
+    let page = std::fs::read_to_string(&out).expect("a page");
+    assert!(page.contains("<h1>RFC 2544 suite") && page.contains("SHA-256 of result.json"));
+    report(&[run, rows], &folder.path().join("x.md"), false).expect("a text");
 }

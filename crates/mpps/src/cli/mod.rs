@@ -114,8 +114,10 @@ pub(crate) enum Command {
     Lab(Lab),
     /// Show a whole measurement: a lab, a reflector, a run, and its CSV, JSON and plot
     Demo(Demo),
-    /// Draw a run's CSV as SVG or PNG: rates, loss and latency over time
+    /// Draw a run's CSV as SVG or PNG, or those of several over one another: rates, loss and latency over time
     Plot(Plot),
+    /// Make a page of a test's result or of plain runs: one HTML file, or Markdown
+    Report(Report),
     /// List the options of each path's ports
     #[command(after_help = paths::text())]
     Ports,
@@ -444,9 +446,24 @@ pub(crate) struct Demo {
 /// `plot`.
 #[derive(Args, Debug)]
 pub(crate) struct Plot {
-    /// The run's CSV
-    pub(crate) csv: PathBuf,
+    /// The run's CSV; several runs are drawn over one another
+    #[arg(required = true)]
+    pub(crate) csv: Vec<PathBuf>,
     /// Picture to write: .svg or .png
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
+}
+
+/// `report`.
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    /// result.json of a test; or JSON summaries of runs (--json), with the CSVs of these runs if there are any
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// File to write: .html, .md, or .json (the result as a test writes it)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Hide names of hosts and users, IP and MAC addresses: host-1, ip-2, mac-1 instead, the same ones everywhere
+    #[arg(long)]
+    pub(crate) redact: bool,
 }

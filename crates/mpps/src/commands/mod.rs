@@ -34,7 +34,7 @@ use std::process::ExitCode;
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     privilege::check(&command)?;
     // A user whom the program's file lends rights could write the list of changes.
-    if !matches!(command, Command::Plot(_)) && !privilege::lent() {
+    if !matches!(command, Command::Plot(_) | Command::Report(_)) && !privilege::lent() {
         // What a run that was killed has left of its changes to interfaces.
         for line in paths::mend() {
             eprintln!("mpps: {line}");
@@ -54,29 +54,37 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Demo(args) => demo::run(&args),
-        Command::Plot(args) => {
-            // Where it may write is for the user to say, as of every file (see `unwritable`).
-            let full = |e: &std::io::Error| {
-                matches!(
-                    e.kind(),
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::WriteZero
-                )
-            };
-            let unopened = |e: &ReportError| match e {
-                ReportError::Io { path, source, .. } => *path == args.output && !full(source),
-                _ => false,
-            };
-            as_user(|| match mpps_report::plot(&args.csv, &args.output) {
-                Err(e) if unopened(&e) => Err(output::unwritable("-o", &e)),
-                other => Ok(other?),
-            })?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Plot(args) => written(&args.output, || mpps_report::plot_all(&args.csv, &args.output)),
+        Command::Report(args) => written(&args.output, || {
+            mpps_report::document::report(&args.files, &args.output, args.redact)
+        }),
         Command::Ports => {
             print(|out| writeln!(out, "{}", paths::text()))?;
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Makes a file of files, as the user. Where it may write is for the user to say, as of every file (see `unwritable`).
+fn written(
+    file: &std::path::Path,
+    make: impl FnOnce() -> std::result::Result<(), ReportError> + Send,
+) -> Result<ExitCode> {
+    let full = |e: &std::io::Error| {
+        matches!(
+            e.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::WriteZero
+        )
+    };
+    let unopened = |e: &ReportError| match e {
+        ReportError::Io { path, source, .. } => path == file && !full(source),
+        _ => false,
+    };
+    as_user(|| match make() {
+        Err(e) if unopened(&e) => Err(output::unwritable("-o", &e)),
+        other => Ok(other?),
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Does a run on behalf of another program.

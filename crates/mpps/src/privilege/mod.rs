@@ -72,8 +72,8 @@ pub(crate) fn check(command: &Command) -> Result<()> {
             "lab: it changes the host and starts programs, {}",
             refused()
         ))),
-        Command::Demo(_) | Command::Plot(_) => {
-            // Neither needs any, and the demo starts this program again.
+        Command::Demo(_) | Command::Plot(_) | Command::Report(_) => {
+            // None of them needs any, and the demo starts this program again.
             let closed = |e| failed(format!("give up privileges: {e}"));
             privilege::limit(CapabilitySet::empty()).map_err(closed)?;
             privilege::no_new().map_err(closed)

@@ -87,7 +87,7 @@ pub(crate) fn stacked(title: &str, lines: &[String], charts: &[Chart]) -> String
     svg.text((16.0, 32.0), 18.0, Anchor::Start, INK, true, &shorten(title, 90));
     for (i, line) in lines.iter().enumerate() {
         let at = (16.0, 54.0 + 18.0 * i as f64);
-        svg.text(at, 12.5, Anchor::Start, FAINT, false, &shorten(line, 140));
+        svg.text(at, 12.0, Anchor::Start, FAINT, false, &shorten(line, 165));
     }
     let mut y = top;
     for plan in plans {

@@ -2,9 +2,15 @@
 //! read. Whoever runs a test makes one; pages, tables and pictures are made from it alone, then or later.
 
 mod files;
+mod read;
+pub mod redact;
+mod report;
+pub mod runs;
 pub(crate) mod show;
 
 pub use files::{RESULT, files, is_plain};
+pub use read::{Found, find, read};
+pub use report::report;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,8 +68,14 @@ pub struct Document {
 impl Document {
     /// The text of `result.json`.
     pub fn text(&self) -> String {
+        let mut whole = self.clone();
+        // What JSON has no number for could not be read again.
+        whole.took_s = if self.took_s.is_finite() { self.took_s } else { 0.0 };
+        for series in whole.charts.iter_mut().flat_map(|chart| &mut chart.series) {
+            series.points.retain(|point| point.0.is_finite());
+        }
         // Maps have texts as keys, and numbers that are not finite become null: nothing fails.
-        let value = serde_json::to_value(self).unwrap_or_default();
+        let value = serde_json::to_value(whole).unwrap_or_default();
         format!("{value:#}\n")
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers of a table's column or of an axis as people read them: one unit for all of them, told once.
 
-use super::Unit;
+use super::{Column, Table, Unit};
 use crate::plot::scale::prefix;
 use crate::units::{count, percent};
 use serde_json::Value;
@@ -44,12 +44,25 @@ impl Shown {
         Self { divide, name, unit }
     }
 
-    /// For a column: by the middle one of its numbers, so that one outlier does not hide the others' digits.
-    pub(crate) fn of_column<'v>(unit: Unit, values: impl Iterator<Item = &'v Value>) -> Self {
-        let mut sizes: Vec<f64> = values.filter_map(Value::as_f64).map(f64::abs).collect();
-        sizes.retain(|size| size.is_finite() && *size > 0.0);
-        sizes.sort_by(f64::total_cmp);
-        Self::of(unit, sizes.get(sizes.len() / 2).copied().unwrap_or(0.0))
+    /// For the columns of a table: those of one kind share a unit, so that they can be compared, unless one is far
+    /// beyond the others.
+    pub(crate) fn of_table(table: &Table) -> Vec<Self> {
+        let typical: Vec<f64> = (0..table.columns.len())
+            .map(|i| middle(table.rows.iter().filter_map(|row| row.get(i))))
+            .collect();
+        let of_kind = |unit: Unit| {
+            let columns = table.columns.iter().zip(&typical);
+            columns
+                .filter(move |(c, typical)| c.unit == unit && **typical > 0.0)
+                .map(|(_, typical)| *typical)
+        };
+        let shown = |(column, typical): (&Column, &f64)| {
+            let least = of_kind(column.unit).fold(f64::INFINITY, f64::min);
+            let most = of_kind(column.unit).fold(0.0, f64::max);
+            let shared = most > 0.0 && most < least * FAR;
+            Self::of(column.unit, if shared { least } else { *typical })
+        };
+        table.columns.iter().zip(&typical).map(shown).collect()
     }
 
     /// A heading with the unit behind it.
@@ -75,15 +88,6 @@ impl Shown {
         }
     }
 
-    /// A number with its unit.
-    pub(crate) fn full(&self, value: f64) -> String {
-        let number = self.number(value);
-        match self.name {
-            "" => number,
-            name => format!("{number} {name}"),
-        }
-    }
-
     /// A cell of a table.
     pub(crate) fn cell(&self, value: &Value) -> String {
         match value {
@@ -100,6 +104,17 @@ impl Shown {
             other => other.to_string(),
         }
     }
+}
+
+/// How far apart numbers in the same unit may be.
+const FAR: f64 = 2000.0;
+
+/// The middle one of these numbers, so that one outlier does not hide the others' digits; 0 where there is none.
+fn middle<'v>(values: impl Iterator<Item = &'v Value>) -> f64 {
+    let mut sizes: Vec<f64> = values.filter_map(Value::as_f64).map(f64::abs).collect();
+    sizes.retain(|size| size.is_finite() && *size > 0.0);
+    sizes.sort_by(f64::total_cmp);
+    sizes.get(sizes.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Without the digits that nobody needs.
@@ -146,15 +161,15 @@ mod tests {
     #[test]
     fn a_column_has_one_unit_and_numbers_their_digits() {
         let values = [json!(820.0), json!(12_345), json!(1_500_000), json!(null), json!(7_000)];
-        let shown = Shown::of_column(Unit::Ns, values.iter());
+        let shown = Shown::of(Unit::Ns, middle(values.iter()));
         assert_eq!(shown.heading("p99"), "p99 (µs)");
         let cells: Vec<_> = values.iter().map(|v| shown.cell(v)).collect();
         assert_eq!(cells, ["0.820", "12.35", "1,500", "–", "7.000"]);
-        let ratio = Shown::of_column(Unit::Ratio, values.iter());
+        let ratio = Shown::of(Unit::Ratio, 0.5);
         assert_eq!(ratio.cell(&json!(0.5)), "50.000");
         assert_eq!(ratio.cell(&json!(0)), "0");
         let rate = Shown::of(Unit::Pps, 14_880_952.0);
-        assert_eq!(rate.full(14_880_952.0), "14.88 Mpps");
+        assert_eq!((rate.number(14_880_952.0).as_str(), rate.name), ("14.88", "Mpps"));
         assert_eq!(Shown::of(Unit::Plain, 1.0).cell(&json!("a<b")), "a<b");
         assert_eq!(
             Shown::of(Unit::Count, 1.0).cell(&json!(u64::MAX)),

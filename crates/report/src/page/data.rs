@@ -1,7 +1,7 @@
 //! The charts as the page's script draws them.
 
 use super::Much;
-use crate::chart::{Placed, rank, shapes, style, thin};
+use crate::chart::{Placed, rank, shapes, style};
 use crate::document::{Axis, Chart, Document, Kind, Scale};
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ impl Data {
 pub(super) fn charts(document: &Document, much: Much) -> Option<Data> {
     let mut names = Vec::new();
     let mut charts = Vec::new();
-    for chart in document.charts.iter().take(much.parts) {
+    for chart in super::parts::trimmed(&document.charts, much) {
         if !names.contains(&chart.name)
-            && let Some(value) = drawable(chart, much)
+            && let Some(value) = drawable(&chart)
         {
             names.push(chart.name.clone());
             charts.push(value);
@@ -34,7 +34,7 @@ pub(super) fn charts(document: &Document, much: Much) -> Option<Data> {
 }
 
 /// A chart whose lines have one value for each place, in order: others are a static picture.
-fn drawable(chart: &Chart, much: Much) -> Option<Value> {
+fn drawable(chart: &Chart) -> Option<Value> {
     let values = |y: bool| {
         let points = chart.series.iter().flat_map(|s| &s.points);
         points.filter_map(move |(x, value)| if y { *value } else { Some(*x) })
@@ -50,8 +50,8 @@ fn drawable(chart: &Chart, much: Much) -> Option<Value> {
     }
     let x = Placed::new(&chart.x, values(false), 8);
     let y = Placed::new(&chart.y, values(true), 5);
-    let series = chart.series.iter().take(much.parts).enumerate().map(|(i, series)| {
-        let mut points = thin(&series.points, much.points);
+    let series = chart.series.iter().enumerate().map(|(i, series)| {
+        let mut points = series.points.clone();
         if points
             .first()
             .zip(points.last())
@@ -85,6 +85,8 @@ fn drawable(chart: &Chart, much: Much) -> Option<Value> {
 
 fn axis(axis: &Axis, placed: &Placed) -> Value {
     let (from, to) = placed.range();
+    // Points have seven digits: none of them is to be beyond the end.
+    let more = (to - from) * 1e-6;
     let names = match axis.scale {
         Scale::Category => placed.ticks.iter().map(|tick| tick.label.clone()).collect(),
         _ => Vec::new(),
@@ -101,8 +103,8 @@ fn axis(axis: &Axis, placed: &Placed) -> Value {
         "divide": placed.shown.divide,
         "unit": placed.shown.name,
         "names": names,
-        "from": from,
-        "to": to,
+        "from": from - more,
+        "to": to + more,
     })
 }
 

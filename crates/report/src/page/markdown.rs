@@ -1,7 +1,7 @@
 //! The same in Markdown, for trackers that show no HTML.
 
 use super::parts::{TRIALS, facts};
-use super::{NO_DEVICE, Source, command_line, incomplete, title, when};
+use super::{Source, command_line, incomplete, no_device, title, when};
 use crate::document::show::Shown;
 use crate::document::{Document, Table, Unit};
 use crate::escape::is_hidden;
@@ -18,8 +18,9 @@ pub fn markdown(document: &Document, sources: &[Source]) -> String {
     if let Some(why) = incomplete(document) {
         put(&format!("**{}**\n\n", plain(&why)));
     }
-    for line in &document.verdict {
-        put(&format!("**{}**\n\n", plain(line)));
+    for (i, line) in document.verdict.iter().enumerate() {
+        let strong = if i == 0 { "**" } else { "" };
+        put(&format!("{strong}{}{strong}\n\n", plain(line)));
     }
     if let Some(compliance) = &document.compliance {
         put(&format!("{}\n\n", plain(compliance)));
@@ -61,7 +62,7 @@ pub fn markdown(document: &Document, sources: &[Source]) -> String {
     let device = document.device.as_deref().filter(|device| !device.trim().is_empty());
     put(&format!(
         "## Device under test\n\n{}\n\n",
-        device.map_or(NO_DEVICE.to_owned(), lines)
+        device.map_or(no_device(document).to_owned(), lines)
     ));
     put(&named("Tester", &document.tester));
     put(&named("Parameters", &document.params));
@@ -109,12 +110,7 @@ fn named(heading: &str, value: &Value) -> String {
 fn table(table: &Table) -> String {
     let mut text = format!("{}\n\n|", plain(&table.caption));
     let column = |i: usize| table.rows.iter().filter_map(move |row| row.get(i));
-    let shown: Vec<Shown> = table
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(i, c)| Shown::of_column(c.unit, column(i)))
-        .collect();
+    let shown = Shown::of_table(table);
     for (unit, column) in shown.iter().zip(&table.columns) {
         // A String takes everything.
         let _ = write!(text, " {} |", plain(&unit.heading(&column.title)));

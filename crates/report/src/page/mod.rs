@@ -1,6 +1,6 @@
-//! One page that holds a whole result and needs nothing else: no network, no fonts, no other file. What the test found
-//! comes first, then what it deviates in, then pictures and tables, and at the end all that another would need to repeat
-//! it.
+//! One page that holds a whole result and needs nothing else: no network, no fonts, no other file. The answer
+//! comes first, then what it deviates in, then pictures and tables, and at the end all that another would need to
+//! repeat it.
 //!
 //! Everything that is not written here goes through [`escape`] or, for scripts, through [`script_safe`].
 
@@ -200,9 +200,39 @@ fn when(document: &Document) -> String {
 
 /// Why a result is not whole, if it is not.
 fn incomplete(document: &Document) -> Option<String> {
-    let why = document.incomplete.as_deref();
-    (!document.complete).then(|| format!("Not complete: {}", why.unwrap_or("no reason is given")))
+    let why = document.incomplete.as_deref().unwrap_or("no reason is given");
+    // A run is whole and may not be valid: its reason says which.
+    let mut letters = why.chars();
+    let sentence = match (document.test.as_str(), letters.next()) {
+        ("run", Some(first)) if why.starts_with("not valid") || why.starts_with("interrupted") => {
+            format!("{}{}", first.to_ascii_uppercase(), letters.as_str())
+        }
+        ("run", Some(_)) => why.to_owned(),
+        _ => format!("Not complete: {why}"),
+    };
+    (!document.complete).then_some(sentence)
 }
+
+/// A text in which no line ends between a number and its unit.
+fn kept_together(text: &str) -> String {
+    let mut all = String::with_capacity(text.len());
+    let mut digit = false;
+    for (i, c) in text.char_indices() {
+        let unit = || {
+            text[i + 1..]
+                .split([' ', ',', '.', ';', ')'])
+                .next()
+                .unwrap_or_default()
+        };
+        let joins =
+            c == ' ' && digit && (UNITS.contains(&unit()) || unit().ends_with("pps") || unit().ends_with("bps"));
+        all.push(if joins { '\u{a0}' } else { c });
+        digit = c.is_ascii_digit();
+    }
+    all
+}
+
+const UNITS: [&str; 7] = ["%", "ns", "µs", "ms", "s", "bytes", "packets"];
 
 /// What the test found, and how far that goes.
 fn answer(part: &mut Part, document: &Document) {
@@ -219,7 +249,7 @@ fn answer(part: &mut Part, document: &Document) {
         part.put(format_args!("<p>No verdict.</p>\n"));
     }
     for line in document.verdict.iter().take(part.much.parts) {
-        part.put(format_args!("<p>{}</p>\n", escape(&part.short(line))));
+        part.put(format_args!("<p>{}</p>\n", escape(&kept_together(&part.short(line)))));
     }
     part.put(format_args!("</section>\n"));
     if let Some(compliance) = &document.compliance {
@@ -237,7 +267,7 @@ fn circumstances(part: &mut Part, document: &Document, sources: &[Source]) {
     part.heading("Device under test");
     match document.device.as_deref().filter(|text| !text.trim().is_empty()) {
         Some(text) => part.put(format_args!("<p class=\"plain\">{}</p>\n", escape(&part.short(text)))),
-        None => part.put(format_args!("<p>{NO_DEVICE}</p>\n")),
+        None => part.put(format_args!("<p>{}</p>\n", no_device(document))),
     }
     part.facts("Tester", &document.tester);
     part.facts("Parameters", &document.params);
@@ -268,7 +298,13 @@ fn circumstances(part: &mut Part, document: &Document, sources: &[Source]) {
     }
 }
 
-const NO_DEVICE: &str = "Not given. RFC 2544 section 7 asks for the device's software version and configuration.";
+/// What stands in place of the device's description.
+fn no_device(document: &Document) -> &'static str {
+    match document.test.as_str() {
+        "run" => "Not given.",
+        _ => "Not given. RFC 2544 section 7 asks for the device's software version and configuration.",
+    }
+}
 
 /// A command line as it can be typed.
 fn command_line(words: &[String]) -> String {

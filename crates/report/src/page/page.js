@@ -65,32 +65,36 @@
               const rough = (high - low) / of.divide / most;
               const power = 10 ** Math.floor(Math.log10(rough));
               const size = [1, 2, 5, 10].map((d) => d * power).find((d) => d >= rough * 0.999) * of.divide;
-              for (let n = Math.ceil(low / size - 1e-9); n * size <= high * (1 + 1e-9) + 1e-300; n++) all.push(n * size);
+              const first = Math.ceil(low / size - 1e-9);
+              for (let n = first; n * size <= high * (1 + 1e-9) + 1e-300; n++) all.push(n * size);
               return all;
             },
     values: (u, all) => all.map((v) => (v == null ? '' : text(of, v, 6))),
   });
-  const range = (of) =>
-    of.scale === 'log'
-      ? undefined
-      : (u, low, high) => [of.from == null ? low : of.from, of.to == null ? high : of.to];
   const size = (box) => [box.clientWidth, box.clientWidth < 500 ? 280 : 360];
   const draw = (chart) => {
     const figure = document.getElementById('chart-' + chart.id);
     const box = figure.querySelector('.live');
     figure.classList.add('on');
     const [width, height] = size(box);
-    // The first range is the one of the static picture; a second one is where the user has zoomed to.
-    const scale = (of) => ({ time: false, distr: of.scale === 'log' ? 3 : 1, range: range(of) });
-    const zoomed = { ...chart.x, from: null, to: null };
+    const scale = (of, range) => ({
+      time: false,
+      distr: of.scale === 'log' ? 3 : 1,
+      range: of.scale === 'log' ? undefined : range,
+    });
+    // All of it has the range of the static picture; a part is where the user has zoomed to.
+    const part = (u, low, high) => {
+      const xs = u.data[0];
+      return low <= xs[0] && high >= xs[xs.length - 1] ? [chart.x.from, chart.x.to] : [low, high];
+    };
     const u = new uPlot(
       {
         width,
         height,
         cursor: { drag: { x: true, y: false }, points: { size: 7 } },
         scales: {
-          x: { ...scale(zoomed), range: zoomed.scale === 'log' ? undefined : (u, low, high) => [low, high] },
-          y: scale(chart.y),
+          x: scale(chart.x, part),
+          y: scale(chart.y, () => [chart.y.from, chart.y.to]),
         },
         axes: [axis(chart.x, 0), axis(chart.y, 3)],
         series: [
@@ -102,7 +106,13 @@
             width: s.kind === 'points' ? 0 : 1.8,
             paths: s.kind === 'points' ? () => null : undefined,
             dash: s.dashes,
-            points: { show: s.kind !== 'reference', paths: points(s), fill: s.colour, stroke: s.colour, width: 0 },
+            points: {
+              show: s.kind !== 'reference',
+              paths: points(s),
+              fill: s.colour,
+              stroke: s.colour,
+              width: 0,
+            },
             value: (u, v) => full(chart.y, v),
           })),
         ],
@@ -110,7 +120,6 @@
       uPlot.join(chart.series.map((s) => [s.x, s.y])),
       box,
     );
-    if (chart.x.from != null && chart.x.scale !== 'log') u.setScale('x', { min: chart.x.from, max: chart.x.to });
     box.querySelectorAll('.u-legend .u-series').forEach((row, i) => {
       const marker = row.querySelector('.u-marker');
       if (!i || !marker) return;

@@ -3,8 +3,9 @@
 use super::Much;
 use crate::chart::{Look, drawn, thin};
 use crate::document::show::Shown;
-use crate::document::{Chart, Column, Definition, Document, Table, Unit};
-use crate::escape::escape;
+use crate::document::{Chart, Column, Definition, Document, Series, Table, Unit};
+use crate::escape::{escape, is_hidden};
+use crate::plot::svg::shorten;
 use serde_json::{Map, Value};
 use std::fmt::{Arguments, Write};
 
@@ -12,10 +13,12 @@ use std::fmt::{Arguments, Write};
 pub(super) const TRIALS: &str = "trials";
 /// Rows of the table that stands for a chart without one of its own.
 const CHART_ROWS: usize = 60;
+/// Characters of the longest name of a series or an axis.
+const LONGEST_LABEL: usize = 300;
 /// Columns from which on a table is printed small.
 const DENSE: usize = 9;
 /// Characters from which on a column of texts has some width for itself.
-const LONG: usize = 40;
+const LONG: usize = 28;
 
 /// The page as it is written.
 pub(super) struct Part {
@@ -38,7 +41,7 @@ impl Part {
 
     /// No more of a text than goes onto the page.
     pub(super) fn short(&self, text: &str) -> String {
-        crate::plot::svg::shorten(text, self.much.text)
+        shorten(text, self.much.text)
     }
 
     pub(super) fn heading(&mut self, text: &str) {
@@ -87,7 +90,7 @@ impl Part {
 
     /// Tables and pictures: each table with the chart of its name, then the other charts, then all trials.
     pub(super) fn findings(&mut self, document: &Document, live: &dyn Fn(&str) -> bool) {
-        let (tables, charts) = (&document.tables, &document.charts);
+        let (tables, charts) = (&document.tables, trimmed(&document.charts, self.much));
         if tables.is_empty() && charts.is_empty() {
             return;
         }
@@ -124,16 +127,11 @@ impl Part {
     fn chart(&mut self, chart: &Chart, live: bool) {
         let id = escape(&chart.name);
         let title = escape(&self.short(&chart.title));
-        let mut chart = chart.clone();
-        chart.series.truncate(self.much.parts);
-        for series in &mut chart.series {
-            series.points = thin(&series.points, self.much.points);
-        }
         self.put(format_args!(
             "<figure id=\"chart-{id}\">\n<figcaption>{title}</figcaption>\n"
         ));
         for (class, look) in [("wide", Look::WIDE), ("narrow", Look::NARROW)] {
-            let svg = drawn(&chart, &look);
+            let svg = drawn(chart, &look);
             // One that scales with its column: its size is the style's to say.
             let size = svg.find("viewBox").unwrap_or_default();
             let label = svg.find(" xmlns").unwrap_or_default();
@@ -157,19 +155,20 @@ impl Part {
         let shown: Vec<(&Column, Shown, bool, bool)> = table
             .columns
             .iter()
+            .zip(Shown::of_table(table))
             .enumerate()
-            .map(|(i, column)| {
+            .map(|(i, (column, shown))| {
                 let cells = || table.rows.iter().filter_map(move |row| row.get(i));
                 let texts = cells().any(Value::is_string);
                 let long = cells().filter_map(Value::as_str).any(|t| t.chars().count() > LONG);
                 let numbers = column.unit != Unit::Plain || !texts;
-                (column, Shown::of_column(column.unit, cells()), numbers, long)
+                (column, shown, numbers, long)
             })
             .collect();
         let class = |numbers: bool, long: bool| match (numbers, long) {
             (true, _) => " class=\"num\"",
             (_, true) => " class=\"long\"",
-            _ => "",
+            _ => " class=\"word\"",
         };
         let caption = escape(&self.short(&table.caption));
         let dense = if shown.len() >= DENSE { " class=\"dense\"" } else { "" };
@@ -207,6 +206,34 @@ impl Part {
             ));
         }
     }
+}
+
+/// The charts as far as they go onto the page: no more points, series and words than fit.
+pub(super) fn trimmed(charts: &[Chart], much: Much) -> Vec<Chart> {
+    let short = |text: &mut String| {
+        let shown = text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c });
+        *text = shorten(&shown.collect::<String>(), much.text.min(LONGEST_LABEL));
+    };
+    let trimmed = |chart: &Chart| {
+        let series = chart.series.iter().take(much.parts).map(|series| Series {
+            name: series.name.clone(),
+            kind: series.kind,
+            points: thin(&series.points, much.points),
+        });
+        let mut chart = Chart {
+            name: chart.name.clone(),
+            title: chart.title.clone(),
+            x: chart.x.clone(),
+            y: chart.y.clone(),
+            series: series.collect(),
+        };
+        short(&mut chart.title);
+        short(&mut chart.x.label);
+        short(&mut chart.y.label);
+        chart.series.iter_mut().for_each(|series| short(&mut series.name));
+        chart
+    };
+    charts.iter().take(much.parts).map(trimmed).collect()
 }
 
 /// Names and texts of an object's fields, those of objects within it too.

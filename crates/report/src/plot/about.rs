@@ -11,7 +11,7 @@ use std::path::Path;
 /// A line of the CSV is a few hundred bytes.
 const LONGEST_LINE: u64 = 64 * 1024;
 /// Digits that a row's time and the summary's share: the rows have them to the µs.
-const SAME: usize = "2026-11-22T11:00:42.123456".len();
+pub(super) const SAME: usize = "2026-11-22T11:00:42.123456".len();
 
 /// The words of a picture.
 pub(super) struct About {
@@ -72,7 +72,7 @@ impl About {
 }
 
 /// Time of day of the first row, ns since 1970.
-fn started(csv: &Path) -> Option<u64> {
+pub(super) fn started(csv: &Path) -> Option<u64> {
     let mut file = BufReader::new(File::open(csv).ok()?).take(2 * LONGEST_LINE);
     let (mut header, mut first) = (String::new(), String::new());
     file.read_line(&mut header).ok()?;

@@ -1,8 +1,8 @@
 //! The page: title, totals, and the panels one below the other over one time axis.
 
 use super::about::About;
+use super::bins::Run;
 use super::panels::{self, Panel};
-use super::read::Run;
 use super::scale::{Scale, time_unit};
 use super::svg::{Anchor, Svg, shorten, text_width};
 use crate::units::{count, elapsed, percent};
@@ -92,7 +92,7 @@ pub(super) fn draw(about: &About, run: &Run) -> String {
     svg.finish()
 }
 
-fn totals(run: &Run) -> String {
+pub(super) fn totals(run: &Run) -> String {
     let n = |value: f64| count(value.max(0.0).round() as u64);
     if run.rows == 0 {
         return "no rows".to_owned();

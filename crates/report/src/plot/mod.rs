@@ -5,42 +5,123 @@
 //! without fonts.
 
 pub(crate) mod about;
+mod bins;
 pub(crate) mod draw;
+pub(crate) mod overlay;
 pub(crate) mod panels;
-mod read;
+pub(crate) mod read;
 pub(crate) mod scale;
 pub(crate) mod svg;
 
 use crate::{JsonTarget, ReportError};
 use resvg::{tiny_skia, usvg};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Pixels of the PNG for each unit of the SVG.
 const PNG_SCALE: f32 = 2.0;
 
-/// Draws `csv` (as written by [`crate::CsvSink`]; columns are found by name) into `out`, an `.svg` or `.png`.
+/// Rows of a run, as pictures need them.
+#[derive(Clone, Debug)]
+pub struct Rows(pub(crate) bins::Run);
+
+/// Reads a CSV as written by [`crate::CsvSink`]; columns are found by name.
 ///
 /// # Errors
-/// When `csv` can't be read or is malformed (names line and column), or `out` has another ending or can't be written.
+/// When it can't be read or is malformed (names line and column).
+pub fn rows(csv: &Path) -> Result<Rows, ReportError> {
+    Ok(Rows(read::read(csv)?))
+}
+
+/// Reads such a CSV from memory.
+///
+/// # Errors
+/// When it is malformed (names line and column).
+pub fn rows_of(csv: &[u8]) -> Result<Rows, ReportError> {
+    Ok(Rows(read::read_bytes(csv)?))
+}
+
+/// When the run of a CSV started, RFC 3339 to the µs; `None` where its rows don't say.
+pub(crate) fn started(csv: &Path) -> Option<String> {
+    about::started(csv).map(|ns| crate::json::rfc3339(ns)[..about::SAME].to_owned())
+}
+
+/// Draws a run as [`plot_all`] does.
+///
+/// # Errors
+/// As [`plot_all`].
 pub fn plot(csv: &Path, out: &Path) -> Result<(), ReportError> {
+    plot_all(&[csv.to_owned()], out)
+}
+
+/// Draws runs into `out`, an `.svg` or `.png`: one with its totals and both directions, several over one another. Each
+/// is a CSV as [`rows`] reads it.
+///
+/// # Errors
+/// When a CSV can't be read or is malformed (names line and column), or `out` has another ending or can't be written.
+pub fn plot_all(csvs: &[PathBuf], out: &Path) -> Result<(), ReportError> {
     let extension = out.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
     let png = match extension.as_deref() {
         Some("svg") => false,
         Some("png") => true,
-        _ => return Err(ReportError::Format { path: out.to_owned() }),
+        _ => {
+            return Err(ReportError::Format {
+                path: out.to_owned(),
+                want: ".svg or .png",
+            });
+        }
     };
     let target = JsonTarget::prepare(out)?;
-    let run = read::read(csv)?;
-    let name = csv.file_name().unwrap_or(csv.as_os_str()).to_string_lossy();
-    let svg = draw::draw(&about::About::of(csv, &name), &run);
+    let svg = match csvs {
+        [csv] => {
+            let run = read::read(csv)?;
+            draw::draw(&about::About::of(csv, &file_name(csv)), &run)
+        }
+        csvs => overlaid(csvs)?,
+    };
     if png {
         let bytes = rasterise(&svg).map_err(|e| ReportError::io("draw", out, io::Error::other(e)))?;
         target.write_bytes(&bytes)
     } else {
         target.write_bytes(svg.as_bytes())
     }
+}
+
+/// Several runs over one another.
+fn overlaid(csvs: &[PathBuf]) -> Result<String, ReportError> {
+    let names = names(csvs);
+    let mut lines = Vec::new();
+    let mut runs = Vec::new();
+    for (csv, name) in csvs.iter().zip(&names) {
+        let run = read::read(csv)?;
+        let about = about::About::of(csv, name);
+        let warning = about
+            .warning
+            .map(|warning| format!("   ·   {warning}"))
+            .unwrap_or_default();
+        lines.push(format!("{}   ·   {}{warning}", about.title, draw::totals(&run)));
+        runs.push((name.clone(), run));
+    }
+    let title = format!("{} runs, each from its own start", runs.len());
+    Ok(crate::chart::stacked(&title, &lines, &overlay::charts(&runs)))
+}
+
+/// How legends name files: by their names, or by their paths where two have the same.
+pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
+    let short: Vec<_> = files.iter().map(|file| file_name(file)).collect();
+    let distinct = short.iter().collect::<std::collections::HashSet<_>>().len() == short.len();
+    match distinct {
+        true => short,
+        false => files.iter().map(|file| file.display().to_string()).collect(),
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 pub(crate) fn rasterise(svg: &str) -> Result<Vec<u8>, String> {

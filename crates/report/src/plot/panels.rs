@@ -1,6 +1,6 @@
 //! The panels: rates, loss, latency. Colours after Okabe and Ito, told apart by the colour-blind too.
 
-use super::read::{Band, Bin, MAX, MEAN, MIN, P50, P90, P99, P999, Run};
+use super::bins::{Band, Bin, MAX, MEAN, MIN, P50, P90, P99, P999, Run};
 use super::scale::{Scale, prefix};
 use super::svg::Svg;
 use crate::units::{percent, time};

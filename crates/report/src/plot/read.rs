@@ -3,6 +3,7 @@
 //! Two passes: the first finds the extent, the second sorts rows into bins. Memory depends on the picture only, not
 //! on the run; every bin keeps minimum and maximum, so that a dip of one interval in a run of hours stays visible.
 
+use super::bins::{Bin, LATENCY, P50, Run};
 use crate::ReportError;
 use std::fs::File;
 use std::io;
@@ -10,121 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Most bins that the picture shows.
-pub(super) const BINS: usize = 900;
-
-/// Range and mean of the values that fell into one bin.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Band {
-    pub(super) low: f64,
-    pub(super) high: f64,
-    sum: f64,
-    n: u64,
-}
-
-impl Default for Band {
-    fn default() -> Self {
-        Self {
-            low: f64::INFINITY,
-            high: f64::NEG_INFINITY,
-            sum: 0.0,
-            n: 0,
-        }
-    }
-}
-
-impl Band {
-    fn add(&mut self, value: Option<f64>) {
-        if let Some(value) = value {
-            self.low = self.low.min(value);
-            self.high = self.high.max(value);
-            self.sum += value;
-            self.n += 1;
-        }
-    }
-
-    pub(super) fn mean(&self) -> Option<f64> {
-        (self.n > 0).then(|| self.sum / self.n as f64)
-    }
-
-    pub(super) fn lowest(&self) -> Option<f64> {
-        (self.n > 0).then_some(self.low)
-    }
-
-    pub(super) fn highest(&self) -> Option<f64> {
-        (self.n > 0).then_some(self.high)
-    }
-}
-
-/// Latency columns, in the order of [`Bin::latency`].
-const LATENCY: [&str; 7] = [
-    "latency_min_us",
-    "latency_avg_us",
-    "latency_p50_us",
-    "latency_p90_us",
-    "latency_p99_us",
-    "latency_p999_us",
-    "latency_max_us",
-];
-pub(super) const MIN: usize = 0;
-pub(super) const MEAN: usize = 1;
-pub(super) const P50: usize = 2;
-pub(super) const P90: usize = 3;
-pub(super) const P99: usize = 4;
-pub(super) const P999: usize = 5;
-pub(super) const MAX: usize = 6;
-
-/// What happened in one column of the picture.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Bin {
-    /// Start and end, s.
-    pub(super) from: f64,
-    pub(super) to: f64,
-    pub(super) rows: u64,
-    pub(super) tx: f64,
-    pub(super) rx: f64,
-    pub(super) lost: f64,
-    pub(super) late: f64,
-    /// Packets/s.
-    pub(super) tx_rate: Band,
-    pub(super) rx_rate: Band,
-    /// Of single rows.
-    pub(super) loss_ratio: Band,
-    pub(super) late_ratio: Band,
-    /// Of the packets that reached this host, those that it dropped.
-    pub(super) drop_ratio: Band,
-    /// ns.
-    pub(super) latency: [Band; 7],
-}
-
-/// A run as the picture needs it.
-#[derive(Debug, Default)]
-pub(super) struct Run {
-    pub(super) bins: Vec<Bin>,
-    pub(super) rows: u64,
-    /// The last row has no end, and is left out.
-    pub(super) torn: bool,
-    /// Several rows share a bin.
-    pub(super) folded: bool,
-    pub(super) percentiles: bool,
-    /// Start of the first row and end of the last, s.
-    pub(super) from: f64,
-    pub(super) to: f64,
-    pub(super) tx: f64,
-    pub(super) rx: f64,
-    pub(super) lost: f64,
-    pub(super) late: f64,
-    pub(super) duplicates: f64,
-    pub(super) reordered: f64,
-    pub(super) corrupt: f64,
-    pub(super) host_dropped: f64,
-}
-
-impl Run {
-    /// Nothing came back, and nothing was waited for: its loss is not known. Where it was, all is lost.
-    pub(super) fn only_sends(&self) -> bool {
-        self.tx > 0.0 && self.rx + self.lost + self.late + self.host_dropped == 0.0
-    }
-}
+pub(crate) const BINS: usize = 900;
 
 struct Columns {
     time: usize,
@@ -141,9 +28,41 @@ struct Columns {
     latency: [Option<usize>; 7],
 }
 
+/// Where rows come from.
+#[derive(Clone, Copy)]
+enum Source<'p> {
+    File(&'p Path),
+    Bytes(&'p [u8]),
+}
+
+impl<'p> Source<'p> {
+    /// As errors name it.
+    fn path(self) -> &'p Path {
+        match self {
+            Self::File(path) => path,
+            Self::Bytes(_) => Path::new("-"),
+        }
+    }
+
+    /// What there is to read, its bytes, and whether its last line has no end.
+    fn open(self) -> io::Result<(Box<dyn io::Read + 'p>, u64, bool)> {
+        match self {
+            Self::File(path) => {
+                let file = File::open(path)?;
+                let (length, torn) = end(&file)?;
+                Ok((Box::new(file), length, torn))
+            }
+            Self::Bytes(bytes) => {
+                let torn = bytes.last().is_some_and(|last| *last != b'\n');
+                Ok((Box::new(bytes), bytes.len() as u64, torn))
+            }
+        }
+    }
+}
+
 struct Reader<'p> {
     path: &'p Path,
-    csv: csv::Reader<File>,
+    csv: csv::Reader<Box<dyn io::Read + 'p>>,
     headers: csv::StringRecord,
     columns: Columns,
     /// Bytes of the file, and whether its last line has no end.
@@ -152,9 +71,9 @@ struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    fn open(path: &'p Path) -> Result<Self, ReportError> {
-        let file = File::open(path).map_err(|e| ReportError::io("read", path, e))?;
-        let (length, torn) = end(&file).map_err(|e| ReportError::io("read", path, e))?;
+    fn open(source: Source<'p>) -> Result<Self, ReportError> {
+        let path = source.path();
+        let (file, length, torn) = source.open().map_err(|e| ReportError::io("read", path, e))?;
         let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
         let headers = csv.headers().map_err(|e| wrong(path, &e))?.clone();
         if headers.is_empty() {
@@ -253,8 +172,8 @@ struct Extent {
     interval: f64,
 }
 
-fn extent(path: &Path) -> Result<Extent, ReportError> {
-    let mut reader = Reader::open(path)?;
+fn extent(source: Source<'_>) -> Result<Extent, ReportError> {
+    let mut reader = Reader::open(source)?;
     let mut record = csv::StringRecord::new();
     let mut extent = Extent {
         rows: 0,
@@ -313,8 +232,17 @@ impl Unread {
 }
 
 /// Reads the CSV at `path`.
-pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
-    let extent = extent(path)?;
+pub(crate) fn read(path: &Path) -> Result<Run, ReportError> {
+    read_from(Source::File(path))
+}
+
+/// Reads a CSV that is in memory.
+pub(crate) fn read_bytes(bytes: &[u8]) -> Result<Run, ReportError> {
+    read_from(Source::Bytes(bytes))
+}
+
+fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
+    let extent = extent(source)?;
     let mut run = Run {
         rows: extent.rows,
         from: extent.from,
@@ -333,7 +261,7 @@ pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
             })
             .collect();
     }
-    let mut reader = Reader::open(path)?;
+    let mut reader = Reader::open(source)?;
     let mut record = csv::StringRecord::new();
     run.torn = reader.torn;
     let mut unread = Unread::default();
@@ -396,3 +324,7 @@ pub(super) fn read(path: &Path) -> Result<Run, ReportError> {
     }
     Ok(run)
 }
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

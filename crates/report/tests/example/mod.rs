@@ -250,7 +250,7 @@ fn tables() -> Vec<Table> {
 }
 
 /// The result.
-pub fn document() -> Document {
+pub(crate) fn document() -> Document {
     let texts = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     Document {
         schema: SCHEMA.to_owned(),

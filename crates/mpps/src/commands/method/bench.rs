@@ -129,7 +129,7 @@ impl<'b, 's> Bench<'b, 's> {
             }
             void += 1;
             let why = told.reasons.join("; ");
-            self.say(&format!("trial {}: void: {}", self.trials.len(), told.void_in_short()));
+            self.say_void();
             // That the host was in the way of an earlier command is no reason to give up now.
             if self.replaying() {
                 void = 0;
@@ -138,6 +138,12 @@ impl<'b, 's> Bench<'b, 's> {
                 return Err(Stop::Void(why));
             }
         }
+    }
+
+    /// Tells that the last trial was void.
+    pub(crate) fn say_void(&self) {
+        let why = self.trials.last().map_or("", Measured::void_in_short);
+        self.say(&format!("trial {}: void: {why}", self.trials.len()));
     }
 
     /// Runs a trial, after the pause that it takes.

@@ -52,15 +52,8 @@ pub(super) fn searched(bench: &Bench<'_, '_>, last: &Measured) {
     let (due, missing) = last.loss();
     match last.counts() {
         true => bench.say(&format!("{load} pps: {} of {} lost", count(missing), count(due))),
-        false => void(bench, last),
+        false => bench.say_void(),
     }
-}
-
-/// A trial that decides nothing. The whole reason is in the record.
-fn void(bench: &Bench<'_, '_>, last: &Measured) {
-    let why = last.reasons.first().map_or("", String::as_str);
-    let why = why.split(" (").next().unwrap_or(why);
-    bench.say(&format!("trial {}: void: {why}", bench.trials.len()));
 }
 
 /// Before the first load.
@@ -99,7 +92,7 @@ fn words(time: Duration) -> String {
 pub(super) fn trial(bench: &Bench<'_, '_>, times: Times, test: &Test, (round, last): (u32, &Measured)) {
     let Some(done) = test.done.last() else { return };
     if !done.counts {
-        return void(bench, last);
+        return bench.say_void();
     }
     let way = if done.falling { "falling" } else { "rising" };
     let round = match round {

@@ -1,0 +1,261 @@
+//! Tables and charts of plain runs.
+
+use super::Run;
+use crate::document::{Axis, Chart, Column, Kind, Scale, Series, Table, Unit};
+use serde_json::{Map, Value};
+
+/// Keys of a distribution, what they are called, and which part of all is not above them.
+pub(super) const PERCENTILES: [(&str, &str, f64); 7] = [
+    ("min", "least", 0.0),
+    ("mean", "mean", f64::NAN),
+    ("p50", "median", 0.5),
+    ("p90", "p90", 0.9),
+    ("p99", "p99", 0.99),
+    ("p999", "p99.9", 0.999),
+    ("max", "largest", f64::NAN),
+];
+fn column(key: &str, title: &str, unit: Unit) -> Column {
+    Column {
+        key: key.to_owned(),
+        title: title.to_owned(),
+        unit,
+    }
+}
+
+fn table(name: &str, caption: &str, columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Table {
+    Table {
+        name: name.to_owned(),
+        caption: caption.to_owned(),
+        columns,
+        rows,
+    }
+}
+
+/// One run's counts, one below the other.
+pub(super) fn counts(run: &Run) -> Table {
+    let names = [
+        ("tx_packets", "sent"),
+        ("rx_packets", "received"),
+        ("lost", "lost"),
+        ("late", "late"),
+        ("duplicates", "duplicate"),
+        ("reordered", "reordered"),
+        ("corrupt", "corrupt"),
+        ("foreign", "foreign"),
+        ("missed", "missed departures"),
+        ("host_dropped", "dropped by this host"),
+    ];
+    let sent = run.whole("tx_packets").filter(|sent| *sent > 0);
+    let rows = names.iter().filter_map(|(key, name)| {
+        let n = run.whole(key)?;
+        let part = sent.map(|sent| n as f64 / sent as f64);
+        Some(vec![Value::from(*name), n.into(), part.into()])
+    });
+    let columns = vec![
+        column("what", "Packets", Unit::Plain),
+        column("packets", "Count", Unit::Count),
+        column("ratio", "Of those sent", Unit::Ratio),
+    ];
+    table("counts", "Packets counted", columns, rows.collect())
+}
+
+/// A row a run.
+pub(super) fn comparison(runs: &[Run]) -> Table {
+    let columns = [
+        ("tx_packets", "Sent", Unit::Count, "/tx_packets"),
+        ("rx_packets", "Received", Unit::Count, "/rx_packets"),
+        ("lost", "Lost", Unit::Count, "/lost"),
+        ("loss_ratio", "Loss", Unit::Ratio, "/loss_ratio"),
+        ("offered_pps", "Offered", Unit::Pps, "/offered_pps"),
+        ("received_pps", "Received", Unit::Pps, "/received_pps"),
+        ("received_bps", "Received", Unit::Bps, "/received_bps"),
+        ("latency_mean_ns", "Mean latency", Unit::Ns, "/latency_ns/mean"),
+        ("latency_p99_ns", "p99", Unit::Ns, "/latency_ns/p99"),
+        ("latency_max_ns", "Largest", Unit::Ns, "/latency_ns/max"),
+    ];
+    let rows = runs.iter().map(|run| {
+        let valid = match run.summary.get("valid").and_then(Value::as_bool) {
+            Some(true) => "valid",
+            Some(false) => "not valid",
+            None => "not known",
+        };
+        let head = [Value::from(run.name.as_str()), valid.into()];
+        head.into_iter()
+            .chain(columns.iter().map(|(.., pointer)| run.value(pointer)))
+            .collect()
+    });
+    let rows = rows.collect();
+    let head = [column("run", "Run", Unit::Plain), column("valid", "Trial", Unit::Plain)];
+    let columns = head
+        .into_iter()
+        .chain(columns.iter().map(|(key, title, unit, _)| column(key, title, *unit)));
+    table("comparison", "The runs beside each other", columns.collect(), rows)
+}
+
+/// A column a run, and one for latency from the time at which each packet was due.
+pub(super) fn latency_table(runs: &[Run]) -> Option<Table> {
+    let mut columns = vec![column("what", "Latency", Unit::Plain)];
+    let mut from = Vec::new();
+    for (i, run) in runs.iter().enumerate() {
+        let name = if runs.len() == 1 {
+            "From sending"
+        } else {
+            run.name.as_str()
+        };
+        if run.number("/latency_ns/min").is_some() {
+            columns.push(column(&format!("latency_{}_ns", i + 1), name, Unit::Ns));
+            from.push((run, "latency_ns"));
+        }
+    }
+    if let [run] = runs
+        && run.number("/latency_scheduled_ns/min").is_some()
+    {
+        columns.push(column("latency_scheduled_ns", "From when it was due", Unit::Ns));
+        from.push((run, "latency_scheduled_ns"));
+    }
+    let rows = PERCENTILES.iter().map(|(key, name, _)| {
+        let cells = from.iter().map(|(run, of)| run.value(&format!("/{of}/{key}")));
+        std::iter::once(Value::from(*name)).chain(cells).collect()
+    });
+    (!from.is_empty()).then(|| table("latency", "Latency", columns, rows.collect()))
+}
+
+pub(super) fn latency_chart(runs: &[Run]) -> Option<Chart> {
+    let points = |run: &Run, of: &str| -> Vec<(f64, Option<f64>)> {
+        let mut points: Vec<_> = PERCENTILES
+            .iter()
+            .filter_map(|(key, _, part)| {
+                let ns = run.number(&format!("/{of}/{key}")).filter(|ns| *ns > 0.0);
+                let packets = run.number(&format!("/{of}/count")).filter(|n| *n >= 1.0);
+                // The largest of n values is beyond all parts but the last of n.
+                let part = if *key == "max" { 1.0 - 1.0 / packets? } else { *part };
+                (part.is_finite() && ns.is_some()).then_some((part, ns))
+            })
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points.dedup_by(|b, a| a.0 == b.0);
+        points
+    };
+    let mut series: Vec<Series> = Vec::new();
+    let mut add = |name: &str, points: Vec<(f64, Option<f64>)>| {
+        if points.len() > 3 {
+            series.push(Series {
+                name: name.to_owned(),
+                kind: Kind::Line,
+                points,
+            });
+        }
+    };
+    for run in runs {
+        let name = if runs.len() == 1 {
+            "from sending"
+        } else {
+            run.name.as_str()
+        };
+        add(name, points(run, "latency_ns"));
+    }
+    if let [run] = runs {
+        add("from when it was due", points(run, "latency_scheduled_ns"));
+    }
+    (!series.is_empty()).then(|| Chart {
+        name: "latency".to_owned(),
+        title: "Latency by percentile".to_owned(),
+        x: Axis {
+            label: "Part of the packets that took no longer".to_owned(),
+            unit: Unit::Ratio,
+            scale: Scale::Nines,
+            ..Axis::default()
+        },
+        y: Axis {
+            label: "Latency".to_owned(),
+            unit: Unit::Ns,
+            scale: Scale::Log,
+            ..Axis::default()
+        },
+        series,
+    })
+}
+
+pub(super) fn lanes(runs: &[Run]) -> Option<Table> {
+    let columns = [
+        ("core", "Core", Unit::Plain),
+        ("tx_packets", "Sent", Unit::Count),
+        ("rx_packets", "Received", Unit::Count),
+        ("tx_mean_burst", "Mean TX burst", Unit::Plain),
+        ("rx_mean_burst", "Mean RX burst", Unit::Plain),
+        ("busy_ratio", "Busy", Unit::Ratio),
+        ("rx_dropped", "Dropped", Unit::Count),
+    ];
+    let round = |value: &Value| match value.as_f64().filter(|_| value.is_f64()) {
+        Some(number) => Value::from((number * 1e4).round() / 1e4),
+        None => value.clone(),
+    };
+    let mut rows = Vec::new();
+    for run in runs {
+        let lanes = run.summary.get("lanes").and_then(Value::as_array);
+        for lane in lanes.into_iter().flatten().filter(|lane| lane.is_object()) {
+            let number = lane.get("lane").map(ToString::to_string).unwrap_or_default();
+            let name = if runs.len() == 1 {
+                number
+            } else {
+                format!("{}: {number}", run.name)
+            };
+            let cell = |(key, ..): &(&str, &str, Unit)| lane.get(*key).map(round).unwrap_or_default();
+            rows.push(
+                std::iter::once(Value::from(name))
+                    .chain(columns.iter().map(cell))
+                    .collect(),
+            );
+        }
+    }
+    let head = std::iter::once(column("lane", "Lane", Unit::Plain));
+    let columns = head
+        .chain(columns.iter().map(|(key, title, unit)| column(key, title, *unit)))
+        .collect();
+    (!rows.is_empty()).then(|| table("lanes", "Lanes", columns, rows))
+}
+
+pub(super) fn stretches(runs: &[Run]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for run in runs {
+        let all = run.summary.get("loss_stretches").and_then(Value::as_array);
+        for stretch in all.into_iter().flatten().filter(|stretch| stretch.is_object()) {
+            let cell = |key: &str| stretch.get(key).cloned().unwrap_or_default();
+            rows.push(vec![
+                run.name.as_str().into(),
+                cell("from_s"),
+                cell("to_s"),
+                cell("lost"),
+            ]);
+        }
+    }
+    let columns = vec![
+        column("run", "Run", Unit::Plain),
+        column("from_s", "From", Unit::S),
+        column("to_s", "To", Unit::S),
+        column("lost", "Lost", Unit::Count),
+    ];
+    let caption = "When packets were lost: the largest stretches, by time of sending";
+    (!rows.is_empty()).then(|| table("loss-stretches", caption, columns, rows))
+}
+
+/// What the runs do not have in common.
+pub(super) fn differences(runs: &[Run]) -> Option<Table> {
+    let hosts: Vec<_> = runs.iter().map(Run::host).collect();
+    let mut keys: Vec<&String> = Vec::new();
+    for key in hosts.iter().flat_map(Map::keys) {
+        let same = hosts.iter().all(|host| host.get(key) == hosts[0].get(key));
+        if !same && !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let row = |key: &&String| {
+        let cells = hosts.iter().map(|host| host.get(*key).cloned().unwrap_or_default());
+        std::iter::once(Value::from(key.as_str())).chain(cells).collect()
+    };
+    let name = |(i, run): (usize, &Run)| column(&format!("run_{}", i + 1), &run.name, Unit::Plain);
+    let head = std::iter::once(column("what", "What", Unit::Plain));
+    let columns = head.chain(runs.iter().enumerate().map(name)).collect();
+    let rows: Vec<Vec<Value>> = keys.iter().map(row).collect();
+    (!rows.is_empty()).then(|| table("differences", "What differs between the runs", columns, rows))
+}

@@ -1,0 +1,114 @@
+//! Rows of several runs over one time axis: a line a run.
+
+use super::bins::{Band, Bin, MAX, MEAN, P50, P99, Run};
+use crate::document::{Axis, Chart, Kind, Scale, Series, Unit};
+
+/// A run and how the legend names it.
+pub(crate) type Named = (String, Run);
+
+type Value<'f> = &'f dyn Fn(&Bin) -> Option<f64>;
+/// Name and column of a latency, and which of a bin's it is.
+type Latency = (&'static str, usize, fn(&Band) -> Option<f64>);
+
+/// Rates, loss and latency of these runs. One run shows what it sent beside what it received.
+pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
+    let several = runs.len() > 1;
+    let chart = |name: &str, title: &str, y: &str, unit: Unit, scale: Scale, series: Vec<Series>| Chart {
+        name: format!("{name}-over-time"),
+        title: title.to_owned(),
+        x: Axis {
+            label: "Time since the start of the run".to_owned(),
+            unit: Unit::S,
+            ..Axis::default()
+        },
+        y: Axis {
+            label: y.to_owned(),
+            unit,
+            scale,
+            min: (scale == Scale::Linear).then_some(0.0),
+            ..Axis::default()
+        },
+        series,
+    };
+    let each = |of: &str, value: Value| -> Vec<Series> {
+        let named = |name: &str| match (several, of) {
+            (true, "") => name.to_owned(),
+            (true, of) => format!("{name}: {of}"),
+            (false, of) => of.to_owned(),
+        };
+        runs.iter().map(|(name, run)| line(named(name), run, value)).collect()
+    };
+    let sends = runs.iter().all(|(_, run)| run.rx == 0.0);
+    let (sent, received): (Value, Value) = (&|bin| bin.tx_rate.mean(), &|bin| bin.rx_rate.mean());
+    let (title, rates) = match (several, sends) {
+        (true, true) => ("Packets sent over time", each("", sent)),
+        (true, false) => ("Packets received over time", each("", received)),
+        (false, _) => (
+            "Packets sent and received over time",
+            [each("sent", sent), each("received", received)].concat(),
+        ),
+    };
+    let mut charts = vec![chart("rates", title, "Rate", Unit::Pps, Scale::Linear, some(rates))];
+    if runs.iter().any(|(_, run)| !run.only_sends() && run.rx + run.lost > 0.0) {
+        let mut series = each(if several { "" } else { "lost" }, &|bin| bin.loss_ratio.highest());
+        if runs.iter().any(|(_, run)| run.host_dropped > 0.0) {
+            series.extend(each("dropped by this host", &|bin| bin.drop_ratio.highest()));
+        }
+        let title = "Loss by time of sending";
+        charts.push(chart(
+            "loss",
+            title,
+            "Loss, of packets sent",
+            Unit::Ratio,
+            Scale::Linear,
+            some(series),
+        ));
+    }
+    let percentiles = runs.iter().any(|(_, run)| run.percentiles);
+    let columns: [Latency; 2] = match percentiles {
+        true => [("p50", P50, Band::mean), ("p99", P99, Band::highest)],
+        false => [("mean", MEAN, Band::mean), ("largest", MAX, Band::highest)],
+    };
+    let of =
+        |(name, column, value): Latency| some(each(name, &|bin| value(&bin.latency[column]).filter(|ns| *ns > 0.0)));
+    let latency = columns.map(of).concat();
+    if !latency.is_empty() {
+        charts.push(chart(
+            "latency",
+            "Latency over time",
+            "Latency",
+            Unit::Ns,
+            Scale::Log,
+            latency,
+        ));
+    }
+    charts
+}
+
+/// Those that have a value.
+fn some(mut series: Vec<Series>) -> Vec<Series> {
+    series.retain(|series| series.points.iter().any(|point| point.1.is_some()));
+    series
+}
+
+fn line(name: String, run: &Run, value: Value) -> Series {
+    let point = |bin: &Bin| {
+        let y = if bin.rows == 0 { None } else { value(bin) };
+        ((bin.from + bin.to) / 2.0, y)
+    };
+    let mut points: Vec<_> = run.bins.iter().map(point).collect();
+    // Rows may lack a value, as an interval without a packet lacks latency: the line goes on.
+    points.retain({
+        let gaps: Vec<bool> = run.bins.iter().map(|bin| bin.rows == 0).collect();
+        let mut at = 0;
+        move |point| {
+            at += 1;
+            point.1.is_some() || gaps[at - 1] && !run.folded
+        }
+    });
+    Series {
+        name,
+        kind: Kind::Line,
+        points,
+    }
+}
