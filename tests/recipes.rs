@@ -285,7 +285,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("make demo", "half a minute of several runs as fast as they go"),
     ("make test", "that is what runs this"),
     ("mpps ndr ", "a search takes minutes; tests/ndr.rs runs shorter ones"),
-    ("mpps rfc2544 ", "its tests take minutes; tests/rfc2544.rs runs shorter ones"),
+    (
+        "mpps rfc2544 ",
+        "its tests take minutes; tests/rfc2544.rs runs shorter ones",
+    ),
     (
         "mpps overload ",
         "a test takes minutes; tests/overload.rs runs shorter ones",
