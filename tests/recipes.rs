@@ -294,6 +294,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "a test takes minutes; tests/overload.rs runs shorter ones",
     ),
     ("--lanes-csv device.csv", "tests/overload.rs joins a forwarder's rows"),
+    (
+        "mpps compare ",
+        "rounds take minutes; tests/compare.rs runs shorter ones",
+    ),
     ("wireshark", "opens a window"),
     ("0000:03:00.0", "a PCI device"),
     ("dpdk:03:00.0", "a PCI device"),

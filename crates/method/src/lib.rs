@@ -7,12 +7,15 @@
 //! [`Search`] is MLRsearch as [RFC 9971](https://www.rfc-editor.org/rfc/rfc9971) defines it: several goals in one
 //! search, of which the throughput of RFC 2544 (no loss) is one. The RFC prescribes what trials at a load say of it
 //! ([`Goal::class`]) and what is reported ([`Search::results`]), not which trial is next; that is this crate's own.
+//!
+//! [`compare`] says which of two things is better by their trials, and whether that can be said.
 
 #![forbid(unsafe_code)]
 
 mod bounds;
 mod burst;
 mod class;
+pub mod compare;
 mod goal;
 mod grid;
 mod ratio;

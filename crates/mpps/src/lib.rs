@@ -47,6 +47,7 @@ pub fn program() -> ExitCode {
     if let Err(failure) = privilege::begin() {
         return failure.report();
     }
+    commands::end_with_parent();
     match cli::Cli::of(std::env::args_os()) {
         Ok(cli) => match commands::run(cli.command) {
             Ok(code) => code,

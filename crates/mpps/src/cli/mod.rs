@@ -1,12 +1,14 @@
 //! The arguments, as the user writes them. What they mean is in [`crate::plan`].
 
 mod capture;
+mod compare;
 mod forward;
 mod method;
 mod rate;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
+pub(crate) use compare::{Compare, Metric, Setting};
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::RateText;
@@ -52,7 +54,7 @@ impl Cli {
 
 impl Command {
     /// What every run takes, of a command that is one.
-    fn run_mut(&mut self) -> Option<&mut Run> {
+    pub(crate) fn run_mut(&mut self) -> Option<&mut Run> {
         match self {
             Self::Sendrecv(args) | Self::Send(args) => Some(&mut args.run),
             Self::Drop(args) => Some(&mut args.run),
@@ -106,6 +108,8 @@ pub(crate) enum Command {
     /// Show what a device does with 10 to 200 % of the load that it forwards without loss (in the words of RFC 2889)
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_overload))]
     Overload(Box<Overload>),
+    /// Say which of several runs is better, and by how much: they are run in turns, or their results are read
+    Compare(Compare),
     /// Repeat a run from its plan (--print-plan) or from its result (--json)
     Run(Again),
     /// Say which paths work on this host, what limits them, and the command that improves it

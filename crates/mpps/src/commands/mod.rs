@@ -2,6 +2,7 @@
 
 mod again;
 mod capture;
+mod compare;
 mod demo;
 mod doctor;
 mod forward;
@@ -15,6 +16,7 @@ mod rfc2544;
 mod steps;
 mod traffic;
 
+pub(crate) use compare::end_with_parent;
 pub(crate) use output::with_result;
 pub(crate) use steps::prepare;
 
@@ -50,6 +52,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Ndr(args) => ndr::run(&args),
         Command::Rfc2544(args) => rfc2544::run(&args),
         Command::Overload(args) => overload::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),

@@ -33,16 +33,20 @@ pub(super) fn kept() -> CapabilitySet {
 impl Clerk {
     /// Starts it for the files of a run, `more` beside those of [`Run`].
     pub(crate) fn hire(run: &Run, more: &[&Path]) -> Result<Self> {
-        let keep = (!run.tell.keep_privileges).then(|| {
-            let given = [&run.tell.csv, &run.tell.lanes_csv, &run.tell.json, &run.tell.hdr]
-                .into_iter()
-                .flatten();
-            let files: Vec<PathBuf> = given
-                .cloned()
-                .chain(more.iter().map(|path| path.to_path_buf()))
-                .collect();
-            keep_for(&files)
-        });
+        let given = [&run.tell.csv, &run.tell.lanes_csv, &run.tell.json, &run.tell.hdr];
+        let given = given.into_iter().flatten();
+        let more = more.iter().map(|path| path.to_path_buf());
+        let files: Vec<PathBuf> = given.cloned().chain(more).collect();
+        Self::keeping((!run.tell.keep_privileges).then(|| keep_for(&files)))
+    }
+
+    /// Starts it for files of a command that is no run.
+    pub(crate) fn hire_for(file: &Path) -> Result<Self> {
+        Self::keeping(Some(keep_for(&[file.to_path_buf()])))
+    }
+
+    /// Starts it with these rights alone; `None`: with all.
+    fn keeping(keep: Option<Keep>) -> Result<Self> {
         let kept = keep.as_ref().map_or(CapabilitySet::all(), |keep| keep.held);
         let _ = KEPT.set(kept);
         let (work, asked) = channel::<Work>();

@@ -78,6 +78,10 @@ pub(crate) fn check(command: &Command) -> Result<()> {
             privilege::limit(CapabilitySet::empty()).map_err(closed)?;
             privilege::no_new().map_err(closed)
         }
+        // Its runs are processes of their own, which the program's file gives what they need.
+        Command::Compare(_) => {
+            privilege::limit(CapabilitySet::empty()).map_err(|e| failed(format!("give up privileges: {e}")))
+        }
         Command::Doctor(_) => privilege::no_new().map_err(|e| failed(format!("give up privileges: {e}"))),
         _ => Ok(()),
     }

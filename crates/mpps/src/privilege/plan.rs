@@ -7,6 +7,7 @@ use crate::paths::{Checked, Work};
 use mpps_engine::Opened;
 use mpps_stats::HostFact;
 use mpps_sys::privilege::{CapabilitySet, Keep, User, everywhere, held, names};
+use rustix::process::{parent_process_death_signal, set_parent_process_death_signal};
 use std::io;
 use std::sync::OnceLock;
 
@@ -106,7 +107,15 @@ pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
     let given_up = match (PLAN.get(), opened) {
         (None, _) => Ok(()),
         (Some(plan), Opened::Lane(number)) => plan.lane(number).apply(),
-        (Some(plan), Opened::Main) => plan.main(),
+        (Some(plan), Opened::Main) => {
+            // The kernel forgets it when a thread becomes another user.
+            let with_parent = parent_process_death_signal();
+            let done = plan.main();
+            if let Ok(Some(signal)) = with_parent {
+                let _ = set_parent_process_death_signal(Some(signal));
+            }
+            done
+        }
     };
     // A filter of system calls may forbid even this.
     given_up.map_err(|e| io::Error::new(e.kind(), format!("{e} (--keep-privileges goes on with all of them)")))

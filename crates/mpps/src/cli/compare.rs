@@ -1,0 +1,212 @@
+//! The arguments of `compare`.
+
+use super::values::{self, Parsed};
+use clap::Args;
+use mpps_method::compare::{MOST_ROUNDS, Sense};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most settings combined.
+const MOST_VALUES: usize = 64;
+
+/// `compare`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Compare {
+    /// Each in one word: a run as it is typed, quoted ('sendrecv udp:10.99.0.1 --dest …'), or a file with a plan
+    /// (--print-plan); or else results of earlier runs (--json): a file, several with commas between, or a folder of
+    /// them. All but the first are compared with the first
+    #[arg(value_name = "RUN|FILE", required = true)]
+    pub(crate) operands: Vec<String>,
+    /// How often each is run, in turns: 1 to 200; fewer than 6 give values without a verdict [default: 8]
+    #[arg(long, value_name = "N", value_parser = rounds, allow_hyphen_values = true)]
+    pub(crate) rounds: Option<usize>,
+    /// Pause between two runs [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) pause: Option<Duration>,
+    /// What to compare: received_pps, offered_pps, loss, mean, p50, p90, p99, p999 or max (latency); may be given more
+    /// than once, the first decides which setting is best [default: received_pps, and p99 where all runs have a --rate;
+    /// send, reflect and forward: offered_pps]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Metric::parse)]
+    pub(crate) metric: Vec<Metric>,
+    /// Difference that does not matter
+    #[arg(long, value_name = "RATIO", default_value = "2%", value_parser = margin, allow_hyphen_values = true)]
+    pub(crate) margin: f64,
+    /// How often a run that is not valid is repeated, 0 to 10 [default: 2]
+    #[arg(long, value_name = "N", value_parser = retries, allow_hyphen_values = true)]
+    pub(crate) retries: Option<usize>,
+    /// Values of an option of the command, or else of its port, KEY=VALUE|VALUE…, quoted: one run is then run with each;
+    /// given more than once, with each combination
+    #[arg(long, value_name = "SETTING", value_parser = Setting::parse)]
+    pub(crate) settings: Vec<Setting>,
+    /// Compare what differs in more than it should: results of other hosts, kernels, versions or paths, and other frame
+    /// sizes or workloads
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Seed of the interval of earlier results (bootstrap)
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
+    pub(crate) seed: u64,
+    /// Folder for the record of runs (trials.jsonl, a line when each ends) and result.json
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the comparison whose record is in the folder of --out; with more --rounds than before, too
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// No line per run
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// A whole number from `least` to `most`.
+fn count(text: &str, least: usize, most: usize) -> Parsed<usize> {
+    match text.parse() {
+        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(format!("want a whole number from {least} to {most}")),
+    }
+}
+
+fn rounds(text: &str) -> Parsed<usize> {
+    count(text, 1, MOST_ROUNDS)
+}
+
+fn retries(text: &str) -> Parsed<usize> {
+    count(text, 0, 10)
+}
+
+fn margin(text: &str) -> Parsed<f64> {
+    match values::ratio(text) {
+        Ok(margin) if margin > 0.0 && margin < 1.0 => Ok(margin),
+        _ => Err("want a ratio above 0 and below 1, such as 2% or 0.02".to_owned()),
+    }
+}
+
+/// A value of each run that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Metric {
+    ReceivedPps,
+    OfferedPps,
+    Loss,
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+}
+
+impl Metric {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::ReceivedPps,
+        Self::OfferedPps,
+        Self::Loss,
+        Self::Mean,
+        Self::P50,
+        Self::P90,
+        Self::P99,
+        Self::P999,
+        Self::Max,
+    ];
+
+    /// As `--metric` has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ReceivedPps => "received_pps",
+            Self::OfferedPps => "offered_pps",
+            Self::Loss => "loss",
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p999",
+            Self::Max => "max",
+        }
+    }
+
+    pub(crate) fn is_latency(self) -> bool {
+        !matches!(self, Self::ReceivedPps | Self::OfferedPps | Self::Loss)
+    }
+
+    pub(crate) fn sense(self) -> Sense {
+        match self {
+            Self::ReceivedPps | Self::OfferedPps => Sense::More,
+            _ => Sense::Less,
+        }
+    }
+
+    /// Whether runs of this workload measure it.
+    pub(crate) fn is_of(self, workload: &str) -> bool {
+        match self {
+            Self::ReceivedPps => workload != "send",
+            Self::OfferedPps => !matches!(workload, "drop" | "capture"),
+            Self::Loss => matches!(workload, "sendrecv" | "drop"),
+            _ => workload == "sendrecv",
+        }
+    }
+
+    fn parse(text: &str) -> Parsed<Self> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|metric| metric.name() == text);
+        found.ok_or_else(|| format!("want one of {}", names()))
+    }
+}
+
+/// An option and the values to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) key: String,
+    pub(crate) values: Vec<String>,
+}
+
+impl Setting {
+    fn parse(text: &str) -> Parsed<Self> {
+        const WANT: &str = "want an option and two or more values, KEY=VALUE|VALUE, quoted, such as 'burst=32|64'";
+        let (key, values) = text.split_once('=').ok_or(WANT)?;
+        let key = key.strip_prefix("--").unwrap_or(key).trim();
+        let values: Vec<String> = values.split('|').map(|value| value.trim().to_owned()).collect();
+        let twice = values
+            .iter()
+            .enumerate()
+            .find(|(at, value)| values[..*at].contains(value));
+        if let Some((_, value)) = twice.filter(|(_, value)| !value.is_empty()) {
+            return Err(format!("{value} is there twice: want each value once"));
+        }
+        let empty = key.is_empty() || values.iter().any(String::is_empty);
+        if empty || values.len() < 2 || values.len() > MOST_VALUES {
+            return Err(WANT.to_owned());
+        }
+        Ok(Self {
+            key: key.to_owned(),
+            values,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_an_option_and_its_values() {
+        let setting = Setting::parse("burst=32|64").unwrap();
+        assert_eq!((setting.key.as_str(), setting.values.len()), ("burst", 2));
+        assert_eq!(Setting::parse("--burst=32 | 64").unwrap(), setting);
+        for text in ["burst", "burst=", "burst=32", "burst=32|", "=1|2", "burst=32|32"] {
+            assert!(Setting::parse(text).unwrap_err().contains("want"), "{text}");
+        }
+    }
+
+    #[test]
+    fn metrics_have_their_own_names() {
+        for metric in Metric::ALL {
+            assert_eq!(Metric::parse(metric.name()), Ok(metric));
+        }
+        assert!(Metric::parse("pps").unwrap_err().contains("received_pps, offered_pps"));
+    }
+
+    #[test]
+    fn a_margin_is_a_part_of_one() {
+        assert_eq!(margin("2%"), Ok(0.02));
+        for text in ["0", "2", "100%", "-1", ""] {
+            assert!(margin(text).is_err(), "{text}");
+        }
+    }
+}

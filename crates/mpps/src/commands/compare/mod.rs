@@ -1,0 +1,477 @@
+//! `compare`: which of several runs is better, and whether that can be said.
+//!
+//! Each run is a process of its own, as it would be without this command: ports are opened and privileges given up each
+//! time, and a path that crashes ends one run. This process keeps what it was started with, to start the next one.
+
+mod child;
+mod operand;
+mod record;
+mod result;
+mod rows;
+mod settings;
+mod tell;
+mod trial;
+mod unlike;
+
+pub(crate) use child::end_with_parent;
+
+use crate::cli::{Compare, Metric, Setting};
+use crate::fail::{Failure, Result, failed, print, usage};
+use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
+use mpps_sys::signal;
+use operand::{Operands, Side, Variant};
+use record::Record;
+use rows::Found;
+use serde_json::{Value, json};
+use settings::Of;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use trial::{Figures, Trial};
+
+/// What is compared, checked as a whole.
+struct Setup<'a> {
+    args: &'a Compare,
+    metrics: Vec<Metric>,
+    names: Vec<String>,
+    /// What each of them is.
+    texts: Vec<String>,
+    /// Of settings, the run that they are of.
+    operand: String,
+    /// Runs; empty of earlier results.
+    variants: Vec<Variant>,
+    rounds: usize,
+    /// With what each setting changes, and the variants that have each of its values, the other settings in one order.
+    settings: Vec<(Setting, Of, Vec<Vec<usize>>)>,
+    /// In what they differ.
+    differ: Vec<String>,
+    /// Of the first.
+    plan: Value,
+}
+
+/// Why there are no more runs.
+enum Ended {
+    Done,
+    Interrupted,
+    Failed(Failure),
+}
+
+impl Ended {
+    /// Why the result is not complete; `None`: it is.
+    fn why(&self, found: &Found, setup: &Setup<'_>) -> Option<String> {
+        match self {
+            Self::Interrupted => Some("it was interrupted".to_owned()),
+            Self::Failed(failure) => Some(failure.line().to_owned()),
+            Self::Done if found.is_complete(setup.rounds) => None,
+            Self::Done => {
+                let why = found.rows.iter().find_map(|row| row.why.clone());
+                Some(why.unwrap_or_else(|| "not every comparison has a verdict".to_owned()))
+            }
+        }
+    }
+}
+
+impl Setup<'_> {
+    fn is_of_results(&self) -> bool {
+        self.variants.is_empty()
+    }
+
+    fn pause(&self) -> Duration {
+        self.args.pause.unwrap_or(Duration::from_secs(5))
+    }
+
+    fn retries(&self) -> usize {
+        self.args.retries.unwrap_or(2)
+    }
+
+    fn turns(&self) -> Turns {
+        Turns {
+            variants: self.variants.len(),
+            rounds: self.rounds,
+            retries: self.retries(),
+        }
+    }
+
+    /// Each setting, its values and what it changes.
+    fn what_settings_are(&self) -> Vec<String> {
+        let all = self.settings.iter();
+        all.map(|(setting, of, _)| format!("{} ({})", of.words(&setting.key), setting.values.join(", ")))
+            .collect()
+    }
+
+    /// What makes it this comparison and no other.
+    fn header(&self) -> Value {
+        let variant = |variant: &Variant| {
+            let plan: Value = serde_json::from_str(&variant.plan.to_json()).unwrap_or_default();
+            json!({ "name": variant.name, "command": variant.text, "plan": plan })
+        };
+        let variants: Vec<_> = self.variants.iter().map(variant).collect();
+        json!({ "schema": record::SCHEMA, "test": "compare", "retries": self.retries(), "variants": variants })
+    }
+
+    /// How long the rest takes, with nothing repeated.
+    fn left(&self, done: &[Trial]) -> Duration {
+        let all: Duration = self.variants.iter().map(|variant| variant.takes + self.pause()).sum();
+        let all = all * self.rounds as u32;
+        let valid = done.iter().filter(|trial| trial.figures.valid);
+        let gone: Duration = valid
+            .map(|trial| self.variants[trial.turn.variant].takes + self.pause())
+            .sum();
+        all.saturating_sub(gone)
+    }
+}
+
+pub(crate) fn run(args: &Compare) -> Result<ExitCode> {
+    if args.resume && args.out.is_none() {
+        return Err(usage(
+            "--resume: it goes on with the comparison in a folder: want --out DIR as well",
+        ));
+    }
+    match operand::read(&args.operands)? {
+        Operands::Runs(variants) => runs(args, variants),
+        Operands::Results(sides) => results(args, &sides),
+    }
+}
+
+/// What is compared unless it is said.
+fn metrics(args: &Compare, workload: &str, paced: bool) -> Result<Vec<Metric>> {
+    for (at, metric) in args.metric.iter().enumerate() {
+        if !metric.is_of(workload) {
+            let has = Metric::ALL
+                .into_iter()
+                .filter(|metric| metric.is_of(workload))
+                .map(Metric::name);
+            let has = has.collect::<Vec<_>>().join(", ");
+            let name = metric.name();
+            return Err(usage(format!(
+                "--metric {name}: {workload} does not measure it: want one of {has}"
+            )));
+        }
+        if args.metric[..at].contains(metric) {
+            return Err(usage(format!(
+                "--metric {}: it is given twice: want it once",
+                metric.name()
+            )));
+        }
+    }
+    Ok(match (args.metric.is_empty(), workload) {
+        (false, _) => args.metric.clone(),
+        (_, "send" | "reflect" | "forward") => vec![Metric::OfferedPps],
+        // Of runs as fast as can be, latency is that of queues.
+        (_, "sendrecv") if paced && args.settings.is_empty() => vec![Metric::ReceivedPps, Metric::P99],
+        _ => vec![Metric::ReceivedPps],
+    })
+}
+
+/// Runs in turns.
+fn runs(args: &Compare, mut variants: Vec<Variant>) -> Result<ExitCode> {
+    let mut settings = Vec::new();
+    let operand = variants[0].text.clone();
+    match (variants.len(), args.settings.is_empty()) {
+        (1, true) => {
+            return Err(usage(
+                "one run alone: want another to compare it with, or --settings 'KEY=VALUE|VALUE'",
+            ));
+        }
+        (1, false) => {
+            let base = variants.remove(0);
+            variants = settings::combinations(&base, &args.settings)?;
+            for (at, setting) in args.settings.iter().enumerate() {
+                let has = |value: &String| {
+                    let all = variants.iter().enumerate();
+                    all.filter(|(_, variant)| variant.chosen[at] == *value)
+                        .map(|(place, _)| place)
+                        .collect()
+                };
+                let places = setting.values.iter().map(has).collect();
+                settings.push((setting.clone(), Of::find(&setting.key, &base.workload), places));
+            }
+        }
+        (n, false) => {
+            return Err(usage(format!(
+                "--settings: they are of one run, and {n} are given: want one"
+            )));
+        }
+        _ => {}
+    }
+    let differ = unlike::of_runs(&variants, args.force)?;
+    let paced = variants
+        .iter()
+        .all(|variant| variant.plan.get("load.rate").is_some_and(|rate| !rate.is_null()));
+    let metrics = metrics(args, &variants[0].workload, paced)?;
+    let several = (variants.len() - 1) * metrics.len();
+    // So many that the least p-value stands among all comparisons.
+    let least = (several as f64 * 2.0 / ALPHA).log2().ceil() as usize;
+    let mut setup = Setup {
+        args,
+        metrics,
+        names: variants.iter().map(|variant| variant.name.clone()).collect(),
+        texts: variants.iter().map(|variant| variant.text.clone()).collect(),
+        operand,
+        rounds: args.rounds.unwrap_or(least.clamp(8, MOST_ROUNDS)),
+        settings,
+        differ,
+        plan: serde_json::from_str(&variants[0].plan.to_json()).unwrap_or_default(),
+        variants,
+    };
+    signal::catch_interrupts();
+    let began = Instant::now();
+    let (mut record, mut trials) = match &args.out {
+        Some(folder) => {
+            let (record, trials) = Record::open(folder, args.resume, &setup.header(), &setup.names)?;
+            (Some(record), trials)
+        }
+        None => (None, Vec::new()),
+    };
+    let recorded = trials.iter().map(|trial| trial.turn.round + 1).max().unwrap_or(0);
+    if recorded > MOST_ROUNDS {
+        return Err(usage(format!(
+            "--resume: round {recorded} in the record: want {MOST_ROUNDS} at the most"
+        )));
+    }
+    setup.rounds = setup.rounds.max(recorded);
+    let ended = play(&setup, &mut trials, record.as_mut());
+    tell(&setup, &trials, &ended, began.elapsed(), record.as_ref())
+}
+
+/// Runs whatever is left, in turns.
+fn play(setup: &Setup<'_>, trials: &mut Vec<Trial>, mut record: Option<&mut Record>) -> Ended {
+    let turns = setup.turns();
+    if !setup.args.quiet {
+        let count = setup.rounds * setup.variants.len();
+        let left = tell::about(setup.left(trials));
+        eprintln!(
+            "mpps: {count} runs in {} rounds, in turns; left: about {left}",
+            setup.rounds
+        );
+    }
+    let mut rested = true;
+    loop {
+        let outcomes: Vec<_> = trials.iter().map(Trial::outcome).collect();
+        let Some(turn) = turns.next(&outcomes) else {
+            return Ended::Done;
+        };
+        if !rested && !wait(setup.pause()) || signal::interrupted() {
+            return Ended::Interrupted;
+        }
+        rested = false;
+        let figures = match one(setup, turn) {
+            Ok(Some(figures)) => figures,
+            Ok(None) => return Ended::Interrupted,
+            Err(failure) => return Ended::Failed(failure),
+        };
+        let trial = Trial { turn, figures };
+        if let Some(record) = record.as_deref_mut() {
+            record.line(&trial.json(trials.len() + 1, &setup.names));
+        }
+        trials.push(trial);
+        progress(setup, trials);
+    }
+}
+
+/// One run; `None`: it was interrupted, and says nothing.
+fn one(setup: &Setup<'_>, turn: Turn) -> Result<Option<Figures>> {
+    let variant = &setup.variants[turn.variant];
+    let name = &variant.name;
+    Ok(match child::run(&variant.words, variant.quiet)? {
+        child::Ended::Interrupted => None,
+        child::Ended::Told(summary) if summary["interrupted"] == true => {
+            Some(Figures::failed("it was ended from outside".to_owned()))
+        }
+        child::Ended::Told(summary) => Some(Figures::of_summary(&summary)),
+        child::Ended::Failed(Some(2), said) => return Err(usage(format!("{name}: {said}"))),
+        // Later a device may be away for a while.
+        child::Ended::Failed(_, said) if turn.round == 0 => {
+            return Err(failed(format!("{name}: {said}")));
+        }
+        child::Ended::Failed(_, said) => Some(Figures::failed(said)),
+    })
+}
+
+/// A line per run.
+fn progress(setup: &Setup<'_>, trials: &[Trial]) {
+    let Some(last) = trials.last().filter(|_| !setup.args.quiet) else {
+        return;
+    };
+    let (name, metric) = (&setup.names[last.turn.variant], setup.metrics[0]);
+    let value = last.figures.value(metric).map(|value| tell::value(metric, value));
+    let told = match (last.figures.valid, value) {
+        (true, Some(value)) => format!("{} {value}", metric.name()),
+        (true, None) => format!("no {}", metric.name()),
+        (false, _) => {
+            let why = last.figures.reasons.first().map_or("", String::as_str);
+            format!("not valid: {}", why.split(" (").next().unwrap_or(why))
+        }
+    };
+    let left = tell::about(setup.left(trials));
+    eprintln!(
+        "mpps: round {} of {}: {name}: {told}; left: about {left}",
+        last.turn.round + 1,
+        setup.rounds
+    );
+}
+
+/// Waits between two runs; false where the end has been asked for.
+fn wait(pause: Duration) -> bool {
+    let until = Instant::now() + pause;
+    while !signal::interrupted() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    false
+}
+
+/// Results of earlier runs.
+fn results(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
+    for (option, given) in [
+        ("--rounds", args.rounds.is_some()),
+        ("--pause", args.pause.is_some()),
+        ("--retries", args.retries.is_some()),
+        ("--settings", !args.settings.is_empty()),
+        ("--resume", args.resume),
+    ] {
+        if given {
+            return Err(usage(format!(
+                "{option}: nothing is run of results that are there: want it left out"
+            )));
+        }
+    }
+    if sides.len() < 2 {
+        return Err(usage(format!(
+            "'{}' alone: want results of another side, too",
+            sides[0].text
+        )));
+    }
+    let differ = unlike::of_results(sides, args.force)?;
+    let first = &sides[0].results[0].1;
+    let all = || sides.iter().flat_map(|side| &side.results);
+    let paced = all().all(|(_, result)| result["intended_pps"].is_number());
+    let metrics = metrics(args, first["workload"].as_str().unwrap_or_default(), paced)?;
+    let figures = |side: &Side| {
+        side.results
+            .iter()
+            .map(|(_, result)| Figures::of_summary(result))
+            .collect()
+    };
+    let read: Vec<(String, Vec<Figures>)> = sides.iter().map(|side| (side.name.clone(), figures(side))).collect();
+    let text = |side: &Side| match side.results.as_slice() {
+        [_] => side.text.clone(),
+        all => format!("{} ({} results)", side.text, all.len()),
+    };
+    let setup = Setup {
+        args,
+        metrics,
+        names: sides.iter().map(|side| side.name.clone()).collect(),
+        texts: sides.iter().map(text).collect(),
+        operand: String::new(),
+        variants: Vec::new(),
+        // Values alone of few are what was asked for.
+        rounds: read.iter().map(|(_, all)| all.len()).min().unwrap_or(0),
+        settings: Vec::new(),
+        differ,
+        plan: first["plan"].clone(),
+    };
+    let found = rows::of_results(&read, &setup.metrics, args.margin, args.seed);
+    let mut trials = Vec::new();
+    for (variant, (_, all)) in read.into_iter().enumerate() {
+        for (round, figures) in all.into_iter().enumerate() {
+            let turn = Turn {
+                round,
+                variant,
+                attempt: 0,
+            };
+            trials.push(Trial { turn, figures });
+        }
+    }
+    let record = match &args.out {
+        Some(folder) => {
+            let files: Vec<_> = all().map(|(file, _)| file.display().to_string()).collect();
+            let header = json!({ "schema": record::SCHEMA, "test": "compare", "results": files });
+            let (mut record, _) = Record::open(folder, false, &header, &setup.names)?;
+            for (at, trial) in trials.iter().enumerate() {
+                record.line(&trial.json(at + 1, &setup.names));
+            }
+            Some(record)
+        }
+        None => None,
+    };
+    say(&setup, &found, &trials, &Ended::Done, Duration::ZERO, record.as_ref())
+}
+
+/// Tells what was found in runs.
+fn tell(
+    setup: &Setup<'_>,
+    trials: &[Trial],
+    ended: &Ended,
+    took: Duration,
+    record: Option<&Record>,
+) -> Result<ExitCode> {
+    let settings = setup
+        .settings
+        .iter()
+        .map(|(setting, _, places)| (setting.clone(), places.clone()));
+    let settings: Vec<_> = settings.collect();
+    let found = rows::in_turns(
+        &setup.names,
+        setup.rounds,
+        &setup.metrics,
+        setup.args.margin,
+        &settings,
+        trials,
+    );
+    say(setup, &found, trials, ended, took, record)
+}
+
+/// Prints the result, writes its file, and gives the exit code.
+fn say(
+    setup: &Setup<'_>,
+    found: &Found,
+    trials: &[Trial],
+    ended: &Ended,
+    took: Duration,
+    record: Option<&Record>,
+) -> Result<ExitCode> {
+    let why = ended.why(found, setup);
+    let worth_telling = match ended {
+        Ended::Done => true,
+        Ended::Interrupted => trials.iter().any(|trial| trial.figures.valid),
+        Ended::Failed(_) => found.rows.iter().any(|row| row.estimate.is_some()),
+    };
+    print(|out| {
+        if worth_telling {
+            for line in tell::lines(setup, found, trials.len(), took) {
+                writeln!(out, "{line}")?;
+            }
+        }
+        match ended {
+            Ended::Interrupted => writeln!(out, "not complete: it was interrupted"),
+            _ => Ok(()),
+        }
+    })?;
+    let mut code = match (ended, &why) {
+        (Ended::Failed(Failure::Usage(_)), _) => 2,
+        (Ended::Failed(_), _) => 1,
+        (_, Some(_)) => 3,
+        (_, None) => 0,
+    };
+    if let Ended::Failed(failure) = ended {
+        let _ = failure.report();
+    }
+    if let Some(record) = record {
+        if let Some(broken) = &record.broken {
+            eprintln!("mpps: {broken}: the record ends before");
+            code = 1;
+        }
+        let document = result::document(setup, found, trials, ended, took);
+        let text = serde_json::to_string_pretty(&document).map_err(failed)?;
+        if let Err(failure) = record.file("result.json", text + "\n") {
+            eprintln!("mpps: {}", failure.line());
+            code = 1;
+        }
+    }
+    Ok(ExitCode::from(code))
+}
+
+const _: () = assert!(LEAST <= 8);

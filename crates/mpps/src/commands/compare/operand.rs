@@ -1,0 +1,309 @@
+//! The operands: runs, plans, and results of earlier runs.
+
+use crate::cli::{Cli, Command};
+use crate::fail::{Result, argument_line, failed, usage};
+use crate::plan::traffic::Draft;
+use crate::plan::value;
+use crate::privilege::as_user;
+use crate::run::Plan;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Commands that are a run.
+const WORKLOADS: [&str; 6] = ["sendrecv", "send", "drop", "reflect", "forward", "capture"];
+/// Bytes of the longest file that is read.
+const LONGEST: u64 = 16 << 20;
+/// Most operands: each has a letter.
+const MOST: usize = 26;
+const WANT: &str = "want a run as it is typed, quoted as one word ('sendrecv PORT …'), or a file: a plan (--print-plan), \
+                    or the result of a run (--json)";
+
+/// A run that is compared.
+#[derive(Clone, Debug)]
+pub(super) struct Variant {
+    /// A, B, …; or the settings that it has.
+    pub(super) name: String,
+    /// As it was typed.
+    pub(super) text: String,
+    /// Its command line, without the program.
+    pub(super) words: Vec<OsString>,
+    /// `--quiet` is one of the words.
+    pub(super) quiet: bool,
+    pub(super) plan: Plan,
+    pub(super) workload: String,
+    /// Bytes of its frames, of one that sends.
+    pub(super) frame_size: Option<usize>,
+    /// How long a run takes, waiting for the last packets included.
+    pub(super) takes: Duration,
+    /// Its values of the settings, in their order.
+    pub(super) chosen: Vec<String>,
+}
+
+/// Results of earlier runs on one side.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    pub(super) name: String,
+    pub(super) text: String,
+    /// Each with its file.
+    pub(super) results: Vec<(PathBuf, Value)>,
+}
+
+/// What is compared.
+pub(super) enum Operands {
+    Runs(Vec<Variant>),
+    Results(Vec<Side>),
+}
+
+/// Name of an operand.
+fn letter(at: usize) -> String {
+    char::from(b'A' + at as u8).to_string()
+}
+
+/// Reads the operands; nothing is opened but files.
+pub(super) fn read(texts: &[String]) -> Result<Operands> {
+    if texts.len() > MOST {
+        return Err(usage(format!("{} operands: want {MOST} at the most", texts.len())));
+    }
+    let (mut runs, mut results) = (Vec::new(), Vec::new());
+    for (at, text) in texts.iter().enumerate() {
+        match one(&letter(at), text)? {
+            One::Run(variant) => runs.push(*variant),
+            One::Results(side) => results.push(side),
+        }
+    }
+    match (runs.is_empty(), results.is_empty()) {
+        (false, true) => Ok(Operands::Runs(runs)),
+        (true, _) => Ok(Operands::Results(results)),
+        (false, false) => {
+            let shown = mpps_io::hide_secrets(&results[0].text);
+            Err(usage(format!(
+                "'{shown}': a result of earlier runs beside a run: they can't be run in turns: want runs (or plans) \
+                 alone, or results alone"
+            )))
+        }
+    }
+}
+
+enum One {
+    Run(Box<Variant>),
+    Results(Side),
+}
+
+fn one(name: &str, text: &str) -> Result<One> {
+    let shown = mpps_io::hide_secrets(text);
+    let wrong = |why: &str| usage(format!("'{shown}': {why}"));
+    let mut words = split(text).map_err(wrong)?;
+    if words
+        .first()
+        .is_some_and(|word| word == "mpps" || word.ends_with("/mpps"))
+        && words.len() > 1
+    {
+        words.remove(0);
+    }
+    match words.first().map(String::as_str) {
+        Some(first) if WORKLOADS.contains(&first) => {
+            let words = words.into_iter().map(OsString::from).collect();
+            let variant = variant(name, text, words).map_err(|why| wrong(&why))?;
+            return Ok(One::Run(Box::new(variant)));
+        }
+        Some("run") if words.len() == 2 => return file(name, &words[1], text),
+        Some("ndr" | "compare" | "rfc2544" | "overload") => {
+            return Err(wrong("a method of many runs: want one run, such as 'sendrecv PORT …'"));
+        }
+        Some(_) => {}
+        None => return Err(wrong(WANT)),
+    }
+    file(name, text, text)
+}
+
+/// A file with a plan, or results.
+fn file(name: &str, path: &str, text: &str) -> Result<One> {
+    let shown = mpps_io::hide_secrets(text);
+    let files = files(path).map_err(|why| usage(format!("'{shown}': {why}")))?;
+    let single = files.len() == 1 && !Path::new(path).is_dir();
+    let mut results = Vec::new();
+    for file in files {
+        let at = file.display().to_string();
+        let content = read_text(&file)?;
+        let wrong = |why: &str| usage(format!("{at}: {why}"));
+        let json: Value = serde_json::from_str(&content).map_err(|e| wrong(&format!("no JSON: {e}: {WANT}")))?;
+        if json.get("mpps_plan").is_some() && single {
+            let mut words = value::words(&content).map_err(|line| wrong(&line))?;
+            words.remove(0);
+            let variant = variant(name, text, words).map_err(|why| wrong(&why))?;
+            return Ok(One::Run(Box::new(variant)));
+        }
+        if json.get("valid").is_some_and(Value::is_boolean) && json.get("offered_pps").is_some() {
+            results.push((file, json));
+        } else if single {
+            return Err(wrong(&format!("neither a plan nor the result of a run: {WANT}")));
+        }
+    }
+    if results.is_empty() {
+        return Err(usage(format!("'{shown}': no results of runs (--json) in it: {WANT}")));
+    }
+    Ok(One::Results(Side {
+        name: name.to_owned(),
+        text: shown,
+        results,
+    }))
+}
+
+/// The files that an operand names.
+fn files(path: &str) -> std::result::Result<Vec<PathBuf>, String> {
+    let there = Path::new(path);
+    if there.is_dir() {
+        let listed = std::fs::read_dir(there).map_err(|e| format!("{e}: want a folder of results"))?;
+        let mut files: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.retain(|file| file.extension().is_some_and(|ending| ending == "json") && file.is_file());
+        files.sort();
+        return Ok(files);
+    }
+    if there.exists() || !path.contains(',') {
+        return match there.exists() {
+            true => Ok(vec![there.to_owned()]),
+            false => Err(format!("no such command and no such file: {WANT}")),
+        };
+    }
+    let parts = path.split(',').map(PathBuf::from);
+    let parts: Vec<PathBuf> = parts.filter(|part| !part.as_os_str().is_empty()).collect();
+    match parts.iter().find(|part| !part.is_file()) {
+        Some(missing) => Err(format!("{}: no such file: {WANT}", missing.display())),
+        None => Ok(parts),
+    }
+}
+
+fn read_text(file: &Path) -> Result<String> {
+    let mut text = String::new();
+    let read = as_user(|| {
+        let read = std::fs::File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+        read.map_err(|e| failed(format!("read {}: {e}", file.display())))
+    })?;
+    match read as u64 > LONGEST {
+        true => Err(usage(format!("{}: above {LONGEST} bytes: {WANT}", file.display()))),
+        false => Ok(text),
+    }
+}
+
+/// Checks a command line; the error lacks the operand's name.
+pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> std::result::Result<Variant, String> {
+    let line = |failure: crate::fail::Failure| failure.line().to_owned();
+    let whole = std::iter::once("mpps".into()).chain(words.iter().cloned());
+    let mut cli = Cli::of(whole).map_err(|e| argument_line(&e))?;
+    let tell = cli.command.run_mut().map(|run| (run.tell.clone(), run.print_plan));
+    let (tell, print_plan) = tell.ok_or("no run: want sendrecv, send, drop, reflect, forward or capture")?;
+    for (option, given) in [
+        ("--json", tell.json.is_some()),
+        ("--csv", tell.csv.is_some()),
+        ("--hdr", tell.hdr.is_some()),
+        ("--verbose", tell.verbose),
+        ("--print-plan", print_plan),
+    ] {
+        if given {
+            return Err(format!(
+                "{option}: compare reads the result itself: want it left out, and --out DIR of compare"
+            ));
+        }
+    }
+    let plan = Plan::from_args(words.clone()).map_err(|e| e.to_string())?;
+    let frame_size = match cli.command {
+        Command::Sendrecv(args) => Some(Draft::new(args, true).map_err(line)?.frame_size),
+        Command::Send(args) => Some(Draft::new(args, false).map_err(line)?.frame_size),
+        _ => None,
+    };
+    let time = |field: &str| {
+        let text = plan.get(field).and_then(Value::as_str)?;
+        crate::cli::values::duration(text).ok()
+    };
+    let duration = time("times.duration").filter(|time| !time.is_zero());
+    let duration = duration.ok_or("a run without an end: want --duration TIME")?;
+    let workload = words.first().map(|word| word.to_string_lossy().into_owned());
+    Ok(Variant {
+        name: name.to_owned(),
+        text: mpps_io::hide_secrets(text),
+        words,
+        quiet: tell.quiet,
+        takes: duration + time("times.settle").unwrap_or_default(),
+        plan,
+        workload: workload.unwrap_or_default(),
+        frame_size,
+        chosen: Vec::new(),
+    })
+}
+
+/// The words of a text, as a shell splits them: by blanks, but for those in quotes and after a backslash.
+pub(super) fn split(text: &str) -> std::result::Result<Vec<String>, &'static str> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if letter == open => quote = None,
+            (None | Some('"'), '\\') => {
+                let next = letters
+                    .next()
+                    .ok_or("a backslash at the end: want what it stands before")?;
+                word.get_or_insert_default().push(next);
+            }
+            (None, _) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is open: want it closed");
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_a_shell_does() {
+        let split = |text| split(text).map(|words| words.join("|"));
+        assert_eq!(
+            split("sendrecv  loop: --rate 1kpps\n"),
+            Ok("sendrecv|loop:|--rate|1kpps".to_owned())
+        );
+        assert_eq!(
+            split(r#"a 'b c' "d \"e" f\ g '' h"i"j"#),
+            Ok("a|b c|d \"e|f g||hij".to_owned())
+        );
+        assert_eq!(split(""), Ok(String::new()));
+        assert!(split("a 'b").is_err() && split("a\\").is_err());
+    }
+
+    #[test]
+    fn operands_are_runs_or_files() {
+        let read = |text: &str| match one("A", text) {
+            Ok(One::Run(variant)) => Ok(*variant),
+            Ok(One::Results(side)) => panic!("{side:?}"),
+            Err(failure) => Err(failure.line().to_owned()),
+        };
+        let typed = read("mpps sendrecv loop: --rate 1kpps --duration 2s --settle 100ms").unwrap();
+        assert_eq!((typed.workload.as_str(), typed.frame_size), ("sendrecv", Some(64)));
+        assert_eq!(typed.takes, Duration::from_millis(2100));
+        for (text, part) in [
+            ("", "want a run as it is typed"),
+            ("nonesuch.json", "no such command and no such file"),
+            ("a.json,b.json", "a.json: no such file"),
+            ("ndr loop:", "a method of many runs"),
+            ("sendrecv loop: --json x", "--json: compare reads the result itself"),
+            ("sendrecv loop: --duration 0", "a run without an end"),
+            ("reflect loop:", "want --duration TIME"),
+            ("sendrecv loop: --rat 5", "--rat"),
+            ("sendrecv loop:nonesuch=1", "nonesuch"),
+        ] {
+            let refused = read(text).unwrap_err();
+            assert!(refused.contains(part) && refused.contains('\''), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Whether like is compared with like.
+
+use super::operand::{Side, Variant};
+use crate::fail::{Result, usage};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a run was done on and with, of the facts in its result.
+const FACTS: [&str; 7] = [
+    "mpps_version",
+    "kernel",
+    "cpu",
+    "cores_allowed",
+    "clock",
+    "path",
+    "mtu_bytes",
+];
+/// Fields of a plan in which runs of one kind may differ: they name the peer, or do not change what is measured.
+const OWN: [&str; 8] = [
+    "mpps_plan",
+    "seed",
+    "traffic.src",
+    "traffic.dest",
+    "traffic.dest_mac",
+    "traffic.gateway",
+    "times.interval",
+    "capture.output",
+];
+
+/// A run by what matters: names and values.
+type Traits = BTreeMap<String, String>;
+
+/// In what they differ, with the values of each.
+fn differences(all: &[Traits]) -> Vec<(String, Vec<String>)> {
+    let mut names: Vec<&String> = all.iter().flat_map(BTreeMap::keys).collect();
+    names.sort();
+    names.dedup();
+    let values = |name: &String| {
+        let of = |traits: &Traits| traits.get(name).cloned().unwrap_or_else(|| "none".to_owned());
+        all.iter().map(of).collect::<Vec<_>>()
+    };
+    let all = names.into_iter().map(|name| (name.clone(), values(name)));
+    all.filter(|(_, values)| values.windows(2).any(|pair| pair[0] != pair[1]))
+        .collect()
+}
+
+/// The fields of a plan, by their names.
+fn fields(plan: &Value, into: &mut Traits) {
+    let mut put = |name: String, value: &Value| {
+        if !OWN.contains(&name.as_str()) && !value.is_null() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            into.insert(name, text.replace(char::is_control, "?"));
+        }
+    };
+    for (name, value) in plan.as_object().into_iter().flatten() {
+        match value.as_object() {
+            Some(section) => section
+                .iter()
+                .for_each(|(key, value)| put(format!("{name}.{key}"), value)),
+            None => put(name.clone(), value),
+        }
+    }
+}
+
+/// Of runs: what they differ in, which is what was typed. Another workload or frame size makes any rate and latency
+/// another, so that is refused without `force`.
+pub(super) fn of_runs(variants: &[Variant], force: bool) -> Result<Vec<String>> {
+    let must: Vec<Traits> = variants
+        .iter()
+        .map(|variant| {
+            let mut traits = Traits::from([("workload".to_owned(), variant.workload.clone())]);
+            traits.extend(
+                variant
+                    .frame_size
+                    .map(|size| ("frame size".to_owned(), format!("{size} bytes"))),
+            );
+            traits
+        })
+        .collect();
+    let wrong = differences(&must);
+    let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+    refuse(&wrong, &names, force)?;
+    let plans = variants.iter().map(|variant| {
+        let mut traits = Traits::new();
+        fields(
+            &serde_json::from_str(&variant.plan.to_json()).unwrap_or_default(),
+            &mut traits,
+        );
+        traits
+    });
+    let differ = differences(&plans.collect::<Vec<_>>());
+    Ok(differ.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Of earlier results, of which nobody has said on the command line in what they are to differ: any difference is
+/// refused without `force`.
+pub(super) fn of_results(sides: &[Side], force: bool) -> Result<Vec<String>> {
+    let traits = |result: &Value| {
+        let mut traits = Traits::new();
+        for name in FACTS {
+            if let Some(fact) = result["host"][name].as_str() {
+                traits.insert(name.to_owned(), fact.replace(char::is_control, "?"));
+            }
+        }
+        let size = &result["frame_size_bytes"];
+        if !size.is_null() {
+            traits.insert("frame size".to_owned(), format!("{size} bytes"));
+        }
+        traits.insert(
+            "workload".to_owned(),
+            result["workload"].as_str().unwrap_or("none").to_owned(),
+        );
+        fields(&result["plan"], &mut traits);
+        traits
+    };
+    for side in sides {
+        let all: Vec<Traits> = side.results.iter().map(|(_, result)| traits(result)).collect();
+        let differ = differences(&all);
+        if let Some((name, values)) = differ.first().filter(|_| !force) {
+            let other = values.iter().position(|value| *value != values[0]).unwrap_or_default();
+            return Err(usage(format!(
+                "results of {}: {} and {} differ in {name} ({} and {}): want results of one kind on a side, or --force",
+                side.name,
+                side.results[0].0.display(),
+                side.results[other].0.display(),
+                values[0],
+                values[other]
+            )));
+        }
+    }
+    let first: Vec<Traits> = sides.iter().map(|side| traits(&side.results[0].1)).collect();
+    let differ = differences(&first);
+    let names: Vec<&str> = sides.iter().map(|side| side.name.as_str()).collect();
+    refuse(&differ, &names, force)?;
+    Ok(differ.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Refuses to compare what differs.
+fn refuse(differ: &[(String, Vec<String>)], names: &[&str], force: bool) -> Result<()> {
+    if differ.is_empty() || force {
+        return Ok(());
+    }
+    let one = |(name, values): &(String, Vec<String>)| format!("{name} ({})", values.join(", "));
+    let all: Vec<_> = differ.iter().map(one).collect();
+    Err(usage(format!(
+        "{} differ in {}: want --force to compare them all the same",
+        names.join(", "),
+        all.join("; ")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::compare::operand::variant;
+    use serde_json::json;
+    use std::path::PathBuf;
+
+    fn run(name: &str, text: &str) -> Variant {
+        variant(name, text, text.split(' ').map(Into::into).collect()).unwrap()
+    }
+
+    #[test]
+    fn runs_may_differ_in_what_was_typed_but_for_the_frame_size() {
+        let of =
+            |a: &str, b: &str| of_runs(&[run("A", a), run("B", b)], false).map_err(|failure| failure.line().to_owned());
+        let (a, b) = (
+            "sendrecv loop:delay=1ms --rate 1kpps",
+            "sendrecv loop: --burst 8 --rate 2kpps",
+        );
+        assert_eq!(of(a, b).unwrap(), ["lanes.burst", "load.rate", "ports"]);
+        let refused = of(a, "sendrecv loop: --frame-size 128").unwrap_err();
+        assert!(
+            refused.contains("A, B differ in frame size (64 bytes, 128 bytes)"),
+            "{refused}"
+        );
+        assert!(of(a, "send loop:").unwrap_err().contains("workload (sendrecv, send)"));
+    }
+
+    #[test]
+    fn results_differ_in_whatever_they_do() {
+        let result = |kernel: &str, rate: &str| {
+            let plan = json!({ "seed": 5, "load": { "rate": rate }, "ports": ["loop:"] });
+            let host = json!({ "kernel": kernel, "steal_ms": kernel });
+            let result = json!({ "host": host, "plan": plan, "workload": "sendrecv", "frame_size_bytes": 64 });
+            (PathBuf::from(format!("{kernel}.json")), result)
+        };
+        let side = |name: &str, results| Side {
+            name: name.to_owned(),
+            text: String::new(),
+            results,
+        };
+        let check = |a, b, force| of_results(&[side("A", a), side("B", b)], force).map_err(|f| f.line().to_owned());
+        assert_eq!(
+            check(vec![result("6", "1k")], vec![result("6", "1k")], false),
+            Ok(vec![])
+        );
+        let refused = check(vec![result("6", "1k")], vec![result("7", "2k")], false).unwrap_err();
+        assert!(
+            refused.contains("kernel (6, 7); load.rate (1k, 2k): want --force"),
+            "{refused}"
+        );
+        let forced = check(vec![result("6", "1k")], vec![result("7", "1k")], true);
+        assert_eq!(forced, Ok(vec!["kernel".to_owned()]));
+        let mixed = check(
+            vec![result("6", "1k"), result("7", "1k")],
+            vec![result("6", "1k")],
+            false,
+        )
+        .unwrap_err();
+        assert!(
+            mixed.contains("results of A: 6.json and 7.json differ in kernel (6 and 7)"),
+            "{mixed}"
+        );
+    }
+}
