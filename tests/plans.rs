@@ -88,7 +88,7 @@ fn what_no_plan_has_is_refused_by_the_name_of_the_field_before_anything_is_opene
         (
             &["load", "rte"],
             1.into(),
-            "load.rte: a send has no such field: want rate, pacing, catch_up",
+            "load.rte: a send has no such field: want rate, then, pacing, catch_up",
         ),
         (&["capture"], json("{}"), "capture: a send has none: want it left out"),
         (&["load", "rate"], "fast".into(), "load.rate (--rate) 'fast': want"),

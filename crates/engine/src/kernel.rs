@@ -408,7 +408,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     fn facts(&self, (): &(), _way: Option<usize>) -> WorkFacts {
         self.traffic.map_or_else(WorkFacts::default, |plan| WorkFacts {
             frame_size: plan.frame_size,
-            rate: plan.rate,
+            rates: plan.rate.map(Into::into),
             tolerance: plan.tolerance,
             tx_lanes: self.exits[0].len() as u64,
             across: plan.far.is_some(),

@@ -30,6 +30,6 @@ pub use run::control::Control;
 pub use run::session::{Trials, session, session_across};
 pub use run::solo::{run_capture, run_drop, run_reflect, run_traffic};
 pub use send::pacing::Pacing;
-pub use send::rate::Rate;
+pub use send::rate::{Rate, RateStep, Rates};
 pub use send::source;
 pub use workload::forward::{run_forward, run_forward_pair};

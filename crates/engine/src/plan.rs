@@ -1,6 +1,6 @@
 //! Validated plans: what a run does, with every choice made. The program makes them from arguments.
 
-use crate::{FlowSet, Pacing, Rate};
+use crate::{FlowSet, Pacing, Rate, RateStep, Rates};
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, Result};
 use mpps_stats::HostFact;
@@ -124,6 +124,8 @@ pub struct TrafficPlan {
     pub frame_size: usize,
     /// Rate over all lanes; `None`: as fast as the path takes packets.
     pub rate: Option<Rate>,
+    /// Another rate from some time on; without a rate it means nothing, and programs in the kernel know none.
+    pub then: Option<RateStep>,
     /// How departures are spread.
     pub pacing: Pacing,
     /// How far a lane may fall behind its schedule and still catch up; departures that are older are missed.
@@ -146,6 +148,12 @@ pub struct TrafficPlan {
 }
 
 impl TrafficPlan {
+    /// The rate over time; `None`: as fast as the path takes packets.
+    pub fn rates(&self) -> Option<Rates> {
+        let then = self.then;
+        self.rate.map(|first| Rates { first, then })
+    }
+
     /// The plan of the way back between two ports: with the same rate, sizes and flows, its addresses and links
     /// exchanged, and the next seed. Its lanes are those of the run.
     pub fn way_back(&self) -> Self {

@@ -2,14 +2,16 @@
 
 pub(crate) mod codec;
 pub(crate) mod flow_table;
+pub(crate) mod missing;
 
 use crate::receive::codec::{Class, Codec, Foreign};
+use crate::receive::missing::{Came, Missing};
 use crate::run::traces::Traces;
 use crate::send::generate::SentSeq;
 use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
-use mpps_wire::Checker;
+use mpps_wire::{Checker, Stamp};
 
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 16 << 20;
@@ -39,6 +41,9 @@ pub(crate) struct Receiver<'r> {
     pub(crate) known: Checker,
     /// Slips of the packets that are together, ns.
     slipped: Box<[u64; MAX_BURST]>,
+    missing: Missing,
+    /// The newest packet that was not the next of its flow.
+    odd: Came,
 }
 
 /// Packets of a burst that came in one after the other as they were sent: one look at the windows for all.
@@ -87,6 +92,8 @@ impl<'r> Receiver<'r> {
             late_of_an_earlier: 0,
             known: Checker::default(),
             slipped: Box::new([0; MAX_BURST]),
+            missing: Missing::new(),
+            odd: Came::default(),
         }
     }
 
@@ -116,7 +123,7 @@ impl<'r> Receiver<'r> {
                         self.stranger(frame, Some(Foreign::OtherRun), now_ns, recorder);
                         continue;
                     }
-                    let distance = match self.arrival(&mut order, flow as usize, stamp.seq) {
+                    let distance = match self.arrival(&mut order, flow as usize, stamp, at) {
                         Arrival::InOrder => 0,
                         Arrival::Reordered(distance) => distance,
                         Arrival::Duplicate => {
@@ -158,13 +165,29 @@ impl<'r> Receiver<'r> {
         }
         self.note(&order);
         received += together.book(&self.slipped, recorder);
+        if order.packets > 0 || together.packets > 0 || received > 0 {
+            let first_ns = frames.first().and_then(Frame::rx_time_ns).unwrap_or(now_ns);
+            if self.missing.silent.is_long(first_ns) {
+                self.after_silence(frames, codec, (sent, now_ns));
+            }
+            self.missing.silent.came(match order.packets {
+                0 => self.odd,
+                _ => Came {
+                    flow: order.flow as u32,
+                    seq: order.next - 1,
+                    sent_ns: together.sent_ns,
+                    at_ns: together.at,
+                },
+            });
+        }
         (received, slow)
     }
 
     /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to
     /// say.
     #[inline(always)]
-    fn arrival(&mut self, order: &mut InOrder, flow: usize, seq: u64) -> Arrival {
+    fn arrival(&mut self, order: &mut InOrder, flow: usize, stamp: Stamp, at_ns: u64) -> Arrival {
+        let seq = stamp.seq;
         if order.packets > 0 && flow == order.flow && seq == order.next {
             order.next += 1;
             order.packets += 1;
@@ -173,7 +196,7 @@ impl<'r> Receiver<'r> {
         self.note(order);
         if seq != self.windows.next(flow) {
             order.packets = 0;
-            return self.windows.record(flow, seq);
+            return self.odd(flow, stamp, at_ns);
         }
         *order = InOrder {
             flow,
@@ -181,6 +204,44 @@ impl<'r> Receiver<'r> {
             packets: 1,
         };
         Arrival::InOrder
+    }
+
+    /// A packet that is not the next of its flow.
+    #[inline(never)]
+    fn odd(&mut self, flow: usize, stamp: Stamp, at_ns: u64) -> Arrival {
+        let next = self.windows.next(flow);
+        let arrival = self.windows.record(flow, stamp.seq);
+        let came = Came {
+            flow: flow as u32,
+            seq: stamp.seq,
+            sent_ns: stamp.time_ns,
+            at_ns,
+        };
+        match arrival {
+            Arrival::InOrder => self.missing.skipped(next, came),
+            Arrival::Reordered(_) => self.missing.found(came.flow, came.seq),
+            Arrival::Duplicate | Arrival::TooOld => return arrival,
+        }
+        self.odd = came;
+        arrival
+    }
+
+    /// Notes the first packet of a burst that came after a long time.
+    #[cold]
+    fn after_silence<F: Frame, C: Codec>(&mut self, frames: &[F], codec: &C, (sent, now_ns): (u64, u64)) {
+        for frame in frames {
+            let Class::Test { flow, stamp } = codec.classify(frame, &mut self.known) else {
+                continue;
+            };
+            if stamp.seq < sent && stamp.time_ns >= self.start_ns {
+                return self.missing.silent.note(Came {
+                    flow,
+                    seq: stamp.seq,
+                    sent_ns: stamp.time_ns,
+                    at_ns: frame.rx_time_ns().unwrap_or(now_ns),
+                });
+            }
+        }
     }
 
     /// Tells the windows of a run.
@@ -216,6 +277,15 @@ impl<'r> Receiver<'r> {
         } else {
             self.foreign(Foreign::NotUdp, now_ns, recorder);
         }
+    }
+
+    /// What it counted by reason, and what is missing.
+    pub(crate) fn told(self) -> (Vec<(Reason, u64)>, Missing) {
+        let reasons = self.reasons();
+        let next = self.windows.into_next();
+        let mut missing = self.missing;
+        missing.next = next;
+        (reasons, missing)
     }
 
     pub(crate) fn reasons(&self) -> Vec<(Reason, u64)> {

@@ -10,6 +10,7 @@ pub(crate) mod crew;
 pub(crate) mod directions;
 pub(crate) mod job;
 pub(crate) mod live;
+mod outage;
 pub(crate) mod outcome;
 pub(crate) mod path_counters;
 pub(crate) mod session;

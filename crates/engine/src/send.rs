@@ -1,5 +1,6 @@
 //! The sending half of a lane: what leaves, and when.
 
+pub(crate) mod departures;
 pub(crate) mod generate;
 pub(crate) mod pacing;
 pub(crate) mod rate;

@@ -47,7 +47,7 @@ pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkFacts {
     pub(crate) frame_size: usize,
-    pub(crate) rate: Option<crate::Rate>,
+    pub(crate) rates: Option<crate::Rates>,
     pub(crate) tolerance: f64,
     pub(crate) tx_lanes: u64,
     /// Packets arrive at another port than they leave by.
@@ -152,7 +152,7 @@ impl TrafficTrial {
 
     fn receiver(&self, index: usize, start_ns: u64) -> Option<Receiver<'_>> {
         let plan = &self.plan;
-        let span = span(plan.rate.map(|rate| rate.pps()), plan.common.settle);
+        let span = span(plan.rates().map(|rates| rates.highest_pps()), plan.common.settle);
         let receiver = || {
             let mut receiver = Receiver::new(plan.flows.count(), span, self.slips.as_ref(), &self.sent_seq, start_ns);
             receiver.traces = self.traces.as_deref();
@@ -180,7 +180,7 @@ impl Work for TrafficWork<'_> {
     fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
         WorkFacts {
             frame_size: trial.plan.frame_size,
-            rate: trial.plan.rate,
+            rates: trial.plan.rates(),
             tolerance: trial.plan.tolerance,
             tx_lanes: trial.sent_seq.len() as u64,
             across: trial.plan.far.is_some(),

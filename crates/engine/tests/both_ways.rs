@@ -184,6 +184,7 @@ fn plan(lanes: usize, flows: FlowSet) -> TrafficPlan {
         payload_len: 18,
         frame_size: 64,
         rate: Rate::new(20_000, 1),
+        then: None,
         pacing: Pacing::Constant,
         // All departures are made, however busy the host is.
         catch_up: Duration::from_secs(10),

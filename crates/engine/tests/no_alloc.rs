@@ -206,6 +206,7 @@ fn traffic(lanes: usize, milliseconds: u64, receive: bool, rate: Option<Rate>) -
         payload_len: 64,
         frame_size: 110,
         rate,
+        then: None,
         pacing: Pacing::Constant,
         catch_up: Duration::from_millis(1),
         tolerance: 1.0,

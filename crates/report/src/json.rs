@@ -2,8 +2,8 @@
 
 use crate::{JsonTarget, ReportError};
 use mpps_stats::{
-    CaptureSummary, Direction, Event, Housekeeping, LaneSummary, Latency, PortSummary, Sink, Stretch, Stretches,
-    Summary, Wants, Workload,
+    CaptureSummary, Direction, Event, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary, Sink,
+    Stretch, Stretches, Summary, Wants, Workload,
 };
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -126,6 +126,8 @@ fn measured(s: &Summary) -> Value {
         "lost": s.lost,
         "loss_stretches": stretches(&s.loss_stretches, "lost"),
         "loss_outside_stretches": outside(&s.loss_stretches, "lost"),
+        "loss_times": s.loss_times.as_ref().map(loss_times),
+        "longest_outage": s.longest_outage.as_ref().map(longest_outage),
         "host_dropped": s.host_dropped,
         "host_drop_stretches": stretches(&s.host_drop_stretches, "dropped"),
         "host_dropped_outside_stretches": outside(&s.host_drop_stretches, "dropped"),
@@ -190,6 +192,25 @@ fn direction(direction: &Direction) -> Value {
         all.remove(key);
     }
     Value::Object(all)
+}
+
+/// ns since the start of the run.
+fn loss_times(times: &LossTimes) -> Value {
+    json!({
+        "first_lost_ns": times.first_ns,
+        "last_lost_ns": times.last_ns,
+        "received_after_ns": times.received_after_ns,
+    })
+}
+
+/// ns since the start of the run.
+fn longest_outage(outage: &Outage) -> Value {
+    json!({
+        "from_ns": outage.from_ns,
+        "to_ns": outage.to_ns,
+        "length_ns": outage.to_ns.saturating_sub(outage.from_ns),
+        "lost": outage.lost,
+    })
 }
 
 /// The largest stretches, in the order of time.

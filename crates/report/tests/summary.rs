@@ -2,8 +2,8 @@
 
 use mpps_report::{Colour, Detail, JsonTarget, json_value, print_summary, write_json};
 use mpps_stats::{
-    CaptureSummary, Gaps, HostFact, LaneSummary, Latency, Percentiles, ReorderDistance, Stretch, Stretches, Summary,
-    Workload,
+    CaptureSummary, Gaps, HostFact, LaneSummary, Latency, LossTimes, Outage, Percentiles, ReorderDistance, Stretch,
+    Stretches, Summary, Workload,
 };
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -57,6 +57,16 @@ fn summary() -> Summary {
         tx: 3_000_000,
         rx: 2_999_990,
         lost: 8,
+        loss_times: Some(LossTimes {
+            first_ns: 2_600_000_000,
+            last_ns: 2_900_000_000,
+            received_after_ns: None,
+        }),
+        longest_outage: Some(Outage {
+            from_ns: 2_600_100_000,
+            to_ns: 2_900_100_000,
+            lost: Some(7),
+        }),
         loss_stretches: Stretches {
             largest: vec![stretch(2_600, 3_000, 6), stretch(5_000, 5_010, 2)],
             ..Stretches::default()
@@ -269,6 +279,9 @@ fn json_has_the_contracts_keys_and_finite_numbers() {
         assert!(json["lanes"][1][key].is_number(), "{key}");
     }
     assert_eq!(json["offered_bps"], 300_000.0 * 84.0 * 8.0);
+    assert_eq!(json["loss_times"]["last_lost_ns"], 2_900_000_000u64);
+    assert_eq!(json["loss_times"]["received_after_ns"], serde_json::Value::Null);
+    assert_eq!(json["longest_outage"]["length_ns"], 300_000_000);
     let when = &json["loss_stretches"][0];
     assert_eq!(
         (&when["from_s"], &when["to_s"], &when["lost"]),

@@ -28,8 +28,8 @@ pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
 pub use row::{
-    AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, Percentiles,
-    PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
+    AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, LossTimes, Outage,
+    Percentiles, PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};

@@ -261,6 +261,28 @@ pub struct Started {
     pub utc_ns: u64,
 }
 
+/// When the first and the last packet left that were lost, and what came then; ns since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossTimes {
+    /// Departure of the first packet that was lost.
+    pub first_ns: u64,
+    /// Departure of the last one.
+    pub last_ns: u64,
+    /// Arrival of the first packet after the last one; `None`: none came.
+    pub received_after_ns: Option<u64>,
+}
+
+/// The longest time without a packet of the test between two that came (RFC 6201); ns since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outage {
+    /// Arrival of the last packet before.
+    pub from_ns: u64,
+    /// Arrival of the first packet after.
+    pub to_ns: u64,
+    /// Packets lost that left after the one and before the other; `None` where that is not known.
+    pub lost: Option<u64>,
+}
+
 /// All that a run has measured.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -282,6 +304,10 @@ pub struct Summary {
     pub lost: u64,
     /// When they were lost, by rows.
     pub loss_stretches: Stretches,
+    /// When the first and the last of them left; `None` where none was lost or that is not known.
+    pub loss_times: Option<LossTimes>,
+    /// The longest time in which nothing came; `None` where fewer than two bursts came, or that is not known.
+    pub longest_outage: Option<Outage>,
     /// Packets that this host dropped before mpps could take them; `None` where the path can't tell. Exactly the sum
     /// over the rows.
     pub host_dropped: Option<u64>,

@@ -90,6 +90,11 @@ impl SequenceWindows {
         (from..to).map(|seq| 1 - seen(seq)).sum()
     }
 
+    /// By flow, the number that is expected next: the highest that came + 1; 0: none came.
+    pub fn into_next(self) -> Box<[u64]> {
+        self.next
+    }
+
     /// Forgets what was seen of `flow` (its sender has begun anew).
     pub fn reset(&mut self, flow: usize) {
         let words = self.words as usize;

@@ -32,8 +32,8 @@ impl Frame for Told {
     }
 }
 
-/// Frames of this test know their class by themselves.
-struct Teller<'f>(&'f std::cell::RefCell<std::vec::IntoIter<Class>>);
+/// Frames of this test know their class by themselves; behind the last one of a burst the first is asked again.
+struct Teller<'f>(&'f std::cell::RefCell<std::iter::Cycle<std::vec::IntoIter<Class>>>);
 
 impl Codec for Teller<'_> {
     fn frame_len(&self) -> usize {
@@ -102,7 +102,7 @@ fn counted(frames: &[Told], slips: Option<&Slips>, burst: usize) -> String {
     let (mut received, mut slow) = (0, 0);
     for frames in frames.chunks(burst) {
         let classes: Vec<Class> = frames.iter().map(|frame| frame.class).collect();
-        let classes = std::cell::RefCell::new(classes.into_iter());
+        let classes = std::cell::RefCell::new(classes.into_iter().cycle());
         let at = START + 100_000_000;
         let counts = receiver.burst(frames, &Teller(&classes), at, &mut recorder);
         (received, slow) = (received + counts.0, slow + counts.1);

@@ -1,5 +1,7 @@
 //! What a lane hands over when it ends.
 
+use crate::receive::missing::Missing;
+use crate::send::departures::Departures;
 use mpps_io::Reason;
 use mpps_io::kernel::{LaneTotals, SourceTotals};
 use mpps_stats::{Histogram, Moments};
@@ -9,6 +11,10 @@ use mpps_stats::{Histogram, Moments};
 pub(crate) struct LaneOutcome {
     /// Gaps between departures.
     pub(crate) gaps: Option<(Histogram, Moments)>,
+    /// When its packets left, where that can be told.
+    pub(crate) departures: Option<Departures>,
+    /// What is missing of the packets that were to come to it.
+    pub(crate) missing: Option<Missing>,
     /// Counts by reason.
     pub(crate) reasons: Vec<(Reason, u64)>,
     /// Of [`host_port`](mpps_wire::Left::HostPort): how many for which UDP port.

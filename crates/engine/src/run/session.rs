@@ -39,7 +39,7 @@ use std::thread;
 /// #     busy_poll: false, share_cores: false, seed: 1, host: vec![], warnings: vec![], give_up: |_| Ok(()) };
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
 /// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,
-/// #     pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link),
+/// #     then: None, pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link),
 /// #     far: None, back: None };
 /// let config = LoopConfig { loss: 0.01, ..LoopConfig::default() };
 /// let filter = ReflectFilter::default();

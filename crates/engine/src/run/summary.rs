@@ -3,6 +3,7 @@
 use crate::lane::away::{Signals, Standstills, standstills};
 use crate::plan::{Common, LanePlan};
 use crate::run::control::Control;
+use crate::run::outage;
 use crate::run::outcome::{LaneOutcome, SourceCounts};
 use crate::verdict::meanwhile::LaneTime;
 use crate::verdict::remarks::{Heard, remarks};
@@ -59,7 +60,7 @@ pub(crate) struct Measured<'r> {
 
 impl<'r> Measured<'r> {
     /// What each lane left, of those that send (or, with `rx`, receive) in the way that this is of.
-    fn outcomes_of(&self, rx: bool) -> impl Iterator<Item = &'r LaneOutcome> + use<'r, '_> {
+    pub(super) fn outcomes_of(&self, rx: bool) -> impl Iterator<Item = &'r LaneOutcome> + use<'r, '_> {
         let lanes = self.common.lanes.iter().zip(self.outcomes);
         let of_way = move |(plan, _): &(&LanePlan, _)| !self.one_way || if rx { plan.rx } else { plan.tx };
         lanes.filter(of_way).map(|(_, outcome)| outcome)
@@ -78,7 +79,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let lanes = lane_summaries(m);
     let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons).map(named));
     let reason = |reason: Reason| reason.of(&reasons);
-    let scheduled = m.work.rate.map(|rate| rate.packets_in(run_ns));
+    let scheduled = m.work.rates.map(|rates| rates.packets_in(run_ns));
     let evidence = Evidence {
         tx: tally.tx,
         rx: tally.rx,
@@ -136,6 +137,8 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         rx: tally.rx,
         lost,
         loss_stretches: m.totals.loss.clone(),
+        loss_times: outage::loss_times(m),
+        longest_outage: outage::longest(m),
         host_dropped: m.totals.host_dropped,
         host_drop_stretches: m.totals.host_drops.clone(),
         late: tally.late,
@@ -153,17 +156,17 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         foreign: tally.foreign,
         missed: tally.missed,
         frame_size: m.work.frame_size,
-        intended_pps: m.work.rate.map(|rate| rate.pps()),
+        intended_pps: m.work.rates.map(|rates| rates.mean_pps(run_ns)),
         offered_pps: tally.tx as f64 / seconds,
         received_pps: tally.rx as f64 / seconds,
         loss_ratio: if base == 0 { 0.0 } else { lost as f64 / base as f64 },
         latency: m.totals.latency,
-        latency_scheduled: (m.work.rate.is_some() && m.workload == Workload::SendRecv).then_some(m.totals.scheduled),
+        latency_scheduled: (m.work.rates.is_some() && m.workload == Workload::SendRecv).then_some(m.totals.scheduled),
         latency_note: m
             .latency_note
             .unwrap_or_else(|| latency_note(m.workload, m.totals.latency.count > 0))
             .to_owned(),
-        gaps: m.workload.generates().then(|| gaps(m)),
+        gaps: m.workload.generates().then(|| gaps(m, run_ns)),
         valid: invalid_reasons.is_empty(),
         shortfall,
         invalid_reasons,
@@ -309,7 +312,7 @@ fn add_counts(merged: &mut Vec<(String, u64)>, counts: impl Iterator<Item = (&'s
     }
 }
 
-fn gaps(m: &Measured<'_>) -> Gaps {
+fn gaps(m: &Measured<'_>, run_ns: u64) -> Gaps {
     let (mut histogram, mut moments) = (Histogram::default(), Moments::default());
     for (h, s) in m.outcomes_of(false).filter_map(|o| o.gaps.as_ref()) {
         histogram.merge(h);
@@ -317,8 +320,8 @@ fn gaps(m: &Measured<'_>) -> Gaps {
     }
     let intended_mean = m
         .work
-        .rate
-        .map_or(0.0, |rate| 1e9 / rate.pps() * m.work.tx_lanes as f64);
+        .rates
+        .map_or(0.0, |rates| 1e9 / rates.mean_pps(run_ns) * m.work.tx_lanes as f64);
     Gaps {
         intended_mean,
         measured: moments.latency(Some(&histogram)),

@@ -1,6 +1,7 @@
 //! The sending half of a lane: takes departures from the schedule, writes the packets, sends them, books them.
 
 use crate::receive::codec::Codec;
+use crate::send::departures::Departures;
 use crate::send::pacing::Pacer;
 use crate::send::slip::Slips;
 use crate::{FlowSet, TrafficPlan};
@@ -70,6 +71,10 @@ pub(crate) struct Generator<'r> {
     one_flow_per_burst: bool,
     max_seq: u64,
     last_departure_ns: u64,
+    /// When packets left; `None` where a packet's number does not tell its place among the lane's.
+    departures: Option<Departures>,
+    /// Written, and given up at the end.
+    unsent: usize,
     gaps: Histogram,
     gap_moments: Moments,
     done: bool,
@@ -98,18 +103,22 @@ pub(crate) struct SendShare<'r> {
 impl<'r> Generator<'r> {
     pub(crate) fn new(plan: &TrafficPlan, share: SendShare<'r>) -> Self {
         let duration = plan.common.duration.map(|d| d.as_nanos() as u64);
-        let pacer = plan.rate.map(|rate| {
+        let pacer = plan.rates().map(|rates| {
             Pacer::new(
                 share.start_ns,
                 duration,
-                rate,
+                rates,
                 plan.pacing,
                 (share.lane, share.lanes),
                 plan.common.seed,
             )
         });
+        let flows = LaneFlows::new(&plan.flows, share.lane, share.lanes, share.turned);
+        let in_turn = plan.receive && (!share.one_flow_per_burst || flows.ports.len() == 1);
         Self {
-            flows: LaneFlows::new(&plan.flows, share.lane, share.lanes, share.turned),
+            departures: in_turn.then(|| Departures::new(flows.ports.len(), duration)),
+            unsent: 0,
+            flows,
             pacer,
             slips: share.slips,
             sent_seq: share.sent_seq,
@@ -241,6 +250,14 @@ impl<'r> Generator<'r> {
         if self.one_flow_per_burst {
             self.flows.advance();
         }
+        if let Some(departures) = &mut self.departures {
+            departures.wrote(burst.len(), now, self.last_departure_ns);
+        }
+        if self.pacer.as_mut().is_some_and(Pacer::turn)
+            && let Some(departures) = &mut self.departures
+        {
+            departures.turns(now);
+        }
         self.sent_seq.0.publish(self.max_seq);
     }
 
@@ -269,6 +286,7 @@ impl<'r> Generator<'r> {
         recorder: &mut Recorder<'_>,
     ) -> bool {
         let Some(pacer) = &mut self.pacer else {
+            self.unsent = pending.len();
             pending.clear();
             self.done = true;
             return true;
@@ -281,6 +299,7 @@ impl<'r> Generator<'r> {
         if missed > 0 {
             recorder.missed(end_ns.saturating_sub(1), missed);
         }
+        self.unsent = pending.len();
         pending.clear();
         self.done = true;
         true
@@ -298,11 +317,17 @@ impl<'r> Generator<'r> {
         if missed > 0 {
             recorder.missed(now, missed);
         }
+        self.unsent = pending.len();
         pending.clear();
         self.done = true;
     }
 
-    pub(crate) fn gaps(self) -> (Histogram, Moments) {
-        (self.gaps, self.gap_moments)
+    /// Gaps between departures, and when packets left.
+    pub(crate) fn told(self) -> ((Histogram, Moments), Option<Departures>) {
+        let mut departures = self.departures;
+        if let Some(departures) = &mut departures {
+            departures.end(self.unsent, self.last_departure_ns);
+        }
+        ((self.gaps, self.gap_moments), departures)
     }
 }

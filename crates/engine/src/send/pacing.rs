@@ -4,7 +4,7 @@
 //! of it (a unit is one packet, or one burst), so the lanes' departures interleave evenly and add up to exactly
 //! rate × duration. Times are kept with 64 bits of fraction, so no rounding accumulates.
 
-use crate::Rate;
+use crate::send::rate::{Rate, Rates};
 use mpps_io::kernel::LaneSchedule;
 
 /// How departures are spread over time.
@@ -32,6 +32,8 @@ pub(crate) struct Pacer {
     /// Packets still to come, over all units.
     remaining: u64,
     poisson: Option<Poisson>,
+    /// What follows once none remains: a schedule of its own, from the step on.
+    later: Option<Box<Pacer>>,
 }
 
 #[derive(Clone, Debug)]
@@ -79,8 +81,39 @@ pub(crate) fn schedule(
 
 impl Pacer {
     /// The part of lane `lane` of `lanes` in a schedule that begins at `start_ns` and lasts `duration_ns` (`None`:
-    /// for ever).
+    /// for ever). A step cuts it in two: each part is a schedule of its own, exact in total, and the second begins at
+    /// the step.
     pub(crate) fn new(
+        start_ns: u64,
+        duration_ns: Option<u64>,
+        rates: impl Into<Rates>,
+        pacing: Pacing,
+        lane: (u32, u32),
+        seed: u64,
+    ) -> Self {
+        let Rates { first, then } = rates.into();
+        let then = then.filter(|step| duration_ns.is_none_or(|duration| step.after_ns < duration));
+        let Some(step) = then else {
+            return Self::even(start_ns, duration_ns, first, pacing, lane, seed);
+        };
+        let left = duration_ns.map(|duration| duration - step.after_ns);
+        let later = Self::even(
+            start_ns.saturating_add(step.after_ns),
+            left,
+            step.rate,
+            pacing,
+            lane,
+            // The gaps of the second part are not those of the first over again.
+            seed ^ 0xD1B5_4A32_D192_ED03,
+        );
+        let mut pacer = Self::even(start_ns, Some(step.after_ns), first, pacing, lane, seed);
+        pacer.later = Some(Box::new(later));
+        pacer.turn();
+        pacer
+    }
+
+    /// A schedule of one rate.
+    fn even(
         start_ns: u64,
         duration_ns: Option<u64>,
         rate: Rate,
@@ -106,9 +139,29 @@ impl Pacer {
                 end_ns: duration_ns.map(|d| start_ns + d),
                 mean_ns: 1e9 / rate.pps() * f64::from(lanes),
             }),
+            later: None,
         };
         pacer.draw();
         pacer
+    }
+
+    /// Goes on with what follows, once none remains of this part. Called once a burst, not for each packet: a burst
+    /// ends with the part that it is of.
+    /// True: it does.
+    #[inline]
+    pub(crate) fn turn(&mut self) -> bool {
+        let turns = self.remaining == 0 && self.later.is_some();
+        if turns {
+            self.turn_over();
+        }
+        turns
+    }
+
+    #[cold]
+    fn turn_over(&mut self) {
+        while let Some(later) = self.later.take_if(|_| self.remaining == 0) {
+            *self = *later;
+        }
     }
 
     /// Time of the next departure, ns; `None` when none is to come.
@@ -176,6 +229,7 @@ impl Pacer {
         while self.next_due().is_some_and(|next| next < before_ns) {
             if self.poisson.is_some() || self.in_unit != self.unit {
                 self.pop();
+                self.turn();
                 skipped += 1;
                 continue;
             }
@@ -187,6 +241,7 @@ impl Pacer {
                 self.remaining -= packets;
             }
             skipped += packets;
+            self.turn();
         }
         skipped
     }
@@ -195,6 +250,7 @@ impl Pacer {
     pub(crate) fn stop(&mut self, before_ns: u64) -> u64 {
         let due = self.skip_before(before_ns);
         self.remaining = 0;
+        self.later = None;
         due
     }
 
@@ -223,12 +279,14 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::rate::RateStep;
     use proptest::prelude::*;
 
     fn all(mut pacer: Pacer) -> Vec<u64> {
         let mut times = Vec::new();
         while pacer.next_due().is_some() {
             times.push(pacer.pop());
+            pacer.turn();
         }
         times
     }
@@ -292,7 +350,7 @@ mod tests {
             let rate = Rate::new(pps, 1).unwrap();
             let make = || {
                 let mut p = Pacer::new(0, Some(10_000_000), rate, pacing, (0, 1), 7);
-                for _ in 0..popped.min(rate.packets_in(10_000_000) as usize) { p.pop(); }
+                for _ in 0..popped.min(rate.packets_in(10_000_000) as usize) { p.pop(); p.turn(); }
                 p
             };
             let at = at_us * 1_000;
@@ -309,6 +367,73 @@ mod tests {
                 prop_assert_eq!(told == 0, due == 0);
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        fn a_step_cuts_the_schedule_in_two_that_are_each_exact(
+            (pps, then) in (1u64..200_000, 1u64..200_000), lanes in 1u32..6, ms in 2u64..40, cut_us in 0u64..50_000,
+            pacing in pacing(), seed in any::<u64>(),
+        ) {
+            let rate = |pps| Rate::new(pps, 1).unwrap();
+            let (start, duration, cut) = (5_000_000_000, ms * 1_000_000, cut_us * 1_000);
+            let step = RateStep { after_ns: cut, rate: rate(then) };
+            let rates = Rates { first: rate(pps), then: Some(step) };
+            let pacer = |lane| Pacer::new(start, Some(duration), rates, pacing, (lane, lanes), seed);
+            let mut times = Vec::new();
+            for lane in 0..lanes {
+                let of_lane = all(pacer(lane));
+                prop_assert!(of_lane.is_sorted());
+                // What is skipped is what would have left.
+                let middle = start + duration / 2;
+                let mut skips = pacer(lane);
+                let before = of_lane.iter().filter(|&&at| at < middle).count() as u64;
+                prop_assert_eq!(skips.skip_before(middle), before);
+                prop_assert_eq!(pacer(lane).stop(start + duration + 1), of_lane.len() as u64);
+                times.extend(of_lane);
+            }
+            prop_assert_eq!(times.len() as u64, rates.packets_in(duration));
+            // A departure at random may round up to the cut.
+            let first = times.iter().filter(|&&at| at < start + cut.min(duration)).count() as u64;
+            let exact = rate(pps).packets_in(cut.min(duration));
+            prop_assert!(first == exact || pacing == Pacing::Poisson && first <= exact, "{} {}", first, exact);
+            if pacing == Pacing::Constant {
+                times.sort_unstable();
+                for (k, &at) in times.iter().enumerate() {
+                    let (k, first) = (k as u64, exact);
+                    let due = match k < first {
+                        true => start + (rate(pps).time_of(k) >> 64) as u64,
+                        false => start + cut + (rate(then).time_of(k - first) >> 64) as u64,
+                    };
+                    prop_assert!(at.abs_diff(due) <= 1, "{}: {} {}", k, at, due);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_ends_where_the_rate_steps() {
+        let rate = |pps| Rate::new(pps, 1).unwrap();
+        let step = RateStep {
+            after_ns: 10_000,
+            rate: rate(1_000_000),
+        };
+        let rates = Rates {
+            first: rate(1_000_000_000),
+            then: Some(step),
+        };
+        let mut pacer = Pacer::new(0, None, rates, Pacing::Constant, (0, 1), 0);
+        assert_eq!(pacer.due(9_990, 256), 256);
+        assert_eq!((0..9_990).map(|_| pacer.pop()).last(), Some(9_989));
+        assert_eq!((pacer.due(50_000, 256), pacer.next_due()), (10, Some(9_990)));
+        assert_eq!((0..10).map(|_| pacer.pop()).last(), Some(9_999));
+        pacer.turn();
+        assert_eq!((pacer.next_due(), pacer.due(12_000, 256)), (Some(10_000), 3));
+        assert_eq!(
+            (rates.packets_in(20_000), rates.mean_pps(20_000)),
+            (10_010, 500_500_000.0)
+        );
+        assert_eq!(rates.highest_pps(), 1e9);
     }
 
     #[test]

@@ -43,6 +43,59 @@ impl Rate {
     }
 }
 
+/// Another rate from some time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateStep {
+    /// Since the start of the run, ns; the departure that is due then is the first at the new rate.
+    pub after_ns: u64,
+    /// Packets a second from then on.
+    pub rate: Rate,
+}
+
+/// What a plan asks for over time: a rate, and where there is a step another one after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// Until the step, or to the end.
+    pub first: Rate,
+    /// The step.
+    pub then: Option<RateStep>,
+}
+
+impl From<Rate> for Rates {
+    fn from(first: Rate) -> Self {
+        Self { first, then: None }
+    }
+}
+
+impl Rates {
+    /// Departures due in the first `duration_ns`: exactly those of each part.
+    pub fn packets_in(&self, duration_ns: u64) -> u64 {
+        match self.then {
+            Some(step) if step.after_ns < duration_ns => {
+                let later = step.rate.packets_in(duration_ns - step.after_ns);
+                self.first.packets_in(step.after_ns).saturating_add(later)
+            }
+            _ => self.first.packets_in(duration_ns),
+        }
+    }
+
+    /// The mean over the first `duration_ns`, packets a second.
+    pub fn mean_pps(&self, duration_ns: u64) -> f64 {
+        match self.then {
+            Some(step) if step.after_ns < duration_ns => {
+                let (before, after) = (step.after_ns as f64, (duration_ns - step.after_ns) as f64);
+                (self.first.pps() * before + step.rate.pps() * after) / duration_ns as f64
+            }
+            _ => self.first.pps(),
+        }
+    }
+
+    /// The higher one, packets a second: what memory is made for.
+    pub fn highest_pps(&self) -> f64 {
+        self.then.map_or(0.0, |step| step.rate.pps()).max(self.first.pps())
+    }
+}
+
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} pps", self.pps())

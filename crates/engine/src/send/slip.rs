@@ -23,9 +23,9 @@ const LATE_NS: u64 = 100_000_000;
 impl Slips {
     /// The slips of a plan; `None` where nothing is scheduled or nothing comes back.
     pub(crate) fn for_plan(plan: &TrafficPlan) -> Option<Self> {
-        let rate = plan.rate.filter(|_| plan.receive)?;
+        let rates = plan.rates().filter(|_| plan.receive)?;
         let settle_ns = plan.common.settle.as_nanos() as u64;
-        Some(Self::new(plan.flows.count(), rate.pps(), settle_ns + LATE_NS))
+        Some(Self::new(plan.flows.count(), rates.highest_pps(), settle_ns + LATE_NS))
     }
 
     /// Room for what `pps` packets a second have in flight over `keep_ns`, where affordable.

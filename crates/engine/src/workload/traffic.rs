@@ -167,9 +167,13 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         if let Some(arrivals) = self.arrivals {
             arrivals.end();
         }
+        let (gaps, departures) = self.generator.map(Generator::told).unzip();
+        let (reasons, missing) = self.receiver.map(Receiver::told).unzip();
         LaneOutcome {
-            gaps: self.generator.map(Generator::gaps),
-            reasons: self.receiver.map(|r| r.reasons()).unwrap_or_default(),
+            gaps,
+            departures: departures.flatten(),
+            missing,
+            reasons: reasons.unwrap_or_default(),
             ..LaneOutcome::default()
         }
     }

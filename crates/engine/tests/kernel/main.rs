@@ -61,6 +61,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
         payload_len: 18,
         frame_size: 64,
         rate: Rate::new(pps, 1),
+        then: None,
         pacing: Pacing::Constant,
         catch_up: Duration::from_millis(20),
         tolerance: 0.001,

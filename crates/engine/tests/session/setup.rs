@@ -42,6 +42,7 @@ pub(crate) fn traffic(lanes: usize, flows: u32, payload_len: usize) -> TrafficPl
         payload_len,
         frame_size: payload_len + 46,
         rate: Rate::new(10_000, 1),
+        then: None,
         pacing: Pacing::Constant,
         // However busy the host is: all that is due is sent.
         catch_up: Duration::from_secs(5),

@@ -91,6 +91,8 @@ pub struct LoopConfig {
     pub burst_length: u32,
     /// Ratio of frames lost.
     pub loss: f64,
+    /// All frames are lost that depart between two times, ns after the first one of their queue.
+    pub outage: Option<(u64, u64)>,
     /// Ratio of frames that arrive twice.
     pub duplicate: f64,
     /// Ratio of frames held back behind later ones of their flow.
@@ -123,6 +125,7 @@ impl Default for LoopConfig {
             burst_loss: 0.0,
             burst_length: 1,
             loss: 0.0,
+            outage: None,
             duplicate: 0.0,
             reorder: 0.0,
             reorder_distance: 1,
@@ -177,6 +180,9 @@ impl LoopConfig {
             tell("burst_loss_ratio", self.burst_loss.to_string());
             tell("burst_loss_length", self.burst_length.to_string());
         }
+        if let Some((from_ns, to_ns)) = self.outage {
+            facts.push(Fact::new("outage_ns", format!("{from_ns}-{to_ns}")));
+        }
         facts.extend([
             Fact::new("delay_ns", self.delay_ns.to_string()),
             Fact::new("loss_ratio", self.loss.to_string()),
@@ -204,9 +210,9 @@ const MAX_QUEUE: u64 = 1_000_000;
 const SPARE: usize = 16384;
 
 /// Reads the options of `loop:[capacity=RATE[,queue=N]][,delay=DURATION][,jitter=DURATION[:uniform|exp]]
-/// [,jitter_reorder=on|off][,burst_loss=P:N][,loss=P][,duplicate=P][,reorder=P][,reorder_distance=N][,corrupt=P]
-/// [,seed=N][,frames=N][,mtu=BYTES][,layer=ethernet|payload][,reflect=on|off]`, each `P` a ratio (`0.01`) or a
-/// percentage (`1%`).
+/// [,jitter_reorder=on|off][,burst_loss=P:N][,outage=TIME-TIME][,loss=P][,duplicate=P][,reorder=P]
+/// [,reorder_distance=N][,corrupt=P][,seed=N][,frames=N][,mtu=BYTES][,layer=ethernet|payload][,reflect=on|off]`, each
+/// `P` a ratio (`0.01`) or a percentage (`1%`).
 ///
 /// # Errors
 /// When a device is named, an option is unknown, out of its range or without effect, or options contradict each other.
@@ -248,6 +254,11 @@ pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
     let duplicate = ratio("duplicate")?.unwrap_or(default.duplicate);
     let reorder = ratio("reorder")?.unwrap_or(default.reorder);
     let corrupt = ratio("corrupt")?.unwrap_or(default.corrupt);
+    let outage = options.get(
+        "outage",
+        "two times from 0 to 60s after the first packet, from which and until which all are lost, such as 2s-2.5s",
+        parse_outage,
+    )?;
     let mut buffers = default.buffers;
     if capacity.is_some() {
         // Each packet in the queue has its buffer, and there must be others left to send.
@@ -265,6 +276,7 @@ pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
         burst_loss,
         burst_length,
         loss,
+        outage,
         duplicate,
         reorder,
         reorder_distance: options
@@ -315,6 +327,13 @@ fn parse_jitter(text: &str) -> Option<(u64, Spread)> {
         _ => return None,
     };
     Some((nanoseconds(time)?, spread))
+}
+
+/// Two times, the first before the second.
+fn parse_outage(text: &str) -> Option<(u64, u64)> {
+    let (from, to) = text.split_once('-')?;
+    let (from, to) = (nanoseconds(from)?, nanoseconds(to)?);
+    (from < to).then_some((from, to))
 }
 
 /// A ratio and the mean length of bursts.

@@ -16,6 +16,21 @@ const IDLE_FLUSH_NS: u64 = 20_000_000;
 /// Shorter waits spin: a sleeping thread is woken this much too late.
 const WAKE_UP: Duration = Duration::from_micros(60);
 
+/// A time in which all is lost.
+struct Outage {
+    /// ns after the first departure.
+    times: (u64, u64),
+    first_ns: Option<u64>,
+}
+
+impl Outage {
+    /// Whether what departs now is lost.
+    fn takes(&mut self, now_ns: u64) -> bool {
+        let since = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
+        (self.times.0..self.times.1).contains(&since)
+    }
+}
+
 /// One queue of the loop path.
 pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     pool: &'p LoopPool,
@@ -29,6 +44,8 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     /// Some queue, loss or delay stands in the way beside the faults. Not in here, where it would lie between what
     /// loops without it use.
     device: Option<Box<Device>>,
+    /// When all is lost.
+    outage: Option<Box<Outage>>,
     dice: Dice,
     /// Any frame can meet a fault, or has a device to pass.
     faulty: bool,
@@ -71,8 +88,9 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             layer: config.buffers.layer,
             delay_ns: config.delay_ns,
             distance: config.reorder_distance,
-            faulty: dice.loaded() || device.is_some(),
+            faulty: dice.loaded() || device.is_some() || config.outage.is_some(),
             device,
+            outage: config.outage.map(|times| Box::new(Outage { times, first_ns: None })),
             dice,
             timed: stamps || config.reorder > 0.0,
             stamps,
@@ -115,6 +133,12 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     /// Sends one frame on its way, or loses it.
     fn depart(&mut self, mut frame: LoopFrame<'p>) {
         let fault = self.dice.draw();
+        if let Some(outage) = &mut self.outage
+            && outage.takes(self.clock.now_ns())
+        {
+            self.counts.lost.bump();
+            return;
+        }
         if self.device.is_some() && !self.passes(&mut frame) {
             return;
         }

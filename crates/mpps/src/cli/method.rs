@@ -193,6 +193,7 @@ fn share(text: &str) -> Parsed<f64> {
 pub(super) fn chosen_by_method(arg: Arg) -> Arg {
     let hidden = [
         "rate",
+        "then",
         "duration",
         "interval",
         "csv",

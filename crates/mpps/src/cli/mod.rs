@@ -3,6 +3,7 @@
 mod capture;
 mod compare;
 mod forward;
+pub(crate) mod lab;
 mod method;
 mod rate;
 pub(crate) mod values;
@@ -11,7 +12,7 @@ pub(crate) use capture::Capture;
 pub(crate) use compare::{Compare, Metric, Setting};
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
-pub(crate) use rate::RateText;
+pub(crate) use rate::{RateText, StepText};
 
 use crate::paths;
 use crate::plan::value::Plan;
@@ -40,13 +41,17 @@ impl Cli {
     /// Reads a command line; a run is given its plan.
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let command = Self::command();
-        let matches = command.clone().try_get_matches_from(words)?;
+        let words = lab::named(&command, words.into_iter().collect());
+        let matches = command.clone().try_get_matches_from(&words)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         if let Some(run) = cli.command.run_mut() {
             run.plan = Plan::written(&command, &matches);
         }
         if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
             method.settle_given = given.value_source("settle") == Some(ValueSource::CommandLine);
+        }
+        if let Some(traffic) = cli.command.traffic_mut() {
+            traffic.words = words;
         }
         Ok(cli)
     }
@@ -76,6 +81,26 @@ impl Command {
             Self::Overload(args) => Some(&mut args.method),
             _ => None,
         }
+    }
+
+    /// What a command that sends test traffic sends.
+    fn traffic_mut(&mut self) -> Option<&mut Traffic> {
+        match self {
+            Self::Sendrecv(args) | Self::Send(args) => Some(args),
+            _ => self.method_mut().map(|method| &mut method.traffic),
+        }
+    }
+
+    /// The same, where a lab is to be made for it.
+    pub(crate) fn in_lab(&self) -> Option<&Traffic> {
+        let traffic = match self {
+            Self::Sendrecv(args) | Self::Send(args) => args,
+            Self::Ndr(args) => &args.method.traffic,
+            Self::Rfc2544(args) => &args.method.traffic,
+            Self::Overload(args) => &args.method.traffic,
+            _ => return None,
+        };
+        traffic.lab.then_some(traffic)
     }
 }
 
@@ -131,6 +156,7 @@ pub(crate) enum Command {
 fn only_sends(arg: Arg) -> Arg {
     let hidden = [
         "far",
+        "lab",
         "both_ways",
         "back_dest_mac",
         "back_gateway",
@@ -244,6 +270,13 @@ pub(crate) struct Traffic {
     /// Port to receive at, where packets are not sent back: what forwards them is between the two (sendrecv)
     #[arg(value_name = "PORT", id = "far")]
     pub(crate) far: Option<PortSpec>,
+    /// Make a lab for this command alone, run a reflector on its host b and the command on its host a, and remove it at
+    /// the end (root): PORT is the name of a path, af_packet, af_xdp, xdp or udp, with options behind a colon if any
+    #[arg(long)]
+    pub(crate) lab: bool,
+    /// The command line.
+    #[arg(skip)]
+    pub(crate) words: Vec<OsString>,
     /// Send from the second port to the first as well, at the same time: each way has the rate, the sizes and the flows
     /// given here, and rows, loss, latency and a verdict of its own
     #[arg(long)]
@@ -289,6 +322,9 @@ pub(crate) struct Traffic {
     /// and Gbps count preamble and inter-frame gap (20 bytes a frame) [default: as fast as the path takes packets]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) rate: Option<RateText>,
+    /// Another rate from TIME after the start to the end, in one run with --rate: 500kpps@60s; not on xdp
+    #[arg(long, value_name = "RATE@TIME", value_parser = rate::step, allow_hyphen_values = true)]
+    pub(crate) then: Option<StepText>,
     /// How departures are spread: constant, poisson, or burst=N (N packets back to back)
     #[arg(long, value_name = "HOW", default_value = "constant", value_parser = values::pacing)]
     pub(crate) pacing: Pacing,

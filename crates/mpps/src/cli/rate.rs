@@ -1,6 +1,7 @@
 //! `--rate`: what was asked for, as it was written. How many packets that is depends on their size, and for a share on
 //! the link, which is known only once the port is open.
 
+use super::values;
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
@@ -8,6 +9,7 @@ use mpps_engine::Rate;
 use mpps_wire::FrameSize;
 use std::ffi::OsStr;
 use std::fmt;
+use std::time::Duration;
 
 const WANT: &str = "a number above 0 with pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps or %, such as 3.5Mpps";
 
@@ -132,6 +134,36 @@ impl fmt::Display for RateText {
     }
 }
 
+/// Another rate from some time on, as the user wrote it: `5Mpps@60s`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StepText {
+    pub(crate) rate: RateText,
+    /// Since the start of the run.
+    pub(crate) after: Duration,
+}
+
+/// Reads `--then`.
+///
+/// # Errors
+/// One line on what would be right.
+pub(crate) fn step(text: &str) -> Result<StepText, String> {
+    let Some((rate, after)) = text.split_once('@') else {
+        return Err("want RATE@TIME, the rate from that time on, such as 500kpps@60s".to_owned());
+    };
+    let after = values::duration(after.trim())?;
+    if after.is_zero() {
+        return Err("want a time above 0 behind the @: that is when the rate changes".to_owned());
+    }
+    let rate = RateText::parse(rate).map_err(|want| format!("want {want}"))?;
+    Ok(StepText { rate, after })
+}
+
+impl fmt::Display for StepText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{:?}", self.rate, self.after)
+    }
+}
+
 /// Reads the option's value, and tells what is wrong with it in the words in which the plan does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateParser;
@@ -208,6 +240,23 @@ mod tests {
         assert_eq!(known("672Mbps"), Ok(Rate::new(1_000_000, 1)));
         assert_eq!(known("1kpps"), Ok(Rate::new(1000, 1)));
         assert!(known("99Gpps").is_err());
+    }
+
+    #[test]
+    fn a_step_is_a_rate_and_a_time() {
+        let read = step("2.5 Mpps@1.5s").unwrap();
+        assert_eq!(read.after, Duration::from_millis(1500));
+        assert_eq!(read.rate.known(64), Ok(Rate::new(2_500_000, 1)));
+        assert_eq!(read.to_string(), "2.5 Mpps@1.5s");
+        for (text, wrong) in [
+            ("1Mpps", "want RATE@TIME"),
+            ("1Mpps@0", "above 0"),
+            ("1Mpps@5", "with its unit"),
+            ("1M@5s", "want a number above 0 with pps"),
+        ] {
+            let error = step(text).expect_err(text);
+            assert!(error.contains(wrong), "{text}: {error}");
+        }
     }
 
     #[test]

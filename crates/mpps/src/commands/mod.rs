@@ -6,6 +6,7 @@ mod compare;
 mod demo;
 mod doctor;
 mod forward;
+mod in_lab;
 mod lab;
 mod listen;
 mod method;
@@ -41,6 +42,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         for line in paths::mend() {
             eprintln!("mpps: {line}");
         }
+    }
+    if let Some(traffic) = command.in_lab() {
+        return in_lab::run(traffic);
     }
     match command {
         Command::Sendrecv(args) => traffic::run(args, true),

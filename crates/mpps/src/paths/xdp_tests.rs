@@ -65,6 +65,10 @@ fn options_that_mean_nothing_in_the_kernel_are_refused_with_what_would_be_right(
     let sending = format!("sendrecv xdp:none0 {ENDS}");
     let cases = [
         (format!("{sending} --burst 32"), ["--burst 32", "batch=N"]),
+        (
+            format!("{sending} --rate 1kpps --then 2kpps@1s"),
+            ["--then 2kpps@1s", "another path"],
+        ),
         (format!("{sending} --busy-poll"), ["--busy-poll", "left out"]),
         (
             format!("{sending} --tx-lanes 1 --rx-lanes 2"),

@@ -40,6 +40,12 @@ pub(super) fn check_traffic(args: &Traffic) -> Result<()> {
             args.port
         )));
     }
+    if let Some(step) = &args.then {
+        return Err(usage(format!(
+            "--then {step}: on '{}' programs in the kernel send, at one rate: want it left out, or another path",
+            args.port
+        )));
+    }
     check_run(&args.run, &args.port)
 }
 

@@ -5,11 +5,11 @@ use super::ends::{Destination, addresses, of_two};
 use super::listen::unanswered;
 use super::neighbor::Asked;
 use super::{kernel, lanes, memory};
-use crate::cli::{RateText, Traffic};
+use crate::cli::{RateText, StepText, Traffic};
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
-use mpps_engine::{FlowSet, Link, Pacing, TrafficPlan};
+use mpps_engine::{FlowSet, Link, Pacing, RateStep, TrafficPlan};
 use mpps_io::selection::From;
 use mpps_io::{
     AddressRange, Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To, addresses as ranges,
@@ -59,6 +59,10 @@ impl Draft {
 
     /// As [`Draft::new`]; the name of a destination that is `known` is not looked up again.
     pub(crate) fn knowing(known: Option<&Destination>, args: Traffic, receive: bool) -> Result<Self> {
+        if args.lab {
+            // The program makes the lab, and starts itself there; a plan is none of its commands.
+            return Err(usage("--lab: only the program makes a lab: want it left out"));
+        }
         across::check_options(&args, receive)?;
         let task = across::task(&args, receive);
         let port = Checked::new(&args.port, task)?;
@@ -96,6 +100,10 @@ impl Draft {
         let asked = args.rate.as_ref();
         let rate = asked.map(|rate| rate.known(frame_size).map_err(|want| no_rate(rate, &want)));
         let pps = rate.transpose()?.map(|rate| rate.map_or(0.0, |rate| rate.pps()));
+        let pps = match (&args.then, pps) {
+            (Some(step), pps) => Some(check_step(&args, step, pps, frame_size)?),
+            (None, pps) => pps,
+        };
         if args.rate.is_none() && args.pacing != Pacing::Constant {
             return Err(usage(
                 "--pacing: without --rate there is nothing to pace: want --rate RATE as well",
@@ -347,6 +355,14 @@ impl Draft {
                     .map_err(|want| no_rate(rate, &want))
             })
             .transpose()?;
+        let step = |step: &StepText| -> Result<RateStep> {
+            let rate = step.rate.resolve(self.frame_size, capabilities.link_bps);
+            Ok(RateStep {
+                after_ns: step.after.as_nanos() as u64,
+                rate: rate.map_err(|want| no_step(step, &want))?,
+            })
+        };
+        let then = args.then.as_ref().map(step).transpose()?;
         Ok(TrafficPlan {
             common,
             receive: self.receive,
@@ -356,6 +372,7 @@ impl Draft {
             payload_len: self.payload_len,
             frame_size: self.frame_size,
             rate,
+            then,
             pacing: args.pacing,
             catch_up: args.catch_up,
             tolerance: args.tolerance,
@@ -479,6 +496,27 @@ pub(crate) fn dashed(ports: &RangeInclusive<u16>) -> String {
     } else {
         format!("{}-{}", ports.start(), ports.end())
     }
+}
+
+/// Checks a step of the rate; returns the higher of the two rates, as far as they are known.
+fn check_step(args: &Traffic, step: &StepText, pps: Option<f64>, frame_size: usize) -> Result<f64> {
+    let Some(pps) = pps else {
+        return Err(usage(format!(
+            "--then {step}: without --rate there is no rate before it: want --rate RATE as well"
+        )));
+    };
+    let lasts = args.run.duration.unwrap_or(DEFAULT_DURATION);
+    if !lasts.is_zero() && step.after >= lasts {
+        return Err(usage(format!(
+            "--then {step}: the run ends before, after {lasts:?} (--duration): want an earlier time"
+        )));
+    }
+    let then = step.rate.known(frame_size).map_err(|want| no_step(step, &want))?;
+    Ok(then.map_or(0.0, |rate| rate.pps()).max(pps))
+}
+
+fn no_step(step: &StepText, want: &str) -> Failure {
+    usage(format!("--then {step}: want {want}"))
 }
 
 fn no_rate(rate: &RateText, want: &str) -> Failure {

@@ -64,6 +64,7 @@ const FIELDS: &[Field] = &[
     field("traffic", "ttl", "ttl", Kind::Count),
     field("traffic", "dscp", "dscp", Kind::Count),
     field("load", "rate", "rate", Kind::Text),
+    field("load", "then", "then", Kind::Text),
     field("load", "pacing", "pacing", Kind::Text),
     field("load", "catch_up", "catch-up", Kind::Text),
     field("selection", "take", "take", Kind::Text),

@@ -67,6 +67,12 @@ pub(crate) fn check(command: &Command) -> Result<()> {
     if !lent() {
         return Ok(());
     }
+    if command.in_lab().is_some() {
+        return Err(usage(format!(
+            "--lab: it changes the host and starts programs, {}",
+            refused()
+        )));
+    }
     match command {
         Command::Lab(_) => Err(usage(format!(
             "lab: it changes the host and starts programs, {}",

@@ -65,7 +65,7 @@ fn last_words(stderr: ChildStderr, ready: &Sender<()>) -> String {
 }
 
 /// A reflector; ended when dropped.
-pub(super) struct Reflector {
+pub(in crate::commands) struct Reflector {
     child: Child,
     said: Said,
 }
@@ -74,7 +74,11 @@ impl Reflector {
     /// Starts it on host b and waits until its port is open.
     pub(super) fn start(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<Self> {
         tell.command(&stage.typed(Host::B, argv));
-        let mut command = stage.command(Host::B, argv)?;
+        Self::of(stage.command(Host::B, argv)?)
+    }
+
+    /// Starts the command and waits until its port is open.
+    pub(in crate::commands) fn of(mut command: Command) -> Result<Self> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -107,10 +111,15 @@ impl Reflector {
         }
     }
 
+    /// What it said where it has ended by itself.
+    pub(in crate::commands) fn ended(&mut self) -> Option<String> {
+        let ended = matches!(self.child.try_wait(), Ok(Some(_)));
+        ended.then(|| self.said.last())
+    }
+
     /// Ends it. Returns what it said when it had ended by itself.
     pub(super) fn stop(mut self) -> Option<String> {
-        let early = matches!(self.child.try_wait(), Ok(Some(_)));
-        early.then(|| self.said.last())
+        self.ended()
     }
 }
 
@@ -142,7 +151,7 @@ fn terminate(child: &Child) {
 }
 
 /// Whether we were asked to end.
-pub(super) fn interrupted() -> bool {
+pub(in crate::commands) fn interrupted() -> bool {
     signal::interruptions() > 0
 }
 
@@ -155,21 +164,50 @@ fn spawn(mut command: Command, what: &str) -> Result<Child> {
 
 /// Waits for a sender, and passes on each request to end.
 fn wait(child: &mut Child) -> Result<ExitStatus> {
+    wait_with(child, END_LIMIT, || false)
+}
+
+/// As [`wait`], for one that may take `limit` to end; it is asked to end as soon as `over` says so, too.
+fn wait_with(child: &mut Child, limit: Duration, mut over: impl FnMut() -> bool) -> Result<ExitStatus> {
     let (mut passed, mut deadline) = (0, None);
+    let mut is_over = false;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
             Ok(None) => std::thread::sleep(TICK),
             Err(error) => return Err(failed(format!("wait for the sender: {error}"))),
         }
-        if signal::interruptions() > passed {
-            passed += 1;
+        let ends = !is_over && over();
+        is_over |= ends;
+        if signal::interruptions() > passed || ends {
+            passed = signal::interruptions();
             terminate(child);
-            deadline.get_or_insert_with(|| Instant::now() + END_LIMIT);
+            deadline.get_or_insert_with(|| Instant::now() + limit);
         }
         if deadline.is_some_and(|deadline| Instant::now() > deadline) {
             let _ = child.kill();
         }
+    }
+}
+
+/// Runs a command with the user's terminal while a reflector answers it, and gives its exit code; a failure was told by
+/// the program itself.
+pub(in crate::commands) fn answered(
+    mut command: Command,
+    reflector: &mut Reflector,
+    settle: Duration,
+) -> Result<ExitCode> {
+    command.env(LIVE_GROUP, getpgrp().as_raw_nonzero().to_string());
+    let mut child = spawn(command, "sender")?;
+    let mut died = None;
+    let status = wait_with(&mut child, END_LIMIT + settle, || {
+        died = reflector.ended();
+        died.is_some()
+    })?;
+    match (died, status.code()) {
+        (Some(why), _) => Err(failed(format!("--lab: the reflector ended before its time: {why}"))),
+        (None, Some(code)) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+        (None, None) => Err(failed("--lab: the sender was killed")),
     }
 }
 

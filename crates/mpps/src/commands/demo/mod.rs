@@ -6,10 +6,10 @@
 //! `kill -9` the next demo removes the lab with what runs in it, and a reflector outside of a lab ends by its
 //! `--duration` and keeps the folder of the results until then.
 
-mod child;
+pub(super) mod child;
 mod figures;
 mod folder;
-mod stage;
+pub(super) mod stage;
 mod tell;
 
 use crate::cli::Demo;

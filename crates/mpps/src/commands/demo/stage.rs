@@ -220,7 +220,7 @@ impl Stage {
 }
 
 /// This program's file. Through this process where its file was replaced or removed meanwhile.
-fn executable() -> PathBuf {
+pub(in crate::commands) fn executable() -> PathBuf {
     let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or(own)
 }

@@ -190,6 +190,11 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "the method chooses it: want --max-rate and --min-rate",
         ),
         (
+            "--then",
+            args.traffic.then.is_some(),
+            "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",
+        ),
+        (
             "--duration",
             run.duration.is_some(),
             "the method has times of its own: see its --help",

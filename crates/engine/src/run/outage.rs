@@ -1,0 +1,169 @@
+//! When packets were lost, to the packet: from the numbers that are missing at the receiving lanes, and from when the
+//! sending lanes sent the packets with these numbers.
+
+use crate::receive::missing::{Came, Missing};
+use crate::run::summary::Measured;
+use crate::send::departures::Departures;
+use mpps_stats::{Gap, LossTimes, Outage};
+
+/// Longest times without a packet that lanes have in common: so many are looked at.
+const KEPT: usize = 16;
+
+/// What the lanes of one way left.
+struct Way<'m> {
+    senders: Vec<&'m Departures>,
+    receivers: Vec<&'m Missing>,
+}
+
+/// A packet as the senders know it: when it left, its lane, its number among those of the lane.
+type Left = (u64, usize, u64);
+
+impl<'m> Way<'m> {
+    /// `None` where lanes do not tell, or these are of several ways.
+    fn of(m: &'m Measured<'_>) -> Option<Self> {
+        let senders: Vec<_> = m.outcomes_of(false).filter_map(|o| o.departures.as_ref()).collect();
+        let receivers: Vec<_> = m.outcomes_of(true).filter_map(|o| o.missing.as_ref()).collect();
+        let whole = senders.len() as u64 == m.work.tx_lanes && !senders.is_empty() && !receivers.is_empty();
+        whole.then_some(Self { senders, receivers })
+    }
+
+    /// The lane of a flow, and its place there.
+    fn place(&self, flow: usize) -> (usize, u64) {
+        let lanes = self.senders.len();
+        (flow % lanes, (flow / lanes) as u64)
+    }
+
+    /// The packet with this number of a flow.
+    fn left(&self, flow: usize, seq: u64) -> Option<Left> {
+        let (lane, place) = self.place(flow);
+        let number = self.senders[lane].number(place, seq);
+        Some((self.senders[lane].time_of(number)?, lane, number))
+    }
+
+    /// By flow: the first number that nobody has received at the end, and how many were sent.
+    fn tails(&self) -> impl Iterator<Item = (usize, u64, u64)> {
+        let flows = self
+            .receivers
+            .iter()
+            .map(|missing| missing.next.len())
+            .max()
+            .unwrap_or(0);
+        (0..flows).filter_map(|flow| {
+            let next = self
+                .receivers
+                .iter()
+                .filter_map(|missing| missing.next.get(flow))
+                .max()?;
+            let (lane, place) = self.place(flow);
+            let sent = self.senders[lane].sent_of(place);
+            (sent > *next).then_some((flow, *next, sent))
+        })
+    }
+}
+
+/// When packets were lost. `None`: none was, or the numbers do not tell: where flows came to more than one receiving
+/// lane, they are missing at each.
+pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
+    let lost = u64::try_from(m.totals.lost).ok().filter(|lost| *lost > 0)?;
+    let way = Way::of(m)?;
+    let at_the_end: u64 = way.tails().map(|(_, next, sent)| sent - next).sum();
+    let within: u64 = way.receivers.iter().map(|missing| missing.open).sum();
+    if within + at_the_end != lost {
+        return None;
+    }
+    let holes = || way.receivers.iter().flat_map(|missing| missing.holes());
+    let (mut first, mut last): (Option<Left>, Option<Left>) = (None, None);
+    let ranges = holes().map(|hole| (hole.flow as usize, hole.from, hole.to));
+    for (flow, from, to) in ranges.chain(way.tails()) {
+        let (low, high) = (way.left(flow, from)?, way.left(flow, to - 1)?);
+        first = Some(first.map_or(low, |first| first.min(low)));
+        last = Some(last.map_or(high, |last| last.max(high)));
+    }
+    let (first, last) = (first?, last?);
+    // A packet of the same lane is later by its number: those of one burst have one stamp.
+    let later = |came: &Came| {
+        let (lane, place) = way.place(came.flow as usize);
+        match lane == last.1 {
+            true => way.senders[lane].number(place, came.seq) > last.2,
+            false => came.sent_ns > last.0,
+        }
+    };
+    let filled = holes().map(|hole| Came {
+        flow: hole.flow,
+        seq: hole.to,
+        sent_ns: hole.sent_ns,
+        at_ns: hole.at_ns,
+    });
+    let silent = way.receivers.iter().flat_map(|missing| missing.silent.bounds());
+    let after = filled.chain(silent).filter(later).map(|came| came.at_ns).min();
+    let since = |ns: u64| ns.saturating_sub(m.started.monotonic_ns);
+    Some(LossTimes {
+        first_ns: since(first.0),
+        last_ns: since(last.0),
+        received_after_ns: after.map(since),
+    })
+}
+
+/// The longest time in which nothing came to any lane.
+pub(crate) fn longest(m: &Measured<'_>) -> Option<Outage> {
+    let receivers: Vec<_> = m.outcomes_of(true).filter_map(|o| o.missing.as_ref()).collect();
+    let heard = receivers
+        .iter()
+        .map(|missing| &missing.silent)
+        .filter(|silent| silent.heard());
+    let mut common: Option<Vec<Gap>> = None;
+    // All times longer than this are among those that the lanes have kept.
+    let mut least_ns = 0;
+    for silent in heard {
+        let (times, least) = silent.times();
+        least_ns = least_ns.max(least);
+        common = Some(match common {
+            None => times,
+            Some(others) => in_common(&others, &times),
+        });
+    }
+    let gap = *common?.first()?;
+    if gap.ns() < least_ns || m.work.tx_lanes == 0 || Way::of(m).is_none() && m.work.across {
+        return None;
+    }
+    let since = |ns: u64| ns.saturating_sub(m.started.monotonic_ns);
+    Some(Outage {
+        from_ns: since(gap.from_ns),
+        to_ns: since(gap.to_ns),
+        lost: Way::of(m)
+            .and_then(|way| lost_in(&way, gap))
+            .map(|lost| lost.min(m.totals.lost.max(0) as u64)),
+    })
+}
+
+/// The longest times that are of both, longest first.
+fn in_common(some: &[Gap], others: &[Gap]) -> Vec<Gap> {
+    let both = |one: &Gap| {
+        let one = *one;
+        others.iter().map(move |other| Gap {
+            from_ns: one.from_ns.max(other.from_ns),
+            to_ns: one.to_ns.min(other.to_ns),
+        })
+    };
+    let mut common: Vec<_> = some.iter().flat_map(both).filter(|gap| gap.ns() > 0).collect();
+    common.sort_by_key(|gap| std::cmp::Reverse(gap.ns()));
+    common.truncate(KEPT);
+    common
+}
+
+/// How many packets left between the last one that came before a time without packets, and the first one after.
+fn lost_in(way: &Way<'_>, gap: Gap) -> Option<u64> {
+    let longest = || way.receivers.iter().filter_map(|missing| missing.silent.longest);
+    let (before, _) = longest().find(|(from, _)| from.at_ns == gap.from_ns)?;
+    let (_, after) = longest().find(|(_, to)| to.at_ns == gap.to_ns)?;
+    let mut between = 0;
+    for (lane, sender) in way.senders.iter().enumerate() {
+        // Of its own lane a packet tells how many left before it.
+        let sent_before = |came: &Came, itself: u64| match way.place(came.flow as usize) {
+            (own, place) if own == lane => Some(sender.number(place, came.seq) + itself),
+            _ => sender.sent_before(came.sent_ns),
+        };
+        between += sent_before(&after, 0)?.saturating_sub(sent_before(&before, 1)?);
+    }
+    Some(between)
+}

@@ -1,0 +1,169 @@
+//! `--lab`: a lab for one command. It is made, a reflector runs on its host b, the command itself on its host a with the
+//! user's terminal, files and exit code; and it is removed whatever happens, by the values that own it going out of
+//! scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it.
+
+use super::demo::child::{Reflector, answered, interrupted};
+use super::demo::stage::executable;
+use crate::cli::{Traffic, lab};
+use crate::fail::{Result, failed, usage};
+use crate::paths;
+use mpps_host::lab::{Host, Lab, LabError, LabOptions, ScratchLab};
+use mpps_sys::{sched, signal};
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+/// The UDP port of the reflector.
+const PORT: u16 = 9000;
+/// From this many cores on a command would use two lanes by itself: here each end has one core.
+const SPLIT_CORES: usize = 4;
+
+pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
+    check(args)?;
+    signal::catch_interrupts();
+    let options = LabOptions {
+        queues: Some(lanes(args).clamp(1, 256) as u32),
+        mtu: None,
+    };
+    mpps_host::lab::tell_of_waiting(|line| eprintln!("mpps: {line}"));
+    let made = ScratchLab::new(options).map_err(|error| match error {
+        _ if interrupted() => failed("--lab: interrupted before the lab was made"),
+        LabError::NeedsRoot { .. } => {
+            failed("--lab: a lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo")
+        }
+        other => failed(format!("--lab: {other}")),
+    })?;
+    let own = Own::of(args);
+    let reflect = own.reflect();
+    if !args.run.tell.quiet {
+        let typed = reflect.join(" ");
+        eprintln!(
+            "mpps: lab {}, removed at the end; on its host b: mpps {typed}",
+            made.name()
+        );
+    }
+    let mut reflector = Reflector::of(own.command(&made, Host::B, reflect.into_iter().map(Into::into))?)?;
+    answered(own.command(&made, Host::A, own.words())?, &mut reflector, args.settle)
+}
+
+/// Refuses what contradicts a lab, and ports that are not in it.
+fn check(args: &Traffic) -> Result<()> {
+    let given = [
+        ("--src", args.src.is_some()),
+        ("--dest", args.dest.is_some()),
+        ("--dest-mac", args.dest_mac.is_some()),
+        ("--gateway", args.gateway.is_some()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+        return Err(usage(format!(
+            "{option}: a lab has a network of its own (--lab), from {} to {}: want one of the two left out",
+            Host::A.ipv4(),
+            Host::B.ipv4()
+        )));
+    }
+    if let Some(far) = &args.far {
+        return Err(usage(format!(
+            "port '{far}': on the other host of a lab (--lab) is a reflector: want one port"
+        )));
+    }
+    if args.run.print_plan {
+        return Err(usage(
+            "--print-plan: a plan names what is there when it is run: want --lab left out (mpps lab up makes a lab that \
+             stays)",
+        ));
+    }
+    if args.words.get(1).is_some_and(|name| name == "send") {
+        return Err(usage("--lab: its other host sends packets back: want sendrecv"));
+    }
+    let device = lab::device(&args.port.path, Host::A);
+    if device != Some(&args.port.device) {
+        let paths: Vec<_> = paths::shown().map(|(path, _)| path).collect();
+        return Err(usage(format!(
+            "port '{}': a lab has ports of its own (--lab): want the name of a path, one of {}",
+            args.port,
+            paths.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// Lanes that the command was asked for.
+fn lanes(args: &Traffic) -> usize {
+    let split = args.tx_lanes.unwrap_or(0) + args.rx_lanes.unwrap_or(0);
+    args.run.lanes.unwrap_or(1).max(split)
+}
+
+/// The command, and what it needs of the lab.
+struct Own<'a> {
+    args: &'a Traffic,
+    /// A core for each end, where there are two and the user did not choose.
+    cores: Option<[usize; 2]>,
+    split: bool,
+}
+
+impl<'a> Own<'a> {
+    fn of(args: &'a Traffic) -> Self {
+        let allowed = sched::allowed_cores();
+        let chosen = args.run.cores.is_some() || args.run.lanes.is_some() || args.tx_lanes.is_some();
+        let pinned = paths::shown().any(|(path, demo)| path == args.port.path && demo.pinned);
+        let cores = match allowed[..] {
+            [a, b, ..] if pinned && !chosen => Some([a, b]),
+            _ => None,
+        };
+        Self {
+            args,
+            cores,
+            split: allowed.len() >= SPLIT_CORES,
+        }
+    }
+
+    /// The words of the reflector.
+    fn reflect(&self) -> Vec<String> {
+        let mut port = self.args.port.clone();
+        port.device = lab::device(&port.path, Host::B).unwrap_or_default().to_owned();
+        let by_address = paths::shown().any(|(path, demo)| path == port.path && demo.by_address);
+        if by_address {
+            port.device = format!("{}:{PORT}", port.device);
+        }
+        let mut words = vec!["reflect".to_owned(), port.to_string()];
+        let lanes = lanes(self.args);
+        if lanes > 1 && !by_address && self.args.run.lanes.is_some() && port.path != "xdp" {
+            words.extend(["--lanes".to_owned(), lanes.to_string()]);
+        }
+        if let Some([_, core]) = self.cores {
+            words.extend(["--cores".to_owned(), core.to_string()]);
+        }
+        words
+    }
+
+    /// The words of the command, with its ends.
+    fn words(&self) -> Vec<OsString> {
+        let mut ends = vec![
+            format!("--src={}", Host::A.ipv4()),
+            format!("--dest={}:{PORT}", Host::B.ipv4()),
+        ];
+        if let Some([core, _]) = self.cores {
+            ends.push(format!("--cores={core}"));
+            if self.split {
+                ends.push("--lanes=1".to_owned());
+            }
+        }
+        let mut words = self.args.words.iter().skip(1);
+        let mut all: Vec<OsString> = words.next().cloned().into_iter().collect();
+        all.extend(ends.into_iter().map(OsString::from));
+        let mut options = true;
+        for word in words {
+            options &= word != "--";
+            if !options || word != lab::OPTION {
+                all.push(word.clone());
+            }
+        }
+        all
+    }
+
+    /// This program with such words, on a host of the lab.
+    fn command(&self, lab: &Lab, host: Host, words: impl IntoIterator<Item = OsString>) -> Result<Command> {
+        let mut argv = vec![executable().into_os_string()];
+        argv.extend(words);
+        Ok(lab.command(host, &argv)?)
+    }
+}
