@@ -1,5 +1,5 @@
-//! What the device's lanes did in each trial, where the device is `mpps` on this host: the rows of its `--lanes-csv` that
-//! lie in the trial.
+//! What the device's lanes did in each trial, where the device is `mpps` on this host: the rows of its `--lanes-csv`
+//! that lie in the trial.
 
 use crate::fail::{Result, usage};
 use crate::privilege::as_user;

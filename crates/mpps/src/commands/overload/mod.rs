@@ -2,6 +2,7 @@
 
 mod charts;
 mod device;
+mod document;
 mod points;
 mod tell;
 
