@@ -1,6 +1,6 @@
-//! `--lab`: a lab for one command. It is made, a reflector runs on its host b, the command itself on its host a with the
-//! user's terminal, files and exit code; and it is removed whatever happens, by the values that own it going out of
-//! scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it.
+//! `--lab`: a lab for one command. It is made, a reflector runs on its host b, the command itself on its host a with
+//! the user's terminal, files and exit code; and it is removed whatever happens, by the values that own it going out
+//! of scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it.
 
 use super::demo::child::{Reflector, answered, interrupted};
 use super::demo::stage::executable;
@@ -67,8 +67,8 @@ fn check(args: &Traffic) -> Result<()> {
     }
     if args.run.print_plan {
         return Err(usage(
-            "--print-plan: a plan names what is there when it is run: want --lab left out (mpps lab up makes a lab that \
-             stays)",
+            "--print-plan: a plan names what is there when it is run: want --lab left out (mpps lab up makes a lab \
+             that stays)",
         ));
     }
     if args.words.get(1).is_some_and(|name| name == "send") {
