@@ -19,7 +19,7 @@ const SEARCH_TIME: &str = "8s";
 /// can't do it is told of, and is no failure of the demo.
 pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, most: Option<f64>) -> Result<()> {
     let path = stage.path();
-    tell.step("Search for the highest rate without loss: a few seconds, an estimate (not RFC 2544)");
+    tell.step("Search for the highest rate without loss (an estimate, not RFC 2544)");
     let ends = stage.ends(path)?;
     let reflect = words(["reflect", &ends.reflect, "--duration", "60s"])
         + ends.core(stage, Host::B)
@@ -44,11 +44,29 @@ pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, most: Op
         .ok()
         .and_then(|text| serde_json::from_str(&text).ok())
     {
-        Some(result) => in_words(&result).iter().for_each(|line| say(&format!("   {line}"))),
+        Some(result) => {
+            let lines = in_words(&result);
+            let folded = lines.iter().flat_map(|line| folded(line));
+            folded.for_each(|line| say(&format!("   {line}")));
+        }
         // Broken off before there was anything to report.
         None => say(&format!("   no rate was found: {last}")),
     }
     Ok(())
+}
+
+/// A line in pieces that have room on the usual terminal.
+fn folded(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("begins with one line");
+        match last.chars().count() + word.chars().count() {
+            _ if last.is_empty() => last.push_str(word),
+            ..75 => last.extend([" ", word]),
+            _ => lines.push(format!("  {word}")),
+        }
+    }
+    lines
 }
 
 /// A rate rounded down to two significant digits.
@@ -98,15 +116,21 @@ mod tests {
         let told = in_words(&result);
         assert_eq!(
             told,
-            [
-                "no loss at 190,000 pps, loss at 200,000 pps (64 bytes; 2 trials, 1 of them void: this host was in the way)"
-            ]
+            [concat!(
+                "no loss at 190,000 pps, loss at 200,000 pps ",
+                "(64 bytes; 2 trials, 1 of them void: this host was in the way)"
+            )]
         );
         result["incomplete"] = "this host could not: it slept (a lot)".into();
         result["results"][0]["upper_pps"] = Value::Null;
         let told = in_words(&result);
         assert!(told[0].starts_with("no loss at 190,000 pps, the highest"), "{told:?}");
         assert_eq!(told[1], "not complete: this host could not: it slept");
+        assert!(
+            folded(&"word ".repeat(60))
+                .iter()
+                .all(|line| line.chars().count() <= 77)
+        );
         assert_eq!((two_digits(545_473), two_digits(9)), (540_000, 9));
     }
 }
