@@ -120,13 +120,14 @@ impl<'a> Own<'a> {
     fn reflect(&self) -> Vec<String> {
         let mut port = self.args.port.clone();
         port.device = lab::device(&port.path, Host::B).unwrap_or_default().to_owned();
-        let by_address = paths::shown().any(|(path, demo)| path == port.path && demo.by_address);
+        let shown = paths::shown().find(|(path, _)| *path == port.path);
+        let (by_address, pinned) = shown.map_or((false, false), |(_, demo)| (demo.by_address, demo.pinned));
         if by_address {
             port.device = format!("{}:{PORT}", port.device);
         }
         let mut words = vec!["reflect".to_owned(), port.to_string()];
         let lanes = lanes(self.args);
-        if lanes > 1 && !by_address && self.args.run.lanes.is_some() && port.path != "xdp" {
+        if lanes > 1 && pinned && !by_address && self.args.run.lanes.is_some() {
             words.extend(["--lanes".to_owned(), lanes.to_string()]);
         }
         if let Some([_, core]) = self.cores {
