@@ -26,7 +26,7 @@ fn lab_of(told: &str) -> String {
 /// Namespaces of a lab that are there.
 fn left_of(lab: &str) -> usize {
     let there = |host: &str| Path::new(&format!("/run/netns/{lab}-{host}")).exists();
-    ["a", "b"].into_iter().filter(|host| there(*host)).count()
+    ["a", "b"].into_iter().filter(|host| there(host)).count()
 }
 
 fn json(path: &Path) -> Value {
