@@ -24,7 +24,7 @@ build: ## the release program, target/release/mpps
 	@scripts/setup.sh build
 	@$(MAKE) --no-print-directory program
 
-demo: ## two hosts on a veth pair, packets between them, a live view, CSV, JSON and a plot
+demo: ## two hosts on a veth pair, a live view, CSV, JSON, a plot, and the highest rate without loss
 	@scripts/setup.sh demo
 	@$(MAKE) --no-print-directory program
 	$(PROGRAM) demo $(ARGS)

@@ -52,6 +52,10 @@ const ROUTER: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a
 const RECIPES: &[Recipe] = &[
     recipe(
         README,
+        &["mpps sendrecv af_packet --lab --rate 20kpps --duration 5s --verbose --csv run.csv --json run.json"],
+    ),
+    recipe(
+        README,
         &[
             "mpps reflect udp:10.99.0.2:9000",
             "mpps sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps --csv run.csv --json run.json",
@@ -298,6 +302,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "mpps compare ",
         "rounds take minutes; tests/compare.rs runs shorter ones",
     ),
+    ("mpps demo", "half a minute of several runs as fast as they go"),
     ("wireshark", "opens a window"),
     ("0000:03:00.0", "a PCI device"),
     ("dpdk:03:00.0", "a PCI device"),

@@ -1,6 +1,6 @@
-//! `--lab`: a lab for one command. It is made, a reflector runs on its host b, the command itself on its host a with the
-//! user's terminal, files and exit code; and it is removed whatever happens, by the values that own it going out of
-//! scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it.
+//! `--lab`: a lab for one command. It is made, a reflector runs on its host b, the command itself on its host a with
+//! the user's terminal, files and exit code; and it is removed whatever happens, by the values that own it going out
+//! of scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it.
 
 use super::demo::child::{Reflector, answered, interrupted};
 use super::demo::stage::executable;
@@ -67,8 +67,8 @@ fn check(args: &Traffic) -> Result<()> {
     }
     if args.run.print_plan {
         return Err(usage(
-            "--print-plan: a plan names what is there when it is run: want --lab left out (mpps lab up makes a lab that \
-             stays)",
+            "--print-plan: a plan names what is there when it is run: want --lab left out (mpps lab up makes a lab \
+             that stays)",
         ));
     }
     if args.words.get(1).is_some_and(|name| name == "send") {
@@ -120,13 +120,14 @@ impl<'a> Own<'a> {
     fn reflect(&self) -> Vec<String> {
         let mut port = self.args.port.clone();
         port.device = lab::device(&port.path, Host::B).unwrap_or_default().to_owned();
-        let by_address = paths::shown().any(|(path, demo)| path == port.path && demo.by_address);
+        let shown = paths::shown().find(|(path, _)| *path == port.path);
+        let (by_address, pinned) = shown.map_or((false, false), |(_, demo)| (demo.by_address, demo.pinned));
         if by_address {
             port.device = format!("{}:{PORT}", port.device);
         }
         let mut words = vec!["reflect".to_owned(), port.to_string()];
         let lanes = lanes(self.args);
-        if lanes > 1 && !by_address && self.args.run.lanes.is_some() && port.path != "xdp" {
+        if lanes > 1 && pinned && !by_address && self.args.run.lanes.is_some() {
             words.extend(["--lanes".to_owned(), lanes.to_string()]);
         }
         if let Some([_, core]) = self.cores {

@@ -47,6 +47,12 @@ impl Path for Loop {
                 "0:1",
                 "packets lost in bursts, and the bursts' mean length",
             ),
+            option(
+                "outage",
+                "0-1us to 59s-60s",
+                "none",
+                "nothing comes back that departs between these times after the lane's first packet",
+            ),
             option("loss", "0 to 1, or percent", "0", "packets that do not come back"),
             option("duplicate", "0 to 1, or percent", "0", "packets that come back twice"),
             option(

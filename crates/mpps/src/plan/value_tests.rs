@@ -87,7 +87,7 @@ fn what_no_plan_has_is_refused_by_its_name_by_program_and_schema() {
         (sendrecv(r#", "capture": {}"#), "capture: a sendrecv has none"),
         (
             sendrecv(r#", "load": {"rte": "1Mpps"}"#),
-            "load.rte: a sendrecv has no such field: want rate, pacing",
+            "load.rte: a sendrecv has no such field: want rate, then, pacing",
         ),
         (
             sendrecv(r#", "checks": {"max_flows": 4}"#),

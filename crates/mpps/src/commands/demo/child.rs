@@ -224,9 +224,18 @@ pub(super) fn measure(
     if let Some(settle) = settle {
         argv = argv + words(["--settle", &super::seconds(settle)]);
     }
-    let argv = argv + words(["--json", json, "--quiet"]);
-    tell.command(&stage.typed(Host::A, &argv));
-    let mut command = stage.command(Host::A, &argv)?;
+    let (code, last) = quietly(tell, stage, &(argv + words(["--json", json, "--quiet"])))?;
+    match code {
+        // A run as fast as it goes may well not be valid: it is not the measurement.
+        Some(0 | 3) => Figures::read(json),
+        _ => Err(failed(format!("sendrecv failed: {last}"))),
+    }
+}
+
+/// Runs a command on host a without a word of its own; its exit code, and the last thing that it said.
+pub(super) fn quietly(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<(Option<i32>, String)> {
+    tell.command(&stage.typed(Host::A, argv));
+    let mut command = stage.command(Host::A, argv)?;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -237,11 +246,7 @@ pub(super) fn measure(
     if interrupted() {
         return Err(too_early());
     }
-    match status.code() {
-        // A run as fast as it goes may well not be valid: it is not the measurement.
-        Some(0 | 3) => Figures::read(json),
-        _ => Err(failed(format!("sendrecv failed: {}", said.last()))),
-    }
+    Ok((status.code(), said.last()))
 }
 
 /// Runs `sendrecv` on host a with the user's terminal, and gives its exit code; a failure was told by the program

@@ -10,7 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Files of a demo; those of an earlier one are removed first, so that nobody takes them for this one's.
-const FILES: [&str; 23] = [
+const FILES: [&str; 28] = [
+    "throughput-reflect.json",
+    "trials.jsonl",
+    "result.json",
+    "report.md",
+    "report.html",
     "run.csv",
     "run.json",
     "run.hdr",
@@ -81,6 +86,11 @@ impl Folder {
     /// Path of a file in the folder, as it is given to a command.
     pub(super) fn file(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
+    }
+
+    /// The folder, as it is given to a command.
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
     }
 
     /// Columns of the longest path that the demo names at its end.

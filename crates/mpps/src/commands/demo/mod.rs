@@ -11,6 +11,7 @@ mod figures;
 mod folder;
 pub(super) mod stage;
 mod tell;
+mod throughput;
 
 use crate::cli::Demo;
 use crate::fail::{Failure, Result, failed, usage};
@@ -125,6 +126,10 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
         let paced = args.rate.is_some().then_some(rate.as_str());
         compare(tell, stage, folder, paced)?;
     }
+    if !interrupted() {
+        let most = fastest.as_ref().map(|found| found.offered_pps);
+        throughput::search(tell, stage, folder, most)?;
+    }
     what_to_look_at(tell, folder, stage);
     if !main.valid {
         say("The measurement is not valid, for the reasons above: its numbers are not to be");
@@ -212,6 +217,8 @@ fn what_to_look_at(tell: &mut Teller, folder: &Folder, stage: &Stage) {
         ("run.json", "the summary, for programs"),
         ("run.hdr", "the latency, for any HdrHistogram tool"),
         ("reflect.json", "what the reflector saw"),
+        ("report.html", "the search for the highest rate, as a page"),
+        ("report.md", "the same as text"),
     ] {
         let file = folder.file(file);
         if std::path::Path::new(&file).exists() {

@@ -61,6 +61,19 @@ impl Ends {
         all + words(["--duration", &super::seconds(duration)]) + self.core(stage, Host::A)
     }
 
+    /// The words of a short search for the highest rate without loss, to `most` where that is known.
+    pub(super) fn search(&self, stage: &Stage, most: Option<&str>, limits: Words) -> Words {
+        let mut all = words(["ndr", &self.send, "--src", &self.src]);
+        if let Some(port) = self.src_port {
+            all = all + words(["--src-port-range", &port.to_string()]);
+        }
+        all = all + words(["--dest", &self.dest]);
+        if let Some(most) = most {
+            all = all + words(["--max-rate", most]);
+        }
+        all + limits + self.core(stage, Host::A)
+    }
+
     /// `--cores` of a host's end.
     pub(super) fn core(&self, stage: &Stage, host: Host) -> Words {
         if self.pinned { stage.core(host) } else { words([]) }

@@ -1,0 +1,136 @@
+//! The end of the demo: a short search for the highest rate without loss.
+
+use super::child::{Reflector, interrupted, quietly};
+use super::figures::rate_text;
+use super::folder::Folder;
+use super::stage::{Stage, words};
+use super::tell::{Teller, say};
+use crate::fail::{Result, failed};
+use mpps_host::lab::Host;
+use mpps_stats::count;
+use serde_json::Value;
+
+/// What is searched for: an estimate, which its title says.
+const GOAL: &str = "loss=0,initial=200ms,final=300ms,sum=900ms,width=5%";
+/// How long all trials together may take.
+const SEARCH_TIME: &str = "8s";
+
+/// Searches on the path of the main run, up to what it could send (`most`, packets/s) where that is known. A host that
+/// can't do it is told of, and is no failure of the demo.
+pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, most: Option<f64>) -> Result<()> {
+    let path = stage.path();
+    tell.step("Search for the highest rate without loss (an estimate, not RFC 2544)");
+    let ends = stage.ends(path)?;
+    let reflect = words(["reflect", &ends.reflect, "--duration", "60s"])
+        + ends.core(stage, Host::B)
+        + words(["--json", &folder.file("throughput-reflect.json")]);
+    let _reflector = Reflector::start(tell, stage, &reflect)?;
+    let most = most
+        .filter(|pps| *pps >= 1000.0)
+        .map(|pps| rate_text(two_digits(pps as u64)));
+    let limits = words(["--goal", GOAL, "--search-time", SEARCH_TIME, "--settle", "100ms"]);
+    let limits = limits + words(["--out", &folder.name(), "--quiet"]);
+    let (code, last) = match quietly(tell, stage, &ends.search(stage, most.as_deref(), limits)) {
+        // The measurement is done; what is missing is beside it.
+        Err(_) if interrupted() => return Ok(()),
+        other => other?,
+    };
+    match code {
+        Some(0 | 3) => {}
+        _ => return Err(failed(format!("ndr failed: {last}"))),
+    }
+    let file = folder.file("result.json");
+    match std::fs::read_to_string(&file)
+        .ok()
+        .and_then(|text| serde_json::from_str(&text).ok())
+    {
+        Some(result) => {
+            let lines = in_words(&result);
+            let folded = lines.iter().flat_map(|line| folded(line));
+            folded.for_each(|line| say(&format!("   {line}")));
+        }
+        // Broken off before there was anything to report.
+        None => say(&format!("   no rate was found: {last}")),
+    }
+    Ok(())
+}
+
+/// A line in pieces that have room on the usual terminal.
+fn folded(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        let last = lines.last_mut().expect("begins with one line");
+        match last.chars().count() + word.chars().count() {
+            _ if last.is_empty() => last.push_str(word),
+            ..75 => last.extend([" ", word]),
+            _ => lines.push(format!("  {word}")),
+        }
+    }
+    lines
+}
+
+/// A rate rounded down to two significant digits.
+fn two_digits(pps: u64) -> u64 {
+    let scale = 10u64.pow(pps.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    pps / scale * scale
+}
+
+/// What the search has found, in a line or two.
+fn in_words(result: &Value) -> Vec<String> {
+    let bound = |name: &str| result["results"][0][name].as_u64();
+    let bytes = result["params"]["frame_size_bytes"].as_u64().unwrap_or(0);
+    let found = match (bound("lower_pps"), bound("upper_pps")) {
+        (Some(lower), Some(upper)) => format!("no loss at {} pps, loss at {} pps", count(lower), count(upper)),
+        (Some(lower), None) => format!("no loss at {} pps, the highest rate that was tried", count(lower)),
+        (None, Some(upper)) => format!("loss at {} pps, and no lower rate without", count(upper)),
+        (None, None) => "no rate has passed or failed".to_owned(),
+    };
+    let trials = result["trials"].as_array().map_or(&[][..], Vec::as_slice);
+    let void = trials.iter().filter(|trial| trial["outcome"] == "void").count();
+    let void = match void {
+        0 => String::new(),
+        void => format!(", {void} of them void: this host was in the way"),
+    };
+    let mut lines = vec![format!("{found} ({bytes} bytes; {} trials{void})", trials.len())];
+    if let Some(why) = result["incomplete"].as_str() {
+        // The whole reason is in the report.
+        let why = why.split(" (").next().unwrap_or(why);
+        lines.push(format!("not complete: {why}"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_search_is_told_in_two_lines_and_void_trials_are_named() {
+        let mut result = json!({
+            "incomplete": null,
+            "params": { "frame_size_bytes": 64 },
+            "results": [{ "lower_pps": 190_000, "upper_pps": 200_000 }],
+            "trials": [{ "outcome": "void" }, { "outcome": "counted" }],
+        });
+        let told = in_words(&result);
+        assert_eq!(
+            told,
+            [concat!(
+                "no loss at 190,000 pps, loss at 200,000 pps ",
+                "(64 bytes; 2 trials, 1 of them void: this host was in the way)"
+            )]
+        );
+        result["incomplete"] = "this host could not: it slept (a lot)".into();
+        result["results"][0]["upper_pps"] = Value::Null;
+        let told = in_words(&result);
+        assert!(told[0].starts_with("no loss at 190,000 pps, the highest"), "{told:?}");
+        assert_eq!(told[1], "not complete: this host could not: it slept");
+        assert!(
+            folded(&"word ".repeat(60))
+                .iter()
+                .all(|line| line.chars().count() <= 77)
+        );
+        assert_eq!((two_digits(545_473), two_digits(9)), (540_000, 9));
+    }
+}
