@@ -19,6 +19,7 @@ pub(crate) use child::end_with_parent;
 use crate::cli::{Compare, Metric, Setting};
 use crate::fail::{Failure, Result, failed, print, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
+use mpps_report::document::files;
 use mpps_sys::signal;
 use operand::{Operands, Side, Variant};
 use play::play;
@@ -377,10 +378,11 @@ fn say(
             code = 1;
         }
         let document = result::document(setup, found, trials, ended, took);
-        let text = serde_json::to_string_pretty(&document).map_err(failed)?;
-        if let Err(failure) = record.file("result.json", text + "\n") {
-            eprintln!("mpps: {}", failure.line());
-            code = 1;
+        for (name, bytes) in files(&document).map_err(failed)? {
+            if let Err(failure) = record.file(&name, bytes) {
+                eprintln!("mpps: {}", failure.line());
+                code = 1;
+            }
         }
     }
     Ok(ExitCode::from(code))

@@ -149,11 +149,11 @@ impl Record {
     }
 
     /// Writes another file into the folder, in one step.
-    pub(super) fn file(&self, name: &str, text: String) -> Result<()> {
+    pub(super) fn file(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.folder.join(name);
         let written = self.clerk.does(move || -> io::Result<()> {
             let place = private::Place::find(&path)?.ok_or_else(|| io::Error::other("it is no file of its own"))?;
-            place.replace(text.as_bytes())
+            place.replace(&bytes)
         })?;
         written.map_err(|e| failed(format!("write {}: {e}", self.folder.join(name).display())))
     }
