@@ -304,7 +304,7 @@ fn rates_and_times_without_sense_are_refused() {
     for (option, value) in [
         ("--duration", "10"),
         ("--duration", "-1s"),
-        ("--duration", "1us"),
+        ("--duration", "0.1us"),
         ("--duration", "ten seconds"),
         ("--interval", "99us"),
         ("--interval", "2h"),

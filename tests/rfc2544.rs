@@ -130,13 +130,11 @@ fn a_reset_is_asked_for_and_timed() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let (out, made) = (scratch.file("results"), scratch.file("reset"));
     // Nothing comes back for a tenth of a second; what the command does is not what the device does.
-    let line = format!(
-        "rfc2544 reset loop:capacity=20kpps,queue=200,outage=500ms-600ms --min-rate 4kpps --max-rate 5kpps --catch-up \
-         5ms --settle 300ms --pause 0 --sizes 64 --trial 1s --first-trial 200ms --resolution 30% --repeats 1 --loss 10% \
-         --reset-cmd"
-    );
+    let line = "rfc2544 reset loop:capacity=20kpps,queue=200,outage=500ms-600ms --min-rate 4kpps --max-rate 5kpps \
+         --catch-up 5ms --settle 300ms --pause 0 --sizes 64 --trial 1s --first-trial 200ms --resolution 30% \
+         --repeats 1 --loss 10% --reset-cmd";
     let command = |more: &str| {
-        let mut command = mpps(&line);
+        let mut command = mpps(line);
         command.arg(format!("echo done >> {}", made.display()));
         command
             .args(["--out", &out.display().to_string()])

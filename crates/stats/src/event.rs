@@ -20,8 +20,8 @@ pub enum Event<'a> {
     Period(Period<'a>),
     /// As [`Event::Period`], of one of several ways, after that of all.
     PeriodOfWay(usize, Period<'a>),
-    /// What the lanes have done so far, read at the end of a row, or of as many rows as are 100 ms, and at the end of the
-    /// run.
+    /// What the lanes have done so far, read at the end of a row, or of as many rows as are 100 ms, and at the end of
+    /// the run.
     Lanes(LanesSoFar<'a>),
     /// How it stands, about every 250 ms.
     Live(&'a Snapshot),
@@ -93,8 +93,8 @@ pub struct LiveLane {
     pub busy_ns: u64,
     /// Time in loops, ns.
     pub loop_ns: u64,
-    /// Packets that this host dropped before the lane could take them, as last read; `None`: not read, or the path can't
-    /// tell.
+    /// Packets that this host dropped before the lane could take them, as last read; `None`: not read, or the path
+    /// can't tell.
     pub rx_dropped: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! A lane that reflects or forwards packets while the path takes none. It waits a little for room and receives nothing
-//! meanwhile. The cost is counted: packets that the host drops in that time are dropped because of the wait. A lane that
-//! drops in place of waiting looks at that only once the path has left some of a burst.
+//! meanwhile. The cost is counted: packets that the host drops in that time are dropped because of the wait. A lane
+//! that drops in place of waiting looks at that only once the path has left some of a burst.
 
 use crate::lane::Lane;
 use crate::plan::OnFull;

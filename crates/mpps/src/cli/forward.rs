@@ -48,8 +48,8 @@ pub(crate) struct Forward {
     /// Forward only UDP packets from or to these ports
     #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
     pub(crate) ports: Option<RangeInclusive<u16>>,
-    /// When a port does not take frames at once: wait (for room, up to 10 ms, receiving nothing meanwhile), or drop (count
-    /// them and receive on, as DPDK's l2fwd does) [default: wait; xdp: drop]
+    /// When a port does not take frames at once: wait (for room, up to 10 ms, receiving nothing meanwhile), or drop
+    /// (count them and receive on, as DPDK's l2fwd does) [default: wait; xdp: drop]
     #[arg(long, value_name = "HOW", value_parser = values::on_full)]
     pub(crate) on_full: Option<OnFull>,
     #[command(flatten)]

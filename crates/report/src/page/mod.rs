@@ -146,7 +146,8 @@ fn composed(document: &Document, sources: &[Source], much: Much) -> String {
     if let (Some(data), Some(script)) = (&data, &script) {
         let licence = UPLOT_LICENCE.split_whitespace().collect::<Vec<_>>().join(" ");
         part.put(format_args!(
-            " Charts can be zoomed by uPlot 1.6.32.\n<details class=\"values\"><summary>Licence of uPlot</summary><p>{}</p></details>\n\
+            " Charts can be zoomed by uPlot 1.6.32.\n<details class=\"values\"><summary>Licence of uPlot</summary>\
+             <p>{}</p></details>\n\
              </footer>\n</main>\n<script type=\"application/json\" id=\"charts\">{}</script>\n\
              <script>{script}</script>\n",
             escape(&licence),

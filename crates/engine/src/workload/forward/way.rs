@@ -449,8 +449,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Drops what the path did not take of an offer. Of `HELD` frames those that have come since and were not offered yet
-    /// stay, but where the path had not even a buffer for one.
+    /// Drops what the path did not take of an offer. Of `HELD` frames those that have come since and were not offered
+    /// yet stay, but where the path had not even a buffer for one.
     #[cold]
     fn drop_rest<const HELD: bool>(&mut self, lane: &Lane<'_>) {
         let left = match HELD && !self.out.is_empty() {

@@ -50,8 +50,8 @@ impl Bursts {
         Some((squares.sum::<f64>() / rest as f64).sqrt())
     }
 
-    /// The buffer, as the time that its frames take at the highest rate: as it seems, and without those frames that left
-    /// it meanwhile, s.
+    /// The buffer, as the time that its frames take at the highest rate: as it seems, and without those frames that
+    /// left it meanwhile, s.
     fn buffer(&self) -> Option<[f64; 2]> {
         let implied = self.mean()? / self.max as f64;
         Some([implied, implied * (1.0 - self.throughput as f64 / self.max as f64)])
