@@ -97,7 +97,7 @@ fn the_limit_of_a_device_lies_between_the_bounds_and_its_trials_are_recorded() {
     let done = search(&out, "");
     assert_found(&out, &done);
     assert!(done.stdout.contains("loss   0 %"), "{}", done.stdout);
-    assert!(done.stderr.contains("searching between"), "{}", done.stderr);
+    assert!(done.stderr.contains("bytes: between"), "{}", done.stderr);
 }
 
 #[test]

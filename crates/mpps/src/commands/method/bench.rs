@@ -169,7 +169,7 @@ impl<'b, 's> Bench<'b, 's> {
             sinks.push(Box::new(Periods(Arc::clone(&histogram))));
         }
         sinks.extend(self.watch.as_ref().map(|watch| watch()));
-        let summary = self.session.trial(&plan, &mut sinks).map_err(Failure::from)?;
+        let summary = self.session_trial(&plan, &mut sinks)?;
         drop(sinks);
         if summary.interrupted {
             return Err(Stop::Interrupted);
@@ -187,6 +187,16 @@ impl<'b, 's> Bench<'b, 's> {
         Ok(measured)
     }
 
+    /// Runs a trial on the ports. One that was interrupted before its first packet has no summary.
+    fn session_trial(&mut self, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> Step<Summary> {
+        self.session
+            .trial(plan, sinks)
+            .map_err(|e| match self.session.interrupted() {
+                true => Stop::Interrupted,
+                false => Stop::Failed(Failure::from(e)),
+            })
+    }
+
     /// Sends frames for the device to learn from, where they are asked for. What becomes of them is no result.
     fn learn(&mut self, ask: &Ask) -> Step<()> {
         let Some(learning) = self.setup.learning else {
@@ -199,8 +209,7 @@ impl<'b, 's> Bench<'b, 's> {
             settle: None,
             ..*ask
         })?;
-        let summary = self.session.trial(&plan, &mut []).map_err(Failure::from)?;
-        match summary.interrupted {
+        match self.session_trial(&plan, &mut [])?.interrupted {
             true => Err(Stop::Interrupted),
             false => Ok(()),
         }
