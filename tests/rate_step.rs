@@ -122,6 +122,6 @@ fn a_step_that_means_nothing_is_refused() {
     assert_refused(
         mpps("ndr loop:capacity=20kpps --then 2kpps@1s"),
         2,
-        &["--then", "a trial has one rate"],
+        &["--then", "the method chooses it"],
     );
 }
