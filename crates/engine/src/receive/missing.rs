@@ -25,6 +25,22 @@ pub(crate) struct Hole {
     pub(crate) at_ns: u64,
 }
 
+impl Hole {
+    fn has(&self, flow: u32, seq: u64) -> bool {
+        self.flow == flow && (self.from..self.to).contains(&seq)
+    }
+
+    /// One of its numbers came. An end that has come is none of the hole.
+    fn fill(&mut self, seq: u64) {
+        self.open = self.open.saturating_sub(1);
+        if seq == self.from {
+            self.from += 1;
+        } else if seq + 1 == self.to {
+            self.to -= 1;
+        }
+    }
+}
+
 /// A packet of the test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Came {
@@ -41,6 +57,8 @@ pub(crate) struct Missing {
     newest: Vec<Hole>,
     /// The highest of the first: lower ones take its place.
     highest: (u64, u32),
+    /// None of the first reaches so far.
+    first_end: u64,
     /// Where the next hole goes among the newest.
     place: usize,
     /// Numbers missing so far.
@@ -78,6 +96,9 @@ impl Missing {
             self.place = (self.place + 1) % NEWEST;
         }
         let key = (hole.from, hole.flow);
+        if self.first.len() < FIRST || key < self.highest {
+            self.first_end = self.first_end.max(hole.to);
+        }
         if self.first.len() < FIRST {
             self.first.push(hole);
             self.highest = self.highest.max(key);
@@ -97,19 +118,21 @@ impl Missing {
     /// A packet came after all.
     pub(crate) fn found(&mut self, flow: u32, seq: u64) {
         self.open = self.open.saturating_sub(1);
-        for holes in [&mut self.first, &mut self.newest] {
-            let of = |hole: &&mut Hole| hole.flow == flow && (hole.from..hole.to).contains(&seq);
-            if let Some(hole) = holes.iter_mut().rev().find(of) {
-                hole.open = hole.open.saturating_sub(1);
-                // An end that has come is none of the hole.
-                if seq == hole.from {
-                    hole.from += 1;
-                } else if seq + 1 == hole.to {
-                    hole.to -= 1;
-                }
+        // From the newest backwards: what comes late was skipped a little before.
+        let (older, newer) = self.newest.split_at_mut(self.place);
+        let mut newest = older.iter_mut().rev().chain(newer.iter_mut().rev());
+        if let Some(hole) = newest.find(|hole| hole.has(flow, seq)) {
+            hole.fill(seq);
+        }
+        if seq >= self.first_end {
+            return;
+        }
+        if let Some(place) = self.first.iter().position(|hole| hole.has(flow, seq)) {
+            self.first[place].fill(seq);
+            if self.first[place].open == 0 {
+                self.first.swap_remove(place);
             }
         }
-        self.first.retain(|hole| hole.open > 0);
     }
 
     /// Holes that are open; the first by number and the newest are among them.

@@ -36,6 +36,9 @@ pub(crate) struct Method {
     /// --settle is on the command line, and no default.
     #[arg(skip)]
     pub(crate) settle_given: bool,
+    /// So is --tolerance.
+    #[arg(skip)]
+    pub(crate) tolerance_given: bool,
 }
 
 /// `ndr`.
@@ -217,7 +220,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
 /// As [`chosen_by_method`], where a queue that is full takes a while to empty.
 pub(super) fn chosen_by_overload(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "settle" => arg.help(
+        "settle" => arg.hide_default_value(true).help(
             "How long a packet may take to come back; receiving goes on for this long at the end [default: 2s; \
              --quick: 200ms]",
         ),
@@ -229,7 +232,7 @@ pub(super) fn chosen_by_overload(arg: Arg) -> Arg {
 pub(super) fn chosen_by_rfc2544(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "frame_size" | "payload_size" => arg.hide(true),
-        "settle" => arg.help(
+        "settle" => arg.hide_default_value(true).help(
             "How long a packet may take to come back; receiving goes on for this long at the end [default: 2s; \
              --quick: 200ms]",
         ),

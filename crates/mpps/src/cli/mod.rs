@@ -48,7 +48,9 @@ impl Cli {
             run.plan = Plan::written(&command, &matches);
         }
         if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
-            method.settle_given = given.value_source("settle") == Some(ValueSource::CommandLine);
+            let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+            method.settle_given = is_given("settle");
+            method.tolerance_given = is_given("tolerance");
         }
         if let Some(traffic) = cli.command.traffic_mut() {
             traffic.words = words;

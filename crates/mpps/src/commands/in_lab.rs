@@ -2,6 +2,7 @@
 //! the user's terminal, files and exit code; and it is removed whatever happens, by the values that own it going out
 //! of scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it.
 
+use super::compare::of_this_process;
 use super::demo::child::{Reflector, answered, interrupted};
 use super::demo::stage::executable;
 use crate::cli::{Traffic, lab};
@@ -165,6 +166,8 @@ impl<'a> Own<'a> {
     fn command(&self, lab: &Lab, host: Host, words: impl IntoIterator<Item = OsString>) -> Result<Command> {
         let mut argv = vec![executable().into_os_string()];
         argv.extend(words);
-        Ok(lab.command(host, &argv)?)
+        let mut command = lab.command(host, &argv)?;
+        of_this_process(&mut command);
+        Ok(command)
     }
 }

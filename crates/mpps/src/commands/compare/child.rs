@@ -32,6 +32,11 @@ pub(crate) fn end_with_parent() {
     }
 }
 
+/// Has a command end with this process, if it is this program, and if the main thread starts it.
+pub(crate) fn of_this_process(command: &mut Command) {
+    command.env(PARENT, getpid().as_raw_nonzero().to_string());
+}
+
 /// How a run has ended.
 pub(super) enum Ended {
     /// With a summary.
@@ -51,7 +56,8 @@ pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
     if !quiet {
         command.arg("--quiet");
     }
-    command.args(rest).env(PARENT, getpid().as_raw_nonzero().to_string());
+    command.args(rest);
+    of_this_process(&mut command);
     // Ctrl-C reaches it through us, and once: a second signal would cut its wait for packets under way short.
     command.process_group(0);
     command

@@ -14,7 +14,7 @@ mod tell;
 mod trial;
 mod unlike;
 
-pub(crate) use child::end_with_parent;
+pub(crate) use child::{end_with_parent, of_this_process};
 
 use crate::cli::{Compare, Metric, Setting};
 use crate::fail::{Failure, Result, failed, print, usage};

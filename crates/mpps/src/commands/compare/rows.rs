@@ -111,7 +111,7 @@ impl Found {
             })
         };
         let known = rows
-            .filter(|row| row.metric == metric)
+            .filter(|row| row.metric == metric && row.why.is_none())
             .filter_map(|row| Some((row, gain(row)?)));
         let best = known.max_by(|a, b| a.1.total_cmp(&b.1))?;
         (best.1 > 0.0).then_some(best.0)

@@ -113,7 +113,7 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         .collect();
     all.push(match found.best() {
         Some(row) => format!("Best: {}", sentence(row, metrics, margin)),
-        None if found.rows.iter().any(|row| row.estimate.is_some()) => {
+        None if found.rows.iter().any(|row| row.estimate.is_some() && row.why.is_none()) => {
             format!("Best: the first, {}", found.of[0].name)
         }
         None => "Best: not known".to_owned(),

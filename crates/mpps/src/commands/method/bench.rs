@@ -10,13 +10,14 @@ use crate::run::{Plan, Session};
 use mpps_method::Limits;
 use mpps_stats::{Event, Histogram, HostFact, Sink, Summary, count};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pause after a void trial, for each in a row.
 const AFTER_VOID: Duration = Duration::from_millis(500);
 /// Void trials in a row after which this host is given up.
-const MOST_VOID: usize = 3;
+pub(crate) const MOST_VOID: usize = 3;
 /// How long it is measured how fast this host can send, ns.
 const CEILING_NS: u64 = 1_000_000_000;
 /// Packets per second that a device learns from.
@@ -34,6 +35,8 @@ pub(crate) struct Bench<'b, 's> {
     replayed: bool,
     /// Trials in the record.
     written: usize,
+    /// Trials that ran here and were void, one after another, up to now.
+    void_here: usize,
     /// All trials, in order.
     pub(crate) trials: Vec<Measured>,
     /// The host and its ports, by name: as the first trial that ran here tells, or an earlier command's.
@@ -59,6 +62,7 @@ impl<'b, 's> Bench<'b, 's> {
             replay: earlier.trials,
             replayed: false,
             written,
+            void_here: 0,
             trials: Vec::new(),
             tester: earlier.tester,
             watch: None,
@@ -80,6 +84,16 @@ impl<'b, 's> Bench<'b, 's> {
     pub(crate) fn void_at_last(&self) -> &[Measured] {
         let first = self.trials.iter().rposition(Measured::counts).map_or(0, |at| at + 1);
         &self.trials[first..]
+    }
+
+    /// Trials that ran here and were void, one after another, up to now.
+    pub(crate) fn void_here(&self) -> usize {
+        self.void_here
+    }
+
+    /// Ways in which packets go at the same time.
+    pub(crate) fn ways(&self) -> u64 {
+        if self.setup.args.traffic.both_ways { 2 } else { 1 }
     }
 
     /// Whether nothing is to be shown while it goes on.
@@ -112,6 +126,10 @@ impl<'b, 's> Bench<'b, 's> {
             None => self.run(ask)?,
         };
         self.replayed = earlier.is_some();
+        self.void_here = match measured.counts() || earlier.is_some() {
+            true => 0,
+            false => self.void_here + 1,
+        };
         if earlier.is_none() {
             self.written += 1;
             if let Some(record) = &mut self.record {
@@ -255,17 +273,7 @@ impl<'b, 's> Bench<'b, 's> {
         // More than was allowed is not sent, not even to learn what could be.
         let ceiling = match self.setup.args.max_rate {
             Some(_) => None,
-            None => Some(
-                self.trial(&Ask {
-                    phase: Phase::Ceiling,
-                    frame_size,
-                    load: None,
-                    duration_ns: CEILING_NS,
-                    then: None,
-                    settle: None,
-                })?
-                .offered_pps,
-            ),
+            None => Some(self.ceiling(frame_size)?),
         };
         let mut found = self.setup.rates(frame_size, ceiling)?;
         for _ in 0..MOST {
@@ -273,10 +281,11 @@ impl<'b, 's> Bench<'b, 's> {
                 load: found.0.max,
                 duration_ns: CEILING_NS,
             };
-            let tried = self.trial(&Ask::of(Phase::Reach, frame_size, input))?;
+            let tried = self.trial(&Ask::of(Phase::Reach, frame_size, input))?.clone();
             if tried.counts() {
                 break;
             }
+            self.say_void();
             // Whatever else was in the way is no limit of this host's.
             if tried.outpaced {
                 // At the limit a little of the time is missing in one second and not in the next.
@@ -294,16 +303,42 @@ impl<'b, 's> Bench<'b, 's> {
         Ok(found)
     }
 
-    /// Whether all of two trials or more were lost: there is nobody who sends packets back.
+    /// How fast this host can send, packets per second. Where others are in the way of all tries, the fastest counts:
+    /// as fast as can be overloads the receiving end, too, so that few hosts have a valid one.
+    fn ceiling(&mut self, frame_size: usize) -> Step<f64> {
+        let mut most = 0.0f64;
+        for _ in 0..MOST_VOID {
+            let told = self.trial(&Ask {
+                phase: Phase::Ceiling,
+                frame_size,
+                load: None,
+                duration_ns: CEILING_NS,
+                then: None,
+                settle: None,
+            })?;
+            most = most.max(told.offered_pps);
+            if told.counts() {
+                break;
+            }
+        }
+        self.say(&format!(
+            "{frame_size} bytes: this host sends {} pps as fast as it can; trying what it keeps up",
+            count(most as u64)
+        ));
+        Ok(most)
+    }
+
+    /// Whether all was lost at two loads or more: there is nobody who sends packets back. A device that forwards nothing
+    /// at the highest rate may do so at others.
     ///
     /// # Errors
     /// Then.
     pub(crate) fn check_answers(&self) -> Step<()> {
         let counted = self.trials.iter().filter(|trial| trial.counts());
-        let came: Vec<_> = counted.map(|trial| trial.received + trial.late).collect();
-        if came.len() >= 2 && came.iter().all(|packets| *packets == 0) {
+        let loads: BTreeSet<_> = counted.clone().map(|trial| trial.trial.input.load).collect();
+        if loads.len() >= 2 && counted.clone().all(|trial| trial.received + trial.late == 0) {
             return Err(Stop::Failed(failed(
-                "nothing came back in two trials: want a reflector (mpps reflect) at the destination, or the device's \
+                "nothing came back at two rates: want a reflector (mpps reflect) at the destination, or the device's \
                  other port",
             )));
         }

@@ -129,6 +129,7 @@ pub(crate) struct Measured {
     pub(crate) refused: u64,
     /// As measured, to the end of sending.
     pub(crate) sending_ns: u64,
+    /// Of the slower way where packets went both ways.
     pub(crate) offered_pps: f64,
     pub(crate) received_pps: f64,
     pub(crate) latency: Option<Delay>,
@@ -186,11 +187,16 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
         false => Verdict::Void,
     };
     let latency = &summary.latency;
+    // Loads are of each way, so rates are, too: that of the slower one.
+    let each = |rate: fn(&Summary) -> f64| {
+        let ways = summary.directions.iter().map(|way| rate(&way.summary));
+        ways.reduce(f64::min).unwrap_or_else(|| rate(summary))
+    };
     Measured {
         ask,
         trial: Trial {
             input: Input {
-                load: ask.load.unwrap_or(summary.offered_pps as u64).max(1),
+                load: ask.load.unwrap_or(each(|told| told.offered_pps) as u64).max(1),
                 duration_ns: ask.duration_ns,
             },
             effective_ns: ask.duration_ns,
@@ -202,8 +208,8 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
         late: summary.late,
         refused,
         sending_ns: summary.duration_ns,
-        offered_pps: summary.offered_pps,
-        received_pps: summary.received_pps,
+        offered_pps: each(|told| told.offered_pps),
+        received_pps: each(|told| told.received_pps),
         latency: latency.percentiles.map(|p| Delay {
             min: latency.min,
             mean: latency.mean,

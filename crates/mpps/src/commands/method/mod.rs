@@ -195,6 +195,11 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",
         ),
         (
+            "--tolerance",
+            args.tolerance_given,
+            "a trial that is not sent as asked is void: want it left out",
+        ),
+        (
             "--duration",
             run.duration.is_some(),
             "the method has times of its own: see its --help",

@@ -34,7 +34,13 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
         }
         (Some(lower), None) => format!("{} pps or more; no upper bound was found", count(lower)),
         (None, Some(upper)) => format!("below {} pps; no lower bound was found", count(upper)),
-        (None, None) => "not known: no rate has passed or failed".to_owned(),
+        (None, None) => match found.best_so_far() {
+            Some((load, seconds)) => format!(
+                "not decided: {} pps lost nothing in {seconds} s, which is less than it takes",
+                count(load)
+            ),
+            None => "not known: no rate has passed or failed".to_owned(),
+        },
     }
 }
 
@@ -42,6 +48,7 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
 pub(crate) fn mark(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome { regular: true, .. } => "",
+        Outcome { bounds, .. } if bounds.lower.or(bounds.upper).is_none() => "irregular: not decided",
         Outcome { at_max: true, .. } => "irregular: the highest rate passes",
         Outcome { none_passes: true, .. } => "irregular: the lowest rate does not pass",
         _ => "irregular: not as close as asked for",

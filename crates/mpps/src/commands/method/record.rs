@@ -224,7 +224,7 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
     for key in ["test", "params", "plan"] {
         let (there, here) = (first.1.get(key), want.get(key));
         if there != here {
-            let part = differing(there, here).map_or_else(|| key.to_owned(), |part| format!("{key}.{part}"));
+            let part = differing(there, here).map_or_else(|| key.to_owned(), |part| format!("{key}.{}", shown(part)));
             return Err(format!(
                 "line 1: its {part} is another than this command's: want the same command as before, with --resume"
             ));

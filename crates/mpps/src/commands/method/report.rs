@@ -19,6 +19,10 @@ const LONGEST: u64 = 64 << 10;
 /// What the user wrote about the device.
 pub(super) fn note(path: &Path) -> Result<String> {
     let read = || {
+        // A FIFO would be waited for.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(std::io::Error::other("no regular file"));
+        }
         let mut bytes = Vec::new();
         std::fs::File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
         Ok(bytes)

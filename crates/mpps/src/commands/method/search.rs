@@ -48,8 +48,18 @@ impl Found {
 
     /// The lowest rate that was really sent at a load, packets per second.
     pub(crate) fn offered_at(&self, load: u64) -> f64 {
-        let there = self.trials.iter().filter(|trial| trial.trial.input.load == load);
+        let counted = self.trials.iter().filter(|trial| trial.counts());
+        let there = counted.filter(|trial| trial.trial.input.load == load);
         there.map(|trial| trial.offered_pps).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The highest load at which nothing was lost, packets per second, and in how many seconds of trials.
+    pub(crate) fn best_so_far(&self) -> Option<(u64, f64)> {
+        let clean = self.trials.iter().filter(|told| told.counts() && told.loss().1 == 0);
+        let load = clean.clone().map(|told| told.trial.input.load).max()?;
+        let there = clean.filter(|told| told.trial.input.load == load);
+        let ns: u64 = there.map(|told| told.trial.effective_ns).sum();
+        Some((load, ns as f64 / 1e9))
     }
 
     /// The last trials, as far as they were void one after another.

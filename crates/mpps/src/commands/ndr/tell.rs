@@ -182,7 +182,8 @@ pub(super) fn result(
     stop: Option<&Stop>,
 ) -> Result<()> {
     print(|out| {
-        for line in found.map_or_else(Vec::new, |found| lines(goals, found)) {
+        let unknown = || vec!["no rate is known: the search had not begun".to_owned()];
+        for line in found.map_or_else(unknown, |found| lines(goals, found)) {
             writeln!(out, "{line}")?;
         }
         match stop {

@@ -229,7 +229,7 @@ fn bench_load(
             return bench.check_answers();
         }
         // That the host was in the way of an earlier command is no reason to give up now.
-        if !bench.replayed() && bench.void_at_last().len() >= MOST_VOID {
+        if bench.void_here() >= MOST_VOID {
             return Err(Stop::Void(measured.reasons.join("; ")));
         }
     }

@@ -67,7 +67,7 @@ pub(super) fn trial(bench: &Bench<'_, '_>, times: Times, test: &Test, (round, la
         _ => "once more".to_owned(),
     };
     let (_, missing) = last.loss();
-    let fr = last.received as f64 * 1e9 / last.ask.duration_ns as f64;
+    let fr = last.received as f64 * 1e9 / (last.ask.duration_ns * bench.ways()) as f64;
     bench.say(&format!(
         "{round}, {way}: {} %, {} pps: {} pps came back, {} lost",
         test.loads[done.load].percent,

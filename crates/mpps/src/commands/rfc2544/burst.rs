@@ -3,10 +3,10 @@
 
 use super::OfSize;
 use super::choice::Choice;
-use crate::commands::method::Step;
 use crate::commands::method::bench::Bench;
 use crate::commands::method::measure::{Ask, Phase};
 use crate::commands::method::report::column;
+use crate::commands::method::{Step, Stop};
 use mpps_method::{Burst, BurstSearch, Input, Longest, NextBurst};
 use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Table, Unit};
 use mpps_report::units;
@@ -22,6 +22,8 @@ const SHORTEST_TIME: u64 = 100_000;
 const WIDTH: f64 = 0.01;
 /// Attempts that a burst has: loss verification.
 const ATTEMPTS: u32 = 2;
+/// Bursts that were not sent whole, after which this host is given up.
+const MOST_CUT: u32 = 3;
 
 /// What the searches at one size have found.
 #[derive(Default)]
@@ -35,12 +37,16 @@ pub(super) struct Bursts {
     at_limit: u32,
     /// Searches in which the shortest one did not.
     none: u32,
+    /// Frames of the shortest one.
+    shortest: u64,
 }
 
 impl Bursts {
     fn mean(&self) -> Option<f64> {
+        // RFC 9004 has a search that reached its limit repeated with a higher one.
         let all = self.found.len() as f64;
-        (all > 0.0).then(|| self.found.iter().sum::<u64>() as f64 / all)
+        let whole = self.at_limit == 0 && self.none == 0;
+        (whole && all > 0.0).then(|| self.found.iter().sum::<u64>() as f64 / all)
     }
 
     fn deviation(&self) -> Option<f64> {
@@ -64,8 +70,8 @@ impl Bursts {
         }
         if self.none > 0 {
             notes.push(format!(
-                "in {} searches a burst of {SHORTEST} frames lost some",
-                self.none
+                "in {} searches a burst of {} frames lost some",
+                self.none, self.shortest
             ));
         }
         notes.join("; ")
@@ -100,6 +106,7 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     of.bursts = Some(Bursts {
         max,
         throughput,
+        shortest,
         ..Bursts::default()
     });
     for number in 1..=choice.burst_searches {
@@ -150,11 +157,17 @@ fn burst(
         settle: Some(choice.settle + Duration::from_secs_f64(drain.min(600.0))),
         ..Ask::of(Phase::Burst, frame_size, input)
     };
-    let told = bench.counted(&ask)?;
-    Ok(Burst {
-        frames,
-        passed: told.loss().1 == 0,
-    })
+    for _ in 0..MOST_CUT {
+        let told = bench.counted(&ask)?;
+        // One frame more or less is a matter of rounding.
+        if told.loss().1 > 0 || told.loss().0 + bench.ways() >= frames * bench.ways() {
+            return Ok(Burst {
+                frames,
+                passed: told.loss().1 == 0,
+            });
+        }
+    }
+    Err(Stop::Void(format!("bursts of {frames} frames were not sent whole")))
 }
 
 /// One sentence.

@@ -150,6 +150,7 @@ impl Choice {
         if args.test != Rfc2544Test::Reset && args.test != Rfc2544Test::All && args.reset_cmd.is_some() {
             return Err(usage("--reset-cmd: want the test reset or all"));
         }
+        unused(args)?;
         let manner = match (args.strict, args.quick) {
             (true, _) => Manner::Strict,
             (_, true) => Manner::Quick,
@@ -210,7 +211,7 @@ impl Choice {
     /// How it stands to the standard.
     pub(super) fn compliance(&self) -> String {
         match self.manner {
-            _ if self.goal.loss.share() > 0.0 => {
+            _ if self.goal.loss.share() > 0.0 && self.has(Test::Throughput) => {
                 format!("not RFC 2544: up to {} of the packets may be lost", self.goal.loss)
             }
             Manner::Quick => "not RFC 2544: an estimate with short trials (--quick)".to_owned(),
@@ -243,6 +244,19 @@ impl Choice {
         }
         if self.has(Test::BackToBack) {
             shorter("longest burst", self.longest_burst_ns, 30 * SECOND, "RFC 9004, 5.4");
+        }
+        if self.has(Test::BackToBack) {
+            if self.burst_searches < 50 {
+                all.push(format!(
+                    "{} searches for the burst, not 50 (RFC 2544, 26.4)",
+                    self.burst_searches
+                ));
+            }
+            all.push(
+                "buffers are reckoned with the rate at which bursts were sent, not with the theoretical maximum (RFC \
+                 9004, 5.5)"
+                    .to_owned(),
+            );
         }
         if self.sizes.len() < 5 {
             all.push(format!("{} frame sizes, not 5 or more (RFC 2544, 9)", self.sizes.len()));
@@ -303,7 +317,8 @@ impl Choice {
 
     /// About how long all of it takes, on a steady device, ns.
     pub(super) fn estimate(&self, between: Duration) -> u64 {
-        let between = between.as_nanos() as u64 + self.learning.map_or(0, |time| time.as_nanos() as u64);
+        let learning = self.learning.map_or(Duration::ZERO, |time| time + self.settle);
+        let between = (between + learning).as_nanos() as u64;
         let limits = Limits {
             min: 1_000,
             max: 1_000_000,
@@ -313,7 +328,10 @@ impl Choice {
             false => Search::new(vec![self.goal], limits, self.search_ns),
         };
         let (trials, ns) = search.map_or((0, 0), |search| search.estimate(&[]));
-        let mut all = ns + (u64::from(trials) + 2) * between + 2 * SECOND;
+        let mut all = 2 * (SECOND + between);
+        if self.has(Test::Throughput) {
+            all += ns + u64::from(trials) * between;
+        }
         let mut add = |test: Test, trials: u64, ns: u64| {
             if self.has(test) {
                 all += trials * (ns + between);
@@ -331,6 +349,66 @@ impl Choice {
         };
         of_all + reset
     }
+}
+
+/// Refuses options of tests that are not run.
+fn unused(args: &Rfc2544) -> Result<()> {
+    let tests = tests(args);
+    let has = |of: &[Test]| of.iter().any(|test| tests.contains(test));
+    let repeated = [Test::Latency, Test::BackToBack, Test::Recovery, Test::Reset];
+    for (option, given, of, want) in [
+        ("--at", args.at < 1.0, &[Test::Latency][..], "latency"),
+        ("--step-by", args.step_by < 0.1, &[Test::Loss], "loss"),
+        (
+            "--longest-burst",
+            args.longest_burst != Duration::from_secs(30),
+            &[Test::BackToBack],
+            "back-to-back",
+        ),
+        (
+            "--repeats",
+            args.repeats.is_some(),
+            &repeated,
+            "latency, back-to-back, recovery or reset",
+        ),
+        (
+            "--loss",
+            args.loss != Ratio::ZERO,
+            &[Test::Throughput],
+            "any test but loss",
+        ),
+        (
+            "--resolution",
+            args.resolution.is_some(),
+            &[Test::Throughput],
+            "any test but loss",
+        ),
+        (
+            "--first-trial",
+            args.first_trial.is_some(),
+            &[Test::Throughput],
+            "any test but loss",
+        ),
+        (
+            "--search",
+            args.search != SearchBy::Mlrsearch,
+            &[Test::Throughput],
+            "any test but loss",
+        ),
+    ] {
+        if given && !has(of) {
+            return Err(usage(format!(
+                "{option}: this test does not use it: want {want}, or it left out"
+            )));
+        }
+    }
+    let by_hand = tests.contains(&Test::Reset) && args.reset_cmd.is_none();
+    if by_hand && args.method.traffic.run.tell.quiet {
+        return Err(usage(
+            "--quiet: nobody is told when to reset the device: want --reset-cmd COMMAND, or no --quiet",
+        ));
+    }
+    Ok(())
 }
 
 impl Test {

@@ -14,7 +14,7 @@ use super::method::limits::LimitedBy;
 use super::method::measure::Measured;
 use super::method::search::Found;
 use super::method::{Setup, Step, Stop, report};
-use crate::cli::Rfc2544;
+use crate::cli::{Rfc2544, Rfc2544Test};
 use crate::fail::{Failure, Result, usage};
 use choice::{Choice, Test};
 use mpps_method::Limits;
@@ -80,9 +80,10 @@ impl OfSize {
 }
 
 pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
-    let choice = Choice::of(args)?;
+    let mut choice = Choice::of(args)?;
     let mut setup = Setup::new(&args.method, choice.sizes.first().copied(), choice.pause, choice.settle)?;
     setup.learning = choice.learning;
+    let left_out = without_recovery(args, &mut choice, &setup)?;
     in_kernel(&choice, &setup)?;
     for size in &choice.sizes {
         setup.rates(*size, None)?;
@@ -94,22 +95,23 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
         .iter()
         .map(|size| OfSize::new(*size, setup.theoretical(*size)))
         .collect();
+    if let Some(why) = left_out {
+        for size in &mut sizes {
+            size.skipped("recovery", why);
+        }
+    }
     let began = Instant::now();
     let mut code = 0;
-    let resetter = std::cell::OnceCell::new();
-    let mut with_ports = || {
-        if let Some(command) = &args.reset_cmd {
-            let _ = resetter.set(reset::Resetter::new(command)?);
-        }
-        Ok(())
-    };
-    setup.on_bench("rfc2544", params.clone().into(), &mut with_ports, &mut |bench| {
+    // Before no_new_privs is set, which would be handed down.
+    let resetter = args.reset_cmd.as_deref().map(reset::Resetter::new).transpose()?;
+    setup.on_bench("rfc2544", params.clone().into(), &mut || Ok(()), &mut |bench| {
         bench.say(&format!(
-            "{} frame sizes; about {} if the device is steady",
+            "{} frame size{}; about {} if the device is steady",
             sizes.len(),
+            if sizes.len() == 1 { "" } else { "s" },
             units::elapsed(choice.estimate(setup.pause + setup.settle))
         ));
-        let stop = measure(&choice, bench, &mut sizes, resetter.get()).err();
+        let stop = measure(&choice, bench, &mut sizes, resetter.as_ref()).err();
         let told = result::Told {
             setup: &setup,
             choice: &choice,
@@ -125,6 +127,24 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
         Ok(())
     })?;
     Ok(ExitCode::from(code))
+}
+
+/// Recovery takes a rate that changes within a run, and the times of losses: where these can't be had, it is refused,
+/// or left out of all tests for the reason given.
+fn without_recovery(args: &Rfc2544, choice: &mut Choice, setup: &Setup<'_>) -> Result<Option<&'static str>> {
+    let why = match (setup.in_kernel(), args.method.traffic.both_ways) {
+        _ if !choice.has(Test::Recovery) => return Ok(None),
+        (true, _) => "programs in the kernel keep one rate within a run",
+        (_, true) => "when packets of two ways were lost is not known",
+        _ => return Ok(None),
+    };
+    if args.test == Rfc2544Test::Recovery {
+        return Err(usage(format!(
+            "recovery: {why}: want one way on another path, or another test"
+        )));
+    }
+    choice.tests.retain(|test| *test != Test::Recovery);
+    Ok(Some(why))
 }
 
 /// Refuses what programs in the kernel can't do: they are made once, for one frame size and settle time, before
@@ -190,9 +210,8 @@ fn measure(
             cut = go_on(bench, of, *test, done)?.or(cut);
         }
     }
-    if let Some(of) = sizes.iter_mut().find(|of| of.throughput().is_some())
-        && choice.has(Test::Reset)
-    {
+    let known = sizes.iter().position(|of| of.throughput().is_some());
+    if let Some(of) = sizes.get_mut(known.unwrap_or(0)).filter(|_| choice.has(Test::Reset)) {
         let done = reset::measure(choice, bench, of, resetter);
         cut = go_on(bench, of, Test::Reset, done)?.or(cut);
     }

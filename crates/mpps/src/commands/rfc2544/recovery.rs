@@ -64,6 +64,10 @@ enum After {
 }
 
 fn after(choice: &Choice, told: &Measured) -> After {
+    // Nobody knows when those were due that the path refused, nor when late ones came.
+    if told.refused > 0 || told.late > 0 {
+        return After::Unknown;
+    }
     let Some([_, last]) = told.lost_between_ns else {
         return if told.loss().1 == 0 {
             After::NoLoss
@@ -83,7 +87,7 @@ fn words(after: After) -> String {
         After::Lost(ns) => units::time(ns as f64),
         After::Ever => "packets were lost to the end".to_owned(),
         After::NoLoss => "the overload lost nothing".to_owned(),
-        After::Unknown => "not known: packets were refused, or their numbers do not tell".to_owned(),
+        After::Unknown => "not known: packets were refused or late, or their numbers do not tell".to_owned(),
     }
 }
 
@@ -114,15 +118,24 @@ fn note(choice: &Choice, of: &OfSize) -> String {
 /// One sentence.
 pub(super) fn verdict(choice: &Choice, of: &OfSize) -> Option<String> {
     let first = of.recovery.first()?;
-    let told = match mean(&times(choice, of)) {
-        Some(mean) => units::time(mean),
-        None => note(choice, of),
-    };
+    let (times, note) = (times(choice, of), note(choice, of));
+    let mut told: Vec<_> = mean(&times)
+        .map(|mean| {
+            format!(
+                "{} (mean of {} of {} runs)",
+                units::time(mean),
+                times.len(),
+                of.recovery.len()
+            )
+        })
+        .into_iter()
+        .collect();
+    told.extend((!note.is_empty()).then_some(note));
     Some(format!(
-        "{} bytes: recovery after {} pps: {told} (mean of {} runs)",
+        "{} bytes: recovery after {} pps: {}",
         of.frame_size,
         count(first.trial.input.load),
-        of.recovery.len()
+        told.join("; ")
     ))
 }
 

@@ -3,53 +3,90 @@
 
 use super::OfSize;
 use super::choice::Choice;
-use crate::commands::method::Step;
-use crate::commands::method::bench::Bench;
+use crate::commands::method::bench::{Bench, MOST_VOID};
 use crate::commands::method::measure::{Ask, Measured, Phase};
 use crate::commands::method::report::column;
+use crate::commands::method::{Step, Stop};
 use crate::fail::{Result, failed};
 use mpps_method::Input;
 use mpps_report::document::{Table, Unit};
 use mpps_report::units;
 use mpps_stats::{Event, Sink, Wants};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// When the device is reset: so long after the start of a trial, and after a third of it at the latest, ns.
 const AFTER_NS: u64 = 3_000_000_000;
+/// How long a command may take beyond the trial.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A shell with the rights that the program began with. It runs the command once for each line that it is sent.
+/// What the shell does: each line has the command run, and its exit code told.
+const SHELL: &str = "while read -r _; do sh -c \"$1\" </dev/null >&2; echo $?; done";
+
+/// A shell with the rights that the program began with, so that the command may be one that root is asked for by. It
+/// runs the command once for each line that it is sent.
 pub(super) struct Resetter {
     shell: Child,
     lines: Arc<Mutex<Option<ChildStdin>>>,
+    /// Exit codes of the commands that have ended.
+    ended: Receiver<String>,
 }
 
 impl Resetter {
     /// Starts it, while there are rights that it can have.
     pub(super) fn new(command: &str) -> Result<Self> {
         let mut shell = Command::new("/bin/sh")
-            .args([
-                "-c",
-                "while read -r _; do sh -c \"$1\" </dev/null >&2; done",
-                "sh",
-                command,
-            ])
+            .args(["-c", SHELL, "sh", command])
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the test: a device is not left half reset.
+            .process_group(0)
             .spawn()
             .map_err(|e| failed(format!("--reset-cmd: start /bin/sh: {e}")))?;
         let lines = Arc::new(Mutex::new(shell.stdin.take()));
-        Ok(Self { shell, lines })
+        let (told, ended) = channel();
+        let codes = shell.stdout.take();
+        std::thread::spawn(move || {
+            for code in codes
+                .into_iter()
+                .flat_map(|codes| BufReader::new(codes).lines())
+                .flatten()
+            {
+                let _ = told.send(code);
+            }
+        });
+        Ok(Self { shell, lines, ended })
+    }
+
+    /// Whether the command of the trial that has ended did what it should.
+    fn check(&self) -> Result<()> {
+        match self.ended.recv_timeout(PATIENCE) {
+            Ok(code) if code == "0" => Ok(()),
+            Ok(code) => Err(failed(format!(
+                "--reset-cmd: it ended with exit code {code}: nothing was reset"
+            ))),
+            Err(_) => Err(failed(
+                "--reset-cmd: it had not ended at the end of the trial: want a longer --trial",
+            )),
+        }
     }
 }
 
 impl Drop for Resetter {
     fn drop(&mut self) {
-        // A shell that reads no more lines ends; a command that hangs is not waited for.
+        // A shell that reads no more lines ends once its command has.
         drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let _ = self.shell.kill();
-        let _ = self.shell.wait();
+        if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
+            // Under sudo this process is no longer root: then a command that hangs is left to the user.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.shell.try_wait();
     }
 }
 
@@ -94,7 +131,10 @@ pub(super) fn measure(
     of: &mut OfSize,
     resetter: Option<&Resetter>,
 ) -> Step<()> {
-    let Some(load) = of.throughput() else { return Ok(()) };
+    let Some(load) = of.throughput() else {
+        of.skipped("reset", "no throughput is known");
+        return Ok(());
+    };
     let input = Input {
         load,
         duration_ns: choice.reset_ns,
@@ -110,9 +150,17 @@ pub(super) fn measure(
             done: false,
         })
     }));
+    if resetter.is_none() {
+        bench.say(&format!(
+            "{} bytes: reset: you are told when to reset the device, {} s after the start of a trial of {} s",
+            of.frame_size,
+            at_ns as f64 / 1e9,
+            choice.reset_ns as f64 / 1e9
+        ));
+    }
     let mut done = Ok(());
     for run in 1..=choice.runs {
-        match reset(bench, &ask) {
+        match reset(bench, &ask, resetter) {
             Ok(told) => {
                 bench.say(&format!(
                     "{} bytes: reset: run {run} of {}: {}",
@@ -132,32 +180,51 @@ pub(super) fn measure(
     done
 }
 
-/// One trial. A link that goes down makes it void; when packets came and when not is known all the same.
-fn reset(bench: &mut Bench<'_, '_>, ask: &Ask) -> Step<Measured> {
-    let told = bench.trial(ask)?.clone();
-    match told.counts() || told.down {
-        true => Ok(told),
-        false => bench.counted(ask),
+/// One trial, and others while this host is in the way. A link that goes down makes it void; when packets came and when
+/// not is known all the same.
+fn reset(bench: &mut Bench<'_, '_>, ask: &Ask, resetter: Option<&Resetter>) -> Step<Measured> {
+    loop {
+        let told = bench.trial(ask)?.clone();
+        if let Some(resetter) = resetter.filter(|_| !bench.replayed()) {
+            resetter.check()?;
+        }
+        if told.counts() || told.down {
+            return Ok(told);
+        }
+        bench.say_void();
+        if bench.void_here() >= MOST_VOID {
+            return Err(Stop::Void(told.reasons.join("; ")));
+        }
     }
 }
 
-/// Time without traffic by the packets that were lost at a known rate, ns; `None` where not all were sent.
+/// A device that forwards nothing for so long at the end of a trial has not come back, ns.
+const AT_THE_END_NS: u64 = 50_000_000;
+
+/// Whether packets came until the end.
+fn came_back(told: &Measured) -> bool {
+    let last = told.lost_between_ns.map_or(0, |[_, last]| last);
+    let came = told.received > 0 && last + AT_THE_END_NS < told.sending_ns;
+    told.lost == 0 || came
+}
+
+/// Time without traffic by the packets that are missing at a known rate, ns; `None` where not all were sent.
 fn by_loss(told: &Measured) -> Option<f64> {
-    let (_, missing) = told.loss();
-    (told.counts() && told.offered_pps > 0.0).then(|| missing as f64 / told.offered_pps * 1e9)
+    (told.counts() && came_back(told)).then(|| told.trial.loss().unwrap_or_default() * told.ask.duration_ns as f64)
 }
 
 /// By the times of the packets that came, ns; `None` where nothing was lost, so that there was no outage.
 fn by_stamps(told: &Measured) -> Option<f64> {
     let [from, to] = told.outage_ns?;
     let lost = told.lost > 0 || !told.counts();
-    lost.then(|| to.saturating_sub(from) as f64)
+    (lost && came_back(told)).then(|| to.saturating_sub(from) as f64)
 }
 
 fn words(told: &Measured) -> String {
     let by = |ns: Option<f64>| ns.map_or_else(|| "not known".to_owned(), units::time);
-    match told.counts() && told.lost == 0 {
+    match told.counts() && told.loss().1 == 0 {
         true => "no loss".to_owned(),
+        false if !came_back(told) => "the device did not come back within the trial".to_owned(),
         false => format!("{} by loss, {} by time stamps", by(by_loss(told)), by(by_stamps(told))),
     }
 }
@@ -178,8 +245,12 @@ fn kind(choice: &Choice) -> String {
 /// One sentence: RFC 2544 wants one for each kind of reset.
 pub(super) fn verdict(choice: &Choice, of: &OfSize) -> Option<String> {
     let first = of.reset.first()?;
+    let lost_nothing = |told: &Measured| told.counts() && told.loss().1 == 0;
+    let gone = of.reset.iter().filter(|told| !came_back(told)).count();
     let told = match (mean(of, by_loss), mean(of, by_stamps)) {
-        (Some(0.0), _) | (None, None) => "no loss".to_owned(),
+        _ if of.reset.iter().all(lost_nothing) => "no loss".to_owned(),
+        _ if gone > 0 => format!("it did not come back within {gone} of the trials: want a longer --trial"),
+        (None, None) => "not known".to_owned(),
         (Some(loss), Some(stamps)) => {
             format!("{} by loss, {} by time stamps", units::time(loss), units::time(stamps))
         }
@@ -224,6 +295,7 @@ pub(super) fn table(choice: &Choice, sizes: &[OfSize]) -> Table {
             by_loss(told).into(),
             by_stamps(told).into(),
             match told.counts() {
+                _ if !came_back(told) => Value::from("did not come back"),
                 true => Value::from(""),
                 false => told.void_in_short().into(),
             },

@@ -18,7 +18,7 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     let (limits, limited_by) = of.limits(bench)?;
     let search = search_of(vec![choice.goal], limits, choice.search_ns, choice.binary)?;
     let found = of.found.insert(Found::new(of.frame_size, search, limited_by));
-    found.go(bench, &mut |bench, found| {
+    let done = found.go(bench, &mut |bench, found| {
         let Some(last) = found.trials.last() else { return };
         let told = match last.trial.verdict {
             Verdict::Void => format!("void: {}", last.void_in_short()),
@@ -31,7 +31,10 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
             count(last.trial.input.load),
             known.unwrap_or_default()
         ));
-    })
+    });
+    // The highest rate may have been given up for a lower one.
+    of.limits = Some((found.limits(), found.limited_by));
+    done
 }
 
 /// The throughputs as a table. A size that the port can't send has a throughput of 0 (RFC 2544, 9.4).
