@@ -12,7 +12,9 @@ const TRUTH: f64 = 20_000.0;
 const QUEUE: f64 = 200.0;
 /// The queue has room for what a lane on a busy host makes up for at once: 5 ms at 40 kpps.
 const DEVICE: &str = "loop:capacity=20kpps,queue=200 --max-rate 40kpps --catch-up 5ms --settle 300ms --pause 0 \
-                      --trial 300ms --first-trial 300ms --resolution 4% --repeats 1 --longest-burst 100ms";
+                      --trial 300ms";
+/// How close the throughput is found.
+const CLOSE: &str = "--first-trial 300ms --resolution 4%";
 
 /// Devices of one test at a time: each keeps a core busy, and what is measured beside another is void.
 fn alone() -> MutexGuard<'static, ()> {
@@ -71,7 +73,11 @@ fn assert_throughput(of: &Value) {
 fn all_tests_tell_what_the_device_is() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let out = scratch.file("results");
-    let done = tested("all", &out, "--sizes 64");
+    let done = tested(
+        "all",
+        &out,
+        &format!("--sizes 64 {CLOSE} --repeats 1 --longest-burst 100ms"),
+    );
     let result = json(&out.join("result.json"));
     assert_eq!(result["complete"], true, "{result:#}");
     assert_accounted(&result);
@@ -164,7 +170,7 @@ fn a_reset_of_a_bridge_is_asked_for_and_timed() {
 fn a_binary_search_finds_the_same() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let out = scratch.file("results");
-    tested("throughput", &out, "--sizes 64 --search binary");
+    tested("throughput", &out, &format!("--sizes 64 {CLOSE} --search binary"));
     let result = json(&out.join("result.json"));
     assert_throughput(&result["results"][0]);
     assert_accounted(&result);
@@ -176,7 +182,10 @@ fn a_size_above_the_mtu_has_a_throughput_of_0() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let out = scratch.file("results");
     let device = DEVICE.replace("queue=200", "queue=200,mtu=600");
-    let line = format!("rfc2544 throughput {device} --sizes 512,1518 --out {}", out.display());
+    let line = format!(
+        "rfc2544 throughput {device} {CLOSE} --sizes 512,1518 --out {}",
+        out.display()
+    );
     let mut done = run_command(mpps(&line));
     for _ in 0..20 {
         if done.code != Some(3) {
@@ -222,7 +231,7 @@ fn a_test_that_was_killed_goes_on_after_its_last_trial() {
 fn a_test_that_is_interrupted_says_what_it_knows() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let out = scratch.file("results");
-    let running = Background::start(mpps(&format!("rfc2544 all {DEVICE} --out {}", out.display())));
+    let running = Background::start(mpps(&format!("rfc2544 all {DEVICE} {CLOSE} --out {}", out.display())));
     let record = out.join("trials.jsonl");
     wait_until("a trial", || {
         std::fs::read_to_string(&record).is_ok_and(|text| text.lines().count() > 3)
@@ -259,6 +268,11 @@ fn what_can_t_be_tested_is_refused() {
             "throughput loop: --dut-note /nonexistent",
             &["--dut-note", "/nonexistent"],
         ),
+        ("loss loop: --at 50%", &["--at", "latency"]),
+        ("throughput loop: --repeats 5", &["--repeats", "does not use it"]),
+        ("throughput loop: --tolerance 50%", &["--tolerance", "decides nothing"]),
+        ("recovery loop: --both-ways", &["--both-ways"]),
+        ("reset loop: --quiet", &["--quiet", "--reset-cmd"]),
         ("speed loop:", &["speed", "throughput"]),
     ] {
         assert_refused(mpps(&format!("rfc2544 {words}")), 2, parts);

@@ -195,11 +195,6 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",
         ),
         (
-            "--tolerance",
-            args.tolerance_given,
-            "a trial that is not sent as asked is void: want it left out",
-        ),
-        (
             "--duration",
             run.duration.is_some(),
             "the method has times of its own: see its --help",
@@ -238,6 +233,16 @@ fn chosen_by_method(args: &Method) -> Result<()> {
     match given.into_iter().find(|(_, given, _)| *given) {
         Some((option, _, why)) => Err(usage(format!("{option}: {why}"))),
         None => Ok(()),
+    }
+}
+
+/// Refuses to search among trials that were not sent as asked: what was never sent is not lost, and passes.
+pub(crate) fn no_tolerance(args: &Method) -> Result<()> {
+    match args.tolerance_given {
+        true => Err(usage(
+            "--tolerance: a trial that is not sent as asked decides nothing: want it left out",
+        )),
+        false => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ mod tell;
 
 use super::method::bench::Bench;
 use super::method::search::{Found, search_of};
-use super::method::{Setup, Step, Stop, rates_json, report};
+use super::method::{Setup, Step, Stop, no_tolerance, rates_json, report};
 use crate::cli::Ndr;
 use crate::fail::{Result, usage};
 use mpps_method::{Goal, Ratio};
@@ -21,6 +21,7 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
     if args.search_time.is_zero() {
         return Err(usage("--search-time: 0: want a time above 0"));
     }
+    no_tolerance(&args.method)?;
     let setup = Setup::new(&args.method, None, Duration::ZERO, SETTLE)?;
     let goals = goals(args);
     let frame_size = setup.frame_size();

@@ -1,6 +1,7 @@
 //! What is to be tested, for how long and how often: the options, and the times of RFC 2544 and RFC 9004 behind them.
 
 use crate::cli::{Rfc2544, Rfc2544Test, SearchBy};
+use crate::commands::method::no_tolerance;
 use crate::fail::{Result, usage};
 use mpps_method::{Goal, Limits, Ratio, Search};
 use serde_json::{Map, Value, json};
@@ -150,6 +151,7 @@ impl Choice {
         if args.test != Rfc2544Test::Reset && args.test != Rfc2544Test::All && args.reset_cmd.is_some() {
             return Err(usage("--reset-cmd: want the test reset or all"));
         }
+        no_tolerance(&args.method)?;
         unused(args)?;
         let manner = match (args.strict, args.quick) {
             (true, _) => Manner::Strict,
