@@ -328,8 +328,8 @@ impl<'b, 's> Bench<'b, 's> {
         Ok(most)
     }
 
-    /// Whether all was lost at two loads or more: there is nobody who sends packets back. A device that forwards nothing
-    /// at the highest rate may do so at others.
+    /// Whether all was lost at two loads or more: there is nobody who sends packets back. A device that forwards
+    /// nothing at the highest rate may do so at others.
     ///
     /// # Errors
     /// Then.
