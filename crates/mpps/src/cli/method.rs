@@ -165,8 +165,8 @@ pub(crate) struct Rfc2544 {
         long, value_name = "TIME", default_value = "30s", value_parser = values::duration, allow_hyphen_values = true
     )]
     pub(crate) longest_burst: Duration,
-    /// reset: command that resets the device, run by the shell 3 s after the start of a trial, as the user who started
-    /// mpps
+    /// reset: command that resets the device, run by the shell 3 s after the start of a trial, with the rights that
+    /// mpps was started with (under sudo root's)
     #[arg(long, value_name = "COMMAND")]
     pub(crate) reset_cmd: Option<String>,
 }

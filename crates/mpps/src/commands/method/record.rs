@@ -429,8 +429,9 @@ mod tests {
             lost: 1,
             late: 0,
             refused: 0,
-            offered_pps: load as f64,
-            received_pps: load as f64 - 1.0,
+            // Read by halves these would be others in their last bit.
+            offered_pps: 39_999.400_008_999_86,
+            received_pps: 31_415.926_535_897_93 / 7.0,
             sending_ns: 1_000_000_001,
             latency: Some(Delay {
                 min: 1,
