@@ -49,13 +49,19 @@ fn port_at(command: &Command, words: &[OsString]) -> Option<usize> {
         let is = |arg: &&Arg| arg.get_long() == Some(name);
         sub.get_arguments().chain(command.get_arguments()).find(is)
     };
+    // Words such as the test of rfc2544 stand before it.
+    let mut before = sub
+        .get_positionals()
+        .position(|arg| arg.get_id() == "port")
+        .unwrap_or(0);
     let mut at = 2;
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
         match word.strip_prefix("--") {
-            Some("") => return (at + 1 < words.len()).then_some(at + 1),
+            Some("") => return Some(at + 1 + before).filter(|at| *at < words.len()),
             // The value is the next word, unless it is behind a sign of equality.
             Some(name) => at += 1 + usize::from(named(name).is_some_and(takes_value)),
             None if word.starts_with('-') && word.len() > 1 => at += 1,
+            None if before > 0 => (before, at) = (before - 1, at + 1),
             None => return Some(at),
         }
     }
@@ -84,6 +90,10 @@ mod tests {
             (
                 "mpps ndr --out af_packet -q --rate=1kpps xdp --lab",
                 "mpps ndr --out af_packet -q --rate=1kpps xdp:eth1 --lab",
+            ),
+            (
+                "mpps rfc2544 all --lab af_packet --quick",
+                "mpps rfc2544 all --lab af_packet:eth1 --quick",
             ),
             (
                 "mpps sendrecv --lab --rate 1kpps -- udp",
