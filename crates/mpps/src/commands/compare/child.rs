@@ -1,5 +1,6 @@
 //! The runs: processes of this program, one at a time, which end when it does.
 
+use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
 use mpps_sys::signal;
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
@@ -50,7 +51,7 @@ pub(super) enum Ended {
 /// Runs a command line, without a word of its own. Must be called by the main thread: the run ends with its thread.
 pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
     let unable = |e: std::io::Error| failed(format!("start a run: {e}"));
-    let mut command = Command::new(std::env::current_exe().map_err(unable)?);
+    let mut command = Command::new(executable());
     let (workload, rest) = words.split_first().ok_or_else(|| failed("start a run: no words"))?;
     command.arg(workload).args(["--json", "-"]);
     if !quiet {

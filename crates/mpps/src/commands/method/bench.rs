@@ -43,8 +43,8 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) tester: Vec<(String, String)>,
     /// Reads the events of the trials that run here, too.
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
-    /// What the last trial that ran here has measured; `None` of one from the record.
-    pub(crate) last: Option<Summary>,
+    /// A trial has run here.
+    begun: bool,
 }
 
 impl<'b, 's> Bench<'b, 's> {
@@ -66,7 +66,7 @@ impl<'b, 's> Bench<'b, 's> {
             trials: Vec::new(),
             tester: earlier.tester,
             watch: None,
-            last: None,
+            begun: false,
         }
     }
 
@@ -194,14 +194,14 @@ impl<'b, 's> Bench<'b, 's> {
         }
         let told = quantiles(&histogram.lock().unwrap_or_else(PoisonError::into_inner));
         let measured = measured(*ask, &summary, told);
-        if self.last.is_none() {
+        if !self.begun {
+            self.begun = true;
             let fact = |fact: &HostFact| (fact.name.clone(), fact.value.clone());
             self.tester = summary.host.iter().map(fact).collect();
             if let Some(record) = &mut self.record {
                 record.tester(&self.tester);
             }
         }
-        self.last = Some(summary);
         Ok(measured)
     }
 

@@ -1,14 +1,14 @@
 //! Back-to-back frames (RFC 2544, 26.4, as RFC 9004 has it): the longest burst at the highest rate that is forwarded
 //! without loss, and the buffer that this tells of.
 
-use super::OfSize;
 use super::choice::Choice;
+use super::{OfSize, by_size};
 use crate::commands::method::bench::Bench;
 use crate::commands::method::measure::{Ask, Phase};
 use crate::commands::method::report::column;
 use crate::commands::method::{Step, Stop};
 use mpps_method::{Burst, BurstSearch, Input, Longest, NextBurst};
-use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Table, Unit};
+use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;
 use serde_json::{Value, json};
@@ -250,12 +250,7 @@ pub(super) fn chart(sizes: &[OfSize]) -> Chart {
     Chart {
         name: "back-to-back".to_owned(),
         title: "Mean longest burst by frame size".to_owned(),
-        x: Axis {
-            label: "frame size".to_owned(),
-            unit: Unit::Bytes,
-            scale: Scale::Category,
-            ..Axis::default()
-        },
+        x: by_size(),
         y: Axis {
             label: "burst, frames".to_owned(),
             unit: Unit::Count,

@@ -18,6 +18,7 @@ use crate::cli::{Rfc2544, Rfc2544Test};
 use crate::fail::{Failure, Result, usage};
 use choice::{Choice, Test};
 use mpps_method::Limits;
+use mpps_report::document::{Axis, Scale, Unit};
 use mpps_report::units;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -76,6 +77,16 @@ impl OfSize {
     fn skipped(&mut self, test: &str, why: &str) {
         self.notes
             .push(format!("{} bytes: {test} was not measured: {why}", self.frame_size));
+    }
+}
+
+/// The axis of charts by frame size.
+fn by_size() -> Axis {
+    Axis {
+        label: "frame size".to_owned(),
+        unit: Unit::Bytes,
+        scale: Scale::Category,
+        ..Axis::default()
     }
 }
 

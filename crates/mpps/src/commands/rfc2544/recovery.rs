@@ -1,13 +1,13 @@
 //! System recovery (RFC 2544, 26.5): how long packets are still lost after an overload, at half of it.
 
-use super::OfSize;
 use super::choice::Choice;
+use super::{OfSize, by_size};
 use crate::commands::method::Step;
 use crate::commands::method::bench::Bench;
 use crate::commands::method::measure::{Ask, Measured, Phase};
 use crate::commands::method::report::column;
 use mpps_method::Input;
-use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Table, Unit};
+use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;
 use serde_json::{Value, json};
@@ -197,12 +197,7 @@ pub(super) fn chart(choice: &Choice, sizes: &[OfSize]) -> Chart {
     Chart {
         name: "recovery".to_owned(),
         title: "Mean recovery time by frame size".to_owned(),
-        x: Axis {
-            label: "frame size".to_owned(),
-            unit: Unit::Bytes,
-            scale: Scale::Category,
-            ..Axis::default()
-        },
+        x: by_size(),
         y: Axis {
             label: "recovery time".to_owned(),
             unit: Unit::Ns,

@@ -1,14 +1,14 @@
 //! Throughput (RFC 2544, 26.1): the highest rate at which nothing is lost, by frame size.
 
-use super::OfSize;
 use super::choice::Choice;
+use super::{OfSize, by_size};
 use crate::commands::method::Step;
 use crate::commands::method::bench::Bench;
 use crate::commands::method::outcome::{bounds, mark};
 use crate::commands::method::report::column;
 use crate::commands::method::search::{Found, search_of};
 use mpps_method::Verdict;
-use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Table, Unit};
+use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_stats::count;
 use mpps_wire::FrameSize;
 use serde_json::Value;
@@ -99,12 +99,7 @@ pub(super) fn chart(sizes: &[OfSize]) -> Chart {
     Chart {
         name: "throughput".to_owned(),
         title: "Throughput by frame size".to_owned(),
-        x: Axis {
-            label: "frame size".to_owned(),
-            unit: Unit::Bytes,
-            scale: Scale::Category,
-            ..Axis::default()
-        },
+        x: by_size(),
         y: Axis {
             label: "rate".to_owned(),
             unit: Unit::Pps,
