@@ -17,6 +17,7 @@ mod unlike;
 pub(crate) use child::{end_with_parent, of_this_process};
 
 use crate::cli::{Compare, Metric, Setting};
+use crate::commands::folder::SCHEMA;
 use crate::fail::{Failure, Result, failed, print, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_report::document::files;
@@ -108,7 +109,7 @@ impl Setup<'_> {
             json!({ "name": variant.name, "command": variant.text, "plan": plan })
         };
         let variants: Vec<_> = self.variants.iter().map(variant).collect();
-        json!({ "schema": record::SCHEMA, "test": "compare", "retries": self.retries(), "variants": variants })
+        json!({ "schema": SCHEMA, "test": "compare", "retries": self.retries(), "variants": variants })
     }
 
     /// How long the rest takes, with nothing repeated.
@@ -220,7 +221,7 @@ fn runs(args: &Compare, mut variants: Vec<Variant>) -> Result<ExitCode> {
     let began = Instant::now();
     let (mut record, mut trials) = match &args.out {
         Some(folder) => {
-            let (record, trials) = Record::open(folder, args.resume, &setup.header(), &setup.names)?;
+            let (record, trials) = record::open(folder, args.resume, &setup.header(), &setup.names)?;
             (Some(record), trials)
         }
         None => (None, Vec::new()),
@@ -301,8 +302,8 @@ fn results(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
     let record = match &args.out {
         Some(folder) => {
             let files: Vec<_> = all().map(|(file, _)| file.display().to_string()).collect();
-            let header = json!({ "schema": record::SCHEMA, "test": "compare", "results": files });
-            let (mut record, _) = Record::open(folder, false, &header, &setup.names)?;
+            let header = json!({ "schema": SCHEMA, "test": "compare", "results": files });
+            let (mut record, _) = record::open(folder, false, &header, &setup.names)?;
             for (at, trial) in trials.iter().enumerate() {
                 record.line(&trial.json(at + 1, &setup.names));
             }

@@ -1,11 +1,11 @@
 //! `result.json`: the document of a comparison, of which pages are made.
 
-use super::record::SCHEMA as TRIALS_SCHEMA;
 use super::rows::{Found, Kind, Row};
 use super::tell::sentences;
 use super::trial::Trial;
 use super::{Ended, Setup};
 use crate::cli::Metric;
+use crate::commands::folder::SCHEMA as TRIALS_SCHEMA;
 use mpps_method::compare::{ALPHA, Sense, Verdict};
 use mpps_report::document::{Axis, Chart, Column, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
 use mpps_report::document::{Table, Unit};

@@ -9,6 +9,7 @@ pub(crate) mod report;
 pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
+use crate::commands::folder::FILE;
 use crate::fail::{Failure, Result, usage};
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
@@ -154,7 +155,7 @@ impl<'a> Setup<'a> {
         privilege::check_run(run)?;
         let folder = self.args.out.as_deref();
         let clerk = folder
-            .map(|folder| Clerk::hire(run, &[&folder.join(record::FILE)]))
+            .map(|folder| Clerk::hire(run, &[&folder.join(FILE)]))
             .transpose()?;
         let out = clerk.as_ref().zip(folder);
         let earlier = match out {

@@ -4,26 +4,16 @@
 //! `kill -9`, is left out.
 
 use super::measure::{Ask, Delay, Measured, Phase};
-use crate::fail::{Failure, Result, failed, usage};
+use crate::commands::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines};
+use crate::fail::{Result, usage};
 use crate::privilege::Clerk;
 use mpps_method::{Input, Trial, Verdict};
-use mpps_sys::private;
-use rustix::fs::OFlags;
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-/// The record's file in its folder.
-pub(crate) const FILE: &str = "trials.jsonl";
-/// What the first line calls itself.
-const SCHEMA: &str = "mpps.trials/1";
 /// Key of the line that tells of the host and its ports.
 const TESTER: &str = "tester";
-/// Of a file that is something else.
-const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
 /// Bytes of the longest record that is read: some ten thousand trials.
 const LONGEST: u64 = 16 << 20;
 
@@ -200,15 +190,9 @@ fn delay_of(told: &Value) -> Option<Delay> {
 /// One line that names the line and what would be right.
 fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, String> {
     let want = header.json();
-    let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
-        // What is no part of a record is somebody's file.
-        return match want.to_string().as_bytes().starts_with(text) {
-            true => Ok(None),
-            false => Err(NO_RECORD.to_owned()),
-        };
+    let Some(text) = whole_lines(text, &want)? else {
+        return Ok(None);
     };
-    let whole = end + 1;
-    let text = std::str::from_utf8(&text[..whole]).map_err(|e| format!("not UTF-8: {e}"))?;
     let mut lines = text.lines().enumerate().map(|(at, line)| {
         let value = serde_json::from_str::<Value>(line);
         value
@@ -247,7 +231,7 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
     Ok(Some(Earlier {
         trials,
         tester,
-        whole: whole as u64,
+        whole: text.len() as u64,
     }))
 }
 
@@ -263,27 +247,8 @@ fn differing<'v>(one: Option<&'v Value>, other: Option<&'v Value>) -> Option<&'v
 /// # Errors
 /// Where there is one and it is not to be gone on with, or none and it is.
 pub(crate) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) -> Result<Option<Earlier>> {
-    let (path, name) = (folder.join(FILE), folder.display().to_string());
-    let found = clerk.does(move || -> io::Result<Option<Vec<u8>>> {
-        // No link is followed, and what is no file keeps nobody waiting.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let file = match OpenOptions::new().read(true).custom_flags(flags).open(&path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no regular file"));
-        }
-        let mut text = Vec::new();
-        file.take(LONGEST + 1).read_to_end(&mut text)?;
-        Ok(Some(text))
-    })?;
-    let text = found.map_err(|e| {
-        usage(format!(
-            "--out {name}: read {FILE}: {e}: want a folder that can be written"
-        ))
-    })?;
+    let name = folder.display();
+    let text = folder::read(clerk, folder, LONGEST)?;
     match (text, resume) {
         (None, false) => Ok(None),
         (None, true) => Err(usage(format!(
@@ -304,47 +269,18 @@ pub(crate) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) 
     }
 }
 
-/// The record, open.
-pub(crate) struct Record<'c> {
-    clerk: &'c Clerk,
-    folder: PathBuf,
-    /// `None` once a line could not be written.
-    file: Option<File>,
-    /// Why lines are missing.
-    pub(crate) broken: Option<String>,
-}
+/// The record, open, and its folder.
+pub(crate) struct Record<'c>(pub(crate) Folder<&'c Clerk>);
 
 impl<'c> Record<'c> {
     /// Opens it: a new one, or behind the whole lines of the one that there is.
     ///
     /// # Errors
     /// When the folder or the file can't be made.
-    pub(crate) fn open(clerk: &'c Clerk, folder: &Path, header: &Header, earlier: Option<&Earlier>) -> Result<Self> {
-        let (path, whole) = (folder.to_path_buf(), earlier.map_or(0, |earlier| earlier.whole));
-        let opened = clerk.does(move || -> io::Result<File> {
-            private::open_folder(&path)?;
-            let file = private::open(&path.join(FILE), OFlags::APPEND)?;
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other(format!("{FILE} is no regular file")));
-            }
-            // One that was begun and holds no trial is begun anew.
-            file.set_len(whole)?;
-            Ok(file)
-        })?;
-        let file = opened.map_err(|e| unwritable(folder, &e))?;
-        let mut record = Self {
-            clerk,
-            folder: folder.to_path_buf(),
-            file: Some(file),
-            broken: None,
-        };
-        if earlier.is_none() {
-            record.line(&header.json());
-            if let Some(why) = record.broken.take() {
-                return Err(failed(why));
-            }
-        }
-        Ok(record)
+    pub(crate) fn open(clerk: &'c Clerk, path: &Path, header: &Header, earlier: Option<&Earlier>) -> Result<Self> {
+        // One that was begun and holds no trial is begun anew.
+        let whole = earlier.map_or(0, |earlier| earlier.whole);
+        Folder::open(clerk, path, whole, &header.json()).map(Self)
     }
 
     /// Writes what the host and its ports are.
@@ -353,46 +289,13 @@ impl<'c> Record<'c> {
             .iter()
             .map(|(name, value)| (name.clone(), Value::from(value.clone())))
             .collect();
-        self.line(&json!({ TESTER: facts }));
+        self.0.line(&json!({ TESTER: facts }));
     }
 
     /// Writes a trial that has ended, by its number.
     pub(crate) fn trial(&mut self, number: usize, measured: &Measured) {
-        self.line(&trial_json(number, measured));
+        self.0.line(&trial_json(number, measured));
     }
-
-    /// Writes a line. Where that fails, the search goes on, and the rest is not written: a record with holes would be
-    /// gone on with as if nothing were missing.
-    fn line(&mut self, value: &Value) {
-        let Some(mut file) = self.file.take() else { return };
-        let line = format!("{value}\n");
-        let written = self.clerk.does(move || {
-            let result = file.write_all(line.as_bytes());
-            (file, result)
-        });
-        match written {
-            Ok((file, Ok(()))) => self.file = Some(file),
-            Ok((_, Err(e))) => self.broken = Some(format!("write {}: {e}", self.folder.join(FILE).display())),
-            Err(Failure::Failed(why) | Failure::Usage(why)) => self.broken = Some(why),
-        }
-    }
-
-    /// Writes another file into the folder, in one step.
-    pub(crate) fn file(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
-        let path = self.folder.join(name);
-        let written = self.clerk.does(move || -> io::Result<()> {
-            let place = private::Place::find(&path)?.ok_or_else(|| io::Error::other("it is no file of its own"))?;
-            place.replace(&bytes)
-        })?;
-        written.map_err(|e| failed(format!("write {}: {e}", self.folder.join(name).display())))
-    }
-}
-
-fn unwritable(folder: &Path, error: &io::Error) -> Failure {
-    usage(format!(
-        "--out {}: {error}: want a folder that can be made and written",
-        folder.display()
-    ))
 }
 
 #[cfg(test)]

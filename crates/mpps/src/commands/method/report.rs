@@ -240,7 +240,7 @@ pub(crate) fn write(bench: &Bench<'_, '_>, document: &Document, code: u8) -> u8 
         return code;
     };
     let mut code = code;
-    if let Some(broken) = &record.broken {
+    if let Some(broken) = &record.0.broken {
         eprintln!("mpps: {broken}: the record ends before");
         code = 1;
     }
@@ -252,7 +252,7 @@ pub(crate) fn write(bench: &Bench<'_, '_>, document: &Document, code: u8) -> u8 
         }
     };
     for (name, bytes) in files {
-        if let Err(failure) = record.file(&name, bytes) {
+        if let Err(failure) = record.0.file(&name, bytes) {
             eprintln!("mpps: {}", failure.line());
             code = 1;
         }
