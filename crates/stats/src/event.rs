@@ -1,6 +1,7 @@
 //! What happens in a run, in order: the one stream that files, views and other programs read.
 
 use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
+use mpps_trace::Stage;
 
 /// Something that happens in a run.
 ///
@@ -150,6 +151,9 @@ pub struct Snapshot {
     pub recent_latency: Option<Latency>,
     /// Each lane's own counters so far.
     pub lanes: Vec<LiveLane>,
+    /// What the lanes did with their time in the last second: the share of each stage, in the order of
+    /// [`Stage::ALL`]; all 0 where that is not known.
+    pub stage_shares: [f64; Stage::COUNT],
     /// Of each way, where packets go in two ways at the same time; else empty.
     pub ways: Vec<WaySnapshot>,
 }

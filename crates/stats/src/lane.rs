@@ -2,6 +2,7 @@
 
 use crate::counter::Counter;
 use crate::gaps::GapLog;
+use crate::stages::StageTable;
 
 /// Totals of one lane; the lane writes, anyone reads. Each lane's are on cache lines of their own.
 #[derive(Debug, Default)]
@@ -43,4 +44,6 @@ pub struct LaneCounters {
     pub phase: Counter,
     /// When it was not back at its clock in time.
     pub away: GapLog,
+    /// What it did with its time.
+    pub stages: StageTable,
 }

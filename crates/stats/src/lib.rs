@@ -8,12 +8,12 @@ mod collector;
 mod counter;
 mod event;
 mod fact;
-mod figures;
 mod gaps;
 mod histogram;
 mod lane;
 mod row;
 mod series;
+mod stages;
 mod streams;
 mod stretches;
 mod tally;
@@ -23,15 +23,16 @@ pub use collector::{Collector, Totals};
 pub use counter::Counter;
 pub use event::{Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, Wants, WaySnapshot};
 pub use fact::HostFact;
-pub use figures::count;
 pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::LaneCounters;
+pub use mpps_trace::count;
 pub use row::{
     AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, LossTimes, Outage,
     Percentiles, PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
+pub use stages::StageTable;
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};
 pub use stretches::{Stretch, Stretches};
 pub use tally::Tally;

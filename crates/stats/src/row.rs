@@ -2,6 +2,7 @@
 
 use crate::HostFact;
 use crate::stretches::Stretches;
+use mpps_trace::{Cause, Kept, LatePacket, SlowBurst, StageCost, StageRow};
 
 /// Latency of one interval or one run in ns. All zero when [`Latency::count`] is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -368,6 +369,19 @@ pub struct Summary {
     pub directions: Vec<Direction>,
     /// Per lane and queue.
     pub lanes: Vec<LaneSummary>,
+    /// What the lanes did with their time, by lane and stage; empty where no lane goes through a loop, and of one of
+    /// two ways, as a lane's time is of both.
+    pub stages: Vec<StageRow>,
+    /// What it cost to know that.
+    pub stage_cost: Option<StageCost>,
+    /// The bursts that took longest, the longest first: 100 of each lane at the most.
+    pub slowest: Vec<SlowBurst>,
+    /// The packets that came latest, the latest first: 100 of each lane at the most.
+    pub latest: Vec<LatePacket>,
+    /// Why packets were lost or late, and bursts slow: the worst first of each; as far as somebody has found out.
+    pub causes: Vec<Cause>,
+    /// What the flight recorders kept, where there were any.
+    pub kept: Option<Kept>,
     /// Per port (forward; else empty).
     pub ports: Vec<PortSummary>,
     /// Host, device and plan of the run: snake_case name and value, in order (version, kernel, CPU, clock, path, port

@@ -1,0 +1,576 @@
+//! Samples as a flame graph: a picture (SVG) and folded stacks (text).
+//!
+//! Each box is a function, on top of the one that called it, as wide as the share of samples in which it was running.
+//! Functions of one caller stand in the order of their names: from left to right is no time. The same samples make the
+//! same bytes.
+
+use crate::{Frame, Sample};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Width of the picture, its margins, height of a row of boxes, of the lines above and below, px.
+const WIDTH: f64 = 1200.0;
+const MARGIN: f64 = 10.0;
+const ROW: f64 = 19.0;
+const ABOVE: f64 = 64.0;
+const BELOW: f64 = 30.0;
+/// Width of a letter of the text in boxes, and room beside the text, px.
+const LETTER: f64 = 7.0;
+const PADDING: f64 = 4.0;
+/// Boxes that are narrower are not drawn, px; the picture says how many samples are in them.
+const NARROWEST: f64 = 0.3;
+/// Most boxes on top of each other: what is deeper is cut off.
+const DEEPEST: usize = 256;
+
+/// What is written on a picture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caption {
+    /// In large letters: what was sampled.
+    pub title: String,
+    /// Below it: how, and what is missing.
+    pub notes: Vec<String>,
+}
+
+/// Whose code a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Lane,
+    Own,
+    Kernel,
+    Driver,
+    Library,
+    Unknown,
+}
+
+/// Class in the style sheet, meaning, colours of box and text: on white, and on black.
+const KINDS: [(Kind, &str, &str, [&str; 4]); 6] = [
+    (Kind::Lane, "l", "lane", ["#5a6472", "#ffffff", "#aab4c2", "#111111"]),
+    (Kind::Own, "o", "program", ["#1f66a8", "#ffffff", "#84bdf2", "#111111"]),
+    (
+        Kind::Kernel,
+        "k",
+        "kernel",
+        ["#b03a2a", "#ffffff", "#f2a08c", "#111111"],
+    ),
+    (Kind::Driver, "d", "DPDK", ["#2b6e46", "#ffffff", "#8bd6a8", "#111111"]),
+    (
+        Kind::Library,
+        "b",
+        "library",
+        ["#7450a0", "#ffffff", "#c9b0ee", "#111111"],
+    ),
+    (
+        Kind::Unknown,
+        "u",
+        "no name",
+        ["#6a6a55", "#ffffff", "#c6c5a2", "#111111"],
+    ),
+];
+/// Behind the boxes, and of the text there: on white, and on black.
+const PAPER: [&str; 4] = ["#ffffff", "#1a1a1a", "#16181b", "#eaeaea"];
+
+impl Kind {
+    fn of(frame: &Frame) -> Self {
+        let module = frame.module.as_str();
+        match module {
+            "[kernel]" => Self::Kernel,
+            _ if is_address(&frame.name) => Self::Unknown,
+            _ if module.starts_with("librte_") => Self::Driver,
+            _ if module.contains(".so") || module.starts_with('[') || module.starts_with("ld-") => Self::Library,
+            _ => Self::Own,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        let found = KINDS.iter().find(|(kind, ..)| *kind == self);
+        found.map_or("u", |(_, class, ..)| class)
+    }
+}
+
+/// Whether a name is only where the function lies.
+fn is_address(name: &str) -> bool {
+    let digits = name.strip_prefix("0x").unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// A function and those that it called.
+#[derive(Default)]
+struct Node<'f> {
+    /// Samples in it and in what it called; those in itself.
+    all: u64,
+    own: u64,
+    kind: Option<Kind>,
+    module: &'f str,
+    called: BTreeMap<String, Node<'f>>,
+}
+
+/// What a box is of: one name for all functions of a file whose names are not known.
+fn shown(frame: &Frame) -> String {
+    match is_address(&frame.name) {
+        true => format!("{} (no name)", frame.module),
+        false => frame.name.clone(),
+    }
+}
+
+/// All samples as a tree: lanes, then their functions. Numbers of frames that there are not are left out.
+fn tree<'f>(samples: &[Sample], frames: &'f [Frame]) -> Node<'f> {
+    let names: Vec<_> = frames.iter().map(|frame| (shown(frame), Kind::of(frame))).collect();
+    let mut root = Node::default();
+    for sample in samples {
+        root.all += 1;
+        let mut node = root.called.entry(format!("lane {}", sample.lane)).or_default();
+        node.kind = Some(Kind::Lane);
+        node.all += 1;
+        let places = sample.stack.iter().map(|&place| place as usize);
+        for place in places.filter(|&place| place < frames.len()).take(DEEPEST) {
+            let (name, kind) = &names[place];
+            // Clones a name only where it is new.
+            if !node.called.contains_key(name) {
+                node.called.insert(name.clone(), Node::default());
+            }
+            let Some(next) = node.called.get_mut(name) else { break };
+            node = next;
+            node.kind = Some(*kind);
+            node.module = &frames[place].module;
+            node.all += 1;
+        }
+        node.own += 1;
+    }
+    root
+}
+
+/// Stacks with how often they were seen, one a line: `lane 0;outer;inner 12`, as flamegraph.pl, inferno and speedscope
+/// read them. In the order of the text.
+pub fn folded(samples: &[Sample], frames: &[Frame]) -> String {
+    fn walk(node: &Node<'_>, above: &str, text: &mut String) {
+        for (name, called) in &node.called {
+            // What parts the text can't be in it.
+            let name: String = name
+                .chars()
+                .map(|c| if c == ';' || c.is_control() { ':' } else { c })
+                .collect();
+            let stack = match above {
+                "" => name,
+                above => format!("{above};{name}"),
+            };
+            if called.own > 0 {
+                let _ = writeln!(text, "{stack} {}", called.own);
+            }
+            walk(called, &stack, text);
+        }
+    }
+    let mut text = String::new();
+    walk(&tree(samples, frames), "", &mut text);
+    text
+}
+
+/// How the picture is drawn.
+struct Drawing {
+    boxes: String,
+    /// Samples to px.
+    scale: f64,
+    /// Rows of boxes.
+    rows: usize,
+    /// Samples whose innermost boxes are too narrow.
+    narrow: u64,
+}
+
+impl Drawing {
+    /// Draws what `node` called, from `x` on in row `row`; `all`: samples of the whole picture.
+    fn draw(&mut self, node: &Node<'_>, mut x: f64, row: usize, all: u64, top: &dyn Fn(usize) -> f64) {
+        for (name, called) in &node.called {
+            let width = called.all as f64 * self.scale;
+            if width < NARROWEST {
+                self.narrow += called.all;
+            } else {
+                self.boxed(name, called, (x, width, top(row)), all);
+                self.draw(called, x, row + 1, all, top);
+            }
+            x += width;
+        }
+    }
+
+    fn boxed(&mut self, name: &str, node: &Node<'_>, (x, width, y): (f64, f64, f64), all: u64) {
+        let kind = node.kind.unwrap_or(Kind::Unknown);
+        let share = |part: u64| 100.0 * part as f64 / all.max(1) as f64;
+        let module = match node.module {
+            "" => String::new(),
+            module => format!(" in {module}"),
+        };
+        let own = match node.own {
+            0 => String::new(),
+            own => format!(", {own} of them in itself"),
+        };
+        // One pixel of paper between two boxes.
+        let drawn = (width - 1.0).max(width / 2.0);
+        let _ = write!(
+            self.boxes,
+            "<g><title>{}{}: {} samples, {:.2} %{own}</title><rect class=\"{}\" x=\"{x:.2}\" y=\"{y:.0}\" \
+             width=\"{drawn:.2}\" height=\"{:.0}\" rx=\"2\"/>",
+            escaped(name),
+            escaped(&module),
+            node.all,
+            share(node.all),
+            kind.class(),
+            ROW - 1.0,
+        );
+        let room = ((width - 2.0 * PADDING) / LETTER) as usize;
+        if let Some(text) = cut(name, room) {
+            let _ = write!(
+                self.boxes,
+                "<text class=\"{}t\" x=\"{:.2}\" y=\"{:.0}\">{}</text>",
+                kind.class(),
+                x + PADDING,
+                y + ROW - 6.0,
+                escaped(&text),
+            );
+        }
+        self.boxes.push_str("</g>\n");
+    }
+}
+
+/// As much of a name as so many letters show: the end of a path (`Way::serve` of `mpps_engine::way::Way::serve`), then
+/// its beginning; `None` where that would say nothing.
+fn cut(name: &str, room: usize) -> Option<String> {
+    let letters = |text: &str| text.chars().count();
+    if letters(name) <= room {
+        return Some(name.to_owned());
+    }
+    let mut short = without_generics(name);
+    while letters(&short) > room {
+        let Some((_, rest)) = short.split_once("::") else { break };
+        short = rest.to_owned();
+    }
+    if letters(&short) <= room {
+        return Some(short);
+    }
+    (room >= 4).then(|| short.chars().take(room - 1).chain(['…']).collect())
+}
+
+/// A name without what stands between `<` and `>`, except where it begins with that.
+fn without_generics(name: &str) -> String {
+    let (mut depth, mut short) = (0_u32, String::new());
+    for c in name.chars() {
+        match c {
+            '<' if !short.is_empty() => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            c if depth == 0 => short.push(c),
+            _ => {}
+        }
+    }
+    short
+}
+
+/// `text` in XML, as contents: no control characters, and none that turn the direction of writing.
+fn escaped(text: &str) -> String {
+    let mut told = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => told.push_str("&amp;"),
+            '<' => told.push_str("&lt;"),
+            '>' => told.push_str("&gt;"),
+            '"' => told.push_str("&quot;"),
+            c if c.is_control() => told.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' | '\u{200e}' | '\u{200f}' => told.push('\u{fffd}'),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => told.push('\u{fffd}'),
+            c => told.push(c),
+        }
+    }
+    told
+}
+
+/// How many boxes stand on top of each other at most, of those that are wide enough.
+fn depth(node: &Node<'_>, scale: f64) -> usize {
+    let wide = node
+        .called
+        .values()
+        .filter(|called| called.all as f64 * scale >= NARROWEST);
+    wide.map(|called| 1 + depth(called, scale)).max().unwrap_or(0)
+}
+
+/// The flame graph as one SVG file, without scripts: the name in full, samples and share are shown when the pointer
+/// rests on a box. Light or dark as the reader's screen is.
+pub fn flame_svg(samples: &[Sample], frames: &[Frame], caption: &Caption) -> String {
+    let root = tree(samples, frames);
+    let scale = (WIDTH - 2.0 * MARGIN) / root.all.max(1) as f64;
+    let rows = depth(&root, scale);
+    let above = ABOVE + 16.0 * caption.notes.len() as f64;
+    let height = above + ROW * rows.max(1) as f64 + BELOW;
+    let mut drawing = Drawing {
+        boxes: String::new(),
+        scale,
+        rows,
+        narrow: 0,
+    };
+    let bottom = above + ROW * drawing.rows as f64;
+    drawing.draw(&root, MARGIN, 0, root.all, &|row| bottom - ROW * (row + 1) as f64);
+
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {WIDTH:.0} {height:.0}\" role=\"img\">\n<title>{}</title>\n{}",
+        escaped(&caption.title),
+        style(),
+    );
+    let _ = writeln!(svg, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>");
+    let _ = writeln!(
+        svg,
+        "<text class=\"h\" x=\"{MARGIN}\" y=\"24\">{}</text>",
+        escaped(&caption.title)
+    );
+    let mut notes = caption.notes.clone();
+    if drawing.narrow > 0 {
+        notes.push(format!(
+            "{} samples are in boxes too narrow to be drawn",
+            drawing.narrow
+        ));
+    }
+    let mut y = 43.0;
+    for (place, note) in notes.iter().enumerate() {
+        // The last line is below the picture.
+        let at = if place < caption.notes.len() { y } else { height - 10.0 };
+        let _ = writeln!(
+            svg,
+            "<text class=\"n\" x=\"{MARGIN}\" y=\"{at:.0}\">{}</text>",
+            escaped(note)
+        );
+        y += 16.0;
+    }
+    legend(&mut svg, &root, above - 18.0);
+    if root.all == 0 {
+        let _ = writeln!(
+            svg,
+            "<text class=\"n\" x=\"{MARGIN}\" y=\"{:.0}\">no samples</text>",
+            above + 14.0
+        );
+    }
+    svg.push_str(&drawing.boxes);
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn style() -> String {
+    let rules = |first: usize| {
+        let mut rules = format!(".paper{{fill:{}}}.h,.n{{fill:{}}}", PAPER[first], PAPER[first + 1]);
+        for (_, class, _, colours) in KINDS {
+            let _ = write!(
+                rules,
+                ".{class}{{fill:{}}}.{class}t{{fill:{}}}",
+                colours[first],
+                colours[first + 1]
+            );
+        }
+        rules
+    };
+    format!(
+        "<style>text{{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}}\n\
+         .h{{font:600 17px system-ui,sans-serif}}.n{{font:12px system-ui,sans-serif}}\n\
+         g:hover rect{{stroke:#888;stroke-width:1.5}}\n\
+         {}\n@media (prefers-color-scheme:dark){{{}}}</style>\n",
+        rules(0),
+        rules(2)
+    )
+}
+
+/// What the colours mean, of those that are there.
+fn legend(svg: &mut String, root: &Node<'_>, y: f64) {
+    fn kinds(node: &Node<'_>, found: &mut Vec<Kind>) {
+        for called in node.called.values() {
+            found.extend(called.kind.filter(|kind| !found.contains(kind)));
+            kinds(called, found);
+        }
+    }
+    let mut found = Vec::new();
+    kinds(root, &mut found);
+    let mut x = MARGIN;
+    for (kind, class, meaning, _) in KINDS {
+        if found.contains(&kind) {
+            let _ = writeln!(
+                svg,
+                "<rect class=\"{class}\" x=\"{x:.0}\" y=\"{:.0}\" width=\"12\" height=\"12\" rx=\"2\"/>\
+                 <text class=\"n\" x=\"{:.0}\" y=\"{y:.0}\">{meaning}</text>",
+                y - 10.0,
+                x + 17.0,
+            );
+            x += 36.0 + 7.0 * meaning.len() as f64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(name: &str, module: &str) -> Frame {
+        Frame {
+            name: name.to_owned(),
+            module: module.to_owned(),
+        }
+    }
+
+    fn sample(lane: u32, stack: &[u32]) -> Sample {
+        Sample {
+            at_ns: 0,
+            lane,
+            cpu: 0,
+            stack: stack.to_vec(),
+        }
+    }
+
+    /// Relative luminance (WCAG 2.1).
+    fn luminance(colour: &str) -> f64 {
+        let part = |from: usize| {
+            let value = u8::from_str_radix(&colour[from..from + 2], 16).expect("hex");
+            let value = f64::from(value) / 255.0;
+            match value <= 0.04045 {
+                true => value / 12.92,
+                false => ((value + 0.055) / 1.055).powf(2.4),
+            }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    }
+
+    fn contrast(a: &str, b: &str) -> f64 {
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn boxes_and_their_text_can_be_told_from_what_is_behind_them() {
+        for first in [0, 2] {
+            assert!(contrast(PAPER[first], PAPER[first + 1]) >= 7.0);
+            for (kind, _, _, colours) in KINDS {
+                let (fill, text) = (colours[first], colours[first + 1]);
+                assert!(contrast(fill, PAPER[first]) >= 3.0, "{kind:?} on {}", PAPER[first]);
+                assert!(contrast(fill, text) >= 4.5, "text on {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn folded_stacks_are_counted_and_in_order() {
+        let frames = [
+            frame("run", "mpps"),
+            frame("a;b", "mpps"),
+            frame("0x12", "libx.so.1"),
+            frame("0x13", "libx.so.1"),
+        ];
+        let samples = [
+            sample(1, &[0, 1]),
+            sample(0, &[0]),
+            sample(1, &[0, 1]),
+            sample(0, &[0, 2]),
+            sample(0, &[0, 3]),
+        ];
+        let want = "lane 0;run 1\nlane 0;run;libx.so.1 (no name) 2\nlane 1;run;a:b 2\n";
+        assert_eq!(folded(&samples, &frames), want);
+    }
+
+    #[test]
+    fn a_name_is_cut_to_what_fits_and_keeps_its_end() {
+        let name = "mpps_engine::workload::forward::way::Way<mpps_io::null::Queue>::serve";
+        assert_eq!(cut(name, 100).as_deref(), Some(name));
+        assert_eq!(cut(name, 12).as_deref(), Some("Way::serve"));
+        assert_eq!(cut(name, 4).as_deref(), Some("ser…"));
+        assert_eq!(cut(name, 3), None);
+        assert_eq!(cut("<A as B>::c", 6).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn a_picture_without_samples_says_so() {
+        let svg = flame_svg(&[], &[], &Caption::default());
+        assert!(svg.contains("no samples") && svg.ends_with("</svg>\n"));
+    }
+
+    fn some_frames() -> impl Strategy<Value = Vec<Frame>> {
+        let module = prop_oneof![
+            Just("[kernel]"),
+            Just("mpps"),
+            Just("librte_x.so.23"),
+            Just("libc.so.6")
+        ];
+        prop::collection::vec(("[a-z<&\"\u{202e}\n:;]{1,40}", module), 1..8)
+            .prop_map(|all| all.iter().map(|(name, module)| frame(name, module)).collect())
+    }
+
+    fn some_samples() -> impl Strategy<Value = Vec<Sample>> {
+        let one = (0_u32..3, prop::collection::vec(0_u32..10, 0..12));
+        prop::collection::vec(one.prop_map(|(lane, stack)| sample(lane, &stack)), 0..60)
+    }
+
+    /// The numbers of an attribute of all rectangles of classes, in order.
+    fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
+        let boxes = svg.lines().filter(|line| line.starts_with("<g>"));
+        let value = |line: &str| {
+            let (_, rest) = line.split_once("<rect")?;
+            let (_, rest) = rest.split_once(&format!(" {attribute}=\""))?;
+            rest.split_once('"')?.0.parse().ok()
+        };
+        boxes.filter_map(value).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn all_samples_are_in_the_folded_text(samples in some_samples(), frames in some_frames()) {
+            let text = folded(&samples, &frames);
+            let counts = text.lines().map(|line| line.rsplit_once(' ').expect("a count").1.parse::<u64>());
+            prop_assert_eq!(counts.map(|count| count.expect("a number")).sum::<u64>(), samples.len() as u64);
+        }
+
+        #[test]
+        fn boxes_lie_within_the_picture_and_as_wide_as_their_samples(
+            samples in some_samples(), frames in some_frames(),
+        ) {
+            let svg = flame_svg(&samples, &frames, &Caption::default());
+            let (x, width) = (numbers(&svg, "x"), numbers(&svg, "width"));
+            let (y, height) = (numbers(&svg, "y"), svg.split("height=\"").nth(1).expect("a height"));
+            let height: f64 = height.split('"').next().expect("a number").parse().expect("a number");
+            for ((x, width), y) in x.iter().zip(&width).zip(&y) {
+                prop_assert!(*x >= MARGIN - 0.1 && x + width <= WIDTH - MARGIN + 0.1, "{} {}", x, width);
+                prop_assert!(*y > 0.0 && y + ROW <= height, "{} of {}", y, height);
+            }
+            let lanes: std::collections::BTreeSet<u32> = samples.iter().map(|sample| sample.lane).collect();
+            let lowest = y.iter().copied().fold(0.0, f64::max);
+            let bottom = width.iter().zip(&y).filter(|(_, y)| **y == lowest).map(|(width, _)| width + 1.0);
+            if !samples.is_empty() {
+                let sum: f64 = bottom.sum();
+                prop_assert!((sum - (WIDTH - 2.0 * MARGIN)).abs() < 0.1 * lanes.len() as f64, "{}", sum);
+            }
+        }
+
+        #[test]
+        fn the_order_of_samples_makes_no_difference(
+            mut samples in some_samples(), frames in some_frames(), at in any::<prop::sample::Index>(),
+        ) {
+            let caption = Caption::default();
+            let (svg, text) = (flame_svg(&samples, &frames, &caption), folded(&samples, &frames));
+            if !samples.is_empty() {
+                let middle = at.index(samples.len());
+                samples.rotate_left(middle);
+            }
+            prop_assert_eq!(flame_svg(&samples, &frames, &caption), svg);
+            prop_assert_eq!(folded(&samples, &frames), text);
+        }
+
+        #[test]
+        fn the_file_is_well_formed_whatever_names_are(samples in some_samples(), frames in some_frames()) {
+            let caption = Caption { title: "<&\u{7}".to_owned(), notes: vec!["\"".to_owned()] };
+            let svg = flame_svg(&samples, &frames, &caption);
+            let opened = svg.matches("<g>").count();
+            prop_assert_eq!(opened, svg.matches("</g>").count());
+            // Every ampersand begins a reference, and every angle bracket a tag.
+            for (place, _) in svg.match_indices('&') {
+                let known = ["&amp;", "&lt;", "&gt;", "&quot;"];
+                prop_assert!(known.iter().any(|reference| svg[place..].starts_with(reference)));
+            }
+            for (place, _) in svg.match_indices('<') {
+                let tags = [
+                    "<svg ", "</svg>", "<style>", "</style>", "<title>", "</title>", "<rect ", "<text ", "</text>",
+                    "<g>", "</g>",
+                ];
+                prop_assert!(tags.iter().any(|tag| svg[place..].starts_with(tag)), "{}", &svg[place..]);
+            }
+            prop_assert!(!svg.chars().any(|c| c.is_control() && c != '\n'));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a run did with its time, as pure logic: what was recorded, what it means, and the formats that viewers read.
+//!
+//! A [`Recording`] is what one run kept: what each lane did and when, what the kernel did on the lanes' cores
+//! meanwhile, samples of where the lanes were, and what came of it all in words. The engine and the leaf crates that
+//! look into the kernel fill one; the program writes it to a file and reads it back. There is no clock here, no I/O and
+//! no system call.
+//!
+//! All times are nanoseconds of `CLOCK_MONOTONIC`, as everywhere in `mpps`.
+
+#![forbid(unsafe_code)]
+
+pub mod ctf;
+mod figures;
+mod flame;
+mod kernel;
+mod own;
+pub mod peer;
+pub mod perfetto;
+mod proto;
+mod recording;
+mod round;
+mod sample;
+mod stage;
+pub mod table;
+mod takers;
+pub mod why;
+
+pub use figures::{count, four_digits, time};
+pub use flame::{Caption, flame_svg, folded};
+pub use kernel::{Drop, Event, KernelEvent, Taker, TakerKind};
+pub use own::{NotATrace, SCHEMA, read};
+pub use recording::{Cause, Counter, LaneTrace, LeftOut, Meta, Part, Recording, Subject, Unit};
+pub use round::{Did, Kept, LatePacket, Round, SlowBurst};
+pub use sample::{Frame, Sample};
+pub use stage::{Stage, StageCost, StageRow};
+pub use takers::{Explained, Gap};

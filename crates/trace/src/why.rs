@@ -1,0 +1,564 @@
+//! Why a burst was slow, a packet late or lost: sentences whose parts add up.
+
+use crate::{Cause, Did, Event, KernelEvent, LaneTrace, LatePacket, Part, Round, Stage, Subject, count, time};
+
+/// Causes of a subject that are kept, at the most.
+pub const KEPT: usize = 100;
+/// A part below this share of the whole is not named in a sentence.
+const WORTH_NAMING: f64 = 0.1;
+
+/// What a lane's time between two points went to, beside its own work: parts that add up to no more than it. Whoever
+/// knows what the kernel did there answers; without anybody, nothing is known.
+pub type Explain<'e> = dyn Fn(&LaneTrace, u64, u64) -> Vec<Part> + 'e;
+
+/// What a lane did with a stretch of time, ns, part by part: its stages by its records, what is in none of them as
+/// `unrecorded`. The parts add up to the stretch. Of each stage, what `explain` knows was another's is a part of its
+/// own.
+pub fn spent(lane: &LaneTrace, from_ns: u64, to_ns: u64, explain: &Explain<'_>) -> Vec<Part> {
+    let mut parts = Parts::default();
+    let mut at = from_ns;
+    let first = lane.rounds.partition_point(|round| round.end_ns() <= from_ns);
+    for round in &lane.rounds[first..] {
+        if at >= to_ns || round.at_ns >= to_ns {
+            break;
+        }
+        parts.add("unrecorded", round.at_ns.clamp(at, to_ns) - at);
+        at = at.max(round.at_ns.min(to_ns));
+        let mut begin = round.at_ns;
+        for (stage, took) in pieces(round) {
+            let end = begin.saturating_add(took);
+            let (cut_from, cut_to) = (begin.max(at), end.min(to_ns));
+            if cut_from < cut_to {
+                let mut own = cut_to - cut_from;
+                for part in explain(lane, cut_from, cut_to) {
+                    let amount = part.amount.min(own);
+                    own -= amount;
+                    parts.add(&part.what, amount);
+                }
+                parts.add(stage.name(), own);
+                at = cut_to;
+            }
+            begin = end;
+        }
+    }
+    parts.add("unrecorded", to_ns.saturating_sub(at));
+    parts.list
+}
+
+/// The stages of a record, with their lengths, ns.
+fn pieces(round: &Round) -> impl Iterator<Item = (Stage, u64)> + '_ {
+    let alone = match round.did {
+        Did::Burst => None,
+        Did::Polled => Some(Stage::EmptyPolls),
+        Did::Slept => Some(Stage::Asleep),
+        Did::Spun => Some(Stage::Spinning),
+    };
+    let parts = Round::STAGES.into_iter().zip(round.parts);
+    parts.map(move |(stage, took)| (alone.unwrap_or(stage), u64::from(took)))
+}
+
+/// Parts by what they are, in the order of their first appearance.
+#[derive(Default)]
+struct Parts {
+    list: Vec<Part>,
+}
+
+impl Parts {
+    fn add(&mut self, what: &str, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        match self.list.iter_mut().find(|part| part.what == what) {
+            Some(part) => part.amount += amount,
+            None => self.list.push(Part {
+                what: what.to_owned(),
+                amount,
+            }),
+        }
+    }
+}
+
+/// The largest parts as a phrase: `3.01 ms rustc (99) had core 1, 40 µs transmit`.
+fn phrase(parts: &[Part], total: u64) -> String {
+    let mut named: Vec<&Part> = parts.iter().collect();
+    named.sort_by_key(|part| std::cmp::Reverse(part.amount));
+    let worth = named
+        .iter()
+        .take_while(|part| part.amount as f64 >= WORTH_NAMING * total as f64)
+        .count();
+    let named: Vec<String> = named
+        .iter()
+        .take(worth.clamp(1, 3))
+        .map(|part| format!("{} {}", time(part.amount as f64), part.what))
+        .collect();
+    named.join(", ")
+}
+
+/// A point in time as it is in the run.
+fn at(at_ns: u64, start_ns: u64) -> String {
+    let ns = at_ns.saturating_sub(start_ns);
+    format!("{}.{:06} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
+}
+
+/// A burst that took long. `typical_ns`: what the median burst of the lane took.
+pub fn slow(lane: &LaneTrace, round: &Round, typical_ns: u64, start_ns: u64, explain: &Explain<'_>) -> Cause {
+    let took_ns = round.took_ns();
+    let alone = LaneTrace {
+        rounds: vec![*round],
+        ..lane.clone_head()
+    };
+    let parts = spent(&alone, round.at_ns, round.end_ns(), explain);
+    let packets = u64::from(round.rx) + u64::from(round.tx);
+    let sentence = format!(
+        "A burst of {} packets on lane {} at {} took {} (half of them take no more than {}): {}.",
+        packets,
+        lane.lane,
+        at(round.at_ns, start_ns),
+        time(took_ns as f64),
+        time(typical_ns as f64),
+        phrase(&parts, took_ns)
+    );
+    Cause {
+        subject: Subject::Slow,
+        at_ns: round.at_ns,
+        took_ns,
+        lane: Some(lane.lane),
+        packets,
+        sentence,
+        parts,
+    }
+}
+
+/// Why a packet was late: each part of its way, and what the lanes did then. `sender` is the lane that sent it, where
+/// that is this program's; `typical_ns` is what the median packet took.
+pub fn late(
+    packet: &LatePacket,
+    sender: Option<u32>,
+    lanes: &[LaneTrace],
+    (typical_ns, start_ns): (u64, u64),
+    explain: &Explain<'_>,
+) -> Cause {
+    let lane = |number: u32| lanes.iter().find(|lane| lane.lane == number);
+    let due_ns = packet.due_ns();
+    let took_ns = packet.classified_ns.saturating_sub(due_ns);
+    // A clock's correction must not make a part negative: each begins where the one before ended.
+    let mut begin = due_ns;
+    let mut stretch = |end: u64| {
+        let from = begin;
+        begin = end.clamp(begin, packet.classified_ns.max(begin));
+        (from, begin)
+    };
+    let scheduled = stretch(packet.sent_ns);
+    let transmitted = sender
+        .and_then(lane)
+        .and_then(|lane| transmitted_ns(lane, packet.sent_ns));
+    let transmit = stretch(transmitted.unwrap_or(packet.sent_ns).min(packet.arrived_ns));
+    let path = stretch(packet.arrived_ns);
+    let queue = stretch(packet.classified_ns);
+    let mut parts = Parts::default();
+    let mut of_lane = |name: &str, number: Option<u32>, (from, to): (u64, u64)| {
+        if to <= from {
+            return;
+        }
+        match number.and_then(lane) {
+            Some(lane) => {
+                for part in spent(lane, from, to, explain) {
+                    parts.add(&format!("{name}: {}", part.what), part.amount);
+                }
+            }
+            None => parts.add(name, to - from),
+        }
+    };
+    of_lane("before it was sent", sender, scheduled);
+    of_lane("transmit call", sender, transmit);
+    // Without a stamp of the kernel's it may have lain in our own receive queue while the lane was elsewhere.
+    let wait_from = match lane(packet.lane) {
+        Some(lane) => away_until(lane, path, explain),
+        None => path.1,
+    };
+    of_lane("path", None, (path.0, wait_from));
+    of_lane("in the receive queue", Some(packet.lane), (wait_from, path.1));
+    of_lane("in the receive queue", Some(packet.lane), queue);
+    let parts = parts.list;
+    let sentence = format!(
+        "Packet {} of flow {} was back {} after it was due at {} (half of them take no more than {}): {}.",
+        count(packet.seq),
+        packet.flow,
+        time(took_ns as f64),
+        at(due_ns, start_ns),
+        time(typical_ns as f64),
+        phrase(&parts, took_ns)
+    );
+    Cause {
+        subject: Subject::Late,
+        at_ns: due_ns,
+        took_ns,
+        lane: Some(packet.lane),
+        packets: 1,
+        sentence,
+        parts,
+    }
+}
+
+/// When the call returned that sent what was written at `sent_ns`, by the lane's records.
+fn transmitted_ns(lane: &LaneTrace, sent_ns: u64) -> Option<u64> {
+    let place = lane
+        .rounds
+        .partition_point(|round| round.at_ns <= sent_ns)
+        .checked_sub(1)?;
+    let round = &lane.rounds[place];
+    if round.did != Did::Burst || round.tx == 0 || round.end_ns() < sent_ns {
+        return None;
+    }
+    let through = Round::STAGES.iter().position(|stage| *stage == Stage::Flush)?;
+    let took: u64 = round.parts[..=through].iter().map(|&part| u64::from(part)).sum();
+    Some(round.at_ns + took)
+}
+
+/// The cause that a verdict cites: of what was lost, else of a slow burst, else of what was late.
+pub fn first(causes: &[Cause]) -> Option<&Cause> {
+    let of = |subject| causes.iter().find(|cause| cause.subject == subject);
+    of(Subject::Loss)
+        .or_else(|| of(Subject::Slow))
+        .or_else(|| of(Subject::Late))
+}
+
+/// From when on, in the stretch of a packet's way, the receiving lane did not look: the packet may have lain in its
+/// queue since. The end of the stretch where it looked all the time.
+fn away_until(lane: &LaneTrace, (from, to): (u64, u64), explain: &Explain<'_>) -> u64 {
+    // The last look before the packet was found: the end of the last record that began before, unless that is the one
+    // that found it.
+    let next = lane.rounds.partition_point(|round| round.at_ns < to);
+    let Some(last) = next.checked_sub(1).map(|place| &lane.rounds[place]) else {
+        return to;
+    };
+    if last.at_ns > from || last.end_ns() < from {
+        // It looked since the packet was sent: the record that found it began after.
+        let began = last.at_ns.max(from);
+        return if explain(lane, began, to).is_empty() { to } else { began };
+    }
+    from.max(last.at_ns)
+}
+
+/// A stretch in which packets were lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// From when to when, ns.
+    pub from_ns: u64,
+    /// As [`from_ns`](Self::from_ns).
+    pub to_ns: u64,
+    /// Packets lost in it.
+    pub packets: u64,
+    /// Packets that this host's devices and sockets dropped in it by their own counters, by what they are called.
+    pub host_drops: Vec<(String, u64)>,
+    /// Packets that the kernel dropped in it, by its own reasons, where that is known exactly; else its events tell as
+    /// many as were recorded.
+    pub kernel_drops: Option<Vec<(String, u64)>>,
+    /// For how long the receive ring or socket lasts at this rate, ns; 0: not known.
+    pub ring_lasts_ns: u64,
+}
+
+/// Why packets were lost, as far as can be told: the kernel's own reasons first, then the counters of sockets and
+/// devices, then a receiving lane that was away for longer than its ring lasts; the rest was lost on the path or beyond
+/// it. The parts add up to the packets.
+pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: u64, explain: &Explain<'_>) -> Cause {
+    let mut left = loss.packets;
+    let mut parts = Parts::default();
+    let mut take = |what: String, n: u64, parts: &mut Parts| {
+        let n = n.min(left);
+        left -= n;
+        parts.add(&what, n);
+    };
+    let mut drops = match &loss.kernel_drops {
+        Some(drops) => drops.clone(),
+        None => recorded_drops(loss, kernel),
+    };
+    drops.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let by_reason = !drops.is_empty();
+    for (reason, n) in drops {
+        let what = format!("dropped by this host's kernel: {reason}{}", meaning(&reason));
+        take(what, n, &mut parts);
+    }
+    for (what, n) in loss.host_drops.iter().filter(|_| !by_reason) {
+        take(what.clone(), *n, &mut parts);
+    }
+    // A lane that was away for longer than its ring lasts: what came beyond that had no place.
+    let mut away = None;
+    if loss.ring_lasts_ns > 0 {
+        for lane in lanes {
+            let longest = longest_away(lane, loss, explain);
+            if let Some((ns, who)) = longest.filter(|(ns, _)| *ns > loss.ring_lasts_ns) {
+                away = away.max(Some((ns, lane.lane, who)));
+            }
+        }
+    }
+    let rest = match away {
+        Some((ns, lane, who)) => format!(
+            "while lane {lane} was away for {} ({who}), longer than its ring lasts ({})",
+            time(ns as f64),
+            time(loss.ring_lasts_ns as f64)
+        ),
+        None => "on the path or beyond it: nothing on this host dropped them".to_owned(),
+    };
+    take(rest, u64::MAX, &mut parts);
+    let parts = parts.list;
+    let named: Vec<String> = parts
+        .iter()
+        .map(|part| format!("{} {}", count(part.amount), part.what))
+        .collect();
+    let took_ns = loss.to_ns.saturating_sub(loss.from_ns);
+    let sentence = format!(
+        "{} packets were lost between {} and {}: {}.",
+        count(loss.packets),
+        at(loss.from_ns, start_ns),
+        at(loss.to_ns, start_ns),
+        named.join("; ")
+    );
+    Cause {
+        subject: Subject::Loss,
+        at_ns: loss.from_ns,
+        took_ns,
+        lane: None,
+        packets: loss.packets,
+        sentence,
+        parts,
+    }
+}
+
+/// Drops of the test's packets by reason, as far as they were recorded.
+fn recorded_drops(loss: &Loss, kernel: &[KernelEvent]) -> Vec<(String, u64)> {
+    let mut drops: Vec<(String, u64)> = Vec::new();
+    for event in kernel
+        .iter()
+        .filter(|event| (loss.from_ns..=loss.to_ns).contains(&event.at_ns))
+    {
+        let Event::Drop(drop) = &event.event else { continue };
+        if !drop.ours {
+            continue;
+        }
+        match drops.iter_mut().find(|(known, _)| *known == drop.reason) {
+            Some((_, n)) => *n += 1,
+            None => drops.push((drop.reason.clone(), 1)),
+        }
+    }
+    drops
+}
+
+/// The longest stretch in which the lane did not look at its queue, ns, and who had it.
+fn longest_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option<(u64, String)> {
+    let longest = lane
+        .rounds
+        .iter()
+        .filter(|round| round.end_ns() >= loss.from_ns && round.at_ns <= loss.to_ns)
+        .filter(|round| matches!(round.did, Did::Burst | Did::Slept))
+        .max_by_key(|round| round.took_ns())?;
+    let parts = spent(
+        &LaneTrace {
+            rounds: vec![*longest],
+            ..lane.clone_head()
+        },
+        longest.at_ns,
+        longest.end_ns(),
+        explain,
+    );
+    let most = parts.iter().max_by_key(|part| part.amount)?;
+    Some((longest.took_ns(), most.what.clone()))
+}
+
+/// What a reason of the kernel's means to whoever runs the test; the others stand for themselves.
+fn meaning(reason: &str) -> &'static str {
+    match reason {
+        "SOCKET_RCVBUFF" => " (a socket's receive buffer was full)",
+        "NO_SOCKET" => " (nobody listens on that port)",
+        "PROTO_MEM" => " (the kernel's memory for UDP was used up)",
+        "UDP_CSUM" => " (wrong UDP checksum)",
+        "IP_CSUM" => " (wrong IP checksum)",
+        "FULL_RING" => " (a device's ring was full)",
+        "CPU_BACKLOG" => " (the backlog of a core was full: net.core.netdev_max_backlog)",
+        "NEIGH_QUEUEFULL" | "NEIGH_FAILED" => " (no MAC address for the next hop)",
+        "QDISC_DROP" => " (a queueing discipline was full)",
+        "XDP" => " (an XDP program)",
+        "NETFILTER_DROP" => " (a firewall rule)",
+        "TC_INGRESS" | "TC_EGRESS" => " (a filter of tc)",
+        "DEV_READY" => " (the device was down)",
+        "IP_RPFILTER" => " (the reverse path filter)",
+        "OTHERHOST" => " (another host's MAC address)",
+        "PACKET_SOCK_ERROR" => " (a packet socket's ring was full)",
+        "TAP_TXFILTER" | "TAP_FILTER" => " (a filter of the tap)",
+        _ => "",
+    }
+}
+
+impl LaneTrace {
+    /// Without its records.
+    fn clone_head(&self) -> Self {
+        Self {
+            lane: self.lane,
+            name: self.name.clone(),
+            tid: self.tid,
+            cpu: self.cpu,
+            rounds: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Drop;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn lane(rounds: Vec<Round>) -> LaneTrace {
+        LaneTrace {
+            lane: 0,
+            name: "lane 0".to_owned(),
+            tid: 77,
+            cpu: Some(1),
+            rounds,
+        }
+    }
+
+    fn burst(at_ns: u64, parts: [u32; 7]) -> Round {
+        Round {
+            at_ns,
+            parts,
+            tx: 32,
+            ..Round::default()
+        }
+    }
+
+    fn nobody(_: &LaneTrace, _: u64, _: u64) -> Vec<Part> {
+        Vec::new()
+    }
+
+    /// Another thread had the core from 10 to 13 ms.
+    fn rustc(_: &LaneTrace, from: u64, to: u64) -> Vec<Part> {
+        let (from, to) = (from.max(10 * MS), to.min(13 * MS));
+        let part = Part {
+            what: "rustc (99) had core 1".to_owned(),
+            amount: to.saturating_sub(from),
+        };
+        if part.amount > 0 { vec![part] } else { vec![] }
+    }
+
+    fn total(parts: &[Part]) -> u64 {
+        parts.iter().map(|part| part.amount).sum()
+    }
+
+    #[test]
+    fn a_slow_burst_names_who_had_the_core_and_its_parts_add_up() {
+        let round = burst(9_990_000, [1_000, 500, 0, 2_000, 3_040_000, 0, 100]);
+        let cause = slow(&lane(vec![]), &round, 14_000, 0, &rustc);
+        assert_eq!(total(&cause.parts), cause.took_ns);
+        assert_eq!(
+            cause.sentence,
+            "A burst of 32 packets on lane 0 at 0.009990 s took 3.044 ms (half of them take no more than 14.00 µs): \
+             3.000 ms rustc (99) had core 1."
+        );
+    }
+
+    #[test]
+    fn a_late_packet_is_told_by_the_part_of_its_way_that_took_longest() {
+        let lanes = [lane(vec![
+            burst(9_999_000, [0, 0, 0, 0, 3_001_000, 0, 0]),
+            burst(13_000_500, [0, 0, 0, 500, 900, 0, 0]),
+        ])];
+        let packet = LatePacket {
+            seq: 4711,
+            scheduled_ns: Some(10 * MS),
+            sent_ns: 13_001_000,
+            arrived_ns: 13_040_000,
+            classified_ns: 13_040_100,
+            ..LatePacket::default()
+        };
+        let cause = late(&packet, Some(0), &lanes, (45_000, 0), &rustc);
+        assert_eq!(total(&cause.parts), cause.took_ns);
+        assert!(
+            cause
+                .sentence
+                .contains("3.000 ms before it was sent: rustc (99) had core 1"),
+            "{}",
+            cause.sentence
+        );
+    }
+
+    #[test]
+    fn loss_is_told_by_the_kernel_s_own_reasons_and_the_rest_by_the_path() {
+        let drop = |at_ns, ours| KernelEvent {
+            at_ns,
+            cpu: 0,
+            event: Event::Drop(Drop {
+                reason: "SOCKET_RCVBUFF".to_owned(),
+                ours,
+                ..Drop::default()
+            }),
+        };
+        let kernel = [drop(5, true), drop(6, true), drop(7, false), drop(90, true)];
+        let lost = Loss {
+            from_ns: 0,
+            to_ns: 50,
+            packets: 5,
+            ..Loss::default()
+        };
+        let cause = loss(&lost, &[], &kernel, 0, &nobody);
+        assert_eq!(
+            cause.sentence,
+            "5 packets were lost between 0.000000 s and 0.000000 s: 2 dropped by this host's kernel: SOCKET_RCVBUFF (a \
+             socket's receive buffer was full); 3 on the path or beyond it: nothing on this host dropped them."
+        );
+        let away = lane(vec![burst(9 * MS, [4_100_000, 0, 0, 0, 0, 0, 0])]);
+        let lost = Loss {
+            from_ns: 9 * MS,
+            to_ns: 13 * MS,
+            packets: 5,
+            ring_lasts_ns: MS,
+            ..Loss::default()
+        };
+        let cause = loss(&lost, &[away], &[], 0, &rustc);
+        assert!(
+            cause
+                .sentence
+                .contains("5 while lane 0 was away for 4.100 ms (rustc (99) had core 1)"),
+            "{}",
+            cause.sentence
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_lane_did_the_parts_of_a_stretch_add_up(
+            gaps in proptest::collection::vec((0..3_000_u64, any::<[u16; 7]>()), 0..20),
+            from in 0..40_000_u64,
+            length in 0..60_000_u64,
+        ) {
+            let mut at = 0;
+            let rounds = gaps.iter().map(|(gap, parts)| {
+                let round = burst(at + gap, parts.map(u32::from));
+                at = round.end_ns();
+                round
+            });
+            let lane = lane(rounds.collect());
+            let half = |_: &LaneTrace, from: u64, to: u64| vec![Part { what: "x".to_owned(), amount: (to - from) / 2 }];
+            for explain in [&half as &Explain<'_>, &nobody] {
+                prop_assert_eq!(total(&spent(&lane, from, from + length, explain)), length);
+            }
+        }
+
+        #[test]
+        fn the_parts_of_a_late_packet_add_up_whatever_its_times(times in any::<[u32; 4]>()) {
+            let [a, b, d, e] = times.map(u64::from);
+            let packet = LatePacket {
+                scheduled_ns: Some(a.min(e)),
+                sent_ns: b,
+                arrived_ns: d,
+                classified_ns: e,
+                ..LatePacket::default()
+            };
+            let lanes = [lane(vec![burst(1_000_000_000, [500_000_000; 7])])];
+            let cause = late(&packet, Some(0), &lanes, (1, 0), &nobody);
+            prop_assert_eq!(total(&cause.parts), cause.took_ns);
+        }
+    }
+}
