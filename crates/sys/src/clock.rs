@@ -43,6 +43,16 @@ pub fn utc_ns(monotonic_ns: u64) -> u64 {
     monotonic_ns.saturating_add_signed(offset)
 }
 
+/// For how long the host has been suspended since it was started, ns: by so much `CLOCK_BOOTTIME` is ahead.
+pub fn suspended_ns() -> u64 {
+    let before = monotonic_ns();
+    let t = clock_gettime(ClockId::Boottime);
+    let boot = t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64;
+    let ahead = boot.saturating_sub(before);
+    // Two readings take some time; a suspension takes longer.
+    if ahead < 10_000_000 { 0 } else { ahead }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn ticks() -> u64 {

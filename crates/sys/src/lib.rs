@@ -2,10 +2,13 @@
 //!
 //! The unsafe code that the engine and the statistics would otherwise need lives here, a few lines at a time.
 
+pub mod child;
 pub mod clock;
 pub mod cursor;
 pub mod evidence;
+pub mod journal;
 pub mod memory;
+pub mod perf;
 pub mod private;
 pub mod privilege;
 pub mod probe;
@@ -13,4 +16,5 @@ pub mod proc_stat;
 pub mod ready;
 pub mod sched;
 pub mod signal;
+pub mod switches;
 pub mod wake;

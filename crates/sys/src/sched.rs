@@ -94,7 +94,10 @@ pub fn short_slices() {
 /// Least slice that Linux grants, ns (`kernel/sched/syscalls.c`, `__setparam_fair`).
 const SHORT_SLICE_NS: u64 = 100_000;
 const POLICY_NORMAL: u32 = 0;
+const POLICY_FIFO: u32 = 1;
 const POLICY_BATCH: u32 = 3;
+/// `SCHED_FLAG_RESET_ON_FORK` of `linux/sched.h`.
+const RESET_ON_FORK: u64 = 1;
 
 /// `struct sched_attr` of `linux/sched/types.h`, first version.
 #[derive(Default)]
@@ -111,6 +114,69 @@ struct SchedAttr {
 }
 
 const _: () = assert!(size_of::<SchedAttr>() == 48 && std::mem::offset_of!(SchedAttr, runtime_ns) == 24);
+
+/// How the scheduler ranks a thread among others that want its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Nice value, -20 (largest share of the core) to 19.
+    Nice(i32),
+    /// `SCHED_FIFO` with this real-time priority, 1 to 99: it runs until it sleeps, whoever of lower rank waits.
+    Fifo(u32),
+}
+
+impl std::fmt::Display for Priority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nice(nice) => write!(f, "nice {nice}"),
+            Self::Fifo(priority) => write!(f, "SCHED_FIFO {priority}"),
+        }
+    }
+}
+
+/// Whether threads and processes that a thread starts have its priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heirs {
+    /// They have.
+    Same,
+    /// They begin with the normal one (`SCHED_FLAG_RESET_ON_FORK`).
+    Normal,
+}
+
+/// Gives the calling thread a priority. Async-signal-safe: two system calls and nothing else.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_NICE`, but for a lower priority than it has and within the limits of `ulimit -e`, `-r`.
+pub fn set_priority(priority: Priority, heirs: Heirs) -> io::Result<()> {
+    let mut attr = SchedAttr::default();
+    let zero: libc::c_long = 0;
+    let size = size_of::<SchedAttr>() as libc::c_long;
+    // SAFETY: as in `short_slices`.
+    if unsafe { libc::syscall(libc::SYS_sched_getattr, zero, &raw mut attr, size, zero) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    match priority {
+        // Whatever the policy was: a nice value means nothing to SCHED_FIFO. The slice stays.
+        Priority::Nice(nice) => (attr.policy, attr.priority, attr.nice) = (normal(attr.policy), 0, nice),
+        Priority::Fifo(rank) => (attr.policy, attr.priority, attr.nice, attr.runtime_ns) = (POLICY_FIFO, rank, 0, 0),
+    }
+    if heirs == Heirs::Normal {
+        attr.flags |= RESET_ON_FORK;
+    }
+    // SAFETY: as in `short_slices`.
+    if unsafe { libc::syscall(libc::SYS_sched_setattr, zero, &raw const attr, zero) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The policy that a thread with a nice value has.
+fn normal(policy: u32) -> u32 {
+    if policy == POLICY_BATCH {
+        POLICY_BATCH
+    } else {
+        POLICY_NORMAL
+    }
+}
 
 /// Lets another thread that is ready run on this core; returns at once where there is none.
 #[inline]
@@ -169,6 +235,26 @@ mod tests {
         })
         .join()
         .expect("thread");
+    }
+
+    #[test]
+    fn a_lower_priority_is_had_without_privilege_and_stays_in_its_thread() {
+        let nice = || {
+            // SAFETY: plain numbers; 0 is the calling thread.
+            unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+        };
+        let before = nice();
+        std::thread::spawn(move || {
+            set_priority(Priority::Nice(19), Heirs::Normal).expect("lower is always allowed");
+            assert_eq!(nice(), 19);
+        })
+        .join()
+        .expect("thread");
+        assert_eq!(nice(), before);
+        assert!(
+            set_priority(Priority::Fifo(100), Heirs::Normal).is_err(),
+            "no such priority"
+        );
     }
 
     #[test]

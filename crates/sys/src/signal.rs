@@ -4,7 +4,7 @@ use crate::evidence::nanoseconds;
 use crate::wake::Wake;
 use rustix::time::ClockId;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
 /// When they came: the third ends the program.
@@ -73,4 +73,51 @@ pub fn interrupted_at() -> Vec<u64> {
 /// True once any of them came.
 pub fn interrupted() -> bool {
     interruptions() > 0
+}
+
+/// The process that [`pass_on`] passes signals on to; 0: none.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn on_passed(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let child = CHILD.load(Ordering::Acquire);
+    // SAFETY: the kernel hands a siginfo to a handler with SA_SIGINFO. kill(2) is async-signal-safe; errno, which the
+    // interrupted code may be about to read, is this thread's and put back.
+    unsafe {
+        // What the terminal sends, it sends to the child as well: both are in its foreground.
+        if child > 0 && (*info).si_code != libc::SI_KERNEL {
+            let errno = *libc::__errno_location();
+            libc::kill(child, signal);
+            *libc::__errno_location() = errno;
+        }
+    }
+}
+
+/// From now on a child has this process's signals: SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 go to it, and
+/// none of them ends this process. [`pass_none`] must come before the child is waited for.
+pub fn pass_on(child: i32) {
+    CHILD.store(child, Ordering::Release);
+    let all = [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+    ];
+    for signal in all {
+        // SAFETY: the handler only does what is async-signal-safe; the struct is fully initialised by zeroed() plus
+        // the fields set, as sigaction(2) asks. SA_RESTART: calls that it interrupts go on.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_passed as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigemptyset(&mut action.sa_mask);
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Passes no more signals on: the number of a child that was waited for may be another process's.
+pub fn pass_none() {
+    CHILD.store(0, Ordering::Release);
 }
