@@ -1,0 +1,123 @@
+//! Addresses as functions.
+//!
+//! The program's own are found by `blazesym` in the files that hold the code: by the tables of lines, which know what
+//! was inlined where, else by symbols. Those of the kernel are in [`Kallsyms`].
+
+use crate::RawSample;
+use crate::kallsyms::Kallsyms;
+use crate::maps::Maps;
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use mpps_trace::{Frame, Sample};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What the frames of the kernel have as their file.
+const KERNEL: &str = "[kernel]";
+/// Where a thread's own work begins, as Rust's own traces have it.
+const BEGIN: &str = "__rust_begin_short_backtrace";
+
+/// Frames, each once.
+#[derive(Default)]
+struct Frames {
+    all: Vec<Frame>,
+    numbers: HashMap<Frame, u32>,
+}
+
+impl Frames {
+    fn number(&mut self, frame: Frame) -> u32 {
+        let next = self.all.len() as u32;
+        *self.numbers.entry(frame).or_insert_with_key(|frame| {
+            self.all.push(frame.clone());
+            next
+        })
+    }
+}
+
+/// An address that stands for a place in code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Spot {
+    address: u64,
+    kernel: bool,
+}
+
+/// The addresses of a sample, the innermost first. One that a call returns to may be the first of the next function:
+/// the call itself is before it.
+fn spots(raw: &RawSample) -> impl DoubleEndedIterator<Item = Spot> + '_ {
+    raw.stack.iter().enumerate().map(|(place, address)| {
+        let exact = place == 0 || place == raw.kernel;
+        Spot {
+            address: address.saturating_sub(u64::from(!exact)),
+            kernel: place < raw.kernel,
+        }
+    })
+}
+
+/// Samples with names, and the frames that they name.
+pub(crate) fn resolve(raw: &[RawSample], kallsyms: &Kallsyms, maps: &Maps) -> (Vec<Sample>, Vec<Frame>) {
+    let all: BTreeSet<Spot> = raw.iter().flat_map(spots).collect();
+    let mut frames = Frames::default();
+    // The frames of each spot, the outermost first.
+    let mut named: HashMap<Spot, Vec<u32>> = HashMap::new();
+    let mut by_file: BTreeMap<&str, Vec<(Spot, u64)>> = BTreeMap::new();
+    for spot in all {
+        if spot.kernel {
+            let name = kallsyms.name(spot.address).map(str::to_owned);
+            let frame = frame(name, KERNEL, spot.address);
+            named.insert(spot, vec![frames.number(frame)]);
+        } else if let Some((mapped, offset)) = maps.find(spot.address) {
+            by_file.entry(&mapped.file).or_default().push((spot, offset));
+        } else {
+            named.insert(spot, vec![frames.number(frame(None, "[unknown]", spot.address))]);
+        }
+    }
+    let symbolizer = Symbolizer::builder()
+        .enable_code_info(false)
+        .enable_inlined_fns(true)
+        .enable_demangling(true)
+        .build();
+    for (file, spots) in by_file {
+        let module = file.rsplit('/').next().unwrap_or(file);
+        let offsets: Vec<u64> = spots.iter().map(|(_, offset)| *offset).collect();
+        let source = Source::Elf(Elf::new(file));
+        // A file that is no more, or that this user may not read: addresses stay what they are.
+        let told = symbolizer
+            .symbolize(&source, Input::FileOffset(&offsets))
+            .unwrap_or_default();
+        let mut told = told.iter();
+        for (spot, offset) in spots {
+            let mut numbers = Vec::new();
+            if let Some(Symbolized::Sym(symbol)) = told.next() {
+                let inlined = symbol.inlined.iter().map(|inlined| &inlined.name);
+                for name in std::iter::once(&symbol.name).chain(inlined) {
+                    numbers.push(frames.number(frame(Some(name.to_string()), module, offset)));
+                }
+            }
+            if numbers.is_empty() {
+                numbers.push(frames.number(frame(None, module, offset)));
+            }
+            named.insert(spot, numbers);
+        }
+    }
+    let begins: Vec<bool> = frames.all.iter().map(|frame| frame.name.contains(BEGIN)).collect();
+    let samples = raw.iter().map(|raw| {
+        let outermost_first = spots(raw).rev().filter_map(|spot| named.get(&spot)).flatten().copied();
+        let mut stack: Vec<u32> = outermost_first.collect();
+        if let Some(last) = stack.iter().rposition(|&number| begins[number as usize]) {
+            stack.drain(..=last);
+        }
+        Sample {
+            at_ns: raw.at_ns,
+            lane: raw.lane,
+            cpu: raw.cpu,
+            stack,
+        }
+    });
+    (samples.collect(), frames.all)
+}
+
+fn frame(name: Option<String>, module: &str, address: u64) -> Frame {
+    Frame {
+        name: name.unwrap_or_else(|| format!("{address:#x}")),
+        module: module.to_owned(),
+    }
+}

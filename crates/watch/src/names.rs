@@ -1,0 +1,161 @@
+//! Names of what the kernel tells by number or address.
+
+use crate::btf::Types;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+
+/// Soft interrupts: `include/linux/interrupt.h`.
+pub(crate) fn softirq(vector: u32) -> String {
+    const NAMES: [&str; 10] = [
+        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+    ];
+    let name = NAMES.get(vector as usize);
+    name.map_or_else(|| format!("softirq {vector}"), |&name| name.to_owned())
+}
+
+/// The processor's own interrupts, as `bpf/watch.h` numbers them.
+pub(crate) fn vector(number: u32) -> String {
+    const NAMES: [&str; 5] = [
+        "local_timer",
+        "reschedule",
+        "call_function",
+        "call_function_single",
+        "irq_work",
+    ];
+    let name = NAMES.get(number as usize);
+    name.map_or_else(|| format!("vector {number}"), |&name| name.to_owned())
+}
+
+/// Text of the kernel's that ends with a zero byte, or fills its room.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Names that are looked up once.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    irqs: HashMap<u32, String>,
+    reasons: HashMap<u32, String>,
+    symbols: Symbols,
+}
+
+impl Names {
+    /// With the reasons of drops as this kernel numbers them, and the names of its functions where they are wanted and
+    /// the process may read them.
+    pub(crate) fn new(types: &Types<'_>, symbols: bool) -> Self {
+        let short = |(number, name): (u32, String)| {
+            let name = name
+                .strip_prefix("SKB_DROP_REASON_")
+                .or(name.strip_prefix("SKB_"))
+                .unwrap_or(&name)
+                .to_owned();
+            (number, name)
+        };
+        Self {
+            irqs: HashMap::new(),
+            reasons: types.enumeration("skb_drop_reason").into_iter().map(short).collect(),
+            symbols: if symbols { Symbols::read() } else { Symbols::default() },
+        }
+    }
+
+    /// Of an interrupt: its device's driver, else its number.
+    pub(crate) fn irq(&mut self, number: u32) -> &str {
+        self.irqs.entry(number).or_insert_with(|| {
+            let file = std::fs::read_to_string(format!("/sys/kernel/irq/{number}/actions"));
+            let name = file.map(|text| text.trim().to_owned()).unwrap_or_default();
+            if name.is_empty() { format!("irq {number}") } else { name }
+        })
+    }
+
+    /// Of a reason for a drop. The upper half of the number is the part of the kernel that the lower half is of.
+    pub(crate) fn reason(&self, number: u32) -> String {
+        match self.reasons.get(&number) {
+            Some(name) => name.clone(),
+            None if number >> 16 != 0 => format!("{}:{}", number >> 16, number & 0xffff),
+            None if number == 0 => "NOT_SPECIFIED".to_owned(),
+            None => format!("reason {number}"),
+        }
+    }
+
+    /// Of a place in the kernel: the function, else the address.
+    pub(crate) fn place(&self, address: u64) -> String {
+        let name = self.symbols.name(address);
+        name.map_or_else(|| format!("{address:#x}"), str::to_owned)
+    }
+}
+
+/// The kernel's functions.
+#[derive(Debug, Default)]
+struct Symbols {
+    /// Address, and where the name begins, in order.
+    at: Vec<(u64, u32)>,
+    names: String,
+}
+
+impl Symbols {
+    /// Of `/proc/kallsyms`; none where it shows no addresses (it needs `CAP_SYSLOG`).
+    fn read() -> Self {
+        std::fs::File::open("/proc/kallsyms").map_or_else(|_| Self::default(), |file| Self::parse(BufReader::new(file)))
+    }
+
+    fn parse(text: impl BufRead) -> Self {
+        let mut all = Self::default();
+        for line in text.lines().map_while(Result::ok) {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let Ok(address) = u64::from_str_radix(address, 16) else {
+                continue;
+            };
+            if address == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
+                continue;
+            }
+            let Ok(start) = u32::try_from(all.names.len()) else {
+                break;
+            };
+            all.at.push((address, start));
+            all.names.push_str(name);
+            all.names.push('\n');
+        }
+        all.at.sort_by_key(|&(address, _)| address);
+        all
+    }
+
+    fn name(&self, address: u64) -> Option<&str> {
+        let after = self.at.partition_point(|&(at, _)| at <= address);
+        let &(_, start) = self.at.get(after.checked_sub(1)?)?;
+        self.names.get(start as usize..)?.lines().next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_named_by_the_function_that_holds_it() {
+        let text = "0000 T nobody\nffff00 T second\nff0000 t first\nff8000 D data\nffff00 x\nbroken\n\n";
+        let symbols = Symbols::parse(text.as_bytes());
+        assert_eq!(symbols.name(0xff0000), Some("first"));
+        assert_eq!(symbols.name(0xff9000), Some("first"));
+        assert_eq!(symbols.name(0xffff10), Some("second"));
+        assert_eq!(symbols.name(1), None);
+    }
+
+    #[test]
+    fn what_has_no_name_is_shown_by_number() {
+        let mut names = Names::default();
+        assert_eq!(names.irq(99_999), "irq 99999");
+        assert_eq!(names.reason(3 << 16 | 7), "3:7");
+        assert_eq!(names.reason(900), "reason 900");
+        assert_eq!(names.place(0xabc), "0xabc");
+        assert_eq!(
+            (softirq(3), vector(0), softirq(77)),
+            ("NET_RX".into(), "local_timer".into(), "softirq 77".into())
+        );
+        assert_eq!(text(b"udp\0\0\0"), "udp");
+        assert_eq!(text(b"full"), "full");
+    }
+}

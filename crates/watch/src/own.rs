@@ -1,0 +1,56 @@
+//! Without the privileges for a [`Watch`](crate::Watch): when lanes left their cores and came back.
+
+use crate::lack::Lack;
+use crate::watch::Lane;
+use mpps_sys::switches::{Switches, paranoid};
+use mpps_trace::{Event, KernelEvent};
+
+/// Switches of the lanes' own threads. Who had the core meanwhile is not known, but whether the lane wanted to go on.
+#[derive(Debug)]
+pub struct OwnSwitches {
+    switches: Vec<Switches>,
+}
+
+impl OwnSwitches {
+    /// Begins to note the switches of these lanes, whose threads are there. Whatever their core is.
+    ///
+    /// # Errors
+    /// Why that can't be had.
+    pub fn start(lanes: &[Lane]) -> Result<Self, Lack> {
+        let switches = lanes.iter().map(|lane| Switches::open(lane.tid)).collect();
+        match switches {
+            Ok(switches) => Ok(Self { switches }),
+            Err(e) => Err(match (e.kind(), paranoid()) {
+                (std::io::ErrorKind::PermissionDenied, Some(level)) => Lack::Privileges(format!(
+                    "CAP_PERFMON, or kernel.perf_event_paranoid of 2 or less (it is {level}) and memory to lock \
+                     (kernel.perf_event_mlock_kb)"
+                )),
+                _ => Lack::Kernel(format!("note switches of threads: {e}")),
+            }),
+        }
+    }
+
+    /// Adds [`Event::SwitchedOut`] and [`Event::SwitchedIn`] since the last call, by time for each lane. To be called
+    /// every 20 ms or so.
+    pub fn poll(&mut self, events: &mut Vec<KernelEvent>) {
+        for switches in &mut self.switches {
+            switches.read(|switch| {
+                let tid = switch.tid;
+                let preempted = switch.preempted;
+                events.push(KernelEvent {
+                    at_ns: switch.at_ns,
+                    cpu: switch.cpu,
+                    event: match switch.out {
+                        true => Event::SwitchedOut { tid, preempted },
+                        false => Event::SwitchedIn { tid },
+                    },
+                });
+            });
+        }
+    }
+
+    /// Switches for which there was no room.
+    pub fn lost(&self) -> u64 {
+        self.switches.iter().map(Switches::lost).sum()
+    }
+}

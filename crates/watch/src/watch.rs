@@ -1,0 +1,342 @@
+//! A watch over the cores of lanes.
+
+use crate::abi::{CPUS, Core, DEVICES, LANES, PROBES, Plan, RANGES, REASONS, Row, SLOTS, kind};
+use crate::btf::Types;
+use crate::lack::Lack;
+use crate::load::{Loaded, TYPES};
+use crate::names::{self, Names};
+use crate::record;
+use mpps_sys::sched::allowed_cores;
+use mpps_trace::{KernelEvent, Taker, TakerKind};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Records of drops from one [`Watch::poll`] to the next; the sums have them all.
+const DROP_RECORDS: i64 = 256;
+/// Room for records, bytes a core: of a tenth of a second of 100,000 switches a second with what wakes the threads.
+const RING: u32 = 1 << 20;
+
+/// A lane's thread, and the core that it is bound to. The first 64 lanes are told apart; later ones count as other
+/// threads of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// Its number.
+    pub lane: u32,
+    /// Its thread, as `gettid` numbers it.
+    pub tid: i32,
+    /// Its core; `None`: it may run on all that the process may, which are watched then. Cores from 1024 on are not.
+    pub cpu: Option<u32>,
+}
+
+/// What is watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Lanes that are there already; [`Watch::lanes`] names them later, too.
+    pub lanes: Vec<Lane>,
+    /// Cores that will be watched at once, at most: room for records is made by it. At least those of `lanes`.
+    pub cores: u32,
+    /// UDP ports of the test's packets, as source or destination: drops of these are counted, in any network namespace
+    /// of the host. At most 8 ranges; those beyond are left out.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Interfaces by index in the process' network namespace: drops of any packets there are counted. At most 8.
+    pub devices: Vec<u32>,
+    /// Events are recorded, beside the sums.
+    pub records: bool,
+    /// The kernel's polls of devices are counted ([`Watch::polls`]), and recorded where events are. On a path with a
+    /// poll for each burst that is the dearest part of a watch.
+    pub polls: bool,
+}
+
+/// Packets that were dropped for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// The kernel's name for it: `SOCKET_RCVBUFF`, `NO_SOCKET`, …; `NOT_SPECIFIED` before Linux 5.17.
+    pub reason: String,
+    /// Of the test's ports.
+    pub ours: u64,
+    /// Others on the run's devices.
+    pub others: u64,
+}
+
+/// How often the kernel polled a device on a lane's core.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Polls {
+    /// On which core.
+    pub cpu: u32,
+    /// The device's name; empty for packets of the host's own (the backlog).
+    pub device: String,
+    /// Polls.
+    pub polls: u64,
+    /// Packets in them.
+    pub packets: u64,
+    /// Polls without any packet.
+    pub empty: u64,
+    /// Polls that took as many as they may.
+    pub full: u64,
+}
+
+/// A watch over the cores of lanes. It ends when it is dropped, and with the process.
+pub struct Watch {
+    loaded: Loaded,
+    names: Names,
+    lanes: Vec<Lane>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// Begins to watch. Privileges are not needed afterwards.
+    ///
+    /// It takes some tenths of a second: the kernel's types and the names of its functions are read.
+    ///
+    /// # Errors
+    /// Why the cores can't be watched. Tracepoints that the kernel lacks are no error: [`without`](Self::without).
+    pub fn start(options: &Options) -> Result<Self, Lack> {
+        let types = std::fs::read(TYPES).map_err(|e| Lack::Kernel(format!("{TYPES}: {e}")))?;
+        let types = Types::new(&types).ok_or_else(|| Lack::Kernel(format!("{TYPES} can't be read")))?;
+        let plan = plan(options, &types);
+        let cores = options.cores.max(watched(&options.lanes).len() as u32).clamp(1, 64);
+        let ring = if options.records {
+            (RING * cores).next_power_of_two()
+        } else {
+            1 << 16
+        };
+        let loaded = Loaded::new(&plan, ring, options.polls)?;
+        let mut watch = Self {
+            loaded,
+            names: Names::new(&types, options.records && plan.ranges + plan.devices != 0),
+            lanes: Vec::new(),
+        };
+        watch.allow_drops();
+        watch.lanes(&options.lanes);
+        Ok(watch)
+    }
+
+    /// That many drops may be recorded from now on.
+    fn allow_drops(&self) {
+        for settings in self.loaded.settings.iter() {
+            settings.drops.store(DROP_RECORDS, Relaxed);
+        }
+    }
+
+    /// Names the lanes, in place of those before. Their cores are watched from now on.
+    pub fn lanes(&mut self, lanes: &[Lane]) {
+        let cores = &self.loaded.cores;
+        for core in cores.iter().filter(|core| core.watched.load(Relaxed) != 0) {
+            core.watched.store(0, Release);
+        }
+        for place in self.loaded.lanes.iter() {
+            place.tid.store(0, Relaxed);
+            place.waits.store(0, Relaxed);
+            place.stopped.store(0, Relaxed);
+        }
+        for (number, lane) in lanes.iter().take(LANES).enumerate() {
+            let first = lane.tid as usize % SLOTS;
+            let mut places = (first..first + PROBES).filter_map(|place| self.loaded.lanes.get(place % SLOTS));
+            if let Some(free) = places.find(|place| [0, lane.tid].contains(&place.tid.load(Relaxed))) {
+                free.number.store(number as u32, Relaxed);
+                free.tid.store(lane.tid, Release);
+            }
+        }
+        let watched = watched(lanes);
+        let watched = || watched.iter().filter_map(|&cpu| cores.get(cpu as usize));
+        watched().for_each(forget);
+        watched().for_each(|core| core.watched.store(1, Release));
+        self.lanes = lanes.to_vec();
+    }
+
+    /// Begins all sums again. What happens in that instant is counted before or after.
+    pub fn clear(&mut self) {
+        let zero = |word: &AtomicU64| word.store(0, Relaxed);
+        for row in self.loaded.table.iter().filter(|row| row.key.load(Relaxed) != 0) {
+            [&row.count, &row.total, &row.longest, &row.longest_at]
+                .into_iter()
+                .for_each(zero);
+        }
+        for drops in self.loaded.drops.iter() {
+            [&drops.ours, &drops.others].into_iter().for_each(zero);
+        }
+        self.loaded.settings.iter().for_each(|settings| zero(&settings.lost));
+    }
+
+    /// Adds the events since the last call, nearly by time: those of one core may be out of order by an interrupt,
+    /// those of several by a few microseconds. To be called every 20 ms or so; allocates only for what came.
+    pub fn poll(&mut self, events: &mut Vec<KernelEvent>) {
+        self.allow_drops();
+        while let Some(record) = self.loaded.ring.next() {
+            events.extend(record::event(&record, &mut self.names));
+        }
+    }
+
+    /// Who took the lanes' cores, the longest in all first.
+    pub fn takers(&self) -> Vec<Taker> {
+        let mut takers: Vec<Taker> = self.loaded.table.iter().filter_map(|row| self.taker(row)).collect();
+        takers.sort_by(|a, b| {
+            b.total_ns
+                .cmp(&a.total_ns)
+                .then_with(|| (a.cpu, a.tid).cmp(&(b.cpu, b.tid)))
+        });
+        takers
+    }
+
+    fn taker(&self, row: &Row) -> Option<Taker> {
+        let (number, cpu, of, id) = parts(row)?;
+        let kind = match of {
+            kind::THREAD => TakerKind::Thread,
+            kind::OWN => TakerKind::Own,
+            kind::IRQ => TakerKind::Irq,
+            kind::SOFTIRQ => TakerKind::Softirq,
+            kind::VECTOR => TakerKind::Vector,
+            kind::STOPPED => TakerKind::Stopped,
+            kind::UNSEEN => TakerKind::Unexplained,
+            _ => return None,
+        };
+        let thread = matches!(of, kind::THREAD | kind::OWN | kind::STOPPED);
+        let others = id == u32::MAX;
+        let name = match of {
+            _ if others => "others".to_owned(),
+            kind::SOFTIRQ => names::softirq(id),
+            kind::VECTOR => names::vector(id),
+            kind::STOPPED => "stopped by a signal".to_owned(),
+            kind::UNSEEN => "threads that the kernel does not show".to_owned(),
+            kind::IRQ if name(row).is_empty() => format!("irq {id}"),
+            _ => name(row),
+        };
+        Some(Taker {
+            cpu,
+            lane: self.lanes.get(number).map_or(0, |lane| lane.lane),
+            kind,
+            name,
+            tid: if thread && !others { id.cast_signed() } else { 0 },
+            count: row.count.load(Relaxed),
+            total_ns: row.total.load(Relaxed),
+            max_ns: row.longest.load(Relaxed),
+            max_at_ns: row.longest_at.load(Relaxed),
+        })
+        .filter(|taker| taker.count != 0)
+    }
+
+    /// How often the kernel polled devices on the lanes' cores; empty unless [`Options::polls`] was asked for.
+    pub fn polls(&self) -> Vec<Polls> {
+        let polls = self.loaded.table.iter().filter_map(|row| {
+            let (_, cpu, of, _) = parts(row)?;
+            (of == kind::POLL && row.count.load(Relaxed) != 0).then(|| Polls {
+                cpu,
+                device: name(row),
+                polls: row.count.load(Relaxed),
+                packets: row.total.load(Relaxed),
+                empty: row.longest.load(Relaxed),
+                full: row.longest_at.load(Relaxed),
+            })
+        });
+        polls.collect()
+    }
+
+    /// What the kernel dropped, by reason, the most first.
+    pub fn drops(&self) -> Vec<Dropped> {
+        let all = self.loaded.drops.iter().enumerate().filter_map(|(reason, drops)| {
+            let (ours, others) = (drops.ours.load(Relaxed), drops.others.load(Relaxed));
+            let reason = || match reason + 1 {
+                REASONS => "others".to_owned(),
+                _ => self.names.reason(reason as u32),
+            };
+            (ours + others != 0).then(|| Dropped {
+                reason: reason(),
+                ours,
+                others,
+            })
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|drops| std::cmp::Reverse((drops.ours, drops.others)));
+        all
+    }
+
+    /// Records for which there was no room.
+    pub fn lost(&self) -> u64 {
+        self.loaded
+            .settings
+            .iter()
+            .map(|settings| settings.lost.load(Relaxed))
+            .sum()
+    }
+
+    /// Tracepoints that this kernel lacks: what happens there is not told apart from the rest.
+    pub fn without(&self) -> &[&'static str] {
+        &self.loaded.without
+    }
+}
+
+/// Number of the lane, core, kind and id of a row; `None`: it is free.
+fn parts(row: &Row) -> Option<(usize, u32, u8, u32)> {
+    let key = row.key.load(Acquire);
+    let lane = (key >> 56) as usize % LANES;
+    (key != 0).then_some((lane, (key >> 40) as u32 & 0xffff, (key >> 32) as u8, key as u32))
+}
+
+fn name(row: &Row) -> String {
+    let words = row.name.each_ref().map(|word| word.load(Relaxed).to_le_bytes());
+    names::text(words.as_flattened())
+}
+
+/// What is known of a core's state is of another run.
+fn forget(core: &Core) {
+    for word in [
+        &core.waiting,
+        &core.wanted,
+        &core.since,
+        &core.nested,
+        &core.irq_at,
+        &core.vector_at,
+    ] {
+        word.store(0, Relaxed);
+    }
+    for word in [&core.busy, &core.soft] {
+        word.store(0, Relaxed);
+    }
+}
+
+/// The cores of lanes, each once.
+fn watched(lanes: &[Lane]) -> Vec<u32> {
+    let mut cores: Vec<u32> = lanes.iter().filter_map(|lane| lane.cpu).collect();
+    if lanes.iter().any(|lane| lane.cpu.is_none()) {
+        cores.extend(allowed_cores().into_iter().map(|cpu| cpu as u32));
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    cores
+}
+
+fn plan(options: &Options, types: &Types<'_>) -> Plan {
+    let mut plan = Plan {
+        records: options.records.into(),
+        ..Plan::default()
+    };
+    for (place, ports) in options.ports.iter().take(RANGES).enumerate() {
+        (plan.from[place], plan.to[place]) = (*ports.start(), *ports.end());
+        plan.ranges += 1;
+    }
+    if let Ok(namespace) = std::fs::metadata("/proc/self/ns/net") {
+        plan.namespace = namespace.ino() as u32;
+        for (place, &device) in options.devices.iter().take(DEVICES).enumerate() {
+            plan.device[place] = device;
+            plan.devices += 1;
+        }
+    }
+    // A fourth argument that is no pointer: the state.
+    let switch = types.tracepoint("sched_switch").unwrap_or_default();
+    plan.tells_state = (switch.get(3) == Some(&false) && switch.get(2) == Some(&true)).into();
+    let drop = types.tracepoint("kfree_skb").unwrap_or_default();
+    plan.tells_reason = (drop.get(2) == Some(&false)).into();
+    plan
+}
+
+const _: () = assert!(CPUS <= 1 << 16 && LANES <= 64);
