@@ -7,16 +7,21 @@ pub(crate) mod away;
 pub(crate) mod idle;
 mod loop_clock;
 pub(crate) mod neighbor;
+pub(crate) mod ring;
 pub(crate) mod room;
+pub(crate) mod stages;
+pub(crate) mod worst;
 
 use crate::lane::idle::Idle;
 use crate::lane::loop_clock::LoopClock;
 use crate::lane::neighbor::Neighbor;
+use crate::lane::stages::Stages;
 use crate::run::control::Control;
 use crate::run::outcome::LaneOutcome;
 use mpps_io::{Burst, Error, ErrorKind, Queue, Result, Wait};
 use mpps_stats::{LaneCounters, Recorder};
 use mpps_sys::{clock::Clock, sched};
+use mpps_trace::Stage;
 use mpps_wire::MacAddr;
 use std::cell::Cell;
 use std::time::Duration;
@@ -82,6 +87,7 @@ pub(crate) struct Lane<'r> {
     pub(crate) control: &'r Control,
     pub(crate) counters: &'r LaneCounters,
     pub(crate) idle: Idle<'r>,
+    pub(crate) stages: Stages<'r>,
     pub(crate) neighbor: Option<Neighbor<'r>>,
     /// It receives no test packets, but looks now and then for somebody who asks for our addresses.
     pub(crate) attends: bool,
@@ -138,6 +144,11 @@ impl Lane<'_> {
     pub(crate) fn count_rx(&self, frames: usize, now_ns: u64) {
         if frames == 0 {
             self.counters.rx_empty_polls.add(1);
+            if self.stages.is_timed() {
+                self.stages.read(Stage::EmptyPolls, &self.clock);
+            } else {
+                self.stages.found_none();
+            }
         } else {
             if self.counters.first_rx_ns.get() == 0 {
                 self.counters.first_rx_ns.set(now_ns);
@@ -148,11 +159,29 @@ impl Lane<'_> {
         }
     }
 
+    /// What the round has done since the last reading of the clock was this stage: where the round is timed, that is
+    /// booked.
+    #[inline(always)]
+    pub(crate) fn mark(&self, stage: Stage) {
+        if self.stages.is_on() {
+            self.stages.read(stage, &self.clock);
+        }
+    }
+
+    /// As [`Lane::mark`], at a reading that was taken for another end.
+    #[inline(always)]
+    pub(crate) fn mark_at(&self, stage: Stage, now_ns: u64) {
+        if self.stages.is_on() {
+            self.stages.note(stage, now_ns);
+        }
+    }
+
     /// Goes through rounds until one says that it was the last.
     #[inline(always)]
     pub(crate) fn run<'b>(mut self, mut rounds: impl Rounds<'b>, mut recorder: Recorder<'b>) -> LaneOutcome {
         let preempted = sched::preemptions();
         let mut time = LoopClock::default();
+        self.stages.begin(&self.clock);
         loop {
             // What is measured is measured by readings of its own.
             let (now, fresh) = time.now(&self.clock);
@@ -161,28 +190,41 @@ impl Lane<'_> {
                 recorder.advance(now);
                 rounds.fresh(now);
                 self.idle.look(now);
+                if self.stages.fresh(now, time.is_short(), self.counters) {
+                    time.read_next();
+                    // What is done once a reading is no part of a stage.
+                    self.mark(Stage::Rest);
+                }
             }
             let end_ns = self.control.end_ns();
             match rounds.round(&self, now, end_ns, &mut recorder) {
                 Round::Moved => {
                     time.moved(true);
+                    self.stages.moved();
                     self.idle.worked();
                 }
                 Round::Stalled => time.moved(false),
                 Round::Idle { now_ns, until_ns, what } => {
                     time.moved(false);
                     let sleep = |timeout| rounds.sleep(what, timeout);
-                    if let Err(error) = self.idle.rest(now_ns, until_ns, self.counters, sleep) {
-                        self.trouble(&error);
+                    match self.idle.rest(now_ns, until_ns, self.counters, sleep) {
+                        Ok(None) => {}
+                        Ok(Some(by_ns)) => self.stages.slept(now_ns, by_ns),
+                        Err(error) => self.trouble(&error),
                     }
                 }
                 Round::Over => break,
             }
         }
+        let slowest = self.stages.end(self.clock.now_ns(), self.counters);
         let outcome = rounds.finish();
+        let (bursts, packets) = outcome.written;
+        self.counters.stages.written_bursts.add(bursts);
+        self.counters.stages.written_packets.add(packets);
         self.counters.phase.set(2);
         recorder.end();
         LaneOutcome {
+            slowest,
             preempted: sched::preemptions() - preempted,
             ..outcome
         }

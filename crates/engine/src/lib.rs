@@ -23,7 +23,7 @@ pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kerne
 pub use mpps_io::{FlowSet, Step};
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,
-    OnFull, Opened, ReflectPlan, TrafficPlan,
+    OnFull, Opened, ReflectPlan, TraceOptions, TrafficPlan,
 };
 pub use run::across::run_traffic_across;
 pub use run::control::Control;

@@ -4,6 +4,7 @@ use crate::{FlowSet, Pacing, Rate, RateStep, Rates};
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, Result};
 use mpps_stats::HostFact;
+use mpps_sys::sched::Priority;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -51,6 +52,8 @@ pub struct Common {
     pub burst: usize,
     /// Never sleep, even when idle.
     pub busy_poll: bool,
+    /// What the scheduler is asked to rank the lanes' threads by; `None`: as other threads.
+    pub priority: Option<Priority>,
     /// Lanes outnumber cores, or two are pinned to one: a lane that is idle sleeps at once.
     pub share_cores: bool,
     /// Seed of the payload data and of random gaps.
@@ -61,6 +64,60 @@ pub struct Common {
     pub warnings: Vec<String>,
     /// Called by each thread of the run once, before the start.
     pub give_up: GiveUp,
+    /// What is kept of each round of the lanes; `None`: nothing is recorded.
+    pub trace: Option<TraceOptions>,
+}
+
+/// What is kept of what lanes did, round by round.
+///
+/// Each lane writes into a ring, and the newest takes the place of the oldest. From there windows around what is worth
+/// one are kept: of all lanes, as the cause may be at another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// A window for a round, or a lane that woke too late, of more than this.
+    pub stall: Option<Duration>,
+    /// A window for a packet that left later than this after its time.
+    pub late: Option<Duration>,
+    /// A window for each row that lost packets: of the row's time.
+    pub loss: bool,
+    /// A window where this host dropped packets: from the reading of its counters before to the one that tells.
+    pub drop: bool,
+    /// Of a run that is not valid all that the rings still have at its end is kept.
+    pub invalid: bool,
+    /// How long a window begins before its cause,
+    pub before: Duration,
+    /// and ends after it.
+    pub after: Duration,
+    /// Windows, at the most.
+    pub windows: usize,
+    /// After a window's cause another within this time has none of its own.
+    pub cool_down: Duration,
+    /// Everything is kept, in place of windows.
+    pub all: bool,
+    /// Memory for what is kept, bytes. Further records are left out.
+    pub memory: usize,
+    /// Memory for the rings of all lanes together, bytes; 64 a round.
+    pub ring_bytes: usize,
+}
+
+impl Default for TraceOptions {
+    /// No cause gives a window.
+    fn default() -> Self {
+        Self {
+            stall: None,
+            late: None,
+            loss: false,
+            drop: false,
+            invalid: false,
+            before: Duration::from_millis(5),
+            after: Duration::from_millis(1),
+            windows: 50,
+            cool_down: Duration::from_millis(20),
+            all: false,
+            memory: 256 << 20,
+            ring_bytes: 64 << 20,
+        }
+    }
 }
 
 impl Common {

@@ -4,6 +4,7 @@ pub(crate) mod codec;
 pub(crate) mod flow_table;
 pub(crate) mod missing;
 
+use crate::lane::worst::Worst;
 use crate::receive::codec::{Class, Codec, Foreign};
 use crate::receive::missing::{Came, Missing};
 use crate::run::traces::Traces;
@@ -11,6 +12,7 @@ use crate::send::generate::SentSeq;
 use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
+use mpps_trace::LatePacket;
 use mpps_wire::{Checker, Stamp};
 
 /// Memory for the sequence windows of one lane, bytes.
@@ -44,6 +46,7 @@ pub(crate) struct Receiver<'r> {
     missing: Missing,
     /// The newest packet that was not the next of its flow.
     odd: Came,
+    latest: Worst<LatePacket>,
 }
 
 /// Packets of a burst that came in one after the other as they were sent: one look at the windows for all.
@@ -76,6 +79,17 @@ impl Together {
     }
 }
 
+/// What a receiver tells in the end.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// What it counted by reason.
+    pub(crate) reasons: Vec<(Reason, u64)>,
+    /// What is missing.
+    pub(crate) missing: Option<Missing>,
+    /// The packets that came latest.
+    pub(crate) latest: Vec<LatePacket>,
+}
+
 impl<'r> Receiver<'r> {
     /// Windows for `flows` flows that span `span` packets in flight over all of them.
     pub(crate) fn new(flows: u32, span: u64, slips: Option<&'r Slips>, sent_seq: &'r [SentSeq], start_ns: u64) -> Self {
@@ -94,6 +108,7 @@ impl<'r> Receiver<'r> {
             slipped: Box::new([0; MAX_BURST]),
             missing: Missing::new(),
             odd: Came::default(),
+            latest: Worst::new(),
         }
     }
 
@@ -137,6 +152,9 @@ impl<'r> Receiver<'r> {
                     };
                     let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
                     if distance != 0 {
+                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor() {
+                            self.came_late((flow, stamp), at, slip, now_ns);
+                        }
                         received += u64::from(recorder.received(stamp.time_ns, at, slip, distance));
                         continue;
                     }
@@ -148,6 +166,9 @@ impl<'r> Receiver<'r> {
                             at,
                             ..Together::default()
                         };
+                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor() {
+                            self.came_late((flow, stamp), at, slip, now_ns);
+                        }
                     }
                     together.packets += 1;
                     // There is room: a full list was booked above.
@@ -181,6 +202,22 @@ impl<'r> Receiver<'r> {
             });
         }
         (received, slow)
+    }
+
+    /// A packet is among the latest so far. Taken from the path at `now_ns`.
+    #[cold]
+    #[inline(never)]
+    fn came_late(&mut self, (flow, stamp): (u32, Stamp), arrived_ns: u64, slip: Option<u64>, now_ns: u64) {
+        let packet = LatePacket {
+            lane: 0,
+            flow,
+            seq: stamp.seq,
+            scheduled_ns: slip.map(|slip| stamp.time_ns.saturating_sub(slip)),
+            sent_ns: stamp.time_ns,
+            arrived_ns,
+            classified_ns: now_ns,
+        };
+        self.latest.keep(packet.delay_ns(), packet);
     }
 
     /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to
@@ -279,13 +316,17 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    /// What it counted by reason, and what is missing.
-    pub(crate) fn told(self) -> (Vec<(Reason, u64)>, Missing) {
+    /// What it did.
+    pub(crate) fn told(self) -> Taken {
         let reasons = self.reasons();
         let next = self.windows.into_next();
         let mut missing = self.missing;
         missing.next = next;
-        (reasons, missing)
+        Taken {
+            reasons,
+            missing: Some(missing),
+            latest: self.latest.into_sorted(),
+        }
     }
 
     pub(crate) fn reasons(&self) -> Vec<(Reason, u64)> {

@@ -8,6 +8,7 @@ pub(crate) mod collect;
 pub(crate) mod control;
 pub(crate) mod crew;
 pub(crate) mod directions;
+mod flight;
 pub(crate) mod job;
 pub(crate) mod live;
 mod outage;

@@ -43,11 +43,13 @@ fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
             settle: Duration::ZERO,
             burst: 32,
             busy_poll: false,
+            priority: None,
             share_cores: true,
             seed: 1,
             host: Vec::new(),
             warnings: Vec::new(),
             give_up: |_| Ok(()),
+            trace: None,
         },
         ports: ["a", "b", "c", "d", "e"][..ports]
             .iter()

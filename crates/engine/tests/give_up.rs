@@ -36,11 +36,13 @@ fn run(give_up: fn(Opened) -> io::Result<()>) -> Result<mpps_stats::Summary, mpp
         settle: Duration::ZERO,
         burst: 32,
         busy_poll: false,
+        priority: None,
         share_cores: true,
         seed: 1,
         host: Vec::new(),
         warnings: Vec::new(),
         give_up,
+        trace: None,
     };
     let port = NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], NoSource);
     let plan = DropPlan {

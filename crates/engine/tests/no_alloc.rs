@@ -16,7 +16,8 @@ use std::time::Duration;
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
     CapturePlan, Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, Pacing, Rate,
-    ReflectPlan, TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
+    ReflectPlan, TraceOptions, TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect,
+    run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -172,11 +173,19 @@ fn common(lanes: usize, milliseconds: u64) -> Common {
         settle: Duration::from_millis(50),
         burst: 32,
         busy_poll: false,
+        priority: None,
         share_cores: false,
         seed: 1,
         host: Vec::new(),
         warnings: Vec::new(),
         give_up: |_| Ok(()),
+        // Each round is recorded; windows are the collector's to copy.
+        trace: Some(TraceOptions {
+            stall: Some(Duration::from_micros(50)),
+            late: Some(Duration::from_micros(50)),
+            ring_bytes: 1 << 20,
+            ..TraceOptions::default()
+        }),
     }
 }
 
@@ -459,7 +468,8 @@ fn the_collector_allocates_nothing_in_a_look_at_rows_that_nobody_wants() {
             0
         };
         let port = NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], NoSource);
-        let plan = traffic(1, milliseconds, false, Rate::new(50_000, 1));
+        let mut plan = traffic(1, milliseconds, false, Rate::new(50_000, 1));
+        plan.common.trace = None;
         let ran = run_traffic(&port, &plan, &mut [Box::new(Idle) as Box<dyn Sink>], &interruptions);
         ON_PACKET_PATH.with(|flag| flag.set(false));
         assert!(ran.expect("a run").tx > 100);

@@ -134,11 +134,13 @@ fn common() -> Common {
         settle: Duration::ZERO,
         burst: 32,
         busy_poll: false,
+        priority: None,
         share_cores: true,
         seed: 1,
         host: Vec::new(),
         warnings: Vec::new(),
         give_up: |_| Ok(()),
+        trace: None,
     }
 }
 

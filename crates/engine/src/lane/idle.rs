@@ -139,6 +139,7 @@ impl<'r> Idle<'r> {
     }
 
     /// Nothing to do at `now_ns`, until `next_ns` at the latest. `sleep_for` sleeps so long, or until something comes.
+    /// Returns when a sleep was to end at the latest, ns, if there was one.
     #[inline]
     pub(crate) fn rest(
         &mut self,
@@ -146,30 +147,30 @@ impl<'r> Idle<'r> {
         next_ns: u64,
         counters: &LaneCounters,
         sleep_for: impl FnOnce(Duration) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         if self.idle_since == 0 {
             self.idle_since = now_ns;
         }
         if self.busy_poll {
             self.spin(now_ns);
-            return Ok(());
+            return Ok(None);
         }
         let rival = now_ns < self.rival_until;
         let shared = self.always_share || (now_ns < self.shared_until && !rival);
         let until = next_ns.saturating_sub(now_ns).min(MAX_SLEEP_NS);
         if !shared && (now_ns - self.idle_since < SPIN_NS || until < SPIN_NS) {
             self.spin(now_ns);
-            return Ok(());
+            return Ok(None);
         }
         // Not shared: wake a little early and spin up to the departure.
         let sleep = if shared { until } else { until - SPIN_NS / 2 };
         if sleep == 0 {
-            return Ok(());
+            return Ok(None);
         }
         counters.waits.add(1);
         self.looked_at = 0;
         self.away.sleeps_until(now_ns + sleep);
-        sleep_for(Duration::from_nanos(sleep))
+        sleep_for(Duration::from_nanos(sleep)).map(|()| Some(now_ns + sleep))
     }
 
     /// Stays awake, and now and then lets another thread that is ready have the core.

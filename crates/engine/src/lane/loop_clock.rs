@@ -12,26 +12,51 @@ const LOOPS: u32 = 4;
 const SHORT_NS: u64 = 1_000;
 
 /// The time of the loop, read when it may have moved on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LoopClock {
     now_ns: u64,
     /// Loops since the last reading, which all moved something; 0: the last one did not.
     loops: u32,
     /// Loops of late were short.
     short: bool,
+    /// Loops to the next reading, where they are.
+    to_next: u32,
+}
+
+impl Default for LoopClock {
+    fn default() -> Self {
+        Self {
+            now_ns: 0,
+            loops: 0,
+            short: false,
+            to_next: LOOPS,
+        }
+    }
 }
 
 impl LoopClock {
     /// At the start of a loop: the time, and whether it was read just now.
     #[inline]
     pub(crate) fn now(&mut self, clock: &Clock) -> (u64, bool) {
-        if self.short && (1..LOOPS).contains(&self.loops) {
+        if self.short && (1..self.to_next).contains(&self.loops) {
             return (self.now_ns, false);
         }
         let now = clock.now_ns();
         self.short = self.loops > 0 && now - self.now_ns < SHORT_NS * u64::from(self.loops);
-        (self.now_ns, self.loops) = (now, 0);
+        (self.now_ns, self.loops, self.to_next) = (now, 0, LOOPS);
         (now, true)
+    }
+
+    /// Whether the time is not read at the start of each loop now.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.short
+    }
+
+    /// After a reading: the next loop has one, too.
+    #[inline]
+    pub(crate) fn read_next(&mut self) {
+        self.to_next = 1;
     }
 
     /// At its end: whether it moved something. After one that did not, the time is read.

@@ -6,6 +6,7 @@ use crate::lane::Lane;
 use crate::plan::OnFull;
 use mpps_io::Result;
 use mpps_stats::Recorder;
+use mpps_trace::Stage;
 use std::time::Duration;
 
 /// How long the path may refuse everything before the burst is given up.
@@ -61,12 +62,15 @@ impl Room {
         }
         // It is at its clock, and chose this sleep.
         lane.idle.away.look(since);
+        lane.mark_at(Stage::Transmit, since);
         lane.idle.away.sleeps_until(since + TRY_AGAIN.as_nanos() as u64);
         if let Err(error) = wait(TRY_AGAIN) {
             lane.trouble(&error);
         }
         let now = lane.clock.now_ns();
         lane.idle.away.look(now);
+        lane.mark_at(Stage::Asleep, now);
+        lane.counters.stages.naps.add(1);
         lane.counters.blocked_ns.add(now.saturating_sub(since));
         recorder.blocked(now, now.saturating_sub(since));
         true

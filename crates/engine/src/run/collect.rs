@@ -7,6 +7,7 @@
 use crate::lane::away::Away;
 use crate::plan::Common;
 use crate::run::control::Control;
+use crate::run::flight::Keeper;
 use crate::run::job::Desk;
 use crate::run::live::{self, HostWait, Live};
 use crate::verdict::host_drops::{self, HostDrops};
@@ -86,7 +87,7 @@ pub(crate) fn collect(
     job: &dyn Desk,
     (control, common, counters): (&Control, &Common, &[LaneCounters]),
     collector: &mut Collector<'_>,
-    (drops, away): (&mut [HostDrops<'_>], &Away<'_>),
+    (drops, away, keeper): (&mut [HostDrops<'_>], &Away<'_>, &mut Keeper<'_>),
     clocks: &mut ClockSource,
     timing: Timing,
     host: &mut HostWait,
@@ -161,6 +162,11 @@ pub(crate) fn collect(
         if end_told || now < end_ns {
             collector.poll(sinks);
         }
+        keeper.look(
+            now,
+            (collector.closed_ns(), collector.so_far().1),
+            collector.host_dropped(),
+        );
         // The last are told, too: whoever put them up has ended by now.
         let ended = control.ended() == common.lanes.len();
         for note in control.notes_from(&mut told) {

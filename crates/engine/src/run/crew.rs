@@ -15,10 +15,13 @@ use crate::lane::Lane;
 use crate::lane::away::Away;
 use crate::lane::idle::Idle;
 use crate::lane::neighbor::{Found, Neighbor};
+use crate::lane::ring::LaneRing;
+use crate::lane::stages::{Flight, Stages, waited_of};
 use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::run::collect::{Collected, collect};
 use crate::run::control::Control;
 use crate::run::directions;
+use crate::run::flight::{self, Keeper};
 use crate::run::job::{Desk, Job};
 use crate::run::live::HostWait;
 use crate::run::outcome::LaneOutcome;
@@ -35,6 +38,7 @@ use mpps_stats::{
 };
 use mpps_sys::clock::{Clock, ClockSource, utc_ns};
 use mpps_sys::proc_stat::ThreadStat;
+use mpps_sys::sched::Heirs;
 use mpps_sys::{evidence, sched};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -50,6 +54,17 @@ const ATTEND_EVERY: Duration = Duration::from_millis(50);
 const LEAD_NS: u64 = 5_000_000;
 /// More of it for each lane that has to wake up.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
+
+/// A lane that is ready.
+struct Ready {
+    /// Its thread; 0: it is none of the lanes'.
+    tid: i32,
+    /// Why its thread has no other priority than before, though one was asked for.
+    refused: Option<String>,
+}
+
+/// What a lane says once, with its number.
+type Readiness = (usize, Result<Ready, RunError>);
 
 /// What is asked of a trial.
 pub(crate) struct Order<T> {
@@ -90,6 +105,8 @@ impl<T> Order<T> {
 pub(crate) struct Trial<T> {
     pub(crate) control: Control,
     pub(crate) counters: Vec<LaneCounters>,
+    /// One for each lane where rounds are recorded, else none.
+    rings: Vec<LaneRing>,
     pub(crate) common: Common,
     pub(crate) own: T,
     /// Lanes let go of their queues and pools after it, before they say that they have ended.
@@ -177,6 +194,8 @@ pub(crate) struct Crew<'s, T> {
     rings: Vec<LaneSeries>,
     trials: u64,
     panicked: Option<usize>,
+    /// What the host refused the lanes and a run can do without: for the warnings of each trial.
+    refused: Vec<String>,
 }
 
 /// Asks a job about a trial: about one way, or (`None`) all.
@@ -226,6 +245,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             rings: Vec::new(),
             trials: 0,
             panicked: None,
+            refused: Vec::new(),
         };
         let (ready, is_ready) = mpsc::channel();
         for index in 0..lanes {
@@ -246,12 +266,12 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
     fn gather(
         &mut self,
         resolves: bool,
-        is_ready: &mpsc::Receiver<(usize, Result<i32, RunError>)>,
+        is_ready: &mpsc::Receiver<Readiness>,
         interruptions: &dyn Fn() -> u32,
     ) -> Result<(), RunError> {
         for _ in 0..self.members.len() {
             // A lane that failed or panicked says so or hangs up; dropping the crew then sends the others home.
-            let (index, thread) = loop {
+            let (index, ready) = loop {
                 match is_ready.recv_timeout(LOOK) {
                     // Only asking for a neighbour takes long; what else a lane prepares is ready at once, and a run
                     // that is interrupted by then still reports.
@@ -261,8 +281,10 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
                     Ok((index, said)) => break (index, said?),
                 }
             };
-            self.tids[index] = thread;
+            self.tids[index] = ready.tid;
+            self.refused.extend(ready.refused);
         }
+        self.refused.sort();
         self.host = HostWait::begin(&self.tids);
         self.stats = meanwhile::open(&self.tids);
         self.common.opened(Opened::Main)?;
@@ -334,6 +356,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let trial = Arc::new(Trial {
             control,
             counters,
+            rings: flight::rings(&order.common),
             common: order.common,
             own: order.own,
             last,
@@ -402,13 +425,14 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             HostDrops::new(job, (way, baseline), roles(job, common, way), control, lookout)
         });
         let mut drops: Vec<HostDrops<'_>> = drops.collect();
+        let mut keeper = Keeper::new(&trial.rings, common, start_ns);
         let gaps = GapLog::default();
         let beside_lanes = sched::keep_off(&common.cores());
         let collected = collect(
             job,
             (control, common, &trial.counters),
             &mut collector,
-            (&mut drops, &Away::new(&gaps)),
+            (&mut drops, &Away::new(&gaps), &mut keeper),
             clocks,
             timing,
             host,
@@ -446,7 +470,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         drop(collector);
         // For the next trial: the lanes have let go of them.
         self.rings = Arc::into_inner(series).unwrap_or_default();
-        let notes: Vec<String> = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+        let notes = sinks.iter_mut().flat_map(|sink| sink.finish());
+        let notes: Vec<String> = self.refused.iter().cloned().chain(notes).collect();
         let housekeeping = housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns));
         // Of one way, or of all together.
         let ways = (0..names.len()).map(|way| (self.told)(&trial.own, Some(way)));
@@ -481,8 +506,16 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             dropping,
             looked_ns: ended_ns.saturating_sub(looked_from_ns),
         };
+        let with_kept = |mut summary: Summary| {
+            let lost = keeper.lost();
+            summary.kept = keeper.end(common, &trial.counters, summary.valid);
+            if let Some(cost) = &mut summary.stage_cost {
+                cost.lost = lost;
+            }
+            summary
+        };
         if names.is_empty() {
-            return Ok(summarise(&measured(None, totals, did.remove(0))));
+            return Ok(with_kept(summarise(&measured(None, totals, did.remove(0)))));
         }
         let of_way = |(way, (totals, did))| Direction {
             name: names[way],
@@ -490,7 +523,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         };
         let ways = totals_of_ways.into_iter().zip(did).enumerate().map(of_way).collect();
         let all = summarise(&measured(None, totals, Default::default()));
-        Ok(directions::combine(all, ways))
+        Ok(with_kept(directions::combine(all, ways)))
     }
 }
 
@@ -548,7 +581,7 @@ fn lane_thread<J: Job>(
     index: usize,
     clock: Clock,
     base: &Base<'_, J>,
-    ready: mpsc::Sender<(usize, Result<i32, RunError>)>,
+    ready: mpsc::Sender<Readiness>,
     words: &mpsc::Receiver<Word<J::Trial>>,
 ) {
     let plan = base.common.lanes[index];
@@ -570,6 +603,14 @@ fn lane_thread<J: Job>(
     }
 }
 
+/// What a refused priority lacks.
+fn needs(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => ": want root, or CAP_SYS_NICE",
+        _ => "",
+    }
+}
+
 /// What the last trial leaves to be told.
 type Left<T> = (Ends<T>, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
 
@@ -578,7 +619,7 @@ fn serve<J: Job>(
     index: usize,
     clock: Clock,
     base: &Base<'_, J>,
-    ready: &mpsc::Sender<(usize, Result<i32, RunError>)>,
+    ready: &mpsc::Sender<Readiness>,
     words: &mpsc::Receiver<Word<J::Trial>>,
 ) -> Result<Option<Left<J::Trial>>, RunError> {
     let job = base.job;
@@ -588,13 +629,22 @@ fn serve<J: Job>(
     let pools = job.pools(index)?;
     let mut queues = job.queues(index, &pools)?;
     let ended = |_| base.given_up.load(Ordering::Relaxed);
+    // Before privileges are given up. Threads that a path's library starts from here on have the normal priority.
+    let priority = base.common.priority.filter(|_| !job.only_reads(index));
+    let refused = priority.and_then(|priority| {
+        let error = sched::set_priority(priority, Heirs::Normal).err()?;
+        Some(format!(
+            "lane {index} has the normal priority, not {priority}: {error}{}",
+            needs(&error)
+        ))
+    });
     let dest_mac = job.resolve(&mut queues, &base.found, &clock, &ended)?;
     base.common.opened(Opened::Lane(index))?;
     let thread = sched::thread_id();
     // A reader is one of the program's own threads.
     let tid = if job.only_reads(index) { 0 } else { thread };
     let times = (tid != 0).then(|| ThreadStat::open(thread)).flatten();
-    let _ = ready.send((index, Ok(tid)));
+    let _ = ready.send((index, Ok(Ready { tid, refused })));
     let mut traces: Option<Arc<Traces>> = None;
     // Packets of earlier trials that came in between two.
     let mut strays = 0;
@@ -662,6 +712,15 @@ fn run_lane<J: Job>(
             trial.common.share_cores,
             clock.clone(),
             counters,
+        ),
+        stages: Stages::new(
+            &counters.stages,
+            waited_of(times),
+            trial
+                .rings
+                .get(index)
+                .zip(trial.common.trace.as_ref())
+                .map(|(ring, options)| Flight::new(ring, flight::limits(options), trial.common.lanes[index].rx)),
         ),
         clock: clock.clone(),
         control: &trial.control,

@@ -3,10 +3,13 @@
 use crate::run::job::Desk;
 use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
 use mpps_sys::proc_stat::{self, Steal, ThreadStat};
+use mpps_trace::Stage;
 use std::time::Duration;
 
 /// How often the live view is told.
 const SNAPSHOT_NS: u64 = 250_000_000;
+/// Snapshots of the last second.
+const RECENT: usize = 4;
 
 /// Samples how long the scheduler and the hypervisor kept lanes from running, and what the program's own threads took.
 /// All files are opened beforehand.
@@ -117,6 +120,8 @@ pub(crate) struct Live {
     last: (u64, u64, u64),
     closed: (u64, i64),
     ways: Vec<WayOf>,
+    /// Time of each stage over all lanes as the last snapshots had it, the oldest first.
+    stages: [[f64; Stage::COUNT]; RECENT],
 }
 
 /// One of several ways: its lanes, and what was told of it last.
@@ -175,6 +180,7 @@ impl Live {
             next_ns: start_ns + SNAPSHOT_NS,
             last: (start_ns, 0, 0),
             closed: (0, 0),
+            stages: [[0.0; Stage::COUNT]; RECENT],
         }
     }
 
@@ -186,6 +192,25 @@ impl Live {
             self.next_ns = now_ns.max(self.start_ns) + SNAPSHOT_NS;
         }
         due
+    }
+
+    /// Of the last second.
+    fn stage_shares(&mut self, lanes: &[LaneCounters]) -> [f64; Stage::COUNT] {
+        let mut now = [0.0; Stage::COUNT];
+        for lane in lanes {
+            let times = lane.stages.times_ns();
+            now.iter_mut().zip(times).for_each(|(sum, ns)| *sum += ns);
+        }
+        let then = self.stages[0];
+        self.stages.rotate_left(1);
+        self.stages[RECENT - 1] = now;
+        // What was measured since may divide the time before a little otherwise.
+        let mut shares: [f64; Stage::COUNT] = std::array::from_fn(|at| (now[at] - then[at]).max(0.0));
+        let all: f64 = shares.iter().sum();
+        if all > 0.0 {
+            shares.iter_mut().for_each(|share| *share /= all);
+        }
+        shares
     }
 
     pub(crate) fn snapshot(
@@ -203,8 +228,10 @@ impl Live {
         let closed = collector.so_far();
         let (sent, lost) = (closed.0 - self.closed.0, closed.1 - self.closed.1);
         self.closed = closed;
+        let stage_shares = self.stage_shares(lanes);
         let ways = self.ways.iter_mut().zip(collector.so_far_of_ways());
         Snapshot {
+            stage_shares,
             ways: ways.map(|(way, closed)| way.snapshot(lanes, seconds, closed)).collect(),
             elapsed_ns: now_ns.saturating_sub(self.start_ns),
             planned_ns: planned.map(|d| d.as_nanos() as u64),

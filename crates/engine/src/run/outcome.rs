@@ -5,6 +5,7 @@ use crate::send::departures::Departures;
 use mpps_io::Reason;
 use mpps_io::kernel::{LaneTotals, SourceTotals};
 use mpps_stats::{Histogram, Moments};
+use mpps_trace::{LatePacket, Round};
 
 /// The lane's private results.
 #[derive(Debug, Default)]
@@ -26,6 +27,12 @@ pub(crate) struct LaneOutcome {
     pub(crate) sent: Option<LaneTotals>,
     /// The lane reads what the kernel received: a line of the report each, in place of its own.
     pub(crate) sources: Option<Vec<SourceCounts>>,
+    /// Bursts that it wrote, and their packets.
+    pub(crate) written: (u64, u64),
+    /// The rounds that took longest, the longest first.
+    pub(crate) slowest: Vec<Round>,
+    /// The packets that came latest, the latest first; the lane's number is filled in later.
+    pub(crate) latest: Vec<LatePacket>,
     /// Involuntary context switches while it ran.
     pub(crate) preempted: u64,
     /// Time on the run queue but not running while it ran, ns.

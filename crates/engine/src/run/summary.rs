@@ -12,9 +12,10 @@ use crate::workload::WorkFacts;
 use mpps_io::{QueueCounters, Reason};
 use mpps_stats::{
     AwaySummary, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary,
-    ReorderDistance, Started, Summary, Totals, Workload,
+    ReorderDistance, StageTable, Started, Summary, Totals, Workload,
 };
 use mpps_sys::evidence::Rival;
+use mpps_trace::{LatePacket, Round, SlowBurst, StageCost, StageRow};
 use std::time::Duration;
 
 /// What a run has measured, before it is judged.
@@ -180,7 +181,73 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         lanes,
         directions: Vec::new(),
         capture: None,
+        stages: stage_rows(m),
+        stage_cost: stage_cost(m),
+        slowest: slowest(m),
+        latest: latest(m),
+        causes: Vec::new(),
+        kept: None,
     }
+}
+
+/// The stage table. A lane's time is of both ways where there are two: it is told with their sum alone.
+fn stage_rows(m: &Measured<'_>) -> Vec<StageRow> {
+    let lanes = m.counters.iter().enumerate().filter(|_| !m.one_way);
+    lanes
+        .flat_map(|(lane, counters)| counters.stage_rows(lane as u32))
+        .collect()
+}
+
+fn stage_cost(m: &Measured<'_>) -> Option<StageCost> {
+    let tables = || {
+        m.counters
+            .iter()
+            .map(|lane| &lane.stages)
+            .filter(|table| table.wall_ns() > 0)
+    };
+    let wall_ns: u64 = tables().map(StageTable::wall_ns).sum();
+    let readings: u64 = tables().map(|table| table.readings.get()).sum();
+    let ns: f64 = tables()
+        .map(|table| (table.readings.get() * table.reading_ps.get()) as f64 / 1e3)
+        .sum();
+    let prices = tables().map(|table| table.reading_ps.get() as f64 / 1e3).sum::<f64>();
+    (wall_ns > 0 && !m.one_way).then(|| StageCost {
+        readings,
+        reading_ns: prices / tables().count() as f64,
+        share: ns / wall_ns as f64,
+        lost: 0,
+    })
+}
+
+/// The bursts that took longest, over all lanes.
+fn slowest(m: &Measured<'_>) -> Vec<SlowBurst> {
+    let of_lane = |(lane, outcome): (usize, &LaneOutcome)| {
+        let burst = move |round: &Round| SlowBurst {
+            lane: lane as u32,
+            round: *round,
+        };
+        outcome.slowest.iter().map(burst).collect::<Vec<_>>()
+    };
+    let lanes = m.outcomes.iter().enumerate().filter(|_| !m.one_way);
+    let mut all: Vec<SlowBurst> = lanes.flat_map(of_lane).collect();
+    all.sort_by_key(|burst| std::cmp::Reverse(burst.round.took_ns()));
+    all
+}
+
+/// The packets that came latest, over the lanes that receive in this way.
+fn latest(m: &Measured<'_>) -> Vec<LatePacket> {
+    let lanes = m.common.lanes.iter().zip(m.outcomes).enumerate();
+    let lanes = lanes.filter(|(_, (plan, _))| !m.one_way || plan.rx);
+    let of_lane = |(lane, (_, outcome)): (usize, (_, &LaneOutcome))| {
+        let packet = move |packet: &LatePacket| LatePacket {
+            lane: lane as u32,
+            ..*packet
+        };
+        outcome.latest.iter().map(packet).collect::<Vec<_>>()
+    };
+    let mut all: Vec<LatePacket> = lanes.flat_map(of_lane).collect();
+    all.sort_by_key(|packet| std::cmp::Reverse(packet.delay_ns()));
+    all
 }
 
 /// What the lanes that send did until the sending ended.

@@ -1,13 +1,14 @@
 //! The sending half of a lane: takes departures from the schedule, writes the packets, sends them, books them.
 
+use crate::lane::Lane;
 use crate::receive::codec::Codec;
 use crate::send::departures::Departures;
 use crate::send::pacing::Pacer;
 use crate::send::slip::Slips;
 use crate::{FlowSet, TrafficPlan};
 use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
-use mpps_stats::{Counter, Histogram, LaneCounters, Moments, Recorder};
-use mpps_sys::clock::Clock;
+use mpps_stats::{Counter, Histogram, Moments, Recorder};
+use mpps_trace::Stage;
 use mpps_wire::Stamp;
 
 /// This long before the end of a run, ns, the time is read anew wherever it matters.
@@ -59,6 +60,17 @@ impl LaneFlows {
     }
 }
 
+/// What a generator tells in the end.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    /// Gaps between departures.
+    pub(crate) gaps: Option<(Histogram, Moments)>,
+    /// When packets left.
+    pub(crate) departures: Option<Departures>,
+    /// Bursts written, and their packets.
+    pub(crate) written: (u64, u64),
+}
+
 /// The sending half of a lane.
 #[derive(Debug)]
 pub(crate) struct Generator<'r> {
@@ -75,6 +87,9 @@ pub(crate) struct Generator<'r> {
     departures: Option<Departures>,
     /// Written, and given up at the end.
     unsent: usize,
+    /// Bursts written, and their packets.
+    written_bursts: u64,
+    written_packets: u64,
     gaps: Histogram,
     gap_moments: Moments,
     done: bool,
@@ -118,6 +133,8 @@ impl<'r> Generator<'r> {
         Self {
             departures: in_turn.then(|| Departures::new(flows.ports.len(), duration)),
             unsent: 0,
+            written_bursts: 0,
+            written_packets: 0,
             flows,
             pacer,
             slips: share.slips,
@@ -154,17 +171,16 @@ impl<'r> Generator<'r> {
     /// Sends what is due. `loop_ns` is the time as the loop has it, by some µs old. `pending` holds frames that were
     /// written before and not taken. True when something left.
     #[inline]
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn step<Q: Queue, C: Codec>(
         &mut self,
         queue: &mut Q,
         codec: &C,
         pending: &mut Burst<Q::Frame>,
-        clock: &Clock,
+        lane: &Lane<'_>,
         (loop_ns, end_ns): (u64, u64),
         recorder: &mut Recorder<'_>,
-        counters: &LaneCounters,
     ) -> Result<bool> {
+        let (clock, counters) = (&lane.clock, lane.counters);
         // Without a schedule the time decides nothing here but whether the run is over.
         let decides = self.pacer.is_some() || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
         let mut now = if decides { clock.now_ns() } else { loop_ns };
@@ -187,14 +203,23 @@ impl<'r> Generator<'r> {
                 self.done |= self.pacer.as_ref().is_some_and(|p| p.next_due().is_none());
                 return Ok(false);
             }
+            if decides && lane.stages.is_on() {
+                lane.stages.goes_on(now);
+                if let Some(pacer) = &self.pacer {
+                    lane.stages.late(now.saturating_sub(pacer.next_due().unwrap_or(now)));
+                }
+            }
             if queue.allocate(pending, want)? == 0 {
+                lane.mark(Stage::Allocate);
                 counters.tx_full.add(1);
                 self.blocked = true;
                 return Ok(false);
             }
             // Allocating may have meant a system call; the stamp is to be as late as possible.
             now = clock.now_ns();
+            lane.mark_at(Stage::Allocate, now);
             self.write(codec, pending, now);
+            lane.mark(Stage::Write);
         } else {
             // They leave later than their first stamp says, and have slipped by as much more.
             for (frame, &(flow, seq, scheduled)) in pending.as_mut_slice().iter_mut().zip(&self.written[self.left..]) {
@@ -206,6 +231,7 @@ impl<'r> Generator<'r> {
         }
         let offered = pending.len();
         let result = queue.transmit(pending);
+        lane.mark(Stage::Transmit);
         let taken = (offered - pending.len()) as u64;
         self.left += taken as usize;
         if taken > 0 {
@@ -224,6 +250,8 @@ impl<'r> Generator<'r> {
     fn write<F: Frame, C: Codec>(&mut self, codec: &C, burst: &mut Burst<F>, now: u64) {
         let len = codec.frame_len();
         self.left = 0;
+        self.written_bursts += 1;
+        self.written_packets += burst.len() as u64;
         for (frame, written) in burst.as_mut_slice().iter_mut().zip(self.written.iter_mut()) {
             let scheduled = self.pacer.as_mut().map(Pacer::pop);
             let at = self.flows.cursor;
@@ -322,12 +350,16 @@ impl<'r> Generator<'r> {
         self.done = true;
     }
 
-    /// Gaps between departures, and when packets left.
-    pub(crate) fn told(self) -> ((Histogram, Moments), Option<Departures>) {
+    /// What it did.
+    pub(crate) fn told(self) -> Sent {
         let mut departures = self.departures;
         if let Some(departures) = &mut departures {
             departures.end(self.unsent, self.last_departure_ns);
         }
-        ((self.gaps, self.gap_moments), departures)
+        Sent {
+            gaps: Some((self.gaps, self.gap_moments)),
+            departures,
+            written: (self.written_bursts, self.written_packets),
+        }
     }
 }

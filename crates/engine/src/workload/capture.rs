@@ -9,6 +9,7 @@ use crate::run::outcome::LaneOutcome;
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{Burst, Frame, Queue, Reason, Result, Wait};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};
+use mpps_trace::Stage;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -86,8 +87,10 @@ impl<'r, Q: Queue> Rounds<'r> for Capture<'_, Q> {
             lane.count_rx(frames, now);
             if frames > 0 {
                 let at = lane.clock.now_ns();
+                lane.mark_at(Stage::Receive, at);
                 let counts = store(self.burst.as_slice(), self.plan, self.quota, &mut self.ring, at);
                 self.queue.discard(&mut self.burst);
+                lane.mark(Stage::Classify);
                 let taken = counts.stored + counts.ring_full;
                 lane.counters.rx_test.add(taken);
                 recorder.event(at, |t| {

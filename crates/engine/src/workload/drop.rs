@@ -11,6 +11,7 @@ use crate::receive::codec::{Class, Foreign, class_of_reject};
 use crate::run::outcome::LaneOutcome;
 use mpps_io::{Burst, Frame, Layer, Queue, Result, Wait};
 use mpps_stats::Recorder;
+use mpps_trace::Stage;
 use mpps_wire::parse_udp;
 use std::time::Duration;
 use verifier::Verifier;
@@ -49,12 +50,14 @@ impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
             lane.count_rx(frames, now);
             if frames > 0 {
                 let at = lane.clock.now_ns();
+                lane.mark_at(Stage::Receive, at);
                 let slow = self.verifier.burst(self.incoming.as_slice(), at, recorder);
                 lane.counters.rx_test.add((frames - slow) as u64);
                 if slow > 0 {
                     self.attend(lane, at, recorder);
                 }
                 self.queue.discard(&mut self.incoming);
+                lane.mark(Stage::Classify);
             }
         }
         Round::of_receiver(lane, came, now, end_ns)

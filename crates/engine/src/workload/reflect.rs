@@ -8,6 +8,7 @@ use crate::workload::echo::{Echo, probe_frames};
 use crate::workload::loop_guard::{Sampler, secret};
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Reason, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
+use mpps_trace::Stage;
 use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};
 use std::time::Duration;
 
@@ -73,6 +74,7 @@ impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
         if let Ok(frames) = came {
             lane.count_rx(frames, now);
             if frames > 0 {
+                lane.mark(Stage::Receive);
                 if self.layer == Layer::Ethernet {
                     self.turn(lane);
                     if !self.filter.keep_ttl {
@@ -88,6 +90,7 @@ impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
                 }
                 recorder.arrived_n(now, self.burst.len() as u32, None);
                 lane.counters.rx_test.add(self.burst.len() as u64);
+                lane.mark(Stage::Classify);
                 let room = Room::new(self.on_full);
                 send_back(
                     lane,
@@ -213,6 +216,7 @@ fn send_back<Q: Queue>(
     while !burst.is_empty() {
         let offered = burst.len();
         let result = queue.transmit(burst);
+        lane.mark(Stage::Transmit);
         let taken = (offered - burst.len()) as u64;
         if taken > 0 {
             recorder.sent(now, taken);

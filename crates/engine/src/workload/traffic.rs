@@ -7,6 +7,7 @@ use crate::run::outcome::LaneOutcome;
 use crate::send::generate::Generator;
 use mpps_io::{Burst, Frame, Queue, Result, Wait};
 use mpps_stats::Recorder;
+use mpps_trace::Stage;
 use std::time::Duration;
 
 /// Time in which the path takes nothing is booked this often while it lasts, ns.
@@ -73,6 +74,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
                     if frames > 0 {
                         busy = true;
                         let at = lane.clock.now_ns();
+                        lane.mark_at(Stage::Receive, at);
                         let recorder = match &mut self.arrivals {
                             Some(arrivals) => arrivals,
                             None => recorder,
@@ -84,6 +86,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
                             attend(lane, self.queue, incoming, answers, receiver, self.codec, at, recorder);
                         }
                         self.queue.discard(&mut self.incoming);
+                        lane.mark(Stage::Classify);
                     }
                 }
                 Err(error) => lane.trouble(&error),
@@ -103,15 +106,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         let mut next = u64::MAX;
         let mut blocked = false;
         if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
-            match generator.step(
-                self.queue,
-                self.codec,
-                &mut self.pending,
-                &lane.clock,
-                (now, end_ns),
-                recorder,
-                lane.counters,
-            ) {
+            match generator.step(self.queue, self.codec, &mut self.pending, lane, (now, end_ns), recorder) {
                 Ok(sent) => {
                     busy |= sent;
                     lane.down.set(lane.down.get() && !sent);
@@ -130,6 +125,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
             if lane.counters.phase.get() == 0 {
                 lane.counters.phase.set(1);
                 let _ = self.queue.flush();
+                lane.mark(Stage::Flush);
             }
             // A lane that only sends stays to the end too: its rows close with those of the others.
             let settled = settle_to.min(lane.control.settle_end_ns()).max(end_ns);
@@ -167,13 +163,15 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         if let Some(arrivals) = self.arrivals {
             arrivals.end();
         }
-        let (gaps, departures) = self.generator.map(Generator::told).unzip();
-        let (reasons, missing) = self.receiver.map(Receiver::told).unzip();
+        let sent = self.generator.map(Generator::told).unwrap_or_default();
+        let taken = self.receiver.map(Receiver::told).unwrap_or_default();
         LaneOutcome {
-            gaps,
-            departures: departures.flatten(),
-            missing,
-            reasons: reasons.unwrap_or_default(),
+            gaps: sent.gaps,
+            departures: sent.departures,
+            written: sent.written,
+            missing: taken.missing,
+            reasons: taken.reasons,
+            latest: taken.latest,
             ..LaneOutcome::default()
         }
     }

@@ -43,11 +43,13 @@ fn common(senders: usize, duration_ms: u64) -> Common {
         settle: Duration::from_millis(20),
         burst: 64,
         busy_poll: false,
+        priority: None,
         share_cores: true,
         seed: 1,
         host: Vec::new(),
         warnings: Vec::new(),
         give_up: |_| Ok(()),
+        trace: None,
     }
 }
 

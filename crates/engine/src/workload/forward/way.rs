@@ -10,6 +10,7 @@ use crate::plan::{ForwardPort, OnFull};
 use crate::run::outcome::PortCounts;
 use mpps_io::{Burst, Frame, Queue, Reason, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
+use mpps_trace::Stage;
 use mpps_wire::forward::{is_frame, set_macs, swap_five_tuple, swap_macs};
 use mpps_wire::{Rewrite, TakeFilter, complete_checksum, complete_open_checksum, eth};
 use std::marker::PhantomData;
@@ -17,6 +18,9 @@ use std::time::Duration;
 
 /// How frames that one queue received become frames that another can send.
 pub(super) trait Step<F: Frame, Q: Queue> {
+    /// Frames are written, not moved.
+    const WRITES: bool;
+
     /// Takes frames from the front of `received` to the end of `out`, as many as go now; returns how many of them were
     /// dropped, because a buffer of `to` is too small.
     fn pass(received: &mut Burst<F>, to: &mut Q, out: &mut Burst<Q::Frame>) -> Result<usize>;
@@ -26,6 +30,8 @@ pub(super) trait Step<F: Frame, Q: Queue> {
 pub(super) struct Move;
 
 impl<F: Frame, Q: Queue<Frame = F>> Step<F, Q> for Move {
+    const WRITES: bool = false;
+
     #[inline]
     fn pass(received: &mut Burst<F>, _to: &mut Q, out: &mut Burst<F>) -> Result<usize> {
         if out.is_empty() {
@@ -45,6 +51,8 @@ impl<F: Frame, Q: Queue<Frame = F>> Step<F, Q> for Move {
 pub(super) struct CopyOver;
 
 impl<F: Frame, Q: Queue> Step<F, Q> for CopyOver {
+    const WRITES: bool = true;
+
     #[inline]
     fn pass(received: &mut Burst<F>, to: &mut Q, out: &mut Burst<Q::Frame>) -> Result<usize> {
         let mut filled = out.len();
@@ -172,11 +180,13 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
                 if frames == 0 {
                     return false;
                 }
+                lane.mark(Stage::Receive);
                 let before = self.counts.rx;
                 self.prepare();
                 let taken = self.counts.rx - before;
                 recorder.arrived_n(now_ns, taken as u32, None);
                 lane.counters.rx_test.add(taken);
+                lane.mark(Stage::Classify);
                 true
             }
             Err(error) => {
@@ -334,7 +344,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     fn hold(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
         let mut sent = false;
         while !self.received.is_empty() {
-            if let Err(error) = self.pass::<true>(to, now_ns) {
+            if let Err(error) = self.pass::<true>(lane, to, now_ns) {
                 lane.trouble(&error);
                 self.counts.port_down += self.give_up();
                 return true;
@@ -355,11 +365,17 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
 
     /// Takes what was received to the outgoing burst, as much as goes now.
     #[inline]
-    fn pass<const HELD: bool>(&mut self, to: &mut Q, now_ns: u64) -> Result<()> {
+    fn pass<const HELD: bool>(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64) -> Result<()> {
         let before = self.out.len();
         self.counts.too_long += S::pass(&mut self.received, to, &mut self.out)? as u64;
+        let passed = self.out.len() - before;
         if HELD {
-            self.held.add(now_ns, self.out.len() - before);
+            self.held.add(now_ns, passed);
+        }
+        if S::WRITES {
+            lane.counters.stages.written_bursts.add(u64::from(passed > 0));
+            lane.counters.stages.written_packets.add(passed as u64);
+            lane.mark(Stage::Write);
         }
         Ok(())
     }
@@ -392,7 +408,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         recorder: &mut Recorder<'_>,
     ) -> Option<u64> {
         if !HELD || self.out.is_empty() {
-            match self.pass::<HELD>(to, now_ns) {
+            match self.pass::<HELD>(lane, to, now_ns) {
                 Ok(()) => {}
                 Err(error) => return self.fail(lane, &error),
             }
@@ -402,6 +418,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
             return Some(0);
         }
         let result = to.transmit(&mut self.out);
+        lane.mark(Stage::Transmit);
         let taken = (offered - self.out.len()) as u64;
         if taken > 0 {
             match HELD {

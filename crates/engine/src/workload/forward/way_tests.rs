@@ -3,6 +3,7 @@
 use super::{CopyOver, Move, Step, Way};
 use crate::lane::Lane;
 use crate::lane::idle::Idle;
+use crate::lane::stages::Stages;
 use crate::plan::{ForwardPort, OnFull};
 use crate::run::control::Control;
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source};
@@ -170,6 +171,7 @@ fn with_frames<S>(
             control: &control,
             counters: &counters,
             idle: Idle::new(true, false, ClockSource::new().clock(), &counters),
+            stages: Stages::new(&counters.stages, None, None),
             neighbor: None,
             attends: false,
             burst: BURST,
@@ -204,7 +206,7 @@ where
         assert_eq!(bench.way.due_ns(), T0 + 1_100_000);
         // Nothing came: what is held goes when its time has come, not before.
         assert!(!bench.turn(1099));
-        assert_eq!(bench.sent(), []);
+        assert!(bench.sent().is_empty());
         assert!(bench.turn(1100));
         assert_eq!((bench.sent(), bench.way.due_ns()), (vec![2], u64::MAX));
         assert_eq!(bench.counts(), [18, 18, 0, 0]);

@@ -1,0 +1,504 @@
+//! What a lane does with its time: a chain of readings of the clock through a round, the end of one stage being the
+//! start of the next.
+//!
+//! A reading costs some 10 ns, as much as two packets on the fastest paths. So the loop's own readings tell what can be
+//! told by them, exactly: time in rounds that moved packets, in rounds that found nothing, asleep. Only how the first
+//! two divide into stages is timed: in every round after one that was long ([`LONG_NS`]), else in every [`EVERY`]th
+//! that begins with a reading. Whether a round is timed is settled before it is known what will come in it (or, after a
+//! long one, by what comes in it alone), so that those which are timed stand for the others.
+//!
+//! Time away is what the kernel says that the thread waited for its core, and where it was off its core for longer
+//! without waiting for it (stopped by a signal) all of that. The kernel is asked after each stretch of [`LOOK_NS`] or
+//! more, and the time is taken from the stage that this was. What came in shorter visits is known in sum when the lane
+//! ends. Time that interrupts or the hypervisor took does not count there: it stays in its stage.
+//!
+//! With a flight recorder every round is timed and makes a record.
+
+use crate::lane::ring::LaneRing;
+use crate::lane::worst::Worst;
+use mpps_stats::{LaneCounters, StageTable};
+use mpps_sys::clock::Clock;
+use mpps_sys::proc_stat::ThreadStat;
+use mpps_trace::{Did, Round, Stage};
+use std::cell::Cell;
+
+/// Of the rounds that are not timed anyhow and begin with a reading, one in so many is.
+const EVERY: u32 = 16;
+/// Rounds that a timed one stands for where a reading is taken in every fourth only.
+const SHORT_WEIGHT: u64 = (EVERY as u64 - 1) * 4 + 1;
+/// After a round that moved something and took as long as this each is timed, ns: five readings are less than 1 %.
+const LONG_NS: u64 = 12_000;
+/// After a stretch as long as this the kernel is asked for the time away, ns: the question takes 1 µs.
+const LOOK_NS: u64 = 250_000;
+/// Where the kernel does not tell, what a stretch took beyond this counts as away, ns.
+const GUESS_NS: u64 = 1_000_000;
+/// A stretch of rounds that found nothing is told of when it has lasted for so long, ns, so that whoever reads the
+/// recorder need not wait for its end.
+const STRETCH_NS: u64 = 10_000_000;
+
+/// The round is not timed.
+const OFF: u8 = 0;
+/// It will be, if it does something.
+const READY: u8 = 1;
+/// It is.
+const ON: u8 = 2;
+
+/// When a lane tells the collector that something is worth a window, ns; `u64::MAX`: never.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// A round, or a wait that was to be short, took longer.
+    pub(crate) stall_ns: u64,
+    /// A packet left later than that after its time.
+    pub(crate) late_ns: u64,
+}
+
+/// A lane's way into its flight recorder.
+#[derive(Debug)]
+pub(crate) struct Flight<'r> {
+    ring: &'r LaneRing,
+    limits: Limits,
+    /// Rounds in a row that found nothing.
+    stretch: Round,
+    receives: bool,
+}
+
+impl<'r> Flight<'r> {
+    /// `receives`: a round that finds nothing has asked the path for packets.
+    pub(crate) fn new(ring: &'r LaneRing, limits: Limits, receives: bool) -> Self {
+        Self {
+            ring,
+            limits,
+            stretch: Round::default(),
+            receives,
+        }
+    }
+
+    fn burst(&mut self, round: &Round) {
+        self.end_stretch();
+        self.ring.push(round);
+        let took_ns = round.took_ns();
+        if took_ns > self.limits.stall_ns || u64::from(round.late_ns) > self.limits.late_ns {
+            self.ring.trigger(round.at_ns);
+        }
+    }
+
+    fn nothing(&mut self, at_ns: u64, ns: u64, sent_before: u64) {
+        if ns > self.limits.stall_ns {
+            self.ring.trigger(at_ns);
+        }
+        if self.stretch.polls > 0 && u64::from(self.stretch.parts[0]) + ns > STRETCH_NS {
+            self.end_stretch();
+        }
+        let stretch = &mut self.stretch;
+        if stretch.polls == 0 {
+            *stretch = self::stretch(at_ns, sent_before);
+            stretch.did = if self.receives { Did::Polled } else { Did::Spun };
+        }
+        stretch.parts[0] = stretch.parts[0].saturating_add(cut(ns));
+        stretch.polls += 1;
+    }
+
+    /// Slept from `at_ns` on, and was to wake by `by_ns`.
+    fn slept(&mut self, at_ns: u64, ns: u64, by_ns: u64, sent_before: u64) {
+        self.end_stretch();
+        let mut round = stretch(at_ns, sent_before);
+        round.did = Did::Slept;
+        round.parts[0] = cut(ns);
+        self.ring.push(&round);
+        if (at_ns + ns).saturating_sub(by_ns) > self.limits.stall_ns {
+            self.ring.trigger(by_ns);
+        }
+    }
+
+    fn end_stretch(&mut self) {
+        if self.stretch.polls > 0 {
+            self.ring.push(&self.stretch);
+            self.stretch.polls = 0;
+        }
+    }
+}
+
+fn stretch(at_ns: u64, sent_before: u64) -> Round {
+    Round {
+        at_ns,
+        sent_before,
+        fill: u32::MAX,
+        ..Round::default()
+    }
+}
+
+fn cut(ns: u64) -> u32 {
+    ns.min(u64::from(u32::MAX)) as u32
+}
+
+/// Reads for how long the lane has waited for its core, ns, and how often it was put on one.
+pub(crate) type Waited<'r> = Box<dyn Fn() -> Option<(u64, u64)> + 'r>;
+
+/// As the kernel has it; `None` where it does not tell.
+pub(crate) fn waited_of(times: Option<&ThreadStat>) -> Option<Waited<'_>> {
+    let read = |times: &ThreadStat| times.read().map(|times| (times.waited_ns, times.stretches));
+    times.map(|times| Box::new(move || read(times)) as Waited<'_>)
+}
+
+/// The chain of one lane.
+pub(crate) struct Stages<'r> {
+    table: &'r StageTable,
+    state: Cell<u8>,
+    /// What the time is booked to that passed before a round was known to do something.
+    first: Cell<Stage>,
+    /// When the round at hand began; 0: none has.
+    began_ns: Cell<u64>,
+    /// Up to when it is booked.
+    last_ns: Cell<u64>,
+    /// What each stage of it took, ns, and the stages that have any.
+    parts: [Cell<u64>; Stage::COUNT],
+    seen: Cell<u16>,
+    /// What of that the lane was away.
+    away: [Cell<u64>; Stage::COUNT],
+    away_any: Cell<bool>,
+    readings: Cell<u64>,
+    /// Worst lateness of the round's packets, ns.
+    late_ns: Cell<u64>,
+    waited: Option<Waited<'r>>,
+    /// As last read: at the start, and now.
+    waited_ns: [Cell<u64>; 2],
+    stretches: Cell<u64>,
+    reading_ns: u64,
+    /// Rounds since the last reading that moved something.
+    moved: u32,
+    /// Readings at the start of a round.
+    turn: u32,
+    chosen: bool,
+    short: bool,
+    /// The last round that moved something was long.
+    long: bool,
+    /// Since when and until when the lane was to sleep, ns; 0: it did not.
+    slept: (u64, u64),
+    /// What the lane had received and sent at the start of the round.
+    counted: (u64, u64),
+    slowest: Worst<Round>,
+    flight: Option<Flight<'r>>,
+}
+
+impl<'r> Stages<'r> {
+    pub(crate) fn new(table: &'r StageTable, waited: Option<Waited<'r>>, flight: Option<Flight<'r>>) -> Self {
+        Self {
+            table,
+            state: Cell::new(OFF),
+            first: Cell::new(Stage::Rest),
+            began_ns: Cell::new(0),
+            last_ns: Cell::new(0),
+            parts: Default::default(),
+            seen: Cell::new(0),
+            away: Default::default(),
+            away_any: Cell::new(false),
+            readings: Cell::new(0),
+            late_ns: Cell::new(0),
+            waited,
+            waited_ns: Default::default(),
+            stretches: Cell::new(0),
+            reading_ns: 0,
+            moved: 0,
+            turn: 0,
+            chosen: false,
+            short: false,
+            long: false,
+            slept: (0, 0),
+            counted: (0, 0),
+            slowest: Worst::new(),
+            flight,
+        }
+    }
+
+    /// Whether the round at hand is timed, or will be if it does something.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.state.get() != OFF
+    }
+
+    /// Whether it is timed whatever it does.
+    #[inline(always)]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.state.get() == ON
+    }
+
+    /// The round at hand has found no packets, and is not timed as yet.
+    #[inline(always)]
+    pub(crate) fn found_none(&self) {
+        self.first.set(Stage::EmptyPolls);
+    }
+
+    /// The round at hand does something, though it has received nothing: what passed until now was finding that out.
+    #[inline(never)]
+    pub(crate) fn goes_on(&self, now_ns: u64) {
+        self.note(self.first.replace(Stage::Rest), now_ns);
+    }
+
+    /// A reading that was taken for the table.
+    #[inline(never)]
+    pub(crate) fn read(&self, stage: Stage, clock: &Clock) {
+        self.readings.set(self.readings.get() + 1);
+        self.note(stage, clock.now_ns());
+    }
+
+    /// What has passed since the last reading was this stage.
+    #[inline(never)]
+    pub(crate) fn note(&self, stage: Stage, now_ns: u64) {
+        if self.state.replace(ON) == READY {
+            self.last_ns.set(self.began_ns.get());
+        }
+        let took_ns = now_ns.saturating_sub(self.last_ns.get());
+        self.last_ns.set(now_ns.max(self.last_ns.get()));
+        let at = stage.index();
+        self.parts[at].set(self.parts[at].get() + took_ns);
+        self.seen.set(self.seen.get() | 1 << at);
+        let away_ns = if took_ns > LOOK_NS {
+            self.away(took_ns, false)
+        } else {
+            0
+        };
+        if away_ns > 0 {
+            self.away[at].set(self.away[at].get() + away_ns);
+            self.away_any.set(true);
+        }
+        // The reading itself is no part of the stage.
+        self.table
+            .call(stage, (took_ns - away_ns).saturating_sub(self.reading_ns));
+    }
+
+    /// A packet left so long after its time, ns.
+    #[inline]
+    pub(crate) fn late(&self, ns: u64) {
+        self.late_ns.set(self.late_ns.get().max(ns));
+    }
+
+    /// A round has moved something.
+    #[inline(always)]
+    pub(crate) fn moved(&mut self) {
+        self.moved += 1;
+    }
+
+    /// The lane slept from `from_ns` until now, and was to do so until `by_ns` at the latest.
+    #[inline]
+    pub(crate) fn slept(&mut self, from_ns: u64, by_ns: u64) {
+        self.slept = (from_ns, by_ns);
+    }
+
+    /// How long of the last `at_most` ns the lane was away.
+    #[cold]
+    fn away(&self, at_most_ns: u64, asleep: bool) -> u64 {
+        let away_ns = match self.waited.as_ref().and_then(|waited| waited()) {
+            Some((now, stretches)) => {
+                let waited_ns = now.saturating_sub(self.waited_ns[1].replace(now)).min(at_most_ns);
+                // It was off its core, had not chosen to, and did not wait for it: stopped, or held in the kernel.
+                let held = stretches > self.stretches.replace(stretches) && !asleep;
+                match held && at_most_ns - waited_ns > GUESS_NS {
+                    true => at_most_ns,
+                    false => waited_ns,
+                }
+            }
+            None if asleep => 0,
+            None => at_most_ns.saturating_sub(GUESS_NS),
+        };
+        if away_ns > 0 {
+            self.table.away_ns.add(away_ns);
+            self.table.call(Stage::Away, away_ns);
+        }
+        away_ns
+    }
+
+    /// Before the first round.
+    pub(crate) fn begin(&mut self, clock: &Clock) {
+        const READINGS: u64 = 32;
+        let price = |_| {
+            let from = clock.now_ns();
+            let to = (0..READINGS).fold(from, |_, _| clock.now_ns());
+            (to - from) * 1000 / READINGS
+        };
+        let price_ps = (0..4).map(price).min().unwrap_or(0);
+        self.table.reading_ps.set(price_ps);
+        self.reading_ns = price_ps / 1000;
+        if let Some((now, stretches)) = self.waited.as_ref().and_then(|waited| waited()) {
+            self.stretches.set(stretches);
+            self.waited_ns.iter().for_each(|waited| waited.set(now));
+        }
+    }
+
+    /// The time was read at the start of a round. `short`: it is not read at the start of each. Returns whether it is
+    /// to be read at the start of the next.
+    #[inline]
+    pub(crate) fn fresh(&mut self, now_ns: u64, short: bool, counters: &LaneCounters) -> bool {
+        let took_ns = now_ns - self.began_ns.get();
+        let plain = self.state.get() == OFF && self.moved > 0 && self.slept.0 == 0;
+        if plain && took_ns <= self.slowest.floor().min(LOOK_NS) {
+            self.table.busy_ns.add(took_ns);
+            self.table.rounds.add(u64::from(self.moved));
+        } else {
+            self.close(now_ns, took_ns, counters);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        let busy = self.moved > 0;
+        if busy {
+            self.long = took_ns > LONG_NS * u64::from(self.moved);
+        }
+        self.moved = 0;
+        self.short = short;
+        self.chosen = self.turn.is_multiple_of(EVERY) || self.flight.is_some();
+        self.state.set(match (self.chosen, self.long, busy) {
+            (true, ..) | (false, true, true) => ON,
+            (false, true, false) => READY,
+            (false, false, _) => OFF,
+        });
+        self.start(now_ns, counters);
+        self.chosen
+    }
+
+    #[inline]
+    fn start(&mut self, now_ns: u64, counters: &LaneCounters) {
+        self.began_ns.set(now_ns);
+        self.last_ns.set(now_ns);
+        self.counted = (counters.rx_packets.get(), counters.tx_packets.get());
+    }
+
+    /// Books the rounds since the last reading at the start of one: one, where it was timed.
+    #[inline(never)]
+    fn close(&mut self, now_ns: u64, took_ns: u64, counters: &LaneCounters) {
+        if self.began_ns.get() == 0 || took_ns == 0 {
+            // The first one begins here.
+            return self.clear();
+        }
+        let (table, busy) = (self.table, self.moved > 0);
+        let slept_ns = match self.slept {
+            (0, _) => 0,
+            (from_ns, _) => now_ns.saturating_sub(from_ns).min(took_ns),
+        };
+        let awake_to = now_ns - slept_ns;
+        let awake_ns = took_ns - slept_ns;
+        let mut away_ns = 0;
+        if self.state.get() == ON {
+            self.note(if busy { Stage::Rest } else { Stage::Spinning }, awake_to);
+            if self.away_any.get() {
+                away_ns = self.away.iter().map(Cell::get).sum();
+            }
+        } else if awake_ns > LOOK_NS {
+            away_ns = self.away(awake_ns, false);
+        }
+        if slept_ns > 0 {
+            let away_ns = if slept_ns > LOOK_NS {
+                self.away(slept_ns, true)
+            } else {
+                0
+            };
+            table.asleep_ns.add(slept_ns - away_ns);
+            table.call(Stage::Asleep, slept_ns - away_ns);
+        }
+        let class = if busy { &table.busy_ns } else { &table.idle_ns };
+        class.add(awake_ns.saturating_sub(away_ns));
+        match (busy, slept_ns) {
+            (true, _) => table.rounds.add(u64::from(self.moved)),
+            (false, 0) => table.spins.add(1),
+            (false, _) => {}
+        }
+        // Of rounds that found nothing those count that were chosen: of the others only those are timed that follow a
+        // round that moved something.
+        if self.state.get() == ON && (busy || self.chosen) {
+            self.book(busy);
+        }
+        if busy && (awake_ns > self.slowest.floor() || self.flight.is_some()) {
+            let round = self.round(awake_ns, counters);
+            if let Some(flight) = &mut self.flight {
+                flight.burst(&round);
+            }
+            self.slowest.keep(awake_ns, round);
+        } else if let Some(flight) = &mut self.flight {
+            flight.nothing(self.began_ns.get(), awake_ns, self.counted.1);
+        }
+        if let Some(flight) = self.flight.as_mut().filter(|_| slept_ns > 0) {
+            flight.slept(awake_to, slept_ns, self.slept.1, counters.tx_packets.get());
+        }
+        self.clear();
+    }
+
+    /// Adds the round's parts to the sums.
+    fn book(&self, busy: bool) {
+        let weight = match (self.long || self.flight.is_some(), self.short) {
+            (true, _) => 1,
+            (false, true) => SHORT_WEIGHT,
+            (false, false) => u64::from(EVERY),
+        };
+        for at in bits(self.seen.get()) {
+            let ns = (self.parts[at].get() - self.away[at].get()).saturating_sub(self.reading_ns);
+            self.table.part(Stage::ALL[at], ns, weight, busy);
+        }
+    }
+
+    /// The record of the rounds at hand.
+    fn round(&self, took_ns: u64, counters: &LaneCounters) -> Round {
+        let part = |stage: Stage| self.parts[stage.index()].get();
+        let mut parts = [0; Round::STAGES.len()];
+        if self.state.get() == ON {
+            let more = |stage: Stage| match stage {
+                Stage::Receive => part(Stage::EmptyPolls),
+                Stage::Rest => part(Stage::Asleep) + part(Stage::Spinning),
+                _ => 0,
+            };
+            parts = Round::STAGES.map(|stage| cut(part(stage) + more(stage)));
+        } else {
+            parts[Round::STAGES.len() - 1] = cut(took_ns);
+        }
+        let (rx, tx) = (counters.rx_packets.get(), counters.tx_packets.get());
+        let most = u64::from(u16::MAX);
+        Round {
+            at_ns: self.began_ns.get(),
+            sent_before: self.counted.1,
+            parts,
+            rx: (rx - self.counted.0).min(most) as u16,
+            tx: (tx - self.counted.1).min(most) as u16,
+            polls: 0,
+            fill: u32::MAX,
+            late_ns: cut(self.late_ns.get()),
+            did: Did::Burst,
+        }
+    }
+
+    fn clear(&mut self) {
+        bits(self.seen.replace(0)).for_each(|at| self.parts[at].set(0));
+        if self.away_any.replace(false) {
+            self.away.iter().for_each(|away| away.set(0));
+        }
+        self.first.set(Stage::Rest);
+        self.late_ns.set(0);
+        self.slept = (0, 0);
+    }
+
+    /// After the last round. Returns the rounds that took longest.
+    pub(crate) fn end(mut self, now_ns: u64, counters: &LaneCounters) -> Vec<Round> {
+        let began = self.began_ns.get();
+        self.close(now_ns.max(began), now_ns.saturating_sub(began), counters);
+        if let Some(flight) = &mut self.flight {
+            flight.end_stretch();
+        }
+        self.table.readings.set(self.readings.get());
+        if let Some((now, _)) = self.waited.as_ref().and_then(|waited| waited()) {
+            let all_ns = now.saturating_sub(self.waited_ns[0].get());
+            self.table
+                .unplaced_ns
+                .set(all_ns.saturating_sub(self.table.away_ns.get()));
+        }
+        self.slowest.into_sorted()
+    }
+}
+
+/// The places of the bits that are set, of those that stages have.
+#[inline]
+fn bits(mut set: u16) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (at < Stage::COUNT).then_some(at)
+    })
+}
+
+#[cfg(test)]
+#[path = "stages_tests.rs"]
+mod tests;

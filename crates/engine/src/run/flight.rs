@@ -1,0 +1,342 @@
+//! What is kept of the lanes' flight recorders: everything, or windows around what is worth one.
+//!
+//! The collector looks once in each of its rounds. What a window or the whole may take has a cap, and what is left out
+//! is counted.
+
+use crate::lane::ring::LaneRing;
+use crate::lane::stages::Limits;
+use crate::plan::{Common, TraceOptions};
+use mpps_stats::LaneCounters;
+use mpps_trace::{Kept, LaneTrace, LeftOut, Round};
+
+/// A lane's records are there for the collector this long after they were made, ns.
+const SLACK_NS: u64 = 1_000_000;
+
+/// When lanes tell of something.
+pub(crate) fn limits(options: &TraceOptions) -> Limits {
+    let ns = |limit: Option<std::time::Duration>| limit.map_or(u64::MAX, |limit| limit.as_nanos() as u64);
+    Limits {
+        stall_ns: ns(options.stall),
+        late_ns: ns(options.late),
+    }
+}
+
+/// Rings for the lanes of a run; none where nothing is recorded.
+pub(crate) fn rings(common: &Common) -> Vec<LaneRing> {
+    let lanes = common.lanes.len();
+    let rings = |options: &TraceOptions| (0..lanes).map(|_| LaneRing::new(options.ring_bytes / lanes)).collect();
+    common.trace.as_ref().map_or_else(Vec::new, rings)
+}
+
+/// Copies out of the rings while they are written.
+pub(crate) struct Keeper<'r> {
+    rings: &'r [LaneRing],
+    options: Option<&'r TraceOptions>,
+    kept: Vec<Vec<Round>>,
+    /// Of each lane: records copied, where all are; triggers seen; records lost.
+    copied: Vec<u64>,
+    seen: Vec<u64>,
+    lost: Vec<u64>,
+    /// Windows that are not over yet.
+    open: Vec<(u64, u64)>,
+    windows: usize,
+    /// No other window begins before this, ns.
+    cool_until_ns: u64,
+    /// Triggers that got no window.
+    left_out: u64,
+    full: bool,
+    /// Up to which row it is known what was lost, and how much that is.
+    closed: (u64, i64),
+    dropped: u64,
+    looked_ns: u64,
+    start_ns: u64,
+}
+
+impl<'r> Keeper<'r> {
+    pub(crate) fn new(rings: &'r [LaneRing], common: &'r Common, start_ns: u64) -> Self {
+        Self {
+            rings,
+            options: common.trace.as_ref(),
+            kept: rings.iter().map(|_| Vec::new()).collect(),
+            copied: vec![0; rings.len()],
+            seen: vec![0; rings.len()],
+            lost: vec![0; rings.len()],
+            open: Vec::new(),
+            windows: 0,
+            cool_until_ns: 0,
+            left_out: 0,
+            full: false,
+            closed: (0, 0),
+            dropped: 0,
+            looked_ns: start_ns,
+            start_ns,
+        }
+    }
+
+    /// How many records there is room for.
+    fn room(&self, options: &TraceOptions) -> usize {
+        let kept: usize = self.kept.iter().map(Vec::len).sum();
+        (options.memory / size_of::<Round>()).saturating_sub(kept)
+    }
+
+    /// Once a round of the collector. `closed_ns` since the start up to where rows have closed, and the packets lost in
+    /// them; `dropped`: packets that the host dropped so far.
+    pub(crate) fn look(&mut self, now_ns: u64, (closed_ns, lost): (u64, i64), dropped: Option<u64>) {
+        let Some(options) = self.options else { return };
+        if options.all {
+            return self.keep_all(options);
+        }
+        let rings = self.rings;
+        for (lane, ring) in rings.iter().enumerate() {
+            self.seen[lane] = ring.triggers_from(self.seen[lane], |at_ns| self.want(options, at_ns, at_ns));
+        }
+        if options.loss && lost > self.closed.1 {
+            self.want(options, self.start_ns + self.closed.0, self.start_ns + closed_ns);
+        }
+        self.closed = (closed_ns, lost);
+        let dropped = dropped.unwrap_or(0);
+        if options.drop && dropped > self.dropped {
+            self.want(options, self.looked_ns, now_ns);
+        }
+        (self.dropped, self.looked_ns) = (dropped, now_ns);
+        while let Some(at) = self.open.iter().position(|(_, to)| to + SLACK_NS <= now_ns) {
+            let window = self.open.swap_remove(at);
+            self.keep(options, window);
+        }
+    }
+
+    /// Something happened between these times: opens a window, if there is to be another.
+    fn want(&mut self, options: &TraceOptions, from_ns: u64, to_ns: u64) {
+        if from_ns < self.cool_until_ns && to_ns <= self.cool_until_ns || self.windows == options.windows {
+            self.left_out += 1;
+            return;
+        }
+        let (before, after) = (options.before.as_nanos() as u64, options.after.as_nanos() as u64);
+        self.windows += 1;
+        self.cool_until_ns = to_ns + options.cool_down.as_nanos() as u64;
+        self.open.push((from_ns.saturating_sub(before), to_ns + after));
+    }
+
+    fn keep(&mut self, options: &TraceOptions, (from_ns, to_ns): (u64, u64)) {
+        for (lane, ring) in self.rings.iter().enumerate() {
+            let room = self.room(options);
+            self.full |= room == 0;
+            let (_, lost) = ring.window(from_ns, to_ns, room, &mut self.kept[lane]);
+            self.lost[lane] += lost;
+        }
+    }
+
+    fn keep_all(&mut self, options: &TraceOptions) {
+        for (lane, ring) in self.rings.iter().enumerate() {
+            let room = self.room(options);
+            self.full |= room == 0;
+            let (next, lost) = ring.since(self.copied[lane], room, &mut self.kept[lane]);
+            // Without room they are left out, and counted so in the end.
+            if room > 0 {
+                self.copied[lane] = next;
+                self.lost[lane] += lost;
+            }
+        }
+    }
+
+    /// Once the lanes have ended and it is known whether the run is valid. `None` where nothing was recorded.
+    pub(crate) fn end(mut self, common: &Common, counters: &[LaneCounters], valid: bool) -> Option<Kept> {
+        let options = self.options?;
+        if options.all {
+            self.keep_all(options);
+        }
+        for window in std::mem::take(&mut self.open) {
+            self.keep(options, window);
+        }
+        if options.invalid && !valid && !options.all {
+            self.keep(options, (0, u64::MAX));
+        }
+        let lane = |(number, mut rounds): (usize, Vec<Round>)| {
+            // Windows that overlap have the same twice.
+            rounds.sort_by_key(|round| (round.at_ns, round.took_ns()));
+            rounds.dedup_by_key(|round| (round.at_ns, round.took_ns()));
+            let plan = &common.lanes[number];
+            let roles = match (plan.tx, plan.rx) {
+                (true, true) => "tx, rx",
+                (true, false) => "tx",
+                (false, _) => "rx",
+            };
+            LaneTrace {
+                lane: number as u32,
+                name: format!("lane {number} ({roles})"),
+                tid: counters[number].thread.get() as i32,
+                cpu: plan.core.map(|core| core as u32),
+                rounds,
+            }
+        };
+        let mut left_out = Vec::new();
+        let mut leave = |what: String, count: u64, why: &str| {
+            left_out.push(LeftOut {
+                what,
+                count,
+                why: why.to_owned(),
+            });
+        };
+        for (number, lost) in self.lost.iter().enumerate().filter(|(_, lost)| **lost > 0) {
+            leave(
+                format!("rounds of lane {number}"),
+                *lost,
+                "the recorder's ring had wrapped before they were copied; a larger one lasts longer",
+            );
+        }
+        if self.left_out > 0 {
+            leave(
+                "windows".to_owned(),
+                self.left_out,
+                "there were as many as are kept, or one had just been",
+            );
+        }
+        if self.full {
+            leave("rounds".to_owned(), 0, "the memory for them was full");
+        }
+        Some(Kept {
+            lanes: self.kept.drain(..).enumerate().map(lane).collect(),
+            left_out,
+        })
+    }
+
+    /// Records known to be lost so far.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::LanePlan;
+    use std::time::Duration;
+
+    const MS: u64 = 1_000_000;
+
+    fn common(trace: TraceOptions) -> Common {
+        Common {
+            lanes: vec![
+                LanePlan {
+                    rx: true,
+                    tx: true,
+                    core: Some(3),
+                };
+                2
+            ],
+            duration: None,
+            interval: Duration::from_millis(10),
+            settle: Duration::ZERO,
+            burst: 32,
+            busy_poll: false,
+            priority: None,
+            share_cores: false,
+            seed: 1,
+            host: Vec::new(),
+            warnings: Vec::new(),
+            give_up: |_| Ok(()),
+            trace: Some(trace),
+        }
+    }
+
+    fn options() -> TraceOptions {
+        TraceOptions {
+            ring_bytes: 1 << 20,
+            before: Duration::from_millis(2),
+            after: Duration::from_millis(1),
+            cool_down: Duration::from_millis(4),
+            windows: 3,
+            ..TraceOptions::default()
+        }
+    }
+
+    /// Two lanes with a round each 0.1 ms, from 0 to 100 ms; the first tells of something at these times.
+    fn kept(options: TraceOptions, triggers: &[u64], valid: bool) -> Kept {
+        let common = common(options);
+        let rings = rings(&common);
+        let counters = [LaneCounters::default(), LaneCounters::default()];
+        let mut keeper = Keeper::new(&rings, &common, 0);
+        let mut triggers = triggers.iter().peekable();
+        for at in (0..1000).map(|n| n * MS / 10) {
+            let round = Round {
+                at_ns: at,
+                parts: [50_000, 50_000, 0, 0, 0, 0, 0],
+                ..Round::default()
+            };
+            rings.iter().for_each(|ring| ring.push(&round));
+            if triggers.next_if(|trigger| **trigger <= at).is_some() {
+                rings[0].trigger(at);
+            }
+            if at % (5 * MS) == 0 {
+                // Rows of 10 ms close 10 ms later; the third has lost a packet, and at 90 ms the host drops some.
+                let closed = at.saturating_sub(10 * MS) / (10 * MS) * 10 * MS;
+                let lost = i64::from(closed >= 30 * MS);
+                keeper.look(at, (closed, lost), Some(u64::from(at >= 90 * MS) * 7));
+            }
+        }
+        keeper.end(&common, &counters, valid).expect("it was asked for")
+    }
+
+    fn spans(kept: &Kept) -> Vec<(u64, u64)> {
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for round in &kept.lanes[1].rounds {
+            match spans.last_mut() {
+                Some((_, to)) if *to == round.at_ns => *to = round.end_ns(),
+                _ => spans.push((round.at_ns, round.end_ns())),
+            }
+        }
+        spans.iter().map(|(from, to)| (from / MS, to / MS)).collect()
+    }
+
+    #[test]
+    fn windows_are_kept_of_all_lanes_around_what_one_tells_of() {
+        let options = options();
+        let kept = kept(options, &[20 * MS, 22 * MS, 60 * MS, 70 * MS, 80 * MS], true);
+        assert_eq!(spans(&kept), [(18, 21), (58, 61), (68, 71)]);
+        assert_eq!(kept.lanes[0].rounds, kept.lanes[1].rounds);
+        assert_eq!(
+            (kept.lanes[0].name.as_str(), kept.lanes[0].cpu),
+            ("lane 0 (tx, rx)", Some(3))
+        );
+        // One had just been, one was too many.
+        assert_eq!((kept.left_out.len(), kept.left_out[0].count), (1, 2));
+    }
+
+    #[test]
+    fn rows_that_lost_packets_and_times_of_drops_are_kept() {
+        let only_loss = TraceOptions {
+            loss: true,
+            ..options()
+        };
+        assert_eq!(spans(&kept(only_loss, &[], true)), [(18, 31)]);
+        let only_drops = TraceOptions {
+            drop: true,
+            ..options()
+        };
+        assert_eq!(spans(&kept(only_drops, &[], true)), [(83, 91)]);
+    }
+
+    #[test]
+    fn of_a_run_that_is_not_valid_all_that_is_still_there_is_kept() {
+        let options = TraceOptions {
+            invalid: true,
+            ring_bytes: 2 * 100 * size_of::<Round>(),
+            ..options()
+        };
+        assert_eq!(spans(&kept(options.clone(), &[], true)), []);
+        assert_eq!(spans(&kept(options, &[], false)), [(90, 100)]);
+    }
+
+    #[test]
+    fn all_is_kept_up_to_the_memory_for_it() {
+        let options = TraceOptions { all: true, ..options() };
+        assert_eq!(spans(&kept(options.clone(), &[], true)), [(0, 100)]);
+        let options = TraceOptions {
+            memory: 600 * size_of::<Round>(),
+            ..options
+        };
+        let kept = kept(options, &[], true);
+        assert_eq!(kept.lanes.iter().map(|lane| lane.rounds.len()).sum::<usize>(), 600);
+        assert_eq!(kept.left_out.len(), 1);
+    }
+}
