@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod doctor;
+pub mod isolate;
 pub mod lab;
 pub mod privilege;
 mod tool;
+
+pub use tool::why_not;

@@ -23,7 +23,7 @@ fn find_in(name: &str, dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
 }
 
 /// Why a user's program can't be started, found as a shell would: by its path, else in `PATH`.
-pub(crate) fn why_not(program: &OsStr) -> Option<&'static str> {
+pub fn why_not(program: &OsStr) -> Option<&'static str> {
     let path = Path::new(program);
     if path.components().nth(1).is_some() || path.is_absolute() {
         return match is_executable(path) {

@@ -132,7 +132,7 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
 
 /// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots,
 /// and in a container, which does not boot it.
-fn boot_command(machine: &Machine, arguments: &str) -> Option<String> {
+pub(super) fn boot_command(machine: &Machine, arguments: &str) -> Option<String> {
     const DEFAULTS: &str = "/etc/default/grub";
     if machine.is_container() {
         return None;

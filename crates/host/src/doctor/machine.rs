@@ -13,6 +13,7 @@ use mpps_netdev::{NetDev, XdpFeatures};
 use mpps_sys::privilege;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::isolate::Tree;
 use crate::tool;
 
 /// The interfaces of the network namespace in which it was mounted.
@@ -60,6 +61,22 @@ impl Machine {
         Self {
             root: PathBuf::from("/"),
             live: true,
+        }
+    }
+
+    /// The machine whose files are in a tree.
+    pub(super) fn of(tree: &Tree) -> Self {
+        Self {
+            root: tree.root().to_owned(),
+            live: tree.is_live(),
+        }
+    }
+
+    /// Its files alone.
+    pub(super) fn tree(&self) -> Tree {
+        match self.live {
+            true => Tree::live(),
+            false => Tree::fake(&self.root),
         }
     }
 

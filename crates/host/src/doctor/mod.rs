@@ -14,6 +14,7 @@ mod dpdk;
 mod dpdk_tests;
 mod ethtool;
 mod finding;
+mod isolation;
 mod kernel;
 mod machine;
 mod memory;
@@ -26,6 +27,13 @@ mod privileges;
 #[cfg(test)]
 mod tests;
 mod xdp;
+
+pub(crate) use parse::kernel_version;
+
+/// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots.
+pub(crate) fn boot_command(tree: &crate::isolate::Tree, arguments: &str) -> Option<String> {
+    cpu::boot_command(&Machine::of(tree), arguments)
+}
 
 pub use finding::{Counts, Finding, Report, Status};
 use machine::Machine;
@@ -64,6 +72,7 @@ fn examine_machine(machine: &Machine, options: &Options) -> Report {
     paths::examine(machine, &options.built_paths, &facts, &mut report);
     privileges::examine(machine, &options.built_paths, &mut report);
     cpu::examine(machine, &mut report);
+    isolation::examine(machine, &mut report);
     memory::examine(machine, &mut report);
     net::examine(machine, &mut report);
     dpdk::examine(&facts, &mut report);

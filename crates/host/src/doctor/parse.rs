@@ -29,7 +29,7 @@ pub(super) fn keyed<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// Major and minor number of a kernel release (`6.18.44-fc`).
-pub(super) fn kernel_version(release: &str) -> Option<(u32, u32)> {
+pub(crate) fn kernel_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

@@ -122,23 +122,43 @@ fn lab_of_namespace(namespace: &str) -> Option<&str> {
     namespace.strip_suffix("-a").or_else(|| namespace.strip_suffix("-b"))
 }
 
-/// Name of a scratch lab: the owner's process id and start time (ids are used again), and a number.
-pub(crate) fn scratch(pid: u32, started: u64, number: u32) -> String {
-    format!("{SCRATCH}{pid}-{started}-{number}")
+/// Whose a scratch lab is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The PID namespace in which the process id holds: its inode number. Network namespaces lie in a folder that
+    /// containers may share, and elsewhere the id is another process's or nobody's.
+    pub(crate) pid_namespace: u32,
+    pub(crate) pid: u32,
+    /// When the process began, ticks since boot: ids are used again.
+    pub(crate) started: u64,
 }
 
-/// The scratch lab to which a namespace (under its final or a working name) belongs: its name, the owner's process
-/// id and start time.
-pub(crate) fn scratch_owner(candidate: &str) -> Option<(&str, u32, u64)> {
+/// Inode number of the host's own PID namespace; others have numbers that follow. Source: `include/uapi/linux/nsfs.h`
+/// (`PID_NS_INIT_INO`).
+pub(crate) const HOSTS_PID_NAMESPACE: u32 = 0xeffffffc;
+
+/// Name of a scratch lab: its owner, and a number. In hexadecimal, and the namespace as a distance, so that it stays
+/// below the longest name that a lab can have.
+pub(crate) fn scratch(owner: Owner, number: u32) -> String {
+    let namespace = owner.pid_namespace.wrapping_sub(HOSTS_PID_NAMESPACE);
+    format!("{SCRATCH}{namespace:x}-{:x}-{:x}-{number}", owner.pid, owner.started)
+}
+
+/// The scratch lab to which a namespace (under its final or a working name) belongs: its name, and its owner.
+pub(crate) fn scratch_owner(candidate: &str) -> Option<(&str, Owner)> {
     let name = lab_of_working(candidate).or_else(|| lab_of_namespace(candidate))?;
     let mut parts = name.strip_prefix(SCRATCH)?.split('-');
-    let pid = parts.next()?.parse().ok()?;
-    let started = parts.next()?.parse().ok()?;
+    let owner = Owner {
+        pid_namespace: u32::from_str_radix(parts.next()?, 16)
+            .ok()?
+            .wrapping_add(HOSTS_PID_NAMESPACE),
+        pid: u32::from_str_radix(parts.next()?, 16).ok()?,
+        started: u64::from_str_radix(parts.next()?, 16).ok()?,
+    };
     let _number: u32 = parts.next()?.parse().ok()?;
-    if parts.next().is_some() {
-        None
-    } else {
-        Some((name, pid, started))
+    match parts.next() {
+        Some(_) => None,
+        None => Some((name, owner)),
     }
 }
 
@@ -169,20 +189,24 @@ mod tests {
 
     #[test]
     fn a_scratch_lab_names_its_owner_under_every_name_it_can_have() {
-        let name = scratch(17, 4242, 3);
+        let owner = Owner {
+            pid_namespace: HOSTS_PID_NAMESPACE + 700,
+            pid: 17,
+            started: 4242,
+        };
+        let name = scratch(owner, 3);
         assert!(check(&name).is_ok());
+        let longest = Owner {
+            pid_namespace: HOSTS_PID_NAMESPACE.wrapping_add(0xff_ffff),
+            pid: 4_194_304,
+            started: 9_999_999_999,
+        };
         assert!(
-            check(&scratch(4_194_304, 9_999_999_999, 999)).is_ok(),
+            check(&scratch(longest, 999)).is_ok(),
             "largest process id, three years of ticks"
         );
-        assert_eq!(
-            scratch_owner(&namespace(&name, Host::B)),
-            Some((name.as_str(), 17, 4242))
-        );
-        assert_eq!(
-            scratch_owner(&working(&name, Host::A, 9)),
-            Some((name.as_str(), 17, 4242))
-        );
+        assert_eq!(scratch_owner(&namespace(&name, Host::B)), Some((name.as_str(), owner)));
+        assert_eq!(scratch_owner(&working(&name, Host::A, 9)), Some((name.as_str(), owner)));
         assert_eq!(scratch_owner("mpps-lab-a"), None);
         assert_eq!(scratch_owner("mpps-scratch-17-a"), None);
     }

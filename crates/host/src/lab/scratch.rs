@@ -1,9 +1,11 @@
 //! Labs that tests and the demo make for themselves.
 //!
-//! The name holds the owner's process id and start time, so runs never meet, and what a killed owner left is
-//! recognised and removed by the next one.
+//! The name holds the owner's PID namespace, process id and start time, so runs never meet, and what a killed owner
+//! left is recognised and removed by the next one in the same PID namespace. From another one nobody can see whether
+//! the owner lives, so its lab stays.
 
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::error::{LabError, Result};
@@ -24,35 +26,33 @@ impl ScratchLab {
     /// As [`Lab::up`]; [`LabError::is_permission`] tells a missing privilege, for which tests should skip.
     pub fn new(options: LabOptions) -> Result<Self> {
         Self::remove_stale()?;
-        let pid = std::process::id();
-        let started = start_time(pid).ok_or_else(|| {
-            LabError::io(
-                "read start time from",
-                format!("/proc/{pid}/stat"),
-                std::io::ErrorKind::InvalidData,
-            )
-        })?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // From here on the drop cleans up, also when making it fails.
         let scratch = Self {
-            lab: Lab::new(&names::scratch(pid, started, number), options)?,
+            lab: Lab::new(&names::scratch(this_process()?, number), options)?,
         };
         scratch.lab.up()?;
         Ok(scratch)
     }
 
-    /// Removes the scratch labs of owners that are no longer alive, and ends what still runs in them. Returns their
-    /// names.
+    /// Removes the scratch labs of owners in this PID namespace that are no longer alive, and ends what still runs in
+    /// them. Returns their names.
     ///
     /// # Errors
     /// As [`Lab::down`].
     pub fn remove_stale() -> Result<Vec<String>> {
         let kernel = Kernel::open("clean up")?;
+        // A /proc of another PID namespace shows other processes under these ids.
+        let own = std::process::id().to_string();
+        if std::fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() != own.as_str()) {
+            return Ok(Vec::new());
+        }
+        let here = pid_namespace()?;
         let mut stale: Vec<String> = kernel::names()
             .iter()
             .filter_map(|n| names::scratch_owner(n))
-            .filter(|&(_, pid, started)| start_time(pid) != Some(started))
-            .map(|(name, ..)| name.to_owned())
+            .filter(|(_, owner)| owner.pid_namespace == here && start_time(owner.pid) != Some(owner.started))
+            .map(|(name, _)| name.to_owned())
             .collect();
         stale.sort();
         stale.dedup();
@@ -78,6 +78,26 @@ impl Drop for ScratchLab {
             let _ = self.lab.remove(&kernel, true);
         }
     }
+}
+
+/// The PID namespace of this process: its inode number.
+fn pid_namespace() -> Result<u32> {
+    const PATH: &str = "/proc/self/ns/pid";
+    let meta = std::fs::metadata(PATH).map_err(|e| LabError::io("look at", PATH.to_owned(), e))?;
+    Ok(meta.ino() as u32)
+}
+
+/// This process as an owner.
+pub(super) fn this_process() -> Result<names::Owner> {
+    const PATH: &str = "/proc/self/stat";
+    let stat = std::fs::read_to_string(PATH).map_err(|e| LabError::io("read", PATH.to_owned(), e))?;
+    let started = parse_start_time(&stat)
+        .ok_or_else(|| LabError::io("read start time from", PATH.to_owned(), std::io::ErrorKind::InvalidData))?;
+    Ok(names::Owner {
+        pid_namespace: pid_namespace()?,
+        pid: std::process::id(),
+        started,
+    })
 }
 
 /// When the process started, in clock ticks since boot; `None` when there is no such process.

@@ -424,11 +424,24 @@ fn the_scratch_lab_of_a_dead_owner_is_removed_and_that_of_a_living_one_kept() {
         return;
     };
     // No process has this start time: it is the owner's id used again.
-    let dead = Lab::new(&names::scratch(std::process::id(), 1, 77), LabOptions::default()).unwrap();
+    let owner = names::Owner {
+        started: 1,
+        ..scratch::this_process().unwrap()
+    };
+    let dead = Lab::new(&names::scratch(owner, 77), LabOptions::default()).unwrap();
     guard.0.push(dead.name().to_owned());
     dead.up().unwrap();
+    // In another PID namespace the id is another process's, so nobody here can tell whether it lives.
+    let elsewhere = names::Owner {
+        pid_namespace: owner.pid_namespace.wrapping_add(1),
+        ..owner
+    };
+    let elsewhere = Lab::new(&names::scratch(elsewhere, 78), LabOptions::default()).unwrap();
+    guard.0.push(elsewhere.name().to_owned());
+    elsewhere.up().unwrap();
     let living = ScratchLab::new(LabOptions::default()).unwrap();
     assert!(names_of(&dead).is_empty());
+    assert_eq!(elsewhere.status().unwrap().state, LabState::Up);
     ScratchLab::remove_stale().unwrap();
     assert_eq!(living.status().unwrap().state, LabState::Up);
 }

@@ -1,0 +1,134 @@
+//! What the kernel leaves to others beside a thread of `SCHED_FIFO` that never sleeps: the trap of real-time priority.
+//!
+//! Up to Linux 6.11 real-time threads of a core run for `kernel.sched_rt_runtime_us` of each `sched_rt_period_us` and
+//! then stand still, even where nobody else waits for the core. From 6.12 on a *fair server* takes that role
+//! (`kernel/sched/deadline.c`): normal threads that wait get their part, and only then does the real-time thread lose
+//! it. The sysctl does not switch the fair server off; files of debugfs do.
+
+use super::tree::Tree;
+
+/// What normal threads of a core get beside a real-time thread that never sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Nothing: the limit is switched off, and such a thread may keep the core for ever.
+    Nothing,
+    /// This long of each period, µs, whether or not one of them waits: the real-time thread stands still.
+    Always {
+        /// Time that the real-time thread loses of each period, µs.
+        lost_us: u64,
+        /// Length of a period, µs.
+        period_us: u64,
+    },
+    /// This long of each period, µs, if one of them waits.
+    WhereOneWaits {
+        /// Time that the real-time thread loses of each period, µs.
+        lost_us: u64,
+        /// Length of a period, µs.
+        period_us: u64,
+    },
+}
+
+/// The first Linux with a fair server.
+const FAIR_SERVER: (u32, u32) = (6, 12);
+/// What a fair server has where debugfs does not tell, µs: 50 ms of each second.
+const FAIR_DEFAULT: (u64, u64) = (50_000, 1_000_000);
+
+impl Share {
+    /// Of this host.
+    pub fn live() -> Self {
+        Self::of(&Tree::live())
+    }
+
+    /// Of a host whose files are in `tree`; on core 0, as the cores are alike unless somebody changed one.
+    pub fn of(tree: &Tree) -> Self {
+        let release = tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
+        let number = |path: &str| tree.read(path).ok().and_then(|text| text.trim().parse::<i64>().ok());
+        if crate::doctor::kernel_version(&release).is_some_and(|version| version >= FAIR_SERVER) {
+            let file = |key: &str| number(&format!("sys/kernel/debug/sched/fair_server/cpu0/{key}"));
+            let us = |ns: i64| u64::try_from(ns / 1000).unwrap_or(0);
+            let (lost_us, period_us) = match (file("runtime"), file("period")) {
+                (Some(runtime), Some(period)) => (us(runtime), us(period)),
+                _ => FAIR_DEFAULT,
+            };
+            return match lost_us {
+                0 => Self::Nothing,
+                _ => Self::WhereOneWaits { lost_us, period_us },
+            };
+        }
+        let runtime = number("proc/sys/kernel/sched_rt_runtime_us").unwrap_or(950_000);
+        let period = number("proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000);
+        match u64::try_from(runtime) {
+            Ok(runtime) if (runtime as i64) < period => Self::Always {
+                lost_us: period as u64 - runtime,
+                period_us: period as u64,
+            },
+            _ => Self::Nothing,
+        }
+    }
+
+    /// What a thread of `SCHED_FIFO` that never sleeps loses, and where; `None`: nothing.
+    pub fn told(&self) -> Option<String> {
+        let ms = |us: u64| us as f64 / 1e3;
+        match *self {
+            Self::Nothing => None,
+            Self::Always { lost_us, period_us } => Some(format!(
+                "the kernel stops a real-time thread that never sleeps for {} ms of each {} ms \
+                 (kernel.sched_rt_runtime_us)",
+                ms(lost_us),
+                ms(period_us)
+            )),
+            Self::WhereOneWaits { lost_us, period_us } => Some(format!(
+                "where a normal thread waits for its core, the kernel takes the core from a real-time thread that \
+                 never sleeps for {} ms of each {} ms (fair server)",
+                ms(lost_us),
+                ms(period_us)
+            )),
+        }
+    }
+
+    /// The command that switches it off; `None` where it is off.
+    pub fn off(&self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Always { .. } => Some("sysctl -w kernel.sched_rt_runtime_us=-1"),
+            Self::WhereOneWaits { .. } => {
+                Some("for f in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > $f; done")
+            }
+        }
+    }
+}
+
+/// Why a nice value below 0 may gain nothing on this host; `None`: it does what it says.
+pub fn nice_trap(tree: &Tree) -> Option<String> {
+    let on = tree
+        .read("proc/sys/kernel/sched_autogroup_enabled")
+        .is_ok_and(|text| text == "1");
+    // `man 7 sched`, "The autogroup feature": each session has a share of its own, whatever its threads' nice values.
+    let trap = "a nice value ranks only threads of one session among each other here \
+                (kernel.sched_autogroup_enabled=1): others keep their share of the core";
+    on.then(|| trap.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isolate::fake::Fake;
+
+    #[test]
+    fn old_kernels_stop_a_real_time_thread_always_and_new_ones_where_another_waits() {
+        let fake = Fake::new();
+        fake.put("proc/sys/kernel/osrelease", "6.1.0-18-amd64");
+        fake.put("proc/sys/kernel/sched_rt_runtime_us", "950000");
+        fake.put("proc/sys/kernel/sched_rt_period_us", "1000000");
+        let (lost_us, period_us) = (50_000, 1_000_000);
+        assert_eq!(Share::of(&fake.tree()), Share::Always { lost_us, period_us });
+        fake.put("proc/sys/kernel/sched_rt_runtime_us", "-1");
+        assert_eq!(Share::of(&fake.tree()), Share::Nothing);
+        fake.put("proc/sys/kernel/osrelease", "6.18.44");
+        assert_eq!(Share::of(&fake.tree()), Share::WhereOneWaits { lost_us, period_us });
+        fake.put("sys/kernel/debug/sched/fair_server/cpu0/runtime", "0");
+        fake.put("sys/kernel/debug/sched/fair_server/cpu0/period", "1000000000");
+        assert_eq!(Share::of(&fake.tree()), Share::Nothing);
+        assert_eq!((Share::Nothing.told(), Share::Nothing.off()), (None, None));
+    }
+}

@@ -1,0 +1,174 @@
+//! The files of a host under a root directory, and the affinity of its threads.
+//!
+//! The live host's root is `/`. Tests build a tree of files in its place; there the affinity of thread N is the file
+//! `affinity/N`, and files that stand for the kernel's answers are described at [`Tree::fake`].
+
+use super::cpus::Cpus;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Files of one host; paths are relative to its root.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    root: PathBuf,
+    live: bool,
+}
+
+impl Tree {
+    /// This host.
+    pub fn live() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            live: true,
+        }
+    }
+
+    /// A host made of files. A file `NAME.answers` beside `NAME` says what the kernel makes of a value written to it:
+    /// lines `WRITTEN=READ BACK`, or `WRITTEN=!ERRNO`; `*` stands for all others, and `*` in what is read back for what
+    /// was written. `mkdir` makes the files that the folder `NAME.new` beside the place holds.
+    pub fn fake(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            live: false,
+        }
+    }
+
+    /// Whether this is the host that the process runs on.
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a path lies.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The file's text without white space at its ends.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn read(&self, path: &str) -> io::Result<String> {
+        let bytes = fs::read(self.path(path))?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// Whether the path is there.
+    pub fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Names in a directory, sorted; none where it can't be read.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// Names of folders in a directory, sorted.
+    pub(super) fn folders(&self, path: &str) -> Vec<String> {
+        let is_folder = |name: &String| self.path(&format!("{path}/{name}")).is_dir();
+        self.list(path).into_iter().filter(is_folder).collect()
+    }
+
+    /// Writes a value to a file that is there, in one call: files of the kernel take a value, not bytes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn write(&self, path: &str, value: &str) -> io::Result<()> {
+        if !self.live {
+            return self.answer(path, value);
+        }
+        fs::OpenOptions::new()
+            .write(true)
+            .open(self.path(path))?
+            .write_all(value.as_bytes())
+    }
+
+    fn answer(&self, path: &str, value: &str) -> io::Result<()> {
+        let file = self.path(path);
+        if !file.is_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(self.root.join("log"))?
+            .write_all(format!("write {} {value}\n", path.trim_start_matches('/')).as_bytes())?;
+        let answers = fs::read_to_string(self.path(&format!("{path}.answers"))).unwrap_or_default();
+        let of = |wanted: &str| {
+            let line = answers
+                .lines()
+                .find_map(|line| line.strip_prefix(wanted)?.strip_prefix('='));
+            line.map(str::to_owned)
+        };
+        let answer = of(value).or_else(|| of("*")).unwrap_or_else(|| "*".to_owned());
+        if let Some(errno) = answer.strip_prefix('!').and_then(|n| n.parse().ok()) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        // Writing a process to `cgroup.procs` takes it out of the others: no test asks.
+        fs::write(file, answer.replace('*', value) + "\n")
+    }
+
+    /// Makes a folder.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn make_folder(&self, path: &str) -> io::Result<()> {
+        fs::create_dir(self.path(path))?;
+        let files = format!("{path}.new");
+        for name in if self.live { Vec::new() } else { self.list(&files) } {
+            fs::copy(
+                self.path(&format!("{files}/{name}")),
+                self.path(&format!("{path}/{name}")),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Removes a folder that the kernel takes for empty: one of cgroups has files that go with it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove_folder(&self, path: &str) -> io::Result<()> {
+        match self.live {
+            true => fs::remove_dir(self.path(path)),
+            false => fs::remove_dir_all(self.path(path)),
+        }
+    }
+
+    /// Cores that a thread may run on.
+    ///
+    /// # Errors
+    /// `ESRCH` where there is no such thread (any more).
+    pub(super) fn affinity(&self, thread: i32) -> io::Result<Cpus> {
+        if !self.live {
+            let text = self.read(&format!("affinity/{thread}"))?;
+            return Cpus::of_list(&text).ok_or_else(|| io::ErrorKind::InvalidData.into());
+        }
+        let thread = rustix::thread::Pid::from_raw(thread).ok_or(io::ErrorKind::InvalidInput)?;
+        let set = rustix::thread::sched_getaffinity(Some(thread))?;
+        let most = rustix::thread::CpuSet::MAX_CPU;
+        Ok((0..most).filter(|&core| set.is_set(core)).collect())
+    }
+
+    /// Has a thread run on these cores only.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` for its own threads that belong to a core.
+    pub(super) fn set_affinity(&self, thread: i32, cores: &Cpus) -> io::Result<()> {
+        if !self.live {
+            return self.answer(&format!("affinity/{thread}"), &cores.list());
+        }
+        let thread = rustix::thread::Pid::from_raw(thread).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut set = rustix::thread::CpuSet::new();
+        cores.iter().for_each(|core| set.set(core));
+        Ok(rustix::thread::sched_setaffinity(Some(thread), &set)?)
+    }
+}
