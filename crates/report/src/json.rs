@@ -5,6 +5,7 @@ use mpps_stats::{
     CaptureSummary, Direction, Event, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary, Sink,
     Stretch, Stretches, Summary, Wants, Workload,
 };
+use mpps_trace::StageRow;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -171,6 +172,9 @@ fn circumstances(s: &Summary) -> Value {
         "reasons": counters(&s.reasons),
         "capture": s.capture.as_ref().map(capture),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
+        "stages": s.stages.iter().map(stage).collect::<Vec<_>>(),
+        "stage_cost": s.stage_cost.as_ref().map(|cost| json!(cost)),
+        "why": s.causes.iter().map(|cause| json!(cause)).collect::<Vec<_>>(),
         "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
         "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
         "command": s.command,
@@ -179,6 +183,19 @@ fn circumstances(s: &Summary) -> Value {
         "directions": s.directions.iter().map(direction).collect::<Vec<_>>(),
         "host": s.host.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str()))).collect::<Map<_, _>>(),
     })
+}
+
+/// A row of the stage table, with what follows from it.
+fn stage(row: &StageRow) -> Value {
+    let mut value = json!(row);
+    if let Value::Object(object) = &mut value {
+        object.extend([
+            ("packets_per_call".to_owned(), number(row.packets_per_call())),
+            ("ns_per_packet".to_owned(), number(row.ns_per_packet())),
+            ("ns_per_call".to_owned(), number(row.ns_per_call())),
+        ]);
+    }
+    value
 }
 
 /// One of two ways: all that the summary of a run has, and its name.

@@ -13,6 +13,7 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 use mpps_stats::{Event, Latency, Sink, Snapshot, Wants, Workload};
 use mpps_sys::cursor;
 use mpps_sys::evidence::continued;
+use mpps_trace::Stage;
 use rustix::process::{Pid, getpgrp};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -291,7 +292,9 @@ impl LiveSink {
                 percent(loss)
             ),
         };
+        let stages = stages(&s.stage_shares);
         if self.sends_only {
+            lines.extend(stages);
             return lines;
         }
         spark(lost, &self.losses, worst);
@@ -304,6 +307,7 @@ impl LiveSink {
         }
         let recent = s.recent_latency.as_ref().and_then(latency);
         lines.push(format!("latency  {}", recent.unwrap_or_else(|| "-".to_owned())));
+        lines.extend(stages);
         for way in &s.ways {
             let lost = match s.closed_ns {
                 0 => "not known yet".to_owned(),
@@ -350,6 +354,17 @@ impl LiveSink {
 
 fn count_lost(s: &Snapshot) -> String {
     count(s.closed_lost.max(0).cast_unsigned())
+}
+
+/// What the lanes did in the last second, the most first.
+fn stages(shares: &[f64; Stage::COUNT]) -> Option<String> {
+    let mut all: Vec<(Stage, f64)> = Stage::ALL.into_iter().zip(*shares).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let told = all.iter().filter(|(_, share)| *share >= 0.01).take(5);
+    let told: Vec<String> = told
+        .map(|(stage, share)| format!("{} {:.0} %", stage.name(), share * 100.0))
+        .collect();
+    (!told.is_empty()).then(|| format!("stages   {}", told.join("  ")))
 }
 
 fn latency(l: &Latency) -> Option<String> {

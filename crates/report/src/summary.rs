@@ -15,6 +15,7 @@ use when::when;
 mod directions;
 mod headline;
 mod lanes;
+mod stages;
 mod text;
 mod when;
 
@@ -77,8 +78,14 @@ pub fn print_summary(
         directions::side_by_side(s, detail, out)?;
     }
     match detail {
-        Detail::Brief => lanes::in_brief(s, out)?,
-        Detail::Full => lanes::in_full(s, out)?,
+        Detail::Brief => {
+            lanes::in_brief(s, out)?;
+            stages::in_brief(s, out)?;
+        }
+        Detail::Full => {
+            lanes::in_full(s, out)?;
+            stages::in_full(s, out)?;
+        }
     }
     ports(s, out)?;
     if !s.reasons.is_empty() && s.ports.is_empty() {
@@ -102,6 +109,11 @@ pub fn print_summary(
         for warning in &s.warnings {
             sentence(&colour.paint("33", "note:"), warning, "  ", out)?;
         }
+    }
+    // In front of the verdict, which comes last.
+    if let Some(cause) = mpps_trace::why::first(&s.causes).filter(|_| !s.valid || s.lost > 0) {
+        writeln!(out)?;
+        sentence("why:", cause.sentence.trim_end_matches('.'), "  ", out)?;
     }
     writeln!(out)?;
     verdict(s, colour, out)

@@ -90,6 +90,14 @@ impl JsonTarget {
         self.write_bytes(crate::json::text(summary).as_bytes())
     }
 
+    /// Writes any text.
+    ///
+    /// # Errors
+    /// As [`JsonTarget::write`].
+    pub fn write_text(&self, text: &str) -> Result<(), ReportError> {
+        self.write_bytes(text.as_bytes())
+    }
+
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
         let result = match &self.way {
             Way::Rename(place) => place.replace(bytes),

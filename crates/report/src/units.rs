@@ -1,6 +1,8 @@
 //! Numbers as people read them: SI prefixes, durations, thousands. Never "NaN", never "inf".
 
-pub use mpps_stats::count;
+pub use mpps_trace::{count, time};
+
+use mpps_trace::four_digits;
 
 /// A rate or any other quantity with SI prefix and four significant digits: `1.234 Mpps`, `999.9 kpps`, `0 pps`.
 /// What is not a finite number is `-`.
@@ -25,15 +27,6 @@ pub fn si(value: f64, unit: &str) -> String {
     format!("{sign}{} {prefix}{unit}", four_digits(scaled))
 }
 
-fn four_digits(value: f64) -> String {
-    match value {
-        v if v < 9.9995 => format!("{v:.3}"),
-        v if v < 99.995 => format!("{v:.2}"),
-        v if v < 999.95 => format!("{v:.1}"),
-        v => format!("{v:.0}"),
-    }
-}
-
 /// A packet rate: `1.234 Mpps`.
 pub fn pps(rate: f64) -> String {
     si(rate, "pps")
@@ -42,29 +35,6 @@ pub fn pps(rate: f64) -> String {
 /// A bit rate: `9.876 Gbps`.
 pub fn bps(rate: f64) -> String {
     si(rate, "bps")
-}
-
-/// A short time given in ns, four significant digits: `873 ns`, `12.35 µs`, `1.234 ms`, `2.500 s`.
-pub fn time(ns: f64) -> String {
-    if !ns.is_finite() {
-        return "-".to_owned();
-    }
-    let sign = if ns < 0.0 { "-" } else { "" };
-    let magnitude = ns.abs();
-    if magnitude < 999.5 {
-        let decimals = usize::from(magnitude.fract() != 0.0 && magnitude < 99.95);
-        return format!("{sign}{magnitude:.decimals$} ns");
-    }
-    let mut scaled = magnitude / 1000.0;
-    let mut unit = "µs";
-    for next in ["ms", "s"] {
-        if scaled < 999.95 {
-            break;
-        }
-        scaled /= 1000.0;
-        unit = next;
-    }
-    format!("{sign}{} {unit}", four_digits(scaled))
 }
 
 /// A long time given in ns, to 0.1 s below a minute: `12.3 s`, `2 min 03 s`, `1 h 02 min 03 s`.
@@ -108,10 +78,6 @@ mod tests {
         assert_eq!(pps(999_900.0), "999.9 kpps");
         assert_eq!(pps(0.0), "0 pps");
         assert_eq!(pps(f64::NAN), "-");
-        assert_eq!(time(999.4), "999 ns");
-        assert_eq!(time(999.6), "1.000 µs");
-        assert_eq!(time(12_345.0), "12.35 µs");
-        assert_eq!(time(0.0), "0 ns");
         assert_eq!(elapsed(59_960_000_000), "1 min 00 s");
         assert_eq!(elapsed(3_723_000_000_000), "1 h 02 min 03 s");
         assert_eq!(percent(0.0), "0 %");
@@ -132,12 +98,6 @@ mod tests {
             let read = value_of(&text, &scales);
             prop_assert!((read - value).abs() <= value * 0.0006 + 0.0006, "{value} {text}");
             prop_assert!(text.chars().count() <= 11, "{text}");
-        }
-
-        #[test]
-        fn time_reads_back_within_its_four_digits(ns in 1.0..1e11f64) {
-            let read = value_of(&time(ns), &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)]);
-            prop_assert!((read - ns).abs() <= ns * 0.006, "{ns} {}", time(ns));
         }
 
         #[test]

@@ -108,6 +108,7 @@ fn summary() -> Summary {
             HostFact::shown("kernel", "6.1"),
             HostFact::shown("rcvbuf_bytes", "425984"),
         ],
+        ..Summary::default()
     }
 }
 

@@ -298,11 +298,17 @@ pub(crate) fn rank(all: &[Series], number: usize) -> usize {
 /// Colour and dashes of a series.
 pub(crate) fn style(all: &[Series], number: usize) -> (&'static str, &'static str) {
     let rank = rank(all, number);
-    match all.get(number).map(|s| s.kind) {
+    let series = all.get(number);
+    match series.map(|s| s.kind) {
         Some(Kind::Reference) => (NEUTRAL, DASHES[rank % DASHES.len()]),
+        // A trial that decides nothing has no colour of its own, and not green above all.
+        Some(Kind::Points) if series.is_some_and(|s| s.name == VOID) => (NEUTRAL, ""),
         _ => (COLOURS[rank % COLOURS.len()], ""),
     }
 }
+
+/// Name of the points that stand for trials that do not count.
+pub const VOID: &str = "void";
 
 /// Path of a line, broken where a value is missing. A value between two gaps is a dot.
 fn line(points: &[Point], place: &dyn Fn((f64, f64)) -> (f64, f64)) -> String {

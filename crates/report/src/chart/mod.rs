@@ -5,6 +5,7 @@ mod mark;
 mod place;
 mod thin;
 
+pub use draw::VOID;
 pub(crate) use draw::{Look, drawn, rank, stacked, style};
 pub(crate) use mark::shapes;
 pub(crate) use place::Placed;

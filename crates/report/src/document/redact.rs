@@ -11,6 +11,35 @@ pub fn document(document: &Document) -> Document {
     Redactor::of(document).document(document)
 }
 
+/// Folders that hold one of each user, by the user's name.
+const HOMES: [&str; 7] = [
+    "/var/home/",
+    "/export/home/",
+    "/home/",
+    "/Users/",
+    "/media/",
+    "/run/media/",
+    "/run/user/",
+];
+/// Names that are no user's, where they stand alone.
+const COMMON: [&str; 8] = ["root", "user", "admin", "test", "mpps", "daemon", "nobody", "ubuntu"];
+/// Last parts of names with two parts that are hosts' names.
+const LOCAL: [&str; 8] = [
+    "local",
+    "lan",
+    "localdomain",
+    "internal",
+    "intern",
+    "corp",
+    "home",
+    "example",
+];
+/// Last parts of what is a file's name and not a host's.
+const FILES: [&str; 16] = [
+    "json", "jsonl", "html", "md", "csv", "svg", "sock", "log", "txt", "so", "gz", "xz", "pcapng", "conf", "service",
+    "ko",
+];
+
 /// What is hidden, and as what it is shown.
 #[derive(Debug, Default)]
 pub struct Redactor {
@@ -21,6 +50,25 @@ pub struct Redactor {
     ips: HashMap<IpAddr, String>,
     macs: HashMap<String, String>,
     users: HashMap<String, String>,
+}
+
+/// The users whose folders a text names.
+fn users_of(text: &str) -> impl Iterator<Item = &str> {
+    let of = move |home: &'static str| {
+        text.match_indices(home)
+            .map(move |(at, _)| user_at(&text[at + home.len()..]))
+    };
+    HOMES.into_iter().flat_map(of).filter(|name| !name.is_empty())
+}
+
+/// Whether a user's name tells of somebody where it stands alone.
+fn is_telling(name: &str) -> bool {
+    name.len() >= 3 && !COMMON.contains(&name)
+}
+
+/// The name at the beginning of the rest of a path.
+fn user_at(rest: &str) -> &str {
+    &rest[..rest.find(|c: char| "/ '\",:;".contains(c)).unwrap_or(rest.len())]
 }
 
 impl Redactor {
@@ -37,6 +85,12 @@ impl Redactor {
         let mut redactor = Self::default();
         for name in names {
             redactor.host(&name);
+        }
+        let text = document.text();
+        let own = ["USER", "LOGNAME", "SUDO_USER"].map(|name| std::env::var(name).unwrap_or_default());
+        let own = own.iter().map(String::as_str).filter(|user| is_telling(user));
+        for user in users_of(&text).chain(own) {
+            redactor.user(user);
         }
         redactor.hosts.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         redactor
@@ -63,6 +117,16 @@ impl Redactor {
             self.hosts.push((first, shown.clone()));
         }
         self.hosts.push((name, shown));
+    }
+
+    /// As what a user is shown.
+    fn user(&mut self, name: &str) -> String {
+        let count = self.users.len() + 1;
+        let shown = self
+            .users
+            .entry(name.to_owned())
+            .or_insert_with(|| format!("user-{count}"));
+        shown.clone()
     }
 
     /// The document without these.
@@ -111,17 +175,16 @@ impl Redactor {
 
     /// What begins here and is hidden: its bytes, and what is shown.
     fn found(&mut self, rest: &str, before: Option<char>) -> Option<(usize, String)> {
-        if let Some(user) = rest.strip_prefix("/home/") {
-            let end = user.find(|c: char| "/ '\",:;".contains(c)).unwrap_or(user.len());
-            let count = self.users.len() + 1;
-            let name = self
-                .users
-                .entry(user[..end].to_owned())
-                .or_insert_with(|| format!("user-{count}"));
-            return (end > 0).then(|| ("/home/".len() + end, format!("/home/{name}")));
+        if let Some(home) = HOMES.into_iter().find(|home| rest.starts_with(home)) {
+            let name = user_at(&rest[home.len()..]);
+            let shown = (!name.is_empty()).then(|| self.user(name));
+            return shown.map(|shown| (home.len() + name.len(), format!("{home}{shown}")));
         }
-        if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
-            return None;
+        if before.is_some_and(|c| c.is_alphanumeric()) {
+            return self.address(rest, before);
+        }
+        if before == Some('_') {
+            return self.address(rest, before).or_else(|| self.name(rest));
         }
         // Names that udev makes of a MAC address.
         if let Some(digits) = rest.strip_prefix("enx").and_then(|more| more.get(..12))
@@ -129,17 +192,51 @@ impl Redactor {
         {
             return Some((15, format!("enx-{}", self.mac(digits))));
         }
-        self.address(rest, before).or_else(|| self.name(rest))
+        let found = self.address(rest, before).or_else(|| self.name(rest));
+        found.or_else(|| self.whole_name(rest, before))
     }
 
+    /// A name that is known to be a host's or a user's.
     fn name(&self, rest: &str) -> Option<(usize, String)> {
-        let found = self.hosts.iter().find(|(name, _)| {
+        let ends = |length: usize, more: bool| {
+            let after = rest.get(length..).and_then(|after| after.chars().next());
+            !after.is_some_and(|c| c.is_alphanumeric() || !more && (c == '_' || c == '-'))
+        };
+        let host = self.hosts.iter().find(|(name, _)| {
             let here = rest
                 .get(..name.len())
                 .is_some_and(|here| here.eq_ignore_ascii_case(name));
-            let after = rest.get(name.len()..).and_then(|after| after.chars().next());
-            here && !after.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-')
+            // A short one may be part of a word that is nobody's name.
+            here && ends(name.len(), name.len() > 3)
         });
+        let user = || {
+            let known = self.users.iter().filter(|(name, _)| is_telling(name));
+            let mut here = known.filter(|(name, _)| rest.starts_with(name.as_str()) && ends(name.len(), false));
+            here.next()
+        };
+        host.map(|(name, shown)| (name.len(), shown.clone()))
+            .or_else(|| user().map(|(name, shown)| (name.len(), shown.clone())))
+    }
+
+    /// A host's whole name that nothing has told of: three parts or more with dots between, or a last part that only
+    /// names of hosts have.
+    fn whole_name(&mut self, rest: &str, before: Option<char>) -> Option<(usize, String)> {
+        let part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        if matches!(before, Some('.' | '-')) || !rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return None;
+        }
+        let run = rest.find(|c: char| !part(c)).unwrap_or(rest.len());
+        let name = rest[..run].trim_end_matches(['.', '-']);
+        let parts: Vec<&str> = name.split('.').collect();
+        let last = parts.last()?.to_ascii_lowercase();
+        let word = last.len() >= 2 && last.bytes().all(|b| b.is_ascii_alphabetic());
+        let whole = parts.iter().all(|part| !part.is_empty()) && word && !FILES.contains(&last.as_str());
+        if !whole || parts.len() < 2 || parts.len() == 2 && !LOCAL.contains(&last.as_str()) {
+            return None;
+        }
+        self.host(name);
+        let lower = name.to_ascii_lowercase();
+        let found = self.hosts.iter().find(|(known, _)| *known == lower);
         found.map(|(name, shown)| (name.len(), shown.clone()))
     }
 
@@ -154,16 +251,28 @@ impl Redactor {
             let mut after = rest[length..].chars();
             let next = after.next();
             let digit = after.next().is_some_and(|c| c.is_ascii_digit());
-            !(next.is_some_and(|c| c.is_alphanumeric() || c == '_') || next == Some('.') && digit)
+            !(next.is_some_and(|c| c.is_ascii_digit()) || next == Some('.') && digit)
         };
+        let after = |length: usize| rest[length..].chars().next();
+        // Letters may stand right before or behind an address, but none that could be a digit of it.
+        let glued = |length: usize| [before, after(length)].into_iter().flatten().any(char::is_alphanumeric);
+        let torn = |length: usize| {
+            let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_hexdigit());
+            digit(before) || digit(after(length))
+        };
+        if before.is_some_and(|c| c.is_ascii_digit()) {
+            return None;
+        }
         for length in (2..=run).rev().filter(|length| ends(*length)) {
             let text = &rest[..length];
-            if is_mac(text) {
+            if is_mac(text) && (length > 12 || !torn(length)) {
                 return Some((length, self.mac(text)));
             }
             match text.parse::<IpAddr>() {
                 // A bare :: stands for much else.
                 Ok(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) | Err(_) => {}
+                // So do a word and two colons.
+                Ok(IpAddr::V6(_)) if glued(length) && (torn(length) || !looks_like_ipv6(text)) => {}
                 Ok(ip) => {
                     let count = self.ips.len() + 1;
                     let shown = self.ips.entry(ip).or_insert_with(|| format!("ip-{count}"));
@@ -185,13 +294,28 @@ impl Redactor {
     }
 }
 
-/// Six pairs of digits, colons or hyphens between them.
+/// Six pairs of digits with colons or hyphens between them; three groups of four with dots; or twelve digits, of which
+/// one is a letter, as numbers have none.
 fn is_mac(text: &str) -> bool {
-    let digits = |text: &str| text.len() == 2 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    text.len() == 17
-        && [':', '-']
-            .iter()
-            .any(|by| text.split(*by).count() == 6 && text.split(*by).all(digits))
+    let groups = |by: char, count: usize| {
+        let digits = |text: &str| text.len() == 12 / count && text.bytes().all(|b| b.is_ascii_hexdigit());
+        text.split(by).count() == count && text.split(by).all(digits)
+    };
+    match text.len() {
+        17 => groups(':', 6) || groups('-', 6),
+        14 => groups('.', 3),
+        12 => {
+            let has = |of: fn(&u8) -> bool| text.as_bytes().iter().any(of);
+            groups(':', 1) && has(u8::is_ascii_alphabetic) && has(u8::is_ascii_digit)
+        }
+        _ => false,
+    }
+}
+
+/// Whether it has a first group of three digits or more, and a digit that is no letter: no path of a program has.
+fn looks_like_ipv6(text: &str) -> bool {
+    let first = text.split(':').next().unwrap_or_default();
+    first.len() >= 3 && text.bytes().any(|b| b.is_ascii_digit())
 }
 
 /// Names that the words of a command line give as addresses.
@@ -252,6 +376,7 @@ mod tests {
                 .any(|known| name.starts_with(known))
         };
         redactor.hosts.retain(|(name, _)| own(name));
+        redactor.users.clear();
         redactor
     }
 
@@ -269,7 +394,25 @@ mod tests {
                 "02:00:5E:10:00:01 02-00-5e-10-00-01 enx02005e100001",
                 "mac-1 mac-1 enx-mac-1",
             ),
+            (
+                "0200.5e10.0001 02005E100001 eth02005e100001 mac02:00:5e:10:00:01x",
+                "mac-1 mac-1 ethmac-1 macmac-1x",
+            ),
+            ("ip10.0.0.1 eth1_10.0.0.1ms x10.0.0.2", "ipip-1 eth1_ip-1ms xip-5"),
+            ("ethfd99::1 std::fs feed::back", "ethip-3 std::fs feed::back"),
             ("/home/ada/x.json", "/home/user-1/x.json"),
+            (
+                "/var/home/ada, /Users/ada: sudo -u ada canada",
+                "/var/home/user-1, /Users/user-1: sudo -u user-1 canada",
+            ),
+            (
+                "123456789012 packets, 3f2a9c0e packets, abcdef012345678",
+                "123456789012 packets, 3f2a9c0e packets, abcdef012345678",
+            ),
+            (
+                "results/report.html dpdk-22.11.tar.gz",
+                "results/report.html dpdk-22.11.tar.gz",
+            ),
             (
                 "kernel 6.18.44, version 0.1.0, 1.2.3.4.5",
                 "kernel 6.18.44, version 0.1.0, 1.2.3.4.5",

@@ -79,8 +79,12 @@ impl Shown {
             return "–".to_owned();
         }
         match self.unit {
+            Unit::Plain if value.abs() >= 0.01 && value.abs() < 1e9 => plain((value * 1e4).round() / 1e4),
             Unit::Plain => plain(value),
             Unit::Count | Unit::Bytes => whole(value),
+            Unit::Ratio if value != 0.0 && (value * 100.0 - (value * 100.0).round()).abs() < 1e-9 => {
+                plain((value * 100.0).round())
+            }
             // 99.999, not 100.0.
             Unit::Ratio if (0.9995..=1.0).contains(&value) => plain(value * 100.0),
             Unit::Ratio => percent(value).trim_end_matches(" %").to_owned(),
@@ -197,7 +201,9 @@ mod tests {
         let cells: Vec<_> = values.iter().map(|v| shown.cell(v)).collect();
         assert_eq!(cells, ["0.820", "12.35", "1,500", "–", "7.000"]);
         let ratio = Shown::of(Unit::Ratio, 0.5);
-        assert_eq!(ratio.cell(&json!(0.5)), "50.000");
+        assert_eq!(ratio.cell(&json!(0.5)), "50");
+        assert_eq!(ratio.cell(&json!(1.1)), "110");
+        assert_eq!(ratio.cell(&json!(0.1234)), "12.340");
         assert_eq!(ratio.cell(&json!(0)), "0");
         let rate = Shown::of(Unit::Pps, 14_880_952.0);
         assert_eq!((rate.number(14_880_952.0).as_str(), rate.name), ("14.88", "Mpps"));

@@ -306,7 +306,7 @@ fn circumstances(part: &mut Part, document: &Document, sources: &[Source]) {
 /// What stands in place of the device's description.
 fn no_device(document: &Document) -> &'static str {
     match document.test.as_str() {
-        "run" => "Not given.",
+        "run" | "compare" => "Not given.",
         _ => "Not given. RFC 2544 section 7 asks for the device's software version and configuration.",
     }
 }

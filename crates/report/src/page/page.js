@@ -93,6 +93,8 @@
         width,
         height,
         cursor: { drag: { x: true, y: false }, points: { size: 7 } },
+        // Without a place to read there are no values, rather than dashes in their stead.
+        hooks: { setCursor: [(u) => box.classList.toggle('pointed', u.cursor.idx != null)] },
         scales: {
           x: scale(chart.x, part),
           y: scale(chart.y, () => [chart.y.from, chart.y.to]),

@@ -2,6 +2,7 @@
 //!
 //! Summaries may come from any version and any hand: whatever is missing or of another kind is shown as not known.
 
+mod join;
 mod tables;
 
 use super::{Chart, Definition, Document, SCHEMA};
@@ -158,6 +159,9 @@ impl Run {
         if !latency.is_empty() {
             told.push(format!("Latency: {}.", latency.join(", ")));
         }
+        if lost > 0 || self.summary.get("valid") == Some(&Value::Bool(false)) {
+            told.extend(self.text("/why/0/sentence").map(|why| format!("Why: {why}")));
+        }
         told
     }
 }
@@ -197,8 +201,13 @@ pub fn document(runs: &[Run]) -> Document {
     } else {
         tables.push(tables::counts(first));
     }
+    if let Ok(Some(joined)) = join::join(runs) {
+        tables.push(joined.table());
+    }
     tables.extend(tables::latency_table(&all));
+    tables.extend(tables::why(runs));
     tables.extend(tables::lanes(runs));
+    tables.extend(tables::stages(runs));
     tables.extend(tables::stretches(runs));
     tables.extend((!one).then(|| tables::differences(runs)).flatten());
     let rows: Vec<_> = runs
@@ -245,7 +254,14 @@ fn verdict(runs: &[Run]) -> Vec<String> {
         false => vec![format!("{}: {}", run.name, run.told().join(" "))],
     };
     let mut lines: Vec<_> = runs.iter().flat_map(told).collect();
-    if !one {
+    let joined = join::join(runs);
+    match &joined {
+        Ok(None) => {}
+        Ok(Some(joined)) => lines.insert(0, joined.told()),
+        Err(why) => lines.push(format!("{}.", why)),
+    }
+    // The two ends of one run are no rivals.
+    if !one && joined == Ok(None) {
         lines.insert(0, beside(runs));
         lines.push("The runs did not alternate: drift of the host is in what differs between them.".to_owned());
     }

@@ -14,7 +14,7 @@ pub(super) const PERCENTILES: [(&str, &str, f64); 7] = [
     ("p999", "p99.9", 0.999),
     ("max", "largest", f64::NAN),
 ];
-fn column(key: &str, title: &str, unit: Unit) -> Column {
+pub(super) fn column(key: &str, title: &str, unit: Unit) -> Column {
     Column {
         key: key.to_owned(),
         title: title.to_owned(),
@@ -22,7 +22,7 @@ fn column(key: &str, title: &str, unit: Unit) -> Column {
     }
 }
 
-fn table(name: &str, caption: &str, columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Table {
+pub(super) fn table(name: &str, caption: &str, columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Table {
     Table {
         name: name.to_owned(),
         caption: caption.to_owned(),
@@ -176,6 +176,7 @@ pub(super) fn latency_chart(runs: &[Run]) -> Option<Chart> {
     })
 }
 
+/// What the lanes moved.
 pub(super) fn lanes(runs: &[Run]) -> Option<Table> {
     let columns = [
         ("core", "Core", Unit::Plain),
@@ -186,33 +187,86 @@ pub(super) fn lanes(runs: &[Run]) -> Option<Table> {
         ("busy_ratio", "Busy", Unit::Ratio),
         ("rx_dropped", "Dropped", Unit::Count),
     ];
+    by_lane(runs, "lanes", ("lanes", "Lanes"), &columns, |_| true)
+}
+
+/// What they did with their time.
+pub(super) fn stages(runs: &[Run]) -> Option<Table> {
+    let columns = [
+        ("stage", "Stage", Unit::Plain),
+        ("calls", "Calls", Unit::Count),
+        ("packets", "Packets", Unit::Count),
+        ("packets_per_call", "Packets a call", Unit::Plain),
+        ("ns_per_packet", "ns a packet", Unit::Plain),
+        ("ns_per_call", "ns a call", Unit::Plain),
+        ("p50_ns", "Median", Unit::Ns),
+        ("p99_ns", "p99", Unit::Ns),
+        ("max_ns", "Longest", Unit::Ns),
+        ("share", "Share", Unit::Ratio),
+    ];
+    let caption = "What the lanes did with their time: shares of a lane add up to 100 %";
+    by_lane(runs, "stages", ("stages", caption), &columns, |row| {
+        row.get("share")
+            .and_then(Value::as_f64)
+            .is_some_and(|share| share > 0.0)
+    })
+}
+
+/// Why packets were lost or late, and bursts slow.
+pub(super) fn why(runs: &[Run]) -> Option<Table> {
+    let columns = [
+        ("subject", "What", Unit::Plain),
+        ("took_ns", "For", Unit::Ns),
+        ("packets", "Packets", Unit::Count),
+        ("sentence", "Why", Unit::Plain),
+    ];
+    let mut table = by_lane(
+        runs,
+        "why",
+        ("why", "Why packets were lost or late, and bursts slow"),
+        &columns,
+        |_| true,
+    )?;
+    // A trace has hundreds; they are all in its JSON.
+    table.rows.truncate(SENTENCES);
+    Some(table)
+}
+
+/// Sentences that a page has, at the most.
+const SENTENCES: usize = 20;
+
+/// The rows of a list that belong to a lane each.
+fn by_lane(
+    runs: &[Run],
+    list: &str,
+    (name, caption): (&str, &str),
+    columns: &[(&str, &str, Unit)],
+    wanted: fn(&Value) -> bool,
+) -> Option<Table> {
     let round = |value: &Value| match value.as_f64().filter(|_| value.is_f64()) {
         Some(number) => Value::from((number * 1e4).round() / 1e4),
         None => value.clone(),
     };
     let mut rows = Vec::new();
     for run in runs {
-        let lanes = run.summary.get("lanes").and_then(Value::as_array);
-        for lane in lanes.into_iter().flatten().filter(|lane| lane.is_object()) {
-            let number = lane.get("lane").map(ToString::to_string).unwrap_or_default();
-            let name = if runs.len() == 1 {
-                number
-            } else {
-                format!("{}: {number}", run.name)
+        let all = run.summary.get(list).and_then(Value::as_array);
+        for row in all.into_iter().flatten().filter(|row| row.is_object() && wanted(row)) {
+            let number = row.get("lane").filter(|lane| lane.is_number());
+            let number = number.map(ToString::to_string).unwrap_or_default();
+            let name = match runs {
+                [_] => number,
+                _ => format!("{}: {number}", run.name),
             };
-            let cell = |(key, ..): &(&str, &str, Unit)| lane.get(*key).map(round).unwrap_or_default();
-            rows.push(
-                std::iter::once(Value::from(name))
-                    .chain(columns.iter().map(cell))
-                    .collect(),
-            );
+            let cell = |(key, ..): &(&str, &str, Unit)| row.get(*key).map(round).unwrap_or_default();
+            let cells = columns.iter().map(cell);
+            rows.push(std::iter::once(Value::from(name)).chain(cells).collect());
         }
     }
     let head = std::iter::once(column("lane", "Lane", Unit::Plain));
     let columns = head
         .chain(columns.iter().map(|(key, title, unit)| column(key, title, *unit)))
         .collect();
-    (!rows.is_empty()).then(|| table("lanes", "Lanes", columns, rows))
+    (!rows.is_empty()).then(|| table(name, caption, columns, rows))
 }
 
 pub(super) fn stretches(runs: &[Run]) -> Option<Table> {

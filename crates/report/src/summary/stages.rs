@@ -1,0 +1,66 @@
+//! What the lanes did with their time: in brief the largest stages of each, in full the whole table.
+
+use super::text::{Heads, Page, fold, table};
+use mpps_stats::Summary;
+use mpps_trace::StageRow;
+use mpps_trace::table::stage_cells;
+use std::io::{self, Write};
+
+/// Lanes that have a line of their own in brief.
+const LANES: usize = 6;
+/// Stages in such a line.
+const STAGES: usize = 5;
+
+/// Rows by lane.
+fn by_lane(s: &Summary) -> impl Iterator<Item = &[StageRow]> {
+    s.stages.chunk_by(|a, b| a.lane == b.lane)
+}
+
+/// A line for each of the first lanes, with the stages that took most of its time.
+pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
+    for rows in by_lane(s).take(LANES) {
+        let mut rows: Vec<&StageRow> = rows.iter().collect();
+        rows.sort_by(|a, b| b.share.total_cmp(&a.share));
+        let largest = rows.iter().filter(|row| row.share >= 0.001).take(STAGES);
+        let mut parts: Vec<String> = largest
+            .map(|row| format!("{} {:.1} %", row.stage.name(), row.share * 100.0))
+            .collect();
+        if let (Some(first), Some(row)) = (parts.first_mut(), rows.first()) {
+            first.insert_str(0, &format!("lane {}: ", row.lane));
+            fold(parts, "   ", "  ", out)?;
+        }
+    }
+    let more = by_lane(s).count().saturating_sub(LANES);
+    if more > 0 {
+        writeln!(out, "{more} more lanes: --verbose")?;
+    }
+    Ok(())
+}
+
+/// A row for each stage of each lane, and what it cost to know.
+pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
+    if s.stages.is_empty() {
+        return Ok(());
+    }
+    let names = [
+        "lane",
+        "stage",
+        "calls",
+        "packets",
+        "a call",
+        "ns/packet",
+        "ns/call",
+        "p50",
+        "p99",
+        "max",
+        "share",
+    ];
+    let mut rows = vec![names.map(str::to_owned).to_vec()];
+    rows.extend(s.stages.iter().map(|row| stage_cells(row).to_vec()));
+    writeln!(out)?;
+    table(&rows, "rlrrrrrrrrr", Heads::Named, out)?;
+    match &s.stage_cost {
+        Some(cost) => writeln!(out, "{cost}"),
+        None => Ok(()),
+    }
+}
