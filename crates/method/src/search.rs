@@ -338,7 +338,15 @@ impl Search {
 
     /// A place below `upper`: what came through there, or a step down, twice that of the one before.
     fn below(&self, stage: &Goal, upper: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
-        let from = from.unwrap_or(self.grid.top().saturating_sub(1));
+        // From where a trial passed that longer ones then did not bear out: what failed above says nothing of how far
+        // down it goes.
+        let low = |trial: &&Trial| trial.is_high_loss(stage.loss) == Some(false);
+        let passed = trials
+            .iter()
+            .filter(low)
+            .map(|trial| self.grid.at_least(trial.input.load as f64));
+        let passed = passed.filter(|place| *place >= upper).min();
+        let from = passed.or(from).unwrap_or(self.grid.top().saturating_sub(1));
         let failed = self.tried(trials, upper..=from);
         let step = self.grid.width(stage.width) << failed.saturating_sub(1).min(16);
         let through = self.through_at(upper, stage, trials);
@@ -361,8 +369,11 @@ impl Search {
     /// A place between two bounds: the middle or, where the lower one is about what came through at the upper one, so
     /// that no more is to be expected, a step up if that is lower.
     fn inwards(&self, stage: &Goal, lower: u32, upper: u32, trials: &[Trial]) -> u32 {
-        let halved = between(lower, upper, self.grid.width(stage.width));
-        match self.through_at(upper, stage, trials).filter(|at| *at < upper) {
+        let width = self.grid.width(stage.width);
+        let halved = between(lower, upper, width);
+        // Far below that there is more to be found, and a trial that lost little tells little of where.
+        let about = |at: &u32| *at < upper && *at <= lower + width;
+        match self.through_at(upper, stage, trials).filter(about) {
             Some(at) => halved.min(self.above(stage, lower, Some(at + 1), trials)),
             None => halved,
         }

@@ -112,6 +112,38 @@ fn the_limit_of_a_hard_device_is_between_the_bounds() {
     println!("{} trials", trials.len());
 }
 
+/// A queue hides overload in short trials, so that full ones fail where these have passed: the answer is near.
+#[test]
+fn a_full_trial_that_fails_where_a_short_one_passed_sends_the_search_neither_far_down_nor_up_in_small_steps() {
+    const RATE: f64 = 4400.0;
+    let goal = Goal {
+        initial_ns: SECOND,
+        final_ns: 2 * SECOND,
+        sum_ns: 2 * SECOND,
+        width: 0.05,
+        ..Goal::RFC2544
+    };
+    let search = Search::new(vec![goal], Limits { min: 8, max: 8000 }, u64::MAX).expect("a search");
+    let (trials, end) = run(&search, |input| {
+        let seconds = input.duration_ns as f64 / SECOND as f64;
+        let due = (input.load as f64 * seconds) as u64;
+        let forwarded = (RATE * seconds) as u64 + 250;
+        Trial {
+            input,
+            effective_ns: input.duration_ns,
+            verdict: Verdict::Counted {
+                due,
+                missing: due.saturating_sub(forwarded),
+            },
+        }
+    });
+    assert_eq!(end, End::Found);
+    check(&search, &trials);
+    let loads: Vec<u64> = trials.iter().map(|trial| trial.input.load).collect();
+    assert!(loads.iter().all(|load| *load as f64 >= 0.8 * RATE), "{loads:?}");
+    assert!(loads.len() <= 12, "{loads:?}");
+}
+
 #[test]
 fn what_the_highest_load_meets_is_told_apart_from_what_no_load_meets() {
     let (all, nothing) = (TRUTH as u64 / 2, TRUTH as u64 * 2);
