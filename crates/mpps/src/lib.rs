@@ -30,6 +30,8 @@ mod fail;
 mod paths;
 mod plan;
 mod privilege;
+mod profile;
+mod record;
 mod run;
 
 pub use mpps_stats::{

@@ -101,7 +101,7 @@ fn rotate_size(text: &str) -> Result<u64, String> {
     within(text, 1_000..=1 << 50, "from 1kB to 1PiB")
 }
 
-fn buffer(text: &str) -> Result<u64, String> {
+pub(super) fn buffer(text: &str) -> Result<u64, String> {
     within(text, 1 << 20..=16 << 30, "from 1MiB to 16GiB")
 }
 

@@ -142,6 +142,10 @@ pub(crate) struct Rfc2544 {
     /// Share of the packets that may be lost: above 0 the result is no throughput by RFC 1242, and is named otherwise
     #[arg(long, value_name = "RATIO", default_value = "0", value_parser = loss, allow_hyphen_values = true)]
     pub(crate) loss: Ratio,
+    /// throughput: a search more for each of these, of the shortest pause between bursts of so many frames back to back
+    /// (RFC 2544, 21: 16,64,256,1024)
+    #[arg(long, value_name = "FRAMES,…", value_delimiter = ',', value_parser = values::burst_frames)]
+    pub(crate) bursts: Vec<u32>,
     /// Which trials find the throughput
     #[arg(long, value_enum, value_name = "HOW", default_value = "mlrsearch")]
     pub(crate) search: SearchBy,
@@ -203,6 +207,14 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "lanes_csv",
         "json",
         "hdr",
+        "trace",
+        "trace_on",
+        "trace_window",
+        "trace_all",
+        "trace_memory",
+        "profile",
+        "flame",
+        "folded",
         "verbose",
         "plain",
         "print_plan",

@@ -3,16 +3,22 @@
 mod capture;
 mod compare;
 mod forward;
+mod isolate;
+mod keep;
 pub(crate) mod lab;
 mod method;
 mod rate;
+mod trace;
 pub(crate) mod values;
 
 pub(crate) use capture::Capture;
 pub(crate) use compare::{Compare, Metric, Setting};
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
+pub(crate) use isolate::Isolate;
+pub(crate) use keep::Keep;
 pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::{RateText, StepText};
+pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 
 use crate::paths;
 use crate::plan::value::Plan;
@@ -143,12 +149,17 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Make, use and remove a lab: two hosts (network namespaces) joined by a veth pair
     Lab(Lab),
+    /// Run a command on cores that nothing else uses, and say how much of them was taken before and then
+    Isolate(Isolate),
     /// Show a whole measurement: a lab, a reflector, a run, and its CSV, JSON and plot
     Demo(Demo),
     /// Draw a run's CSV as SVG or PNG, or those of several over one another: rates, loss and latency over time
     Plot(Plot),
     /// Make a page of a test's result or of plain runs: one HTML file, or Markdown
     Report(Report),
+    /// Read a trace that a run has kept (--trace): where its time went, and why packets were late or lost; or count
+    /// what another DPDK program does with its time
+    Trace(Trace),
     /// List the options of each path's ports
     #[command(after_help = paths::text())]
     Ports,
@@ -197,6 +208,15 @@ pub(crate) struct Run {
     /// Never sleep, even when idle: for cores that nothing else uses; not on xdp
     #[arg(long)]
     pub(crate) busy_poll: bool,
+    /// Nice value of the lanes' threads, -20 to 19: below 0 the scheduler takes the core from others for them (root)
+    #[arg(
+        long, value_name = "N", conflicts_with = "fifo", value_parser = values::nice, allow_hyphen_values = true
+    )]
+    pub(crate) nice: Option<i32>,
+    /// Real-time priority of the lanes' threads, 1 to 99 (SCHED_FIFO; root): no other thread takes the core, but where
+    /// one waits the kernel takes it for 50 ms of each second; not with --busy-poll, unless that is switched off
+    #[arg(long, value_name = "PRIO", value_parser = values::fifo, allow_hyphen_values = true)]
+    pub(crate) fifo: Option<u32>,
     /// Arguments for DPDK's environment abstraction layer, quoted as one: "--no-huge -m 512" (dpdk)
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub(crate) eal: Option<String>,
@@ -233,6 +253,18 @@ pub(crate) struct Tell {
     /// Write an HdrHistogram log of the latency to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
+    /// Sample where the lanes are, HZ times a second of their running, 1 to 20000 (997 costs 1 to 2 %), with the names
+    /// of functions, for --flame or --folded
+    #[arg(long, value_name = "HZ", value_parser = values::hz, allow_hyphen_values = true)]
+    pub(crate) profile: Option<u32>,
+    /// Draw the samples as a flame graph (SVG) into FILE ('-': standard output)
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    pub(crate) flame: Option<PathBuf>,
+    /// Write the samples as folded stacks, a line each, to FILE ('-': standard output)
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    pub(crate) folded: Option<PathBuf>,
     /// No live view and no summary
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -87,6 +87,18 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     }
 }
 
+/// How long the noise of cores is measured; 0: not at all.
+pub(crate) fn measure(text: &str) -> Parsed<Duration> {
+    match text {
+        "0" | "0s" => Ok(Duration::ZERO),
+        _ => time_within(
+            text,
+            10_000_000..=HOUR,
+            "a time from 10ms to 1h with its unit (ms, s, m, h), such as 3s, or 0",
+        ),
+    }
+}
+
 /// The length of the demo's run.
 pub(crate) fn demo_duration(text: &str) -> Parsed<Duration> {
     time_within(
@@ -151,6 +163,11 @@ pub(crate) fn lanes(text: &str) -> Parsed<usize> {
 
 pub(crate) fn burst(text: &str) -> Parsed<usize> {
     whole(text, 1..=mpps_io::MAX_BURST)
+}
+
+/// Samples a second.
+pub(crate) fn hz(text: &str) -> Parsed<u32> {
+    whole(text, mpps_profile::HZ)
 }
 
 pub(crate) fn vlan(text: &str) -> Parsed<u16> {
@@ -358,6 +375,18 @@ pub(crate) fn cores(text: &str) -> Parsed<Cores> {
     Ok(Cores(list))
 }
 
+/// A nice value.
+pub(crate) fn nice(text: &str) -> Parsed<i32> {
+    let nice = text.parse().ok().filter(|nice| (-20..=19).contains(nice));
+    nice.ok_or_else(|| "want a nice value from -20 (first) to 19 (last)".to_owned())
+}
+
+/// A real-time priority.
+pub(crate) fn fifo(text: &str) -> Parsed<u32> {
+    let fifo = text.parse().ok().filter(|fifo| (1..=99).contains(fifo));
+    fifo.ok_or_else(|| "want a real-time priority from 1 to 99".to_owned())
+}
+
 pub(crate) fn pacing(text: &str) -> Parsed<Pacing> {
     match text {
         "constant" => Ok(Pacing::Constant),
@@ -369,6 +398,12 @@ pub(crate) fn pacing(text: &str) -> Parsed<Pacing> {
             .map(Pacing::Bursts)
             .ok_or_else(|| "want constant, poisson or burst=N (N from 1 to 1000000)".to_owned()),
     }
+}
+
+/// Frames sent back to back.
+pub(crate) fn burst_frames(text: &str) -> Parsed<u32> {
+    let frames = text.parse().ok().filter(|n| (2..=1_000_000).contains(n));
+    frames.ok_or_else(|| "want frames, 2 to 1000000, such as 16,64,256,1024".to_owned())
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ fn told(args: &Again) -> Vec<OsString> {
         ("--lanes-csv=", &tell.lanes_csv),
         ("--json=", &tell.json),
         ("--hdr=", &tell.hdr),
+        ("--flame=", &tell.flame),
+        ("--folded=", &tell.folded),
     ] {
         if let Some(path) = path {
             let mut word = OsString::from(option);
@@ -49,6 +51,8 @@ fn told(args: &Again) -> Vec<OsString> {
             words.push(word);
         }
     }
+    words.extend(tell.keep.words());
+    words.extend(tell.profile.map(|hz| OsString::from(format!("--profile={hz}"))));
     for (option, given) in [
         ("--quiet", tell.quiet),
         ("--verbose", tell.verbose),

@@ -8,6 +8,7 @@ mod doctor;
 mod folder;
 mod forward;
 mod in_lab;
+mod isolate;
 mod lab;
 mod listen;
 mod method;
@@ -16,13 +17,15 @@ mod output;
 mod overload;
 mod rfc2544;
 mod steps;
+mod trace;
+mod trace_peer;
 mod traffic;
 
 pub(crate) use compare::end_with_parent;
 pub(crate) use output::with_result;
 pub(crate) use steps::prepare;
 
-use crate::cli::Command;
+use crate::cli::{Command, TraceAction};
 use crate::fail::{Result, print, usage};
 use crate::paths;
 use crate::plan;
@@ -38,9 +41,16 @@ use std::process::ExitCode;
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     privilege::check(&command)?;
     // A user whom the program's file lends rights could write the list of changes.
-    if !matches!(command, Command::Plot(_) | Command::Report(_)) && !privilege::lent() {
+    let mends = match &command {
+        Command::Plot(_) | Command::Report(_) | Command::Trace(_) => false,
+        // It tells what it undoes itself; where it only measures, it is part of a run that lives.
+        Command::Isolate(args) => !args.undo && !args.probe,
+        _ => true,
+    };
+    if mends && !privilege::lent() {
         // What a run that was killed has left of its changes to interfaces.
-        for line in paths::mend() {
+        let host = mpps_host::isolate::mend(&mpps_host::isolate::Tree::live());
+        for line in paths::mend().chain(host) {
             eprintln!("mpps: {line}");
         }
     }
@@ -61,6 +71,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
+        Command::Trace(args) => match &args.action {
+            Some(TraceAction::Peer(args)) => trace_peer::run(args),
+            None => trace::run(&args),
+        },
+        Command::Isolate(args) => isolate::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Plot(args) => written(&args.output, || mpps_report::plot_all(&args.csv, &args.output)),
         Command::Report(args) => written(&args.output, || {

@@ -4,16 +4,19 @@ use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::value::Plan;
 use crate::privilege::{Clerk, caller};
+use crate::profile::{self, Picture};
+use crate::record::{self, Rows, RowsSink};
 use crate::run::Host;
 use mpps_report::{
-    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonWritten, LanesCsvSink, LiveSink, LiveStyle, Notes, OfWay,
-    ReportError, Sinks, WAYS, columns_of, of_way, print_summary,
+    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonTarget, JsonWritten, LanesCsvSink, LiveSink, LiveStyle,
+    Notes, OfWay, ReportError, Sinks, WAYS, columns_of, of_way, print_summary, write_trace,
 };
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sinks of one run, and what comes of them.
 pub(crate) struct Output {
@@ -31,6 +34,12 @@ struct Own {
     /// What is told of the files.
     boards: Vec<Notes>,
     json: Option<JsonWritten>,
+    /// Where the trace goes.
+    trace: Option<JsonTarget>,
+    /// What each row counted, for the trace.
+    rows: Arc<Mutex<Rows>>,
+    /// Where samples go.
+    pictures: Vec<(Picture, JsonTarget)>,
     detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
     stdout_taken: bool,
@@ -122,14 +131,39 @@ impl Output {
             plan: self.plan.for_summary(),
             ..summary.clone()
         };
-        if let Some(own) = &self.own {
-            own.print(&summary, self.quiet);
-        }
+        let (profiled, watched) = (profile::finish(), record::finish());
         let valid = summary.valid;
         let Some(own) = self.own else { return Ok(code(valid)) };
+        // Sinks take the rows' lock when they hear of the end: it is given back before.
+        let (summary, recording) = {
+            let rows = own.rows.lock().unwrap_or_else(PoisonError::into_inner);
+            let causes = record::causes(&summary, watched.as_ref(), &rows);
+            let summary = Summary { causes, ..summary };
+            let recording = watched.map(|watched| record::recording(&summary, watched, &rows, profiled.as_ref()));
+            (summary, recording)
+        };
+        own.print(&summary, self.quiet);
+        let command = summary.command.join(" ");
+        // What was measured comes first: a trace that can't be written takes nothing else with it.
         let mut sinks = self.sinks;
         own.clerk
             .does(move || sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary))))?;
+        if let (Some(target), Some(recording)) = (own.trace, recording) {
+            let written = own.clerk.does(move || write_trace(&target, &recording))?;
+            written.map_err(failed)?;
+        }
+        if let Some(profiled) = profiled {
+            profiled
+                .told(self.quiet)
+                .iter()
+                .for_each(|line| eprintln!("mpps: {line}"));
+            let pictures = own.pictures;
+            let written = own.clerk.does(move || {
+                let mut files = pictures.iter();
+                files.try_for_each(|(picture, target)| target.write_text(&picture.of(&profiled, &command)))
+            })?;
+            written.map_err(failed)?;
+        }
         if let Some(json) = own.json {
             if json.overtaken() {
                 eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
@@ -159,6 +193,9 @@ impl Own {
                 ("--lanes-csv", run.tell.lanes_csv.as_deref()),
                 ("--json", run.tell.json.as_deref()),
                 ("--hdr", run.tell.hdr.as_deref()),
+                ("--trace", run.tell.keep.trace.as_deref()),
+                ("--flame", run.tell.flame.as_deref()),
+                ("--folded", run.tell.folded.as_deref()),
             ])
             .chain(of_ways.iter().map(|file| (file.option, Some(file.path.as_path()))))
             .collect();
@@ -191,10 +228,22 @@ impl Own {
         let clerk = Clerk::hire(run, &more)?;
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
         let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
-        let (sinks, boards, json) = clerk.does(move || files_of(&run, notes, &of_ways))??;
+        let pictures = run.clone();
+        let rows = Arc::new(Mutex::new(Rows::default()));
+        let keep = run.tell.keep.trace.clone();
+        let (mut sinks, boards, json) = clerk.does(move || files_of(&run, notes, &of_ways))??;
+        let trace = clerk.does(move || keep.as_deref().map(JsonTarget::prepare).transpose())?;
+        let trace = trace.map_err(|e| unwritable("--trace", &e))?;
+        if trace.is_some() {
+            sinks.add(RowsSink(Arc::clone(&rows)));
+        }
+        let pictures = clerk.does(move || pictures_of(&pictures))??;
         let own = Self {
             boards,
             json,
+            trace,
+            rows,
+            pictures,
             detail,
             stdout_taken: stdout > 0,
             clerk,
@@ -308,6 +357,21 @@ fn files_of(run: &Run, own: Option<Notes>, of_ways: &[FileOfWay]) -> Result<(Sin
         written
     });
     Ok((sinks, boards, written))
+}
+
+/// Checks the files that samples go to.
+fn pictures_of(run: &Run) -> Result<Vec<(Picture, JsonTarget)>> {
+    let all = [
+        (Picture::Flame, "--flame", &run.tell.flame),
+        (Picture::Folded, "--folded", &run.tell.folded),
+    ];
+    let mut targets = Vec::new();
+    for (picture, option, path) in all {
+        if let Some(path) = path {
+            targets.push((picture, JsonTarget::prepare(path).map_err(|e| unwritable(option, &e))?));
+        }
+    }
+    Ok(targets)
 }
 
 /// A file that can't be written.

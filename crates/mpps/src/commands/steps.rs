@@ -4,6 +4,8 @@ use crate::cli::Run;
 use crate::fail::{Result, print};
 use crate::paths::{Checked, Rules, Work};
 use crate::privilege;
+use crate::profile;
+use crate::record;
 use crate::run::Host;
 use mpps_netdev::NtupleFilter;
 use mpps_sys::signal;
@@ -27,6 +29,8 @@ pub(crate) struct Prepared {
 /// up; flow rules are in force where the host's NICs have them.
 pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
     if host.is_program() {
+        profile::ask(run)?;
+        record::ask(run, ports);
         signal::catch_interrupts();
         privilege::plan(run, ports, !rules.is_empty(), work)?;
     }

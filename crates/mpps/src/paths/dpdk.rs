@@ -17,6 +17,11 @@ pub(crate) fn dpdk_version() -> Option<&'static str> {
     mpps_dpdk::VERSION
 }
 
+/// The plug-in that counts another DPDK program's polls; empty: it was built without libdpdk.
+pub(crate) fn peer_plugin() -> &'static [u8] {
+    mpps_dpdk::PEER_PLUGIN
+}
+
 impl Path for Dpdk {
     const NAME: &'static str = "dpdk";
     const HELP: Help = Help {

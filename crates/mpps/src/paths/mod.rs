@@ -19,7 +19,7 @@ mod rules;
 mod udp;
 mod xdp;
 
-pub(crate) use dpdk::dpdk_version;
+pub(crate) use dpdk::{dpdk_version, peer_plugin};
 pub(crate) use help::{port_help, summary, text};
 pub(crate) use rules::Rules;
 

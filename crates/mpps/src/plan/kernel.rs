@@ -74,6 +74,12 @@ pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
              (ethtool -L, the interrupts' affinity): want it left out"
         )));
     }
+    if let Some(priority) = lanes::priority(run) {
+        return Err(usage(format!(
+            "{}: on '{port}' a program in the kernel moves the packets, and no lane does: want it left out",
+            lanes::asked(priority)
+        )));
+    }
     check_run(run, port)
 }
 

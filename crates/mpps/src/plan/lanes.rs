@@ -3,9 +3,11 @@
 use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::privilege;
-use mpps_engine::{Common, LanePlan};
+use mpps_engine::{Common, LanePlan, TraceOptions};
+use mpps_host::isolate::{Share, Tree, nice_trap};
 use mpps_io::Roles;
-use mpps_sys::sched::allowed_cores;
+use mpps_stats::HostFact;
+use mpps_sys::sched::{Priority, allowed_cores};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -46,6 +48,25 @@ pub(crate) fn traffic(
             Ok(roles)
         }
     }
+}
+
+/// What is kept of the lanes' rounds, where a trace is asked for.
+fn traced(run: &Run) -> Option<TraceOptions> {
+    let keep = &run.tell.keep;
+    let (on, memory) = (&keep.trace_on, keep.trace_memory as usize);
+    keep.trace.as_ref()?;
+    Some(TraceOptions {
+        stall: on.stall,
+        late: on.late,
+        loss: on.loss,
+        drop: on.drop,
+        invalid: on.invalid,
+        before: keep.trace_window.before,
+        after: keep.trace_window.after,
+        all: keep.trace_all,
+        memory,
+        ..TraceOptions::default()
+    })
 }
 
 /// Lanes of a run that listens, and answers if `tx`.
@@ -95,6 +116,52 @@ pub(crate) fn check_open_rows(interval: Duration, settle: Duration) -> Result<()
     Ok(())
 }
 
+/// What the lanes' threads are to be ranked by.
+pub(crate) fn priority(run: &Run) -> Option<Priority> {
+    run.fifo.map(Priority::Fifo).or(run.nice.map(Priority::Nice))
+}
+
+/// The option that asks for a priority, with its value.
+pub(crate) fn asked(priority: Priority) -> String {
+    match priority {
+        Priority::Nice(nice) => format!("--nice {nice}"),
+        Priority::Fifo(rank) => format!("--fifo {rank}"),
+    }
+}
+
+/// Whether it is a nice value above the normal one.
+pub(crate) fn ranks_first(priority: &Priority) -> bool {
+    matches!(priority, Priority::Nice(nice) if *nice < 0)
+}
+
+/// What is to be told of lanes of `SCHED_FIFO`.
+///
+/// # Errors
+/// Where such lanes would lose their core for long, or never leave it to each other.
+fn check_fifo(rank: u32, busy_poll: bool, share_cores: bool, share: Share) -> Result<Vec<String>> {
+    if share_cores {
+        return Err(usage(format!(
+            "--fifo {rank}: with more lanes than cores the first lane of a core never leaves it to the others: want no \
+             more lanes than cores, or --nice"
+        )));
+    }
+    let (Some(told), Some(off)) = (share.told(), share.off()) else {
+        return Ok(vec![format!(
+            "--fifo {rank}: the limit of real-time threads is switched off: a lane that never sleeps keeps its core \
+             from all other threads"
+        )]);
+    };
+    if busy_poll {
+        return Err(usage(format!(
+            "--fifo {rank}: with --busy-poll lanes never sleep, and {told}: want --busy-poll left out, --nice -20, or \
+             that switched off (as root: {off})"
+        )));
+    }
+    Ok(vec![format!(
+        "--fifo {rank}: {told}: a lane under full load never sleeps"
+    )])
+}
+
 /// Places the lanes on cores and gathers what every run has.
 pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Duration>, burst: usize) -> Result<Common> {
     let allowed = allowed_cores();
@@ -119,6 +186,15 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
             warnings.push("--busy-poll with more lanes than cores: lanes take each other's core while idle".to_owned());
         }
     }
+    let priority = priority(run);
+    if let Some(Priority::Fifo(rank)) = priority {
+        warnings.extend(check_fifo(rank, run.busy_poll, share_cores, Share::live())?);
+    }
+    if let Some(trap) = priority.filter(ranks_first).and_then(|_| nice_trap(&Tree::live())) {
+        warnings.push(format!("{}: {trap}", priority.map(asked).unwrap_or_default()));
+    }
+    let host = privilege::facts(run).into_iter();
+    let host = host.chain(priority.map(|priority| HostFact::new("lane_priority", priority.to_string())));
     let lanes = roles
         .iter()
         .enumerate()
@@ -140,10 +216,42 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         settle: Duration::ZERO,
         burst: run.burst.unwrap_or(burst),
         busy_poll: run.busy_poll,
+        priority,
         share_cores,
         seed: run.seed,
-        host: privilege::facts(run).into_iter().collect(),
+        host: host.collect(),
         warnings,
         give_up: privilege::give_up,
+        trace: traced(run),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_time_lanes_that_never_sleep_are_refused_unless_the_limit_is_off() {
+        let throttled = Share::Always {
+            lost_us: 50_000,
+            period_us: 1_000_000,
+        };
+        let refused = check_fifo(5, true, false, throttled).expect_err("a trap");
+        for part in [
+            "--fifo 5",
+            "--busy-poll",
+            "50 ms of each 1000 ms",
+            "--nice -20",
+            "sched_rt_runtime_us=-1",
+        ] {
+            assert!(refused.line().contains(part), "{part}: {}", refused.line());
+        }
+        let told = check_fifo(5, false, false, throttled).expect("lanes sleep");
+        assert!(told[0].contains("50 ms of each 1000 ms"), "{told:?}");
+        assert!(check_fifo(5, true, false, Share::Nothing).expect("off")[0].contains("switched off"));
+        assert!(
+            check_fifo(5, false, true, Share::Nothing).is_err(),
+            "two lanes on one core"
+        );
+    }
 }

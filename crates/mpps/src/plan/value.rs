@@ -21,6 +21,8 @@ enum Kind {
     Text,
     /// A whole number.
     Count,
+    /// A whole number, with a sign if need be.
+    Integer,
     /// `true` or `false`.
     Flag,
     /// A list of texts: the option as often.
@@ -91,6 +93,8 @@ const FIELDS: &[Field] = &[
     field("lanes", "burst", "burst", Kind::Count),
     field("lanes", "on_full", "on-full", Kind::Text),
     field("lanes", "busy_poll", "busy-poll", Kind::Flag),
+    field("lanes", "nice", "nice", Kind::Integer),
+    field("lanes", "fifo", "fifo", Kind::Count),
     field("checks", "tolerance", "tolerance", Kind::Text),
     field("checks", "no_verify", "no-verify", Kind::Flag),
     field("checks", "max_flows", "max-flows", Kind::Count),
@@ -167,6 +171,7 @@ impl Plan {
                 (Kind::Texts, _) => texts.into(),
                 (_, None) => Value::Null,
                 (Kind::Count, Some(text)) => text.parse::<u64>().map_or(Value::Null, Value::from),
+                (Kind::Integer, Some(text)) => text.parse::<i64>().map_or(Value::Null, Value::from),
                 (Kind::Text, Some(text)) => text.as_str().into(),
             };
             plan.put(field.section, field.key, value);
@@ -423,7 +428,8 @@ fn of_field(field: &Field, value: &Value) -> Result<Vec<OsString>, String> {
         (Kind::Flag, Value::Bool(true)) => Ok(vec![format!("--{}", field.option).into()]),
         (Kind::Flag, _) => wrong("true or false"),
         (Kind::Count, Value::Number(n)) if n.is_u64() => Ok(vec![word(&n.to_string())]),
-        (Kind::Count, _) => wrong("a whole number, or null"),
+        (Kind::Integer, Value::Number(n)) if n.is_i64() => Ok(vec![word(&n.to_string())]),
+        (Kind::Count | Kind::Integer, _) => wrong("a whole number, or null"),
         (Kind::Text, Value::String(text)) if !text.contains(char::is_control) => Ok(vec![word(text)]),
         (Kind::Text, _) => wrong("a text, as on the command line, or null"),
         (Kind::Texts, Value::Array(all)) => {
@@ -536,6 +542,7 @@ fn of_kind(kind: Kind, arg: &Arg) -> Value {
     let mut value = match kind {
         Kind::Text => json!({ "type": ["string", "null"] }),
         Kind::Count => json!({ "type": ["integer", "null"], "minimum": 0 }),
+        Kind::Integer => json!({ "type": ["integer", "null"] }),
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
     };

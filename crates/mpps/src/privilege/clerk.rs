@@ -33,7 +33,16 @@ pub(super) fn kept() -> CapabilitySet {
 impl Clerk {
     /// Starts it for the files of a run, `more` beside those of [`Run`].
     pub(crate) fn hire(run: &Run, more: &[&Path]) -> Result<Self> {
-        let given = [&run.tell.csv, &run.tell.lanes_csv, &run.tell.json, &run.tell.hdr];
+        let tell = &run.tell;
+        let given = [
+            &tell.csv,
+            &tell.lanes_csv,
+            &tell.json,
+            &tell.hdr,
+            &tell.flame,
+            &tell.folded,
+            &tell.keep.trace,
+        ];
         let given = given.into_iter().flatten();
         let more = more.iter().map(|path| path.to_path_buf());
         let files: Vec<PathBuf> = given.cloned().chain(more).collect();

@@ -78,6 +78,10 @@ pub(crate) fn check(command: &Command) -> Result<()> {
             "lab: it changes the host and starts programs, {}",
             refused()
         ))),
+        Command::Isolate(_) => Err(usage(format!(
+            "isolate: it changes the host and starts programs, {}",
+            refused()
+        ))),
         Command::Demo(_) | Command::Plot(_) | Command::Report(_) => {
             // None of them needs any, and the demo starts this program again.
             let closed = |e| failed(format!("give up privileges: {e}"));
@@ -85,7 +89,8 @@ pub(crate) fn check(command: &Command) -> Result<()> {
             privilege::no_new().map_err(closed)
         }
         // Its runs are processes of their own, which the program's file gives what they need.
-        Command::Compare(_) => {
+        // The command that it starts is its user's.
+        Command::Compare(_) | Command::Trace(_) => {
             privilege::limit(CapabilitySet::empty()).map_err(|e| failed(format!("give up privileges: {e}")))
         }
         Command::Doctor(_) => privilege::no_new().map_err(|e| failed(format!("give up privileges: {e}"))),

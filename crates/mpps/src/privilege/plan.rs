@@ -4,6 +4,8 @@ use super::clerk;
 use crate::cli::Run;
 use crate::fail::Result;
 use crate::paths::{Checked, Work};
+use crate::profile;
+use crate::record;
 use mpps_engine::Opened;
 use mpps_stats::HostFact;
 use mpps_sys::privilege::{CapabilitySet, Keep, User, everywhere, held, names};
@@ -104,6 +106,8 @@ impl Plan {
 
 /// Has the calling thread give up what it needs no more: nothing where [`plan`] found nothing to give up.
 pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
+    profile::opened(opened);
+    record::opened(opened);
     let given_up = match (PLAN.get(), opened) {
         (None, _) => Ok(()),
         (Some(plan), Opened::Lane(number)) => plan.lane(number).apply(),
@@ -117,6 +121,10 @@ pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
             done
         }
     };
+    if opened == Opened::Main {
+        profile::begin();
+        record::begin();
+    }
     // A filter of system calls may forbid even this.
     given_up.map_err(|e| io::Error::new(e.kind(), format!("{e} (--keep-privileges goes on with all of them)")))
 }

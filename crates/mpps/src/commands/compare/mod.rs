@@ -9,6 +9,7 @@ mod play;
 mod record;
 mod result;
 mod rows;
+mod searches;
 mod settings;
 mod tell;
 mod trial;
@@ -257,6 +258,18 @@ fn results(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
             "'{}' alone: want results of another side, too",
             sides[0].text
         )));
+    }
+    if sides.iter().any(searches::is_of) {
+        let runs = sides.iter().flat_map(|side| &side.results);
+        let mut runs = runs.filter(|(_, result)| result.get("valid").is_some());
+        if let Some((file, _)) = runs.next() {
+            return Err(usage(format!(
+                "{}: the result of a run beside that of a search: a rate that was measured is no rate that was \
+                 searched for: want results of ndr or rfc2544 alone, or of runs alone",
+                file.display()
+            )));
+        }
+        return searches::compare(args, sides);
     }
     let differ = unlike::of_results(sides, args.force)?;
     let first = &sides[0].results[0].1;

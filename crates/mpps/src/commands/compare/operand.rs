@@ -1,5 +1,6 @@
 //! The operands: runs, plans, and results of earlier runs.
 
+use super::searches;
 use crate::cli::{Cli, Command};
 use crate::fail::{Result, argument_line, failed, usage};
 use crate::plan::traffic::Draft;
@@ -140,13 +141,16 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         let of_run = workload.is_some_and(|workload| WORKLOADS.contains(&workload));
         if of_run && json.get("valid").is_some_and(Value::is_boolean) {
             results.push((file, json));
+        } else if let Some(searches) = searches::of_document(&json) {
+            results.push((file, searches));
         } else if single
             && json
                 .get("schema")
                 .is_some_and(|schema| schema == mpps_report::document::SCHEMA)
         {
             return Err(wrong(
-                "the result of a whole test: compare reads results of single runs (--json): want these, or runs",
+                "the result of a test that searches for no rate: compare reads results of ndr and rfc2544, and of \
+                 single runs (--json)",
             ));
         } else if single {
             return Err(wrong(&format!("neither a plan nor the result of a run: {WANT}")));
@@ -209,6 +213,8 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> std::resu
         ("--json", tell.json.is_some()),
         ("--csv", tell.csv.is_some()),
         ("--hdr", tell.hdr.is_some()),
+        ("--trace", tell.keep.trace.is_some()),
+        ("--profile", tell.profile.is_some()),
         ("--verbose", tell.verbose),
         ("--print-plan", print_plan),
     ] {

@@ -44,7 +44,7 @@ fn file_part(metric: Metric) -> String {
     metric.name().replace('_', "-")
 }
 
-fn column(key: &str, title: &str, unit: Unit) -> Column {
+pub(super) fn column(key: &str, title: &str, unit: Unit) -> Column {
     Column {
         key: key.to_owned(),
         title: title.to_owned(),

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pause after a void trial, for each in a row.
+/// Pause after a void trial, for each in a row up to three.
 const AFTER_VOID: Duration = Duration::from_millis(500);
 /// Void trials in a row after which this host is given up.
 pub(crate) const MOST_VOID: usize = 3;
@@ -43,8 +43,19 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) tester: Vec<(String, String)>,
     /// Reads the events of the trials that run here, too.
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
+    /// How long what comes after the current test takes, as estimated, ns.
+    pub(crate) later_ns: u64,
     /// A trial has run here.
     begun: bool,
+}
+
+/// A time that is left, in words: seconds, or minutes where that is enough.
+pub(crate) fn about(ns: u64) -> String {
+    match ns.div_ceil(1_000_000_000) {
+        s @ 0..120 => format!("{s} s"),
+        s @ 120..7200 => format!("{} min", s.div_ceil(60)),
+        s => format!("{:.1} h", s as f64 / 3600.0),
+    }
 }
 
 impl<'b, 's> Bench<'b, 's> {
@@ -66,6 +77,7 @@ impl<'b, 's> Bench<'b, 's> {
             trials: Vec::new(),
             tester: earlier.tester,
             watch: None,
+            later_ns: 0,
             begun: false,
         }
     }
@@ -99,6 +111,17 @@ impl<'b, 's> Bench<'b, 's> {
     /// Whether nothing is to be shown while it goes on.
     pub(crate) fn quiet(&self) -> bool {
         self.setup.quiet()
+    }
+
+    /// Between two trials, beside the trials themselves.
+    pub(crate) fn between(&self) -> Duration {
+        self.setup.between()
+    }
+
+    /// Tells what has come of the last trial of a test that takes `ns` more, and what is left of all tests.
+    pub(crate) fn say_left(&self, line: &str, ns: u64) {
+        let left = about(self.later_ns + ns);
+        self.say(&format!("trial {}: {line}; left: about {left}", self.trials.len()));
     }
 
     /// Tells the user something on the way.
@@ -173,7 +196,8 @@ impl<'b, 's> Bench<'b, 's> {
     /// Runs a trial, after the pause that it takes.
     fn run(&mut self, ask: &Ask) -> Step<Measured> {
         // What was in the way of a void trial may be over in a while.
-        let pause = self.setup.pause.max(AFTER_VOID * self.void_at_last().len() as u32);
+        let void = self.void_at_last().len().min(MOST_VOID);
+        let pause = self.setup.pause.max(AFTER_VOID * void as u32);
         if !self.trials.is_empty() && !self.wait(pause) || self.session.interrupted() {
             return Err(Stop::Interrupted);
         }
@@ -225,6 +249,7 @@ impl<'b, 's> Bench<'b, 's> {
             duration_ns: learning.as_nanos() as u64,
             then: None,
             settle: None,
+            burst: None,
             ..*ask
         })?;
         match self.session_trial(&plan, &mut [])?.interrupted {
@@ -241,6 +266,13 @@ impl<'b, 's> Bench<'b, 's> {
         }
         let rate = ask.load.map_or(Value::Null, |load| format!("{load}pps").into());
         plan = plan.with("load.rate", rate)?;
+        let pacing = ask.burst.map(|frames| Value::from(format!("burst={frames}")));
+        if let Some(pacing) = pacing
+            .or_else(|| self.setup.pacing.clone())
+            .filter(|_| ask.load.is_some())
+        {
+            plan = plan.with("load.pacing", pacing)?;
+        }
         if let Some((load, at)) = ask.then {
             plan = plan.with("load.then", format!("{load}pps@{}", time(at)))?;
         }
@@ -276,6 +308,7 @@ impl<'b, 's> Bench<'b, 's> {
             None => Some(self.ceiling(frame_size)?),
         };
         let mut found = self.setup.rates(frame_size, ceiling)?;
+        let mut disturbed = 0;
         for _ in 0..MOST {
             let input = mpps_method::Input {
                 load: found.0.max,
@@ -286,7 +319,12 @@ impl<'b, 's> Bench<'b, 's> {
                 break;
             }
             self.say_void();
-            // Whatever else was in the way is no limit of this host's.
+            // Whatever else was in the way is no limit of this host's: the test finds out what can be done all the
+            // same.
+            disturbed += usize::from(!tried.outpaced);
+            if disturbed == MOST_VOID {
+                break;
+            }
             if tried.outpaced {
                 // At the limit a little of the time is missing in one second and not in the next.
                 let reached = tried.offered_pps.min(found.0.max as f64);
@@ -315,6 +353,7 @@ impl<'b, 's> Bench<'b, 's> {
                 duration_ns: CEILING_NS,
                 then: None,
                 settle: None,
+                burst: None,
             })?;
             most = most.max(told.offered_pps);
             if told.counts() {

@@ -19,6 +19,8 @@ pub(crate) enum LimitedBy {
     MaxRate,
     Link,
     Generator,
+    /// Others were in the way at higher rates, and less so at this one.
+    Host,
 }
 
 impl LimitedBy {
@@ -28,6 +30,7 @@ impl LimitedBy {
             Self::MaxRate => "max_rate",
             Self::Link => "link",
             Self::Generator => "generator",
+            Self::Host => "host",
         }
     }
 
@@ -37,6 +40,7 @@ impl LimitedBy {
             Self::MaxRate => "--max-rate",
             Self::Link => "what the link carries",
             Self::Generator => "what this host can send",
+            Self::Host => "this host, disturbed at higher rates,",
         }
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Ask {
     pub(crate) then: Option<(u64, u64)>,
     /// How long packets may take, if not as long as in other trials.
     pub(crate) settle: Option<Duration>,
+    /// So many frames back to back, and a pause after them, if not as the options have it.
+    pub(crate) burst: Option<u32>,
 }
 
 impl Ask {
@@ -86,6 +88,7 @@ impl Ask {
             duration_ns: input.duration_ns,
             then: None,
             settle: None,
+            burst: None,
         }
     }
 }
@@ -170,14 +173,34 @@ impl Measured {
     }
 }
 
+/// Departures that the path in front of the device refused: those missed, where it is the cause. Within the tolerance
+/// of a valid trial it is taken to be wherever it took nothing while half of them were due; if this host was late as
+/// well, that is no excuse for the path. Departures that this host alone missed never reached anybody: within the
+/// tolerance they are neither due nor lost, as a fault of the tester must not decide (the rate that was really sent is
+/// told).
+fn refused(ask: &Ask, summary: &Summary) -> u64 {
+    if summary.shortfall == Some(Shortfall::Refused) {
+        return summary.missed;
+    }
+    // As fast as can be is a rate that is told, not asked for: nothing was due that did not leave.
+    if !summary.valid || ask.load.is_none() {
+        return 0;
+    }
+    let senders = summary.lanes.iter().filter(|lane| lane.tx_role);
+    let blocked: u64 = senders.clone().filter_map(|lane| lane.blocked_ns).sum();
+    let time = senders.count() as f64 * summary.duration_ns as f64;
+    let due = (summary.tx + summary.missed) as f64;
+    match blocked as f64 * due * 2.0 >= summary.missed as f64 * time && blocked > 0 {
+        true => summary.missed,
+        false => 0,
+    }
+}
+
 /// What a method is told of a trial: loss is what is missing of the packets due. What the path did not take was due,
 /// too, and counts as lost; what this host failed to send makes the trial void. As fast as can be is a rate that is
 /// told, not asked for, and no fault.
 pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) -> Measured {
-    let refused = match summary.shortfall {
-        Some(Shortfall::Refused) => summary.missed,
-        _ => 0,
-    };
+    let refused = refused(&ask, summary);
     let counted = summary.valid || summary.shortfall == Some(Shortfall::Refused);
     let verdict = match counted {
         true => Verdict::Counted {
@@ -236,6 +259,7 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_stats::LaneSummary;
 
     #[test]
     fn refused_load_is_lost_and_a_host_s_fault_is_void() {
@@ -254,12 +278,21 @@ mod tests {
         };
         let told = |summary: &Summary| measured(summary).trial.verdict;
         assert_eq!(told(&good), Verdict::Counted { due: 1000, missing: 10 });
-        // Missed within the tolerance: the device never saw them, and nobody lost them.
-        let missed = Summary {
+        // Missed within the tolerance by this host: the device never saw them, and nobody lost them.
+        let missed = |blocked_ns| Summary {
             missed: 1,
+            duration_ns: 1_000_000_000,
+            lanes: vec![LaneSummary {
+                tx_role: true,
+                blocked_ns: Some(blocked_ns),
+                ..LaneSummary::default()
+            }],
             ..good.clone()
         };
-        assert_eq!(told(&missed), Verdict::Counted { due: 1000, missing: 10 });
+        assert_eq!(told(&missed(0)), Verdict::Counted { due: 1000, missing: 10 });
+        assert_eq!(told(&missed(100_000)), Verdict::Counted { due: 1000, missing: 10 });
+        // By the path, which took nothing for a thousandth of the time.
+        assert_eq!(told(&missed(1_000_000)), Verdict::Counted { due: 1001, missing: 11 });
         let refused = Summary {
             missed: 500,
             valid: false,

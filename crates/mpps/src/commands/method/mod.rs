@@ -15,6 +15,7 @@ use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, on_session};
 use bench::Bench;
+use mpps_engine::Pacing;
 use record::{Header, Record};
 use serde_json::Value;
 use std::time::Duration;
@@ -76,6 +77,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) settle: Duration,
     /// The device under test in the user's words.
     pub(crate) device: Option<String>,
+    /// How departures are spread where there is a rate, if that was said: as fast as can be, nothing is to be spread.
+    pacing: Option<Value>,
     /// How long frames for the device to learn from are sent before each trial, if they are.
     pub(crate) learning: Option<Duration>,
 }
@@ -92,6 +95,9 @@ impl<'a> Setup<'a> {
             .run
             .plan
             .put("times", "settle", time(settle.as_nanos() as u64).into());
+        let pacing = traffic.run.plan.get("load", "pacing").cloned();
+        let pacing = pacing.filter(|_| std::mem::replace(&mut traffic.pacing, Pacing::Constant) != Pacing::Constant);
+        traffic.run.plan.put("load", "pacing", Value::Null);
         if let Some(size) = frame_size {
             traffic.frame_size = Some(size);
             traffic.run.plan.put("traffic", "frame_size", size.into());
@@ -116,9 +122,16 @@ impl<'a> Setup<'a> {
             pause: args.pause.unwrap_or(pause),
             settle,
             learning: None,
+            pacing,
             device: args.dut_note.as_deref().map(report::note).transpose()?,
             draft,
         })
+    }
+
+    /// What passes between two trials: packets under way, the pause, and learning.
+    pub(crate) fn between(&self) -> Duration {
+        let learning = self.learning.map_or(Duration::ZERO, |time| time + self.settle);
+        self.pause + self.settle + learning
     }
 
     /// Bytes of a frame of the plan, with FCS.
@@ -141,10 +154,13 @@ impl<'a> Setup<'a> {
     pub(crate) fn on_bench(
         &self,
         test: &'static str,
-        params: Value,
+        mut params: Value,
         before: &mut dyn FnMut() -> Result<()>,
         body: &mut dyn FnMut(&mut Bench<'_, '_>) -> Result<()>,
     ) -> Result<()> {
+        if let Some(pacing) = &self.pacing {
+            params["pacing"] = pacing.clone();
+        }
         let header = Header {
             test,
             params,
@@ -219,6 +235,16 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "--hdr",
             run.tell.hdr.is_some(),
             "a method has trials, not rows: want --out DIR",
+        ),
+        (
+            "--profile",
+            run.tell.profile.is_some(),
+            "a method has many trials: want sendrecv … --profile HZ",
+        ),
+        (
+            "--trace",
+            run.tell.keep.trace.is_some(),
+            "a method has many trials: want sendrecv … --trace FILE",
         ),
         (
             "--print-plan",

@@ -2,6 +2,7 @@
 
 use super::search::Found;
 use mpps_method::{Bounds, Goal, Outcome, Verdict};
+use mpps_report::chart::VOID;
 use mpps_report::document::{Axis, Chart, Kind, Series, Unit};
 use mpps_stats::count;
 use serde_json::{Value, json};
@@ -83,7 +84,7 @@ pub(crate) fn trace(found: &Found, goals: &[Goal], outcomes: &[Outcome]) -> Char
             .iter()
             .enumerate()
             .filter(|(_, measured)| wanted(&measured.trial))
-            .map(|(at, measured)| ((at + 1) as f64, Some(measured.trial.input.load as f64)))
+            .map(|(at, measured)| (found.numbers[at] as f64, Some(measured.trial.input.load as f64)))
             .collect(),
     };
     let mut series = vec![
@@ -91,16 +92,17 @@ pub(crate) fn trace(found: &Found, goals: &[Goal], outcomes: &[Outcome]) -> Char
             trial.is_high_loss(strictest) == Some(false)
         }),
         of("more lost", &|trial| trial.is_high_loss(strictest) == Some(true)),
-        of("void", &|trial| trial.verdict == Verdict::Void),
+        of(VOID, &|trial| trial.verdict == Verdict::Void),
     ];
     series.retain(|series| !series.points.is_empty());
-    let last = found.trials.len().max(2) as f64;
+    let first = found.numbers.first().copied().unwrap_or(1) as f64;
+    let last = found.numbers.last().map_or(first, |last| *last as f64).max(first + 1.0);
     for (goal, outcome) in goals.iter().zip(outcomes) {
         if let Some(lower) = outcome.bounds.lower {
             series.push(Series {
                 name: format!("loss {}: lower bound", goal.loss),
                 kind: Kind::Reference,
-                points: vec![(1.0, Some(lower as f64)), (last, Some(lower as f64))],
+                points: vec![(first, Some(lower as f64)), (last, Some(lower as f64))],
             });
         }
     }

@@ -68,6 +68,7 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
         "then_pps": ask.then.map(|(load, _)| load),
         "then_at_ns": ask.then.map(|(_, at)| at),
         "settle_ns": ask.settle.map(|settle| settle.as_nanos() as u64),
+        "burst_frames": ask.burst,
         "effective_ns": trial.effective_ns,
         "outcome": if due.is_some() { "counted" } else { "void" },
         "due": due,
@@ -136,6 +137,8 @@ fn trial_of(line: &Value) -> Option<Measured> {
             duration_ns,
             then: maybe("then_pps")?.zip(maybe("then_at_ns")?),
             settle: maybe("settle_ns")?.map(Duration::from_nanos),
+            // A record of an earlier version has none.
+            burst: count("burst_frames").and_then(|frames| u32::try_from(frames).ok()),
         },
         trial: Trial {
             input: Input { load, duration_ns },
@@ -320,6 +323,7 @@ mod tests {
             ask: Ask {
                 then: Some((load / 2, 500_000_000)),
                 settle: Some(Duration::from_secs(3)),
+                burst: Some(64),
                 ..Ask::of(Phase::Search, 64, input)
             },
             trial: Trial {
@@ -371,6 +375,7 @@ mod tests {
                 load: None,
                 then: None,
                 settle: None,
+                burst: None,
                 ..trial(200, Verdict::Void).ask
             },
             reasons: vec!["the host interfered".to_owned()],

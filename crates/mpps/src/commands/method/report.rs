@@ -226,6 +226,7 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
         "settle_s": setup.settle.as_secs_f64(),
         "load": if traffic.both_ways { "of each way" } else { "of all lanes" },
         "effective_duration": "as intended",
+        "pacing": setup.pacing,
         "link_bps": setup.link_bps,
     });
     match of {

@@ -6,13 +6,23 @@ use super::measure::{Ask, Measured, Phase};
 use super::{Step, Stop};
 use crate::fail::usage;
 use mpps_method::{End, Limits, Next, Outcome, Search, Trial, Verdict};
+use mpps_stats::count;
+use std::time::Duration;
+
+/// Of a rate at which this host was disturbed three times in a row: the highest that is tried after it. A lane that has
+/// time to spare catches up after a disturbance that ends a trial at the limit.
+const LOWER: f64 = 0.8;
 
 /// A search as far as it has come.
 pub(crate) struct Found {
     pub(crate) frame_size: usize,
+    /// Frames sent back to back, if not as the options have it.
+    pub(crate) burst: Option<u32>,
     pub(crate) limited_by: LimitedBy,
     pub(crate) search: Search,
     pub(crate) trials: Vec<Measured>,
+    /// Their numbers among all trials of the test, from 1.
+    pub(crate) numbers: Vec<usize>,
     /// Void trials before this place count no more: they were an earlier command's, or at a highest rate that was given
     /// up.
     forgiven: usize,
@@ -22,9 +32,11 @@ impl Found {
     pub(crate) fn new(frame_size: usize, search: Search, limited_by: LimitedBy) -> Self {
         Self {
             frame_size,
+            burst: None,
             limited_by,
             search,
             trials: Vec::new(),
+            numbers: Vec::new(),
             forgiven: 0,
         }
     }
@@ -68,27 +80,60 @@ impl Found {
         &self.trials[first.max(self.forgiven.min(self.trials.len()))..]
     }
 
-    /// After void trials at the highest rate, which is this host's own limit: a lower one, by what was reached. False
-    /// where that is not so, or there is no lower one.
+    /// After void trials at a rate, a lower one as the highest: by what was reached where that rate is this host's own
+    /// limit, else a step down, since a disturbance may do no harm there. False where a rate is known to pass that is
+    /// as high, or there is no lower one.
     fn lower_max(&mut self) -> bool {
         let (void, limits) = (self.void_at_last(), self.limits());
-        if !void
-            .iter()
-            .all(|trial| trial.outpaced && trial.trial.input.load == limits.max)
-        {
+        let outpaced = void.iter().all(|trial| trial.outpaced);
+        let load = void.last().map_or(limits.max, |trial| trial.trial.input.load);
+        let reached = void.iter().map(|trial| trial.offered_pps).fold(load as f64, f64::min);
+        let max = match outpaced {
+            true => (reached * OF_CEILING) as u64,
+            false => (load as f64 * LOWER) as u64,
+        };
+        let passed = self.outcomes().iter().filter_map(|outcome| outcome.bounds.lower).max();
+        if passed.is_some_and(|passed| passed >= max) {
             return false;
         }
-        let reached = void
-            .iter()
-            .map(|trial| trial.offered_pps)
-            .fold(limits.max as f64, f64::min);
-        let max = (reached * OF_CEILING) as u64;
         let Ok(search) = self.search.within(Limits { max, ..limits }) else {
             return false;
         };
-        (self.search, self.limited_by) = (search, LimitedBy::Generator);
+        self.search = search;
+        // Once others were in the way, what is found is less than it might be.
+        if self.limited_by != LimitedBy::Host {
+            self.limited_by = if outpaced {
+                LimitedBy::Generator
+            } else {
+                LimitedBy::Host
+            };
+        }
         self.forgiven = self.trials.len();
         true
+    }
+
+    /// The last void trials were at the highest rate, and this host could not send as fast.
+    fn outpaced_at_max(&self) -> bool {
+        let max = self.limits().max;
+        let void = self.void_at_last();
+        void.iter().all(|trial| trial.outpaced && trial.trial.input.load == max)
+    }
+
+    /// The bounds of all goals are as close as asked for.
+    fn is_regular(&self) -> bool {
+        self.outcomes().iter().all(|outcome| outcome.regular)
+    }
+
+    /// Why the last void trial was one.
+    fn why_void(&self) -> String {
+        let void = self.trials.iter().rfind(|trial| !trial.counts());
+        void.map(|void| void.reasons.join("; ")).unwrap_or_default()
+    }
+
+    /// How long the rest of the search takes if the device is steady, ns, with `between` two trials.
+    pub(crate) fn left_ns(&self, between: Duration) -> u64 {
+        let (trials, ns) = self.search.estimate(&self.trials());
+        ns + u64::from(trials) * between.as_nanos() as u64
     }
 
     /// Goes through the trials; `tell` is called after each.
@@ -97,21 +142,34 @@ impl Found {
             let trials = self.trials();
             let input = match self.search.next(&trials) {
                 Next::Trial(input) => input,
+                // Bounds that are as close as asked for hold whatever was in the way above them.
+                Next::Done(End::Found) if self.limited_by == LimitedBy::Host && !self.is_regular() => {
+                    return Err(Stop::Void(self.why_void()));
+                }
                 Next::Done(End::Found) => return Ok(()),
                 Next::Done(End::OutOfTime) => return Err(Stop::OutOfTime),
-                // The highest rate can't be kept up after all.
-                Next::Done(End::Void) if self.lower_max() => continue,
-                Next::Done(End::Void) if bench.replayed() => {
+                // An earlier command's host was in its way, which says nothing of now.
+                Next::Done(End::Void) if bench.replayed() && !self.outpaced_at_max() => {
                     self.forgiven = self.trials.len();
                     continue;
                 }
-                Next::Done(End::Void) => {
-                    let last = self.trials.last().map(|last| last.reasons.join("; "));
-                    return Err(Stop::Void(last.unwrap_or_default()));
+                Next::Done(End::Void) if self.lower_max() => {
+                    bench.say(&format!(
+                        "{} bytes: no trial held at this rate: going on with {} pps at the most",
+                        self.frame_size,
+                        count(self.limits().max)
+                    ));
+                    continue;
                 }
+                Next::Done(End::Void) => return Err(Stop::Void(self.why_void())),
             };
-            let measured = bench.trial(&Ask::of(Phase::Search, self.frame_size, input))?.clone();
+            let ask = Ask {
+                burst: self.burst,
+                ..Ask::of(Phase::Search, self.frame_size, input)
+            };
+            let measured = bench.trial(&ask)?.clone();
             self.trials.push(measured);
+            self.numbers.push(bench.trials.len());
             tell(bench, self);
             bench.check_answers()?;
         }
@@ -125,4 +183,68 @@ pub(crate) fn search_of(goals: Vec<mpps_method::Goal>, limits: Limits, most_ns: 
         false => Search::new(goals, limits, most_ns),
     };
     search.map_err(|e| Stop::Failed(usage(e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::method::measure::measured;
+    use mpps_method::{Goal, Input, Ratio};
+    use mpps_stats::{Shortfall, Summary};
+
+    /// A trial that this host was in the way of; `outpaced`: since it can send no faster.
+    fn void(load: u64, reached: f64, outpaced: bool) -> Measured {
+        let ask = Ask::of(Phase::Search, 64, Input { load, duration_ns: 1 });
+        let summary = Summary {
+            offered_pps: reached,
+            shortfall: outpaced.then_some(Shortfall::Outpaced),
+            invalid_reasons: vec!["why".to_owned()],
+            ..Summary::default()
+        };
+        measured(ask, &summary, Vec::new())
+    }
+
+    fn passed(load: u64) -> Measured {
+        let mut told = void(load, load as f64, false);
+        told.trial.verdict = Verdict::Counted { due: load, missing: 0 };
+        (told.trial.input.duration_ns, told.trial.effective_ns) = (1_000_000_000, 1_000_000_000);
+        told
+    }
+
+    fn found(trials: Vec<Measured>) -> Found {
+        let goal = Goal {
+            sum_ns: 1_000_000_000,
+            ..Goal::csit(Ratio::ZERO)
+        };
+        let limits = Limits { min: 1, max: 1000 };
+        let search = Search::new(vec![goal], limits, u64::MAX).unwrap();
+        Found {
+            numbers: (1..=trials.len()).collect(),
+            trials,
+            ..Found::new(64, search, LimitedBy::MaxRate)
+        }
+    }
+
+    #[test]
+    fn a_rate_at_which_the_host_is_disturbed_is_given_up_for_a_lower_one() {
+        let mut one = found(vec![void(1000, 900.0, false); 3]);
+        assert!(one.lower_max());
+        assert_eq!((one.limits().max, one.limited_by), (800, LimitedBy::Host));
+        // Forgiven: the search goes on at the new highest rate.
+        assert!(matches!(one.search.next(&one.trials()), Next::Trial(input) if input.load == 800));
+        assert_eq!(one.why_void(), "why");
+        // A limit of its own is what it reached.
+        let mut two = found(vec![void(1000, 900.0, true); 3]);
+        assert!(two.lower_max());
+        assert_eq!((two.limits().max, two.limited_by), (891, LimitedBy::Generator));
+    }
+
+    #[test]
+    fn no_rate_is_given_up_for_one_below_what_has_passed() {
+        let mut trials = vec![passed(700)];
+        trials.extend(vec![void(800, 700.0, false); 3]);
+        let mut found = found(trials);
+        assert!(!found.lower_max());
+        assert_eq!(found.limits().max, 1000);
+    }
 }

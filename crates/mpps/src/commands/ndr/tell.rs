@@ -2,7 +2,7 @@
 
 use super::goals_json;
 use crate::cli::Ndr;
-use crate::commands::method::bench::Bench;
+use crate::commands::method::bench::{Bench, about};
 use crate::commands::method::outcome::{bounds, mark, outcome_json, trace, verdict};
 use crate::commands::method::report::{column, document as of_all, params};
 use crate::commands::method::search::Found;
@@ -39,13 +39,8 @@ pub(super) fn start(args: &Ndr, goals: &[Goal], bench: &Bench<'_, '_>, found: &F
 
 /// How long it will take from here, pauses and settling included.
 fn left(args: &Ndr, found: &Found) -> String {
-    let (trials, ns) = found.search.estimate(&found.trials());
     let between = args.method.pause.unwrap_or_default() + args.method.traffic.settle;
-    let all = Duration::from_nanos(ns) + between * trials;
-    match all.as_secs() {
-        s @ 0..120 => format!("{s} s"),
-        s => format!("{} min", s.div_ceil(60)),
-    }
+    about(found.left_ns(between))
 }
 
 /// After a trial.
@@ -53,7 +48,7 @@ pub(super) fn trial(args: &Ndr, goals: &[Goal], bench: &Bench<'_, '_>, found: &F
     let Some(last) = found.trials.last() else {
         return;
     };
-    let mut line = format!("trial {}: {} pps: ", found.trials.len(), count(last.trial.input.load));
+    let mut line = format!("trial {}: {} pps: ", bench.trials.len(), count(last.trial.input.load));
     match last.trial.verdict {
         Verdict::Void => {
             let _ = write!(line, "void: {}", last.void_in_short());

@@ -117,7 +117,7 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
                 NextBurst::Try(frames) => bursts.push(burst(choice, bench, of.frame_size, (max, throughput), frames)?),
             }
         };
-        bench.say(&format!(
+        let line = format!(
             "{} bytes: back-to-back: search {number} of {}: {}",
             of.frame_size,
             choice.burst_searches,
@@ -126,7 +126,9 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
                 Longest::AtLimit => format!("{} frames or more", count(search.max)),
                 Longest::None => format!("below {shortest} frames"),
             }
-        ));
+        );
+        let each = choice.burst_ns(bench.between());
+        bench.say_left(&line, u64::from(choice.burst_searches - number) * each);
         if let Some(told) = &mut of.bursts {
             match longest {
                 Longest::Frames(frames) => told.found.push(frames),

@@ -3,6 +3,7 @@
 use crate::cli::{Rfc2544, Rfc2544Test, SearchBy};
 use crate::commands::method::no_tolerance;
 use crate::fail::{Result, usage};
+use mpps_engine::Pacing;
 use mpps_method::{Goal, Limits, Ratio, Search};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -104,6 +105,8 @@ pub(super) struct Choice {
     /// What the search for the throughput is to find.
     pub(super) goal: Goal,
     pub(super) binary: bool,
+    /// Frames back to back for which the throughput is searched for as well.
+    pub(super) bursts: Vec<u32>,
     pub(super) search_ns: u64,
     pub(super) latency_ns: u64,
     pub(super) latency_runs: u32,
@@ -151,6 +154,11 @@ impl Choice {
         if args.test != Rfc2544Test::Reset && args.test != Rfc2544Test::All && args.reset_cmd.is_some() {
             return Err(usage("--reset-cmd: want the test reset or all"));
         }
+        if !args.bursts.is_empty() && args.method.traffic.pacing != Pacing::Constant {
+            return Err(usage(
+                "--pacing: --bursts sends trials in bursts of its own: want one of the two",
+            ));
+        }
         no_tolerance(&args.method)?;
         unused(args)?;
         let manner = match (args.strict, args.quick) {
@@ -188,6 +196,7 @@ impl Choice {
                 width: args.resolution.unwrap_or(times.resolution),
             },
             binary: args.search == SearchBy::Binary,
+            bursts: args.bursts.clone(),
             search_ns: args.search_time.as_nanos() as u64,
             latency_ns: ns(args.trial, times.latency),
             latency_runs: args.repeats.unwrap_or(times.repeats),
@@ -261,7 +270,11 @@ impl Choice {
             );
         }
         if self.sizes.len() < 5 {
-            all.push(format!("{} frame sizes, not 5 or more (RFC 2544, 9)", self.sizes.len()));
+            let sizes = if self.sizes.len() == 1 { "size" } else { "sizes" };
+            all.push(format!(
+                "{} frame {sizes}, not 5 or more (RFC 2544, 9)",
+                self.sizes.len()
+            ));
         }
         if self.learning.is_none() {
             all.push("no learning frames before each trial (RFC 2544, 23)".to_owned());
@@ -295,6 +308,7 @@ impl Choice {
             "search": if self.binary { "binary" } else { "MLRsearch (RFC 9971)" },
             "loss_ratio": self.goal.loss.share(),
             "resolution_ratio": self.goal.width,
+            "bursts_frames": self.bursts,
             "first_trial_s": self.goal.initial_ns as f64 / 1e9,
             "full_trial_s": self.goal.final_ns as f64 / 1e9,
             "search_time_s": self.search_ns as f64 / 1e9,
@@ -319,37 +333,59 @@ impl Choice {
 
     /// About how long all of it takes, on a steady device, ns.
     pub(super) fn estimate(&self, between: Duration) -> u64 {
-        let learning = self.learning.map_or(Duration::ZERO, |time| time + self.settle);
-        let between = (between + learning).as_nanos() as u64;
-        let limits = Limits {
-            min: 1_000,
-            max: 1_000_000,
-        };
-        let search = match self.binary {
-            true => Search::binary(vec![self.goal], limits, self.search_ns),
-            false => Search::new(vec![self.goal], limits, self.search_ns),
-        };
-        let (trials, ns) = search.map_or((0, 0), |search| search.estimate(&[]));
-        let mut all = 2 * (SECOND + between);
-        if self.has(Test::Throughput) {
-            all += ns + u64::from(trials) * between;
+        let of_all = self.of_size(&self.tests, between) * self.sizes.len() as u64;
+        of_all + self.reset(between)
+    }
+
+    /// As [`Self::estimate`], of what comes after a test at a size: `tests` are those that follow at that size, `sizes`
+    /// those that follow it.
+    pub(super) fn later(&self, tests: &[Test], sizes: usize, between: Duration) -> u64 {
+        let here: u64 = tests.iter().map(|test| self.one(*test, between)).sum();
+        here + self.of_size(&self.tests, between) * sizes as u64 + self.reset(between)
+    }
+
+    /// Finding out what this host can send, and tests, at one size.
+    fn of_size(&self, tests: &[Test], between: Duration) -> u64 {
+        let all: u64 = tests.iter().map(|test| self.one(*test, between)).sum();
+        2 * (SECOND + between.as_nanos() as u64) + all
+    }
+
+    /// All resets, which are of one size.
+    fn reset(&self, between: Duration) -> u64 {
+        match self.has(Test::Reset) {
+            true => u64::from(self.runs) * (self.reset_ns + between.as_nanos() as u64),
+            false => 0,
         }
-        let mut add = |test: Test, trials: u64, ns: u64| {
-            if self.has(test) {
-                all += trials * (ns + between);
+    }
+
+    /// A search for a burst.
+    pub(super) fn burst_ns(&self, between: Duration) -> u64 {
+        15 * (SECOND / 10 + between.as_nanos() as u64)
+    }
+
+    /// A test at one size.
+    fn one(&self, test: Test, between: Duration) -> u64 {
+        let of = |trials: u64, ns: u64| trials * (ns + between.as_nanos() as u64);
+        match test {
+            Test::Throughput => {
+                let limits = Limits {
+                    min: 1_000,
+                    max: 1_000_000,
+                };
+                let search = match self.binary {
+                    true => Search::binary(vec![self.goal], limits, self.search_ns),
+                    false => Search::new(vec![self.goal], limits, self.search_ns),
+                };
+                let (trials, ns) = search.map_or((0, 0), |search| search.estimate(&[]));
+                (ns + of(trials.into(), 0)) * (1 + self.bursts.len() as u64)
             }
-        };
-        add(Test::Latency, self.latency_runs.into(), self.latency_ns);
-        add(Test::Loss, (0.5 / self.step) as u64 + 2, self.loss_ns);
-        add(Test::BackToBack, u64::from(self.burst_searches) * 15, SECOND / 10);
-        add(Test::Recovery, self.runs.into(), 2 * self.recovery_ns);
-        let of_all = all * self.sizes.len() as u64;
-        let reset = if self.has(Test::Reset) {
-            u64::from(self.runs) * (self.reset_ns + between)
-        } else {
-            0
-        };
-        of_all + reset
+            Test::Latency => of(self.latency_runs.into(), self.latency_ns),
+            Test::Loss => of((0.5 / self.step) as u64 + 2, self.loss_ns),
+            Test::BackToBack => u64::from(self.burst_searches) * self.burst_ns(between),
+            Test::Recovery => of(self.runs.into(), 2 * self.recovery_ns),
+            // Of the smallest size alone, at the end.
+            Test::Reset => 0,
+        }
     }
 }
 
@@ -382,6 +418,12 @@ fn unused(args: &Rfc2544) -> Result<()> {
         (
             "--resolution",
             args.resolution.is_some(),
+            &[Test::Throughput],
+            "any test but loss",
+        ),
+        (
+            "--bursts",
+            !args.bursts.is_empty(),
             &[Test::Throughput],
             "any test but loss",
         ),

@@ -25,13 +25,15 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     for run in 1..=choice.latency_runs {
         let told = bench.counted(&Ask::of(Phase::Latency, of.frame_size, input))?;
         let p50 = told.latency.as_ref().map_or(f64::NAN, |delay| delay.p50 as f64);
-        bench.say(&format!(
+        let line = format!(
             "{} bytes: latency: run {run} of {} at {} pps: median {}",
             of.frame_size,
             choice.latency_runs,
             count(input.load),
             units::time(p50)
-        ));
+        );
+        let each = choice.latency_ns + bench.between().as_nanos() as u64;
+        bench.say_left(&line, u64::from(choice.latency_runs - run) * each);
         of.latency.push(told);
     }
     Ok(())

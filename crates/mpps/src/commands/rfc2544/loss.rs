@@ -2,6 +2,7 @@
 
 use super::OfSize;
 use super::choice::Choice;
+use super::throughput::by_max_rate;
 use crate::commands::method::Step;
 use crate::commands::method::bench::Bench;
 use crate::commands::method::measure::{Ask, Measured, Phase};
@@ -26,13 +27,16 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
         };
         let told = bench.counted(&Ask::of(Phase::Loss, of.frame_size, input))?;
         let (due, missing) = told.loss();
-        bench.say(&format!(
+        let line = format!(
             "{} bytes: loss: {} pps: {} of {} lost",
             of.frame_size,
             count(load),
             count(missing),
             count(due)
-        ));
+        );
+        // At the most: two loads without loss end it.
+        let more = ((share - choice.step) / choice.step).max(0.0) as u64;
+        bench.say_left(&line, more * (choice.loss_ns + bench.between().as_nanos() as u64));
         of.loss.push(told);
         bench.check_answers()?;
         let clean = of.loss.iter().rev().take_while(|told| told.loss().1 == 0).count();
@@ -95,10 +99,10 @@ pub(super) fn chart(sizes: &[OfSize]) -> Chart {
         ..Axis::default()
     };
     let linked = sizes.iter().any(|of| of.theoretical.is_some());
-    let x = if linked {
-        "load, of the theoretical maximum"
-    } else {
-        "load, of the tester's maximum"
+    let x = match linked {
+        true => "load, of the theoretical maximum",
+        false if by_max_rate(sizes) => "load, of the highest rate tried",
+        false => "load, of the tester's maximum",
     };
     let series = |of: &OfSize| Series {
         name: format!("{} bytes", of.frame_size),

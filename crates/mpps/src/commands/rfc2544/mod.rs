@@ -33,6 +33,8 @@ struct OfSize {
     unfit: Option<String>,
     limits: Option<(Limits, LimitedBy)>,
     found: Option<Found>,
+    /// The same of frames in bursts, by their number.
+    in_bursts: Vec<Found>,
     latency: Vec<Measured>,
     loss: Vec<Measured>,
     bursts: Option<burst::Bursts>,
@@ -50,6 +52,7 @@ impl OfSize {
             unfit: None,
             limits: None,
             found: None,
+            in_bursts: Vec::new(),
             latency: Vec::new(),
             loss: Vec::new(),
             bursts: None,
@@ -120,7 +123,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
             "{} frame size{}; about {} if the device is steady",
             sizes.len(),
             if sizes.len() == 1 { "" } else { "s" },
-            units::elapsed(choice.estimate(setup.pause + setup.settle))
+            units::elapsed(choice.estimate(setup.between()))
         ));
         let stop = measure(&choice, bench, &mut sizes, resetter.as_ref()).err();
         let told = result::Told {
@@ -199,7 +202,8 @@ fn measure(
     resetter: Option<&reset::Resetter>,
 ) -> Step<()> {
     let mut cut = None;
-    for of in sizes.iter_mut() {
+    let all = sizes.len();
+    for (at, of) in sizes.iter_mut().enumerate() {
         if let Err(failure) = bench.check_size(of.frame_size) {
             let Failure::Usage(why) = failure else {
                 return Err(failure.into());
@@ -208,7 +212,8 @@ fn measure(
             of.unfit = Some(why);
             continue;
         }
-        for test in &choice.tests {
+        for (place, test) in choice.tests.iter().enumerate() {
+            bench.later_ns = choice.later(&choice.tests[place + 1..], all - at - 1, bench.between());
             let done = match test {
                 Test::Throughput => throughput::measure(choice, bench, of),
                 Test::Latency => latency::measure(choice, bench, of),
@@ -223,6 +228,7 @@ fn measure(
     }
     let known = sizes.iter().position(|of| of.throughput().is_some());
     if let Some(of) = sizes.get_mut(known.unwrap_or(0)).filter(|_| choice.has(Test::Reset)) {
+        bench.later_ns = 0;
         let done = reset::measure(choice, bench, of, resetter);
         cut = go_on(bench, of, Test::Reset, done)?.or(cut);
     }

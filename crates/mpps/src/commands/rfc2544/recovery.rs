@@ -39,12 +39,14 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     };
     for run in 1..=choice.runs {
         let told = bench.counted(&ask)?;
-        bench.say(&format!(
+        let line = format!(
             "{} bytes: recovery: run {run} of {}: {}",
             of.frame_size,
             choice.runs,
             words(after(choice, &told))
-        ));
+        );
+        let each = 2 * choice.recovery_ns + bench.between().as_nanos() as u64;
+        bench.say_left(&line, u64::from(choice.runs - run) * each);
         of.recovery.push(told);
     }
     Ok(())

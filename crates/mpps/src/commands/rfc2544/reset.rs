@@ -19,15 +19,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// When the device is reset: so long after the start of a trial, and after a third of it at the latest, ns.
 const AFTER_NS: u64 = 3_000_000_000;
 /// How long a command may take beyond the trial.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the shell does: each line has the command run, and its exit code told.
-const SHELL: &str = "while read -r _; do sh -c \"$1\" </dev/null >&2; echo $?; done";
+/// What the shell does: each line has the command run, and its exit code told. At the end of the lines, which is the
+/// end of this program however that comes, a command that still runs has two seconds to end. Then all of the shell's
+/// group is killed, by the shell: this process may no longer have the right to.
+const SHELL: &str = "job=; while read -r _; do { sh -c \"$1\" </dev/null >&2; echo $?; } & job=$!; done; \
+                     test -n \"$job\" && kill -0 \"$job\" 2>/dev/null || exit 0; \
+                     { sleep 2; kill -KILL 0; } >/dev/null 2>&1 & wait \"$job\"; kill -KILL 0";
+/// How long the shell may take for that.
+const ENDING: Duration = Duration::from_millis(2500);
 
 /// A shell with the rights that the program began with, so that the command may be one that root is asked for by. It
 /// runs the command once for each line that it is sent.
@@ -80,13 +86,18 @@ impl Resetter {
 
 impl Drop for Resetter {
     fn drop(&mut self) {
-        // A shell that reads no more lines ends once its command has.
+        // A shell that reads no more lines ends, and its command with it.
         drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
-            // Under sudo this process is no longer root: then a command that hangs is left to the user.
-            let _ = kill_process_group(group, Signal::KILL);
+        let until = Instant::now() + ENDING;
+        while matches!(self.shell.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = self.shell.try_wait();
+        if let Some(group) = Pid::from_raw(self.shell.id() as i32)
+            && matches!(self.shell.try_wait(), Ok(None))
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.shell.try_wait();
+        }
     }
 }
 
@@ -162,12 +173,14 @@ pub(super) fn measure(
     for run in 1..=choice.runs {
         match reset(bench, &ask, resetter) {
             Ok(told) => {
-                bench.say(&format!(
+                let line = format!(
                     "{} bytes: reset: run {run} of {}: {}",
                     of.frame_size,
                     choice.runs,
                     words(&told)
-                ));
+                );
+                let each = choice.reset_ns + bench.between().as_nanos() as u64;
+                bench.say_left(&line, u64::from(choice.runs - run) * each);
                 of.reset.push(told);
             }
             Err(stop) => {

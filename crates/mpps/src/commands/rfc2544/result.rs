@@ -45,9 +45,13 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     document.compliance = Some(choice.compliance());
     document.deviations.splice(0..0, choice.deviations());
     if sizes.iter().all(|of| of.theoretical.is_none()) {
-        document.deviations.push(
-            "the medium has no rate of its own: in its place stands what this host can send (RFC 2544, 20)".to_owned(),
-        );
+        let most = match throughput::by_max_rate(sizes) {
+            true => "the highest rate tried (--max-rate)",
+            false => "what this host can send",
+        };
+        document.deviations.push(format!(
+            "the medium has no rate of its own: in its place stands {most} (RFC 2544, 20)"
+        ));
     }
     document.verdict = sentences(choice, sizes);
     if !matches!(told.stop, Some(Stop::Void(_) | Stop::OutOfTime)) {
@@ -70,6 +74,10 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
             charts.extend(chart);
         }
     }
+    let bursts = throughput::bursts_table(sizes);
+    if !bursts.rows.is_empty() {
+        tables.push(bursts);
+    }
     for found in sizes.iter().filter_map(|of| of.found.as_ref()) {
         charts.push(trace(found, &[choice.goal], &found.outcomes()));
     }
@@ -82,6 +90,7 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
 fn sentences(choice: &Choice, sizes: &[OfSize]) -> Vec<String> {
     let unfit = |of: &OfSize| Some(format!("{} bytes: 0 pps: {}", of.frame_size, of.unfit.as_ref()?));
     let mut all: Vec<_> = sizes.iter().filter_map(|of| throughput_verdict(choice, of)).collect();
+    all.extend(sizes.iter().flat_map(throughput::bursts_verdict));
     all.extend(sizes.iter().filter_map(unfit));
     all.extend(sizes.iter().filter_map(latency::verdict));
     all.extend(sizes.iter().filter_map(loss_verdict));
@@ -146,6 +155,7 @@ fn of_size(choice: &Choice, of: &OfSize) -> Value {
             Some(_) => json!({ "lower_pps": 0 }),
             None => throughput.into(),
         },
+        "bursts": throughput::bursts_json(of),
         "latency": latency::json(of),
         "loss": loss,
         "back_to_back": burst::json(of),

@@ -4,11 +4,13 @@ use super::choice::Choice;
 use super::{OfSize, by_size};
 use crate::commands::method::Step;
 use crate::commands::method::bench::Bench;
-use crate::commands::method::outcome::{bounds, mark};
+use crate::commands::method::limits::LimitedBy;
+use crate::commands::method::outcome::{bounds, mark, outcome_json, verdict};
 use crate::commands::method::report::column;
 use crate::commands::method::search::{Found, search_of};
 use mpps_method::Verdict;
 use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
+use mpps_report::units;
 use mpps_stats::count;
 use mpps_wire::FrameSize;
 use serde_json::Value;
@@ -18,23 +20,109 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     let (limits, limited_by) = of.limits(bench)?;
     let search = search_of(vec![choice.goal], limits, choice.search_ns, choice.binary)?;
     let found = of.found.insert(Found::new(of.frame_size, search, limited_by));
-    let done = found.go(bench, &mut |bench, found| {
+    let done = go(found, bench, "throughput");
+    // The highest rate may have been given up for a lower one.
+    of.limits = Some((found.limits(), found.limited_by));
+    done?;
+    for frames in &choice.bursts {
+        let (limits, limited_by) = of.limits(bench)?;
+        let search = search_of(vec![choice.goal], limits, choice.search_ns, choice.binary)?;
+        let mut found = Found::new(of.frame_size, search, limited_by);
+        found.burst = Some(*frames);
+        let done = go(&mut found, bench, &format!("in bursts of {frames}"));
+        of.in_bursts.push(found);
+        done?;
+    }
+    Ok(())
+}
+
+/// Goes through a search.
+fn go(found: &mut Found, bench: &mut Bench<'_, '_>, what: &str) -> Step<()> {
+    found.go(bench, &mut |bench, found| {
         let Some(last) = found.trials.last() else { return };
         let told = match last.trial.verdict {
             Verdict::Void => format!("void: {}", last.void_in_short()),
             Verdict::Counted { due, missing } => format!("{} of {} lost", count(missing), count(due)),
         };
         let known = found.outcomes().first().map(|outcome| bounds(&outcome.bounds));
-        bench.say(&format!(
-            "{} bytes: throughput: {} pps: {told}; known: {}",
+        let line = format!(
+            "{} bytes: {what}: {} pps: {told}; known: {}",
             found.frame_size,
             count(last.trial.input.load),
             known.unwrap_or_default()
-        ));
-    });
-    // The highest rate may have been given up for a lower one.
-    of.limits = Some((found.limits(), found.limited_by));
-    done
+        );
+        bench.say_left(&line, found.left_ns(bench.between()));
+    })
+}
+
+/// Frames back to back, packets per second without loss, and the pause after each burst, ns: what is left of the time
+/// of a burst at that rate once its frames have left at the highest one. `None` where no rate is known.
+fn pause(of: &OfSize, found: &Found) -> Option<(u32, u64, f64)> {
+    let (frames, lower) = (found.burst?, found.outcomes().first()?.bounds.lower?);
+    let most = of.theoretical.unwrap_or(found.limits().max as f64);
+    let seconds = f64::from(frames) / lower as f64 - f64::from(frames) / most;
+    Some((frames, lower, seconds.max(0.0) * 1e9))
+}
+
+/// Bursts (RFC 2544, 21) for programs.
+pub(super) fn bursts_json(of: &OfSize) -> Value {
+    let one = |found: &Found| {
+        let outcomes = found.outcomes();
+        let mut told = outcome_json(outcomes.first()?, found);
+        told["burst_frames"] = found.burst.into();
+        told["pause_ns"] = pause(of, found).map(|(_, _, ns)| ns).into();
+        Some(told)
+    };
+    of.in_bursts.iter().filter_map(one).collect()
+}
+
+/// A sentence for each size and burst.
+pub(super) fn bursts_verdict(of: &OfSize) -> Vec<String> {
+    let one = |found: &Found| {
+        let outcome = *found.outcomes().first()?;
+        let told = match pause(of, found) {
+            Some((_, lower, ns)) => format!("{} pps, {} between two", count(lower), units::time(ns)),
+            None => verdict(&outcome, found),
+        };
+        Some(format!(
+            "{} bytes: bursts of {} frames: {told}",
+            of.frame_size, found.burst?
+        ))
+    };
+    of.in_bursts.iter().filter_map(one).collect()
+}
+
+/// Bursts as a table.
+pub(super) fn bursts_table(sizes: &[OfSize]) -> Table {
+    let row = |of: &OfSize, found: &Found| -> Option<Vec<Value>> {
+        let outcome = *found.outcomes().first()?;
+        Some(vec![
+            of.frame_size.into(),
+            found.burst.into(),
+            outcome.bounds.lower.into(),
+            outcome.bounds.upper.into(),
+            pause(of, found).map(|(_, _, ns)| ns).into(),
+            found.trials.len().into(),
+            mark(&outcome).into(),
+        ])
+    };
+    let rows = sizes
+        .iter()
+        .flat_map(|of| of.in_bursts.iter().filter_map(move |found| row(of, found)));
+    Table {
+        name: "bursts".to_owned(),
+        caption: "Bursts of frames back to back, with pauses between".to_owned(),
+        columns: vec![
+            column("frame_size_bytes", "frame", Unit::Bytes),
+            column("burst_frames", "burst, frames", Unit::Count),
+            column("throughput_pps", "throughput", Unit::Pps),
+            column("upper_pps", "not", Unit::Pps),
+            column("pause_ns", "pause between two", Unit::Ns),
+            column("trials", "trials", Unit::Count),
+            column("note", "", Unit::Plain),
+        ],
+        rows: rows.collect(),
+    }
 }
 
 /// The throughputs as a table. A size that the port can't send has a throughput of 0 (RFC 2544, 9.4).
@@ -66,10 +154,10 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
             },
         ])
     };
-    let most = if sizes.iter().any(|of| of.theoretical.is_some()) {
-        "theoretical maximum"
-    } else {
-        "tester's maximum"
+    let most = match sizes.iter().any(|of| of.theoretical.is_some()) {
+        true => "theoretical maximum",
+        false if by_max_rate(sizes) => "highest rate tried",
+        false => "tester's maximum",
     };
     Table {
         name: "throughput".to_owned(),
@@ -87,6 +175,12 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
         ],
         rows: sizes.iter().filter_map(row).collect(),
     }
+}
+
+/// Whether --max-rate set the highest rate of some of these sizes: then it is no limit of this host's.
+pub(super) fn by_max_rate(sizes: &[OfSize]) -> bool {
+    let mut limits = sizes.iter().filter_map(|of| of.limits);
+    limits.any(|(_, by)| by == LimitedBy::MaxRate)
 }
 
 /// Frame size to the right, rate upwards, and what could be at best (RFC 2544, 26.1).
@@ -116,10 +210,10 @@ pub(super) fn chart(sizes: &[OfSize]) -> Chart {
                 }),
             },
             Series {
-                name: if linked {
-                    "theoretical"
-                } else {
-                    "what this host can send"
+                name: match linked {
+                    true => "theoretical",
+                    false if by_max_rate(sizes) => "highest rate tried (--max-rate)",
+                    false => "what this host can send",
                 }
                 .to_owned(),
                 kind: Kind::Reference,

@@ -1,0 +1,144 @@
+//! The arguments that say what is kept of what the lanes did.
+
+use super::capture;
+use super::values::{self, Parsed};
+use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What `--trace-on` takes.
+const WANT: &str = "want a list of stall=TIME, late=TIME, loss, drop and invalid, such as stall=1ms,loss";
+
+/// The flight recorder.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Keep {
+    /// Keep what each lane did round by round, and what the kernel did on its core, around whatever is worth it
+    /// (--trace-on), and write it to FILE: a Perfetto trace (gzipped), which `mpps trace FILE` reads, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// What is worth a window of the trace: stall=TIME (a round that took longer), late=TIME (a packet that left so
+    /// late), loss (a row that lost packets), drop (this host dropped some), invalid (the end of a run that is not
+    /// valid)
+    #[arg(
+        long, value_name = "WHAT,…", default_value = "stall=1ms,late=1ms,loss,drop,invalid", value_parser = triggers,
+        requires = "trace"
+    )]
+    pub(crate) trace_on: Triggers,
+    /// How long before its cause a window begins, and how long after it it ends
+    #[arg(long, value_name = "BEFORE:AFTER", default_value = "5ms:1ms", value_parser = window, requires = "trace")]
+    pub(crate) trace_window: Window,
+    /// Keep all rounds of the run, not windows
+    #[arg(long, requires = "trace", conflicts_with = "trace_on")]
+    pub(crate) trace_all: bool,
+    /// Memory for what is kept, 1MiB to 16GiB; what does not fit is left out, and the trace says so
+    #[arg(
+        long, value_name = "SIZE", default_value = "256MiB", value_parser = capture::buffer, requires = "trace",
+        allow_hyphen_values = true
+    )]
+    pub(crate) trace_memory: u64,
+}
+
+/// `--trace-on`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Triggers {
+    pub(crate) stall: Option<Duration>,
+    pub(crate) late: Option<Duration>,
+    pub(crate) loss: bool,
+    pub(crate) drop: bool,
+    pub(crate) invalid: bool,
+    /// As it was written.
+    text: String,
+}
+
+/// `--trace-window`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) before: Duration,
+    pub(crate) after: Duration,
+    /// As it was written.
+    text: String,
+}
+
+fn triggers(text: &str) -> Parsed<Triggers> {
+    let mut triggers = Triggers {
+        text: text.to_owned(),
+        ..Triggers::default()
+    };
+    for word in text.split(',') {
+        let time = |text: &str| values::catch_up(text).map_err(|why| format!("{word}: {why}"));
+        match word.split_once('=') {
+            Some(("stall", text)) => triggers.stall = Some(time(text)?),
+            Some(("late", text)) => triggers.late = Some(time(text)?),
+            None if word == "loss" => triggers.loss = true,
+            None if word == "drop" => triggers.drop = true,
+            None if word == "invalid" => triggers.invalid = true,
+            _ => return Err(WANT.to_owned()),
+        }
+    }
+    Ok(triggers)
+}
+
+fn window(text: &str) -> Parsed<Window> {
+    let bad = || "want two times, such as 5ms:1ms, of 1 s together at the most".to_owned();
+    let (before, after) = text.split_once(':').ok_or_else(bad)?;
+    let [before, after] = [before, after].map(|text| values::settle(text).map_err(|_| bad()));
+    let (before, after) = (before?, after?);
+    if before + after > Duration::from_secs(1) {
+        return Err(bad());
+    }
+    Ok(Window {
+        before,
+        after,
+        text: text.to_owned(),
+    })
+}
+
+impl Keep {
+    /// The words that say this.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let Some(path) = &self.trace else { return Vec::new() };
+        let mut file = OsString::from("--trace=");
+        file.push(path);
+        let mut words = vec![
+            file,
+            format!("--trace-window={}", self.trace_window.text).into(),
+            format!("--trace-memory={}", self.trace_memory).into(),
+        ];
+        words.push(match self.trace_all {
+            true => "--trace-all".into(),
+            false => format!("--trace-on={}", self.trace_on.text).into(),
+        });
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_and_windows_are_read_or_refused_with_what_would_be_right() {
+        let all = triggers("stall=100us,late=50us,loss,drop,invalid").expect("right");
+        assert_eq!(all.stall, Some(Duration::from_micros(100)));
+        assert_eq!(all.late, Some(Duration::from_micros(50)));
+        assert!(all.loss && all.drop && all.invalid);
+        assert!(!triggers("stall=2s").expect("right").loss);
+        for bad in [
+            "",
+            "stall",
+            "stall=",
+            "stall=1",
+            "loss=1ms",
+            "late=-1ms",
+            "loss,,drop",
+            "Loss",
+        ] {
+            assert!(triggers(bad).is_err(), "{bad}");
+        }
+        assert_eq!(window("5ms:1ms").expect("right").before, Duration::from_millis(5));
+        for bad in ["", "5ms", "5ms:", "1s:1ms", "1:2", "5ms:1ms:1ms"] {
+            assert!(window(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The command and the measurement: processes with a place of their own, and the signals that are passed on to them.
+
+use crate::commands::demo::stage::executable;
+use crate::fail::{Result, failed};
+use mpps_sys::child::{Happened, Place, Signals};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Signals that a user sends to end or to tell a program something.
+const PASSED_ON: [Signal; 6] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With this exit code.
+    Code(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Ended {
+    fn of(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(code) => Self::Code(code.to_le_bytes()[0]),
+            None => Self::Signal(status.signal().unwrap_or(0)),
+        }
+    }
+
+    /// As a shell tells it.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(number) => 128u8.wrapping_add(number.to_le_bytes()[0]),
+        }
+    }
+
+    pub(super) fn exit_code(self) -> ExitCode {
+        ExitCode::from(self.number())
+    }
+}
+
+/// Starts processes and waits for them. From when it is made signals end nothing here: they are passed on.
+pub(super) struct Runner(Signals);
+
+impl Runner {
+    pub(super) fn new() -> Result<Self> {
+        let numbers = PASSED_ON.map(Signal::as_raw);
+        Signals::block(&numbers)
+            .map(Self)
+            .map_err(|e| failed(format!("isolate: catch signals: {e}")))
+    }
+
+    /// Runs a command in its place.
+    pub(super) fn run(&self, words: &[OsString], place: Place) -> Result<Ended> {
+        let Some((program, arguments)) = words.split_first() else {
+            return Ok(Ended::Code(0));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        place.of(&mut command);
+        let child = command
+            .spawn()
+            .map_err(|e| failed(format!("isolate: start {program:?}: {e}")))?;
+        Ok(self.attend(child)?.0)
+    }
+
+    /// Measures the noise of cores from a place: how it ended, and what it printed. A signal that comes meanwhile ends
+    /// it, and is how it has ended.
+    pub(super) fn probe(&self, cores: &str, length: Duration, place: Place) -> Result<(Ended, Vec<u8>)> {
+        let mut command = Command::new(executable());
+        let length = format!("{}us", length.as_micros());
+        command.args(["isolate", cores, "--probe", "--measure", &length]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        place.of(&mut command);
+        let unable = |e| failed(format!("isolate: measure from cores {cores}: {e}"));
+        let mut child = command.spawn().map_err(unable)?;
+        let out = child.stdout.take();
+        // All the time: on a large host it is more than a pipe holds.
+        let reader = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = out.map(|mut out| out.read_to_end(&mut text));
+            text
+        });
+        let (ended, interrupted) = self.attend(child)?;
+        let text = reader.join().unwrap_or_default();
+        Ok((interrupted.map_or(ended, Ended::Signal), text))
+    }
+
+    /// Waits for the end of a process: how it has ended, and the last signal that came meanwhile.
+    fn attend(&self, mut child: Child) -> Result<(Ended, Option<i32>)> {
+        let unable = |e| failed(format!("isolate: wait for process {}: {e}", child.id()));
+        let mut last = None;
+        loop {
+            match self.0.wait(&child).map_err(unable)? {
+                Happened::Ended => break,
+                Happened::Signal(came) => {
+                    last = Some(came.number);
+                    let signal = PASSED_ON.into_iter().find(|signal| signal.as_raw() == came.number);
+                    // A key of the terminal reaches the child itself: twice would be another wish.
+                    if let Some(signal) = signal.filter(|_| !came.by_kernel) {
+                        let _ = kill_process(Pid::from_child(&child), signal);
+                    }
+                }
+            }
+        }
+        let status = child
+            .wait()
+            .map_err(|e| failed(format!("isolate: wait for the command: {e}")))?;
+        Ok((Ended::of(status), last))
+    }
+}

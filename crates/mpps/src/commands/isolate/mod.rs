@@ -1,0 +1,265 @@
+//! `isolate`: cores for one command alone, with the noise of before and of then.
+//!
+//! In this order: what an earlier run has left is undone, the arguments are checked, the noise is measured, a guardian
+//! is started, the host is changed, the noise is measured again from where the command will run, the command runs,
+//! everything is undone. The guardian is this program again: it sleeps until this process is no more, however it ended,
+//! and undoes what it finds in the journal then. So even `kill -9` leaves nothing behind.
+
+mod child;
+mod guardian;
+mod result;
+
+use crate::cli::Isolate;
+use crate::fail::{Result, failed, print, usage};
+use crate::plan::lanes::{asked, ranks_first};
+use child::{Ended, Runner};
+use mpps_host::isolate::noise::{self, Noise};
+use mpps_host::isolate::{
+    Applied, Boot, Cpus, Options, Others, Plan, Share, Tree, apply, check, mend, nice_trap, notes, others, outcomes,
+    plan, script, table,
+};
+use mpps_sys::child::Place;
+use mpps_sys::sched::{Heirs, KeptOff, Priority, keep_off, set_priority};
+use result::{Outlet, Told};
+use std::fs::File;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What sleeps of the command end late by at the most, ns; the default of Linux is 50 µs.
+const TIMER_SLACK_NS: u64 = 1;
+
+pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
+    let tree = args.root.as_ref().map_or_else(Tree::live, Tree::fake);
+    if args.undo {
+        return undo(args, &tree);
+    }
+    let cores: Cpus = args.cores.iter().flat_map(|cores| cores.0.iter().copied()).collect();
+    if args.probe {
+        let noise = noise::measure(&Tree::live(), &cores, args.measure).map_err(failed)?;
+        let text = serde_json::to_string(&noise).map_err(failed)?;
+        print(|out| writeln!(out, "{text}"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    check(&tree, &cores).map_err(|why| usage(format!("isolate: CORES {why}")))?;
+    if let Some((program, why)) = args.command.first().and_then(|p| Some((p, mpps_host::why_not(p)?))) {
+        return Err(usage(format!(
+            "isolate: COMMAND {program:?}: {why}: want a program that can be started"
+        )));
+    }
+    let options = Options {
+        cores,
+        without: args.without.clone(),
+        move_threads: args.move_threads,
+    };
+    if args.dry_run {
+        let plan = plan(&tree, &options);
+        let words: Vec<String> = args
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let text = script(&plan, &Boot::of(&tree, &plan), &words);
+        print(|out| out.write_all(text.as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let outlet = args.json.as_deref().map(Outlet::open).transpose()?;
+    for line in mend(&tree) {
+        eprintln!("mpps: {line}");
+    }
+    if others(&tree) != Others(0) {
+        return Err(failed(
+            "isolate: another `mpps isolate` runs on this host: want it to end first",
+        ));
+    }
+    let mut told = Told::of(args, &options.cores);
+    let runner = Runner::new()?;
+    let ended = Isolation::of(args, &tree, &options, &runner).and_then(|it| it.run(&mut told));
+    // Its file is written whatever happened; what happened first is told.
+    let written = outlet.map_or(Ok(()), |outlet| outlet.write(&told));
+    let ended = ended?;
+    written?;
+    Ok(ended.exit_code())
+}
+
+/// `--undo`.
+fn undo(args: &Isolate, tree: &Tree) -> Result<ExitCode> {
+    let told = match args.guard {
+        true => guardian::stand(tree),
+        false => mend(tree),
+    };
+    let nothing = told.is_empty() && !args.quiet && !args.guard;
+    told.iter().for_each(|line| eprintln!("mpps: {line}"));
+    if nothing {
+        eprintln!("mpps: isolate: nothing is left of runs that were killed: nothing to undo");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One run.
+struct Isolation<'a> {
+    args: &'a Isolate,
+    tree: &'a Tree,
+    options: &'a Options,
+    runner: &'a Runner,
+    list: String,
+    /// This process, and those that it starts without a place of their own, stay off the cores.
+    _beside: KeptOff,
+}
+
+impl<'a> Isolation<'a> {
+    fn of(args: &'a Isolate, tree: &'a Tree, options: &'a Options, runner: &'a Runner) -> Result<Self> {
+        let cores: Vec<usize> = options.cores.iter().collect();
+        Ok(Self {
+            args,
+            tree,
+            options,
+            runner,
+            list: options.cores.list(),
+            _beside: keep_off(&cores),
+        })
+    }
+
+    fn say(&self, text: &str) {
+        if !self.args.quiet {
+            eprintln!("mpps: {text}");
+        }
+    }
+
+    /// A table, or a list.
+    fn show(&self, text: &str) {
+        if !self.args.quiet {
+            eprint!("{text}");
+        }
+    }
+
+    fn run(&self, told: &mut Told) -> Result<Ended> {
+        let place = Place {
+            cores: self.options.cores.iter().collect(),
+            ends_with_us: true,
+            ..Place::default()
+        };
+        match self.measure("before anything is changed", place)? {
+            Measured::Noise(noise) => told.before = noise,
+            Measured::Interrupted(ended) => return Ok(ended),
+        }
+        let plan = plan(self.tree, self.options);
+        told.boot = Some(Boot::of(self.tree, &plan));
+        let mut guardian = guardian::Guardian::start(self.args)?;
+        let applied = apply(self.tree, &plan).map_err(|e| {
+            failed(format!(
+                "isolate: write the journal of changes: {e}: nothing is changed without it"
+            ))
+        })?;
+        told.parts = applied.outcomes.clone();
+        let ended = self.within(&plan, &applied, told);
+        let (undone, left) = applied.end();
+        guardian.end();
+        self.say(&format!("isolate: {undone} changes are undone"));
+        // A failure to undo is an error, and told in any case.
+        left.iter()
+            .for_each(|why| eprintln!("mpps: isolate: not undone: {why}"));
+        (told.undone, told.not_undone) = (undone, left);
+        let ended = ended?;
+        told.exit_code = Some(ended.number());
+        Ok(ended)
+    }
+
+    /// What is done while the cores are isolated.
+    fn within(&self, plan: &Plan, applied: &Applied, told: &mut Told) -> Result<Ended> {
+        let mut remarks = notes(self.tree, plan);
+        let priority = self.priority(&mut remarks);
+        told.place(priority, TIMER_SLACK_NS);
+        if !self.args.measure.is_zero() {
+            match self.measure("isolated", self.place(applied, priority)?)? {
+                Measured::Noise(noise) => told.isolated = noise,
+                Measured::Interrupted(ended) => return Ok(ended),
+            }
+        }
+        self.show(&outcomes(&applied.outcomes));
+        let rank = priority.map_or_else(String::new, |priority| format!(", {priority}"));
+        let cores = self.options.cores.named();
+        self.show(&format!(
+            "command      applied      on {cores}, timer slack 1 ns{rank}\n"
+        ));
+        remarks.iter().for_each(|remark| self.say(&format!("note: {remark}")));
+        told.notes = remarks;
+        if !told.before.is_empty() {
+            self.show(&table(&[("before", &told.before), ("isolated", &told.isolated)]));
+        }
+        match self.args.command.is_empty() {
+            true => Ok(Ended::Code(0)),
+            false => self.runner.run(&self.args.command, self.place(applied, priority)?),
+        }
+    }
+
+    /// The priority that the command gets: the one that is asked for, where the host gives it.
+    fn priority(&self, remarks: &mut Vec<String>) -> Option<Priority> {
+        let priority = self
+            .args
+            .fifo
+            .map(Priority::Fifo)
+            .or(self.args.nice.map(Priority::Nice))?;
+        let option = asked(priority);
+        if let (Priority::Fifo(_), Some(trap)) = (priority, Share::of(self.tree).told()) {
+            remarks.push(format!("{option}: {trap}"));
+        }
+        if let Some(trap) = nice_trap(self.tree).filter(|_| ranks_first(&priority)) {
+            remarks.push(format!("{option}: {trap}"));
+        }
+        // On a thread that ends: this process stays as it is.
+        let tried = std::thread::spawn(move || set_priority(priority, Heirs::Same)).join();
+        match tried {
+            Ok(Ok(())) => Some(priority),
+            Ok(Err(error)) => {
+                remarks.push(format!("{option}: not applied: {error}: want root, or CAP_SYS_NICE"));
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Where the command runs.
+    fn place(&self, applied: &Applied, priority: Option<Priority>) -> Result<Place> {
+        let open = |path: &String| {
+            let opened = File::options().write(true).open(self.tree.path(path));
+            opened.map_err(|e| failed(format!("isolate: open /{path}: {e}")))
+        };
+        // The groups of a host made of files are no groups.
+        let joins = applied.joins.iter().filter(|_| self.tree.is_live());
+        Ok(Place {
+            groups: joins.map(open).collect::<Result<_>>()?,
+            cores: self.options.cores.iter().collect(),
+            priority,
+            timer_slack_ns: TIMER_SLACK_NS,
+            ends_with_us: true,
+        })
+    }
+
+    fn measure(&self, how: &str, place: Place) -> Result<Measured> {
+        let length: Duration = self.args.measure;
+        if length.is_zero() {
+            return Ok(Measured::Noise(Vec::new()));
+        }
+        self.say(&format!(
+            "isolate: measuring the noise of {}, {how}, for {length:?}",
+            self.options.cores.named()
+        ));
+        let (ended, text) = self.runner.probe(&self.list, length, place)?;
+        match ended {
+            Ended::Code(0) => {
+                let noise: Vec<Noise> = serde_json::from_slice(&text)
+                    .map_err(|e| failed(format!("isolate: read what was measured: {e}")))?;
+                Ok(Measured::Noise(noise))
+            }
+            Ended::Code(code) => Err(failed(format!("isolate: the measurement failed (exit code {code})"))),
+            ended => Ok(Measured::Interrupted(ended)),
+        }
+    }
+}
+
+/// What came of a measurement.
+enum Measured {
+    Noise(Vec<Noise>),
+    /// A signal ended it, and with it the run.
+    Interrupted(Ended),
+}

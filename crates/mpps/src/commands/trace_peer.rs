@@ -1,0 +1,251 @@
+//! `trace peer`: another DPDK program, counted by a plug-in that its EAL loads.
+//!
+//! The plug-in's bytes are in this program. They are written to a folder that nobody else can write to, and that DPDK
+//! takes: it refuses one that everybody may write to, or that lies in one (`/tmp`). Beside it is the file that the
+//! plug-in counts in. Both are removed at the end; what a killed command leaves is removed by the next.
+
+use crate::cli::Peer as Args;
+use crate::commands::compare::of_this_process;
+use crate::commands::demo::stage::executable;
+use crate::fail::{Result, failed, usage};
+use crate::paths;
+use crate::privilege::as_user;
+use mpps_report::JsonTarget;
+use mpps_sys::{private, signal};
+use mpps_trace::peer::{FILE, HEADER, Peer, PeerError, header, used};
+use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, stat, statvfs};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// Where the plug-in finds the file that it counts in.
+const COUNTS: &str = "MPPS_PEER_FILE";
+/// What stands for the plug-in among the words of a command.
+const PLACE: &str = "{plugin}";
+/// Permission of others to write.
+const OTHERS_WRITE: u32 = 0o002;
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.exec {
+        return become_it(&args.argv);
+    }
+    if paths::peer_plugin().is_empty() {
+        return Err(usage(
+            "trace peer: this mpps was built without DPDK: `apt-get install -y libdpdk-dev pkg-config`, and then \
+             `make build` again",
+        ));
+    }
+    let name = &args.argv[0];
+    if !is_there(name) {
+        return Err(usage(format!(
+            "'{}': no such program: want one that DPDK is linked to, such as dpdk-testpmd",
+            name.display()
+        )));
+    }
+    let json = args.json.as_deref();
+    let target = as_user(|| {
+        let target = json.map(JsonTarget::prepare).transpose();
+        target.map_err(|e| super::output::unwritable("--json", &e))
+    })?;
+    let folder = Folder::make()?;
+    let status = follow(&args.argv, &folder)?;
+    let code = code_of(status);
+    let told = folder
+        .read()
+        .map_err(|e| failed(format!("read what the plug-in counted: {e}")))?;
+    drop(folder);
+    match &told {
+        Ok(peer) if !args.quiet => eprint!("{}", peer.text()),
+        Ok(_) => {}
+        Err(why) => eprintln!("mpps: trace peer: {why}"),
+    }
+    if let Some(target) = target {
+        let mut value = told
+            .as_ref()
+            .map_or_else(|why| json!({ "error": why.to_string() }), Peer::json);
+        if let Some(map) = value.as_object_mut() {
+            let words = args.argv.iter().map(|word| word.to_string_lossy().into_owned());
+            map.insert("command".to_owned(), words.collect());
+            map.insert("exit_code".to_owned(), json!(code));
+        }
+        as_user(|| target.write_text(&format!("{value:#}\n")).map_err(failed))?;
+    }
+    // A program that did well and told nothing is a failure of ours.
+    Ok(ExitCode::from(match told {
+        Err(_) if code == 0 => 1,
+        _ => code,
+    }))
+}
+
+/// Becomes the program: this process's parent ends it, however that ends itself (`end_with_parent`).
+fn become_it(argv: &[OsString]) -> Result<ExitCode> {
+    let error = Command::new(&argv[0]).args(&argv[1..]).env_remove("MPPS_PARENT").exec();
+    Err(failed(format!("start '{}': {error}", argv[0].display())))
+}
+
+/// Whether there is such a program.
+fn is_there(name: &OsStr) -> bool {
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Path::new(name).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// Runs the command to its end, with this process's terminal and signals.
+fn follow(argv: &[OsString], folder: &Folder) -> Result<ExitStatus> {
+    let plugin = folder.plugin();
+    let mut command = Command::new(executable());
+    command.args(["trace", "peer", "--exec", "--"]);
+    match argv.iter().any(|word| word == PLACE) {
+        true => command.args(
+            argv.iter()
+                .map(|word| if word == PLACE { plugin.as_os_str() } else { word }),
+        ),
+        false => command.arg(&argv[0]).arg("-d").arg(&plugin).args(&argv[1..]),
+    };
+    command.env(COUNTS, folder.counts());
+    of_this_process(&mut command);
+    let unable = |e: io::Error| failed(format!("start '{}': {e}", argv[0].display()));
+    let mut child = command.spawn().map_err(unable)?;
+    let pid = Pid::from_child(&child);
+    signal::pass_on(pid.as_raw_nonzero().get());
+    // It keeps its number until it has been waited for below, so no signal goes to another.
+    while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+    signal::pass_none();
+    child.wait().map_err(unable)
+}
+
+/// As a shell has it.
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// A folder with the plug-in and the file that it counts in; removed when dropped.
+struct Folder {
+    path: PathBuf,
+    /// Locked as long as this process lives.
+    _lock: File,
+}
+
+impl Folder {
+    fn make() -> Result<Self> {
+        let above = above()?;
+        clear(&above);
+        let path = above.join(format!("peer-{}", std::process::id()));
+        let unable = |what: &str, e: io::Error| failed(format!("{what} {}: {e}", path.display()));
+        // Of an earlier process of this number.
+        let _ = fs::remove_dir_all(&path);
+        private::folder(&path).map_err(|e| unable("make", e))?;
+        let made = |name: &str| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o600);
+            options.open(path.join(name)).map_err(|e| unable("write to", e))
+        };
+        let lock = made("lock")?;
+        let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        let folder = Self {
+            path: path.clone(),
+            _lock: lock,
+        };
+        made("mpps_peer.so")?
+            .write_all(paths::peer_plugin())
+            .map_err(|e| unable("write to", e))?;
+        let mut counts = made("counts")?;
+        let written = counts.write_all(&header()).and_then(|()| counts.set_len(FILE as u64));
+        written.map_err(|e| unable("write to", e))?;
+        Ok(folder)
+    }
+
+    fn plugin(&self) -> PathBuf {
+        self.path.join("mpps_peer.so")
+    }
+
+    fn counts(&self) -> PathBuf {
+        self.path.join("counts")
+    }
+
+    /// What the plug-in has counted.
+    fn read(&self) -> io::Result<std::result::Result<Peer, PeerError>> {
+        let mut file = File::open(self.counts())?;
+        let mut bytes = Vec::new();
+        Read::by_ref(&mut file).take(HEADER as u64).read_to_end(&mut bytes)?;
+        let all = used(&bytes);
+        bytes.clear();
+        file.seek(SeekFrom::Start(0))?;
+        file.take(all as u64).read_to_end(&mut bytes)?;
+        Ok(Peer::read(&bytes))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The folder to make it in: of this user's alone, where programs may be loaded from, and below no folder that
+/// everybody may write to.
+fn above() -> Result<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let root = rustix::process::geteuid().is_root();
+    let places = [
+        Some(private::runtime_path()),
+        cache.map(|cache| cache.join("mpps")),
+        root.then(|| PathBuf::from("/var/cache/mpps")),
+    ];
+    let mut why = Vec::new();
+    for place in places.into_iter().flatten() {
+        let made = place.parent().map_or(Ok(()), fs::create_dir_all);
+        match made.and_then(|()| private::folder(&place)).map(|_| unfit(&place)) {
+            Ok(None) => return Ok(place),
+            Ok(Some(reason)) => why.push(format!("{} {reason}", place.display())),
+            Err(e) => why.push(format!("{}: {e}", place.display())),
+        }
+    }
+    Err(failed(format!(
+        "trace peer: there is no folder that DPDK loads a plug-in from ({}): want HOME set to a folder of yours",
+        why.join("; ")
+    )))
+}
+
+/// Why DPDK would load nothing from there.
+fn unfit(place: &Path) -> Option<String> {
+    let place = fs::canonicalize(place).ok()?;
+    if statvfs(&place).is_ok_and(|there| there.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
+        return Some("is mounted noexec".to_owned());
+    }
+    let open = |folder: &&Path| stat(*folder).is_ok_and(|stat| stat.st_mode & OTHERS_WRITE != 0);
+    let open = place.ancestors().find(open)?;
+    Some(format!("lies in {}, which everybody may write to", open.display()))
+}
+
+/// Removes what commands have left that were killed.
+fn clear(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix("peer-")) else {
+            continue;
+        };
+        let left = match File::open(entry.path().join("lock")) {
+            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            // It was killed before it had one, or has none yet.
+            Err(_) => pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists(),
+        };
+        if left {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What each row counted, as values over time.
+
+use mpps_stats::{Event, Row, Sink};
+use mpps_trace::{Counter, LeftOut, Unit};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rows that are kept, at the most.
+const MOST: usize = 200_000;
+
+/// Rows of a run, as a trace and its causes need them.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    /// When the run began, ns.
+    start_ns: u64,
+    rows: Vec<Kept>,
+    left_out: u64,
+}
+
+/// Of a row; times from the start of the run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    from_ns: u64,
+    length_ns: u64,
+    tx: u64,
+    rx: u64,
+    lost: i64,
+    host_dropped: Option<u64>,
+    p50: Option<u64>,
+    p99: Option<u64>,
+}
+
+impl Rows {
+    /// Packets that this host dropped by its counters in a stretch of the run, ns since its start.
+    pub(crate) fn host_dropped(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let within = self
+            .rows
+            .iter()
+            .filter(|row| row.from_ns < to_ns && row.from_ns + row.length_ns > from_ns);
+        within.filter_map(|row| row.host_dropped).sum()
+    }
+
+    /// What a value over time is made of.
+    pub(crate) fn counters(&self) -> Vec<Counter> {
+        type Value = fn(&Kept) -> Option<f64>;
+        fn rate(packets: f64, row: &Kept) -> Option<f64> {
+            (row.length_ns > 0).then(|| packets * 1e9 / row.length_ns as f64)
+        }
+        let all: [(&str, Unit, Value); 6] = [
+            ("sent", Unit::PacketsPerSecond, |row| rate(row.tx as f64, row)),
+            ("received", Unit::PacketsPerSecond, |row| rate(row.rx as f64, row)),
+            ("lost", Unit::Packets, |row| Some(row.lost as f64)),
+            ("dropped by this host", Unit::Packets, |row| {
+                row.host_dropped.map(|n| n as f64)
+            }),
+            ("latency, median", Unit::Nanoseconds, |row| row.p50.map(|ns| ns as f64)),
+            ("latency, p99", Unit::Nanoseconds, |row| row.p99.map(|ns| ns as f64)),
+        ];
+        let counter = |(name, unit, value): &(&str, Unit, Value)| {
+            let point = |row: &Kept| Some((self.start_ns + row.from_ns, value(row)?));
+            let points: Vec<_> = self.rows.iter().filter_map(point).collect();
+            (!points.is_empty()).then(|| Counter {
+                name: (*name).to_owned(),
+                lane: None,
+                unit: *unit,
+                points,
+            })
+        };
+        all.iter().filter_map(counter).collect()
+    }
+
+    /// What is missing.
+    pub(crate) fn left_out(&self) -> Option<LeftOut> {
+        (self.left_out > 0).then(|| LeftOut {
+            what: "rows".to_owned(),
+            count: self.left_out,
+            why: format!("only the first {MOST} are kept: the CSV has all"),
+        })
+    }
+
+    fn add(&mut self, row: &Row) {
+        if self.rows.len() >= MOST {
+            self.left_out += 1;
+            return;
+        }
+        let known = row.latency.percentiles.filter(|_| row.latency.count > 0);
+        self.rows.push(Kept {
+            from_ns: row.start_ns,
+            length_ns: row.length_ns,
+            tx: row.tx,
+            rx: row.rx,
+            lost: row.lost,
+            host_dropped: row.host_dropped,
+            p50: known.map(|of| of.p50),
+            p99: known.map(|of| of.p99),
+        });
+    }
+}
+
+/// Keeps rows as they close.
+pub(crate) struct RowsSink(pub(crate) Arc<Mutex<Rows>>);
+
+impl Sink for RowsSink {
+    fn event(&mut self, event: &Event<'_>) {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Start(start) => rows.start_ns = start.started.monotonic_ns,
+            Event::Row(row) => rows.add(row),
+            _ => {}
+        }
+    }
+}
