@@ -91,11 +91,13 @@ class Context:
         self.seconds = number("BENCH_SECONDS", 3.0)
         self.steady = number("BENCH_STEADY_SECONDS", 60.0)
         self.long = os.environ.get("BENCH_LONG", "") not in ("", "0")
+        self.quick = os.environ.get("BENCH_QUICK", "") not in ("", "0")
         self.lab = Lab(mpps)
         self.cores = sorted(os.sched_getaffinity(0))
         self.section = None
         self.steady_runs = {}
         self.l2fwd = None  # the C example that the section dpdk builds
+        self.study = {}  # throughput by program, pps
         self._files = 0
 
     @property
@@ -112,10 +114,20 @@ class Context:
         self._files += 1
         return os.path.join(self.tmp, f"{self._files}{suffix}")
 
+    def words(self, name, default):
+        """A list with commas between from the environment, of which only what is in `default` may be."""
+        given = [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
+        for word in given:
+            if word not in default:
+                raise SystemExit(f"bench: {name}: '{word}': want {', '.join(default)}")
+        return given or list(default)
+
     def command(self, argv, host=None, core=None):
-        """`argv` on a host of the lab (or here) pinned to a core (or not)."""
+        """`argv` on a host of the lab (or here; or after the words that lead elsewhere) pinned to a core (or not)."""
         prefix = []
-        if host:
+        if isinstance(host, list):
+            prefix = list(host)
+        elif host:
             self.lab.up()
             prefix = [self.mpps, "lab", "exec", "--name", self.lab.name, host, "--"]
         if core is not None:

@@ -16,6 +16,12 @@ SCREEN = "Aggregate statistics"  # each statistics screen has it, and below it t
 PERIOD = 1  # s, between two screens, by its own clock
 # name → program, flag
 FLAGS = {"pkg-config's flags": ("l2fwd", ""), "-march=native": ("l2fwd-native", " -march=native")}
+# Two counters: polls, and those of them that brought packets. Each is one line of C beside one that is there.
+COUNTING = (("struct l2fwd_port_statistics port_statistics[RTE_MAX_ETHPORTS];",
+             r"\g<0> static uint64_t bench_polls, bench_full;"),
+            (r"if (unlikely(nb_rx == 0))", r"bench_polls++; bench_full += nb_rx > 0; \g<0>"),
+            (r'printf("\nAggregate statistics', r'printf("\\nPolls: %"PRIu64" with packets: %"PRIu64, bench_polls, '
+             r'bench_full); \g<0>'))
 
 
 def _apt_lists():
@@ -129,6 +135,38 @@ def build(ctx, section):
     return {name: path for name, path in paths.items() if os.path.exists(path)}
 
 
+def build_counting(ctx, section):
+    """The program with two counters more (see COUNTING), or None with a word in the report."""
+    folder = os.path.join(ctx.tmp, "l2fwd-counting")
+    program = os.path.join(folder, "l2fwd")
+    if os.path.exists(program):
+        return program
+    try:
+        ctx.need("cc", "pkg-config")
+        say("  l2fwd: source and build")
+        os.makedirs(folder, exist_ok=True)
+        source, origin = _source(folder)
+        with open(source) as file:
+            text = file.read()
+        for line, instead in COUNTING:
+            text, found = re.subn(re.escape(line), instead, text)
+            if found != 1:
+                raise BenchError(f"main.c has '{line}' {found} times, not once")
+        changed = os.path.join(folder, "counting.c")
+        with open(changed, "w") as file:
+            file.write(text)
+        argv = ["sh", "-ec", 'cc -O3 -w -DALLOW_EXPERIMENTAL_API $(pkg-config --cflags libdpdk) -o "$0" "$1" '
+                '$(pkg-config --libs libdpdk)', program, changed]
+        section.command("build l2fwd", argv)
+        run(argv, 120)
+    except (BenchError, OSError) as error:
+        section.text(f"The C `l2fwd` could not be built, and is left out ({error}).")
+        return None
+    section.text(f"`l2fwd` is DPDK's C example, built here by `cc -O3` from {origin}, with two counters added: polls, "
+                 f"and those of them that brought packets.")
+    return program
+
+
 class L2fwd(Program):
     """`l2fwd` on one core that forwards, and prints once a second: totals by its own clock.
 
@@ -150,6 +188,17 @@ class L2fwd(Program):
         text = self.proc.output()
         pattern = r"Total packets sent:\s+(\d+)\s+Total packets received:\s+(\d+)\s+Total packets dropped:\s+\d+\s+==="
         return [(int(sent), int(received)) for sent, received in re.findall(pattern, text)]
+
+    def counts(self, seconds=3):
+        """Totals since the start as the next screen has them: sent, received, dropped, polls, polls with packets; and
+        screens."""
+        pattern = (r"Polls: (\d+) with packets: (\d+)\s+Aggregate statistics =+\s+Total packets sent:\s+(\d+)\s+"
+                   r"Total packets received:\s+(\d+)\s+Total packets dropped:\s+(\d+)\s+===")
+        self._wait_for_screens(len(self._screens()) + 1, seconds * PERIOD)
+        screens = re.findall(pattern, self.proc.output())
+        polls, full, sent, received, dropped = map(int, screens[-1])
+        return {"sent": sent, "received": received, "dropped": dropped, "polls": polls, "full": full,
+                "screens": len(screens)}
 
     def _wait_for_screens(self, count, seconds):
         def there():

@@ -93,6 +93,7 @@ class Proc:
 
     def name(self):
         rest = self.argv[self.argv.index("--") + 1:] if "lab" in self.argv[:2] else self.argv
+        rest = rest[4:] if rest[:3] == ["ip", "netns", "exec"] else rest
         rest = rest[3:] if rest[0] == "taskset" else rest
         rest = rest[4:] if rest[:2] == ["sh", "-c"] else rest  # sh -c 'prepare && exec "$@"' sh PROGRAM…
         return os.path.basename(rest[0])

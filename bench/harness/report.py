@@ -7,7 +7,8 @@ import time
 
 from harness.stat import percent, rate, times
 
-ORDER = ("engine", "udp", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth")
+ORDER = ("engine", "udp", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
+         "l2fwd_study")
 
 
 def say(text):
