@@ -29,6 +29,8 @@ test  | trafgen      | netsniff-ng
 test  | nping        | nmap
 test  | tshark       | tshark
 test  | clang        | clang llvm
+test  | node         | nodejs
+test  | babeltrace2  | babeltrace2
 test  | dpdk-testpmd | dpdk dpdk-dev librte-meta-bus librte-meta-mempool librte-meta-net
 bench | sockperf     | sockperf
 bench | iperf3       | iperf3
@@ -144,6 +146,11 @@ else
         fatal=1
     fi
 fi
+
+case "$wanted" in
+    # It says itself what is missing; without it some tests are skipped.
+    *' test '*) [ -n "${MPPS_NO_INSTALL:-}" ] || ! command -v node >/dev/null 2>&1 || scripts/perfetto.sh || true ;;
+esac
 
 case "$wanted" in
     *' fuzz '*)

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Rebuilds the XDP programs in xdp/ and compares them with the objects in the repository.
+# Rebuilds the BPF programs in xdp/ and crates/watch/bpf/ and compares them with the objects in the repository.
 #
 #   scripts/xdp.sh            compare; exit 1 where an object is not what its source gives
 #   scripts/xdp.sh --update   rebuild the objects in the repository
 #
 # The crates embed the objects as they lie there, so that no C compiler is needed to build them. An object depends on
-# its source and on the compiler's version, and on nothing of this host: no headers but those in xdp/, no paths.
+# its source and on the compiler's version, and on nothing of this host: no headers but those of these folders, no
+# paths.
 set -euo pipefail
-cd "$(dirname "$0")/../xdp"
+cd "$(dirname "$0")/.."
 
 # The version that the objects were built with: another one gives other bytes, which says nothing.
 WANTED=14
@@ -40,24 +41,34 @@ built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 
 failed=0
-for source in *.bpf.c; do
-    object=${source%.c}.o
-    # -g makes the BTF that the loader reads; the DWARF beside it goes. The compilation directory would be in both.
-    $clang -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -fdebug-compilation-dir=. -S -emit-llvm "$source" \
-        -o "$built/program.ll"
-    # BTF also has a line of source for each instruction: more than half of an object, and the program embeds all
-    # objects. They are gone once instructions have no place in the source. Calls keep theirs: LLVM insists on it.
-    sed -E -e '/@llvm\.dbg\./d' -e '/^ /{/ call /!s/, !dbg ![0-9]+//}' "$built/program.ll" >"$built/lean.ll"
-    $llc -march=bpf -mcpu=v3 -filetype=obj "$built/lean.ll" -o "$built/$object"
-    $strip -g "$built/$object"
-    if [ "${1:-}" = --update ]; then
-        cp "$built/$object" "$object"
-        echo "xdp/$object: built by $($clang --version | head -n 1)"
-    elif cmp -s "$built/$object" "$object"; then
-        echo "xdp/$object: is what xdp/$source gives"
-    else
-        echo "xdp/$object: is NOT what xdp/$source gives (scripts/xdp.sh --update rebuilds it)"
-        failed=1
-    fi
-done
+# A folder, and its programs. Each is compiled in its folder, so that the folder's own place is not in the object.
+build() {
+    local folder=$1 source object
+    cd "$folder"
+    for source in *.bpf.c; do
+        object=${source%.c}.o
+        # -g makes the BTF that the loader reads; the DWARF beside it goes. The compilation directory would be in both.
+        $clang -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Werror -fdebug-compilation-dir=. -S -emit-llvm "$source" \
+            -o "$built/program.ll"
+        # BTF also has a line of source for each instruction: more than half of an object, and the program embeds all
+        # objects. They are gone once instructions have no place in the source. Calls keep theirs: LLVM insists on it.
+        sed -E -e '/@llvm\.dbg\./d' -e '/^ /{/ call /!s/, !dbg ![0-9]+//}' "$built/program.ll" >"$built/lean.ll"
+        $llc -march=bpf -mcpu=v3 -filetype=obj "$built/lean.ll" -o "$built/$object"
+        $strip -g "$built/$object"
+        if [ "$update" ]; then
+            cp "$built/$object" "$object"
+            echo "$folder/$object: built by $($clang --version | head -n 1)"
+        elif cmp -s "$built/$object" "$object"; then
+            echo "$folder/$object: is what $folder/$source gives"
+        else
+            echo "$folder/$object: is NOT what $folder/$source gives (scripts/xdp.sh --update rebuilds it)"
+            failed=1
+        fi
+    done
+    cd - >/dev/null
+}
+update=
+[ "${1:-}" = --update ] && update=yes
+build xdp
+build crates/watch/bpf
 exit $failed

@@ -363,3 +363,54 @@ fn plans_are_run_and_one_that_can_t_be_opened_ends_it() {
         done.stderr
     );
 }
+
+/// The result of a search, as far as it is read.
+fn search(path: &Path, test: &str, lower: u64) {
+    let found = serde_json::json!({
+        "goal": 0, "frame_size_bytes": 64, "lower_pps": lower, "upper_pps": lower + lower / 100, "regular": true,
+        "conditional_throughput_pps": lower,
+    });
+    let mut result = found.clone();
+    result["throughput"] = found;
+    let result = serde_json::json!({
+        "schema": "mpps.test/1", "test": test, "plan": { "ports": ["loop:"] }, "tester": { "kernel": "6" },
+        "params": { "goals": [{ "loss_ratio": 0.0 }], "loss_ratio": 0.0 }, "results": [result],
+    });
+    std::fs::write(path, result.to_string()).expect("a file");
+}
+
+#[test]
+fn rates_that_were_searched_for_are_compared_as_intervals() {
+    let scratch = Scratch::new();
+    let (a, b, run) = (scratch.file("a.json"), scratch.file("b.json"), scratch.file("run.json"));
+    let out = scratch.file("results");
+    for test in ["ndr", "rfc2544"] {
+        search(&a, test, 100_000);
+        search(&b, test, 150_000);
+        let operands = [a.display().to_string(), b.display().to_string()];
+        let operands = operands.each_ref().map(String::as_str);
+        let out = out.join(test);
+        let done = run_command(compare(&operands, &format!("--out {}", out.display())));
+        assert_done(&done);
+        let better = "loss 0 %, frames of 64 bytes: B is 1.4851 to 1.5150 times A: better";
+        assert!(done.stdout.contains(better), "{}", done.stdout);
+        let result = json(&out.join("result.json"));
+        assert_eq!(result["results"][0]["verdict"], "better", "{result:#}");
+        assert_eq!(number(&result["results"][0]["conditional_throughput_ratio"]), 1.5);
+        assert!(out.join("report.html").exists());
+    }
+    // A rate that was measured is none that was searched for.
+    std::fs::write(
+        &run,
+        r#"{"workload": "sendrecv", "valid": true, "plan": {}, "host": {}}"#,
+    )
+    .expect("a file");
+    let operands = [a.display().to_string(), run.display().to_string()];
+    let parts = ["run.json", "the result of a run beside that of a search"];
+    assert_refused(compare(&operands.each_ref().map(String::as_str), ""), 2, &parts);
+    // Searches of two kinds ask for different things.
+    search(&a, "ndr", 100_000);
+    let operands = [a.display().to_string(), b.display().to_string()];
+    let parts = ["workload (ndr, rfc2544)", "--force"];
+    assert_refused(compare(&operands.each_ref().map(String::as_str), ""), 2, &parts);
+}

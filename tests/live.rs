@@ -78,7 +78,7 @@ fn the_summary_ends_with_the_verdict_and_tells_of_each_lane_only_when_asked() {
             "{}",
             finished.stdout
         );
-        for part in ["empty polls", "mpps_version", "latency: "] {
+        for part in ["preempted", "mpps_version", "latency: "] {
             assert_eq!(finished.stdout.contains(part), tables, "{part}: {}", finished.stdout);
         }
         assert!(finished.stdout.contains(" lost between "), "{}", finished.stdout);

@@ -160,8 +160,12 @@ fn a_device_faster_than_the_highest_rate_is_at_least_that_fast() {
     assert!(done.stdout.contains(" pps or more"), "{}", done.stdout);
     let result = json(&out.join("result.json"));
     assert_eq!(result["results"][0]["at_max"], true, "{result:#}");
+    // A busy host may be disturbed at the highest rate only.
     let limited_by = result["results"][0]["limited_by"].as_str();
-    assert!(matches!(limited_by, Some("max_rate" | "generator")), "{result:#}");
+    assert!(
+        matches!(limited_by, Some("max_rate" | "generator" | "host")),
+        "{result:#}"
+    );
     assert_eq!(
         result["results"][0]["lower_pps"], result["results"][0]["max_load_pps"],
         "{result:#}"

@@ -166,6 +166,60 @@ fn a_reset_of_a_bridge_is_asked_for_and_timed() {
     assert!((loss - stamps).abs() <= 0.2 * loss.max(stamps), "{told:#}");
 }
 
+/// Under sudo the test runs as the user who called, and may signal no process of root's.
+#[test]
+fn a_reset_command_that_hangs_ends_with_the_test() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    for user in [None, Some("65534")] {
+        if user.is_some() && !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root can be another user");
+            continue;
+        }
+        let began = scratch.file("began");
+        let hangs = format!("echo $$ > {}; exec sleep 600", began.display());
+        let mut command = mpps(
+            "rfc2544 reset loop: --max-rate 3kpps --catch-up 50ms --settle 300ms --pause 0 --sizes 64 --trial 2s \
+             --first-trial 200ms --resolution 50% --repeats 1 --loss 10%",
+        );
+        command.args(["--reset-cmd", &hangs]);
+        if let Some(user) = user {
+            command.env("SUDO_UID", user).env("SUDO_GID", user);
+        }
+        let done = run_command(command);
+        if done.code == Some(3) {
+            return println!("SKIPPED: this host is too busy for 3 kpps at given times");
+        }
+        assert_eq!(done.code, Some(1), "{}{}", done.stdout, done.stderr);
+        let said = [done.stdout, done.stderr].concat();
+        assert!(said.contains("--reset-cmd: it had not ended"), "{said}");
+        let id = std::fs::read_to_string(&began).expect("it began");
+        let status = format!("/proc/{}/stat", id.trim());
+        wait_until("the command to end", || {
+            std::fs::read_to_string(&status).map_or(true, |stat| stat.contains(") Z "))
+        });
+        std::fs::remove_file(&began).expect("a file");
+    }
+}
+
+/// The queue takes a burst whole, so that a pause is all that bursts need.
+#[test]
+fn the_throughput_of_bursts_is_found_with_the_pause_between_them() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let out = scratch.file("results");
+    tested("throughput", &out, &format!("--sizes 64 {CLOSE} --bursts 16"));
+    let result = json(&out.join("result.json"));
+    assert_accounted(&result);
+    let burst = &result["results"][0]["bursts"][0];
+    assert_eq!(burst["burst_frames"], 16, "{burst:#}");
+    let (lower, pause) = (number(&burst["lower_pps"]), number(&burst["pause_ns"]));
+    assert!(pause > 0.0 && lower < 1.2 * TRUTH, "{burst:#}");
+    // All trials of that search, and of no other.
+    let trials = result["trials"].as_array().expect("trials");
+    let sent = |frames: &Value| trials.iter().filter(|trial| trial["burst_frames"] == *frames).count();
+    assert!(sent(&16.into()) > 0 && sent(&Value::Null) > 0, "{trials:#?}");
+    assert!(out.join("bursts.csv").exists());
+}
+
 #[test]
 fn a_binary_search_finds_the_same() {
     let (_alone, scratch) = (alone(), Scratch::new());
@@ -272,6 +326,12 @@ fn what_can_t_be_tested_is_refused() {
         ("throughput loop: --repeats 5", &["--repeats", "does not use it"]),
         ("throughput loop: --tolerance 50%", &["--tolerance", "decides nothing"]),
         ("recovery loop: --both-ways", &["--both-ways"]),
+        ("throughput loop: --bursts 1", &["--bursts", "2 to 1000000"]),
+        (
+            "throughput loop: --bursts 16 --pacing poisson",
+            &["--pacing", "--bursts"],
+        ),
+        ("loss loop: --bursts 16", &["--bursts", "does not use it"]),
         ("reset loop: --quiet", &["--quiet", "--reset-cmd"]),
         ("speed loop:", &["speed", "throughput"]),
     ] {

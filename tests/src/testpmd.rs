@@ -130,6 +130,34 @@ impl Testpmd {
         (count("RX-packets:"), count("TX-packets:"))
     }
 
+    /// Number of the process that was started.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says `quit` at its prompt and waits for its end: exit code, and what it logged.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn quit(mut self) -> (Option<i32>, String) {
+        writeln!(self.stdin, "quit").expect("testpmd reads");
+        let mut code = None;
+        wait_until("testpmd's end", || {
+            code = self.child.try_wait().expect("a child of ours");
+            code.is_some()
+        });
+        // What it said last may still be on its way.
+        let (mut last, mut same) = (0, 0);
+        wait_until("testpmd's last words", || {
+            let now = self.logged.lock().expect("no panic").len();
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+            same == 20
+        });
+        let logged = self.logged.lock().expect("no panic").clone();
+        (code.and_then(|status| status.code()), logged)
+    }
+
     /// What its port has received and sent so far.
     ///
     /// # Panics
