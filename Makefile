@@ -61,5 +61,11 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 clean: ## remove what was built
 	$(CARGO) clean
 
+# `make build PROFILED=1`: --profile then knows callers and inlined functions. The program is four times as large, and
+# some percent slower where a packet takes 10 ns.
+ifdef PROFILED
+program: export RUSTFLAGS := $(RUSTFLAGS) -C force-frame-pointers=yes
+program: export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
+endif
 program:
 	$(CARGO) build --release -p mpps

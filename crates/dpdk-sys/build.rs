@@ -52,6 +52,10 @@ fn main() {
     println!("cargo::rerun-if-env-changed=MPPS_NO_DPDK");
     println!("cargo::rerun-if-env-changed=MPPS_DPDK_PLUGINS");
     println!("cargo::rerun-if-changed=shim");
+    println!("cargo::rerun-if-changed=peer");
+    // Empty where there is none.
+    let none = Path::new(&std::env::var_os("OUT_DIR").unwrap_or_default()).join(PLUGIN);
+    let _ = std::fs::write(none, []);
     if set("MPPS_NO_DPDK") {
         return;
     }
@@ -96,6 +100,7 @@ fn main() {
     // Behind the driver, which calls it: not in this crate's own archive, which comes first.
     shim(&library, &MEMIF, "mpps_dpdk_memif");
     println!("cargo::rustc-link-lib=static:-bundle=mpps_dpdk_memif");
+    plugin(&library);
     println!("cargo::rustc-cfg=dpdk");
     println!("cargo::rustc-env=DPDK_VERSION={}", library.version);
     println!("cargo::metadata=present=1");
@@ -119,6 +124,35 @@ fn shim(library: &pkg_config::Library, sources: &[&str], name: &str) {
         // The inlined parts of DPDK want the instructions that it was built with.
         .flag(march().as_deref().unwrap_or("-march=native"));
     build.compile(name);
+}
+
+/// The plug-in that `mpps trace peer` has other programs load: the program holds its bytes.
+const PLUGIN: &str = "mpps_peer.so";
+
+/// Compiles it. It is linked with no library of DPDK's: those are the program's that loads it.
+fn plugin(library: &pkg_config::Library) {
+    let Some(out) = std::env::var_os("OUT_DIR").map(PathBuf::from) else {
+        return;
+    };
+    let mut build = cc::Build::new();
+    build
+        .cargo_metadata(false)
+        .includes(&library.include_paths)
+        .flag("-include")
+        .flag("rte_config.h")
+        .opt_level(3)
+        .pic(true)
+        .debug(false)
+        .flag(march().as_deref().unwrap_or("-march=native"));
+    let done = build.try_get_compiler().map(|compiler| {
+        let mut command = compiler.to_command();
+        command.args(["-shared", "-Wl,-z,nodelete", "-s", "peer/peer.c", "-o"]);
+        command.arg(out.join(PLUGIN)).status()
+    });
+    if !matches!(done, Ok(Ok(status)) if status.success()) {
+        let _ = std::fs::write(out.join(PLUGIN), []);
+        println!("cargo::warning=built without `mpps trace peer`: its plug-in did not compile");
+    }
 }
 
 /// Whether a variable of the environment asks for something.

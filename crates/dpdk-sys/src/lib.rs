@@ -11,6 +11,10 @@ pub const VERSION: Option<&str> = option_env!("DPDK_VERSION");
 /// Whether net_memif is linked in with the shim between it and its other end.
 pub const MEMIF_CHECKED: bool = option_env!("MPPS_MEMIF_CHECKED").is_some();
 
+/// A plug-in for the environment abstraction layer of other programs, which counts what their ports do (a shared
+/// object, `peer/peer.c`); empty in a build without DPDK.
+pub const PEER_PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mpps_peer.so"));
+
 #[cfg(dpdk)]
 mod ffi;
 mod mbuf;

@@ -1,22 +1,17 @@
 //! What a run changes on an interface that stays, and how it is put back, by a later run if need be.
 //!
-//! Before each change a file is written, and locked for as long as the run lives: the kernel drops the lock however the
-//! run ends. An unlocked file belongs to a run that was killed. The next run then restores the interface, unless
-//! somebody has changed it since.
+//! Before each change a file is written ([`mpps_sys::journal`]). Where a run was killed, the next one restores the
+//! interface, unless somebody has changed it since.
 
 use mpps_netdev::{NetDev, netns_cookie, set_mtu};
+use mpps_sys::journal::{Entry, abandoned, files};
 use mpps_sys::private;
-use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 /// How the names of such files begin.
 const PREFIX: &str = "undo-";
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// An MTU that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +61,7 @@ impl Change {
     /// Another change of the same interface may be waiting to restore the value that this one had set. It shall restore
     /// the value from before both.
     fn hand_over(&self, folder: &Path) {
-        for entry in entries(folder) {
+        for entry in files(folder, PREFIX) {
             let Ok(mut file) = File::options().read(true).write(true).open(entry) else {
                 continue;
             };
@@ -93,13 +88,6 @@ impl Change {
     }
 }
 
-/// Files that tell of changes.
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let named = all.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
-    named.map(|entry| entry.path())
-}
-
 /// What a file tells; `None`: half a line, or nothing.
 fn read(file: &mut File) -> Option<Change> {
     let mut line = String::new();
@@ -111,8 +99,8 @@ fn read(file: &mut File) -> Option<Change> {
 #[derive(Debug)]
 pub(crate) struct MtuChange {
     change: Change,
-    path: PathBuf,
-    lock: File,
+    /// `None`: it was put back.
+    entry: Option<Entry>,
 }
 
 impl MtuChange {
@@ -130,21 +118,8 @@ impl MtuChange {
             name: device.name.clone(),
         };
         let folder = private::runtime_folder()?;
-        let own = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        // Locked before it has a name that others look for.
-        let draft = folder.join(format!("new-{own}"));
-        let _ = std::fs::remove_file(&draft);
-        let mut lock = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&draft)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        lock.write_all(change.line().as_bytes())?;
-        let path = folder.join(format!("{PREFIX}{own}"));
-        std::fs::rename(&draft, &path)?;
-        Ok(Self { change, path, lock })
+        let entry = Some(Entry::create(&folder, PREFIX, &change.line())?);
+        Ok(Self { change, entry })
     }
 }
 
@@ -152,9 +127,11 @@ impl Drop for MtuChange {
     fn drop(&mut self) {
         // One that can't be put back now is left to a later run.
         // Another run that has ended may have told this one what was there before both.
-        let change = read(&mut self.lock).unwrap_or_else(|| self.change.clone());
-        if change.end(self.path.parent().unwrap_or(Path::new("/"))).is_ok() {
-            let _ = std::fs::remove_file(&self.path);
+        let Some(mut entry) = self.entry.take() else { return };
+        let told = entry.text().ok().and_then(|text| Change::parse(&text));
+        let change = told.unwrap_or_else(|| self.change.clone());
+        if change.end(entry.folder()).is_ok() {
+            entry.done();
         }
     }
 }
@@ -170,16 +147,10 @@ pub fn mend() -> Vec<String> {
 
 fn mend_in(folder: &Path, here: u64) -> Vec<String> {
     let mut told = Vec::new();
-    for path in entries(folder) {
-        let Ok(mut file) = File::options().read(true).write(true).open(&path) else {
-            continue;
-        };
-        // Held: its run is alive.
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            continue;
-        }
-        let Some(change) = read(&mut file) else {
-            let _ = std::fs::remove_file(&path);
+    for mut entry in abandoned(folder, PREFIX) {
+        // Half a line, or nothing.
+        let Some(change) = entry.text().ok().and_then(|text| Change::parse(&text)) else {
+            entry.done();
             continue;
         };
         // Another namespace's, whose turn comes when a run is started there.
@@ -189,7 +160,7 @@ fn mend_in(folder: &Path, here: u64) -> Vec<String> {
         let Change { name, before, set, .. } = &change;
         match change.end(folder) {
             Ok(undone) => {
-                let _ = std::fs::remove_file(&path);
+                entry.done();
                 if undone {
                     told.push(format!(
                         "{name}: MTU set back to {before}: a run that was killed left it at {set}"
@@ -208,6 +179,7 @@ fn mend_in(folder: &Path, here: u64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{FlockOperation, flock};
 
     #[test]
     fn a_change_is_read_as_it_was_written_and_half_a_line_is_none() {

@@ -73,3 +73,6 @@ pub use queue::DpdkQueue;
 
 /// Version of the DPDK that this build was made with (`22.11.4`); `None`: built without.
 pub const VERSION: Option<&str> = dpdk_sys::VERSION;
+
+/// The plug-in that other DPDK programs load to be counted (`mpps trace peer`); empty: built without.
+pub const PEER_PLUGIN: &[u8] = dpdk_sys::PEER_PLUGIN;
