@@ -93,59 +93,82 @@ fn is_address(name: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
+/// What a box is of: functions of one name in two files are two.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Name<'f> {
+    text: String,
+    module: &'f str,
+    kind: Kind,
+}
+
+impl<'f> Name<'f> {
+    /// One name for all functions of a file whose names are not known.
+    fn of(frame: &'f Frame) -> Self {
+        let text = match is_address(&frame.name) {
+            true => format!("{} (no name)", frame.module),
+            false => frame.name.clone(),
+        };
+        Self {
+            text,
+            module: &frame.module,
+            kind: Kind::of(frame),
+        }
+    }
+}
+
+/// The names of all boxes: of functions as their frames are numbered, and of lanes.
+struct Names<'f> {
+    frames: Vec<Name<'f>>,
+    lanes: BTreeMap<u32, Name<'f>>,
+}
+
+impl<'f> Names<'f> {
+    fn new(samples: &[Sample], frames: &'f [Frame]) -> Self {
+        let lane = |number: u32| Name {
+            text: format!("lane {number}"),
+            module: "",
+            kind: Kind::Lane,
+        };
+        Self {
+            frames: frames.iter().map(Name::of).collect(),
+            lanes: samples.iter().map(|sample| (sample.lane, lane(sample.lane))).collect(),
+        }
+    }
+
+    /// All samples as a tree: lanes, then their functions. Numbers of frames that there are not are left out.
+    fn tree(&self, samples: &[Sample]) -> Node<'_> {
+        let mut root = Node::default();
+        for sample in samples {
+            let places = sample.stack.iter().filter_map(|&place| self.frames.get(place as usize));
+            root.all += 1;
+            let mut node = &mut root;
+            for name in self.lanes.get(&sample.lane).into_iter().chain(places.take(DEEPEST)) {
+                node = node.called.entry(name).or_default();
+                node.all += 1;
+            }
+            node.own += 1;
+        }
+        root
+    }
+}
+
 /// A function and those that it called.
 #[derive(Default)]
-struct Node<'f> {
+struct Node<'n> {
     /// Samples in it and in what it called; those in itself.
     all: u64,
     own: u64,
-    kind: Option<Kind>,
-    module: &'f str,
-    called: BTreeMap<String, Node<'f>>,
-}
-
-/// What a box is of: one name for all functions of a file whose names are not known.
-fn shown(frame: &Frame) -> String {
-    match is_address(&frame.name) {
-        true => format!("{} (no name)", frame.module),
-        false => frame.name.clone(),
-    }
-}
-
-/// All samples as a tree: lanes, then their functions. Numbers of frames that there are not are left out.
-fn tree<'f>(samples: &[Sample], frames: &'f [Frame]) -> Node<'f> {
-    let names: Vec<_> = frames.iter().map(|frame| (shown(frame), Kind::of(frame))).collect();
-    let mut root = Node::default();
-    for sample in samples {
-        root.all += 1;
-        let mut node = root.called.entry(format!("lane {}", sample.lane)).or_default();
-        node.kind = Some(Kind::Lane);
-        node.all += 1;
-        let places = sample.stack.iter().map(|&place| place as usize);
-        for place in places.filter(|&place| place < frames.len()).take(DEEPEST) {
-            let (name, kind) = &names[place];
-            // Clones a name only where it is new.
-            if !node.called.contains_key(name) {
-                node.called.insert(name.clone(), Node::default());
-            }
-            let Some(next) = node.called.get_mut(name) else { break };
-            node = next;
-            node.kind = Some(*kind);
-            node.module = &frames[place].module;
-            node.all += 1;
-        }
-        node.own += 1;
-    }
-    root
+    called: BTreeMap<&'n Name<'n>, Node<'n>>,
 }
 
 /// Stacks with how often they were seen, one a line: `lane 0;outer;inner 12`, as flamegraph.pl, inferno and speedscope
 /// read them. In the order of the text.
 pub fn folded(samples: &[Sample], frames: &[Frame]) -> String {
-    fn walk(node: &Node<'_>, above: &str, text: &mut String) {
+    fn walk(node: &Node<'_>, above: &str, stacks: &mut BTreeMap<String, u64>) {
         for (name, called) in &node.called {
             // What parts the text can't be in it.
             let name: String = name
+                .text
                 .chars()
                 .map(|c| if c == ';' || c.is_control() { ':' } else { c })
                 .collect();
@@ -153,15 +176,18 @@ pub fn folded(samples: &[Sample], frames: &[Frame]) -> String {
                 "" => name,
                 above => format!("{above};{name}"),
             };
+            walk(called, &stack, stacks);
             if called.own > 0 {
-                let _ = writeln!(text, "{stack} {}", called.own);
+                *stacks.entry(stack).or_default() += called.own;
             }
-            walk(called, &stack, text);
         }
     }
-    let mut text = String::new();
-    walk(&tree(samples, frames), "", &mut text);
-    text
+    let mut stacks = BTreeMap::new();
+    walk(&Names::new(samples, frames).tree(samples), "", &mut stacks);
+    stacks.iter().fold(String::new(), |mut text, (stack, count)| {
+        let _ = writeln!(text, "{stack} {count}");
+        text
+    })
 }
 
 /// How the picture is drawn.
@@ -190,10 +216,9 @@ impl Drawing {
         }
     }
 
-    fn boxed(&mut self, name: &str, node: &Node<'_>, (x, width, y): (f64, f64, f64), all: u64) {
-        let kind = node.kind.unwrap_or(Kind::Unknown);
+    fn boxed(&mut self, name: &Name<'_>, node: &Node<'_>, (x, width, y): (f64, f64, f64), all: u64) {
         let share = |part: u64| 100.0 * part as f64 / all.max(1) as f64;
-        let module = match node.module {
+        let module = match name.module {
             "" => String::new(),
             module => format!(" in {module}"),
         };
@@ -207,19 +232,19 @@ impl Drawing {
             self.boxes,
             "<g><title>{}{}: {} samples, {:.2} %{own}</title><rect class=\"{}\" x=\"{x:.2}\" y=\"{y:.0}\" \
              width=\"{drawn:.2}\" height=\"{:.0}\" rx=\"2\"/>",
-            escaped(name),
+            escaped(&name.text),
             escaped(&module),
             node.all,
             share(node.all),
-            kind.class(),
+            name.kind.class(),
             ROW - 1.0,
         );
         let room = ((width - 2.0 * PADDING) / LETTER) as usize;
-        if let Some(text) = cut(name, room) {
+        if let Some(text) = cut(&name.text, room) {
             let _ = write!(
                 self.boxes,
                 "<text class=\"{}t\" x=\"{:.2}\" y=\"{:.0}\">{}</text>",
-                kind.class(),
+                name.kind.class(),
                 x + PADDING,
                 y + ROW - 6.0,
                 escaped(&text),
@@ -291,7 +316,8 @@ fn depth(node: &Node<'_>, scale: f64) -> usize {
 /// The flame graph as one SVG file, without scripts: the name in full, samples and share are shown when the pointer
 /// rests on a box. Light or dark as the reader's screen is.
 pub fn flame_svg(samples: &[Sample], frames: &[Frame], caption: &Caption) -> String {
-    let root = tree(samples, frames);
+    let names = Names::new(samples, frames);
+    let root = names.tree(samples);
     let scale = (WIDTH - 2.0 * MARGIN) / root.all.max(1) as f64;
     let rows = depth(&root, scale);
     let above = ABOVE + 16.0 * caption.notes.len() as f64;
@@ -374,8 +400,8 @@ fn style() -> String {
 /// What the colours mean, of those that are there.
 fn legend(svg: &mut String, root: &Node<'_>, y: f64) {
     fn kinds(node: &Node<'_>, found: &mut Vec<Kind>) {
-        for called in node.called.values() {
-            found.extend(called.kind.filter(|kind| !found.contains(kind)));
+        for (name, called) in &node.called {
+            found.extend(Some(name.kind).filter(|kind| !found.contains(kind)));
             kinds(called, found);
         }
     }
@@ -464,6 +490,18 @@ mod tests {
         ];
         let want = "lane 0;run 1\nlane 0;run;libx.so.1 (no name) 2\nlane 1;run;a:b 2\n";
         assert_eq!(folded(&samples, &frames), want);
+    }
+
+    #[test]
+    fn functions_of_one_name_in_two_files_are_two_boxes_and_one_stack() {
+        let frames = [frame("main", "mpps"), frame("main", "libx.so.1")];
+        let samples = [sample(0, &[0]), sample(0, &[1])];
+        assert_eq!(folded(&samples, &frames), "lane 0;main 2\n");
+        let svg = flame_svg(&samples, &frames, &Caption::default());
+        assert!(
+            svg.contains("main in mpps: 1 samples") && svg.contains("main in libx.so.1: 1 samples"),
+            "{svg}"
+        );
     }
 
     #[test]
