@@ -124,6 +124,7 @@ impl Lane<'_> {
                 self.counters.down_ns.add(napped);
                 self.down.set(true);
                 self.napped_ns.set(self.napped_ns.get() + napped);
+                self.stages.napped(napped);
             }
             _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
         }
@@ -156,6 +157,7 @@ impl Lane<'_> {
             self.counters.last_rx_ns.set(now_ns);
             self.counters.rx_packets.add(frames as u64);
             self.counters.rx_bursts.add(1);
+            self.counters.rx_burst_sizes.add(frames);
         }
     }
 
@@ -193,7 +195,7 @@ impl Lane<'_> {
                 if self.stages.fresh(now, time.is_short(), self.counters) {
                     time.read_next();
                     // What is done once a reading is no part of a stage.
-                    self.mark(Stage::Rest);
+                    self.stages.read_once(&self.clock);
                 }
             }
             let end_ns = self.control.end_ns();

@@ -48,7 +48,7 @@ pub struct Common {
     pub interval: Duration,
     /// How long a packet may take to come back and count as received, and how long receiving goes on at the end.
     pub settle: Duration,
-    /// Frames a burst, 1 to [`mpps_io::MAX_BURST`].
+    /// Frames a burst, 1 to [`mpps_io::MAX_BURST`]; those of [`TrafficPlan::tx_burst`] are sent.
     pub burst: usize,
     /// Never sleep, even when idle.
     pub busy_poll: bool,
@@ -185,6 +185,8 @@ pub struct TrafficPlan {
     pub then: Option<RateStep>,
     /// How departures are spread.
     pub pacing: Pacing,
+    /// Most packets of a burst that is sent, 1 to [`mpps_io::MAX_BURST`]; [`Common::burst`] is of those received.
+    pub tx_burst: usize,
     /// How far a lane may fall behind its schedule and still catch up; departures that are older are missed.
     pub catch_up: Duration,
     /// Largest |offered − intended| / intended of a valid trial.

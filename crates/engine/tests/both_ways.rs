@@ -189,6 +189,7 @@ fn plan(lanes: usize, flows: FlowSet) -> TrafficPlan {
         then: None,
         pacing: Pacing::Constant,
         // All departures are made, however busy the host is.
+        tx_burst: 32,
         catch_up: Duration::from_secs(10),
         tolerance: 0.01,
         ttl: 64,

@@ -217,6 +217,7 @@ fn traffic(lanes: usize, milliseconds: u64, receive: bool, rate: Option<Rate>) -
         rate,
         then: None,
         pacing: Pacing::Constant,
+        tx_burst: 32,
         catch_up: Duration::from_millis(1),
         tolerance: 1.0,
         ttl: 64,

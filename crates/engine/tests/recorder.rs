@@ -45,6 +45,7 @@ fn plan(lanes: usize, receive: bool, rate: Option<Rate>, trace: TraceOptions) ->
         rate,
         then: None,
         pacing: Pacing::Constant,
+        tx_burst: 32,
         catch_up: Duration::from_secs(1),
         tolerance: 1.0,
         ttl: 64,

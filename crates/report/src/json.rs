@@ -353,6 +353,7 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "share": share(packets, total_rx + total_tx),
         "rx_packets": l.rx_packets,
         "rx_bursts": l.rx_bursts,
+        "rx_burst_sizes": l.rx_burst_sizes,
         "rx_mean_burst": share(l.rx_packets, l.rx_bursts),
         "rx_mean_burst_all_polls": share(l.rx_packets, l.rx_bursts + l.rx_empty_polls),
         "empty_poll_share": share(l.rx_empty_polls, l.rx_bursts + l.rx_empty_polls),

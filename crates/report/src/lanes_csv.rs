@@ -4,7 +4,7 @@ use crate::csv_sink::{cell, fixed};
 use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
-use mpps_stats::{Event, LiveLane, Sink, Wants};
+use mpps_stats::{BurstSizes, Event, LiveLane, Sink, Wants};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const HEADER: &str = "start_utc_ns,time_s,interval_s,lane,rx_packets,rx_bursts,empty_polls,taken_packets,tx_packets,\
     tx_bursts,tx_full,tx_full_packets,busy_us,loop_us,blocked_us,link_down_us,waits,\
-    rx_dropped_packets";
+    rx_dropped_packets,rx_bursts_of_1,rx_bursts_of_2_to_3,rx_bursts_of_4_to_7,rx_bursts_of_8_to_15,\
+    rx_bursts_of_16_to_31,rx_bursts_of_32_to_63,rx_bursts_of_64_to_127,rx_bursts_of_128_to_255,rx_bursts_of_256";
 
 /// The names of the columns, separated by commas. Counts are those of the time from `start_utc_ns` (ns since 1970) on,
 /// for `interval_s`.
@@ -91,7 +92,9 @@ impl Sink for LanesCsvSink {
     }
 }
 
-const WORDS: usize = 18;
+/// Columns before those of burst sizes, and all.
+const FIRST: usize = 18;
+const WORDS: usize = FIRST + BurstSizes::POWERS;
 /// In a column that has no value.
 const NONE: u64 = u64::MAX;
 
@@ -103,7 +106,7 @@ impl LaneRow {
     fn of(lane: usize, [zero, from, to]: [u64; 3], now: &LiveLane, before: &LiveLane) -> Self {
         let since = |of: fn(&LiveLane) -> u64| of(now).saturating_sub(of(before));
         let start = if zero > 0 { zero + from } else { 0 };
-        Self([
+        let first: [u64; FIRST] = [
             start,
             from,
             to - from,
@@ -123,7 +126,14 @@ impl LaneRow {
             since(|l| l.waits),
             now.rx_dropped
                 .map_or(NONE, |dropped| dropped.saturating_sub(before.rx_dropped.unwrap_or(0))),
-        ])
+        ];
+        let mut words = [0; WORDS];
+        words[..FIRST].copy_from_slice(&first);
+        let sizes = now.rx_bursts_by_power.iter().zip(before.rx_bursts_by_power);
+        for (word, (now, before)) in words[FIRST..].iter_mut().zip(sizes) {
+            *word = now.saturating_sub(before);
+        }
+        Self(words)
     }
 }
 
@@ -186,6 +196,7 @@ mod tests {
         let now = LiveLane {
             rx_packets: 42,
             rx_bursts: 1,
+            rx_bursts_by_power: [0, 0, 0, 0, 0, 1, 0, 0, 0],
             rx_empty_polls: 3,
             rx_test: 40,
             tx_packets: 30,
@@ -207,7 +218,7 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         let (names, values) = text.split_once('\n').unwrap();
         assert_eq!(names.split(',').count(), WORDS);
-        let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,\n";
+        let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,0,0,0,0,0,1,0,0,0\n";
         assert_eq!(values, want);
     }
 }

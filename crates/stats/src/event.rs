@@ -1,6 +1,6 @@
 //! What happens in a run, in order: the one stream that files, views and other programs read.
 
-use crate::{LaneCounters, Latency, Row, Started, Summary, Workload};
+use crate::{BurstSizes, LaneCounters, Latency, Row, Started, Summary, Workload};
 use mpps_trace::Stage;
 
 /// Something that happens in a run.
@@ -72,6 +72,8 @@ pub struct LiveLane {
     pub rx_packets: u64,
     /// Receive calls that gave frames.
     pub rx_bursts: u64,
+    /// Those by how many frames they gave: 1, 2 to 3, 4 to 7, and so on to 128 to 255, and 256.
+    pub rx_bursts_by_power: [u64; BurstSizes::POWERS],
     /// Receive calls that gave none.
     pub rx_empty_polls: u64,
     /// Test packets counted as received.
@@ -104,6 +106,7 @@ impl From<&LaneCounters> for LiveLane {
         Self {
             rx_packets: lane.rx_packets.get(),
             rx_bursts: lane.rx_bursts.get(),
+            rx_bursts_by_power: lane.rx_burst_sizes.by_power(),
             rx_empty_polls: lane.rx_empty_polls.get(),
             rx_test: lane.rx_test.get(),
             tx_packets: lane.tx_packets.get(),

@@ -4,6 +4,45 @@ use crate::counter::Counter;
 use crate::gaps::GapLog;
 use crate::stages::StageTable;
 
+/// Frames of the largest burst that is told apart from larger ones.
+const LARGEST: usize = 256;
+
+/// How many receive calls gave how many frames.
+#[derive(Debug)]
+pub struct BurstSizes(Box<[Counter; LARGEST + 1]>);
+
+impl Default for BurstSizes {
+    fn default() -> Self {
+        Self(Box::new(std::array::from_fn(|_| Counter::default())))
+    }
+}
+
+impl BurstSizes {
+    /// Ranges of sizes of which [`BurstSizes::by_power`] tells: 1, 2 to 3, 4 to 7, …, 128 to 255, 256.
+    pub const POWERS: usize = 9;
+
+    /// A call gave so many frames. For the lane only.
+    #[inline]
+    pub fn add(&self, frames: usize) {
+        self.0[frames.min(LARGEST)].add(1);
+    }
+
+    /// Sizes that there were, from the smallest on, each with its calls.
+    pub fn all(&self) -> Vec<(u32, u64)> {
+        let all = self.0.iter().zip(0..).map(|(calls, frames)| (frames, calls.get()));
+        all.filter(|(_, calls)| *calls > 0).collect()
+    }
+
+    /// Calls by size, a range for each power of two.
+    pub fn by_power(&self) -> [u64; Self::POWERS] {
+        let mut powers = [0; Self::POWERS];
+        for (frames, calls) in self.0.iter().enumerate().skip(1) {
+            powers[frames.ilog2() as usize] += calls.get();
+        }
+        powers
+    }
+}
+
 /// Totals of one lane; the lane writes, anyone reads. Each lane's are on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -14,6 +53,8 @@ pub struct LaneCounters {
     pub rx_bursts: Counter,
     /// Receive calls that gave none.
     pub rx_empty_polls: Counter,
+    /// Those that gave frames, by how many.
+    pub rx_burst_sizes: BurstSizes,
     /// When the first burst was received, ns on the lanes' clock; 0: none was.
     pub first_rx_ns: Counter,
     /// When the newest burst was received.
@@ -46,4 +87,19 @@ pub struct LaneCounters {
     pub away: GapLog,
     /// What it did with its time.
     pub stages: StageTable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_are_told_apart_by_size_and_summed_by_power_of_two() {
+        let sizes = BurstSizes::default();
+        [1, 2, 3, 3, 128, 255, 256, 1000]
+            .into_iter()
+            .for_each(|frames| sizes.add(frames));
+        assert_eq!(sizes.all(), [(1, 1), (2, 1), (3, 2), (128, 1), (255, 1), (256, 2)]);
+        assert_eq!(sizes.by_power(), [1, 3, 0, 0, 0, 0, 0, 2, 2]);
+    }
 }

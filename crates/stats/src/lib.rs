@@ -25,7 +25,7 @@ pub use event::{Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, Want
 pub use fact::HostFact;
 pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
-pub use lane::LaneCounters;
+pub use lane::{BurstSizes, LaneCounters};
 pub use mpps_trace::count;
 pub use row::{
     AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, LossTimes, Outage,

@@ -128,6 +128,9 @@ pub struct LaneSummary {
     pub rx_packets: u64,
     /// Receive calls that gave at least one frame.
     pub rx_bursts: u64,
+    /// Sizes that these had, from the smallest on, each with how many had it; 256 stands for larger ones, too. Empty
+    /// where that is not known.
+    pub rx_burst_sizes: Vec<(u32, u64)>,
     /// Receive calls that gave none.
     pub rx_empty_polls: u64,
     /// Frames sent.

@@ -47,8 +47,9 @@ pub struct StageTable {
     pub written_packets: Counter,
     /// Readings of the clock for the table alone.
     pub readings: Counter,
-    /// What a reading takes, ps.
+    /// What a reading takes, and what one takes with all that is booked for it, ps.
     pub reading_ps: Counter,
+    pub mark_ps: Counter,
 }
 
 impl Default for StageTable {
@@ -73,6 +74,7 @@ impl Default for StageTable {
             written_packets: Counter::default(),
             readings: Counter::default(),
             reading_ps: Counter::default(),
+            mark_ps: Counter::default(),
         }
     }
 }

@@ -131,7 +131,7 @@ fn ratio(part: f64, whole: u64) -> f64 {
 pub struct StageCost {
     /// Readings of the clock that were made for the table alone.
     pub readings: u64,
-    /// What one reading takes, ns, as measured before the run.
+    /// What one takes with all that is booked for it, ns, as measured before the run.
     pub reading_ns: f64,
     /// Their share of the lanes' time, 0 to 1.
     pub share: f64,
@@ -143,7 +143,7 @@ impl fmt::Display for StageCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "this table cost {:.2} % of the lanes' time: {} readings of the clock of {:.1} ns",
+            "this table cost {:.2} % of the lanes' time: {} readings of the clock, {:.1} ns each with what is booked",
             self.share * 100.0,
             count(self.readings),
             self.reading_ns,

@@ -119,6 +119,8 @@ const UNEXPLAINED: u32 = u32::MAX;
 impl Explained {
     /// What the part of a gap is called that no event covers.
     pub const UNEXPLAINED: &str = "unexplained (hypervisor, firmware or page fault)";
+    /// What the time is called in which a lane slept that had not chosen to.
+    pub const ASLEEP: &str = "asleep in the kernel (a page fault, a lock or a disk)";
 
     /// Takes events in any order. `own` are the threads of this program.
     pub fn new(events: &[KernelEvent], own: &[i32]) -> Self {
@@ -447,11 +449,7 @@ fn off(order: &[&KernelEvent], builder: &mut Builder) -> HashMap<i32, Vec<Piece>
     let mut all: HashMap<i32, Vec<Piece>> = HashMap::new();
     // By thread: since when, and why.
     let mut since: HashMap<i32, (u64, u32)> = HashMap::new();
-    let asleep = builder.who(
-        TakerKind::Asleep,
-        "asleep in the kernel (a page fault, a lock or a disk)",
-        0,
-    );
+    let asleep = builder.who(TakerKind::Asleep, Explained::ASLEEP, 0);
     let stopped = builder.who(TakerKind::Stopped, "stopped by a signal", 0);
     let others = builder.who(TakerKind::Thread, "another thread", 0);
     let mut back = |builder: &mut Builder, since: &mut HashMap<i32, (u64, u32)>, tid: i32, at: u64| {

@@ -1,6 +1,8 @@
 //! Why a burst was slow, a packet late or lost: sentences whose parts add up.
 
-use crate::{Cause, Did, Event, KernelEvent, LaneTrace, LatePacket, Part, Round, Stage, Subject, count, time};
+use crate::{
+    Cause, Did, Event, Explained, KernelEvent, LaneTrace, LatePacket, Part, Round, Stage, Subject, count, time,
+};
 
 /// Causes of a subject that are kept, at the most.
 pub const KEPT: usize = 100;
@@ -30,7 +32,10 @@ pub fn spent(lane: &LaneTrace, from_ns: u64, to_ns: u64, explain: &Explain<'_>) 
             let (cut_from, cut_to) = (begin.max(at), end.min(to_ns));
             if cut_from < cut_to {
                 let mut own = cut_to - cut_from;
-                for part in explain(lane, cut_from, cut_to) {
+                // A lane that waits for packets or for room has chosen to sleep.
+                let chosen =
+                    |part: &Part| matches!(stage, Stage::Asleep | Stage::Rest) && part.what.contains(Explained::ASLEEP);
+                for part in explain(lane, cut_from, cut_to).into_iter().filter(|part| !chosen(part)) {
                     let amount = part.amount.min(own);
                     own -= amount;
                     parts.add(&part.what, amount);
@@ -524,6 +529,25 @@ mod tests {
             "{}",
             cause.sentence
         );
+    }
+
+    #[test]
+    fn a_sleep_that_a_lane_chose_is_not_laid_to_the_kernel() {
+        let asleep = |_: &LaneTrace, from: u64, to: u64| {
+            vec![Part {
+                what: Explained::ASLEEP.to_owned(),
+                amount: to - from,
+            }]
+        };
+        let slept = Round {
+            did: Did::Slept,
+            ..burst(1_000, [500, 0, 0, 0, 0, 0, 0])
+        };
+        // In the transmit call it is the kernel that sleeps.
+        let lane = lane(vec![slept, burst(1_500, [0, 0, 0, 0, 200, 0, 0])]);
+        let parts = spent(&lane, 1_000, 1_700, &asleep);
+        let parts: Vec<_> = parts.iter().map(|part| (part.what.as_str(), part.amount)).collect();
+        assert_eq!(parts, [(Stage::Asleep.name(), 500), (Explained::ASLEEP, 200)]);
     }
 
     proptest! {

@@ -18,8 +18,8 @@ pub(crate) struct LaneRing {
     /// Records whose place may have been written to, and those that are whole.
     claimed: AtomicU64,
     written: AtomicU64,
-    /// When something happened that is worth a window, ns; the newest ones.
-    triggers: [AtomicU64; TRIGGERS],
+    /// From when and until when something happened that is worth a window, ns; the newest ones.
+    triggers: [[AtomicU64; 2]; TRIGGERS],
     triggered: AtomicU64,
 }
 
@@ -55,19 +55,24 @@ impl LaneRing {
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// Something happened at `at_ns` that is worth a window. For the lane only.
+    /// Something happened between these times, ns, that is worth a window. For the lane only.
     #[cold]
-    pub(crate) fn trigger(&self, at_ns: u64) {
+    pub(crate) fn trigger(&self, from_ns: u64, to_ns: u64) {
         let number = self.triggered.load(Ordering::Relaxed);
-        self.triggers[number as usize % TRIGGERS].store(at_ns, Ordering::Relaxed);
+        let [from, to] = &self.triggers[number as usize % TRIGGERS];
+        from.store(from_ns, Ordering::Relaxed);
+        to.store(to_ns, Ordering::Relaxed);
         self.triggered.store(number + 1, Ordering::Release);
     }
 
     /// Calls `tell` with the times of the triggers from number `seen` on; returns how many there have been.
-    pub(crate) fn triggers_from(&self, seen: u64, mut tell: impl FnMut(u64)) -> u64 {
+    pub(crate) fn triggers_from(&self, seen: u64, mut tell: impl FnMut(u64, u64)) -> u64 {
         let all = self.triggered.load(Ordering::Acquire);
         for number in seen.max(all.saturating_sub(TRIGGERS as u64))..all {
-            tell(self.triggers[number as usize % TRIGGERS].load(Ordering::Relaxed));
+            let [from, to] = &self.triggers[number as usize % TRIGGERS];
+            // One that is overwritten as it is read may be of two, of which the later has a window of its own.
+            let from = from.load(Ordering::Relaxed);
+            tell(from, to.load(Ordering::Relaxed).max(from));
         }
         all
     }
@@ -208,13 +213,13 @@ mod tests {
     fn triggers_are_told_once_each() {
         let ring = ring(16);
         let mut told = Vec::new();
-        let seen = ring.triggers_from(0, |at| told.push(at));
-        (1..=3).for_each(|at| ring.trigger(at));
-        let seen = ring.triggers_from(seen, |at| told.push(at));
+        let seen = ring.triggers_from(0, |at, _| told.push(at));
+        (1..=3).for_each(|at| ring.trigger(at, at + 1));
+        let seen = ring.triggers_from(seen, |at, _| told.push(at));
         assert_eq!((seen, &told[..]), (3, &[1, 2, 3][..]));
-        (4..=40).for_each(|at| ring.trigger(at));
+        (4..=40).for_each(|at| ring.trigger(at, at));
         told.clear();
-        assert_eq!(ring.triggers_from(seen, |at| told.push(at)), 40);
+        assert_eq!(ring.triggers_from(seen, |at, _| told.push(at)), 40);
         assert_eq!(told, (25..=40).collect::<Vec<_>>());
     }
 }

@@ -69,6 +69,7 @@ impl Room {
         }
         let now = lane.clock.now_ns();
         lane.idle.away.look(now);
+        lane.stages.chose_to_sleep();
         lane.mark_at(Stage::Asleep, now);
         lane.counters.stages.naps.add(1);
         lane.counters.blocked_ns.add(now.saturating_sub(since));

@@ -21,9 +21,12 @@ use mpps_sys::clock::Clock;
 use mpps_sys::proc_stat::ThreadStat;
 use mpps_trace::{Did, Round, Stage};
 use std::cell::Cell;
+use std::time::Instant;
 
-/// Of the rounds that are not timed anyhow and begin with a reading, one in so many is.
+/// Of the rounds that are not timed anyhow and begin with a reading, one in so many is, on the average: how many are
+/// passed over differs each time, so that rounds which take turns are timed alike.
 const EVERY: u32 = 16;
+const FEWEST: u32 = 9;
 /// Rounds that a timed one stands for where a reading is taken in every fourth only.
 const SHORT_WEIGHT: u64 = (EVERY as u64 - 1) * 4 + 1;
 /// After a round that moved something and took as long as this each is timed, ns: five readings are less than 1 %.
@@ -78,13 +81,13 @@ impl<'r> Flight<'r> {
         self.ring.push(round);
         let took_ns = round.took_ns();
         if took_ns > self.limits.stall_ns || u64::from(round.late_ns) > self.limits.late_ns {
-            self.ring.trigger(round.at_ns);
+            self.ring.trigger(round.at_ns, round.end_ns());
         }
     }
 
     fn nothing(&mut self, at_ns: u64, ns: u64, sent_before: u64) {
         if ns > self.limits.stall_ns {
-            self.ring.trigger(at_ns);
+            self.ring.trigger(at_ns, at_ns + ns);
         }
         if self.stretch.polls > 0 && u64::from(self.stretch.parts[0]) + ns > STRETCH_NS {
             self.end_stretch();
@@ -106,7 +109,7 @@ impl<'r> Flight<'r> {
         round.parts[0] = cut(ns);
         self.ring.push(&round);
         if (at_ns + ns).saturating_sub(by_ns) > self.limits.stall_ns {
-            self.ring.trigger(by_ns);
+            self.ring.trigger(by_ns, at_ns + ns);
         }
     }
 
@@ -156,6 +159,12 @@ pub(crate) struct Stages<'r> {
     /// What of that the lane was away.
     away: [Cell<u64>; Stage::COUNT],
     away_any: Cell<bool>,
+    /// What of the round, and of the stage at hand, was slept since a device is down, ns.
+    napped_ns: [Cell<u64>; 2],
+    /// What of [`Stage::Rest`] is done once a reading, ns.
+    once_ns: Cell<u64>,
+    /// Time off the core that was neither chosen nor waited for, ns.
+    held_ns: Cell<u64>,
     readings: Cell<u64>,
     /// Worst lateness of the round's packets, ns.
     late_ns: Cell<u64>,
@@ -166,8 +175,9 @@ pub(crate) struct Stages<'r> {
     reading_ns: u64,
     /// Rounds since the last reading that moved something.
     moved: u32,
-    /// Readings at the start of a round.
-    turn: u32,
+    /// Readings at the start of a round until one is chosen, and what the next number of them is drawn from.
+    left: u32,
+    drawn: u32,
     chosen: bool,
     short: bool,
     /// The last round that moved something was long.
@@ -192,6 +202,9 @@ impl<'r> Stages<'r> {
             seen: Cell::new(0),
             away: Default::default(),
             away_any: Cell::new(false),
+            napped_ns: Default::default(),
+            once_ns: Cell::new(0),
+            held_ns: Cell::new(0),
             readings: Cell::new(0),
             late_ns: Cell::new(0),
             waited,
@@ -199,7 +212,8 @@ impl<'r> Stages<'r> {
             stretches: Cell::new(0),
             reading_ns: 0,
             moved: 0,
-            turn: 0,
+            left: EVERY,
+            drawn: 1,
             chosen: false,
             short: false,
             long: false,
@@ -229,12 +243,47 @@ impl<'r> Stages<'r> {
     }
 
     /// The round at hand does something, though it has received nothing: what passed until now was finding that out.
+    #[cold]
     #[inline(never)]
     pub(crate) fn goes_on(&self, now_ns: u64) {
         self.note(self.first.replace(Stage::Rest), now_ns);
     }
 
+    /// As [`Stages::goes_on`], where nobody has read the time.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn goes_on_unread(&self, clock: &Clock) {
+        self.readings.set(self.readings.get() + 1);
+        self.goes_on(clock.now_ns());
+    }
+
+    /// What is done once a reading is over: other rounds than those after a reading have nothing of it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn read_once(&self, clock: &Clock) {
+        self.read(Stage::Rest, clock);
+        self.once_ns.set(self.parts[Stage::Rest.index()].get());
+    }
+
+    /// The lane has just slept for so long within a round, ns, since its device is down.
+    #[cold]
+    pub(crate) fn napped(&self, ns: u64) {
+        let asleep_ns = ns - self.away(ns, true).min(ns);
+        self.table.asleep_ns.add(asleep_ns);
+        self.table.call(Stage::Asleep, asleep_ns);
+        self.napped_ns.iter().for_each(|napped| napped.set(napped.get() + ns));
+    }
+
+    /// It was off its core just now because it chose to.
+    #[cold]
+    pub(crate) fn chose_to_sleep(&self) {
+        if let Some((_, stretches)) = self.waited.as_ref().and_then(|waited| waited()) {
+            self.stretches.set(stretches);
+        }
+    }
+
     /// A reading that was taken for the table.
+    #[cold]
     #[inline(never)]
     pub(crate) fn read(&self, stage: Stage, clock: &Clock) {
         self.readings.set(self.readings.get() + 1);
@@ -242,18 +291,20 @@ impl<'r> Stages<'r> {
     }
 
     /// What has passed since the last reading was this stage.
+    #[cold]
     #[inline(never)]
     pub(crate) fn note(&self, stage: Stage, now_ns: u64) {
         if self.state.replace(ON) == READY {
             self.last_ns.set(self.began_ns.get());
         }
-        let took_ns = now_ns.saturating_sub(self.last_ns.get());
+        let napped_ns = self.napped_ns[1].replace(0);
+        let took_ns = now_ns.saturating_sub(self.last_ns.get() + napped_ns);
         self.last_ns.set(now_ns.max(self.last_ns.get()));
         let at = stage.index();
         self.parts[at].set(self.parts[at].get() + took_ns);
         self.seen.set(self.seen.get() | 1 << at);
         let away_ns = if took_ns > LOOK_NS {
-            self.away(took_ns, false)
+            self.away(took_ns, stage == Stage::Asleep)
         } else {
             0
         };
@@ -293,7 +344,10 @@ impl<'r> Stages<'r> {
                 // It was off its core, had not chosen to, and did not wait for it: stopped, or held in the kernel.
                 let held = stretches > self.stretches.replace(stretches) && !asleep;
                 match held && at_most_ns - waited_ns > GUESS_NS {
-                    true => at_most_ns,
+                    true => {
+                        self.held_ns.set(self.held_ns.get() + at_most_ns - waited_ns);
+                        at_most_ns
+                    }
                     false => waited_ns,
                 }
             }
@@ -309,13 +363,7 @@ impl<'r> Stages<'r> {
 
     /// Before the first round.
     pub(crate) fn begin(&mut self, clock: &Clock) {
-        const READINGS: u64 = 32;
-        let price = |_| {
-            let from = clock.now_ns();
-            let to = (0..READINGS).fold(from, |_, _| clock.now_ns());
-            (to - from) * 1000 / READINGS
-        };
-        let price_ps = (0..4).map(price).min().unwrap_or(0);
+        let price_ps = price_ps(|| clock.now_ns());
         self.table.reading_ps.set(price_ps);
         self.reading_ns = price_ps / 1000;
         if let Some((now, stretches)) = self.waited.as_ref().and_then(|waited| waited()) {
@@ -336,14 +384,21 @@ impl<'r> Stages<'r> {
         } else {
             self.close(now_ns, took_ns, counters);
         }
-        self.turn = self.turn.wrapping_add(1);
+        self.left -= 1;
+        if self.left == 0 {
+            // A linear congruential generator's upper bits (Numerical Recipes): 9 to 23 readings, 16 on the average.
+            self.drawn = self.drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            self.left = FEWEST + (self.drawn >> 16) % (2 * (EVERY - FEWEST) + 1);
+            self.chosen = true;
+        } else {
+            self.chosen = self.flight.is_some();
+        }
         let busy = self.moved > 0;
         if busy {
             self.long = took_ns > LONG_NS * u64::from(self.moved);
         }
         self.moved = 0;
         self.short = short;
-        self.chosen = self.turn.is_multiple_of(EVERY) || self.flight.is_some();
         self.state.set(match (self.chosen, self.long, busy) {
             (true, ..) | (false, true, true) => ON,
             (false, true, false) => READY,
@@ -373,7 +428,8 @@ impl<'r> Stages<'r> {
             (from_ns, _) => now_ns.saturating_sub(from_ns).min(took_ns),
         };
         let awake_to = now_ns - slept_ns;
-        let awake_ns = took_ns - slept_ns;
+        let napped_ns = self.napped_ns[0].get().min(took_ns - slept_ns);
+        let awake_ns = took_ns - slept_ns - napped_ns;
         let mut away_ns = 0;
         if self.state.get() == ON {
             self.note(if busy { Stage::Rest } else { Stage::Spinning }, awake_to);
@@ -413,6 +469,9 @@ impl<'r> Stages<'r> {
         } else if let Some(flight) = &mut self.flight {
             flight.nothing(self.began_ns.get(), awake_ns, self.counted.1);
         }
+        if let Some(flight) = self.flight.as_mut().filter(|_| napped_ns > 0) {
+            flight.slept(awake_to - napped_ns, napped_ns, awake_to, counters.tx_packets.get());
+        }
         if let Some(flight) = self.flight.as_mut().filter(|_| slept_ns > 0) {
             flight.slept(awake_to, slept_ns, self.slept.1, counters.tx_packets.get());
         }
@@ -421,13 +480,20 @@ impl<'r> Stages<'r> {
 
     /// Adds the round's parts to the sums.
     fn book(&self, busy: bool) {
-        let weight = match (self.long || self.flight.is_some(), self.short) {
-            (true, _) => 1,
-            (false, true) => SHORT_WEIGHT,
-            (false, false) => u64::from(EVERY),
+        let every = u64::from(EVERY);
+        let (weight, once_weight) = match (self.flight.is_some() || self.long && busy, self.short) {
+            (true, _) => (1, 1),
+            (false, true) => (SHORT_WEIGHT, every),
+            (false, false) => (every, every),
         };
+        let once_ns = self.once_ns.get().saturating_sub(self.reading_ns);
         for at in bits(self.seen.get()) {
-            let ns = (self.parts[at].get() - self.away[at].get()).saturating_sub(self.reading_ns);
+            let mut ns = (self.parts[at].get() - self.away[at].get()).saturating_sub(self.reading_ns);
+            if at == Stage::Rest.index() {
+                let once_ns = once_ns.min(ns);
+                self.table.part(Stage::Rest, once_ns, once_weight, busy);
+                ns -= once_ns;
+            }
             self.table.part(Stage::ALL[at], ns, weight, busy);
         }
     }
@@ -467,6 +533,8 @@ impl<'r> Stages<'r> {
             self.away.iter().for_each(|away| away.set(0));
         }
         self.first.set(Stage::Rest);
+        self.once_ns.set(0);
+        self.napped_ns.iter().for_each(|napped| napped.set(0));
         self.late_ns.set(0);
         self.slept = (0, 0);
     }
@@ -483,10 +551,30 @@ impl<'r> Stages<'r> {
             let all_ns = now.saturating_sub(self.waited_ns[0].get());
             self.table
                 .unplaced_ns
-                .set(all_ns.saturating_sub(self.table.away_ns.get()));
+                .set((all_ns + self.held_ns.get()).saturating_sub(self.table.away_ns.get()));
         }
         self.slowest.into_sorted()
     }
+}
+
+/// What a call of it takes, ps: the least of some tries.
+fn price_ps<T>(mut what: impl FnMut() -> T) -> u64 {
+    const CALLS: u32 = 32;
+    let price = |_| {
+        let from = Instant::now();
+        (0..CALLS).for_each(|_| {
+            std::hint::black_box(what());
+        });
+        from.elapsed().as_nanos() as u64 * 1000 / u64::from(CALLS)
+    };
+    (0..8).map(price).min().unwrap_or(0)
+}
+
+/// What a reading costs with all that is booked for it, ps. For once before the run: it makes a table of its own.
+pub(crate) fn mark_ps(clock: &Clock) -> u64 {
+    let table = StageTable::default();
+    let marks = Stages::new(&table, None, None);
+    price_ps(|| marks.read(Stage::Rest, clock))
 }
 
 /// The places of the bits that are set, of those that stages have.

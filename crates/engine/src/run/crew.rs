@@ -16,7 +16,7 @@ use crate::lane::away::Away;
 use crate::lane::idle::Idle;
 use crate::lane::neighbor::{Found, Neighbor};
 use crate::lane::ring::LaneRing;
-use crate::lane::stages::{Flight, Stages, waited_of};
+use crate::lane::stages::{self, Flight, Stages, waited_of};
 use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::run::collect::{Collected, collect};
 use crate::run::control::Control;
@@ -703,6 +703,7 @@ fn run_lane<J: Job>(
         .for_each(|way| recorder_in(way).end());
     let recorder = recorder_in(ways.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
+    counters.stages.mark_ps.set(stages::mark_ps(clock));
     wait_until(clock, go_ns, &trial.control);
     let delay = times.and_then(ThreadStat::read);
     let began_ns = clock.now_ns();

@@ -9,8 +9,9 @@ use crate::plan::{Common, TraceOptions};
 use mpps_stats::LaneCounters;
 use mpps_trace::{Kept, LaneTrace, LeftOut, Round};
 
-/// A lane's records are there for the collector this long after they were made, ns.
-const SLACK_NS: u64 = 1_000_000;
+/// A lane's records are there for the collector this long after what they are of began, ns: a sleep has one when it is
+/// over.
+const SLACK_NS: u64 = 25_000_000;
 
 /// When lanes tell of something.
 pub(crate) fn limits(options: &TraceOptions) -> Limits {
@@ -88,7 +89,7 @@ impl<'r> Keeper<'r> {
         }
         let rings = self.rings;
         for (lane, ring) in rings.iter().enumerate() {
-            self.seen[lane] = ring.triggers_from(self.seen[lane], |at_ns| self.want(options, at_ns, at_ns));
+            self.seen[lane] = ring.triggers_from(self.seen[lane], |from, to| self.want(options, from, to));
         }
         if options.loss && lost > self.closed.1 {
             self.want(options, self.start_ns + self.closed.0, self.start_ns + closed_ns);
@@ -265,7 +266,7 @@ mod tests {
             };
             rings.iter().for_each(|ring| ring.push(&round));
             if triggers.next_if(|trigger| **trigger <= at).is_some() {
-                rings[0].trigger(at);
+                rings[0].trigger(at, at);
             }
             if at % (5 * MS) == 0 {
                 // Rows of 10 ms close 10 ms later; the third has lost a packet, and at 90 ms the host drops some.

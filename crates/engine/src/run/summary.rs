@@ -208,9 +208,9 @@ fn stage_cost(m: &Measured<'_>) -> Option<StageCost> {
     let wall_ns: u64 = tables().map(StageTable::wall_ns).sum();
     let readings: u64 = tables().map(|table| table.readings.get()).sum();
     let ns: f64 = tables()
-        .map(|table| (table.readings.get() * table.reading_ps.get()) as f64 / 1e3)
+        .map(|table| (table.readings.get() * table.mark_ps.get()) as f64 / 1e3)
         .sum();
-    let prices = tables().map(|table| table.reading_ps.get() as f64 / 1e3).sum::<f64>();
+    let prices = tables().map(|table| table.mark_ps.get() as f64 / 1e3).sum::<f64>();
     (wall_ns > 0 && !m.one_way).then(|| StageCost {
         readings,
         reading_ns: prices / tables().count() as f64,
@@ -415,6 +415,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
             tx_role: plan.tx,
             rx_packets: counters.rx_packets.get(),
             rx_bursts: counters.rx_bursts.get(),
+            rx_burst_sizes: counters.rx_burst_sizes.all(),
             rx_empty_polls: counters.rx_empty_polls.get(),
             tx_packets: counters.tx_packets.get(),
             tx_bursts: counters.tx_bursts.get(),
@@ -449,6 +450,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
 fn keep_roles(line: &mut LaneSummary) {
     if !line.rx_role {
         (line.rx_packets, line.rx_bursts, line.rx_empty_polls) = (0, 0, 0);
+        line.rx_burst_sizes.clear();
     }
     if !line.tx_role {
         (line.tx_packets, line.tx_bursts, line.tx_full) = (0, 0, 0);

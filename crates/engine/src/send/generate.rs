@@ -140,7 +140,7 @@ impl<'r> Generator<'r> {
             slips: share.slips,
             sent_seq: share.sent_seq,
             catch_up_ns: plan.catch_up.as_nanos() as u64,
-            burst: plan.common.burst,
+            burst: plan.tx_burst,
             one_flow_per_burst: share.one_flow_per_burst,
             max_seq: 0,
             last_departure_ns: 0,
@@ -151,6 +151,11 @@ impl<'r> Generator<'r> {
             left: 0,
             blocked: false,
         }
+    }
+
+    /// Most packets of a burst.
+    pub(crate) fn burst(&self) -> usize {
+        self.burst
     }
 
     /// Nothing more will be sent.
@@ -203,8 +208,11 @@ impl<'r> Generator<'r> {
                 self.done |= self.pacer.as_ref().is_some_and(|p| p.next_due().is_none());
                 return Ok(false);
             }
-            if decides && lane.stages.is_on() {
-                lane.stages.goes_on(now);
+            if lane.stages.is_on() {
+                match decides {
+                    true => lane.stages.goes_on(now),
+                    false => lane.stages.goes_on_unread(clock),
+                }
                 if let Some(pacer) = &self.pacer {
                     lane.stages.late(now.saturating_sub(pacer.next_due().unwrap_or(now)));
                 }

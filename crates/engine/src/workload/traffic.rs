@@ -32,7 +32,7 @@ pub(crate) fn run<'r, Q: Queue, C: Codec>(
     let traffic = Traffic {
         arrivals: lane.arrivals.take(),
         incoming: Burst::new(lane.burst),
-        pending: Burst::new(lane.burst),
+        pending: Burst::new(generator.as_ref().map_or(0, Generator::burst)),
         answers: Burst::new(lane.burst),
         blocked_to: 0,
         attend_at: 0,

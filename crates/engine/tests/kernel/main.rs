@@ -65,6 +65,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
         rate: Rate::new(pps, 1),
         then: None,
         pacing: Pacing::Constant,
+        tx_burst: 32,
         catch_up: Duration::from_millis(20),
         tolerance: 0.001,
         ttl: 64,

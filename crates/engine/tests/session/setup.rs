@@ -47,6 +47,7 @@ pub(crate) fn traffic(lanes: usize, flows: u32, payload_len: usize) -> TrafficPl
         then: None,
         pacing: Pacing::Constant,
         // However busy the host is: all that is due is sent.
+        tx_burst: 32,
         catch_up: Duration::from_secs(5),
         tolerance: 1.0,
         ttl: 64,

@@ -380,6 +380,12 @@ pub(crate) struct Traffic {
     /// Lanes that only receive; needs --tx-lanes
     #[arg(long, value_name = "N", conflicts_with = "lanes", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) rx_lanes: Option<usize>,
+    /// Most packets sent in one call, 1 to 256; not on xdp [default: --burst]
+    #[arg(long, value_name = "N", value_parser = values::burst, allow_hyphen_values = true)]
+    pub(crate) tx_burst: Option<usize>,
+    /// Most frames received in one call, 1 to 256; sendrecv only, not on xdp [default: --burst]
+    #[arg(long, value_name = "N", value_parser = values::burst, allow_hyphen_values = true)]
+    pub(crate) rx_burst: Option<usize>,
     /// How far a lane may fall behind its schedule and catch up; what is older counts as missed
     #[arg(
         long, value_name = "TIME", default_value = "5ms", value_parser = values::catch_up, allow_hyphen_values = true

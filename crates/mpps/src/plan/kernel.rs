@@ -12,12 +12,7 @@ use std::time::Duration;
 
 /// Refuses the options of every run that mean nothing here.
 fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
-    if let Some(burst) = run.burst {
-        return Err(usage(format!(
-            "--burst {burst}: on '{port}' frames stay in the kernel: want the port's option batch=N, the frames that \
-             the kernel makes in one go"
-        )));
-    }
+    check_burst("--burst", run.burst, port)?;
     if run.tell.lanes_csv.is_some() {
         return Err(usage(format!(
             "--lanes-csv: on '{port}' programs in the kernel move the packets, not lanes: want it left out"
@@ -31,8 +26,20 @@ fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
     Ok(())
 }
 
+fn check_burst(option: &str, frames: Option<usize>, port: &PortSpec) -> Result<()> {
+    match frames {
+        None => Ok(()),
+        Some(frames) => Err(usage(format!(
+            "{option} {frames}: on '{port}' frames stay in the kernel: want the port's option batch=N, the frames \
+             that the kernel makes in one go"
+        ))),
+    }
+}
+
 /// Refuses what `sendrecv` and `send` can't do here.
 pub(super) fn check_traffic(args: &Traffic) -> Result<()> {
+    check_burst("--tx-burst", args.tx_burst, &args.port)?;
+    check_burst("--rx-burst", args.rx_burst, &args.port)?;
     if let Some(n) = args.rx_lanes {
         return Err(usage(format!(
             "--rx-lanes {n}: on '{}' programs in the kernel receive, not lanes: want it left out (--tx-lanes or \

@@ -64,6 +64,11 @@ impl Draft {
             return Err(usage("--lab: only the program makes a lab: want it left out"));
         }
         across::check_options(&args, receive)?;
+        if let Some(frames) = args.rx_burst.filter(|_| !receive) {
+            return Err(usage(format!(
+                "--rx-burst {frames}: packets are only sent here: want sendrecv, or it left out"
+            )));
+        }
         let task = across::task(&args, receive);
         let port = Checked::new(&args.port, task)?;
         let device = port.interface();
@@ -342,6 +347,11 @@ impl Draft {
         } else {
             lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?
         };
+        let tx_burst = args.tx_burst.unwrap_or(common.burst);
+        common.burst = args.rx_burst.unwrap_or(common.burst);
+        if tx_burst != common.burst {
+            common.host.push(HostFact::new("tx_burst", tx_burst.to_string()));
+        }
         common.settle = args.settle;
         common.warnings.extend(self.warnings.iter().cloned());
         let link = self.link(capabilities, asked)?;
@@ -374,6 +384,7 @@ impl Draft {
             rate,
             then,
             pacing: args.pacing,
+            tx_burst,
             catch_up: args.catch_up,
             tolerance: args.tolerance,
             ttl: args.ttl,

@@ -91,6 +91,8 @@ const FIELDS: &[Field] = &[
     field("lanes", "rx_lanes", "rx-lanes", Kind::Count),
     field("lanes", "cores", "cores", Kind::Text),
     field("lanes", "burst", "burst", Kind::Count),
+    field("lanes", "tx_burst", "tx-burst", Kind::Count),
+    field("lanes", "rx_burst", "rx-burst", Kind::Count),
     field("lanes", "on_full", "on-full", Kind::Text),
     field("lanes", "busy_poll", "busy-poll", Kind::Flag),
     field("lanes", "nice", "nice", Kind::Integer),
