@@ -218,7 +218,8 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         let (names, values) = text.split_once('\n').unwrap();
         assert_eq!(names.split(',').count(), WORDS);
-        let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,4,0.750000,0.250000\n";
+        let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,4,\
+                    0.750000,0.250000\n";
         assert_eq!(values, want);
         // Nobody has looked since.
         let row = LaneRow::of(3, [0, 5, 6], &now, &now);

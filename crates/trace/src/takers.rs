@@ -540,8 +540,8 @@ fn off(order: &[&KernelEvent], others: u32, builder: &mut Builder) -> HashMap<i3
     all
 }
 
-/// When lanes were displaced, by the records of their own threads: (number, thread, core) of each. One that did not come
-/// back was away until `end_ns`.
+/// When lanes were displaced, by the records of their own threads: (number, thread, core) of each. One that did not
+/// come back was away until `end_ns`.
 pub fn displaced(events: &[KernelEvent], lanes: &[(u32, i32, Option<u32>)], end_ns: u64) -> Vec<Gap> {
     let mut order: Vec<&KernelEvent> = events.iter().collect();
     order.sort_by_key(|event| event.at_ns);

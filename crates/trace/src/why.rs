@@ -561,8 +561,8 @@ mod tests {
         let cause = loss(&lost, &[lane(Vec::new())], &[], 0, &nobody);
         assert!(
             cause.sentence.ends_with(
-                "5 dropped by this host; while lane 0 was away for 4.000 ms (nobody saw why), longer than its ring lasts \
-                 (1.000 ms)."
+                "5 dropped by this host; while lane 0 was away for 4.000 ms (nobody saw why), longer than its ring \
+                 lasts (1.000 ms)."
             ),
             "{}",
             cause.sentence
