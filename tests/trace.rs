@@ -281,37 +281,141 @@ fn a_thread_that_has_the_lane_s_core_is_named_with_its_id() {
     );
 }
 
-#[test]
-fn without_privileges_the_trace_says_what_is_missing() {
-    let nobody = |words: &str| {
-        let mut command = Command::new("setpriv");
-        command.args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--bounding-set=-all",
-            "--inh-caps=-all",
-        ]);
-        command.arg(mpps_tests::program()).args(words.split_whitespace());
-        command
-    };
+/// A traced run by a user without privileges; `None`, and said, where there can be none.
+fn by_nobody(words: &str) -> Option<Traced> {
     if !rustix::process::geteuid().is_root() || mpps_tests::missing("setpriv", "util-linux") {
-        return;
+        mpps_tests::skip("only root can become nobody");
+        return None;
     }
     let folder = Scratch::new();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("ours");
-    let trace = folder.file("t.gz");
-    let done = run_command(nobody(&format!("{LOOP} --trace {}", trace.display())));
+    let mut command = Command::new("setpriv");
+    command.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--bounding-set=-all",
+        "--inh-caps=-all",
+    ]);
+    command.arg(mpps_tests::program()).args(words.split_whitespace());
+    for (option, file) in [("--trace", "t.pftrace.gz"), ("--json", "r.json")] {
+        command.arg(option).arg(folder.file(file));
+    }
+    let done = run_command(command);
     if done.code == Some(126) || done.stderr.contains("Permission denied") {
         mpps_tests::skip("the program lies where nobody may start it");
-        return;
+        return None;
     }
     assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
-    let told = run_command(mpps(&format!("trace {} table", trace.display())));
+    Some(Traced::of(folder))
+}
+
+/// The user may note when own threads leave their cores.
+fn own_switches() -> bool {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    text.is_ok_and(|text| text.trim().parse::<i32>().is_ok_and(|level| level <= 2))
+}
+
+#[test]
+fn without_privileges_the_trace_says_what_is_missing() {
+    let Some(traced) = by_nobody(LOOP) else { return };
+    let told = traced.told("table");
+    assert!(told.contains("Not in the trace: what took the cores"), "{told}");
+    assert_eq!(
+        told.matches("Not in the trace: what took the cores").count(),
+        1,
+        "{told}"
+    );
+}
+
+#[test]
+fn without_privileges_a_lane_that_was_displaced_is_told_where_the_kernel_notes_switches() {
+    if !own_switches() {
+        return mpps_tests::skip("kernel.perf_event_paranoid is more than 2");
+    }
+    let mut spinner = Command::new("taskset");
+    spinner.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+    let spinner = Background::start(spinner);
+    let words = "sendrecv loop: --rate 5kpps --duration 1s --settle 200ms --cores 0 --busy-poll";
+    let Some(traced) = by_nobody(words) else { return };
+    let tid = spinner.id();
+    drop(spinner);
+    assert_adds_up(&traced.json);
+    let told = traced.told("table");
+    assert!(told.contains("own threads apart"), "the rings could not be had: {told}");
     assert!(
-        told.stdout.contains("Not in the trace: what took the cores"),
+        told.contains("another thread") && told.contains("What took the cores:"),
+        "{told}"
+    );
+    assert!(told.contains(&format!("sh (thread {tid}) for ")), "{told}");
+    traced.assert_says(&["another thread had the core"]);
+}
+
+#[test]
+fn two_lanes_on_one_core_are_each_other_s_culprits_without_privileges() {
+    if !own_switches() {
+        return mpps_tests::skip("kernel.perf_event_paranoid is more than 2");
+    }
+    let words = "sendrecv loop: --rate 5kpps --duration 500ms --settle 200ms --cores 0,0 --lanes 2 --busy-poll";
+    let Some(traced) = by_nobody(words) else { return };
+    let told = traced.told("table");
+    assert!(told.contains("own thread") && told.contains("lane"), "{told}");
+}
+
+#[test]
+fn what_programs_in_the_kernel_take_is_told_by_packet() {
+    let Some(net) = net_of(1) else { return };
+    let (folder, there) = (Scratch::new(), Scratch::new());
+    let traced = |scratch: &Scratch, mut command: Command| {
+        for (option, file) in [("--trace", "t.pftrace.gz"), ("--json", "r.json")] {
+            command.arg(option).arg(scratch.file(file));
+        }
+        command
+    };
+    let mut reflector = Background::start(traced(&there, net.b("reflect xdp:eth1")));
+    reflector = reflector.wait_to_hear("ready");
+    let send = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --duration 500ms --settle 500ms";
+    let done = run_command(traced(&folder, net.a(send)));
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    let ended = reflector.end(Signal::INT);
+    assert!(done.stdout.contains("program receive of eth1: "), "{}", done.stdout);
+    assert!(ended.stdout.contains("program reflect of eth1: "), "{}", ended.stdout);
+    for (traced, wanted) in [
+        (Traced::of(folder), &["send", "receive"][..]),
+        (Traced::of(there), &["reflect"]),
+    ] {
+        let programs = traced.json["programs"].as_array().expect("programs");
+        for name in wanted {
+            let row = programs.iter().find(|row| row["program"] == *name);
+            let row = row.unwrap_or_else(|| panic!("{name} of {programs:?}"));
+            let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
+            assert!(
+                number("packets") >= 10_000.0 && number("runs") >= number("packets"),
+                "{row}"
+            );
+            assert!(
+                (1.0..1e6).contains(&number("ns_per_packet")) && number("share") > 0.0,
+                "{row}"
+            );
+            assert_eq!(row["device"], "eth1", "{row}");
+            assert!(traced.told("table").contains(name));
+        }
+    }
+}
+
+#[test]
+fn programs_in_the_kernel_are_not_counted_without_a_trace() {
+    let Some(net) = net_of(1) else { return };
+    let folder = Scratch::new();
+    let mut drop = net.b("drop xdp:eth1 --duration 200ms --quiet --json");
+    drop.arg(folder.file("r.json"));
+    assert_eq!(run_command(drop).code, Some(0));
+    let json: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.file("r.json")).expect("a summary")).expect("JSON");
+    assert!(
+        json["programs"].as_array().is_some_and(Vec::is_empty),
         "{}",
-        told.stdout
+        json["programs"]
     );
 }
 

@@ -6,7 +6,7 @@ use crate::port::{Counters, Lane};
 use crate::rx::RxRing;
 use crate::socket::{Link, poll};
 use crate::tx::TxRing;
-use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, Wait};
+use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, RoomUnit, RxRoom, Wait};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ const NAP_BELOW: Duration = Duration::from_micros(20);
 
 /// Length of a nap, to which the thread's timer slack adds (50 µs unless `PR_SET_TIMERSLACK` says otherwise).
 const NAP: Duration = Duration::from_micros(20);
+
+/// How often the fill of the ring is looked at, at most: some twenty slots, each on cache lines of its own.
+const LOOK_AT_FILL: Duration = Duration::from_millis(1);
 
 /// A receive and transmit queue over one pool.
 ///
@@ -171,6 +174,19 @@ impl<'p> Queue for AfPacketQueue<'p> {
             }
         }
         Ok(taken)
+    }
+
+    fn rx_room(&self) -> Option<RxRoom> {
+        self.rx.as_ref().map(|rx| RxRoom {
+            size: rx.from.geometry.frames() as u64,
+            count: 1,
+            unit: RoomUnit::Packets,
+            every: LOOK_AT_FILL,
+        })
+    }
+
+    fn rx_fill(&mut self) -> Option<u64> {
+        self.rx.as_ref().map(|rx| rx.filled() as u64)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -83,6 +83,17 @@ impl Geometry {
         }
     }
 
+    /// The slot `n` places after `at`, around the ring.
+    pub(crate) fn ahead(&self, at: Cursor, n: usize) -> Cursor {
+        let place = (at.block * self.per_block + at.in_block + n) % self.frames();
+        let (block, in_block) = (place / self.per_block, place % self.per_block);
+        Cursor {
+            offset: block * self.block + in_block * self.slot,
+            in_block,
+            block,
+        }
+    }
+
     /// The slot after `at`, around the ring.
     #[inline]
     pub(crate) fn next(&self, at: Cursor) -> Cursor {

@@ -69,6 +69,41 @@ impl<'p> RxRing<'p> {
         }
         (received, cut)
     }
+
+    /// Slots that the kernel has filled and nobody has taken, from the next one on. The kernel fills them in order, so
+    /// their end is found by steps that double and then by halving: some twenty looks, however full the ring is.
+    pub(crate) fn filled(&self) -> usize {
+        let geometry = &self.from.geometry;
+        first_not(geometry.frames(), |ahead| {
+            let slot = geometry.ahead(self.cursor, ahead);
+            // SAFETY: the offset is that of a slot within the mapping (Geometry), which lives for 'p; the status is its
+            // first word, aligned by the slot, and only touched as an atomic.
+            let word: &AtomicU32 = unsafe { self.from.ring.base().add(slot.offset).cast().as_ref() };
+            word.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0
+        })
+    }
+}
+
+/// How many of `0..all` are so, where those that are so come first: looks at few of them.
+fn first_not(all: usize, is: impl Fn(usize) -> bool) -> usize {
+    // All below `low` are so, none from `high` on.
+    let (mut low, mut high) = (0, all);
+    let mut step = 1;
+    while low < high && step > 0 {
+        let at = low + (step - 1).min(high - low - 1);
+        match is(at) {
+            true => (low, step) = (at + 1, step * 2),
+            false => (high, step) = (at, 0),
+        }
+    }
+    while low < high {
+        let at = low + (high - low) / 2;
+        match is(at) {
+            true => low = at + 1,
+            false => high = at,
+        }
+    }
+    low
 }
 
 #[inline]
@@ -144,5 +179,27 @@ unsafe fn frame_of<'p>(
             checksum,
             status_word,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_not;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    proptest! {
+        #[test]
+        fn the_end_of_the_filled_slots_is_found_by_few_looks(all in 0_usize..100_000, filled in 0_usize..100_000) {
+            let filled = filled.min(all);
+            let looks = Cell::new(0);
+            let found = first_not(all, |at| {
+                assert!(at < all);
+                looks.set(looks.get() + 1);
+                at < filled
+            });
+            prop_assert_eq!(found, filled);
+            prop_assert!(looks.get() <= 2 * (filled + 2).ilog2() + 2, "{} looks at {filled}", looks.get());
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{BOTH, DEADLINE, IP_B, Lab, MAC_A, MAC_B, receive, send, udp};
-use mpps_io::{Burst, Frame, Port, Queue, Roles, RxChecksum, Wait};
+use mpps_io::{Burst, Frame, Port, Queue, Roles, RoomUnit, RxChecksum, Wait};
 use std::time::{Duration, Instant};
 
 macro_rules! lab {
@@ -305,4 +305,44 @@ fn packets_larger_than_a_slot_are_cut_and_say_how_long_they_were() {
     assert!(got[0].0.len() >= 1514 && frame.starts_with(&got[0].0));
     let other = b.counters(0).other;
     assert!(other.contains(&("rx_cut", 1)), "{other:?}");
+}
+
+#[test]
+fn the_fill_of_a_ring_is_what_waits_in_it_wherever_it_begins() {
+    let lab = lab!();
+    let (a, b) = lab.ports(",ring=64");
+    queue!(a, pool_a, qa);
+    queue!(b, pool_b, qb);
+    let room = qb.rx_room().expect("it has a ring");
+    assert_eq!((room.unit, room.count), (RoomUnit::Packets, 1));
+    assert!(room.size >= 64, "{room:?}");
+    let frames: Vec<_> = (0..200).map(|i| udp(MAC_B, IP_B, 1, 2, 18, i)).collect();
+    // Round and round: a prime number at a time.
+    for _ in 0..40 {
+        send(&mut qa, &frames[..7]);
+        let end = Instant::now() + DEADLINE;
+        while qb.rx_fill() != Some(7) {
+            assert!(Instant::now() < end, "{:?} wait, not 7", qb.rx_fill());
+        }
+        receive(&mut qb, 7, |_| ());
+        assert_eq!(qb.rx_fill(), Some(0));
+    }
+    // What is held is not there to be received.
+    send(&mut qa, &frames[..9]);
+    let mut held = Burst::new(4);
+    let end = Instant::now() + DEADLINE;
+    while held.len() < 4 {
+        assert!(Instant::now() < end, "nothing came");
+        qb.receive(&mut held).expect("receive");
+    }
+    while qb.rx_fill() != Some(5) {
+        assert!(Instant::now() < end, "{:?} wait, not 5", qb.rx_fill());
+    }
+    drop(held);
+    receive(&mut qb, 5, |_| ());
+    send(&mut qa, &frames);
+    let end = Instant::now() + DEADLINE;
+    while qb.rx_fill() != Some(room.size) {
+        assert!(Instant::now() < end, "{:?} of {}", qb.rx_fill(), room.size);
+    }
 }

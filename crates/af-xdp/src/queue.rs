@@ -4,7 +4,7 @@ use crate::frame::AfXdpFrame;
 use crate::gather::Gather;
 use crate::port::{AfXdpPort, MAX_QUEUES, Parts};
 use arrayvec::ArrayVec;
-use mpps_io::{Burst, Error, Frame, Queue, Result, Wait};
+use mpps_io::{Burst, Error, Frame, Queue, Result, RoomUnit, RxRoom, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ const CONGESTED: Duration = Duration::from_micros(50);
 const NAP_BELOW: Duration = Duration::from_micros(20);
 /// Length of a nap, to which the thread's timer slack adds.
 const NAP: Duration = Duration::from_micros(20);
+/// The fill of an RX ring is one load of a word that the next receive call loads anyway.
+const LOOK_AT_FILL: Duration = Duration::from_micros(100);
 
 /// The queues of one lane.
 pub struct AfXdpQueue<'p> {
@@ -285,6 +287,19 @@ impl<'p> Queue for AfXdpQueue<'p> {
             }
         }
         self.note(result)
+    }
+
+    fn rx_room(&self) -> Option<RxRoom> {
+        Some(RxRoom {
+            size: self.rx.iter().map(Rx::size).max()? as u64,
+            count: self.rx.len(),
+            unit: RoomUnit::Packets,
+            every: LOOK_AT_FILL,
+        })
+    }
+
+    fn rx_fill(&mut self) -> Option<u64> {
+        self.rx.iter_mut().map(|rx| rx.available() as u64).max()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

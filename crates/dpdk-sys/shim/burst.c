@@ -56,6 +56,12 @@ mpps_rx_entry(uint16_t port)
 	return (struct mpps_entry){ .function = &ops->rx_pkt_burst, .queues = &ops->rxq.data };
 }
 
+int
+mpps_rx_fill(uint16_t port, uint16_t queue)
+{
+	return rte_eth_rx_queue_count(port, queue);
+}
+
 struct mpps_entry
 mpps_tx_entry(uint16_t port)
 {

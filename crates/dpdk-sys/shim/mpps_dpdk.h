@@ -37,6 +37,8 @@ struct mpps_entry {
 };
 struct mpps_entry mpps_rx_entry(uint16_t port);
 struct mpps_entry mpps_tx_entry(uint16_t port);
+/* Packets that wait in a receive queue; negative where the driver does not count them. */
+int mpps_rx_fill(uint16_t port, uint16_t queue);
 /* ---- guard.c: the same where the other end can take the rings away */
 int mpps_guard_install(void);
 uint16_t mpps_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);

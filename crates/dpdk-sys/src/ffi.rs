@@ -246,6 +246,8 @@ unsafe extern "C" {
     pub fn mpps_rx_entry(port: u16) -> Entry;
     /// Likewise for transmit.
     pub fn mpps_tx_entry(port: u16) -> Entry;
+    /// `rte_eth_rx_queue_count`: packets that wait in a receive queue; negative where the driver does not count them.
+    pub fn mpps_rx_fill(port: u16, queue: u16) -> c_int;
     /// `rte_eth_rx_burst`, with [`crate::RX_UNMARKED`] set on each: their checksums may be unfinished.
     pub fn mpps_rx_burst_unmarked(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// Prepares for the two below: once a process.

@@ -219,6 +219,7 @@ impl Half<'_> {
             lanes,
             link,
             calls,
+            rx_ring: state.rx_ring,
             mailbox: Mailbox::default(),
             _mtu: self.mtu.take(),
             _served: self.served.take(),

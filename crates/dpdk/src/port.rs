@@ -35,6 +35,8 @@ pub struct DpdkPort {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) link: Link,
     pub(crate) calls: Calls,
+    /// Descriptors of a receive ring.
+    pub(crate) rx_ring: u16,
     /// Answers from lanes without a transmit queue, for the first lane that has one.
     pub(crate) mailbox: Mailbox,
     pub(crate) flows: Flows,
@@ -121,6 +123,9 @@ impl Port for DpdkPort {
             link: &self.link,
             taken: &lane.taken,
             calls: self.calls,
+            rx_ring: self.rx_ring,
+            // What lies in a memif's ring is the other end's to take away.
+            counts_fill: self.driver != "net_memif",
         })
     }
 

@@ -5,12 +5,15 @@ use crate::frame::DpdkFrame;
 use crate::link::Link;
 use crate::pool::DpdkPool;
 use dpdk_sys::{self as sys, Entry, RteMbuf};
-use mpps_io::{Burst, Frame, Mailbox, Queue, Result, Wait};
+use mpps_io::{Burst, Frame, Mailbox, Queue, Result, RoomUnit, RxRoom, Wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longest sleep of a lane that waits: poll-mode drivers wake nobody.
 const NAP: Duration = Duration::from_micros(20);
+/// How often the fill of a ring is looked at, at most: drivers go through its descriptors, which takes some µs where it
+/// is full.
+const LOOK_AT_FILL: Duration = Duration::from_millis(1);
 
 type Receive = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16) -> u16;
 type Transmit = unsafe extern "C" fn(u16, u16, *mut *mut RteMbuf, u16, *mut u64) -> u16;
@@ -127,6 +130,10 @@ pub struct DpdkQueue<'p> {
     pub(crate) link: &'p Link,
     pub(crate) taken: &'p AtomicBool,
     pub(crate) calls: Calls,
+    /// Descriptors of its receive ring.
+    pub(crate) rx_ring: u16,
+    /// The driver may be asked how many packets wait there.
+    pub(crate) counts_fill: bool,
 }
 
 /// The free end of a burst, as DPDK's calls take it, and how many frames fit there.
@@ -169,6 +176,13 @@ fn forget(burst: &mut Burst<DpdkFrame<'_>>, n: usize) {
 const LOOK_AFTER: u32 = 4_096;
 
 impl<'p> DpdkQueue<'p> {
+    /// Packets that wait to be received, where the driver counts them.
+    fn filled(&self) -> Option<u64> {
+        let queue = self.rx.filter(|_| self.counts_fill)?;
+        // SAFETY: the port is started, and the queue is this lane's alone (`taken`).
+        u64::try_from(unsafe { sys::mpps_rx_fill(self.port, queue) }).ok()
+    }
+
     /// A call that moved nothing.
     #[inline]
     fn nothing(&mut self) -> Result<()> {
@@ -284,6 +298,20 @@ impl<'p> Queue for DpdkQueue<'p> {
 
     fn gives_plain(&self) -> bool {
         self.calls.plain
+    }
+
+    fn rx_room(&self) -> Option<RxRoom> {
+        let size = u64::from(self.rx_ring);
+        self.filled().filter(|_| size > 0).map(|_| RxRoom {
+            size,
+            count: 1,
+            unit: RoomUnit::Packets,
+            every: LOOK_AT_FILL,
+        })
+    }
+
+    fn rx_fill(&mut self) -> Option<u64> {
+        self.filled()
     }
 
     fn wait(&mut self, _what: Wait, timeout: Duration) -> Result<()> {

@@ -4,6 +4,7 @@
 //! [`Rounds`], compiled into the loop.
 
 pub(crate) mod away;
+pub(crate) mod fill;
 pub(crate) mod idle;
 mod loop_clock;
 pub(crate) mod neighbor;
@@ -12,13 +13,14 @@ pub(crate) mod room;
 pub(crate) mod stages;
 pub(crate) mod worst;
 
+use crate::lane::fill::{Fill, RINGS};
 use crate::lane::idle::Idle;
 use crate::lane::loop_clock::LoopClock;
 use crate::lane::neighbor::Neighbor;
 use crate::lane::stages::Stages;
 use crate::run::control::Control;
 use crate::run::outcome::LaneOutcome;
-use mpps_io::{Burst, Error, ErrorKind, Queue, Result, Wait};
+use mpps_io::{Burst, Error, ErrorKind, Queue, Result, RxRoom, Wait};
 use mpps_stats::{LaneCounters, Recorder};
 use mpps_sys::{clock::Clock, sched};
 use mpps_trace::Stage;
@@ -40,6 +42,17 @@ pub(crate) trait Rounds<'r> {
 
     /// The time was read anew: rows other than the lane's own move on.
     fn fresh(&mut self, _now_ns: u64) {}
+
+    /// The receive rings of the lane's queues, as far as these can tell how full they are ([`Queue::rx_room`]).
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS];
+
+    /// How full they are ([`Queue::rx_fill`]).
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS];
+
+    /// Where the lane books what it receives, if that is not where it books what it sends.
+    fn arrivals(&mut self) -> Option<&mut Recorder<'r>> {
+        None
+    }
 
     /// After the last round: gives back what is held, and tells what was counted.
     fn finish(self) -> LaneOutcome;
@@ -183,6 +196,7 @@ impl Lane<'_> {
     pub(crate) fn run<'b>(mut self, mut rounds: impl Rounds<'b>, mut recorder: Recorder<'b>) -> LaneOutcome {
         let preempted = sched::preemptions();
         let mut time = LoopClock::default();
+        let mut fill = Fill::new(self.counters, rounds.rx_rooms(), self.burst);
         self.stages.begin(&self.clock);
         loop {
             // What is measured is measured by readings of its own.
@@ -192,7 +206,15 @@ impl Lane<'_> {
                 recorder.advance(now);
                 rounds.fresh(now);
                 self.idle.look(now);
-                if self.stages.fresh(now, time.is_short(), self.counters) {
+                let timed = self.stages.fresh(now, time.is_short(), self.counters);
+                if fill.is_due(now) {
+                    let found = fill.look(now, self.counters.rx_packets.get(), || rounds.rx_fills());
+                    if let Some((fill, ppm)) = found {
+                        self.stages.filled(fill);
+                        rounds.arrivals().unwrap_or(&mut recorder).filled(now, ppm);
+                    }
+                }
+                if timed {
                     time.read_next();
                     // What is done once a reading is no part of a stage.
                     self.stages.read_once(&self.clock);

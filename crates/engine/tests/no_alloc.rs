@@ -22,7 +22,7 @@ use mpps_engine::{
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::packet_ring::packet_ring;
-use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, Wait};
+use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, RoomUnit, RxRoom, Wait};
 use mpps_stats::{Event, Sink, Summary, Wants};
 use mpps_sys::clock::{ClockSource, monotonic_ns};
 use mpps_wire::{
@@ -131,6 +131,19 @@ impl<Q: Queue> Queue for WatchedQueue<Q> {
 
     fn transmit(&mut self, burst: &mut Burst<Q::Frame>) -> Result<usize> {
         self.0.transmit(burst)
+    }
+
+    fn rx_room(&self) -> Option<RxRoom> {
+        Some(RxRoom {
+            size: 512,
+            count: 1,
+            unit: RoomUnit::Bytes,
+            every: Duration::from_micros(20),
+        })
+    }
+
+    fn rx_fill(&mut self) -> Option<u64> {
+        Some(128)
     }
 
     fn flush(&mut self) -> Result<()> {

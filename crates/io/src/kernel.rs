@@ -7,6 +7,7 @@
 //! takes rows once they can no longer change.
 
 use crate::{Capabilities, Fact, QueueCounters, Reason, Result};
+use std::os::fd::OwnedFd;
 
 /// Count, sum, least and largest of a set of latencies, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +95,19 @@ pub struct SourceTotals {
     pub first_ns: u64,
     /// When the newest was.
     pub last_ns: u64,
+}
+
+/// A program of a port, whose time the kernel can count, and what it has handled so far.
+#[derive(Debug)]
+pub struct KernelProgram {
+    /// Its name.
+    pub name: String,
+    /// The device that it is of.
+    pub device: String,
+    /// The program.
+    pub descriptor: OwnedFd,
+    /// Packets so far; 0 where it handles none itself.
+    pub packets: u64,
 }
 
 /// When a run begins and ends, ns of `CLOCK_MONOTONIC`.
@@ -206,6 +220,11 @@ pub trait KernelPort: Sync {
 
     /// Counts by reason, over all sources of port `port`.
     fn reasons(&self, port: usize) -> Vec<(Reason, u64)>;
+
+    /// The programs that are loaded, in an order that stays: for before a run and after it.
+    fn programs(&self) -> Vec<KernelProgram> {
+        Vec::new()
+    }
 
     /// Counters of the kernel or device for port `port`.
     fn counters(&self, port: usize) -> QueueCounters;

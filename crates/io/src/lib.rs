@@ -37,7 +37,7 @@ pub use flows::{Axis, FlowSet, Step};
 pub use frame::{Frame, RxChecksum};
 pub use mailbox::Mailbox;
 pub use port::{Fact, Port, QueueCounters, Roles};
-pub use queue::{Queue, Wait};
+pub use queue::{Queue, RoomUnit, RxRoom, Wait};
 pub use reason::Reason;
 pub use request::{Ends, Request, Task};
 pub use selection::{Selection, To};

@@ -13,6 +13,29 @@ pub struct Wait {
     pub tx: bool,
 }
 
+/// What the fill of an [`RxRoom`] is counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RoomUnit {
+    /// Packets: places of a ring.
+    #[default]
+    Packets,
+    /// Bytes of kernel memory, the kernel's own overhead for each packet counted.
+    Bytes,
+}
+
+/// Where received packets wait for [`Queue::receive`]: a ring, or the buffer of a socket. What finds no room is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RxRoom {
+    /// What it holds at most; of several rings or sockets, each.
+    pub size: u64,
+    /// How many rings or sockets there are.
+    pub count: usize,
+    /// What that is counted in.
+    pub unit: RoomUnit,
+    /// A look ([`Queue::rx_fill`]) costs so much that there should be no more than one in this time.
+    pub every: Duration,
+}
+
 /// One receive/transmit queue pair. Not shared: every method takes `&mut self` and none blocks but [`Queue::wait`].
 pub trait Queue {
     /// The buffer type; borrows the pool that the queue was made with.
@@ -50,6 +73,17 @@ pub trait Queue {
     /// Whether every frame that this queue gives is plain ([`Frame::is_plain`]), so that nobody needs to ask each.
     fn gives_plain(&self) -> bool {
         false
+    }
+
+    /// Where received packets wait, if the path can tell how full that is. Asked once, before packets move.
+    fn rx_room(&self) -> Option<RxRoom> {
+        None
+    }
+
+    /// How much of [`Queue::rx_room`] is taken now, in its unit; of several rings or sockets, how much of the fullest
+    /// that was looked at. The lane asks between two calls of [`Queue::receive`], no oftener than [`RxRoom::every`].
+    fn rx_fill(&mut self) -> Option<u64> {
+        None
     }
 
     /// Pushes out whatever the path holds back (a doorbell, a half-filled ring). Called when a lane goes idle.

@@ -19,7 +19,8 @@ const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
     latency_min_us,latency_p50_us,latency_p90_us,latency_p99_us,latency_p999_us,latency_max_us,\
     latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
     latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
-    host_wait_us,host_dropped_packets,own_threads_us,start_utc_ns,blocked_us";
+    host_wait_us,host_dropped_packets,own_threads_us,start_utc_ns,blocked_us,\
+    rx_fill_highest_ratio,rx_fill_mean_ratio";
 
 /// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
 /// run in s, `start_utc_ns` the same as a time of day, ns since 1970; cells are empty where nothing was measured.
@@ -160,6 +161,13 @@ impl Format<Row> for CsvFormat {
         out.push(b',');
         if let Some(blocked) = row.blocked_ns {
             fixed(out, blocked, 3);
+        }
+        let fill = row.rx_fill.map(|fill| [fill.highest_ppm, fill.mean_ppm]);
+        for column in 0..2 {
+            out.push(b',');
+            if let Some(fill) = fill {
+                fixed(out, fill[column], 6);
+            }
         }
         out.push(b'\n');
     }

@@ -2,10 +2,10 @@
 
 use crate::{JsonTarget, ReportError};
 use mpps_stats::{
-    CaptureSummary, Direction, Event, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary, Sink,
-    Stretch, Stretches, Summary, Wants, Workload,
+    CaptureSummary, Direction, Event, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary, RingFill,
+    Sink, Stretch, Stretches, Summary, Wants, Workload,
 };
-use mpps_trace::StageRow;
+use mpps_trace::{ProgramRow, StageRow};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -173,6 +173,7 @@ fn circumstances(s: &Summary) -> Value {
         "capture": s.capture.as_ref().map(capture),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
         "stages": s.stages.iter().map(stage).collect::<Vec<_>>(),
+        "programs": s.programs.iter().map(program).collect::<Vec<_>>(),
         "stage_cost": s.stage_cost.as_ref().map(|cost| json!(cost)),
         "why": s.causes.iter().map(|cause| json!(cause)).collect::<Vec<_>>(),
         "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
@@ -193,6 +194,19 @@ fn stage(row: &StageRow) -> Value {
             ("packets_per_call".to_owned(), number(row.packets_per_call())),
             ("ns_per_packet".to_owned(), number(row.ns_per_packet())),
             ("ns_per_call".to_owned(), number(row.ns_per_call())),
+        ]);
+    }
+    value
+}
+
+/// A row of the table of programs, with what follows from it.
+fn program(row: &ProgramRow) -> Value {
+    let mut value = json!(row);
+    if let Value::Object(object) = &mut value {
+        object.extend([
+            ("packets_per_run".to_owned(), number(row.packets_per_run())),
+            ("ns_per_packet".to_owned(), number(row.ns_per_packet())),
+            ("ns_per_run".to_owned(), number(row.ns_per_run())),
         ]);
     }
     value
@@ -370,6 +384,7 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "link_down_ns": l.link_down_ns,
         "measured_ns": l.measured_ns,
         "rx_dropped": l.rx_dropped,
+        "rx_rings": l.rx_rings.iter().map(ring).collect::<Vec<_>>(),
         "tx_failed": l.tx_failed,
         "away": l.away.map(|away| json!({
             "count": away.count,
@@ -380,6 +395,23 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "run_delay_ns": l.run_delay_ns,
         "preempted": l.preempted,
         "path_counters": counters(&l.path_counters),
+    })
+}
+
+/// How full a receive ring was.
+fn ring(ring: &RingFill) -> Value {
+    json!({
+        "port": ring.port,
+        "size": ring.size,
+        "unit": ring.unit.as_str(),
+        "rings": ring.rings,
+        "looks": ring.looks,
+        "highest": ring.highest,
+        "mean": number(ring.mean),
+        "highest_ratio": number(ring.highest_ratio()),
+        "mean_ratio": number(ring.mean_ratio()),
+        "packet_takes": ring.of_packet.map(number),
+        "lasts_ns": ring.lasts_ns,
     })
 }
 

@@ -15,8 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const HEADER: &str = "start_utc_ns,time_s,interval_s,lane,rx_packets,rx_bursts,empty_polls,taken_packets,tx_packets,\
     tx_bursts,tx_full,tx_full_packets,busy_us,loop_us,blocked_us,link_down_us,waits,\
-    rx_dropped_packets,rx_bursts_of_1,rx_bursts_of_2_to_3,rx_bursts_of_4_to_7,rx_bursts_of_8_to_15,\
-    rx_bursts_of_16_to_31,rx_bursts_of_32_to_63,rx_bursts_of_64_to_127,rx_bursts_of_128_to_255,rx_bursts_of_256";
+    rx_dropped_packets,rx_fill_looks,rx_fill_highest_ratio,rx_fill_mean_ratio,rx_bursts_of_1,rx_bursts_of_2_to_3,\
+    rx_bursts_of_4_to_7,rx_bursts_of_8_to_15,rx_bursts_of_16_to_31,rx_bursts_of_32_to_63,rx_bursts_of_64_to_127,\
+    rx_bursts_of_128_to_255,rx_bursts_of_256";
 
 /// The names of the columns, separated by commas. Counts are those of the time from `start_utc_ns` (ns since 1970) on,
 /// for `interval_s`.
@@ -93,7 +94,7 @@ impl Sink for LanesCsvSink {
 }
 
 /// Columns before those of burst sizes, and all.
-const FIRST: usize = 18;
+const FIRST: usize = 21;
 const WORDS: usize = FIRST + BurstSizes::POWERS;
 /// In a column that has no value.
 const NONE: u64 = u64::MAX;
@@ -106,6 +107,7 @@ impl LaneRow {
     fn of(lane: usize, [zero, from, to]: [u64; 3], now: &LiveLane, before: &LiveLane) -> Self {
         let since = |of: fn(&LiveLane) -> u64| of(now).saturating_sub(of(before));
         let start = if zero > 0 { zero + from } else { 0 };
+        let looks = since(|l| l.rx_fill_looks);
         let first: [u64; FIRST] = [
             start,
             from,
@@ -126,6 +128,9 @@ impl LaneRow {
             since(|l| l.waits),
             now.rx_dropped
                 .map_or(NONE, |dropped| dropped.saturating_sub(before.rx_dropped.unwrap_or(0))),
+            looks,
+            if looks > 0 { now.rx_fill_highest_ppm } else { NONE },
+            since(|l| l.rx_fill_sum_ppm).checked_div(looks).unwrap_or(NONE),
         ];
         let mut words = [0; WORDS];
         words[..FIRST].copy_from_slice(&first);
@@ -175,6 +180,10 @@ impl Format<LaneRow> for LanesFormat {
                     fixed(out, *value, 3);
                 }
                 _ if *value == NONE => out.push(b','),
+                19 | 20 => {
+                    out.push(b',');
+                    fixed(out, *value, 6);
+                }
                 _ => cell(out, *value),
             }
         }
@@ -205,6 +214,9 @@ mod tests {
             tx_given_up: 10,
             busy_ns: 1_500,
             loop_ns: 2_000_000,
+            rx_fill_looks: 4,
+            rx_fill_sum_ppm: 1_000_000,
+            rx_fill_highest_ppm: 750_000,
             ..LiveLane::default()
         };
         let row = LaneRow::of(3, [1_000_000_000_000, 5, 100_000_005], &now, &before);
@@ -218,7 +230,11 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         let (names, values) = text.split_once('\n').unwrap();
         assert_eq!(names.split(',').count(), WORDS);
-        let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,0,0,0,0,0,1,0,0,0\n";
+        let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,4,\
+                    0.750000,0.250000,0,0,0,0,0,1,0,0,0\n";
         assert_eq!(values, want);
+        // Nobody has looked since.
+        let row = LaneRow::of(3, [0, 5, 6], &now, &now);
+        assert_eq!(row.0[18..FIRST], [0, NONE, NONE]);
     }
 }

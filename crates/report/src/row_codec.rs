@@ -1,10 +1,10 @@
 //! A row as fixed-size bytes, for the backlog on disk.
 
 use crate::spill::Record;
-use mpps_stats::{Latency, Percentiles, Row};
+use mpps_stats::{Latency, Percentiles, Row, RowFill};
 
 const LATENCY_WORDS: usize = 9;
-const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 8;
+const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 12;
 
 impl Record for Row {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -28,6 +28,7 @@ impl Record for Row {
             host_dropped,
             own_threads_ns,
             blocked_ns,
+            rx_fill,
         } = self;
         let mut put = |word: u64| out.extend_from_slice(&word.to_le_bytes());
         for word in [
@@ -50,7 +51,9 @@ impl Record for Row {
         latency_words(&latency_scheduled.unwrap_or_default())
             .into_iter()
             .for_each(&mut put);
-        for cell in [host_wait_ns, host_dropped, own_threads_ns, blocked_ns] {
+        let fill = [rx_fill.map(|fill| fill.highest_ppm), rx_fill.map(|fill| fill.mean_ppm)];
+        let cells = [*host_wait_ns, *host_dropped, *own_threads_ns, *blocked_ns];
+        for cell in cells.into_iter().chain(fill) {
             put(u64::from(cell.is_some()));
             put(cell.unwrap_or(0));
         }
@@ -85,6 +88,12 @@ impl Record for Row {
             host_dropped: cell_of(&mut next)?,
             own_threads_ns: cell_of(&mut next)?,
             blocked_ns: cell_of(&mut next)?,
+            rx_fill: {
+                let (highest, mean) = (cell_of(&mut next)?, cell_of(&mut next)?);
+                highest
+                    .zip(mean)
+                    .map(|(highest_ppm, mean_ppm)| RowFill { highest_ppm, mean_ppm })
+            },
         })
     }
 }
@@ -161,11 +170,13 @@ mod tests {
             w in any::<[u64; 11]>(), lost: i64, latency in latencies(),
             latency_scheduled in proptest::option::of(latencies()), host_wait_ns: Option<u64>,
             host_dropped: Option<u64>, own_threads_ns: Option<u64>, blocked_ns: Option<u64>,
+            fill: Option<(u64, u64)>,
         ) {
             let row = Row {
                 index: w[0], start_ns: w[1], length_ns: w[2], tx: w[3], rx: w[4], lost, late: w[5], duplicates: w[6],
                 reordered: w[7], corrupt: w[8], foreign: w[9], missed: w[10], latency, latency_scheduled, host_wait_ns,
                 host_dropped, own_threads_ns, blocked_ns,
+                rx_fill: fill.map(|(highest_ppm, mean_ppm)| RowFill { highest_ppm, mean_ppm }),
             };
             let mut bytes = Vec::new();
             row.encode(&mut bytes);

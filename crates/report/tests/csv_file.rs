@@ -1,7 +1,7 @@
 //! The CSV and HDR log: whole, exact, and never in the way.
 
 use mpps_report::{CsvSink, HdrSink, Sinks, csv_header};
-use mpps_stats::{Event, Latency, Percentiles, Period, Row, Sink, Snapshot, Start, Started, Workload};
+use mpps_stats::{Event, Latency, Percentiles, Period, Row, RowFill, Sink, Snapshot, Start, Started, Workload};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -79,6 +79,10 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     first.host_dropped = Some(33_144);
     first.own_threads_ns = Some(30_250);
     first.blocked_ns = Some(7_125);
+    first.rx_fill = Some(RowFill {
+        highest_ppm: 1_000_000,
+        mean_ppm: 12_345,
+    });
     sink.event(&Event::Start(Start {
         workload: Workload::SendRecv,
         ways: &[],
@@ -101,11 +105,11 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     assert_eq!(
         lines[1],
         "1.234500,104,99,0.048076923,2.501,0.000100000,5,0,0,0,0,0,0,1.001,2.000,3.000,4.000,5.000,6.007,\
-         2.501,1.001,,,,,6.007,1500.000,33144,30.250,1790000001357956789,7.125"
+         2.501,1.001,,,,,6.007,1500.000,33144,30.250,1790000001357956789,7.125,1.000000,0.012345"
     );
     assert_eq!(
         lines[2],
-        "0.000000,5,0,0.000000000,,0.000099999,-3,0,0,0,0,0,0,,,,,,,,,,,,,,,,,1790000000123456790,"
+        "0.000000,5,0,0.000000000,,0.000099999,-3,0,0,0,0,0,0,,,,,,,,,,,,,,,,,1790000000123456790,,,"
     );
     for line in &lines[1..] {
         assert_eq!(line.split(',').count(), csv_header().split(',').count());

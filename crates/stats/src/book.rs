@@ -5,7 +5,7 @@ use crate::collector::Totals;
 use crate::histogram::{Histogram, Moments};
 use crate::stretches::Stretching;
 use crate::tally::Tally;
-use crate::{Latency, Row, Timing, Wants, Workload};
+use crate::{Latency, Row, RowFill, Timing, Wants, Workload};
 use std::collections::VecDeque;
 
 /// What rows are made of, and what they add up to.
@@ -179,6 +179,10 @@ impl Book {
             own_threads_ns: host.map(|(_, own)| own),
             host_dropped: self.host_dropped_until(index, last_row),
             blocked_ns: self.sees_blocked.then_some(tally.blocked_ns),
+            rx_fill: (tally.fill_looks > 0).then(|| RowFill {
+                highest_ppm: tally.fill_highest_ppm,
+                mean_ppm: tally.fill_sum_ppm / tally.fill_looks,
+            }),
         };
         self.loss.add(start_ns, start_ns + length_ns, lost);
         self.totals.tally.merge(&tally);

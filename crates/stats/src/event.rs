@@ -96,6 +96,12 @@ pub struct LiveLane {
     pub busy_ns: u64,
     /// Time in loops, ns.
     pub loop_ns: u64,
+    /// Looks at its receive rings.
+    pub rx_fill_looks: u64,
+    /// Sum of the shares of them that were found taken, ppm.
+    pub rx_fill_sum_ppm: u64,
+    /// The highest share since the reading before, ppm; of [`Event::Lanes`] only.
+    pub rx_fill_highest_ppm: u64,
     /// Packets that this host dropped before the lane could take them, as last read; `None`: not read, or the path
     /// can't tell.
     pub rx_dropped: Option<u64>,
@@ -118,6 +124,9 @@ impl From<&LaneCounters> for LiveLane {
             tx_given_up: lane.tx_given_up.get(),
             busy_ns: lane.busy_ns.get(),
             loop_ns: lane.loop_ns.get(),
+            rx_fill_looks: lane.fill.iter().map(|ring| ring.looks.get()).sum(),
+            rx_fill_sum_ppm: lane.fill.iter().map(|ring| ring.sum_ppm.get()).sum(),
+            rx_fill_highest_ppm: 0,
             rx_dropped: None,
         }
     }

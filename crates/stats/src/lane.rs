@@ -1,6 +1,7 @@
 //! What a lane counts about itself, independent of the rows: the basis of the live view and a check on the rows.
 
 use crate::counter::Counter;
+use crate::fill::FillGauge;
 use crate::gaps::GapLog;
 use crate::stages::StageTable;
 
@@ -85,6 +86,8 @@ pub struct LaneCounters {
     pub phase: Counter,
     /// When it was not back at its clock in time.
     pub away: GapLog,
+    /// How full its receive ring is; of a lane that forwards, that of each port of its pair.
+    pub fill: [FillGauge; 2],
     /// What it did with its time.
     pub stages: StageTable,
 }

@@ -1,8 +1,10 @@
 //! Rows of the time series and the summary of a run: plain data, made by the collector, written by `mpps-report`.
 
 use crate::HostFact;
+use crate::fill::{RingFill, RowFill};
+use crate::gaps::Gap;
 use crate::stretches::Stretches;
-use mpps_trace::{Cause, Kept, LatePacket, SlowBurst, StageCost, StageRow};
+use mpps_trace::{Cause, Kept, LatePacket, ProgramRow, SlowBurst, StageCost, StageRow};
 
 /// Latency of one interval or one run in ns. All zero when [`Latency::count`] is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -109,6 +111,8 @@ pub struct Row {
     /// Time in this interval for which lanes had packets to send and the path took none, ns over all lanes; `None`
     /// where the kernel sends.
     pub blocked_ns: Option<u64>,
+    /// How full the receive rings of the lanes were; `None` where nobody looked in this row, or no path can tell.
+    pub rx_fill: Option<RowFill>,
 }
 
 /// What one lane did; packets by its own count, independent of the rows.
@@ -153,12 +157,16 @@ pub struct LaneSummary {
     pub busy_ratio: Option<f64>,
     /// When the lane was away from its clock; `None` where no thread of ours looks at one.
     pub away: Option<AwaySummary>,
+    /// The longest of these times, since the start of the run.
+    pub gaps: Vec<Gap>,
     /// Time on the run queue but not running, ns (other threads had the core), where the kernel tells.
     pub run_delay_ns: Option<u64>,
     /// Involuntary context switches, where the kernel tells.
     pub preempted: Option<u64>,
     /// Kernel's drops on this queue.
     pub rx_dropped: u64,
+    /// How full its receive ring was, or that of each port; none where the path can't tell, or nobody looked.
+    pub rx_rings: Vec<RingFill>,
     /// Packets taken by the path that the kernel then refused.
     pub tx_failed: u64,
     /// Further counters of the path.
@@ -377,6 +385,8 @@ pub struct Summary {
     pub stages: Vec<StageRow>,
     /// What it cost to know that.
     pub stage_cost: Option<StageCost>,
+    /// What programs in the kernel took, where that was counted.
+    pub programs: Vec<ProgramRow>,
     /// The bursts that took longest, the longest first: 100 of each lane at the most.
     pub slowest: Vec<SlowBurst>,
     /// The packets that came latest, the latest first: 100 of each lane at the most.

@@ -436,6 +436,19 @@ impl Recorder<'_> {
         }
     }
 
+    /// Books a look at a receive ring at `at_ns`, which found such a share of it taken, ppm.
+    #[cold]
+    pub fn filled(&mut self, at_ns: u64, ppm: u64) {
+        let row = self.series.timing.row_of(at_ns).max(self.closed);
+        self.enter_row(row);
+        let rows = &self.series.rows;
+        let slot = match self.in_ring {
+            true => &rows[row as usize & (rows.len() - 1)],
+            false => &self.series.overflow,
+        };
+        slot.add_fill(ppm);
+    }
+
     /// Moves what was added up to the ring. Call once per burst.
     #[inline]
     pub fn flush(&mut self) {

@@ -47,8 +47,9 @@ pub struct StageTable {
     pub written_packets: Counter,
     /// Readings of the clock for the table alone.
     pub readings: Counter,
-    /// What a reading takes, and what one takes with all that is booked for it, ps.
+    /// What a reading takes, ps.
     pub reading_ps: Counter,
+    /// What one takes with all that is booked for it, ps.
     pub mark_ps: Counter,
 }
 

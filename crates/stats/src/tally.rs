@@ -29,6 +29,12 @@ pub struct Tally {
     pub expected: i64,
     /// Time for which lanes waited for room to send, ns.
     pub blocked_ns: u64,
+    /// Looks at receive rings.
+    pub fill_looks: u64,
+    /// Sum of the shares that they found taken, ppm.
+    pub fill_sum_ppm: u64,
+    /// The highest of them, ppm.
+    pub fill_highest_ppm: u64,
     /// Latency from the actual send time.
     pub latency: Moments,
     /// Latency from the scheduled send time.
@@ -49,6 +55,9 @@ impl Tally {
         self.foreign += other.foreign;
         self.expected += other.expected;
         self.blocked_ns += other.blocked_ns;
+        self.fill_looks += other.fill_looks;
+        self.fill_sum_ppm += other.fill_sum_ppm;
+        self.fill_highest_ppm = self.fill_highest_ppm.max(other.fill_highest_ppm);
         self.latency.merge(&other.latency);
         self.scheduled.merge(&other.scheduled);
     }
@@ -97,14 +106,18 @@ const PLAIN: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     plain: [Counter; PLAIN],
-    /// Apart from the others: it is added to outside of the packet path.
+    /// Apart from the others, as the next three: they are added to outside of the packet path.
     blocked_ns: Counter,
+    fill_looks: Counter,
+    fill_sum_ppm: Counter,
+    fill_highest_ppm: Counter,
     latency: MomentCells,
     scheduled: MomentCells,
 }
 
 impl Slot {
-    /// Adds all of `t` but the time blocked, which has [`Slot::add_blocked`]. For the single writer only.
+    /// Adds all of `t` but the time blocked and the fill of rings, which have [`Slot::add_blocked`] and
+    /// [`Slot::add_fill`]. For the single writer only.
     #[inline]
     pub(crate) fn add(&self, t: &Tally) {
         let values = [
@@ -133,6 +146,13 @@ impl Slot {
         self.blocked_ns.add(ns);
     }
 
+    /// Adds a look at a receive ring that found such a share taken. For the single writer only.
+    pub(crate) fn add_fill(&self, ppm: u64) {
+        self.fill_looks.add(1);
+        self.fill_sum_ppm.add(ppm);
+        self.fill_highest_ppm.raise(ppm);
+    }
+
     /// Takes the counts and leaves zeros. Only while the writer is elsewhere.
     pub(crate) fn take(&self) -> Tally {
         let [
@@ -153,12 +173,24 @@ impl Slot {
             }
             n
         });
-        let blocked_ns = self.blocked_ns.get();
-        if blocked_ns != 0 {
-            self.blocked_ns.set(0);
-        }
+        let seldom = [
+            &self.blocked_ns,
+            &self.fill_looks,
+            &self.fill_sum_ppm,
+            &self.fill_highest_ppm,
+        ];
+        let [blocked_ns, fill_looks, fill_sum_ppm, fill_highest_ppm] = seldom.map(|cell| {
+            let n = cell.get();
+            if n != 0 {
+                cell.set(0);
+            }
+            n
+        });
         Tally {
             blocked_ns,
+            fill_looks,
+            fill_sum_ppm,
+            fill_highest_ppm,
             tx,
             missed,
             rx,

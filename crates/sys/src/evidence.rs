@@ -49,7 +49,7 @@ pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A lane of another process.
+/// A thread of another process, as a rule a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
     /// Its process.
@@ -77,29 +77,44 @@ impl Rival {
 pub fn lanes_of_others() -> Vec<Rival> {
     let me = std::process::id();
     let processes = numbers("/proc").filter(|&process| process != me && comm(&format!("/proc/{process}")) == "mpps");
-    let threads = processes.flat_map(|process| {
-        let tasks = format!("/proc/{process}/task");
-        let paths: Vec<_> = numbers(&tasks)
-            .map(|thread| (thread, format!("{tasks}/{thread}")))
-            .collect();
-        paths.into_iter().map(move |(thread, path)| (process, thread, path))
-    });
+    let threads = processes.flat_map(threads_of);
     threads
         .filter(|(_, _, path)| comm(path).starts_with("lane"))
-        .filter_map(|(process, thread, path)| {
-            let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
-            // The name, in parentheses, may hold blanks; after it the third field comes first (proc_pid_stat(5)), and
-            // the 39th is the processor.
-            let core = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(39 - 3)?;
-            let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
-            Some(Rival {
-                process,
-                thread,
-                core: core.parse().ok()?,
-                ran_ns: ran.split_ascii_whitespace().next()?.parse().ok()?,
-            })
-        })
+        .filter_map(|(process, thread, path)| seen(process, thread, &path))
         .collect()
+}
+
+/// All threads of other processes that can be seen, with their names. Goes through all of `/proc`, which takes some 20
+/// µs a thread: for before and after a run. What can't be read is passed over.
+pub fn threads_of_others() -> Vec<(String, Rival)> {
+    let me = std::process::id();
+    let threads = numbers("/proc").filter(|&process| process != me).flat_map(threads_of);
+    threads
+        .filter_map(|(process, thread, path)| Some((comm(&path), seen(process, thread, &path)?)))
+        .collect()
+}
+
+/// The threads of a process: process, thread, and its folder.
+fn threads_of(process: u32) -> impl Iterator<Item = (u32, u32, String)> {
+    let tasks = format!("/proc/{process}/task");
+    let threads: Vec<u32> = numbers(&tasks).collect();
+    let path = move |thread: u32| (process, thread, format!("{tasks}/{thread}"));
+    threads.into_iter().map(path)
+}
+
+/// Where a thread was last, and for how long it has run.
+fn seen(process: u32, thread: u32, path: &str) -> Option<Rival> {
+    let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
+    // The name, in parentheses, may hold blanks; after it the third field comes first (proc_pid_stat(5)), and the 39th
+    // is the processor.
+    let core = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(39 - 3)?;
+    let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
+    Some(Rival {
+        process,
+        thread,
+        core: core.parse().ok()?,
+        ran_ns: ran.split_ascii_whitespace().next()?.parse().ok()?,
+    })
 }
 
 /// Entries of a folder that are numbers.
@@ -115,6 +130,30 @@ fn comm(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_of_another_process_is_seen_to_run() {
+        let mut spinner = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("a shell");
+        let id = spinner.id();
+        let find = || threads_of_others().into_iter().find(|(_, rival)| rival.thread == id);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let before: Vec<Rival> = find().map(|(_, rival)| rival).into_iter().collect();
+        let ran = loop {
+            let (name, now) = find().expect("it runs");
+            assert!(std::time::Instant::now() < deadline, "it does not run");
+            match now.since(&before).ran_ns {
+                0 => std::thread::sleep(std::time::Duration::from_millis(1)),
+                ran => break (name, ran),
+            }
+        };
+        let _ = (spinner.kill(), spinner.wait());
+        assert_eq!(ran.0, "sh");
+        let me = std::process::id();
+        assert!(threads_of_others().iter().all(|(_, rival)| rival.process != me));
+    }
 
     #[test]
     fn a_continue_is_noted_with_its_time() {

@@ -32,5 +32,5 @@ pub use own::{NotATrace, SCHEMA, read};
 pub use recording::{Cause, Counter, LaneTrace, LeftOut, Meta, Part, Recording, Subject, Unit};
 pub use round::{Did, Kept, LatePacket, Round, SlowBurst};
 pub use sample::{Frame, Sample};
-pub use stage::{Stage, StageCost, StageRow};
-pub use takers::{Explained, Gap};
+pub use stage::{ProgramRow, Stage, StageCost, StageRow};
+pub use takers::{Explained, Gap, displaced};

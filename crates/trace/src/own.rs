@@ -5,7 +5,9 @@
 
 use crate::perfetto::OWN_FIELD;
 use crate::proto::{Reader, Value, put_signed, put_varint};
-use crate::{Cause, Counter, Did, Frame, KernelEvent, LaneTrace, Meta, Recording, Round, Sample, StageRow, Taker};
+use crate::{
+    Cause, Counter, Did, Frame, KernelEvent, LaneTrace, Meta, ProgramRow, Recording, Round, Sample, StageRow, Taker,
+};
 use serde::{Deserialize, Serialize};
 
 /// What files of this form are called.
@@ -43,6 +45,9 @@ struct Head {
     frames: Vec<Frame>,
     counters: Vec<Counter>,
     stages: Vec<StageRow>,
+    /// Files of earlier versions have none.
+    #[serde(default)]
+    programs: Vec<ProgramRow>,
     takers: Vec<Taker>,
     causes: Vec<Cause>,
 }
@@ -64,6 +69,7 @@ pub(crate) fn parts(recording: &Recording) -> impl Iterator<Item = Vec<u8>> {
         frames: recording.frames.clone(),
         counters: recording.counters.clone(),
         stages: recording.stages.clone(),
+        programs: recording.programs.clone(),
         takers: recording.takers.clone(),
         causes: recording.causes.clone(),
     };
@@ -207,6 +213,7 @@ fn head(content: &[u8]) -> Result<Recording, NotATrace> {
         frames: head.frames,
         counters: head.counters,
         stages: head.stages,
+        programs: head.programs,
         takers: head.takers,
         causes: head.causes,
         ..Recording::default()
@@ -339,6 +346,14 @@ pub(crate) mod tests {
                 lane: Some(0),
                 unit: Unit::Packets,
                 points: vec![(1, 0.5)],
+            }],
+            programs: vec![ProgramRow {
+                program: "receive".to_owned(),
+                device: "veth1".to_owned(),
+                runs: 1000,
+                packets: 990,
+                total_ns: 99_000,
+                share: 0.099,
             }],
             stages: vec![StageRow {
                 lane: 0,

@@ -273,8 +273,10 @@ impl<W: Write> Writer<'_, W> {
                 (RX, round.rx.into()),
                 (TX, round.tx.into()),
                 (LATE, known(round.late_ns)),
+                (FILL, round.fill.into()),
             ];
-            spans.begin(self, at, BURST, &notes)?;
+            let notes = if round.fill == u32::MAX { &notes[..3] } else { &notes };
+            spans.begin(self, at, BURST, notes)?;
             for (stage, took) in Round::STAGES.into_iter().zip(round.parts) {
                 if took > 0 {
                     if stage != Stage::Rest {

@@ -1,6 +1,6 @@
 //! What one run kept.
 
-use crate::{Frame, KernelEvent, Round, Sample, StageRow, Taker};
+use crate::{Frame, KernelEvent, ProgramRow, Round, Sample, StageRow, Taker};
 use serde::{Deserialize, Serialize};
 
 /// All that a run kept of what happened in it.
@@ -20,6 +20,8 @@ pub struct Recording {
     pub counters: Vec<Counter>,
     /// The stage table.
     pub stages: Vec<StageRow>,
+    /// The table of programs in the kernel.
+    pub programs: Vec<ProgramRow>,
     /// The table of what took the cores.
     pub takers: Vec<Taker>,
     /// Why bursts were slow, packets late or lost: the worst first within a [`Subject`].
@@ -45,6 +47,9 @@ pub struct Meta {
     /// `CLOCK_BOOTTIME` at nought of the monotonic clock, ns: for how long the host was suspended.
     #[serde(default)]
     pub boot_offset_ns: i64,
+    /// What the hypervisor took from all cores of the host together meanwhile, ns; `None`: that is not known.
+    #[serde(default)]
+    pub steal_ns: Option<u64>,
     /// When the run began, ns.
     pub start_ns: u64,
     /// When it ended, ns.

@@ -122,6 +122,40 @@ impl StageRow {
     }
 }
 
+/// A row of the table of programs in the kernel: what one took, by the kernel's own count, over a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProgramRow {
+    /// Its name.
+    pub program: String,
+    /// The device that it is of.
+    pub device: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// Packets that it handled; 0 where it handles none itself.
+    pub packets: u64,
+    /// For how long it ran in all, ns.
+    pub total_ns: u64,
+    /// That as a share of the time that was measured: of one core, so it may be above 1 on several.
+    pub share: f64,
+}
+
+impl ProgramRow {
+    /// Packets a run; 0 where it never ran.
+    pub fn packets_per_run(&self) -> f64 {
+        ratio(self.packets as f64, self.runs)
+    }
+
+    /// Time for each packet, ns; 0 where it handles none.
+    pub fn ns_per_packet(&self) -> f64 {
+        ratio(self.total_ns as f64, self.packets)
+    }
+
+    /// Time for each run, ns; 0 where there was none.
+    pub fn ns_per_run(&self) -> f64 {
+        ratio(self.total_ns as f64, self.runs)
+    }
+}
+
 fn ratio(part: f64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part / whole as f64 }
 }

@@ -1,6 +1,6 @@
 //! The tables as text.
 
-use crate::{Recording, Stage, StageRow, Taker, TakerKind, count, time};
+use crate::{ProgramRow, Recording, Stage, StageRow, Taker, TakerKind, count, time};
 use std::fmt::Write as _;
 
 /// Names of the columns of a stage table.
@@ -43,6 +43,41 @@ pub fn stage_cells(row: &StageRow) -> [String; 11] {
         timed(row.p50_ns),
         timed(row.p99_ns),
         timed(row.max_ns),
+        format!("{:.2} %", row.share * 100.0),
+    ]
+}
+
+/// Names of the columns of a table of programs.
+pub const PROGRAM_HEADS: [&str; 9] = [
+    "program",
+    "device",
+    "runs",
+    "packets",
+    "a run",
+    "ns/packet",
+    "ns/run",
+    "time",
+    "of a core",
+];
+
+/// What programs in the kernel took: a row each.
+pub fn programs(rows: &[ProgramRow]) -> String {
+    grid(&PROGRAM_HEADS, rows.iter().map(program_cells).collect(), &[0, 1])
+}
+
+/// A row of a table of programs, cell by cell. What means nothing is `-`.
+pub fn program_cells(row: &ProgramRow) -> [String; 9] {
+    let known = |text: String, is: bool| if is { text } else { "-".to_owned() };
+    let (moves, ran) = (row.packets > 0, row.runs > 0);
+    [
+        row.program.clone(),
+        row.device.clone(),
+        count(row.runs),
+        known(count(row.packets), moves),
+        known(format!("{:.2}", row.packets_per_run()), moves && ran),
+        known(format!("{:.1}", row.ns_per_packet()), moves),
+        known(format!("{:.1}", row.ns_per_run()), ran),
+        time(row.total_ns as f64),
         format!("{:.2} %", row.share * 100.0),
     ]
 }
@@ -202,6 +237,11 @@ mod tests {
             text,
             "lane  stage     calls  packets  packets/call  ns/packet  ns/call     p50     p99     max    share\n   \
              0  transmit      3       96         32.00        9.4    300.0  300 ns  310 ns  310 ns  25.00 %\n"
+        );
+        assert_eq!(
+            programs(&recording.programs),
+            "program  device   runs  packets  a run  ns/packet  ns/run      time  of a core\n\
+             receive  veth1   1,000      990   0.99      100.0    99.0  99.00 µs     9.90 %\n"
         );
         let text = takers(&recording.takers);
         assert!(text.contains("rustc (99)") && text.contains("100.0 µs"), "{text}");

@@ -62,6 +62,8 @@ struct Piece {
 #[derive(Clone, Debug, Default)]
 pub struct Explained {
     culprits: Vec<Culprit>,
+    /// Number of the culprit that stands for any thread: it is known that one had the core, not which.
+    others: u32,
     /// By core.
     pieces: HashMap<u32, Vec<Piece>>,
     /// By thread: when it was off its core and did not want it, or it is not known who had it.
@@ -129,13 +131,26 @@ impl Explained {
         order.sort_by_key(|event| event.at_ns);
         let mut builder = Builder::default();
         let spans = spans(&order, &own, &mut builder);
-        let off = off(&order, &mut builder);
+        let others = builder.who(TakerKind::Thread, "another thread", 0);
+        let off = off(&order, others, &mut builder);
         Self {
+            others,
             pieces: spans.into_iter().map(|(cpu, spans)| (cpu, flat(spans))).collect(),
             off,
             places: places(&order),
             culprits: builder.culprits,
         }
+    }
+
+    /// Gives the threads of this program their names, as far as events have none for them.
+    #[must_use]
+    pub fn with_names(mut self, names: &[(i32, String)]) -> Self {
+        for culprit in self.culprits.iter_mut().filter(|culprit| culprit.name.is_empty()) {
+            if let Some((_, name)) = names.iter().find(|(tid, _)| *tid == culprit.tid) {
+                culprit.name.clone_from(name);
+            }
+        }
+        self
     }
 
     /// Who had what part of a gap. What is left of it is unexplained.
@@ -145,13 +160,19 @@ impl Explained {
         let off = self.off.get(&gap.tid).map_or(&[][..], Vec::as_slice);
         for off in within(off, gap.from_ns, gap.to_ns) {
             self.known(gap, at, off.from, &mut shares);
-            shares.push(Share {
+            let before = shares.len();
+            if off.who == self.others {
+                self.known(gap, off.from, off.to, &mut shares);
+            }
+            let known: u64 = shares[before..].iter().map(|share| share.ns).sum();
+            let ns = (off.to - off.from).saturating_sub(known);
+            shares.extend((ns > 0).then(|| Share {
                 cpu: self.place(gap, off.from).unwrap_or(0),
                 who: off.who,
                 visit: off.visit,
                 from: off.from,
-                ns: off.to - off.from,
-            });
+                ns,
+            }));
             at = off.to;
         }
         self.known(gap, at, gap.to_ns, &mut shares);
@@ -301,6 +322,7 @@ impl Culprit {
         match kind {
             TakerKind::Thread if *tid == 0 => format!("{name} had the core"),
             TakerKind::Thread => format!("{name} (thread {tid}) had the core"),
+            TakerKind::Own if name.is_empty() => format!("own thread {tid} had the core"),
             TakerKind::Own => format!("own thread {name} ({tid}) had the core"),
             TakerKind::Irq => format!("interrupt {name}"),
             TakerKind::Softirq => format!("soft interrupt {name}"),
@@ -327,6 +349,8 @@ fn spans(order: &[&KernelEvent], own: &HashSet<i32>, builder: &mut Builder) -> H
     let mut spans: HashMap<u32, Vec<Span>> = HashMap::new();
     // By core: who came, and when.
     let mut came: HashMap<u32, (u64, i32, &str)> = HashMap::new();
+    // By thread of this program: since when it has which core; `None`: it has none.
+    let mut on: HashMap<i32, Option<(u64, u32)>> = HashMap::new();
     let thread = |builder: &mut Builder, tid: i32, comm: &str, from, to| {
         let who = match tid {
             0 => builder.who(TakerKind::Thread, "the idle task", 0),
@@ -368,12 +392,31 @@ fn spans(order: &[&KernelEvent], own: &HashSet<i32>, builder: &mut Builder) -> H
                 let who = builder.who(TakerKind::Softirq, name, 0);
                 Some(builder.span(1, ended(*took_ns), at_ns, who))
             }
+            Event::SwitchedIn { tid } => {
+                on.insert(*tid, Some((at_ns, cpu)));
+                None
+            }
+            Event::SwitchedOut { tid, .. } => {
+                // One that was never seen to come had the core all the time.
+                let since = on.insert(*tid, None).unwrap_or(Some((0, cpu)));
+                let from = since.filter(|&(_, core)| core == cpu).map(|(from, _)| from);
+                let who = builder.who(TakerKind::Own, "", *tid);
+                from.map(|from| builder.span(0, from, at_ns, who))
+            }
             _ => None,
         };
         spans
             .entry(cpu)
             .or_default()
             .extend(span.filter(|span| span.from < span.to));
+    }
+    let mut on: Vec<_> = on.into_iter().collect();
+    on.sort_unstable();
+    for (tid, since) in on {
+        let Some((from, cpu)) = since else { continue };
+        let who = builder.who(TakerKind::Own, "", tid);
+        let last = builder.span(0, from, u64::MAX, who);
+        spans.entry(cpu).or_default().extend((from < u64::MAX).then_some(last));
     }
     for (cpu, (from, tid, comm)) in came {
         let last = thread(builder, tid, comm, from, u64::MAX);
@@ -445,13 +488,14 @@ fn places(order: &[&KernelEvent]) -> HashMap<i32, Vec<(u64, u32)>> {
 }
 
 /// When threads were off their cores without waiting for them; or waited, and nothing tells who had them.
-fn off(order: &[&KernelEvent], builder: &mut Builder) -> HashMap<i32, Vec<Piece>> {
+fn off(order: &[&KernelEvent], others: u32, builder: &mut Builder) -> HashMap<i32, Vec<Piece>> {
     let mut all: HashMap<i32, Vec<Piece>> = HashMap::new();
     // By thread: since when, and why.
     let mut since: HashMap<i32, (u64, u32)> = HashMap::new();
     let asleep = builder.who(TakerKind::Asleep, Explained::ASLEEP, 0);
     let stopped = builder.who(TakerKind::Stopped, "stopped by a signal", 0);
-    let others = builder.who(TakerKind::Thread, "another thread", 0);
+    // A thread's own records say no more.
+    let resting = builder.who(TakerKind::Asleep, "asleep, stopped, or woken and not on a core yet", 0);
     let mut back = |builder: &mut Builder, since: &mut HashMap<i32, (u64, u32)>, tid: i32, at: u64| {
         let Some((from, who)) = since.remove(&tid).filter(|&(from, _)| from < at) else {
             return;
@@ -481,7 +525,7 @@ fn off(order: &[&KernelEvent], builder: &mut Builder) -> HashMap<i32, Vec<Piece>
             Event::Waking { tid, .. } => back(builder, &mut since, *tid, at),
             Event::SwitchedOut { tid, preempted } => {
                 back(builder, &mut since, *tid, at);
-                since.insert(*tid, (at, if *preempted { others } else { asleep }));
+                since.insert(*tid, (at, if *preempted { others } else { resting }));
             }
             Event::SwitchedIn { tid } => back(builder, &mut since, *tid, at),
             _ => {}
@@ -492,6 +536,35 @@ fn off(order: &[&KernelEvent], builder: &mut Builder) -> HashMap<i32, Vec<Piece>
         back(builder, &mut since, tid, u64::MAX);
     }
     all
+}
+
+/// When lanes were displaced, by the records of their own threads: (number, thread, core) of each. One that did not
+/// come back was away until `end_ns`.
+pub fn displaced(events: &[KernelEvent], lanes: &[(u32, i32, Option<u32>)], end_ns: u64) -> Vec<Gap> {
+    let mut order: Vec<&KernelEvent> = events.iter().collect();
+    order.sort_by_key(|event| event.at_ns);
+    let mut gaps = Vec::new();
+    for &(lane, tid, cpu) in lanes {
+        let mut since = None;
+        let gap = |from_ns: u64, to_ns: u64| Gap {
+            lane,
+            tid,
+            cpu,
+            from_ns,
+            to_ns,
+        };
+        for event in &order {
+            match event.event {
+                Event::SwitchedOut { tid: of, preempted } if of == tid => since = preempted.then_some(event.at_ns),
+                Event::SwitchedIn { tid: of } if of == tid => {
+                    gaps.extend(since.take().map(|from| gap(from, event.at_ns)));
+                }
+                _ => {}
+            }
+        }
+        gaps.extend(since.filter(|from| *from < end_ns).map(|from| gap(from, end_ns)));
+    }
+    gaps
 }
 
 #[cfg(test)]

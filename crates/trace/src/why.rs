@@ -1,7 +1,7 @@
 //! Why a burst was slow, a packet late or lost: sentences whose parts add up.
 
 use crate::{
-    Cause, Did, Event, Explained, KernelEvent, LaneTrace, LatePacket, Part, Round, Stage, Subject, count, time,
+    Cause, Did, Event, Explained, Gap, KernelEvent, LaneTrace, LatePacket, Part, Round, Stage, Subject, count, time,
 };
 
 /// Causes of a subject that are kept, at the most.
@@ -261,6 +261,8 @@ pub struct Loss {
     pub kernel_drops: Option<Vec<(String, u64)>>,
     /// For how long the receive ring or socket lasts at this rate, ns; 0: not known.
     pub ring_lasts_ns: u64,
+    /// When lanes were away by their own clocks, beside what their records tell.
+    pub away: Vec<Gap>,
 }
 
 /// Why packets were lost, as far as can be told: the kernel's own reasons first, then the counters of sockets and
@@ -297,20 +299,23 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
             }
         }
     }
-    let rest = match away {
-        Some((ns, lane, who)) => format!(
+    let away = away.map(|(ns, lane, who)| {
+        format!(
             "while lane {lane} was away for {} ({who}), longer than its ring lasts ({})",
             time(ns as f64),
             time(loss.ring_lasts_ns as f64)
-        ),
-        None => "on the path or beyond it: nothing on this host dropped them".to_owned(),
-    };
-    take(rest, u64::MAX, &mut parts);
+        )
+    });
+    let dropped: u64 = parts.list.iter().map(|part| part.amount).sum();
+    let beyond = "on the path or beyond it: nothing on this host dropped them";
+    take(away.as_deref().unwrap_or(beyond).to_owned(), u64::MAX, &mut parts);
     let parts = parts.list;
-    let named: Vec<String> = parts
+    let mut named: Vec<String> = parts
         .iter()
         .map(|part| format!("{} {}", count(part.amount), part.what))
         .collect();
+    // All are accounted for: then that is why they found no room.
+    named.extend(away.filter(|_| dropped == loss.packets));
     let took_ns = loss.to_ns.saturating_sub(loss.from_ns);
     let sentence = format!(
         "{} packets were lost between {} and {}: {}.",
@@ -349,8 +354,27 @@ fn recorded_drops(loss: &Loss, kernel: &[KernelEvent]) -> Vec<(String, u64)> {
     drops
 }
 
-/// The longest stretch in which the lane did not look at its queue, ns, and who had it.
+/// The longest stretch in which the lane did not look at its queue, ns, and who had it: by its records, or its clock.
 fn longest_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option<(u64, String)> {
+    let within = |gap: &&Gap| gap.lane == lane.lane && gap.to_ns >= loss.from_ns && gap.from_ns <= loss.to_ns;
+    let length = |gap: &Gap| gap.to_ns.saturating_sub(gap.from_ns);
+    let by_clock = loss
+        .away
+        .iter()
+        .filter(within)
+        .max_by_key(|gap| length(gap))
+        .map(|gap| {
+            let parts = explain(lane, gap.from_ns, gap.to_ns);
+            let who = parts.into_iter().max_by_key(|part| part.amount);
+            (
+                length(gap),
+                who.map_or_else(|| "nobody saw why".to_owned(), |part| part.what),
+            )
+        });
+    recorded_away(lane, loss, explain).max(by_clock)
+}
+
+fn recorded_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option<(u64, String)> {
     let longest = lane
         .rounds
         .iter()
@@ -529,6 +553,26 @@ mod tests {
             "{}",
             cause.sentence
         );
+        // What the host dropped, by its own counters, had no room because the lane was away.
+        let lost = Loss {
+            host_drops: vec![("dropped by this host".to_owned(), 9)],
+            away: vec![Gap {
+                from_ns: 8 * MS,
+                to_ns: 12 * MS,
+                ..Gap::default()
+            }],
+            ..lost
+        };
+        let cause = loss(&lost, &[lane(Vec::new())], &[], 0, &nobody);
+        assert!(
+            cause.sentence.ends_with(
+                "5 dropped by this host; while lane 0 was away for 4.000 ms (nobody saw why), longer than its ring \
+                 lasts (1.000 ms)."
+            ),
+            "{}",
+            cause.sentence
+        );
+        assert_eq!(total(&cause.parts), 5);
     }
 
     #[test]

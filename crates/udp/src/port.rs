@@ -75,6 +75,10 @@ impl UdpPort {
         self.endpoints[0].local
     }
 
+    pub(crate) fn socket(&self, socket: u32) -> &Socket {
+        &self.endpoints[socket as usize].socket
+    }
+
     #[inline]
     pub(crate) fn fd(&self, socket: u32) -> RawFd {
         self.endpoints[socket as usize].socket.fd()

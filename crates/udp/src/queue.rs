@@ -5,7 +5,7 @@ use crate::port::{Lane, UdpPort};
 use crate::ready::Ready;
 use crate::receive::{Received, Receiver};
 use crate::transmit::{Stop, Transmitter, has_receiver, no_receiver};
-use mpps_io::{Burst, Error, ErrorKind, Queue, Result, Wait};
+use mpps_io::{Burst, Error, ErrorKind, Queue, Result, RoomUnit, RxRoom, Wait};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,10 @@ use std::time::Duration;
 const BUSY_WAIT: Duration = Duration::from_micros(50);
 /// Pending ICMP errors taken from one socket in one receive call.
 const RECEIVE_RETRIES: u32 = 4;
+/// How often the fill of sockets is looked at, at most: each look is a system call or, of several sockets, some.
+const LOOK_AT_FILL: Duration = Duration::from_millis(1);
+/// Sockets that one look asks, in turn.
+const SOCKETS_A_LOOK: usize = 4;
 
 /// One lane's queue over its pool. Give up on drop: the lane's place in the port is then free again.
 pub struct UdpQueue<'p> {
@@ -27,6 +31,8 @@ pub struct UdpQueue<'p> {
     transmitter: Transmitter,
     /// Why the last transmit call was cut short, and on which socket.
     stopped: Option<(Stop, RawFd)>,
+    /// Of the receiving sockets the one whose fill is asked for next.
+    next_look: usize,
 }
 
 impl<'p> UdpQueue<'p> {
@@ -45,6 +51,7 @@ impl<'p> UdpQueue<'p> {
             ready,
             transmitter: Transmitter::new(port.gso(), port.kind().listening),
             stopped: None,
+            next_look: 0,
         })
     }
 
@@ -169,6 +176,33 @@ impl<'p> Queue for UdpQueue<'p> {
             // First report what was taken; the next call returns the error again.
             _ => Ok(taken),
         }
+    }
+
+    /// The kernel grants all sockets of a port the same.
+    fn rx_room(&self) -> Option<RxRoom> {
+        let (_, size) = self.port.socket(*self.lane.rx.first()?).filled()?;
+        Some(RxRoom {
+            size,
+            count: self.lane.rx.len(),
+            unit: RoomUnit::Bytes,
+            every: LOOK_AT_FILL,
+        })
+    }
+
+    fn rx_fill(&mut self) -> Option<u64> {
+        let sockets = &self.lane.rx;
+        let looks = sockets.len().min(SOCKETS_A_LOOK);
+        let fill = |i: usize| {
+            Some(
+                self.port
+                    .socket(sockets[(self.next_look + i) % sockets.len()])
+                    .filled()?
+                    .0,
+            )
+        };
+        let fullest = (0..looks).filter_map(fill).max();
+        self.next_look = (self.next_look + looks) % sockets.len().max(1);
+        fullest
     }
 
     fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {

@@ -4,6 +4,10 @@ use crate::address::RawAddr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+/// Indices of the memory that received datagrams take and of its limit in the answer of `SO_MEMINFO`
+/// (`SK_MEMINFO_RMEM_ALLOC`, `SK_MEMINFO_RCVBUF`, linux/sock_diag.h).
+const SK_MEMINFO_RMEM_ALLOC: usize = 0;
+const SK_MEMINFO_RCVBUF: usize = 1;
 /// Index of the drop counter in the answer of `SO_MEMINFO` (`SK_MEMINFO_DROPS`, linux/sock_diag.h).
 const SK_MEMINFO_DROPS: usize = 8;
 /// Number of values that `SO_MEMINFO` answers with (`SK_MEMINFO_VARS`, linux/sock_diag.h).
@@ -154,6 +158,18 @@ impl Socket {
     /// Datagrams dropped at this socket since it was made; wraps at 2^32. Zero where the kernel does not tell
     /// (before 4.12).
     pub(crate) fn drops(&self) -> u32 {
+        self.memory().map_or(0, |values| values[SK_MEMINFO_DROPS])
+    }
+
+    /// Bytes that received datagrams take, and how many they may; `None` where the kernel does not tell.
+    pub(crate) fn filled(&self) -> Option<(u64, u64)> {
+        let values = self.memory()?;
+        let [taken, most] = [SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF].map(|at| u64::from(values[at]));
+        (most > 0).then_some((taken, most))
+    }
+
+    /// What the kernel tells of the socket's memory.
+    fn memory(&self) -> Option<[u32; SK_MEMINFO_VARS]> {
         let mut values = [0u32; SK_MEMINFO_VARS];
         let mut len = size_of_val(&values) as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes to `values` and the number written to `len`; both outlive the
@@ -167,7 +183,7 @@ impl Socket {
                 &mut len,
             )
         };
-        if result == 0 { values[SK_MEMINFO_DROPS] } else { 0 }
+        (result == 0 && len as usize == size_of_val(&values)).then_some(values)
     }
 
     /// Most segments that this kernel takes in one `UDP_SEGMENT` send: 128 from Linux 6.9 (`UDP_MAX_SEGMENTS`,

@@ -2,7 +2,7 @@
 
 mod common;
 use common::*;
-use mpps_io::{Burst, Frame, Port, Queue};
+use mpps_io::{Burst, Frame, Port, Queue, RoomUnit};
 use mpps_udp::Mode;
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -329,4 +329,32 @@ fn what_is_sent_back_has_one_hop_less_however_senders_differ() {
             }
         }
     }
+}
+
+#[test]
+fn the_fill_of_a_buffer_grows_with_what_waits_there_and_is_none_once_it_was_received() {
+    let listen = free_port("127.0.0.1");
+    let rx = port(&format!("udp:127.0.0.1:{listen},rcvbuf=256K"), Mode::Listening, &[RX]);
+    let to = SocketAddr::from(([127, 0, 0, 1], listen));
+    let tx = port("udp:127.0.0.1", connected("127.0.0.1", to, 1), &[TX]);
+    let (rx_pool, tx_pool) = (rx.pool(0).expect("pool"), tx.pool(0).expect("pool"));
+    let mut rx_queue = rx.queue(0, &rx_pool).expect("queue");
+    let mut tx_queue = tx.queue(0, &tx_pool).expect("queue");
+    let room = rx_queue.rx_room().expect("the kernel tells it");
+    assert_eq!((room.unit, room.count), (RoomUnit::Bytes, 1));
+    assert_eq!(rx_queue.rx_fill(), Some(0));
+    let mut before = 0;
+    for n in 1..=10 {
+        send_all(&mut tx_queue, &[(0, pattern(n, 64))]);
+        until("the datagram is there", || rx_queue.rx_fill() > Some(before));
+        before = rx_queue.rx_fill().expect("as before");
+    }
+    assert!((640..room.size).contains(&before), "{before} of {}", room.size);
+    receive_all(&mut rx_queue, 10);
+    until("nothing waits", || rx_queue.rx_fill() == Some(0));
+    assert_eq!(
+        (tx_queue.rx_room(), tx_queue.rx_fill()),
+        (None, None),
+        "it receives nothing"
+    );
 }

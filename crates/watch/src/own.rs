@@ -30,6 +30,13 @@ impl OwnSwitches {
         }
     }
 
+    /// Notes the switches of these threads of the process, too, as far as there is memory for it: what they had of a
+    /// core is then theirs by name. The lanes come first.
+    pub fn also(&mut self, tids: impl IntoIterator<Item = i32>) {
+        self.switches
+            .extend(tids.into_iter().map_while(|tid| Switches::open(tid).ok()));
+    }
+
     /// Adds [`Event::SwitchedOut`] and [`Event::SwitchedIn`] since the last call, by time for each lane. To be called
     /// every 20 ms or so.
     pub fn poll(&mut self, events: &mut Vec<KernelEvent>) {

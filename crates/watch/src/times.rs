@@ -34,12 +34,13 @@ struct Program {
 #[derive(Debug)]
 pub struct ProgramTimes {
     programs: Vec<Program>,
-    /// The kernel counts as long as this is open.
-    _counting: OwnedFd,
+    /// The kernel counts as long as this is open; `None`: it does anyhow.
+    _counting: Option<OwnedFd>,
 }
 
 impl ProgramTimes {
-    /// Counts for the programs of these ids from now on. Needs `CAP_SYS_ADMIN`.
+    /// Counts for the programs of these ids from now on. Needs `CAP_SYS_ADMIN`, unless the kernel counts anyhow
+    /// (`kernel.bpf_stats_enabled`).
     ///
     /// # Errors
     /// Without the privilege, or before Linux 5.8. Programs that there are not are passed over.
@@ -85,11 +86,21 @@ impl ProgramTimes {
     }
 }
 
-fn counting() -> Result<OwnedFd, Lack> {
-    enable_stats(Stats::RunTime).map_err(|e| match e.io_error.raw_os_error() {
-        Some(libc::EPERM) => Lack::Privileges("CAP_SYS_ADMIN".to_owned()),
-        _ => Lack::Kernel(format!("count the time of BPF programs: {}", e.io_error)),
-    })
+fn counting() -> Result<Option<OwnedFd>, Lack> {
+    match enable_stats(Stats::RunTime) {
+        Ok(counting) => Ok(Some(counting)),
+        Err(_) if counts_anyhow() => Ok(None),
+        Err(e) => Err(match e.io_error.raw_os_error() {
+            Some(libc::EPERM) => Lack::Privileges("CAP_SYS_ADMIN, or kernel.bpf_stats_enabled".to_owned()),
+            _ => Lack::Kernel(format!("count the time of BPF programs: {}", e.io_error)),
+        }),
+    }
+}
+
+/// Whether somebody has had the kernel count all programs.
+fn counts_anyhow() -> bool {
+    let text = std::fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled");
+    text.is_ok_and(|text| text.trim() == "1")
 }
 
 impl Program {

@@ -137,6 +137,17 @@ impl Loaded {
             .map_err(|e| Error::os(LOAD, object.clone(), &e))
     }
 
+    /// The programs that are in the kernel, by name.
+    pub(crate) fn programs(&self) -> Vec<(String, OwnedFd)> {
+        let loaded = self.ebpf.programs().filter_map(|(name, program)| {
+            let descriptor = program.fd().ok()?.as_fd().try_clone_to_owned().ok()?;
+            Some((name.to_owned(), descriptor))
+        });
+        let mut loaded: Vec<_> = loaded.collect();
+        loaded.sort_by(|a, b| a.0.cmp(&b.0));
+        loaded
+    }
+
     /// Loads a program for a tracepoint and attaches it, until this is dropped. False where the kernel has no such
     /// tracepoint, or does not tell its types and the program needs them.
     pub(crate) fn tap(&mut self, name: &str, tracepoint: &str, typed: bool) -> Result<bool> {

@@ -9,15 +9,16 @@ use crate::reasons::Names;
 use crate::spec::TrafficSpec;
 use crate::sys::{self, Mapping};
 use mpps_io::kernel::{
-    KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
+    KernelLatency, KernelMoments, KernelPort, KernelProgram, KernelRow, KernelTimes, LaneSchedule, LaneTotals,
+    SourceTotals,
 };
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Reason, Result, counter};
 use mpps_netdev::{NetDev, Promiscuous};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use std::sync::{Mutex, PoisonError};
 use xsk::Attachment;
 
 /// Iterations of one call. Each call takes some 25 ms to end, in which nothing is sent.
@@ -191,6 +192,28 @@ impl XdpPort {
         let then = site.drops_then?;
         let now = mpps_netdev::transmit_drops(site.device.ifindex).unwrap_or(then);
         Some(now.saturating_sub(then))
+    }
+
+    /// Packets that a program has handled so far, and the device that it is of. Those at tracepoints handle none.
+    fn handled_by(&self, program: &str) -> (u64, &str) {
+        let seen = |sources: std::ops::Range<usize>| {
+            let totals = sources.map(|source| self.totals_of(source));
+            totals.map(|totals| totals.packets + totals.passed).sum::<u64>()
+        };
+        let (all, name) = (0..self.sources.len(), |port: usize| {
+            self.sites.get(port).map_or("", |site| site.name.as_str())
+        });
+        match program.trim_end_matches("_frags") {
+            "send" => {
+                let lanes = (0..self.lanes()).map(|lane| self.lane_totals(lane).packets);
+                let from = self.sending.as_ref().map_or("", |sending| sending.from.name.as_str());
+                (lanes.sum(), from)
+            }
+            "receive" | "reflect" | "drop" => (seen(all), name(0)),
+            "forward_a" => (seen(self.sources_of(0)), name(0)),
+            "forward_b" => (seen(self.sources_of(1)), name(1)),
+            _ => (0, name(0)),
+        }
     }
 
     /// The programs' places of port `port`.
@@ -454,6 +477,20 @@ impl KernelPort for XdpPort {
             tx_failed: self.refused(port),
             other,
         }
+    }
+
+    fn programs(&self) -> Vec<KernelProgram> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = |(name, descriptor): (String, OwnedFd)| {
+            let (packets, device) = self.handled_by(&name);
+            KernelProgram {
+                device: device.to_owned(),
+                packets,
+                name,
+                descriptor,
+            }
+        };
+        loaded.programs().into_iter().map(program).collect()
     }
 
     fn check(&self) -> Result<()> {

@@ -200,6 +200,11 @@ impl<'p> Rx<'p> {
         self.half.ring.available(u32::MAX) as usize
     }
 
+    /// Entries of the RX ring: packets that wait in it at most.
+    pub fn size(&self) -> usize {
+        self.half.ring.size() as usize
+    }
+
     /// Descriptors that named no chunk of ours, since the socket was made: always 0, unless the kernel errs.
     pub fn bad_descriptors(&self) -> u64 {
         self.half.handle.bad_rx.load(Ordering::Relaxed)

@@ -408,6 +408,9 @@ fn tally(row: &KernelRow) -> Tally {
         foreign: row.foreign,
         expected: row.expected,
         blocked_ns: 0,
+        fill_looks: 0,
+        fill_sum_ppm: 0,
+        fill_highest_ppm: 0,
         latency: moments(&row.latency),
         scheduled: moments(&row.scheduled),
     }

@@ -186,6 +186,8 @@ pub(crate) struct Stages<'r> {
     slept: (u64, u64),
     /// What the lane had received and sent at the start of the round.
     counted: (u64, u64),
+    /// The fill of the receive ring as it was seen last; `u32::MAX`: not known.
+    fill: u32,
     slowest: Worst<Round>,
     flight: Option<Flight<'r>>,
 }
@@ -219,6 +221,7 @@ impl<'r> Stages<'r> {
             long: false,
             slept: (0, 0),
             counted: (0, 0),
+            fill: u32::MAX,
             slowest: Worst::new(),
             flight,
         }
@@ -321,6 +324,11 @@ impl<'r> Stages<'r> {
     #[inline]
     pub(crate) fn late(&self, ns: u64) {
         self.late_ns.set(self.late_ns.get().max(ns));
+    }
+
+    /// A look has found so much in the receive ring, or in the fuller of two.
+    pub(crate) fn filled(&mut self, fill: u64) {
+        self.fill = fill.min(u64::from(u32::MAX - 1)) as u32;
     }
 
     /// A round has moved something.
@@ -521,7 +529,7 @@ impl<'r> Stages<'r> {
             rx: (rx - self.counted.0).min(most) as u16,
             tx: (tx - self.counted.1).min(most) as u16,
             polls: 0,
-            fill: u32::MAX,
+            fill: self.fill,
             late_ns: cut(self.late_ns.get()),
             did: Did::Burst,
         }

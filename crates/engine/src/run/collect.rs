@@ -11,7 +11,7 @@ use crate::run::flight::Keeper;
 use crate::run::job::Desk;
 use crate::run::live::{self, HostWait, Live};
 use crate::verdict::host_drops::{self, HostDrops};
-use mpps_stats::{Collector, Event, LaneCounters, LanesSoFar, LiveLane, Sink, Timing, Wants};
+use mpps_stats::{Collector, Event, FillGauge, LaneCounters, LanesSoFar, LiveLane, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
 use std::time::Duration;
@@ -175,7 +175,10 @@ pub(crate) fn collect(
         if wants.lanes && now > timing.start_ns && (now >= lanes_at || ended) {
             lanes_at = collector.next_reading_ns(now);
             so_far.clear();
-            so_far.extend(counters.iter().map(LiveLane::from));
+            so_far.extend(counters.iter().map(|lane| LiveLane {
+                rx_fill_highest_ppm: lane.fill.iter().map(FillGauge::take_recent_ppm).max().unwrap_or(0),
+                ..LiveLane::from(lane)
+            }));
             host_drops::note_by_lane(drops, &mut so_far);
             let at_ns = now - timing.start_ns;
             let lanes = LanesSoFar { at_ns, lanes: &so_far };

@@ -1,5 +1,6 @@
 //! What a lane hands over when it ends.
 
+use crate::lane::fill::RINGS;
 use crate::receive::missing::Missing;
 use crate::send::departures::Departures;
 use mpps_io::Reason;
@@ -23,6 +24,8 @@ pub(crate) struct LaneOutcome {
     /// Forwarding: what came in and went out at each port of the run, by its place; nothing at those that the lane does
     /// not serve.
     pub(crate) ports: Vec<PortCounts>,
+    /// The ports, by place, that its receive rings are of, where the report tells ports apart.
+    pub(crate) ring_ports: [Option<usize>; RINGS],
     /// Sent by the kernel: what it counted for this lane.
     pub(crate) sent: Option<LaneTotals>,
     /// The lane reads what the kernel received: a line of the report each, in place of its own.

@@ -11,8 +11,8 @@ use crate::verdict::{Evidence, Verdict, judge};
 use crate::workload::WorkFacts;
 use mpps_io::{QueueCounters, Reason};
 use mpps_stats::{
-    AwaySummary, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments, PortSummary,
-    ReorderDistance, StageTable, Started, Summary, Totals, Workload,
+    AwaySummary, FillGauge, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments,
+    PortSummary, ReorderDistance, RingFill, StageTable, Started, Summary, Totals, Workload,
 };
 use mpps_sys::evidence::Rival;
 use mpps_trace::{LatePacket, Round, SlowBurst, StageCost, StageRow};
@@ -183,6 +183,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         capture: None,
         stages: stage_rows(m),
         stage_cost: stage_cost(m),
+        programs: Vec::new(),
         slowest: slowest(m),
         latest: latest(m),
         causes: Vec::new(),
@@ -431,6 +432,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
             blocked_ns: (counters.loop_ns.get() > 0).then(|| counters.blocked_ns.get()),
             link_down_ns: counters.down_ns.get(),
             away: away(counters, m.started.monotonic_ns),
+            gaps: gaps_of(counters, m.started.monotonic_ns),
             preempted: Some(outcome.preempted),
             ..LaneSummary::default()
         };
@@ -441,9 +443,35 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
             keep_roles(&mut line);
         }
         path.iter().for_each(|port| add_counters(&mut line, port));
+        if line.rx_role {
+            line.rx_rings = rings(m, counters, outcome);
+        }
         lines.push(line);
     }
     lines
+}
+
+/// How full the receive rings of a lane were. Packets come for as long as the run is measured to last.
+fn rings(m: &Measured<'_>, counters: &LaneCounters, outcome: &LaneOutcome) -> Vec<RingFill> {
+    let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
+    let duration_ns = match m.workload.generates() {
+        true => run_ns,
+        false => active_ns(m.counters).unwrap_or(run_ns),
+    };
+    let ring = |(gauge, place): (&FillGauge, Option<usize>)| {
+        let received = match place.and_then(|place| outcome.ports.get(place)) {
+            Some(port) => port.rx_packets + count_of(Reason::NotTaken, &port.reasons),
+            None => counters.rx_packets.get(),
+        };
+        let port = place.and_then(|place| m.port_names.get(place)).cloned();
+        gauge.told(port, received as f64 * 1e9 / duration_ns as f64)
+    };
+    counters.fill.iter().zip(outcome.ring_ports).filter_map(ring).collect()
+}
+
+fn count_of(reason: Reason, counts: &[(Reason, u64)]) -> u64 {
+    let of = counts.iter().filter(|(of, _)| *of == reason);
+    of.map(|(_, count)| count).sum()
 }
 
 /// Forgets what the lane did in the other way.
@@ -466,6 +494,13 @@ fn away(counters: &LaneCounters, start_ns: u64) -> Option<AwaySummary> {
         longest_ns: longest.map_or(0, |gap| gap.ns()),
         longest_at_ns: longest.map_or(0, |gap| gap.from_ns),
     })
+}
+
+/// When the lane was away, the longest times of it.
+fn gaps_of(counters: &LaneCounters, start_ns: u64) -> Vec<Gap> {
+    let gaps = counters.away.longest();
+    let gaps = gaps.iter().filter(|_| counters.loop_ns.get() > 0);
+    gaps.map(|gap| since_start(gap, start_ns)).collect()
 }
 
 /// A line each for the sources that received anything, and for the first of each port, which bears its counters.

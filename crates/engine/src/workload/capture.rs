@@ -4,10 +4,11 @@
 //! snap length, and shows the ring's other end a burst at a time.
 
 use crate::CapturePlan;
+use crate::lane::fill::RINGS;
 use crate::lane::{Lane, Round, Rounds};
 use crate::run::outcome::LaneOutcome;
 use mpps_io::packet_ring::PacketProducer;
-use mpps_io::{Burst, Frame, Queue, Reason, Result, Wait};
+use mpps_io::{Burst, Frame, Queue, Reason, Result, RxRoom, Wait};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};
 use mpps_trace::Stage;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,6 +114,14 @@ impl<'r, Q: Queue> Rounds<'r> for Capture<'_, Q> {
 
     fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
         self.queue.wait(what, timeout)
+    }
+
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
+        [self.queue.rx_room(), None]
+    }
+
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS] {
+        [self.queue.rx_fill(), None]
     }
 
     fn finish(self) -> LaneOutcome {

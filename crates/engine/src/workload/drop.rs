@@ -6,10 +6,11 @@
 mod verifier;
 
 use crate::DropPlan;
+use crate::lane::fill::RINGS;
 use crate::lane::{Lane, Round, Rounds};
 use crate::receive::codec::{Class, Foreign, class_of_reject};
 use crate::run::outcome::LaneOutcome;
-use mpps_io::{Burst, Frame, Layer, Queue, Result, Wait};
+use mpps_io::{Burst, Frame, Layer, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use mpps_wire::parse_udp;
@@ -65,6 +66,14 @@ impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
 
     fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
         self.queue.wait(what, timeout)
+    }
+
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
+        [self.queue.rx_room(), None]
+    }
+
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS] {
+        [self.queue.rx_fill(), None]
     }
 
     fn finish(self) -> LaneOutcome {

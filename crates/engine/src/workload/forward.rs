@@ -11,10 +11,11 @@ mod way;
 pub(crate) use job::{in_one, join};
 pub use job::{run_forward, run_forward_pair};
 
+use crate::lane::fill::RINGS;
 use crate::lane::{Lane, RX, Round, Rounds};
 use crate::plan::{ForwardPort, ForwardSeat, OnFull};
 use crate::run::outcome::{LaneOutcome, PortCounts};
-use mpps_io::{Error, Queue, Result, Wait};
+use mpps_io::{Error, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_sys::ready;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ trait Ways {
     fn release(&mut self, lane: &Lane<'_>, recorder: &mut Recorder<'_>);
     /// Sleeps until something may have come.
     fn sleep(&mut self, timeout: Duration) -> Result<()>;
+    /// The receive rings, and how full they are: of the lane's port, or of the pair's two.
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS];
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS];
     /// Pushes out what the paths hold back, and tells what was counted: at the lane's port, or at the pair's two.
     fn finish(&mut self) -> Vec<PortCounts>;
 }
@@ -76,6 +80,14 @@ impl<'r, W: Ways> Rounds<'r> for Forward<W> {
         self.ways.sleep(timeout)
     }
 
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
+        self.ways.rx_rooms()
+    }
+
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS] {
+        self.ways.rx_fills()
+    }
+
     fn finish(mut self) -> LaneOutcome {
         let mut places = vec![PortCounts::default(); self.ports];
         let at = [self.at.first].into_iter().chain(self.at.second);
@@ -85,6 +97,7 @@ impl<'r, W: Ways> Rounds<'r> for Forward<W> {
         LaneOutcome {
             reasons: places.iter().flat_map(|port| port.reasons.iter().copied()).collect(),
             ports: places,
+            ring_ports: [Some(self.at.first), self.at.second],
             ..LaneOutcome::default()
         }
     }
@@ -129,6 +142,14 @@ impl<Q: Queue> Ways for Alone<'_, '_, Q> {
 
     fn sleep(&mut self, timeout: Duration) -> Result<()> {
         self.queue.wait(RX, timeout)
+    }
+
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
+        [self.queue.rx_room(), None]
+    }
+
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS] {
+        [self.queue.rx_fill(), None]
     }
 
     fn finish(&mut self) -> Vec<PortCounts> {
@@ -199,6 +220,21 @@ where
                 slept
             }
         }
+    }
+
+    /// Nothing is received by a queue that no way begins at.
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
+        [
+            self.there.as_ref().and_then(|_| self.a.rx_room()),
+            self.back.as_ref().and_then(|_| self.b.rx_room()),
+        ]
+    }
+
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS] {
+        [
+            self.there.as_ref().and_then(|_| self.a.rx_fill()),
+            self.back.as_ref().and_then(|_| self.b.rx_fill()),
+        ]
     }
 
     fn finish(&mut self) -> Vec<PortCounts> {

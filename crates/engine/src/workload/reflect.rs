@@ -1,12 +1,13 @@
 //! A lane that turns packets round and sends them back.
 
+use crate::lane::fill::RINGS;
 use crate::lane::room::Room;
 use crate::lane::{Lane, Round, Rounds};
 use crate::plan::OnFull;
 use crate::run::outcome::LaneOutcome;
 use crate::workload::echo::{Echo, probe_frames};
 use crate::workload::loop_guard::{Sampler, secret};
-use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Reason, Result, RxChecksum, Wait};
+use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Reason, Result, RxChecksum, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};
@@ -108,6 +109,14 @@ impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
 
     fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
         self.queue.wait(what, timeout)
+    }
+
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
+        [self.queue.rx_room(), None]
+    }
+
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS] {
+        [self.queue.rx_fill(), None]
     }
 
     fn finish(self) -> LaneOutcome {

@@ -1,11 +1,12 @@
 //! A lane that sends, receives back, or both.
 
+use crate::lane::fill::RINGS;
 use crate::lane::{Lane, Round, Rounds};
 use crate::receive::Receiver;
 use crate::receive::codec::Codec;
 use crate::run::outcome::LaneOutcome;
 use crate::send::generate::Generator;
-use mpps_io::{Burst, Frame, Queue, Result, Wait};
+use mpps_io::{Burst, Frame, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use std::time::Duration;
@@ -149,6 +150,18 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
 
     fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
         self.queue.wait(what, timeout)
+    }
+
+    fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
+        [self.receiver.as_ref().and_then(|_| self.queue.rx_room()), None]
+    }
+
+    fn rx_fills(&mut self) -> [Option<u64>; RINGS] {
+        [self.queue.rx_fill(), None]
+    }
+
+    fn arrivals(&mut self) -> Option<&mut Recorder<'r>> {
+        self.arrivals.as_mut()
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use crate::cli::Forward;
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_ports};
 use crate::plan::forward::Draft;
+use crate::record;
 use crate::run::Host;
 use mpps_engine::{ForwardPlan, RunError, run_forward, run_forward_in_kernel, run_forward_pair};
 use mpps_io::{Capabilities, Port};
@@ -61,7 +62,9 @@ impl Use for Forwarding<'_> {
         let plan = self.draft.plan(&devices.capabilities())?;
         let port = devices.forward(&plan)?;
         output.when_ready(ready(&plan));
+        record::programs_loaded(std::slice::from_ref(&port));
         let summary = run_forward_in_kernel(&port, &plan, &mut output.sinks, self.host.interruptions)?;
+        record::programs_ran(std::slice::from_ref(&port));
         Ok((summary, output))
     }
 }

@@ -6,6 +6,7 @@ use crate::cli::{Drop, Reflect, Run};
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Opening, Use, Work, with_alike};
 use crate::plan::listen::Listener;
+use crate::record;
 use crate::run::Host;
 use mpps_engine::{run_drop, run_drop_in_kernel, run_reflect, run_reflect_in_kernel};
 use mpps_io::Port;
@@ -97,7 +98,9 @@ impl Use for DropRun<'_> {
         // A sender may wait for "ready": by then the programs are loaded and attached.
         let port = devices.drop(&plan)?;
         announce("drop", listener, &mut output);
+        record::programs_loaded(std::slice::from_ref(&port));
         let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, host.interruptions)?;
+        record::programs_ran(std::slice::from_ref(&port));
         Ok((summary, output))
     }
 }
@@ -126,7 +129,9 @@ impl Use for ReflectRun<'_> {
         let plan = listener.reflect_plan(args, devices.capabilities()[0])?;
         let port = devices.reflect(&plan)?;
         announce("reflect", listener, &mut output);
+        record::programs_loaded(std::slice::from_ref(&port));
         let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, host.interruptions)?;
+        record::programs_ran(std::slice::from_ref(&port));
         Ok((summary, output))
     }
 }

@@ -124,7 +124,15 @@ impl Output {
 
     /// Prints the result, ends the stream of events with it, and gives the exit code that goes with it.
     pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
+        let (programs, lack) = record::programs(summary);
+        let mut warnings = summary.warnings.clone();
+        warnings.extend(
+            lack.as_ref()
+                .map(|lack| format!("{} is not known: {}", lack.what, lack.why)),
+        );
         let summary = Summary {
+            programs,
+            warnings,
             command: std::env::args_os()
                 .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
                 .collect(),
@@ -139,7 +147,7 @@ impl Output {
             let rows = own.rows.lock().unwrap_or_else(PoisonError::into_inner);
             let causes = record::causes(&summary, watched.as_ref(), &rows);
             let summary = Summary { causes, ..summary };
-            let recording = watched.map(|watched| record::recording(&summary, watched, &rows, profiled.as_ref()));
+            let recording = watched.map(|watched| record::recording(&summary, watched, &rows, profiled.as_ref(), lack));
             (summary, recording)
         };
         own.print(&summary, self.quiet);

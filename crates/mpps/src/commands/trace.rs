@@ -59,6 +59,10 @@ fn tables(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     } else {
         write!(out, "{}", table::stages(&recording.stages))?;
     }
+    if !recording.programs.is_empty() {
+        writeln!(out, "\nPrograms in the kernel, by its own count:")?;
+        write!(out, "{}", table::programs(&recording.programs))?;
+    }
     if !recording.meta.cost.is_empty() {
         writeln!(out, "{}", recording.meta.cost)?;
     }
@@ -66,6 +70,13 @@ fn tables(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     if recording.takers.iter().any(|taker| taker.total_ns > 0) {
         writeln!(out, "What took the cores:")?;
         write!(out, "{}", table::takers(&recording.takers))?;
+        if let Some(ns) = recording.meta.steal_ns {
+            writeln!(
+                out,
+                "The hypervisor took {} from all cores of this host together (steal).",
+                time(ns as f64)
+            )?;
+        }
     } else {
         writeln!(out, "What took the cores: nothing is known to have done so.")?;
     }

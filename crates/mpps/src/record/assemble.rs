@@ -3,10 +3,15 @@
 use super::rows::Rows;
 use super::watched::Watched;
 use crate::profile::Samples;
-use mpps_stats::Summary;
+use mpps_stats::{LaneSummary, Summary};
 use mpps_sys::clock;
 use mpps_trace::why::{self, Loss};
-use mpps_trace::{Cause, Explained, Gap, LaneTrace, LatePacket, LeftOut, Meta, Part, Recording, SlowBurst, Stage};
+use mpps_trace::{
+    Cause, Explained, Gap, LaneTrace, LatePacket, LeftOut, Meta, Part, Recording, SlowBurst, Stage, Taker, TakerKind,
+};
+
+/// A ring that a look finds so full has had no room, or soon would not have had.
+const FULL: f64 = 0.95;
 
 /// Causes of a kind in the summary of a run without a trace.
 const FEW: usize = 3;
@@ -16,7 +21,7 @@ pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) 
     let nothing = Watched::default();
     let traced = watched.is_some();
     let watched = watched.unwrap_or(&nothing);
-    let explained = Explained::new(&watched.events, &watched.own);
+    let explained = Explained::new(&watched.events, &watched.own).with_names(&watched.names);
     let explain = |lane: &LaneTrace, from_ns: u64, to_ns: u64| -> Vec<Part> {
         let gap = Gap {
             lane: lane.lane,
@@ -50,14 +55,21 @@ pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) 
         } else {
             dropped
         };
-        let host_drops = (dropped > 0).then(|| ("dropped by this host, by its own counters".to_owned(), dropped));
+        let fill = rows.highest_fill(from_ns, to_ns);
+        let host_drops = (dropped > 0).then(|| {
+            let full = fill.map(|fill| format!(" (a receive ring was up to {:.0} % full)", fill * 100.0));
+            let what = format!("dropped by this host, by its own counters{}", full.unwrap_or_default());
+            (what, dropped)
+        });
         let loss = Loss {
             from_ns: start_ns + from_ns,
             to_ns: start_ns + to_ns,
             packets: stretch.packets,
             host_drops: host_drops.into_iter().collect(),
             kernel_drops: kernel_drops.clone().filter(|_| one_stretch(summary)),
-            ring_lasts_ns: 0,
+            // That a lane was away tells something only where its ring was seen to be full.
+            ring_lasts_ns: fill.filter(|fill| *fill >= FULL).map_or(0, |_| ring_lasts_ns(summary)),
+            away: gaps(summary, &lanes),
         };
         causes.push(why::loss(&loss, &lanes, &watched.events, start_ns, &explain));
     }
@@ -82,6 +94,12 @@ pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) 
         causes.push(why::late(packet, sender, &lanes, (typical_ns, start_ns), &explain));
     }
     causes
+}
+
+/// For how long the receive ring lasts that lasts the shortest, ns; 0: that is not known.
+fn ring_lasts_ns(summary: &Summary) -> u64 {
+    let rings = summary.lanes.iter().flat_map(|lane| &lane.rx_rings);
+    rings.filter_map(|ring| ring.lasts_ns).min().unwrap_or(0)
 }
 
 /// All loss is in one stretch.
@@ -153,11 +171,47 @@ fn lanes(summary: &Summary, watched: &Watched) -> Vec<LaneTrace> {
     lanes
 }
 
+/// When lanes were away by their own clocks, as far as that was kept.
+fn gaps(summary: &Summary, lanes: &[LaneTrace]) -> Vec<Gap> {
+    let start_ns = summary.started.monotonic_ns;
+    let of_lane = |lane: &LaneSummary| {
+        let trace = lanes.iter().find(|trace| trace.lane == lane.lane as u32);
+        let gap = |gap: &mpps_stats::Gap| {
+            trace.map(|trace| Gap {
+                lane: trace.lane,
+                tid: trace.tid,
+                cpu: trace.cpu,
+                from_ns: start_ns + gap.from_ns,
+                to_ns: start_ns + gap.to_ns,
+            })
+        };
+        lane.gaps.iter().filter_map(gap).collect::<Vec<_>>()
+    };
+    summary.lanes.iter().flat_map(of_lane).collect()
+}
+
+/// What of these times nothing that was seen accounts for: where nobody could look, all of it.
+fn unexplained(summary: &Summary, watched: &Watched, lanes: &[LaneTrace]) -> Vec<Taker> {
+    let explained = Explained::new(&watched.events, &watched.own);
+    let mut takers = explained.takers(&gaps(summary, lanes));
+    takers.retain(|taker| taker.kind == TakerKind::Unexplained);
+    takers
+}
+
 /// The recording of a run.
-pub(crate) fn recording(summary: &Summary, watched: Watched, rows: &Rows, samples: Option<&Samples>) -> Recording {
+pub(crate) fn recording(
+    summary: &Summary,
+    watched: Watched,
+    rows: &Rows,
+    samples: Option<&Samples>,
+    lack: Option<LeftOut>,
+) -> Recording {
     let lanes = lanes(summary, &watched);
+    let mut takers = watched.takers.clone();
+    takers.extend(unexplained(summary, &watched, &lanes));
     let kept_out = summary.kept.iter().flat_map(|kept| kept.left_out.clone());
-    let left_out: Vec<LeftOut> = kept_out.chain(watched.left_out).chain(rows.left_out()).collect();
+    let left_out = kept_out.chain(watched.left_out).chain(rows.left_out());
+    let left_out: Vec<LeftOut> = left_out.chain(lack).collect();
     let fact = |name: &str| {
         let fact = summary.host.iter().find(|fact| fact.name == name);
         fact.map(|fact| fact.value.clone()).unwrap_or_default()
@@ -172,6 +226,7 @@ pub(crate) fn recording(summary: &Summary, watched: Watched, rows: &Rows, sample
             pid: std::process::id() as i32,
             utc_offset_ns: started.utc_ns as i64 - started.monotonic_ns as i64,
             boot_offset_ns: clock::suspended_ns() as i64,
+            steal_ns: fact("steal_ms").parse::<u64>().ok().map(|ms| ms * 1_000_000),
             start_ns: started.monotonic_ns,
             end_ns: started.monotonic_ns + summary.duration_ns,
             left_out,
@@ -187,7 +242,8 @@ pub(crate) fn recording(summary: &Summary, watched: Watched, rows: &Rows, sample
             .unwrap_or_default(),
         counters: rows.counters(),
         stages: summary.stages.clone(),
-        takers: watched.takers,
+        programs: summary.programs.clone(),
+        takers,
         causes: summary.causes.clone(),
     }
 }

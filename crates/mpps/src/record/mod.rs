@@ -6,9 +6,11 @@
 //! main thread while it still may. There is one run a process.
 
 mod assemble;
+mod programs;
 mod rows;
 mod watched;
 
 pub(crate) use assemble::{causes, recording};
+pub(crate) use programs::{programs, programs_loaded, programs_ran};
 pub(crate) use rows::{Rows, RowsSink};
 pub(crate) use watched::{ask, begin, finish, opened};

@@ -1,6 +1,6 @@
 //! What each row counted, as values over time.
 
-use mpps_stats::{Event, Row, Sink};
+use mpps_stats::{Event, LanesSoFar, Row, RowFill, Sink, WHOLE_PPM};
 use mpps_trace::{Counter, LeftOut, Unit};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,6 +14,12 @@ pub(crate) struct Rows {
     start_ns: u64,
     rows: Vec<Kept>,
     left_out: u64,
+    /// By lane: the highest fill of its receive rings, from when on.
+    lanes: Vec<Vec<(u64, f64)>>,
+    /// By lane: looks so far.
+    looks: Vec<u64>,
+    /// When lanes were read last.
+    read_ns: u64,
 }
 
 /// Of a row; times from the start of the run.
@@ -27,6 +33,14 @@ struct Kept {
     host_dropped: Option<u64>,
     p50: Option<u64>,
     p99: Option<u64>,
+    fill: Option<RowFill>,
+}
+
+/// The fill of a lane's receive rings, as a counter.
+const FILL: [&str; 2] = ["fill of the receive ring, highest", "fill of the receive ring, mean"];
+
+fn share(ppm: u64) -> f64 {
+    ppm as f64 / WHOLE_PPM as f64
 }
 
 impl Rows {
@@ -39,13 +53,21 @@ impl Rows {
         within.filter_map(|row| row.host_dropped).sum()
     }
 
+    /// The highest share of a receive ring that was found taken in a stretch of the run, ns since its start, and up to
+    /// a row after it: a ring that overflowed while its lane was away is looked at when that is back.
+    pub(crate) fn highest_fill(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
+        let near = |row: &&Kept| row.from_ns <= to_ns && row.from_ns + row.length_ns > from_ns;
+        let fills = self.rows.iter().filter(near).filter_map(|row| row.fill);
+        fills.map(|fill| share(fill.highest_ppm)).reduce(f64::max)
+    }
+
     /// What a value over time is made of.
     pub(crate) fn counters(&self) -> Vec<Counter> {
         type Value = fn(&Kept) -> Option<f64>;
         fn rate(packets: f64, row: &Kept) -> Option<f64> {
             (row.length_ns > 0).then(|| packets * 1e9 / row.length_ns as f64)
         }
-        let all: [(&str, Unit, Value); 6] = [
+        let all: [(&str, Unit, Value); 8] = [
             ("sent", Unit::PacketsPerSecond, |row| rate(row.tx as f64, row)),
             ("received", Unit::PacketsPerSecond, |row| rate(row.rx as f64, row)),
             ("lost", Unit::Packets, |row| Some(row.lost as f64)),
@@ -54,6 +76,8 @@ impl Rows {
             }),
             ("latency, median", Unit::Nanoseconds, |row| row.p50.map(|ns| ns as f64)),
             ("latency, p99", Unit::Nanoseconds, |row| row.p99.map(|ns| ns as f64)),
+            (FILL[0], Unit::Share, |row| row.fill.map(|fill| share(fill.highest_ppm))),
+            (FILL[1], Unit::Share, |row| row.fill.map(|fill| share(fill.mean_ppm))),
         ];
         let counter = |(name, unit, value): &(&str, Unit, Value)| {
             let point = |row: &Kept| Some((self.start_ns + row.from_ns, value(row)?));
@@ -65,7 +89,32 @@ impl Rows {
                 points,
             })
         };
-        all.iter().filter_map(counter).collect()
+        let of_lanes = self.lanes.iter().enumerate().map(|(lane, points)| Counter {
+            name: FILL[0].to_owned(),
+            lane: Some(lane as u32),
+            unit: Unit::Share,
+            points: points
+                .iter()
+                .map(|&(at_ns, fill)| (self.start_ns + at_ns, fill))
+                .collect(),
+        });
+        let of_lanes = of_lanes.filter(|counter| !counter.points.is_empty());
+        all.iter().filter_map(counter).chain(of_lanes).collect()
+    }
+
+    /// What the lanes found in their rings since they were last read. A counter's value holds from its time on: the
+    /// time is that of the reading before.
+    fn add_lanes(&mut self, so_far: &LanesSoFar<'_>) {
+        let from_ns = std::mem::replace(&mut self.read_ns, so_far.at_ns);
+        self.lanes.resize(so_far.lanes.len(), Vec::new());
+        self.looks.resize(so_far.lanes.len(), 0);
+        let lanes = self.lanes.iter_mut().zip(&mut self.looks).zip(so_far.lanes);
+        for ((points, looks), lane) in lanes {
+            let looked = std::mem::replace(looks, lane.rx_fill_looks) < lane.rx_fill_looks;
+            if looked && points.len() < MOST {
+                points.push((from_ns, share(lane.rx_fill_highest_ppm)));
+            }
+        }
     }
 
     /// What is missing.
@@ -92,6 +141,7 @@ impl Rows {
             host_dropped: row.host_dropped,
             p50: known.map(|of| of.p50),
             p99: known.map(|of| of.p99),
+            fill: row.rx_fill,
         });
     }
 }
@@ -105,6 +155,7 @@ impl Sink for RowsSink {
         match event {
             Event::Start(start) => rows.start_ns = start.started.monotonic_ns,
             Event::Row(row) => rows.add(row),
+            Event::Lanes(so_far) => rows.add_lanes(so_far),
             _ => {}
         }
     }

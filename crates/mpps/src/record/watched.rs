@@ -1,13 +1,16 @@
 //! The watch over the lanes' cores during a run.
 
+use super::programs;
 use crate::cli::Run;
 use crate::paths::Checked;
 use crate::privilege;
 use mpps_engine::Opened;
+use mpps_sys::evidence::{Rival, threads_of_others};
 use mpps_sys::privilege::Keep;
-use mpps_sys::sched;
-use mpps_trace::{KernelEvent, LeftOut, Taker};
-use mpps_watch::{Dropped, Lane, Options, Watch};
+use mpps_sys::proc_stat::threads;
+use mpps_sys::{clock, sched};
+use mpps_trace::{Explained, KernelEvent, LeftOut, Taker, displaced, time};
+use mpps_watch::{Dropped, Lane, Options, OwnSwitches, Watch};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,14 +23,18 @@ const EVERY: Duration = Duration::from_millis(20);
 /// Events that are kept, at the most: some 100 bytes each.
 const MOST: usize = 1_000_000;
 
+/// Threads beside the lanes whose switches are noted where the kernel's tracepoints are out of reach, at the most: each
+/// takes 132 KiB of the memory that a user may lock.
+const OTHERS: usize = 3;
+
 /// How far it is.
 enum State {
     /// Nobody has asked for it.
     Off,
     /// Lanes are made ready.
     Asked { options: Options, lanes: Vec<LaneThread> },
-    /// The kernel's tracepoints are open.
-    Open(Box<Watch>, Vec<LaneThread>),
+    /// Events are written.
+    Open(Source, Vec<LaneThread>),
     /// Events are read.
     Running(Reader, Vec<LaneThread>),
     /// There are none.
@@ -43,8 +50,55 @@ pub(crate) struct LaneThread {
     pub(crate) cpu: Option<u32>,
 }
 
+/// Who tells what happened on the cores.
+enum Source {
+    /// The kernel's tracepoints.
+    Kernel(Box<Watch>),
+    /// The records of own threads, since the tracepoints can't be had: why not. And for how long others had run before.
+    Own(OwnSwitches, String, Vec<Rival>),
+}
+
+impl Source {
+    /// The tracepoints where they can be had, else the own threads' records.
+    fn open(options: &Options) -> Result<Self, String> {
+        // What the program's file lends is not for its user to see the host with.
+        let watch = match privilege::lent() {
+            true => Err("the program's file lends its privileges to every user".to_owned()),
+            false => Watch::start(options).map_err(|lack| lack.to_string()),
+        };
+        let why = match watch {
+            Ok(watch) => return Ok(Self::Kernel(Box::new(watch))),
+            Err(why) => why,
+        };
+        match OwnSwitches::start(&options.lanes) {
+            Ok(mut switches) => {
+                let is_lane = |tid: &i32| options.lanes.iter().any(|lane| lane.tid == *tid);
+                let others = threads().into_iter().map(|(tid, _)| tid).filter(|tid| !is_lane(tid));
+                switches.also(others.take(OTHERS));
+                let before = threads_of_others().into_iter().map(|(_, rival)| rival);
+                Ok(Self::Own(switches, why, before.collect()))
+            }
+            Err(lack) => Err(format!("{why}; nor when lanes left their cores: {lack}")),
+        }
+    }
+
+    fn poll(&mut self, events: &mut Vec<KernelEvent>) {
+        match self {
+            Self::Kernel(watch) => watch.poll(events),
+            Self::Own(switches, ..) => switches.poll(events),
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        match self {
+            Self::Kernel(watch) => watch.lost(),
+            Self::Own(switches, ..) => switches.lost(),
+        }
+    }
+}
+
 struct Reader {
-    thread: JoinHandle<(Box<Watch>, Vec<KernelEvent>, u64)>,
+    thread: JoinHandle<(Source, Vec<KernelEvent>, u64)>,
     over: Arc<AtomicBool>,
 }
 
@@ -58,6 +112,8 @@ pub(crate) struct Watched {
     pub(crate) drops: Vec<Dropped>,
     /// Threads of this process.
     pub(crate) own: Vec<i32>,
+    /// And their names.
+    pub(crate) names: Vec<(i32, String)>,
     pub(crate) left_out: Vec<LeftOut>,
 }
 
@@ -73,6 +129,7 @@ pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
     if run.tell.keep.trace.is_none() {
         return;
     }
+    programs::ask();
     let plan = serde_json::from_str(&run.plan.text()).unwrap_or_default();
     // Drops of others' packets to the same ports would be taken for this run's where the kernel has none of them.
     let through_kernel = |port: &&Checked| port.traits.interface.is_some() || port.traits.socket.is_some();
@@ -115,13 +172,8 @@ pub(crate) fn opened(opened: Opened) {
             lanes.sort_unstable_by_key(|lane| lane.lane);
             let lanes = std::mem::take(lanes);
             options.lanes = lanes.iter().map(watched).collect();
-            // What the program's file lends is not for its user to see the host with.
-            let watch = match privilege::lent() {
-                true => Err("the program's file lends its privileges to every user".to_owned()),
-                false => Watch::start(options).map_err(|lack| lack.to_string()),
-            };
-            *state = match watch {
-                Ok(watch) => State::Open(Box::new(watch), lanes),
+            *state = match Source::open(options) {
+                Ok(source) => State::Open(source, lanes),
                 Err(why) => State::Failed(lanes, why),
             };
         }
@@ -136,8 +188,8 @@ fn watched(&LaneThread { lane, tid, cpu }: &LaneThread) -> Lane {
 pub(crate) fn begin() {
     let mut state = state();
     match std::mem::replace(&mut *state, State::Off) {
-        State::Open(watch, lanes) => {
-            *state = match Reader::start(watch) {
+        State::Open(source, lanes) => {
+            *state = match Reader::start(source) {
                 Ok(reader) => State::Running(reader, lanes),
                 Err(e) => State::Failed(lanes, format!("start the thread that reads the kernel's events: {e}")),
             };
@@ -147,7 +199,7 @@ pub(crate) fn begin() {
 }
 
 impl Reader {
-    fn start(mut watch: Box<Watch>) -> std::io::Result<Self> {
+    fn start(mut source: Source) -> std::io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
         let body = move || {
@@ -157,12 +209,12 @@ impl Reader {
             let mut new = Vec::new();
             loop {
                 let over = ends.load(Ordering::Acquire);
-                watch.poll(&mut new);
+                source.poll(&mut new);
                 let room = MOST.saturating_sub(events.len()).min(new.len());
                 left_out += (new.len() - room) as u64;
                 events.extend(new.drain(..).take(room));
                 if over {
-                    return (watch, events, left_out);
+                    return (source, events, left_out);
                 }
                 thread::park_timeout(EVERY);
             }
@@ -174,11 +226,12 @@ impl Reader {
 
 /// Ends the watch; `None`: nobody asked for it.
 pub(crate) fn finish() -> Option<Watched> {
-    let without = |why: String| LeftOut {
-        what: "what took the cores, and the kernel's reasons for drops".to_owned(),
+    let lack = |what: &str, why: String| LeftOut {
+        what: what.to_owned(),
         count: 0,
         why,
     };
+    let without = |why: String| lack("what took the cores, and the kernel's reasons for drops", why);
     match std::mem::replace(&mut *state(), State::Off) {
         State::Off => None,
         // The run ended before it began.
@@ -192,10 +245,11 @@ pub(crate) fn finish() -> Option<Watched> {
             ..Watched::default()
         }),
         State::Running(reader, lanes) => {
-            let own = threads();
+            let names = threads();
+            let ended_ns = clock::monotonic_ns();
             reader.over.store(true, Ordering::Release);
             reader.thread.thread().unpark();
-            let Ok((watch, mut events, beyond)) = reader.thread.join() else {
+            let Ok((source, mut events, beyond)) = reader.thread.join() else {
                 return Some(Watched {
                     lanes,
                     left_out: vec![without(
@@ -213,16 +267,29 @@ pub(crate) fn finish() -> Option<Watched> {
                 })
             };
             let beyond = lost(beyond, "no more are kept");
-            let lost = lost(watch.lost(), "they came faster than they could be read");
-            let missing = watch.without().iter().map(|what| LeftOut {
-                what: (*what).to_owned(),
-                count: 0,
-                why: "this kernel has no such tracepoint".to_owned(),
-            });
+            let lost = lost(source.lost(), "they came faster than they could be read");
+            let own = names.iter().map(|(tid, _)| *tid);
+            let own: Vec<i32> = own.chain(lanes.iter().map(|lane| lane.tid)).collect();
+            let (takers, drops, missing) = match &source {
+                Source::Kernel(watch) => {
+                    let no_such = "this kernel has no such tracepoint";
+                    let missing = watch.without().iter().map(|what| lack(what, no_such.to_owned()));
+                    (watch.takers(), watch.drops(), missing.collect())
+                }
+                Source::Own(_, why, before) => {
+                    let why = format!("{why}{}", by_processor_time(&lanes, before));
+                    let what = "what took the cores, own threads apart, and the kernel's reasons for drops";
+                    let explained = Explained::new(&events, &own).with_names(&names);
+                    let of = |lane: &LaneThread| (lane.lane, lane.tid, lane.cpu);
+                    let gaps = displaced(&events, &lanes.iter().map(of).collect::<Vec<_>>(), ended_ns);
+                    (explained.takers(&gaps), Vec::new(), vec![lack(what, why)])
+                }
+            };
             Some(Watched {
-                takers: watch.takers(),
-                drops: watch.drops(),
-                own: own.into_iter().chain(lanes.iter().map(|lane| lane.tid)).collect(),
+                takers,
+                drops,
+                own,
+                names,
                 left_out: beyond.into_iter().chain(lost).chain(missing).collect(),
                 events,
                 lanes,
@@ -231,11 +298,34 @@ pub(crate) fn finish() -> Option<Watched> {
     }
 }
 
-/// The threads of this process.
-fn threads() -> Vec<i32> {
-    let all = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
+/// Which threads of other programs may have been those on the lanes' cores: what each has run since is known to
+/// everybody, and where it was last.
+fn by_processor_time(lanes: &[LaneThread], before: &[Rival]) -> String {
+    /// Threads of a core that are named, and what one must have run to be, ns.
+    const NAMED: usize = 3;
+    const WORTH_NAMING_NS: u64 = 1_000_000;
+    let mut others: Vec<(String, Rival)> = threads_of_others()
+        .into_iter()
+        .map(|(name, rival)| (name, rival.since(before)))
+        .filter(|(_, rival)| rival.ran_ns >= WORTH_NAMING_NS)
+        .collect();
+    others.sort_by_key(|(_, rival)| std::cmp::Reverse(rival.ran_ns));
+    let mut cores: Vec<u32> = lanes.iter().filter_map(|lane| lane.cpu).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    let of_core = |core: u32| {
+        let there = others
+            .iter()
+            .filter(|(_, rival)| rival.core == core as usize)
+            .take(NAMED);
+        let named = there.map(|(name, rival)| {
+            let ran = time(rival.ran_ns as f64);
+            format!("{name} (thread {}) for {ran}", rival.thread)
+        });
+        let named: Vec<String> = named.collect();
+        (!named.is_empty()).then(|| format!("; last seen on core {core}, and run meanwhile: {}", named.join(", ")))
+    };
+    cores.into_iter().filter_map(of_core).collect()
 }
 
 /// UDP ports of the test's packets, as far as the plan names them.

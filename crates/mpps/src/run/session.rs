@@ -8,6 +8,7 @@ use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, 
 use crate::plan::ends::Destination;
 use crate::plan::neighbor::Asked;
 use crate::plan::traffic::Draft;
+use crate::record;
 use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_port, session_across};
 use mpps_io::kernel::KernelPort;
 use mpps_io::{Capabilities, Port};
@@ -426,7 +427,9 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
                 link.dest_mac = link.dest_mac.or(mac);
             }
         }
+        record::programs_loaded(&self.programs);
         let summary = run_traffic_in_kernel(&self.programs, &plan, sinks, interruptions)?;
+        record::programs_ran(&self.programs);
         // Answers come to the device that packets leave by, where those of the other way are received.
         for (mac, programs) in self.macs.iter_mut().zip(self.programs.iter().rev()) {
             *mac = mac.or_else(|| programs.heard().map(MacAddr));

@@ -90,6 +90,7 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     writeln!(out)?;
     table(&moved, "rrrrrrrr", Heads::Named, out)?;
     table(&cost, "rrrrrrr", Heads::Named, out)?;
+    rings(s, out)?;
     // How loaded a lane is that polls: the processor's time does not tell.
     let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
     let mut busy: Vec<_> = busy
@@ -119,6 +120,53 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// How full receive rings were, and for how long they last.
+fn rings(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
+    let head = [
+        "lane",
+        "port",
+        "receive ring",
+        "highest fill",
+        "mean fill",
+        "looks",
+        "lasts",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for (lane, ring) in s
+        .lanes
+        .iter()
+        .flat_map(|l| l.rx_rings.iter().map(|ring| (l.lane, ring)))
+    {
+        let many = match ring.rings {
+            0 | 1 => String::new(),
+            n => format!("{n} x "),
+        };
+        let size = format!("{many}{} {}", count(ring.size), ring.unit.as_str());
+        let [highest, mean] = [ring.highest_ratio(), ring.mean_ratio()].map(|ratio| format!("{:.2} %", ratio * 100.0));
+        let lasts = ring.lasts_ns.map_or_else(|| "-".to_owned(), |ns| time(ns as f64));
+        let port = ring.port.clone().unwrap_or_default();
+        rows.push(vec![
+            lane.to_string(),
+            port,
+            size,
+            highest,
+            mean,
+            count(ring.looks),
+            lasts,
+        ]);
+    }
+    if rows.len() == 1 {
+        return Ok(());
+    }
+    // A column that is empty in all rows is left out.
+    if rows[1..].iter().all(|row| row[1].is_empty()) {
+        rows[0][1].clear();
+    }
+    writeln!(out)?;
+    table(&rows, "rlrrrrr", Heads::Named, out)?;
+    writeln!(out, "lasts: for so long an empty one holds what comes, at this rate")
 }
 
 fn mean(packets: u64, bursts: u64) -> String {

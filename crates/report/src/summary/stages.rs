@@ -3,7 +3,7 @@
 use super::text::{Heads, Page, fold, table};
 use mpps_stats::Summary;
 use mpps_trace::StageRow;
-use mpps_trace::table::stage_cells;
+use mpps_trace::table::{PROGRAM_HEADS, program_cells, stage_cells};
 use std::io::{self, Write};
 
 /// Lanes that have a line of their own in brief.
@@ -34,14 +34,41 @@ pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if more > 0 {
         writeln!(out, "{more} more lanes: --verbose")?;
     }
+    programs_in_brief(s, out)
+}
+
+/// A line for each program in the kernel that handles packets.
+fn programs_in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
+    for row in s.programs.iter().filter(|row| row.packets > 0).take(LANES) {
+        let parts = [
+            format!(
+                "program {} of {}: {:.1} ns a packet",
+                row.program,
+                row.device,
+                row.ns_per_packet()
+            ),
+            format!("{:.1} % of a core", row.share * 100.0),
+        ];
+        fold(parts, "   ", "  ", out)?;
+    }
     Ok(())
 }
 
-/// A row for each stage of each lane, and what it cost to know.
+/// A row for each stage of each lane, and what it cost to know; then one for each program in the kernel.
 pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
-    if s.stages.is_empty() {
+    if !s.stages.is_empty() {
+        lanes_in_full(s, out)?;
+    }
+    if s.programs.is_empty() {
         return Ok(());
     }
+    let mut rows = vec![PROGRAM_HEADS.map(str::to_owned).to_vec()];
+    rows.extend(s.programs.iter().map(|row| program_cells(row).to_vec()));
+    writeln!(out)?;
+    table(&rows, "llrrrrrrr", Heads::Named, out)
+}
+
+fn lanes_in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let names = [
         "lane",
         "stage",

@@ -131,10 +131,61 @@ fn without_the_others_names_a_displaced_lane_is_told_from_one_that_slept() {
     ];
     let right = named(&[
         ("another thread had the core", 40),
-        ("asleep in the kernel (a page fault, a lock or a disk)", 30),
+        ("asleep, stopped, or woken and not on a core yet", 30),
         (UNEXPLAINED, 30),
     ]);
     assert_eq!(parts(&events), right);
+}
+
+#[test]
+fn without_the_others_names_threads_of_this_program_still_have_theirs() {
+    let out = |at_ns, tid, preempted| at(at_ns, Event::SwitchedOut { tid, preempted });
+    let on = |at_ns, tid| at(at_ns, Event::SwitchedIn { tid });
+    let events = [
+        out(100, 7, true),
+        on(120, 8),
+        out(150, 8, false),
+        on(160, 7),
+        // On another core it takes nothing of this one.
+        KernelEvent { cpu: 2, ..on(170, 8) },
+    ];
+    let right = named(&[
+        ("another thread had the core", 30),
+        ("own thread 8 had the core", 30),
+        (UNEXPLAINED, 40),
+    ]);
+    assert_eq!(parts(&events), right);
+    let explained = Explained::new(&events, &[7, 8]).with_names(&[(8, "mpps-files".to_owned())]);
+    assert_eq!(explained.parts(&GAP)[1].what, "own thread mpps-files (8) had the core");
+    let takers = explained.takers(&[GAP]);
+    let own = takers
+        .iter()
+        .find(|taker| taker.kind == TakerKind::Own)
+        .expect("it had the core");
+    assert_eq!(
+        (own.tid, own.name.as_str(), own.count, own.total_ns),
+        (8, "mpps-files", 1, 30)
+    );
+}
+
+#[test]
+fn the_gaps_of_a_lane_are_when_it_was_displaced() {
+    let out = |at_ns, tid, preempted| at(at_ns, Event::SwitchedOut { tid, preempted });
+    let on = |at_ns, tid| at(at_ns, Event::SwitchedIn { tid });
+    let events = [
+        on(5, 7),
+        out(100, 7, true),
+        out(105, 8, true),
+        on(160, 7),
+        out(200, 7, false),
+        on(300, 7),
+        out(400, 7, true),
+    ];
+    let gap = |from_ns, to_ns| Gap { from_ns, to_ns, ..GAP };
+    assert_eq!(
+        displaced(&events, &[(0, 7, Some(1))], 450),
+        [gap(100, 160), gap(400, 450)]
+    );
 }
 
 #[test]
