@@ -1,13 +1,15 @@
 //! The watch over the lanes' cores during a run.
 
+use super::thin::thin;
 use crate::cli::Run;
 use crate::paths::Checked;
 use crate::privilege;
-use mpps_engine::Opened;
+use mpps_engine::{Opened, StampMemory};
+use mpps_sys::clock::monotonic_ns;
 use mpps_sys::privilege::Keep;
 use mpps_sys::sched;
 use mpps_trace::{KernelEvent, LeftOut, Taker};
-use mpps_watch::{Dropped, Lane, Options, Watch};
+use mpps_watch::{Lane, Options, Stamps, Watch};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +19,25 @@ use std::time::Duration;
 
 /// How often events are read.
 const EVERY: Duration = Duration::from_millis(20);
-/// Events that are kept, at the most: some 100 bytes each.
-const MOST: usize = 1_000_000;
+/// What an event takes in memory with its names, bytes, rounded up.
+const EVENT_BYTES: u64 = 192;
+/// Of the memory for what is kept, one part of so many is for events, the rest for what lanes did.
+pub(crate) const PART_OF_EVENTS: u64 = 4;
+/// Looks at the counts of drops that are kept one by one.
+const MOST_LOOKS: usize = 100_000;
 
 /// How far it is.
 enum State {
     /// Nobody has asked for it.
     Off,
     /// Lanes are made ready.
-    Asked { options: Options, lanes: Vec<LaneThread> },
+    Asked {
+        options: Options,
+        lanes: Vec<LaneThread>,
+        most: usize,
+    },
     /// The kernel's tracepoints are open.
-    Open(Box<Watch>, Vec<LaneThread>),
+    Open(Box<Watch>, Vec<LaneThread>, usize),
     /// Events are read.
     Running(Reader, Vec<LaneThread>),
     /// There are none.
@@ -44,8 +54,73 @@ pub(crate) struct LaneThread {
 }
 
 struct Reader {
-    thread: JoinHandle<(Box<Watch>, Vec<KernelEvent>, u64)>,
+    thread: JoinHandle<Read>,
     over: Arc<AtomicBool>,
+    /// Of each lane.
+    stamps: Vec<Stamps>,
+}
+
+/// What was read.
+struct Read {
+    watch: Box<Watch>,
+    events: Vec<KernelEvent>,
+    /// Events for which there was no room.
+    left_out: u64,
+    drops: Drops,
+}
+
+/// Packets of the test that the kernel dropped for one reason between two looks at its count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dropping {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    pub(crate) reason: String,
+    pub(crate) packets: u64,
+}
+
+/// What the kernel dropped, as its counts grew.
+#[derive(Debug, Default)]
+struct Drops {
+    looked_ns: u64,
+    so_far: Vec<(String, u64)>,
+    grew: Vec<Dropping>,
+}
+
+impl Drops {
+    fn look(&mut self, watch: &Watch) {
+        let from_ns = std::mem::replace(&mut self.looked_ns, monotonic_ns());
+        for dropped in watch.drops() {
+            let known = self.so_far.iter().position(|(reason, _)| *reason == dropped.reason);
+            let known = known.unwrap_or_else(|| {
+                self.so_far.push((dropped.reason.clone(), 0));
+                self.so_far.len() - 1
+            });
+            let before = std::mem::replace(&mut self.so_far[known].1, dropped.ours);
+            if dropped.ours > before {
+                self.grew.push(Dropping {
+                    from_ns,
+                    to_ns: self.looked_ns,
+                    reason: dropped.reason,
+                    packets: dropped.ours - before,
+                });
+            }
+        }
+        // A run of days: what came in two looks becomes what came in one.
+        if self.grew.len() > MOST_LOOKS {
+            let mut kept: Vec<Dropping> = Vec::with_capacity(MOST_LOOKS);
+            for next in self.grew.drain(..) {
+                match kept
+                    .last_mut()
+                    .filter(|last| last.reason == next.reason && last.to_ns == next.from_ns)
+                {
+                    Some(last) => (last.to_ns, last.packets) = (next.to_ns, last.packets + next.packets),
+                    None => kept.push(next),
+                }
+            }
+            kept.truncate(MOST_LOOKS);
+            self.grew = kept;
+        }
+    }
 }
 
 /// What was seen of a run.
@@ -55,7 +130,7 @@ pub(crate) struct Watched {
     /// By time.
     pub(crate) events: Vec<KernelEvent>,
     pub(crate) takers: Vec<Taker>,
-    pub(crate) drops: Vec<Dropped>,
+    pub(crate) drops: Vec<Dropping>,
     /// Threads of this process.
     pub(crate) own: Vec<i32>,
     pub(crate) left_out: Vec<LeftOut>,
@@ -93,13 +168,14 @@ pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
     *state() = State::Asked {
         options,
         lanes: Vec::new(),
+        most: (run.tell.keep.trace_memory / PART_OF_EVENTS / EVENT_BYTES) as usize,
     };
 }
 
 /// A thread of the run has opened all that it needs, and has its privileges yet.
 pub(crate) fn opened(opened: Opened) {
     let mut state = state();
-    let State::Asked { options, lanes } = &mut *state else {
+    let State::Asked { options, lanes, most } = &mut *state else {
         return;
     };
     match opened {
@@ -113,7 +189,7 @@ pub(crate) fn opened(opened: Opened) {
         }
         Opened::Main => {
             lanes.sort_unstable_by_key(|lane| lane.lane);
-            let lanes = std::mem::take(lanes);
+            let (lanes, most) = (std::mem::take(lanes), *most);
             options.lanes = lanes.iter().map(watched).collect();
             // What the program's file lends is not for its user to see the host with.
             let watch = match privilege::lent() {
@@ -121,7 +197,7 @@ pub(crate) fn opened(opened: Opened) {
                 false => Watch::start(options).map_err(|lack| lack.to_string()),
             };
             *state = match watch {
-                Ok(watch) => State::Open(Box::new(watch), lanes),
+                Ok(watch) => State::Open(Box::new(watch), lanes, most),
                 Err(why) => State::Failed(lanes, why),
             };
         }
@@ -136,8 +212,8 @@ fn watched(&LaneThread { lane, tid, cpu }: &LaneThread) -> Lane {
 pub(crate) fn begin() {
     let mut state = state();
     match std::mem::replace(&mut *state, State::Off) {
-        State::Open(watch, lanes) => {
-            *state = match Reader::start(watch) {
+        State::Open(watch, lanes, most) => {
+            *state = match Reader::start(watch, &lanes, most) {
                 Ok(reader) => State::Running(reader, lanes),
                 Err(e) => State::Failed(lanes, format!("start the thread that reads the kernel's events: {e}")),
             };
@@ -147,30 +223,58 @@ pub(crate) fn begin() {
 }
 
 impl Reader {
-    fn start(mut watch: Box<Watch>) -> std::io::Result<Self> {
+    fn start(mut watch: Box<Watch>, lanes: &[LaneThread], most: usize) -> std::io::Result<Self> {
+        let lanes: Vec<i32> = lanes.iter().map(|lane| lane.tid).collect();
         let over = Arc::new(AtomicBool::new(false));
+        let stamps = (0..).map_while(|lane| watch.stamps(lane)).collect();
         let ends = Arc::clone(&over);
         let body = move || {
             // It reads memory that is mapped already.
             let _ = Keep::NOTHING.apply();
             let (mut events, mut left_out) = (Vec::new(), 0);
+            let mut drops = Drops {
+                looked_ns: monotonic_ns(),
+                ..Drops::default()
+            };
             let mut new = Vec::new();
             loop {
                 let over = ends.load(Ordering::Acquire);
                 watch.poll(&mut new);
-                let room = MOST.saturating_sub(events.len()).min(new.len());
-                left_out += (new.len() - room) as u64;
-                events.extend(new.drain(..).take(room));
+                drops.look(&watch);
+                if events.len() + new.len() > most {
+                    events.append(&mut new);
+                    left_out += thin(&mut events, &lanes, most);
+                } else {
+                    events.append(&mut new);
+                }
                 if over {
-                    return (watch, events, left_out);
+                    return Read {
+                        watch,
+                        events,
+                        left_out,
+                        drops,
+                    };
                 }
                 thread::park_timeout(EVERY);
             }
         };
         let thread = thread::Builder::new().name("mpps-watch".to_owned()).spawn(body)?;
-        Ok(Self { thread, over })
+        Ok(Self { thread, over, stamps })
     }
 }
+
+/// Where a lane notes its stamps, by its number: the kernel's programs know the run's packets by them.
+pub(crate) fn stamps(number: usize) -> Option<StampMemory> {
+    match &*state() {
+        State::Running(reader, lanes) => {
+            let place = lanes.iter().position(|lane| lane.lane as usize == number)?;
+            reader.stamps.get(place).cloned().map(StampMemory::new)
+        }
+        _ => None,
+    }
+}
+
+const _: () = assert!(StampMemory::PLACES_AT == Stamps::PLACES_AT);
 
 /// Ends the watch; `None`: nobody asked for it.
 pub(crate) fn finish() -> Option<Watched> {
@@ -182,7 +286,7 @@ pub(crate) fn finish() -> Option<Watched> {
     match std::mem::replace(&mut *state(), State::Off) {
         State::Off => None,
         // The run ended before it began.
-        State::Asked { lanes, .. } | State::Open(_, lanes) => Some(Watched {
+        State::Asked { lanes, .. } | State::Open(_, lanes, _) => Some(Watched {
             lanes,
             ..Watched::default()
         }),
@@ -195,7 +299,13 @@ pub(crate) fn finish() -> Option<Watched> {
             let own = threads();
             reader.over.store(true, Ordering::Release);
             reader.thread.thread().unpark();
-            let Ok((watch, mut events, beyond)) = reader.thread.join() else {
+            let Ok(Read {
+                watch,
+                mut events,
+                left_out: beyond,
+                drops,
+            }) = reader.thread.join()
+            else {
                 return Some(Watched {
                     lanes,
                     left_out: vec![without(
@@ -212,7 +322,10 @@ pub(crate) fn finish() -> Option<Watched> {
                     why: why.to_owned(),
                 })
             };
-            let beyond = lost(beyond, "no more are kept");
+            let beyond = lost(
+                beyond,
+                "the memory for them was full: kept are those near long waits of lanes for their cores",
+            );
             let lost = lost(watch.lost(), "they came faster than they could be read");
             let missing = watch.without().iter().map(|what| LeftOut {
                 what: (*what).to_owned(),
@@ -221,7 +334,7 @@ pub(crate) fn finish() -> Option<Watched> {
             });
             Some(Watched {
                 takers: watch.takers(),
-                drops: watch.drops(),
+                drops: drops.grew,
                 own: own.into_iter().chain(lanes.iter().map(|lane| lane.tid)).collect(),
                 left_out: beyond.into_iter().chain(lost).chain(missing).collect(),
                 events,
