@@ -1,105 +1,13 @@
-//! `--trace`: what a run keeps is what it measured, viewers read it, and what was injected is what it names.
-//!
-//! Causes are injected with certainty and named by whoever saw them: what a busy host adds beside is named as well, so
-//! a test asks for its sentence among all.
+//! `--trace`: what a run keeps is what it measured, and viewers read it. What it names is in `trace_causes.rs`.
 
-use mpps_tests::{Background, Scratch, all_back, assert_refused, free_port, mpps, net_of, run_command, wait_until};
+use mpps_tests::{Background, Scratch, Traced, all_back, assert_refused, mpps, net_of, run_command};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// A run over the `loop` device.
 const LOOP: &str = "sendrecv loop: --rate 20kpps --duration 300ms --settle 200ms";
-
-/// A traced run and what it kept.
-struct Traced {
-    folder: Scratch,
-    json: Value,
-}
-
-impl Traced {
-    /// Runs `words` with a trace.
-    fn run(words: &str) -> Self {
-        let folder = Scratch::new();
-        let (trace, json) = (folder.file("t.pftrace.gz"), folder.file("r.json"));
-        let done = run_command(mpps(&format!(
-            "{words} --trace {} --json {}",
-            trace.display(),
-            json.display()
-        )));
-        assert!(
-            matches!(done.code, Some(0 | 3)),
-            "{words}: {}{}",
-            done.stdout,
-            done.stderr
-        );
-        Self::of(folder)
-    }
-
-    fn of(folder: Scratch) -> Self {
-        let text = std::fs::read_to_string(folder.file("r.json")).expect("a summary");
-        let json = serde_json::from_str(&text).expect("JSON");
-        Self { folder, json }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.file("t.pftrace.gz")
-    }
-
-    /// What `mpps trace FILE …` prints.
-    fn told(&self, more: &str) -> String {
-        let done = run_command(mpps(&format!("trace {} {more}", self.file().display())));
-        assert_eq!(done.code, Some(0), "{more}: {}", done.stderr);
-        done.stdout
-    }
-
-    /// The sentences of the summary.
-    fn why(&self) -> Vec<String> {
-        let why = self.json["why"].as_array().expect("why");
-        why.iter()
-            .map(|cause| cause["sentence"].as_str().expect("a sentence").to_owned())
-            .collect()
-    }
-
-    /// Some sentence has all of these.
-    fn assert_says(&self, parts: &[&str]) {
-        let why = self.why();
-        assert!(
-            why.iter()
-                .any(|sentence| parts.iter().all(|part| sentence.contains(part))),
-            "{parts:?} in no sentence of {why:#?}; loss {}",
-            self.json["lost"]
-        );
-    }
-}
-
-/// Parts of each sentence add up: to the time that it is about, or to the packets.
-fn assert_adds_up(json: &Value) {
-    for cause in json["why"].as_array().expect("why") {
-        let parts = cause["parts"].as_array().expect("parts");
-        let sum: u64 = parts
-            .iter()
-            .map(|part| part["amount"].as_u64().expect("an amount"))
-            .sum();
-        let whole = if cause["subject"] == "loss" {
-            "packets"
-        } else {
-            "took_ns"
-        };
-        assert_eq!(Some(sum), cause[whole].as_u64(), "{cause:#}");
-    }
-}
-
-/// True, and said, where the kernel's tracepoints are out of reach.
-fn no_root() -> bool {
-    let absent = !rustix::process::geteuid().is_root();
-    if absent {
-        mpps_tests::skip("the kernel's tracepoints need root");
-    }
-    absent
-}
 
 /// The trace processor of Perfetto, and node to run it in; `None`, and said, where they are missing.
 fn processor() -> Option<PathBuf> {
@@ -197,7 +105,7 @@ fn babeltrace_reads_every_event_that_was_written() {
 #[test]
 fn a_trace_tells_what_its_run_told_and_compares_with_another() {
     let traced = Traced::run(LOOP);
-    assert_adds_up(&traced.json);
+    traced.assert_adds_up();
     let table = traced.told("table");
     for row in traced.json["stages"].as_array().expect("stages") {
         let stage = row["stage"].as_str().expect("a stage").replace('_', " ");
@@ -209,76 +117,6 @@ fn a_trace_tells_what_its_run_told_and_compares_with_another() {
     let other = Traced::run(LOOP);
     let compared = traced.told(&format!("compare {}", other.file().display()));
     assert!(compared.contains("transmit") && compared.contains("B/A"), "{compared}");
-}
-
-#[test]
-fn loss_on_the_path_is_told_as_such() {
-    let traced = Traced::run("sendrecv loop:loss=1% --rate 20kpps --duration 300ms --settle 200ms");
-    assert!(traced.json["lost"].as_u64() > Some(0));
-    assert_adds_up(&traced.json);
-    traced.assert_says(&["packets were lost between", "on the path or beyond it"]);
-}
-
-#[test]
-fn a_port_that_nobody_listens_on_is_named_by_the_kernel_s_reason() {
-    if no_root() {
-        return;
-    }
-    let port = free_port();
-    let traced = Traced::run(&format!(
-        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 2kpps --duration 300ms --settle 200ms"
-    ));
-    assert_eq!(traced.json["rx_packets"], 0);
-    assert_adds_up(&traced.json);
-    traced.assert_says(&["NO_SOCKET"]);
-}
-
-#[test]
-fn a_program_that_was_stopped_is_named() {
-    if no_root() {
-        return;
-    }
-    let folder = Scratch::new();
-    let (trace, json) = (folder.file("t.pftrace.gz"), folder.file("r.json"));
-    let csv = folder.file("r.csv");
-    let words = format!(
-        "sendrecv loop: --rate 5kpps --duration 2s --settle 200ms --trace {} --json {} --csv {}",
-        trace.display(),
-        json.display(),
-        csv.display()
-    );
-    let run = Background::start(mpps(&words));
-    wait_until("rows", || {
-        std::fs::read_to_string(&csv).is_ok_and(|text| text.lines().count() > 3)
-    });
-    run.signal(Signal::STOP);
-    std::thread::sleep(Duration::from_millis(30));
-    run.signal(Signal::CONT);
-    let done = run.finish();
-    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
-    let traced = Traced::of(folder);
-    assert_adds_up(&traced.json);
-    traced.assert_says(&["stopped"]);
-}
-
-#[test]
-fn a_thread_that_has_the_lane_s_core_is_named_with_its_id() {
-    if no_root() {
-        return;
-    }
-    let mut spinner = Command::new("taskset");
-    spinner.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
-    let spinner = Background::start(spinner);
-    let traced = Traced::run("sendrecv loop: --rate 5kpps --duration 1s --settle 200ms --cores 0 --busy-poll");
-    let tid = spinner.id();
-    drop(spinner);
-    assert_adds_up(&traced.json);
-    traced.assert_says(&[&format!("sh (thread {tid}) had the core")]);
-    assert!(
-        traced.told("table").contains(&format!("sh ({tid})")),
-        "{}",
-        traced.told("table")
-    );
 }
 
 /// A traced run by a user without privileges; `None`, and said, where there can be none.
@@ -298,16 +136,12 @@ fn by_nobody(words: &str) -> Option<Traced> {
         "--inh-caps=-all",
     ]);
     command.arg(mpps_tests::program()).args(words.split_whitespace());
-    for (option, file) in [("--trace", "t.pftrace.gz"), ("--json", "r.json")] {
-        command.arg(option).arg(folder.file(file));
-    }
-    let done = run_command(command);
+    let done = run_command(folder.traced(command));
     if done.code == Some(126) || done.stderr.contains("Permission denied") {
         mpps_tests::skip("the program lies where nobody may start it");
         return None;
     }
-    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
-    Some(Traced::of(folder))
+    Some(Traced::of(folder, &done))
 }
 
 /// The user may note when own threads leave their cores.
@@ -340,7 +174,7 @@ fn without_privileges_a_lane_that_was_displaced_is_told_where_the_kernel_notes_s
     let Some(traced) = by_nobody(words) else { return };
     let tid = spinner.id();
     drop(spinner);
-    assert_adds_up(&traced.json);
+    traced.assert_adds_up();
     let told = traced.told("table");
     assert!(told.contains("own threads apart"), "the rings could not be had: {told}");
     assert!(
@@ -366,23 +200,17 @@ fn two_lanes_on_one_core_are_each_other_s_culprits_without_privileges() {
 fn what_programs_in_the_kernel_take_is_told_by_packet() {
     let Some(net) = net_of(1) else { return };
     let (folder, there) = (Scratch::new(), Scratch::new());
-    let traced = |scratch: &Scratch, mut command: Command| {
-        for (option, file) in [("--trace", "t.pftrace.gz"), ("--json", "r.json")] {
-            command.arg(option).arg(scratch.file(file));
-        }
-        command
-    };
-    let mut reflector = Background::start(traced(&there, net.b("reflect xdp:eth1")));
+    let mut reflector = Background::start(there.traced(net.b("reflect xdp:eth1")));
     reflector = reflector.wait_to_hear("ready");
     let send = "sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --duration 500ms --settle 500ms";
-    let done = run_command(traced(&folder, net.a(send)));
+    let done = run_command(folder.traced(net.a(send)));
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     let ended = reflector.end(Signal::INT);
     assert!(done.stdout.contains("program receive of eth1: "), "{}", done.stdout);
     assert!(ended.stdout.contains("program reflect of eth1: "), "{}", ended.stdout);
     for (traced, wanted) in [
-        (Traced::of(folder), &["send", "receive"][..]),
-        (Traced::of(there), &["reflect"]),
+        (Traced::of(folder, &done), &["send", "receive"][..]),
+        (Traced::of(there, &ended), &["reflect"]),
     ] {
         let programs = traced.json["programs"].as_array().expect("programs");
         for name in wanted {

@@ -24,6 +24,7 @@ mod testpmd;
 #[cfg(test)]
 mod text;
 mod threads;
+mod traced;
 
 pub use bystanders::{ECHO, TALK};
 pub use denied::{Call, denied};
@@ -44,6 +45,7 @@ pub use recipes::{Shown, shown};
 pub use report::{COUNTS, Report, Row, Scratch, accounted_by_way};
 pub use testpmd::{TESTPMD, Testpmd, no_testpmd};
 pub use threads::{NET_ADMIN, Thread, threads_of};
+pub use traced::Traced;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -52,6 +52,14 @@ impl Scratch {
         command
     }
 
+    /// As [`results`](Self::results), with a trace.
+    #[must_use]
+    pub fn traced(&self, command: Command) -> Command {
+        let mut command = self.results(command);
+        command.arg("--trace").arg(self.file("run.pftrace.gz"));
+        command
+    }
+
     /// Rows that the CSV holds so far.
     pub fn rows_so_far(&self) -> usize {
         let text = std::fs::read_to_string(self.file("run.csv")).unwrap_or_default();

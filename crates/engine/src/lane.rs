@@ -11,6 +11,7 @@ pub(crate) mod neighbor;
 pub(crate) mod ring;
 pub(crate) mod room;
 pub(crate) mod stages;
+pub(crate) mod stamped;
 pub(crate) mod worst;
 
 use crate::lane::fill::{Fill, RINGS};
@@ -18,6 +19,7 @@ use crate::lane::idle::Idle;
 use crate::lane::loop_clock::LoopClock;
 use crate::lane::neighbor::Neighbor;
 use crate::lane::stages::Stages;
+use crate::lane::stamped::LaneStamps;
 use crate::run::control::Control;
 use crate::run::outcome::LaneOutcome;
 use mpps_io::{Burst, Error, ErrorKind, Queue, Result, RxRoom, Wait};
@@ -101,6 +103,8 @@ pub(crate) struct Lane<'r> {
     pub(crate) counters: &'r LaneCounters,
     pub(crate) idle: Idle<'r>,
     pub(crate) stages: Stages<'r>,
+    /// Where it notes its stamps, if somebody is to know its packets by them.
+    pub(crate) stamps: Option<LaneStamps<'r>>,
     pub(crate) neighbor: Option<Neighbor<'r>>,
     /// It receives no test packets, but looks now and then for somebody who asks for our addresses.
     pub(crate) attends: bool,

@@ -20,6 +20,7 @@ mod workload;
 
 pub use error::RunError;
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
+pub use lane::stamped::StampMemory;
 pub use mpps_io::{FlowSet, Step};
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,

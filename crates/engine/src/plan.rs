@@ -1,6 +1,6 @@
 //! Validated plans: what a run does, with every choice made. The program makes them from arguments.
 
-use crate::{FlowSet, Pacing, Rate, RateStep, Rates};
+use crate::{FlowSet, Pacing, Rate, RateStep, Rates, StampMemory};
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, Result};
 use mpps_stats::HostFact;
@@ -72,7 +72,7 @@ pub struct Common {
 ///
 /// Each lane writes into a ring, and the newest takes the place of the oldest. From there windows around what is worth
 /// one are kept: of all lanes, as the cause may be at another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TraceOptions {
     /// A window for a round, or a lane that woke too late, of more than this.
     pub stall: Option<Duration>,
@@ -98,6 +98,9 @@ pub struct TraceOptions {
     pub memory: usize,
     /// Memory for the rings of all lanes together, bytes; 64 a round.
     pub ring_bytes: usize,
+    /// Where a lane, by its number, notes the times that it stamps packets with; `None`: nobody is to know them. Asked
+    /// for when all threads are ready, before the lane's first packet.
+    pub stamps: fn(usize) -> Option<StampMemory>,
 }
 
 impl Default for TraceOptions {
@@ -116,6 +119,7 @@ impl Default for TraceOptions {
             all: false,
             memory: 256 << 20,
             ring_bytes: 64 << 20,
+            stamps: |_| None,
         }
     }
 }

@@ -247,11 +247,12 @@ fn longest_outage(outage: &Outage) -> Value {
 /// The largest stretches, in the order of time.
 fn stretches(of: &Stretches, count: &str) -> Value {
     let one = |s: &Stretch| json!({ "from_s": s.from_ns as f64 / 1e9, "to_s": s.to_ns as f64 / 1e9, count: s.packets });
-    of.largest.iter().map(one).collect()
+    of.named().largest.iter().map(one).collect()
 }
 
 /// The others, and what was found after a stretch had ended: `count` of the stretches + this - found = the total.
 fn outside(of: &Stretches, count: &str) -> Value {
+    let of = of.named();
     json!({ "stretches": of.more, count: of.more_packets, "found_later": of.found_later })
 }
 

@@ -108,8 +108,11 @@ pub struct Drop {
     pub place: String,
     /// The device on which it was, where known.
     pub device: String,
-    /// Its EtherType or IP protocol is that of the test's packets.
+    /// It is a packet of the test.
     pub ours: bool,
+    /// How many packets it was, of a super-packet more than one; 0 in files that do not tell.
+    #[serde(default)]
+    pub packets: u32,
 }
 
 /// Who held a lane's core.

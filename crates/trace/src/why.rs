@@ -259,6 +259,8 @@ pub struct Loss {
     /// Packets that the kernel dropped in it, by its own reasons, where that is known exactly; else its events tell as
     /// many as were recorded.
     pub kernel_drops: Option<Vec<(String, u64)>>,
+    /// Packets came back before it.
+    pub answered: bool,
     /// For how long the receive ring or socket lasts at this rate, ns; 0: not known.
     pub ring_lasts_ns: u64,
     /// When lanes were away by their own clocks, beside what their records tell.
@@ -281,13 +283,21 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
         None => recorded_drops(loss, kernel),
     };
     drops.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let by_reason = !drops.is_empty();
+    let named: u64 = drops.iter().map(|(_, n)| n).sum();
     for (reason, n) in drops {
-        let what = format!("dropped by this host's kernel: {reason}{}", meaning(&reason));
+        let place = place_of(&reason, loss, kernel);
+        let meaning = meaning(&reason, place, loss.answered);
+        let place = place.filter(|_| reason == "NOT_SPECIFIED");
+        let place = place.map_or_else(String::new, |place| format!(" in {place}"));
+        let what = format!("dropped by this host's kernel: {reason}{place}{meaning}");
         take(what, n, &mut parts);
     }
-    for (what, n) in loss.host_drops.iter().filter(|_| !by_reason) {
-        take(what.clone(), *n, &mut parts);
+    // A socket counts what the kernel has told of as well.
+    let mut twice = named;
+    for (what, n) in &loss.host_drops {
+        let known = twice.min(*n);
+        twice -= known;
+        take(what.clone(), n - known, &mut parts);
     }
     // A lane that was away for longer than its ring lasts: what came beyond that had no place.
     let mut away = None;
@@ -335,23 +345,44 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
     }
 }
 
+/// A packet that was sent at the end of a stretch is dropped this long after it at the latest, ns: on its way, or on
+/// the way back. Stretches are further apart.
+pub const AFTER_NS: u64 = 60_000_000;
+
+/// Drops of the test's packets as they were recorded, of events in the order of time.
+fn recorded<'e>(loss: &Loss, kernel: &'e [KernelEvent]) -> impl Iterator<Item = &'e crate::Drop> + use<'e> {
+    let to_ns = loss.to_ns.saturating_add(AFTER_NS);
+    let first = kernel.partition_point(|event| event.at_ns < loss.from_ns);
+    let within = kernel[first..].iter().take_while(move |event| event.at_ns <= to_ns);
+    within.filter_map(|event| match &event.event {
+        Event::Drop(drop) => Some(drop).filter(|drop| drop.ours),
+        _ => None,
+    })
+}
+
 /// Drops of the test's packets by reason, as far as they were recorded.
 fn recorded_drops(loss: &Loss, kernel: &[KernelEvent]) -> Vec<(String, u64)> {
     let mut drops: Vec<(String, u64)> = Vec::new();
-    for event in kernel
-        .iter()
-        .filter(|event| (loss.from_ns..=loss.to_ns).contains(&event.at_ns))
-    {
-        let Event::Drop(drop) = &event.event else { continue };
-        if !drop.ours {
-            continue;
-        }
+    for drop in recorded(loss, kernel) {
+        let packets = u64::from(drop.packets.max(1));
         match drops.iter_mut().find(|(known, _)| *known == drop.reason) {
-            Some((_, n)) => *n += 1,
-            None => drops.push((drop.reason.clone(), 1)),
+            Some((_, n)) => *n += packets,
+            None => drops.push((drop.reason.clone(), packets)),
         }
     }
     drops
+}
+
+/// Where in the kernel most of the recorded packets were dropped that were for this reason.
+fn place_of<'e>(reason: &str, loss: &Loss, kernel: &'e [KernelEvent]) -> Option<&'e str> {
+    let mut places: Vec<(&str, u64)> = Vec::new();
+    for drop in recorded(loss, kernel).filter(|drop| drop.reason == reason) {
+        match places.iter_mut().find(|(known, _)| *known == drop.place) {
+            Some((_, n)) => *n += 1,
+            None => places.push((&drop.place, 1)),
+        }
+    }
+    places.iter().max_by_key(|(_, n)| *n).map(|(place, _)| *place)
 }
 
 /// The longest stretch in which the lane did not look at its queue, ns, and who had it: by its records, or its clock.
@@ -394,9 +425,12 @@ fn recorded_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option
     Some((longest.took_ns(), most.what.clone()))
 }
 
-/// What a reason of the kernel's means to whoever runs the test; the others stand for themselves.
-fn meaning(reason: &str) -> &'static str {
+/// What a reason of the kernel's means to whoever runs the test; the others stand for themselves. Where it gives none,
+/// the place tells.
+fn meaning(reason: &str, place: Option<&str>, answered: bool) -> &'static str {
     match reason {
+        "NOT_SPECIFIED" => meaning_of_place(place.unwrap_or_default()),
+        "NO_SOCKET" if answered => " (nobody listens on that port any more)",
         "SOCKET_RCVBUFF" => " (a socket's receive buffer was full)",
         "NO_SOCKET" => " (nobody listens on that port)",
         "PROTO_MEM" => " (the kernel's memory for UDP was used up)",
@@ -405,7 +439,9 @@ fn meaning(reason: &str) -> &'static str {
         "FULL_RING" => " (a device's ring was full)",
         "CPU_BACKLOG" => " (the backlog of a core was full: net.core.netdev_max_backlog)",
         "NEIGH_QUEUEFULL" | "NEIGH_FAILED" => " (no MAC address for the next hop)",
-        "QDISC_DROP" => " (a queueing discipline was full)",
+        "QDISC_DROP" | "QDISC_OVERLIMIT" | "QDISC_CONGESTED" => " (a queueing discipline was full)",
+        "QUEUE_PURGE" | "SOCKET_CLOSE" => CLOSED,
+        "BRIDGE_INGRESS_STP_STATE" => " (a port of a bridge that does not forward)",
         "XDP" => " (an XDP program)",
         "NETFILTER_DROP" => " (a firewall rule)",
         "TC_INGRESS" | "TC_EGRESS" => " (a filter of tc)",
@@ -414,6 +450,29 @@ fn meaning(reason: &str) -> &'static str {
         "OTHERHOST" => " (another host's MAC address)",
         "PACKET_SOCK_ERROR" => " (a packet socket's ring was full)",
         "TAP_TXFILTER" | "TAP_FILTER" => " (a filter of the tap)",
+        _ => "",
+    }
+}
+
+const CLOSED: &str = " (left in the queue of a socket that was closed)";
+
+/// What the function that dropped a packet without a reason is part of.
+fn meaning_of_place(place: &str) -> &'static str {
+    let begins = |words: &[&str]| words.iter().any(|word| place.starts_with(word));
+    match place {
+        _ if begins(&["br_", "__br_", "nf_hook_bridge"]) => " (a bridge)",
+        _ if begins(&[
+            "udp_destruct",
+            "udp_v6_destruct",
+            "inet_sock_destruct",
+            "packet_release",
+        ]) =>
+        {
+            CLOSED
+        }
+        _ if begins(&["veth_"]) => " (a veth pair: its other end was down or its queue full)",
+        _ if begins(&["tun_", "tap_"]) => " (a tap: nobody reads it, or its queue was full)",
+        _ if begins(&["netem_", "tbf_", "fq_", "qdisc_", "pfifo_", "codel_"]) => " (a queueing discipline)",
         _ => "",
     }
 }
@@ -524,7 +583,7 @@ mod tests {
                 ..Drop::default()
             }),
         };
-        let kernel = [drop(5, true), drop(6, true), drop(7, false), drop(90, true)];
+        let kernel = [drop(5, true), drop(6, true), drop(7, false), drop(90 + AFTER_NS, true)];
         let lost = Loss {
             from_ns: 0,
             to_ns: 50,
@@ -537,6 +596,14 @@ mod tests {
             "5 packets were lost between 0.000000 s and 0.000000 s: 2 dropped by this host's kernel: SOCKET_RCVBUFF (a \
              socket's receive buffer was full); 3 on the path or beyond it: nothing on this host dropped them."
         );
+        // The socket's own count has the same two, and another.
+        let counted = Loss {
+            host_drops: vec![("dropped by this host".to_owned(), 3)],
+            ..lost
+        };
+        let cause = loss(&counted, &[], &kernel, 0, &nobody);
+        let amounts: Vec<u64> = cause.parts.iter().map(|part| part.amount).collect();
+        assert_eq!(amounts, [2, 1, 2], "{}", cause.sentence);
         let away = lane(vec![burst(9 * MS, [4_100_000, 0, 0, 0, 0, 0, 0])]);
         let lost = Loss {
             from_ns: 9 * MS,
@@ -592,6 +659,34 @@ mod tests {
         let parts = spent(&lane, 1_000, 1_700, &asleep);
         let parts: Vec<_> = parts.iter().map(|part| (part.what.as_str(), part.amount)).collect();
         assert_eq!(parts, [(Stage::Asleep.name(), 500), (Explained::ASLEEP, 200)]);
+    }
+
+    #[test]
+    fn a_drop_without_a_reason_is_told_by_its_place_and_a_closed_port_by_what_came_before() {
+        let lost = Loss {
+            to_ns: 50,
+            packets: 5,
+            kernel_drops: Some(vec![("NOT_SPECIFIED".to_owned(), 3), ("NO_SOCKET".to_owned(), 2)]),
+            answered: true,
+            ..Loss::default()
+        };
+        let kernel = [KernelEvent {
+            at_ns: 5,
+            cpu: 0,
+            event: Event::Drop(Drop {
+                reason: "NOT_SPECIFIED".to_owned(),
+                place: "br_forward".to_owned(),
+                ours: true,
+                ..Drop::default()
+            }),
+        }];
+        let cause = loss(&lost, &[], &kernel, 0, &nobody);
+        for part in [
+            "3 dropped by this host's kernel: NOT_SPECIFIED in br_forward (a bridge)",
+            "2 dropped by this host's kernel: NO_SOCKET (nobody listens on that port any more).",
+        ] {
+            assert!(cause.sentence.contains(part), "{}", cause.sentence);
+        }
     }
 
     proptest! {

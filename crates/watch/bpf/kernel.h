@@ -13,6 +13,9 @@
 
 struct task_struct;
 
+/* Programs at a device's way in that are looked at. */
+enum { GUARDS = 4 };
+
 enum { BPF_MAP_TYPE_RINGBUF = 27 };
 /* Nobody sleeps at the ring: the process comes by. */
 enum { BPF_RB_NO_WAKEUP = 1 };
@@ -70,10 +73,40 @@ typedef struct {
 	struct net *net;
 } RELOCATED possible_net_t;
 
+struct bpf_prog_aux {
+	char name[NAME];
+} RELOCATED;
+
+struct bpf_prog {
+	struct bpf_prog_aux *aux;
+} RELOCATED;
+
+struct bpf_mprog_fp {
+	struct bpf_prog *prog;
+} RELOCATED;
+
+struct bpf_mprog_entry {
+	struct bpf_mprog_fp fp_items[GUARDS];
+} RELOCATED;
+
 struct net_device {
 	char name[NAME];
 	s32 ifindex;
 	possible_net_t nd_net;
+	/* Since 6.6: programs at the device's way in. */
+	struct bpf_mprog_entry *tcx_ingress;
+} RELOCATED;
+
+struct sock_common {
+	possible_net_t skc_net;
+} RELOCATED;
+
+struct sock {
+	struct sock_common __sk_common;
+} RELOCATED;
+
+struct skb_shared_info {
+	u16 gso_segs;
 } RELOCATED;
 
 struct napi_struct {
@@ -82,10 +115,15 @@ struct napi_struct {
 
 struct sk_buff {
 	struct net_device *dev;
+	struct sock *sk;
+	u32 len;
+	u32 data_len;
 	s32 skb_iif;
-	be16 protocol;
 	u16 network_header;
+	/* From `head` on. */
+	u32 end;
 	unsigned char *head;
+	unsigned char *data;
 } RELOCATED;
 
 #endif

@@ -30,6 +30,10 @@ enum {
 	/* Reasons of drops that are counted one by one; the last place is for all others. */
 	REASONS = 512,
 	NAME = 16,
+	/* Stamps of a lane that are kept, a power of two: of the last third of a second at 200,000 bursts a second. */
+	STAMPS = 65536,
+	/* Words in front of them; the first says how many there were. */
+	STAMPS_AT = 8,
 };
 
 /* row.kind */
@@ -43,7 +47,7 @@ enum { LOCAL_TIMER, RESCHEDULE, CALL_FUNCTION, CALL_FUNCTION_SINGLE, IRQ_WORK };
 
 /* Fixed when the programs are loaded. */
 struct plan {
-	/* The network namespace whose devices are listed; 0: none are. */
+	/* The network namespace of the process, whose devices are listed; 0: not known. */
 	u32 namespace;
 	u32 devices;
 	u32 device[DEVICES];
@@ -57,6 +61,10 @@ struct plan {
 	u32 tells_state;
 	/* And why it drops a packet (since 5.17). */
 	u32 tells_reason;
+	/* Lanes that may note their stamps. */
+	u32 lanes;
+	/* The reason of a packet that a filter at a device's way in has dropped; 0: it has none. */
+	u32 filtered;
 };
 
 /* Known after the programs are loaded. */
@@ -139,7 +147,7 @@ struct record {
 	s32 id;
 	/* For how long, ns; of DROP: where in the kernel. */
 	u64 took;
-	/* POLLED: packets and budget. WAKING: the core. DROP: device. */
+	/* POLLED: packets and budget. WAKING: the core. DROP: device, and packets in one. */
 	u32 a;
 	u32 b;
 };

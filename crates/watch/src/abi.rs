@@ -13,6 +13,8 @@ pub(crate) const DEVICES: usize = 8;
 pub(crate) const RANGES: usize = 8;
 pub(crate) const REASONS: usize = 512;
 pub(crate) const NAME: usize = 16;
+pub(crate) const STAMPS: usize = 65536;
+pub(crate) const STAMPS_AT: usize = 8;
 
 /// `row.kind`: the 8 bits above the id.
 pub(crate) mod kind {
@@ -51,12 +53,17 @@ pub(crate) struct Plan {
     pub(crate) records: u32,
     pub(crate) tells_state: u32,
     pub(crate) tells_reason: u32,
+    pub(crate) lanes: u32,
+    pub(crate) filtered: u32,
 }
 
-const _: () = assert!(size_of::<Plan>() == 4 * (2 + DEVICES + 1 + 3) + 4 * RANGES);
+const _: () = assert!(size_of::<Plan>() == 4 * (2 + DEVICES + 1 + 5) + 4 * RANGES);
 
 // SAFETY: `repr(C)`, integers only, and the assertion above says that there is no padding.
 unsafe impl aya::Pod for Plan {}
+
+// SAFETY: an atomic, for which any bytes are a value.
+unsafe impl Shared for AtomicU64 {}
 
 macro_rules! shared {
     ($($(#[$meta:meta])* $name:ident: $size:literal { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {

@@ -22,7 +22,9 @@ fn both_halves_have_every_field_at_the_same_place() {
                 to,
                 records,
                 tells_state,
-                tells_reason
+                tells_reason,
+                lanes,
+                filtered
             }),
         ),
         (
@@ -165,6 +167,8 @@ fn both_halves_have_the_same_numbers() {
         ("RANGES", RANGES),
         ("REASONS", REASONS),
         ("NAME", NAME),
+        ("STAMPS", STAMPS),
+        ("STAMPS_AT", STAMPS_AT),
     ] {
         constant(name, value);
     }

@@ -18,6 +18,11 @@
 //!
 //! Without the privileges [`OwnSwitches`] still tells when a lane left its core and whether it wanted to.
 //!
+//! A dropped packet is this run's by its stamp: the lanes note the times that they stamp packets with in memory that
+//! the program reads ([`Watch::stamps`]), and no two runs stamp in the same nanosecond but by chance. So it may be
+//! dropped in another network namespace, on a bridge or at the reflector, and another run with the same addresses and
+//! ports counts for nothing.
+//!
 //! Threads of this process are numbered as in its own pid namespace, all others as in the host's.
 //!
 //! # What it costs
@@ -52,4 +57,4 @@ mod watch;
 pub use lack::Lack;
 pub use own::OwnSwitches;
 pub use times::{ProgramTime, ProgramTimes};
-pub use watch::{Dropped, Lane, Options, Polls, Watch};
+pub use watch::{Dropped, Lane, Options, Polls, Stamps, Watch};

@@ -1,12 +1,14 @@
 //! From the object to programs at the kernel's tracepoints.
 
-use crate::abi::{CPUS, Core, Drops, LanePlace, Plan, REASONS, ROWS, Row, SLOTS, Settings};
+use crate::abi::{CPUS, Core, Drops, LanePlace, Plan, REASONS, ROWS, Row, SLOTS, STAMPS, STAMPS_AT, Settings};
 use crate::lack::Lack;
 use crate::mapping::{Mapping, Shared};
 use aya::maps::{Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, ProgramError, RawTracePoint, TestRun};
 use aya::{Btf, Ebpf, EbpfLoader};
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The loader reads ELF structures in place.
 #[repr(align(8))]
@@ -86,6 +88,8 @@ pub(crate) struct Loaded {
     pub(crate) lanes: Mapping<LanePlace>,
     pub(crate) table: Mapping<Row>,
     pub(crate) drops: Mapping<Drops>,
+    /// Of each lane the times that it has stamped packets with. Lanes write there for as long as they hold it.
+    pub(crate) stamped: Arc<Mapping<AtomicU64>>,
     /// Tracepoints that this kernel lacks.
     pub(crate) without: Vec<&'static str>,
 }
@@ -95,12 +99,14 @@ const WHAT: &str = "watch the cores";
 impl Loaded {
     /// Loads the programs and attaches them. They do nothing until a core is watched.
     pub(crate) fn new(plan: &Plan, ring_bytes: u32, polls: bool) -> Result<Self, Lack> {
+        let stamps = plan.lanes.max(1) as usize * (STAMPS_AT + STAMPS);
         let btf =
             Btf::from_sys_fs().map_err(|e| Lack::Kernel(format!("the kernel does not describe its types: {e}")))?;
         let mut ebpf = EbpfLoader::new()
             .btf(Some(&btf))
             .override_global("PLAN", plan, true)
             .map_max_entries("RECORDS", ring_bytes)
+            .map_max_entries("STAMPED", stamps as u32)
             .load(&OBJECT.0)
             .map_err(|e| Lack::of(WHAT, &e))?;
         let missing = |name: &str| Lack::Kernel(format!("{WHAT}: the object has no {name}"));
@@ -111,6 +117,7 @@ impl Loaded {
         let lanes = mapping(&ebpf, "LANES_BY_TID", SLOTS)?;
         let table = mapping(&ebpf, "TABLE", ROWS)?;
         let drops = mapping(&ebpf, "DROPS", REASONS)?;
+        let stamped = Arc::new(mapping(&ebpf, "STAMPED", stamps)?);
 
         let mut without = Vec::new();
         for tap in &TAPS {
@@ -144,6 +151,7 @@ impl Loaded {
             lanes,
             table,
             drops,
+            stamped,
             without,
         })
     }

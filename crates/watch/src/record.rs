@@ -82,6 +82,7 @@ pub(crate) fn event(bytes: &[u8], names: &mut Names) -> Option<KernelEvent> {
             place: names.place(took_ns),
             device: name(bytes, field::NAME),
             ours: *bytes.get(field::FLAGS)? != 0,
+            packets: word(bytes, field::B),
         }),
         what::POLLED => Event::Poll {
             device: name(bytes, field::NAME),

@@ -1,9 +1,10 @@
 //! A watch over the cores of lanes.
 
-use crate::abi::{CPUS, Core, DEVICES, LANES, PROBES, Plan, RANGES, REASONS, Row, SLOTS, kind};
+use crate::abi::{CPUS, Core, DEVICES, LANES, PROBES, Plan, RANGES, REASONS, Row, SLOTS, STAMPS, STAMPS_AT, kind};
 use crate::btf::Types;
 use crate::lack::Lack;
 use crate::load::{Loaded, TYPES};
+use crate::mapping::Mapping;
 use crate::names::{self, Names};
 use crate::record;
 use mpps_sys::sched::allowed_cores;
@@ -11,6 +12,7 @@ use mpps_trace::{KernelEvent, Taker, TakerKind};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -38,8 +40,9 @@ pub struct Options {
     pub lanes: Vec<Lane>,
     /// Cores that will be watched at once, at most: room for records is made by it. At least those of `lanes`.
     pub cores: u32,
-    /// UDP ports of the test's packets, as source or destination: drops of these are counted, in any network namespace
-    /// of the host. At most 8 ranges; those beyond are left out.
+    /// UDP ports of the test's packets, as source or destination: drops of these are counted. Where the lanes note the
+    /// times that they stamp packets with ([`Watch::stamps`]), of packets with such a stamp, in any network namespace
+    /// of the host; else of all in the process' own. At most 8 ranges; those beyond are left out.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Interfaces by index in the process' network namespace: drops of any packets there are counted. At most 8.
     pub devices: Vec<u32>,
@@ -78,11 +81,36 @@ pub struct Polls {
     pub full: u64,
 }
 
+/// Where a lane notes the times that it stamps packets with, so that its packets are known wherever they are dropped.
+/// Only that lane writes here: a time, later than those before, to the place that the first word counts (modulo the
+/// number of places, from [`PLACES_AT`](Self::PLACES_AT) on), and then the count.
+#[derive(Clone, Debug)]
+pub struct Stamps {
+    words: Arc<Mapping<AtomicU64>>,
+    lane: usize,
+}
+
+impl Stamps {
+    /// Where places begin: the count has a cache line of its own.
+    pub const PLACES_AT: usize = STAMPS_AT;
+}
+
+impl std::ops::Deref for Stamps {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        const WORDS: usize = STAMPS_AT + STAMPS;
+        self.words.get(self.lane * WORDS..).map_or(&[], |words| &words[..WORDS])
+    }
+}
+
 /// A watch over the cores of lanes. It ends when it is dropped, and with the process.
 pub struct Watch {
     loaded: Loaded,
     names: Names,
     lanes: Vec<Lane>,
+    /// How many lanes may note stamps.
+    stamping: usize,
 }
 
 impl fmt::Debug for Watch {
@@ -115,6 +143,7 @@ impl Watch {
             loaded,
             names: Names::new(&types, options.records && plan.ranges + plan.devices != 0),
             lanes: Vec::new(),
+            stamping: plan.lanes as usize,
         };
         watch.allow_drops();
         watch.lanes(&options.lanes);
@@ -152,6 +181,13 @@ impl Watch {
         watched().for_each(forget);
         watched().for_each(|core| core.watched.store(1, Release));
         self.lanes = lanes.to_vec();
+    }
+
+    /// Where the lane with this place in [`Options::lanes`] notes its stamps; `None`: there is no such lane, or no
+    /// packets are looked for. Without any, packets of the run's ports are its own within its network namespace.
+    pub fn stamps(&self, lane: usize) -> Option<Stamps> {
+        let words = Arc::clone(&self.loaded.stamped);
+        (lane < self.stamping).then_some(Stamps { words, lane })
     }
 
     /// Begins all sums again. What happens in that instant is counted before or after.
@@ -336,6 +372,12 @@ fn plan(options: &Options, types: &Types<'_>) -> Plan {
     plan.tells_state = (switch.get(3) == Some(&false) && switch.get(2) == Some(&true)).into();
     let drop = types.tracepoint("kfree_skb").unwrap_or_default();
     plan.tells_reason = (drop.get(2) == Some(&false)).into();
+    if plan.ranges > 0 {
+        plan.lanes = options.lanes.len().min(LANES) as u32;
+    }
+    let reasons = types.enumeration("skb_drop_reason");
+    let filtered = reasons.iter().find(|(_, name)| *name == "SKB_DROP_REASON_TC_INGRESS");
+    plan.filtered = filtered.map_or(0, |(&number, _)| number);
     plan
 }
 

@@ -4,14 +4,14 @@
 use mpps_sys::clock::monotonic_ns;
 use mpps_sys::sched;
 use mpps_trace::{Event, Explained, Gap, TakerKind};
-use mpps_watch::{Lack, Lane, Options, OwnSwitches, ProgramTimes, Watch};
+use mpps_watch::{Lack, Lane, Options, OwnSwitches, ProgramTimes, Stamps, Watch};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -349,6 +349,8 @@ fn a_part_of_another_test() {
     match std::env::var("MPPS_WATCH_PART").as_deref() {
         Ok("stopped") => part_stopped(),
         Ok("drops") => part_drops(),
+        Ok("whose") => part_whose(),
+        Ok("stranger") => part_stranger(),
         Ok("killed") => {
             let Some(_watch) = watch(&Options {
                 records: true,
@@ -506,6 +508,112 @@ fn packets_that_the_kernel_drops_are_counted_by_reason() {
     assert!(place.contains("udp") || place.starts_with("0x"), "{place}");
     assert_eq!(part.answer("device").as_deref(), Some("lo"));
     assert_eq!(part.answer("ours").as_deref(), Some("true"));
+}
+
+/// A port that nobody listens on, and times that packets are stamped with: this run's, and another's.
+const CLOSED: u16 = 7351;
+const OURS: u64 = 123_456_789_012;
+const THEIRS: u64 = OURS + 1;
+
+/// Sends that many packets with this stamp to a closed port of this namespace.
+fn send_stamped(to: &str, time_ns: u64, count: usize) {
+    let any = if to.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+    let sender = UdpSocket::bind(any).expect("a socket");
+    let mut payload = [0; 100];
+    payload[8..16].copy_from_slice(&time_ns.to_le_bytes());
+    for _ in 0..count {
+        // It may hear that nobody is there.
+        while sender.send_to(&payload, (to, CLOSED)).is_err() {}
+    }
+}
+
+fn loopback_is_up() -> bool {
+    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    up.is_ok_and(|status| status.success())
+}
+
+/// Watches in its own network namespace, first with a lane that stamps packets, then without.
+fn part_whose() {
+    if !loopback_is_up() {
+        return skip("ip (iproute2) is not there");
+    }
+    for stamps in [true, false] {
+        let options = Options {
+            lanes: vec![Lane {
+                lane: 0,
+                tid: sched::thread_id(),
+                cpu: Some(core()),
+            }],
+            ports: vec![CLOSED..=CLOSED],
+            records: true,
+            ..Options::default()
+        };
+        let Some(mut watch) = watch(&options) else { return };
+        assert!(watch.stamps(1).is_none());
+        let words = watch.stamps(0).expect("a lane");
+        let places = words.len() - Stamps::PLACES_AT;
+        // More than there are places for, and the one in question among the newest.
+        let times = (0..places as u64 + 100).map(|n| OURS - 10 * places as u64 + 10 * n);
+        for (n, time) in times.enumerate().take_while(|_| stamps) {
+            words[Stamps::PLACES_AT + n % places].store(time, Relaxed);
+            words[0].store(n as u64 + 1, Release);
+        }
+        println!("watching: {stamps}");
+        is_asked();
+        send_stamped("127.0.0.1", OURS, 3);
+        send_stamped("::1", OURS, 2);
+        send_stamped("127.0.0.1", THEIRS, 4);
+        // Older than all that are known: there is no telling but by the namespace.
+        send_stamped("127.0.0.1", 5, 1);
+        let drops = watch.drops();
+        let ours: u64 = drops.iter().map(|drop| drop.ours).sum();
+        let mut events = Vec::new();
+        watch.poll(&mut events);
+        let drop = |event: &mpps_trace::KernelEvent| match &event.event {
+            Event::Drop(drop) if drop.ours => Some(u64::from(drop.packets)),
+            _ => None,
+        };
+        let recorded: u64 = events.iter().filter_map(drop).sum();
+        println!("ours: {ours}\nrecorded: {recorded}\nall: {drops:?}");
+    }
+}
+
+/// Another host's part, in another network namespace: packets of that run and of another, to the same port.
+fn part_stranger() {
+    if !loopback_is_up() {
+        return skip("ip (iproute2) is not there");
+    }
+    loop {
+        println!("there: now");
+        is_asked();
+        send_stamped("127.0.0.1", OURS, 10);
+        send_stamped("::1", OURS, 20);
+        send_stamped("127.0.0.1", THEIRS, 40);
+        println!("sent: all");
+        is_asked();
+    }
+}
+
+#[test]
+fn a_dropped_packet_is_the_runs_by_its_stamp_wherever_it_is_and_without_stamps_by_the_namespace() {
+    let _turn = turn();
+    let mut whose = Part::begin("whose");
+    let mut stranger = Part::begin("stranger");
+    for (stamps, ours) in [("true", 3 + 2 + 1 + 10 + 20), ("false", 3 + 2 + 4 + 1)] {
+        let Some(said) = whose.answer("watching") else { return };
+        assert_eq!(said, stamps);
+        if stranger.answer("there").is_none() {
+            return;
+        }
+        stranger.go_on();
+        stranger.answer("sent").expect("it was not skipped");
+        stranger.go_on();
+        whose.go_on();
+        for by in ["ours", "recorded"] {
+            let found: u64 = whose.answer(by).expect("a count").parse().expect("a number");
+            assert_eq!(found, ours, "{by}, with stamps: {stamps}: {:?}", whose.answer("all"));
+        }
+    }
 }
 
 #[test]

@@ -77,6 +77,11 @@ impl LaneRing {
         all
     }
 
+    /// How many records there have been.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
     fn read(&self, number: u64) -> Round {
         let words = self.place(number);
         Round::from_words(std::array::from_fn(|at| words[at].load(Ordering::Relaxed)))

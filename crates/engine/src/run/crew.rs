@@ -17,6 +17,7 @@ use crate::lane::idle::Idle;
 use crate::lane::neighbor::{Found, Neighbor};
 use crate::lane::ring::LaneRing;
 use crate::lane::stages::{self, Flight, Stages, waited_of};
+use crate::lane::stamped::StampMemory;
 use crate::plan::{Common, LanePlan, Link, Opened};
 use crate::run::collect::{Collected, collect};
 use crate::run::control::Control;
@@ -707,6 +708,7 @@ fn run_lane<J: Job>(
     wait_until(clock, go_ns, &trial.control);
     let delay = times.and_then(ThreadStat::read);
     let began_ns = clock.now_ns();
+    let stamps = trial.common.trace.as_ref().and_then(|trace| (trace.stamps)(index));
     let lane = Lane {
         idle: Idle::new(
             trial.common.busy_poll,
@@ -723,6 +725,7 @@ fn run_lane<J: Job>(
                 .zip(trial.common.trace.as_ref())
                 .map(|(ring, options)| Flight::new(ring, flight::limits(options), trial.common.lanes[index].rx)),
         ),
+        stamps: stamps.as_ref().map(StampMemory::lane),
         clock: clock.clone(),
         control: &trial.control,
         counters,

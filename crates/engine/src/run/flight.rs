@@ -193,7 +193,12 @@ impl<'r> Keeper<'r> {
             );
         }
         if self.full {
-            leave("rounds".to_owned(), 0, "the memory for them was full");
+            // Of windows it is not known how many there would have been.
+            let beyond = self.rings.iter().zip(&self.copied).filter(|_| options.all);
+            let beyond = beyond
+                .map(|(ring, copied)| ring.written().saturating_sub(*copied))
+                .sum();
+            leave("rounds".to_owned(), beyond, "the memory for them was full");
         }
         Some(Kept {
             lanes: self.kept.drain(..).enumerate().map(lane).collect(),
@@ -338,6 +343,7 @@ mod tests {
         };
         let kept = kept(options, &[], true);
         assert_eq!(kept.lanes.iter().map(|lane| lane.rounds.len()).sum::<usize>(), 600);
-        assert_eq!(kept.left_out.len(), 1);
+        // Of 1000 of each of two lanes.
+        assert_eq!((kept.left_out.len(), kept.left_out[0].count), (1, 2000 - 600));
     }
 }

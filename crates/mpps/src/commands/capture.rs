@@ -20,7 +20,7 @@ pub(crate) fn run(args: Capture) -> Result<ExitCode> {
         return Ok(code);
     }
     let (summary, output) = measure(&draft, &Host::program())?;
-    output.finish(&summary)
+    output.finish(summary)
 }
 
 pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {

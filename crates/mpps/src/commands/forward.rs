@@ -22,7 +22,7 @@ pub(crate) fn run(args: Forward) -> Result<ExitCode> {
         return Ok(code);
     }
     let (summary, output) = measure(&draft, &Host::program())?;
-    output.finish(&summary)
+    output.finish(summary)
 }
 
 pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {

@@ -19,7 +19,7 @@ pub(crate) fn drop(mut args: Drop) -> Result<ExitCode> {
         return Ok(code);
     }
     let (summary, output) = dropping(&args, &listener, &Host::program())?;
-    output.finish(&summary)
+    output.finish(summary)
 }
 
 pub(crate) fn reflect(mut args: Reflect) -> Result<ExitCode> {
@@ -28,7 +28,7 @@ pub(crate) fn reflect(mut args: Reflect) -> Result<ExitCode> {
         return Ok(code);
     }
     let (summary, output) = reflecting(&args, &listener, &Host::program())?;
-    output.finish(&summary)
+    output.finish(summary)
 }
 
 pub(super) fn measure_drop(mut args: Drop, host: &Host<'_>) -> Result<(Summary, Output)> {

@@ -123,9 +123,11 @@ impl Output {
     }
 
     /// Prints the result, ends the stream of events with it, and gives the exit code that goes with it.
-    pub(crate) fn finish(self, summary: &Summary) -> Result<ExitCode> {
-        let (programs, lack) = record::programs(summary);
-        let mut warnings = summary.warnings.clone();
+    pub(crate) fn finish(self, mut summary: Summary) -> Result<ExitCode> {
+        // Millions of records: there is no second copy of them.
+        let kept = summary.kept.take();
+        let (programs, lack) = record::programs(&summary);
+        let mut warnings = std::mem::take(&mut summary.warnings);
         warnings.extend(
             lack.as_ref()
                 .map(|lack| format!("{} is not known: {}", lack.what, lack.why)),
@@ -137,7 +139,7 @@ impl Output {
                 .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
                 .collect(),
             plan: self.plan.for_summary(),
-            ..summary.clone()
+            ..summary
         };
         let (profiled, watched) = (profile::finish(), record::finish());
         let valid = summary.valid;
@@ -145,9 +147,11 @@ impl Output {
         // Sinks take the rows' lock when they hear of the end: it is given back before.
         let (summary, recording) = {
             let rows = own.rows.lock().unwrap_or_else(PoisonError::into_inner);
-            let causes = record::causes(&summary, watched.as_ref(), &rows);
+            let kept = record::with_threads(kept.unwrap_or_default(), &summary, watched.as_ref());
+            let causes = record::causes(&summary, &kept.lanes, watched.as_ref(), &rows);
             let summary = Summary { causes, ..summary };
-            let recording = watched.map(|watched| record::recording(&summary, watched, &rows, profiled.as_ref(), lack));
+            let recording =
+                watched.map(|watched| record::recording(&summary, kept, watched, &rows, profiled.as_ref(), lack));
             (summary, recording)
         };
         own.print(&summary, self.quiet);

@@ -18,7 +18,7 @@ pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
         return Ok(code);
     }
     let (summary, output) = measure(&draft, &Host::program())?;
-    output.finish(&summary)
+    output.finish(summary)
 }
 
 /// Opens the port and the files, and runs.

@@ -3,6 +3,7 @@
 use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::privilege;
+use crate::record;
 use mpps_engine::{Common, LanePlan, TraceOptions};
 use mpps_host::isolate::{Share, Tree, nice_trap};
 use mpps_io::Roles;
@@ -64,7 +65,8 @@ fn traced(run: &Run) -> Option<TraceOptions> {
         before: keep.trace_window.before,
         after: keep.trace_window.after,
         all: keep.trace_all,
-        memory,
+        memory: memory - memory / record::PART_OF_EVENTS as usize,
+        stamps: record::stamps,
         ..TraceOptions::default()
     })
 }

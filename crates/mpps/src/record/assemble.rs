@@ -1,13 +1,14 @@
 //! A run's recording: what the engine, the kernel and the rows have of it, put together and explained.
 
 use super::rows::Rows;
-use super::watched::Watched;
+use super::watched::{Dropping, Watched};
 use crate::profile::Samples;
 use mpps_stats::{LaneSummary, Summary};
 use mpps_sys::clock;
 use mpps_trace::why::{self, Loss};
 use mpps_trace::{
-    Cause, Explained, Gap, LaneTrace, LatePacket, LeftOut, Meta, Part, Recording, SlowBurst, Stage, Taker, TakerKind,
+    Cause, Explained, Gap, Kept, LaneTrace, LatePacket, LeftOut, Meta, Part, Recording, SlowBurst, Stage, Taker,
+    TakerKind,
 };
 
 /// A ring that a look finds so full has had no room, or soon would not have had.
@@ -15,9 +16,11 @@ const FULL: f64 = 0.95;
 
 /// Causes of a kind in the summary of a run without a trace.
 const FEW: usize = 3;
+/// So many drops more or less than losses say nothing: they were counted at other times.
+const FEW_PACKETS: u64 = 64;
 
 /// Why bursts of a run were slow, and packets late or lost: all that is known, or, without a trace, the worst few.
-pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) -> Vec<Cause> {
+pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Watched>, rows: &Rows) -> Vec<Cause> {
     let nothing = Watched::default();
     let traced = watched.is_some();
     let watched = watched.unwrap_or(&nothing);
@@ -35,12 +38,9 @@ pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) 
         parts.retain(|part| part.what != Explained::UNEXPLAINED);
         parts
     };
-    let lanes = lanes(summary, watched);
     let start_ns = summary.started.monotonic_ns;
     let kept = if traced { why::KEPT } else { FEW };
-    let ours = watched.drops.iter().filter(|dropped| dropped.ours > 0);
-    let ours: Vec<(String, u64)> = ours.map(|dropped| (dropped.reason.clone(), dropped.ours)).collect();
-    let kernel_drops = traced.then_some(ours);
+    let copies = copies(summary, watched);
     let mut causes = Vec::new();
     for stretch in summary
         .loss_stretches
@@ -66,12 +66,15 @@ pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) 
             to_ns: start_ns + to_ns,
             packets: stretch.packets,
             host_drops: host_drops.into_iter().collect(),
-            kernel_drops: kernel_drops.clone().filter(|_| one_stretch(summary)),
+            kernel_drops: watched
+                .saw_drops
+                .then(|| kernel_drops(watched, &copies, (start_ns + from_ns, start_ns + to_ns))),
+            answered: rows.answered_before(from_ns),
             // That a lane was away tells something only where its ring was seen to be full.
             ring_lasts_ns: fill.filter(|fill| *fill >= FULL).map_or(0, |_| ring_lasts_ns(summary)),
-            away: gaps(summary, &lanes),
+            away: gaps(summary, lanes),
         };
-        causes.push(why::loss(&loss, &lanes, &watched.events, start_ns, &explain));
+        causes.push(why::loss(&loss, lanes, &watched.events, start_ns, &explain));
     }
     for SlowBurst { lane, round } in summary.slowest.iter().take(kept) {
         let Some(trace) = lanes.iter().find(|trace| trace.lane == *lane) else {
@@ -84,14 +87,12 @@ pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) 
         causes.push(why::slow(trace, round, typical_ns, start_ns, &explain));
     }
     let typical_ns = summary.latency.percentiles.map_or(0, |percentiles| percentiles.p50);
-    for packet in summary
-        .latest
-        .iter()
-        .filter(|packet| worth_it(packet, typical_ns))
-        .take(kept)
-    {
+    // The latest of a run that is traced is told of even where all are as late: a delay on the path.
+    let mut latest = summary.latest.iter().enumerate();
+    let worth_it = |(n, packet): &(usize, &LatePacket)| traced && *n == 0 || worth_it(packet, typical_ns);
+    for (_, packet) in latest.by_ref().filter(worth_it).take(kept) {
         let sender = sender(summary, packet);
-        causes.push(why::late(packet, sender, &lanes, (typical_ns, start_ns), &explain));
+        causes.push(why::late(packet, sender, lanes, (typical_ns, start_ns), &explain));
     }
     causes
 }
@@ -100,6 +101,57 @@ pub(crate) fn causes(summary: &Summary, watched: Option<&Watched>, rows: &Rows) 
 fn ring_lasts_ns(summary: &Summary) -> u64 {
     let rings = summary.lanes.iter().flat_map(|lane| &lane.rx_rings);
     rings.filter_map(|ring| ring.lasts_ns).min().unwrap_or(0)
+}
+
+/// What the kernel dropped in a stretch of loss, by reason, without copies.
+fn kernel_drops(watched: &Watched, copies: &[&str], (from_ns, to_ns): (u64, u64)) -> Vec<(String, u64)> {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for dropping in watched.drops.iter().filter(|of| within(of, (from_ns, to_ns))) {
+        if copies.contains(&dropping.reason.as_str()) {
+            continue;
+        }
+        match sums.iter_mut().find(|(reason, _)| *reason == dropping.reason) {
+            Some((_, packets)) => *packets += dropping.packets,
+            None => sums.push((dropping.reason.clone(), dropping.packets)),
+        }
+    }
+    sums
+}
+
+/// What was dropped between two looks may be of this stretch.
+fn within(dropping: &Dropping, (from_ns, to_ns): (u64, u64)) -> bool {
+    dropping.to_ns > from_ns && dropping.from_ns < to_ns + why::AFTER_NS
+}
+
+/// Reasons for which the kernel drops packets that are not lost: it has a copy of each that a packet socket took, or a
+/// bridge has sent everywhere. They are told by what is dropped while nothing is lost, or by more drops than loss.
+fn copies<'w>(summary: &Summary, watched: &'w Watched) -> Vec<&'w str> {
+    let start_ns = summary.started.monotonic_ns;
+    let all = &summary.loss_stretches;
+    let in_loss = |dropping: &Dropping| {
+        let mut stretches = all.largest.iter();
+        stretches.any(|stretch| within(dropping, (start_ns + stretch.from_ns, start_ns + stretch.to_ns)))
+    };
+    // Packets dropped for it while some were lost, and while none were.
+    let mut sums: Vec<(&str, [u64; 2])> = Vec::new();
+    for dropping in &watched.drops {
+        let elsewhere = usize::from(!in_loss(dropping));
+        match sums.iter_mut().find(|(reason, _)| *reason == dropping.reason) {
+            Some((_, packets)) => packets[elsewhere] += dropping.packets,
+            None => {
+                let mut packets = [0; 2];
+                packets[elsewhere] = dropping.packets;
+                sums.push((&dropping.reason, packets));
+            }
+        }
+    }
+    let lost = all.packets();
+    let is_copy = |[during, elsewhere]: [u64; 2]| {
+        // Stretches beyond those that are kept are elsewhere.
+        elsewhere.saturating_sub(all.more_packets) > during / 4 + FEW_PACKETS || during > 2 * lost + FEW_PACKETS
+    };
+    let copies = sums.into_iter().filter(|(_, packets)| is_copy(*packets));
+    copies.map(|(reason, _)| reason).collect()
 }
 
 /// All loss is in one stretch.
@@ -142,9 +194,10 @@ fn typical_burst_ns(summary: &Summary, lane: u32) -> u64 {
     rows.map(|row| row.p50_ns).sum()
 }
 
-/// The lanes with their threads and what was kept of them.
-fn lanes(summary: &Summary, watched: &Watched) -> Vec<LaneTrace> {
-    let thread = |lane: u32| watched.lanes.iter().find(|thread| thread.lane == lane);
+/// All lanes with their threads, beside what was kept of them.
+pub(crate) fn with_threads(mut kept: Kept, summary: &Summary, watched: Option<&Watched>) -> Kept {
+    let threads = watched.map_or(&[][..], |watched| &watched.lanes);
+    let thread = |lane: u32| threads.iter().find(|thread| thread.lane == lane);
     let lane = |number: u32, core: Option<usize>, roles: (bool, bool)| LaneTrace {
         lane: number,
         name: match roles {
@@ -162,13 +215,13 @@ fn lanes(summary: &Summary, watched: &Watched) -> Vec<LaneTrace> {
         .iter()
         .map(|of| lane(of.lane as u32, of.core, (of.rx_role, of.tx_role)))
         .collect();
-    for kept in summary.kept.iter().flat_map(|kept| &kept.lanes) {
+    for kept in kept.lanes.drain(..) {
         match lanes.iter_mut().find(|lane| lane.lane == kept.lane) {
-            Some(lane) => lane.rounds = kept.rounds.clone(),
-            None => lanes.push(kept.clone()),
+            Some(lane) => lane.rounds = kept.rounds,
+            None => lanes.push(kept),
         }
     }
-    lanes
+    Kept { lanes, ..kept }
 }
 
 /// When lanes were away by their own clocks, as far as that was kept.
@@ -201,16 +254,16 @@ fn unexplained(summary: &Summary, watched: &Watched, lanes: &[LaneTrace]) -> Vec
 /// The recording of a run.
 pub(crate) fn recording(
     summary: &Summary,
+    kept: Kept,
     watched: Watched,
     rows: &Rows,
     samples: Option<&Samples>,
     lack: Option<LeftOut>,
 ) -> Recording {
-    let lanes = lanes(summary, &watched);
+    let Kept { lanes, left_out } = kept;
     let mut takers = watched.takers.clone();
     takers.extend(unexplained(summary, &watched, &lanes));
-    let kept_out = summary.kept.iter().flat_map(|kept| kept.left_out.clone());
-    let left_out = kept_out.chain(watched.left_out).chain(rows.left_out());
+    let left_out = left_out.into_iter().chain(watched.left_out).chain(rows.left_out());
     let left_out: Vec<LeftOut> = left_out.chain(lack).collect();
     let fact = |name: &str| {
         let fact = summary.host.iter().find(|fact| fact.name == name);

@@ -8,9 +8,10 @@
 mod assemble;
 mod programs;
 mod rows;
+mod thin;
 mod watched;
 
-pub(crate) use assemble::{causes, recording};
+pub(crate) use assemble::{causes, recording, with_threads};
 pub(crate) use programs::{programs, programs_loaded, programs_ran};
 pub(crate) use rows::{Rows, RowsSink};
-pub(crate) use watched::{ask, begin, finish, opened};
+pub(crate) use watched::{PART_OF_EVENTS, ask, begin, finish, opened, stamps};

@@ -61,6 +61,12 @@ impl Rows {
         fills.map(|fill| share(fill.highest_ppm)).reduce(f64::max)
     }
 
+    /// Whether packets came back of those that were sent before, ns since the start of the run. A row in which
+    /// something happened is of both times.
+    pub(crate) fn answered_before(&self, at_ns: u64) -> bool {
+        self.rows.iter().any(|row| row.from_ns <= at_ns && row.rx > 0)
+    }
+
     /// What a value over time is made of.
     pub(crate) fn counters(&self) -> Vec<Counter> {
         type Value = fn(&Kept) -> Option<f64>;

@@ -1,16 +1,18 @@
 //! The watch over the lanes' cores during a run.
 
 use super::programs;
+use super::thin::thin;
 use crate::cli::Run;
 use crate::paths::Checked;
 use crate::privilege;
-use mpps_engine::Opened;
+use mpps_engine::{Opened, StampMemory};
+use mpps_sys::clock::monotonic_ns;
 use mpps_sys::evidence::{Rival, threads_of_others};
 use mpps_sys::privilege::Keep;
 use mpps_sys::proc_stat::threads;
-use mpps_sys::{clock, sched};
+use mpps_sys::sched;
 use mpps_trace::{Explained, KernelEvent, LeftOut, Taker, displaced, time};
-use mpps_watch::{Dropped, Lane, Options, OwnSwitches, Watch};
+use mpps_watch::{Lane, Options, OwnSwitches, Stamps, Watch};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +22,12 @@ use std::time::Duration;
 
 /// How often events are read.
 const EVERY: Duration = Duration::from_millis(20);
-/// Events that are kept, at the most: some 100 bytes each.
-const MOST: usize = 1_000_000;
+/// What an event takes in memory with its names, bytes, rounded up.
+const EVENT_BYTES: u64 = 192;
+/// Of the memory for what is kept, one part of so many is for events, the rest for what lanes did.
+pub(crate) const PART_OF_EVENTS: u64 = 4;
+/// Looks at the counts of drops that are kept one by one.
+const MOST_LOOKS: usize = 100_000;
 
 /// Threads beside the lanes whose switches are noted where the kernel's tracepoints are out of reach, at the most: each
 /// takes 132 KiB of the memory that a user may lock.
@@ -32,9 +38,13 @@ enum State {
     /// Nobody has asked for it.
     Off,
     /// Lanes are made ready.
-    Asked { options: Options, lanes: Vec<LaneThread> },
+    Asked {
+        options: Options,
+        lanes: Vec<LaneThread>,
+        most: usize,
+    },
     /// Events are written.
-    Open(Source, Vec<LaneThread>),
+    Open(Source, Vec<LaneThread>, usize),
     /// Events are read.
     Running(Reader, Vec<LaneThread>),
     /// There are none.
@@ -82,6 +92,13 @@ impl Source {
         }
     }
 
+    fn kernel(&self) -> Option<&Watch> {
+        match self {
+            Self::Kernel(watch) => Some(watch),
+            Self::Own(..) => None,
+        }
+    }
+
     fn poll(&mut self, events: &mut Vec<KernelEvent>) {
         match self {
             Self::Kernel(watch) => watch.poll(events),
@@ -98,8 +115,73 @@ impl Source {
 }
 
 struct Reader {
-    thread: JoinHandle<(Source, Vec<KernelEvent>, u64)>,
+    thread: JoinHandle<Read>,
     over: Arc<AtomicBool>,
+    /// Of each lane.
+    stamps: Vec<Stamps>,
+}
+
+/// What was read.
+struct Read {
+    source: Source,
+    events: Vec<KernelEvent>,
+    /// Events for which there was no room.
+    left_out: u64,
+    drops: Drops,
+}
+
+/// Packets of the test that the kernel dropped for one reason between two looks at its count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dropping {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    pub(crate) reason: String,
+    pub(crate) packets: u64,
+}
+
+/// What the kernel dropped, as its counts grew.
+#[derive(Debug, Default)]
+struct Drops {
+    looked_ns: u64,
+    so_far: Vec<(String, u64)>,
+    grew: Vec<Dropping>,
+}
+
+impl Drops {
+    fn look(&mut self, watch: &Watch) {
+        let from_ns = std::mem::replace(&mut self.looked_ns, monotonic_ns());
+        for dropped in watch.drops() {
+            let known = self.so_far.iter().position(|(reason, _)| *reason == dropped.reason);
+            let known = known.unwrap_or_else(|| {
+                self.so_far.push((dropped.reason.clone(), 0));
+                self.so_far.len() - 1
+            });
+            let before = std::mem::replace(&mut self.so_far[known].1, dropped.ours);
+            if dropped.ours > before {
+                self.grew.push(Dropping {
+                    from_ns,
+                    to_ns: self.looked_ns,
+                    reason: dropped.reason,
+                    packets: dropped.ours - before,
+                });
+            }
+        }
+        // A run of days: what came in two looks becomes what came in one.
+        if self.grew.len() > MOST_LOOKS {
+            let mut kept: Vec<Dropping> = Vec::with_capacity(MOST_LOOKS);
+            for next in self.grew.drain(..) {
+                match kept
+                    .last_mut()
+                    .filter(|last| last.reason == next.reason && last.to_ns == next.from_ns)
+                {
+                    Some(last) => (last.to_ns, last.packets) = (next.to_ns, last.packets + next.packets),
+                    None => kept.push(next),
+                }
+            }
+            kept.truncate(MOST_LOOKS);
+            self.grew = kept;
+        }
+    }
 }
 
 /// What was seen of a run.
@@ -109,7 +191,9 @@ pub(crate) struct Watched {
     /// By time.
     pub(crate) events: Vec<KernelEvent>,
     pub(crate) takers: Vec<Taker>,
-    pub(crate) drops: Vec<Dropped>,
+    pub(crate) drops: Vec<Dropping>,
+    /// The kernel's drops were seen: what is not among them it did not drop.
+    pub(crate) saw_drops: bool,
     /// Threads of this process.
     pub(crate) own: Vec<i32>,
     /// And their names.
@@ -150,13 +234,14 @@ pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
     *state() = State::Asked {
         options,
         lanes: Vec::new(),
+        most: (run.tell.keep.trace_memory / PART_OF_EVENTS / EVENT_BYTES) as usize,
     };
 }
 
 /// A thread of the run has opened all that it needs, and has its privileges yet.
 pub(crate) fn opened(opened: Opened) {
     let mut state = state();
-    let State::Asked { options, lanes } = &mut *state else {
+    let State::Asked { options, lanes, most } = &mut *state else {
         return;
     };
     match opened {
@@ -170,10 +255,10 @@ pub(crate) fn opened(opened: Opened) {
         }
         Opened::Main => {
             lanes.sort_unstable_by_key(|lane| lane.lane);
-            let lanes = std::mem::take(lanes);
+            let (lanes, most) = (std::mem::take(lanes), *most);
             options.lanes = lanes.iter().map(watched).collect();
             *state = match Source::open(options) {
-                Ok(source) => State::Open(source, lanes),
+                Ok(source) => State::Open(source, lanes, most),
                 Err(why) => State::Failed(lanes, why),
             };
         }
@@ -188,8 +273,8 @@ fn watched(&LaneThread { lane, tid, cpu }: &LaneThread) -> Lane {
 pub(crate) fn begin() {
     let mut state = state();
     match std::mem::replace(&mut *state, State::Off) {
-        State::Open(source, lanes) => {
-            *state = match Reader::start(source) {
+        State::Open(source, lanes, most) => {
+            *state = match Reader::start(source, &lanes, most) {
                 Ok(reader) => State::Running(reader, lanes),
                 Err(e) => State::Failed(lanes, format!("start the thread that reads the kernel's events: {e}")),
             };
@@ -199,30 +284,58 @@ pub(crate) fn begin() {
 }
 
 impl Reader {
-    fn start(mut source: Source) -> std::io::Result<Self> {
+    fn start(mut source: Source, lanes: &[LaneThread], most: usize) -> std::io::Result<Self> {
+        let lanes: Vec<i32> = lanes.iter().map(|lane| lane.tid).collect();
         let over = Arc::new(AtomicBool::new(false));
+        let stamps = (0..).map_while(|lane| source.kernel()?.stamps(lane)).collect();
         let ends = Arc::clone(&over);
         let body = move || {
             // It reads memory that is mapped already.
             let _ = Keep::NOTHING.apply();
             let (mut events, mut left_out) = (Vec::new(), 0);
+            let mut drops = Drops {
+                looked_ns: monotonic_ns(),
+                ..Drops::default()
+            };
             let mut new = Vec::new();
             loop {
                 let over = ends.load(Ordering::Acquire);
                 source.poll(&mut new);
-                let room = MOST.saturating_sub(events.len()).min(new.len());
-                left_out += (new.len() - room) as u64;
-                events.extend(new.drain(..).take(room));
+                source.kernel().into_iter().for_each(|watch| drops.look(watch));
+                if events.len() + new.len() > most {
+                    events.append(&mut new);
+                    left_out += thin(&mut events, &lanes, most);
+                } else {
+                    events.append(&mut new);
+                }
                 if over {
-                    return (source, events, left_out);
+                    return Read {
+                        source,
+                        events,
+                        left_out,
+                        drops,
+                    };
                 }
                 thread::park_timeout(EVERY);
             }
         };
         let thread = thread::Builder::new().name("mpps-watch".to_owned()).spawn(body)?;
-        Ok(Self { thread, over })
+        Ok(Self { thread, over, stamps })
     }
 }
+
+/// Where a lane notes its stamps, by its number: the kernel's programs know the run's packets by them.
+pub(crate) fn stamps(number: usize) -> Option<StampMemory> {
+    match &*state() {
+        State::Running(reader, lanes) => {
+            let place = lanes.iter().position(|lane| lane.lane as usize == number)?;
+            reader.stamps.get(place).cloned().map(StampMemory::new)
+        }
+        _ => None,
+    }
+}
+
+const _: () = assert!(StampMemory::PLACES_AT == Stamps::PLACES_AT);
 
 /// Ends the watch; `None`: nobody asked for it.
 pub(crate) fn finish() -> Option<Watched> {
@@ -235,7 +348,7 @@ pub(crate) fn finish() -> Option<Watched> {
     match std::mem::replace(&mut *state(), State::Off) {
         State::Off => None,
         // The run ended before it began.
-        State::Asked { lanes, .. } | State::Open(_, lanes) => Some(Watched {
+        State::Asked { lanes, .. } | State::Open(_, lanes, _) => Some(Watched {
             lanes,
             ..Watched::default()
         }),
@@ -246,10 +359,16 @@ pub(crate) fn finish() -> Option<Watched> {
         }),
         State::Running(reader, lanes) => {
             let names = threads();
-            let ended_ns = clock::monotonic_ns();
+            let ended_ns = monotonic_ns();
             reader.over.store(true, Ordering::Release);
             reader.thread.thread().unpark();
-            let Ok((source, mut events, beyond)) = reader.thread.join() else {
+            let Ok(Read {
+                source,
+                mut events,
+                left_out: beyond,
+                drops,
+            }) = reader.thread.join()
+            else {
                 return Some(Watched {
                     lanes,
                     left_out: vec![without(
@@ -266,15 +385,18 @@ pub(crate) fn finish() -> Option<Watched> {
                     why: why.to_owned(),
                 })
             };
-            let beyond = lost(beyond, "no more are kept");
+            let beyond = lost(
+                beyond,
+                "the memory for them was full: kept are those near long waits of lanes for their cores",
+            );
             let lost = lost(source.lost(), "they came faster than they could be read");
             let own = names.iter().map(|(tid, _)| *tid);
             let own: Vec<i32> = own.chain(lanes.iter().map(|lane| lane.tid)).collect();
-            let (takers, drops, missing) = match &source {
+            let (takers, missing) = match &source {
                 Source::Kernel(watch) => {
                     let no_such = "this kernel has no such tracepoint";
                     let missing = watch.without().iter().map(|what| lack(what, no_such.to_owned()));
-                    (watch.takers(), watch.drops(), missing.collect())
+                    (watch.takers(), missing.collect())
                 }
                 Source::Own(_, why, before) => {
                     let why = format!("{why}{}", by_processor_time(&lanes, before));
@@ -282,12 +404,13 @@ pub(crate) fn finish() -> Option<Watched> {
                     let explained = Explained::new(&events, &own).with_names(&names);
                     let of = |lane: &LaneThread| (lane.lane, lane.tid, lane.cpu);
                     let gaps = displaced(&events, &lanes.iter().map(of).collect::<Vec<_>>(), ended_ns);
-                    (explained.takers(&gaps), Vec::new(), vec![lack(what, why)])
+                    (explained.takers(&gaps), vec![lack(what, why)])
                 }
             };
             Some(Watched {
                 takers,
-                drops,
+                drops: drops.grew,
+                saw_drops: source.kernel().is_some(),
                 own,
                 names,
                 left_out: beyond.into_iter().chain(lost).chain(missing).collect(),

@@ -9,6 +9,7 @@ pub(super) fn when(stretches: &Stretches, what: &str, most: usize) -> Option<Vec
     if stretches.packets() == 0 {
         return None;
     }
+    let stretches = &stretches.named();
     let mut named: Vec<_> = stretches.largest.iter().collect();
     named.sort_by_key(|s| std::cmp::Reverse(s.packets));
     let others = named.split_off(named.len().min(most));

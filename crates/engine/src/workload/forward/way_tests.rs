@@ -172,6 +172,7 @@ fn with_frames<S>(
             counters: &counters,
             idle: Idle::new(true, false, ClockSource::new().clock(), &counters),
             stages: Stages::new(&counters.stages, None, None),
+            stamps: None,
             neighbor: None,
             attends: false,
             burst: BURST,

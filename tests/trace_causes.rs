@@ -1,0 +1,269 @@
+//! What was injected into a traced run is what its sentences name: for each cause the sentence that it must give.
+//!
+//! Causes are injected with certainty, and a busy host adds its own, which are named as well: a test asks for its
+//! sentence among all. How often each is named rightly, of how many, is measured by `bench/causes.py`.
+
+use mpps_host::lab::Host;
+use mpps_tests::{
+    Background, Net, Scratch, Traced, bridge, free_port, joined_twice, mpps, net_of, silent, source_ports,
+    wait_for_more, wait_until,
+};
+use rustix::process::Signal;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// True, and said, where the kernel's tracepoints are out of reach.
+fn no_root() -> bool {
+    let absent = !rustix::process::geteuid().is_root();
+    if absent {
+        mpps_tests::skip("the kernel's tracepoints need root");
+    }
+    absent
+}
+
+/// Over the `loop` device, and short.
+const LOOP_TIMES: &str = "--duration 300ms --settle 200ms";
+/// Until it is ended, with rows that close soon.
+const OPEN_END: &str = "--duration 1h --settle 50ms --interval 20ms --quiet";
+
+#[test]
+fn loss_on_the_path_is_told_as_such() {
+    let traced = Traced::run(&format!("sendrecv loop:loss=1% --rate 20kpps {LOOP_TIMES}"));
+    assert!(traced.json["lost"].as_u64() > Some(0));
+    traced.assert_says(&["packets were lost between", "on the path or beyond it"]);
+}
+
+#[test]
+fn loss_for_want_of_capacity_is_the_path_s() {
+    let traced = Traced::run(&format!(
+        "sendrecv loop:capacity=10kpps,queue=20 --rate 20kpps {LOOP_TIMES}"
+    ));
+    assert!(traced.json["lost"].as_u64() > Some(0));
+    traced.assert_says(&["packets were lost between", "on the path or beyond it"]);
+}
+
+#[test]
+fn a_delay_on_the_path_is_what_the_latest_packet_s_time_went_to() {
+    let traced = Traced::run(&format!("sendrecv loop:delay=20ms --rate 2kpps {LOOP_TIMES}"));
+    traced.assert_says(&["was back ", "after it was due", " path"]);
+    let late = traced.json["why"].as_array().expect("why").iter();
+    let path = late
+        .filter(|cause| cause["subject"] == "late")
+        .flat_map(|cause| cause["parts"].as_array().expect("parts"));
+    let path = path.filter(|part| part["what"] == "path");
+    assert!(
+        path.filter_map(|part| part["amount"].as_u64())
+            .any(|ns| ns >= 19_000_000),
+        "{:#}",
+        traced.json["why"]
+    );
+}
+
+#[test]
+fn a_port_that_nobody_listens_on_is_named_by_the_kernel_s_reason() {
+    if no_root() {
+        return;
+    }
+    let port = free_port();
+    let traced = Traced::run(&format!(
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 2kpps {LOOP_TIMES}"
+    ));
+    assert_eq!(traced.json["rx_packets"], 0);
+    traced.assert_says(&["dropped by this host's kernel: NO_SOCKET (nobody listens on that port)"]);
+}
+
+#[test]
+fn a_super_packet_that_is_dropped_is_all_of_its_packets() {
+    if no_root() {
+        return;
+    }
+    let port = free_port();
+    let traced = Traced::run(&format!(
+        "sendrecv udp:127.0.0.1,gso=16 --dest 127.0.0.1:{port} --rate 20kpps --burst 32 {LOOP_TIMES}"
+    ));
+    let lost = traced.json["lost"].as_u64().expect("a count");
+    let parts = traced.json["why"][0]["parts"].as_array().expect("parts");
+    let closed = parts
+        .iter()
+        .filter(|part| part["what"].as_str().is_some_and(|what| what.contains("NO_SOCKET")));
+    let closed: u64 = closed.filter_map(|part| part["amount"].as_u64()).sum();
+    assert!(closed > 0 && closed == lost, "{closed} of {lost}: {parts:#?}");
+}
+
+/// A sender over the loopback device, with a reflector that has a small buffer, and packets that have come back.
+fn over_loopback(folder: &Scratch) -> (Background, Background) {
+    let port = free_port();
+    let reflector = Background::ready(mpps(&format!("reflect udp:127.0.0.1:{port},rcvbuf=65536 --quiet")));
+    let words = format!(
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 20kpps --catch-up 1s {OPEN_END} {}",
+        source_ports(1)
+    );
+    let sender = Background::start(folder.traced(mpps(&words)));
+    wait_until("packets that came back", || folder.busy_rows() >= 3);
+    (sender, reflector)
+}
+
+#[test]
+fn a_socket_s_buffer_that_is_too_small_is_named() {
+    if no_root() {
+        return;
+    }
+    let folder = Scratch::new();
+    let (sender, reflector) = over_loopback(&folder);
+    reflector.signal(Signal::STOP);
+    wait_until("a buffer that is full", || silent(&folder) >= 3);
+    reflector.signal(Signal::CONT);
+    let rows = folder.rows_so_far();
+    wait_until("rows after it", || folder.rows_so_far() > rows + 5);
+    let done = sender.end(Signal::INT);
+    drop(reflector);
+    let traced = Traced::of(folder, &done);
+    traced.assert_says(&[
+        "packets were lost",
+        "dropped by this host's kernel: SOCKET_RCVBUFF (a socket's receive buffer was full)",
+    ]);
+}
+
+#[test]
+fn a_reflector_that_is_killed_is_a_port_that_nobody_listens_on_any_more() {
+    if no_root() {
+        return;
+    }
+    let folder = Scratch::new();
+    let (sender, reflector) = over_loopback(&folder);
+    reflector.end(Signal::KILL);
+    wait_for_more("rows in which everything is lost", || silent(&folder));
+    let traced = Traced::of(folder, &sender.end(Signal::INT));
+    traced.assert_says(&[
+        "packets were lost",
+        "dropped by this host's kernel: NO_SOCKET (nobody listens on that port any more)",
+    ]);
+}
+
+/// A sender whose packets go through a bridge on another host, from one port to another.
+fn through_a_bridge() -> Option<Net> {
+    let net = joined_twice()?;
+    bridge(&net);
+    Some(net)
+}
+
+#[test]
+fn a_bridge_that_drops_is_named_and_another_run_s_closed_port_is_not() {
+    if no_root() {
+        return;
+    }
+    let (Some(net), Some(other)) = (through_a_bridge(), net_of(1)) else {
+        return;
+    };
+    // The same ports on another host, and nobody listens there.
+    let to_nobody =
+        "send udp:10.99.0.1 --dest 10.99.0.2:9000 --src-port-range 10000-10000 --rate 5kpps --duration 1h --quiet";
+    let stranger = Background::start(other.a(to_nobody));
+    let folder = Scratch::new();
+    let words = format!(
+        "sendrecv af_packet:eth1 af_packet:eth2 --src-port-range 10000-10000 --rate 5kpps --catch-up 1s {OPEN_END}"
+    );
+    let sender = Background::start(folder.traced(net.a(&words)));
+    wait_until("packets that came back", || folder.busy_rows() >= 3);
+    for how in ["on", "off"] {
+        for port in ["eth1", "eth2"] {
+            net.on(Host::B, &format!("ip link set {port} type bridge_slave isolated {how}"));
+        }
+        if how == "on" {
+            wait_for_more("rows in which everything is lost", || silent(&folder));
+        }
+    }
+    let rows = folder.rows_so_far();
+    wait_until("rows after it", || folder.rows_so_far() > rows + 5);
+    let traced = Traced::of(folder, &sender.end(Signal::INT));
+    drop(stranger);
+    traced.assert_says(&["packets were lost", "dropped by this host's kernel: ", "(a bridge"]);
+    let why = traced.why();
+    assert!(why.iter().all(|sentence| !sentence.contains("NO_SOCKET")), "{why:#?}");
+}
+
+#[test]
+fn a_queueing_discipline_of_a_bridge_that_drops_is_named() {
+    if no_root() || mpps_tests::missing("tc", "iproute2") {
+        return;
+    }
+    let Some(net) = through_a_bridge() else { return };
+    net.on(
+        Host::B,
+        "tc qdisc replace dev eth2 root tbf rate 256kbit burst 4k limit 8k",
+    );
+    let folder = Scratch::new();
+    let words = format!("sendrecv af_packet:eth1 af_packet:eth2 --rate 5kpps --catch-up 1s {OPEN_END}");
+    let sender = Background::start(folder.traced(net.a(&words)));
+    wait_until("rows", || folder.rows_so_far() > 10);
+    let traced = Traced::of(folder, &sender.end(Signal::INT));
+    traced.assert_says(&[
+        "packets were lost",
+        "dropped by this host's kernel: ",
+        "(a queueing discipline",
+    ]);
+}
+
+/// Stops a program that sends over the `loop` device for this long, and says what it tells.
+fn stopped_for(length: Duration) -> Traced {
+    let folder = Scratch::new();
+    let words = format!("sendrecv loop: --rate 5kpps {OPEN_END}");
+    let run = Background::start(folder.traced(mpps(&words)));
+    wait_until("rows", || folder.busy_rows() >= 3);
+    let stat = format!("/proc/{}/stat", run.id());
+    run.signal(Signal::STOP);
+    wait_until("the program to be stopped", || {
+        std::fs::read_to_string(&stat)
+            .is_ok_and(|text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T")))
+    });
+    let from = Instant::now();
+    while from.elapsed() < length {
+        std::thread::yield_now();
+    }
+    run.signal(Signal::CONT);
+    let rows = folder.rows_so_far();
+    wait_until("rows after the stop", || folder.rows_so_far() > rows + 5);
+    Traced::of(folder, &run.end(Signal::INT))
+}
+
+#[test]
+fn a_program_that_was_stopped_is_named() {
+    if no_root() {
+        return;
+    }
+    for length in [Duration::from_millis(3), Duration::from_millis(300)] {
+        let traced = stopped_for(length);
+        traced.assert_says(&["stopped by a signal"]);
+        // Of the packets that were late by it, or the burst that was slow, it is a part of that length.
+        let why = traced.json["why"].as_array().expect("why").iter();
+        let parts = why.flat_map(|cause| cause["parts"].as_array().expect("parts"));
+        let stops = parts.filter(|part| {
+            part["what"]
+                .as_str()
+                .is_some_and(|what| what.contains("stopped by a signal"))
+        });
+        let longest = stops.filter_map(|part| part["amount"].as_u64()).max();
+        // A sender catches up with so much at the most, and leaves out the rest.
+        let most = length.min(Duration::from_millis(3));
+        assert!(
+            longest >= Some(most.as_nanos() as u64 * 9 / 10),
+            "{longest:?} of {length:?}"
+        );
+    }
+}
+
+#[test]
+fn a_thread_that_has_the_lane_s_core_is_named_with_its_id() {
+    if no_root() {
+        return;
+    }
+    let mut spinner = Command::new("taskset");
+    spinner.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+    let spinner = Background::start(spinner);
+    let traced = Traced::run("sendrecv loop: --rate 5kpps --duration 1s --settle 200ms --cores 0 --busy-poll");
+    let tid = spinner.id();
+    drop(spinner);
+    traced.assert_says(&[&format!("sh (thread {tid}) had the core")]);
+    let table = traced.told("table");
+    assert!(table.contains(&format!("sh ({tid})")), "{table}");
+}
