@@ -2,7 +2,8 @@
 //!
 //! A reading of the clock costs as much as two packets do on the fastest paths, where a loop takes some 300 ns. While
 //! every loop moves something and loops are that short, the time is read in every fourth only: what is booked by it is
-//! off by less than [`STILL_SHORT_NS`] times four. Where packets are stamped or latency is measured, the clock is read anew.
+//! off by less than [`STILL_SHORT_NS`] times four. Where packets are stamped or latency is measured, the clock is read
+//! anew.
 
 use mpps_sys::clock::Clock;
 
