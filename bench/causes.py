@@ -228,8 +228,9 @@ def closed(setting, tally):
     for _ in range(setting.times):
         run = over_loopback(setting, free_port(), "5kpps")
         run.until_rows(2)
-        begin = now()
-        tally.judge(run.end(), [(begin - 20 * MS, begin)], ["(nobody listens on that port)"], ("loss",))
+        summary = run.end()
+        start = summary["start_monotonic_ns"]
+        tally.judge(summary, [(start, start + int(summary["duration_s"] * 1e9))], ["(nobody listens on that port)"], ("loss",))
 
 
 def whole(setting, tally, words, right, subjects, never=()):

@@ -79,7 +79,7 @@ fn a_super_packet_that_is_dropped_is_all_of_its_packets() {
     }
     let port = free_port();
     let traced = Traced::run(&format!(
-        "sendrecv udp:127.0.0.1,gso=16 --dest 127.0.0.1:{port} --rate 20kpps --burst 32 {LOOP_TIMES}"
+        "sendrecv udp:127.0.0.1,gso=on --dest 127.0.0.1:{port} --rate 20kpps --burst 32 {LOOP_TIMES}"
     ));
     let lost = traced.json["lost"].as_u64().expect("a count");
     let parts = traced.json["why"][0]["parts"].as_array().expect("parts");
@@ -93,7 +93,7 @@ fn a_super_packet_that_is_dropped_is_all_of_its_packets() {
 /// A sender over the loopback device, with a reflector that has a small buffer, and packets that have come back.
 fn over_loopback(folder: &Scratch) -> (Background, Background) {
     let port = free_port();
-    let reflector = Background::ready(mpps(&format!("reflect udp:127.0.0.1:{port},rcvbuf=65536 --quiet")));
+    let reflector = Background::ready(mpps(&format!("reflect udp:127.0.0.1:{port},rcvbuf=65536")));
     let words = format!(
         "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 20kpps --catch-up 1s {OPEN_END} {}",
         source_ports(1)
