@@ -1,7 +1,7 @@
 //! What the programs and this process share, by the same names: the structs of `bpf/watch.h`. `layout_tests.rs`
 //! compares every field with the object.
 
-use crate::mapping::Shared;
+use mpps_sys::map::Shared;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 pub(crate) const CPUS: usize = 1024;

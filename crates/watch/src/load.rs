@@ -2,10 +2,10 @@
 
 use crate::abi::{CPUS, Core, Drops, LanePlace, Plan, REASONS, ROWS, Row, SLOTS, Settings};
 use crate::lack::Lack;
-use crate::mapping::{Mapping, Shared};
 use aya::maps::{Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, ProgramError, RawTracePoint, TestRun};
 use aya::{Btf, Ebpf, EbpfLoader};
+use mpps_sys::map::{Mapping, Shared};
 use std::os::fd::AsFd;
 
 /// The loader reads ELF structures in place.
