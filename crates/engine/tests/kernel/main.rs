@@ -6,12 +6,12 @@ mod plans;
 
 use fake::{Config, Fake, Fate, LATENCY_NS};
 use mpps_engine::{
-    Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, Pacing, Rate, ReflectPlan, RunError,
+    Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, OnFull, Pacing, Rate, ReflectPlan, RunError,
     TrafficPlan, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
 use mpps_io::Reason;
 use mpps_stats::{Event, Row, Sink, Snapshot, Summary};
-use mpps_wire::{MacAddr, ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
+use mpps_wire::{ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
