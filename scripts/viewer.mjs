@@ -1,7 +1,8 @@
-// Opens a trace in the Perfetto UI, in a browser without a window, and takes its picture: docs/images/trace.png.
-//   node viewer.mjs UI_FOLDER TRACE PICTURE.png FROM_NS TO_NS [WIDTH HEIGHT [SCALE]]
-// UI_FOLDER is the viewer as the wheel that scripts/perfetto.sh fetches has it. Nothing leaves this machine: the
-// viewer and the trace are served from here, and the browser has no other address. scripts/viewer.sh does all of it.
+// Opens a trace in the Perfetto UI, in a browser without a window, and takes its picture:
+//   node viewer.mjs UI_FOLDER TRACE PICTURE.png FROM_NS TO_NS [X,Y]
+// The stretch between two times (CLOCK_MONOTONIC, ns) is shown, and what is at a place of the picture is clicked at, so
+// that the viewer tells about it. Nothing leaves this machine: viewer and trace are served from here, to a browser that
+// is given no other address. scripts/viewer.sh fetches what it needs.
 
 import { spawn } from "node:child_process";
 import { createReadStream, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -9,7 +10,13 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { extname, join, normalize } from "node:path";
 
-const [ui, trace, picture, from, to, width = "1600", height = "1000", scale = "1"] = process.argv.slice(2);
+const [ui, trace, picture, from, to, place] = process.argv.slice(2);
+const [width, height] = [1400, 800];
+// What the picture has, from the top: cores, the lane's stages and its state, and why. All else is closed.
+const COMMANDS = [
+  ...["^CPU [0-9]+ Scheduling", "^lane ", "^why"].map((name) => ["dev.perfetto.PinTracksByRegex", name]),
+  ["dev.perfetto.CollapseAllGroups"],
+];
 const TYPES = {
   ".html": "text/html",
   ".js": "text/javascript",
@@ -90,22 +97,28 @@ async function until(what, expression) {
 let failed;
 try {
   await page("Emulation.setDeviceMetricsOverride", {
-    width: Number(width),
-    height: Number(height),
-    deviceScaleFactor: Number(scale),
+    width,
+    height,
+    deviceScaleFactor: 1,
     mobile: false,
   });
-  // All groups of tracks are open, and only a stretch is shown.
-  const commands = JSON.stringify([{ id: "dev.perfetto.ExpandTracksByRegex", args: [".*"] }]);
-  const query = new URLSearchParams({ url: `${origin}/trace.gz`, hideSidebar: "true", startupCommands: commands });
-  if (from && to) {
-    query.set("visStart", from);
-    query.set("visEnd", to);
+  const shown = { url: `${origin}/trace.gz`, hideSidebar: "true", visStart: from, visEnd: to };
+  await page("Page.navigate", { url: `${origin}/#!/?${new URLSearchParams(shown)}` });
+  // While it reads the trace, and makes the tracks, it says so in place of the search.
+  const busy = "document.querySelector('[class*=message-mode]')";
+  await until("tracks", `document.querySelectorAll('[class*=track]').length > 9 && !${busy}`);
+  for (const command of COMMANDS) {
+    await run(`window.app.commands.runCommand(...${JSON.stringify(command)})`);
   }
-  await page("Page.navigate", { url: `${origin}/#!/?${query}` });
-  await until("trace", "Boolean(globalThis.app?.trace ?? globalThis.ctx) && /burst/.test(document.title + 'burst')");
-  for (const script of (process.env.SCRIPTS ?? "").split("\n").filter(Boolean)) console.error(await run(script));
-  await pause(Number(process.env.SETTLE_MS ?? 8000));
+  // What is drawn comes by and by.
+  await pause(5000);
+  if (place) {
+    const [x, y] = place.split(",").map(Number);
+    for (const type of ["mousePressed", "mouseReleased"]) {
+      await page("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 });
+    }
+    await pause(3000);
+  }
   const { data } = await page("Page.captureScreenshot", { format: "png" });
   writeFileSync(picture, Buffer.from(data, "base64"));
 } catch (error) {
