@@ -1,4 +1,4 @@
-//! What the kernel did on the lanes' cores: what the viewer knows by itself as events of ftrace, the rest on a track for
+//! What the kernel did on the lanes' cores: what the viewer knows by itself as events of ftrace, the rest on a track of
 //! each core.
 
 use super::{BEGIN, CORE_TRACK, END, INSTANT, KERNEL, Writer, packet};
