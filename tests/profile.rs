@@ -1,6 +1,7 @@
 //! `--profile`: samples of the lanes with the names of functions, as a picture and as text.
 
-use mpps_tests::{Scratch, mpps, run, run_command, skip};
+use mpps_tests::{Scratch, assert_refused, mpps, run, run_command, skip};
+use std::path::PathBuf;
 
 const SEND: &str = "send null: --src 10.0.0.1 --dest 10.0.0.2:9000 --duration 1s --settle 10ms --plain";
 
@@ -55,6 +56,75 @@ fn how_many_samples_there_are_and_what_is_missing_is_told() {
     let total = samples(&std::fs::read_to_string(scratch.file("run.folded")).expect("the file"));
     let told = format!("mpps: profile: {total} samples of 1 lane, 99 a second of running");
     assert!(finished.stderr.contains(&told), "{}", finished.stderr);
+}
+
+#[test]
+fn a_trace_with_samples_gives_the_pictures_that_its_run_gave() {
+    let folder = Scratch::new();
+    let [trace, folded, flame] = ["t.pftrace.gz", "run.folded", "run.svg"].map(|name| folder.file(name));
+    let done = run_command(mpps(&format!(
+        "{SEND} --quiet --profile 997 --trace {} --folded {} --flame {}",
+        trace.display(),
+        folded.display(),
+        flame.display()
+    )));
+    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
+    let file = trace.display();
+    if done.stderr.contains("no samples: ") {
+        assert_refused(
+            mpps(&format!("trace {file} --folded")),
+            2,
+            &["no samples in it (--profile 997)"],
+        );
+        return skip(&done.stderr);
+    }
+    let read = |path: &PathBuf| std::fs::read_to_string(path).expect("written");
+    let (folded, flame) = (read(&folded), read(&flame));
+    assert!(
+        folded.contains("lane 0;") && flame.contains("997 a second"),
+        "{folded}{flame}"
+    );
+    let told = |words: &str| {
+        let done = run_command(mpps(&format!("trace {file} {words}")));
+        assert_eq!(done.code, Some(0), "{words}: {}", done.stderr);
+        done
+    };
+    // On standard output, and nothing else there.
+    let alone = told("--folded");
+    assert_eq!((alone.stdout.as_str(), alone.stderr.as_str()), (folded.as_str(), ""));
+    assert_eq!(told("--svg").stdout, flame);
+    let beside = told("table --svg");
+    assert_eq!(beside.stdout, flame);
+    assert!(beside.stderr.contains("What took the cores"), "{}", beside.stderr);
+    // In files: then standard output is free.
+    let [a, b] = ["a.folded", "b.svg"].map(|name| folder.file(name));
+    let both = format!("--folded {} --svg {}", a.display(), b.display());
+    assert_eq!(told(&both).stdout, "");
+    assert_eq!((read(&a), read(&b)), (folded, flame));
+    assert!(told(&format!("why {both}")).stdout.contains(':'));
+    // What would be written to a place where it was not meant to be.
+    for (words, why) in [
+        ("--folded --svg".to_owned(), "want a file of its own for each"),
+        (format!("--svg {file}"), "that is the trace"),
+        ("--folded table".to_owned(), "want 'table --folded'"),
+        ("--folded /nonesuch/x".to_owned(), "--folded: "),
+    ] {
+        assert_refused(mpps(&format!("trace {file} {words}")), 2, &[why]);
+    }
+}
+
+#[test]
+fn a_file_that_can_t_be_written_takes_no_other_with_it() {
+    let folder = Scratch::new();
+    let [folded, json] = ["run.folded", "run.json"].map(|name| folder.file(name));
+    let done = run_command(mpps(&format!(
+        "{SEND} --quiet --profile 99 --trace /dev/full --flame /dev/full --folded {} --json {}",
+        folded.display(),
+        json.display()
+    )));
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stderr.matches("write /dev/full").count() == 2, "{}", done.stderr);
+    assert!(folded.is_file() && json.is_file());
 }
 
 #[test]

@@ -1,40 +1,12 @@
 //! `--trace`: what a run keeps is what it measured, and viewers read it. What it names is in `trace_causes.rs`.
 
-use mpps_tests::{Background, Scratch, Traced, all_back, assert_refused, mpps, net_of, run_command};
+use mpps_tests::{Background, Scratch, Traced, all_back, assert_refused, mpps, net_of, processor, run_command, sql};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A run over the `loop` device.
 const LOOP: &str = "sendrecv loop: --rate 20kpps --duration 300ms --settle 200ms";
-
-/// The trace processor of Perfetto, and node to run it in; `None`, and said, where they are missing.
-fn processor() -> Option<PathBuf> {
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/perfetto/trace_processor.wasm");
-    if mpps_tests::missing("node", "nodejs") {
-        return None;
-    }
-    if !module.is_file() {
-        mpps_tests::skip("Perfetto's trace processor is missing: scripts/perfetto.sh fetches it");
-        return None;
-    }
-    Some(module)
-}
-
-/// Rows that Perfetto answers a query with.
-fn sql(module: &Path, trace: &Path, queries: &[&str]) -> Vec<Vec<Value>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("perfetto/query.mjs");
-    let mut command = Command::new("node");
-    command.arg(script).arg(module).arg(trace).args(queries);
-    let done = run_command(command);
-    assert_eq!(done.code, Some(0), "{}", done.stderr);
-    let rows = done
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"));
-    rows.collect()
-}
 
 #[test]
 fn perfetto_imports_a_trace_without_error_and_its_sums_are_those_of_the_run() {
@@ -106,6 +78,8 @@ fn babeltrace_reads_every_event_that_was_written() {
 fn a_trace_tells_what_its_run_told_and_compares_with_another() {
     let traced = Traced::run(LOOP);
     traced.assert_adds_up();
+    let without = format!("trace {} --svg", traced.file().display());
+    assert_refused(mpps(&without), 2, &["no samples in it", "--profile"]);
     let table = traced.told("table");
     for row in traced.json["stages"].as_array().expect("stages") {
         let stage = row["stage"].as_str().expect("a stage").replace('_', " ");

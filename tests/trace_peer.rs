@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use mpps_tests::{Background, Finished, Scratch, TESTPMD, Testpmd, mpps, no_testpmd, run_command, skip, wait_until};
+use mpps_tests::{
+    Background, Finished, IMPORT_ERRORS, Scratch, TESTPMD, Testpmd, mpps, no_testpmd, processor, run_command, skip,
+    sql, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -23,14 +26,21 @@ fn no_plugin() -> bool {
     built_without
 }
 
+/// testpmd's command line with the plug-in in its place.
+fn traced_words() -> Vec<&'static str> {
+    let words = TESTPMD.split_whitespace();
+    let behind = |word| match word {
+        "dpdk-testpmd" => vec![word, "-d", "{plugin}"],
+        _ => vec![word],
+    };
+    words.flat_map(behind).collect()
+}
+
 /// testpmd on a port that gives as many packets as it is asked for, traced.
 fn traced(scratch: &Scratch) -> Command {
     let mut command = mpps("trace peer --json");
     command.arg(scratch.file("peer.json")).arg("--");
-    let mut words = TESTPMD.split_whitespace();
-    let front: Vec<_> = words.by_ref().take_while(|word| *word != "dpdk-testpmd").collect();
-    command.args(front).args(["dpdk-testpmd", "-d", "{plugin}"]).args(words);
-    command.arg("--vdev=net_null0");
+    command.args(traced_words()).arg("--vdev=net_null0");
     command
 }
 
@@ -127,6 +137,111 @@ fn a_signal_reaches_the_program_and_its_figures_are_told() {
     );
 }
 
+#[test]
+fn its_lanes_are_in_a_file_that_perfetto_and_mpps_read() {
+    if no_testpmd() || no_plugin() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let trace = scratch.file("peer.pftrace.gz");
+    let mut command = mpps("trace peer --json");
+    command
+        .arg(scratch.file("peer.json"))
+        .arg("--trace")
+        .arg(&trace)
+        .arg("--");
+    command
+        .args(traced_words())
+        .args(["--vdev=net_null0", "--vdev=net_null1"]);
+    let mut testpmd = Testpmd::start(command, "io");
+    wait_until("lanes that are counted", || lanes(testpmd.id()) >= 2);
+    let first = testpmd.counts().0;
+    wait_until("packets", || testpmd.counts().0 > first + 10_000);
+    testpmd.stop();
+    let (code, said) = testpmd.quit();
+    assert_eq!(code, Some(0), "{said}");
+    let told = told(&scratch);
+    let count = told["lanes"].as_array().expect("lanes").len();
+    assert!(count >= 2, "{told:#}");
+
+    // The same table, with who and where.
+    let read = run_command(mpps(&format!("trace {} table", trace.display())));
+    assert_eq!(read.code, Some(0), "{}", read.stderr);
+    let stages = told["lanes"][0]["stages"].as_array().expect("rows");
+    for row in stages.iter().filter(|row| row["calls"].as_u64() > Some(0)) {
+        let stage = row["stage"].as_str().expect("a stage").replace('_', " ");
+        assert!(read.stdout.contains(&stage), "{stage}: {}", read.stdout);
+    }
+    assert!(
+        read.stdout.contains("Not in the trace: what took the cores"),
+        "{}",
+        read.stdout
+    );
+    let whole = run_command(mpps(&format!("trace {}", trace.display())));
+    assert!(
+        whole.stdout.starts_with("mpps trace peer -- stdbuf -oL dpdk-testpmd "),
+        "{}",
+        whole.stdout
+    );
+
+    let Some(module) = processor() else { return };
+    let answers = sql(
+        &module,
+        &trace,
+        &[
+            IMPORT_ERRORS,
+            "select count(*) as n, min(dur) as shortest from slice",
+            "select sum(extract_arg(arg_set_id, 'debug.rx')) as rx, sum(extract_arg(arg_set_id, 'debug.tx')) as tx, \
+             count(*) as calls from slice where name = 'burst'",
+            "select t.name as name, count(*) as n from slice s join track t on s.track_id = t.id group by t.id",
+            "select count(distinct tid) as n from thread where tid in (select tid from thread where name like \
+             'thread %' or name like '%net_null%')",
+        ],
+    );
+    assert!(answers[0].is_empty(), "errors of the import: {:?}", answers[0]);
+    assert!(answers[1][0]["n"].as_u64() > Some(0), "{:?}", answers[1]);
+    assert!(answers[1][0]["shortest"].as_i64() >= Some(0), "{:?}", answers[1]);
+    // Of each call that was kept its packets, and of a lane no more than it had.
+    let kept = sum(&told, |lane| &lane["records"]);
+    let calls = answers[2][0]["calls"].as_u64().expect("a count");
+    assert!(calls > 0 && calls <= kept, "{calls} of {kept}");
+    let all = sum(&told, |lane| &lane["receive"]["packets"]);
+    let rx = answers[2][0]["rx"].as_u64().expect("a sum");
+    assert!(rx > 0 && rx <= all, "{rx} of {all}");
+    // Each lane has a track of its own, under its name.
+    let tracks: Vec<_> = answers[3]
+        .iter()
+        .map(|row| row["name"].as_str().unwrap_or_default())
+        .collect();
+    assert_eq!(tracks.len(), count, "{tracks:?}");
+    for lane in told["lanes"].as_array().expect("lanes") {
+        let queue = format!("port {} queue {}", lane["port"], lane["queue"]);
+        assert!(tracks.iter().any(|name| name.contains(&queue)), "{queue}: {tracks:?}");
+    }
+    assert_eq!(answers[4][0]["n"], 1, "one thread has all lanes: {:?}", answers[4]);
+}
+
+#[test]
+fn queues_of_one_port_are_lanes_of_their_own() {
+    if no_testpmd() || no_plugin() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut testpmd = Testpmd::start_with(traced(&scratch), "io", &["--rxq=4", "--txq=4"]);
+    wait_until("four lanes that are counted", || lanes(testpmd.id()) >= 4);
+    testpmd.stop();
+    let (code, said) = testpmd.quit();
+    assert_eq!(code, Some(0), "{said}");
+    let told = told(&scratch);
+    let all = told["lanes"].as_array().expect("lanes");
+    let mut queues: Vec<_> = all
+        .iter()
+        .map(|lane| lane["queue"].as_u64().expect("a number"))
+        .collect();
+    queues.sort_unstable();
+    assert_eq!(queues, [0, 1, 2, 3], "{told:#}");
+}
+
 /// The folder of a running command.
 fn folder(pid: u32) -> Option<PathBuf> {
     let home = std::env::var("HOME").unwrap_or_default();
@@ -142,12 +257,20 @@ fn folder(pid: u32) -> Option<PathBuf> {
     found.into_iter().find(|path| path.is_dir())
 }
 
-/// Whether a lane is counted already.
-fn counting(pid: u32) -> bool {
+/// How many lanes are counted already.
+fn lanes(pid: u32) -> u32 {
     use std::os::unix::fs::FileExt;
     let mut claimed = [0; 4];
     let file = folder(pid).and_then(|folder| std::fs::File::open(folder.join("counts")).ok());
-    file.is_some_and(|file| file.read_exact_at(&mut claimed, 24).is_ok()) && u32::from_ne_bytes(claimed) > 0
+    match file.is_some_and(|file| file.read_exact_at(&mut claimed, 24).is_ok()) {
+        true => u32::from_ne_bytes(claimed),
+        false => 0,
+    }
+}
+
+/// Whether a lane is counted already.
+fn counting(pid: u32) -> bool {
+    lanes(pid) > 0
 }
 
 #[test]

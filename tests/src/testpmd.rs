@@ -47,9 +47,17 @@ impl Testpmd {
     ///
     /// # Panics
     /// When it does not.
-    pub fn start(mut command: Command, mode: &str) -> Self {
+    pub fn start(command: Command, mode: &str) -> Self {
+        Self::start_with(command, mode, &[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Panics
+    /// When it does not forward.
+    pub fn start_with(mut command: Command, mode: &str, more: &[&str]) -> Self {
         let words = "-- -i --no-flush-rx --disable-link-check --no-mlockall --total-num-mbufs=8192 --forward-mode";
-        command.args(words.split_whitespace()).arg(mode);
+        command.args(words.split_whitespace()).arg(mode).args(more);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -82,6 +82,13 @@ _Static_assert(sizeof(struct header) <= HEADER_BYTES && sizeof(struct record) ==
 _Static_assert(offsetof(struct slot, first) == 96 && offsetof(struct slot, bursts) == 256, "layout");
 _Static_assert(offsetof(struct slot, rx_hist) == 768 && offsetof(struct slot, ring) == 12800, "layout");
 
+/* Queues of one port that a thread finds at once, and how many there have been: with more, the oldest makes room. */
+struct found {
+	void *queue[CACHE];
+	struct slot *slot[CACHE];
+	unsigned count;
+};
+
 /* A thread of the program. */
 struct self {
 	uint64_t before;
@@ -90,10 +97,7 @@ struct self {
 	uint64_t run_start, run_end;
 	uint32_t run_polls;
 	int32_t tid;
-	struct {
-		void *queue;
-		struct slot *slot;
-	} rx[PORTS][CACHE], tx[PORTS][CACHE];
+	struct found rx[PORTS], tx[PORTS];
 };
 
 static struct header *head;
@@ -167,15 +171,23 @@ static __attribute__((noinline)) struct slot *find_slot(uint16_t port, void *que
 			snprintf(slot->device, sizeof(slot->device), "%.63s", name);
 		__atomic_store_n(&slot->used, 1, __ATOMIC_RELEASE);
 	}
-	unsigned place = ((uintptr_t)queue >> 6) % CACHE;
-	if (tx) {
-		self->tx[port][place].queue = queue;
-		self->tx[port][place].slot = slot;
-	} else {
-		self->rx[port][place].queue = queue;
-		self->rx[port][place].slot = slot;
-	}
+	struct found *found = tx ? &self->tx[port] : &self->rx[port];
+	unsigned place = found->count++ % CACHE;
+	found->queue[place] = queue;
+	found->slot[place] = slot;
 	return slot;
+}
+
+/* Finding it anew asks the driver, which takes longer than a poll. A thread has few queues of a port. */
+static inline struct slot *slot_of(uint16_t port, void *queue, int tx)
+{
+	if (likely(self != NULL)) {
+		const struct found *found = tx ? &self->tx[port] : &self->rx[port];
+		for (unsigned i = 0; i < CACHE; i++)
+			if (likely(found->queue[i] == queue))
+				return found->slot[i];
+	}
+	return find_slot(port, queue, tx);
 }
 
 static void write_record(struct slot *s, uint64_t start, uint64_t clocks, enum kind kind, uint32_t polls,
@@ -218,9 +230,7 @@ static inline void begin(struct self *me, struct slot *s, uint64_t t0)
 
 static inline uint16_t rx(uint16_t port, void *queue, struct rte_mbuf **packets, uint16_t asked)
 {
-	unsigned place = ((uintptr_t)queue >> 6) % CACHE;
-	struct slot *s = likely(self && self->rx[port][place].queue == queue) ? self->rx[port][place].slot
-									      : find_slot(port, queue, 0);
+	struct slot *s = slot_of(port, queue, 0);
 	struct self *me = self;
 	uint64_t t0 = rte_rdtsc();
 	begin(me, s, t0);
@@ -260,9 +270,7 @@ static inline uint16_t rx(uint16_t port, void *queue, struct rte_mbuf **packets,
 
 static inline uint16_t tx(uint16_t port, void *queue, struct rte_mbuf **packets, uint16_t asked)
 {
-	unsigned place = ((uintptr_t)queue >> 6) % CACHE;
-	struct slot *s = likely(self && self->tx[port][place].queue == queue) ? self->tx[port][place].slot
-									      : find_slot(port, queue, 1);
+	struct slot *s = slot_of(port, queue, 1);
 	struct self *me = self;
 	uint64_t t0 = rte_rdtsc();
 	begin(me, s, t0);

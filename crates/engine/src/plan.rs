@@ -22,6 +22,15 @@ pub struct LanePlan {
     pub core: Option<usize>,
 }
 
+impl LanePlan {
+    /// One that receives and sends, on any core.
+    pub const BOTH: Self = Self {
+        rx: true,
+        tx: true,
+        core: None,
+    };
+}
+
 /// A thread of a run that has opened all that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
@@ -120,6 +129,28 @@ impl Default for TraceOptions {
             memory: 256 << 20,
             ring_bytes: 64 << 20,
             stamps: |_| None,
+        }
+    }
+}
+
+impl Default for Common {
+    /// No lanes, which the caller gives, and no end. Rows of 10 ms, no time to settle, bursts of 32, threads as all
+    /// others, nothing recorded.
+    fn default() -> Self {
+        Self {
+            lanes: Vec::new(),
+            duration: None,
+            interval: Duration::from_millis(10),
+            settle: Duration::ZERO,
+            burst: 32,
+            busy_poll: false,
+            priority: None,
+            share_cores: false,
+            seed: 1,
+            host: Vec::new(),
+            warnings: Vec::new(),
+            give_up: |_| Ok(()),
+            trace: None,
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Two ports joined by a cable of known faults, both ways at the same time: each way has its own counts, rows and
 //! verdict, and they add up to those of the run.
 
-use mpps_engine::{Common, FlowSet, LanePlan, Link, Pacing, Rate, TrafficPlan, run_traffic_across};
+mod plans;
+
+use mpps_engine::{Common, FlowSet, LanePlan, Link, Rate, TrafficPlan, run_traffic_across};
 use mpps_io::{Burst, Capabilities, Fact, Frame, Layer, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{Event, HostFact, Row, Sink, Summary};
 use mpps_wire::MacAddr;
+use plans::{link, traffic};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -150,53 +153,34 @@ impl Sink for Rows {
 }
 
 fn plan(lanes: usize, flows: FlowSet) -> TrafficPlan {
-    let link = |last, other| Link {
-        mac: MacAddr([2, 0, 0, 0, 0, last]),
-        vlan: None,
-        answer_for: Vec::new(),
-        unanswered: Vec::new(),
-        dest_mac: other,
-        next_hop: None,
-    };
-    let lane = LanePlan {
-        rx: true,
-        tx: true,
-        core: None,
+    let common = Common {
+        lanes: vec![LanePlan::BOTH; 2 * lanes],
+        duration: Some(Duration::from_millis(300)),
+        interval: Duration::from_millis(50),
+        settle: Duration::from_millis(500),
+        share_cores: true,
+        seed: 7,
+        host: vec![HostFact::new("port", "cable:a")],
+        ..Common::default()
     };
     TrafficPlan {
-        common: Common {
-            lanes: vec![lane; 2 * lanes],
-            duration: Some(Duration::from_millis(300)),
-            interval: Duration::from_millis(50),
-            settle: Duration::from_millis(500),
-            burst: 32,
-            busy_poll: false,
-            priority: None,
-            share_cores: true,
-            seed: 7,
-            host: vec![HostFact::new("port", "cable:a")],
-            warnings: Vec::new(),
-            give_up: |_| Ok(()),
-            trace: None,
-        },
-        receive: true,
         src: [198, 18, 0, 1].into(),
         dst: [198, 18, 0, 2].into(),
         flows,
         payload_len: 18,
         frame_size: 64,
         rate: Rate::new(20_000, 1),
-        then: None,
-        pacing: Pacing::Constant,
         // All departures are made, however busy the host is.
         tx_burst: 32,
         catch_up: Duration::from_secs(10),
         tolerance: 0.01,
-        ttl: 64,
-        dscp: 0,
-        link: Some(link(1, Some(MacAddr([2, 0, 0, 0, 0, 2])))),
-        far: Some(link(2, Some(MacAddr([2, 0, 0, 0, 0, 1])))),
+        far: Some(Link {
+            mac: MacAddr([2, 0, 0, 0, 0, 2]),
+            dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 1])),
+            ..link()
+        }),
         back: Some(vec![HostFact::new("port", "cable:b")]),
+        ..traffic(common)
     }
 }
 

@@ -29,27 +29,12 @@ fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
     };
     ForwardPlan {
         common: Common {
-            lanes: vec![
-                LanePlan {
-                    rx: true,
-                    tx: true,
-                    core: None
-                };
-                lanes
-            ],
+            lanes: vec![LanePlan::BOTH; lanes],
             // So long that each lane gets its turn on a host that is busy.
             duration: Some(Duration::from_millis(400)),
             interval: Duration::from_millis(5),
-            settle: Duration::ZERO,
-            burst: 32,
-            busy_poll: false,
-            priority: None,
             share_cores: true,
-            seed: 1,
-            host: Vec::new(),
-            warnings: Vec::new(),
-            give_up: |_| Ok(()),
-            trace: None,
+            ..Common::default()
         },
         ports: ["a", "b", "c", "d", "e"][..ports]
             .iter()

@@ -32,17 +32,9 @@ fn run(give_up: fn(Opened) -> io::Result<()>) -> Result<mpps_stats::Summary, mpp
     let common = Common {
         lanes: vec![lane; 2],
         duration: Some(Duration::from_millis(20)),
-        interval: Duration::from_millis(10),
-        settle: Duration::ZERO,
-        burst: 32,
-        busy_poll: false,
-        priority: None,
         share_cores: true,
-        seed: 1,
-        host: Vec::new(),
-        warnings: Vec::new(),
         give_up,
-        trace: None,
+        ..Common::default()
     };
     let port = NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], NoSource);
     let plan = DropPlan {

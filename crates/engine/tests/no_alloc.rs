@@ -6,6 +6,8 @@
 //! loop first moves packets, and lowers it when the lane gives its queue back. What is counted in between may be a few
 //! things that a lane makes once, but must not grow with the packets or with the time.
 
+mod plans;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -15,9 +17,8 @@ use std::time::Duration;
 
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
-    CapturePlan, Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, Pacing, Rate,
-    ReflectPlan, TraceOptions, TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect,
-    run_traffic,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Rate, ReflectPlan, TraceOptions,
+    TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -173,25 +174,10 @@ fn sinks() -> Vec<Box<dyn Sink>> {
 
 fn common(lanes: usize, milliseconds: u64) -> Common {
     Common {
-        lanes: vec![
-            LanePlan {
-                rx: true,
-                tx: true,
-                core: None
-            };
-            lanes
-        ],
+        lanes: vec![LanePlan::BOTH; lanes],
         duration: Some(Duration::from_millis(milliseconds)),
         interval: Duration::from_micros(100),
         settle: Duration::from_millis(50),
-        burst: 32,
-        busy_poll: false,
-        priority: None,
-        share_cores: false,
-        seed: 1,
-        host: Vec::new(),
-        warnings: Vec::new(),
-        give_up: |_| Ok(()),
         // Each round is recorded; windows are the collector's to copy.
         trace: Some(TraceOptions {
             stall: Some(Duration::from_micros(50)),
@@ -199,17 +185,7 @@ fn common(lanes: usize, milliseconds: u64) -> Common {
             ring_bytes: 1 << 20,
             ..TraceOptions::default()
         }),
-    }
-}
-
-fn link() -> Link {
-    Link {
-        mac: MacAddr([2, 0, 0, 0, 0, 1]),
-        vlan: None,
-        answer_for: Vec::new(),
-        unanswered: Vec::new(),
-        dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
-        next_hop: None,
+        ..Common::default()
     }
 }
 
@@ -220,24 +196,10 @@ const ADDRESSES: [IpAddr; 2] = [
 
 fn traffic(lanes: usize, milliseconds: u64, receive: bool, rate: Option<Rate>) -> TrafficPlan {
     TrafficPlan {
-        common: common(lanes, milliseconds),
         receive,
-        src: ADDRESSES[0],
-        dst: ADDRESSES[1],
-        flows: FlowSet::new(10_000..=10_063, 9000..=9000, None),
-        payload_len: 64,
-        frame_size: 110,
         rate,
-        then: None,
-        pacing: Pacing::Constant,
-        tx_burst: 32,
         catch_up: Duration::from_millis(1),
-        tolerance: 1.0,
-        ttl: 64,
-        dscp: 0,
-        link: Some(link()),
-        far: None,
-        back: None,
+        ..plans::traffic(common(lanes, milliseconds))
     }
 }
 
@@ -349,7 +311,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             excluded_ports: Box::default(),
             verify: true,
             max_flows: 4096,
-            link: Some(link()),
+            link: Some(plans::link()),
         };
         run_drop(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
     });
@@ -357,7 +319,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
         let plan = ReflectPlan {
             common: common(1, ms),
             filter: ReflectFilter::default(),
-            link: Some(link()),
+            link: Some(plans::link()),
             on_full: OnFull::Wait,
         };
         run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
@@ -370,7 +332,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
         let plan = ReflectPlan {
             common: common(1, ms),
             filter,
-            link: Some(link()),
+            link: Some(plans::link()),
             on_full: OnFull::Wait,
         };
         run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")

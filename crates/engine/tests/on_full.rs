@@ -123,24 +123,12 @@ fn narrow(left: u64, most: usize) -> Narrow<impl Sources> {
 
 fn common() -> Common {
     Common {
-        lanes: vec![LanePlan {
-            rx: true,
-            tx: true,
-            core: None,
-        }],
+        lanes: vec![LanePlan::BOTH],
         // So long that all has come on a host that is busy.
         duration: Some(Duration::from_millis(400)),
         interval: Duration::from_millis(5),
-        settle: Duration::ZERO,
-        burst: 32,
-        busy_poll: false,
-        priority: None,
         share_cores: true,
-        seed: 1,
-        host: Vec::new(),
-        warnings: Vec::new(),
-        give_up: |_| Ok(()),
-        trace: None,
+        ..Common::default()
     }
 }
 

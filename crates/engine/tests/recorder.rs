@@ -1,65 +1,32 @@
 //! What flight recorders keep of a run is the run: its time without gaps, its packets, and what was worth a window.
 
-use std::net::{IpAddr, Ipv4Addr};
+mod plans;
+
 use std::time::Duration;
 
-use mpps_engine::{Common, FlowSet, LanePlan, Link, Pacing, Rate, TraceOptions, TrafficPlan, run_traffic};
+use mpps_engine::{Common, FlowSet, LanePlan, Rate, TraceOptions, TrafficPlan, run_traffic};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_stats::Summary;
 use mpps_sys::clock::monotonic_ns;
 use mpps_trace::{Did, LaneTrace, Stage};
-use mpps_wire::{MacAddr, ReflectFilter, reflect_in_place};
+use mpps_wire::{ReflectFilter, reflect_in_place};
+use plans::traffic;
 
 fn plan(lanes: usize, receive: bool, rate: Option<Rate>, trace: TraceOptions) -> TrafficPlan {
-    let address = |last| IpAddr::V4(Ipv4Addr::new(10, 99, 0, last));
+    let common = Common {
+        lanes: vec![LanePlan::BOTH; lanes],
+        duration: Some(Duration::from_millis(200)),
+        settle: Duration::from_millis(30),
+        trace: Some(trace),
+        ..Common::default()
+    };
     TrafficPlan {
-        common: Common {
-            lanes: vec![
-                LanePlan {
-                    rx: true,
-                    tx: true,
-                    core: None
-                };
-                lanes
-            ],
-            duration: Some(Duration::from_millis(200)),
-            interval: Duration::from_millis(10),
-            settle: Duration::from_millis(30),
-            burst: 32,
-            busy_poll: false,
-            priority: None,
-            share_cores: false,
-            seed: 1,
-            host: Vec::new(),
-            warnings: Vec::new(),
-            give_up: |_| Ok(()),
-            trace: Some(trace),
-        },
         receive,
-        src: address(1),
-        dst: address(2),
         flows: FlowSet::new(10_000..=10_003, 9000..=9000, None),
-        payload_len: 64,
-        frame_size: 110,
         rate,
-        then: None,
-        pacing: Pacing::Constant,
-        tx_burst: 32,
         catch_up: Duration::from_secs(1),
-        tolerance: 1.0,
-        ttl: 64,
-        dscp: 0,
-        link: Some(Link {
-            mac: MacAddr([2, 0, 0, 0, 0, 1]),
-            vlan: None,
-            answer_for: Vec::new(),
-            unanswered: Vec::new(),
-            dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
-            next_hop: None,
-        }),
-        far: None,
-        back: None,
+        ..traffic(common)
     }
 }
 

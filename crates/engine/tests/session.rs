@@ -463,11 +463,7 @@ fn a_port_without_queues_enough_is_told_before_any_trial() {
     assert!(matches!(refused, Err(RunError::Path(_))), "{refused:?}");
     // A body may run no trial at all.
     let mut none = opening;
-    none.common.lanes = vec![LanePlan {
-        rx: true,
-        tx: true,
-        core: None,
-    }];
+    none.common.lanes = vec![LanePlan::BOTH];
     let port = loop_port(LoopConfig::default(), 1);
     assert_eq!(session(&port, &none, &|| 0, |_| 5).expect("a session"), 5);
 }

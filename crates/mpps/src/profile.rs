@@ -12,7 +12,7 @@ use mpps_engine::Opened;
 use mpps_profile::{Profile, Profiled, RawSample};
 use mpps_sys::privilege::Keep;
 use mpps_sys::sched;
-use mpps_trace::{Caption, LeftOut, flame_svg, folded};
+use mpps_trace::{Caption, Frame, Sample, Sampling, flame_svg, folded};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -28,20 +28,11 @@ enum State {
     /// Lanes are made ready.
     Asked { hz: u32, lanes: Vec<(u32, i32)> },
     /// Events are open.
-    Open(Box<Profile>, Told),
+    Open(Box<Profile>, Sampling),
     /// Samples are read.
-    Running(Reader, Told),
+    Running(Reader, Sampling),
     /// There are none.
-    Failed(Told),
-}
-
-/// What is known from the start.
-#[derive(Clone, Debug, Default)]
-struct Told {
-    hz: u32,
-    lanes: usize,
-    lacks: Vec<LeftOut>,
-    failed: Option<String>,
+    Failed(Sampling),
 }
 
 struct Reader {
@@ -78,20 +69,20 @@ pub(crate) fn opened(opened: Opened) {
         Opened::Lane(number) => lanes.push((number as u32, sched::thread_id())),
         Opened::Main => {
             lanes.sort_unstable();
-            let mut told = Told {
+            let mut sampling = Sampling {
                 hz: *hz,
-                lanes: lanes.len(),
-                ..Told::default()
+                lanes: lanes.len() as u32,
+                ..Sampling::default()
             };
             // What the program's file lends is not for its user to see the kernel with.
             *state = match Profile::open(lanes, *hz, !privilege::lent()) {
                 Ok((profile, lacks)) => {
-                    told.lacks = lacks;
-                    State::Open(Box::new(profile), told)
+                    sampling.left_out = lacks;
+                    State::Open(Box::new(profile), sampling)
                 }
                 Err(why) => {
-                    told.failed = Some(why);
-                    State::Failed(told)
+                    sampling.failed = Some(why);
+                    State::Failed(sampling)
                 }
             };
         }
@@ -102,11 +93,11 @@ pub(crate) fn opened(opened: Opened) {
 pub(crate) fn begin() {
     let mut state = state();
     match std::mem::replace(&mut *state, State::Off) {
-        State::Open(profile, mut told) => match Reader::start(*profile) {
-            Ok(reader) => *state = State::Running(reader, told),
+        State::Open(profile, mut sampling) => match Reader::start(*profile) {
+            Ok(reader) => *state = State::Running(reader, sampling),
             Err(e) => {
-                told.failed = Some(format!("start the thread that reads samples: {e}"));
-                *state = State::Failed(told);
+                sampling.failed = Some(format!("start the thread that reads samples: {e}"));
+                *state = State::Failed(sampling);
             }
         },
         other => *state = other,
@@ -137,30 +128,42 @@ impl Reader {
 
 /// What came of the samples of a run.
 pub(crate) struct Samples {
-    pub(crate) profiled: Profiled,
-    told: Told,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) sampling: Sampling,
 }
 
 /// Ends the sampling and finds the names; `None`: nobody asked for it.
 pub(crate) fn finish() -> Option<Samples> {
-    let (profiled, told) = match std::mem::replace(&mut *state(), State::Off) {
+    let (profiled, mut sampling) = match std::mem::replace(&mut *state(), State::Off) {
         State::Off => return None,
         // The run ended before it began.
-        State::Asked { .. } | State::Open(..) => (Profiled::default(), Told::default()),
-        State::Failed(told) => (Profiled::default(), told),
-        State::Running(reader, mut told) => {
+        State::Asked { hz, .. } => (
+            Profiled::default(),
+            Sampling {
+                hz,
+                ..Sampling::default()
+            },
+        ),
+        State::Open(_, sampling) | State::Failed(sampling) => (Profiled::default(), sampling),
+        State::Running(reader, mut sampling) => {
             reader.over.store(true, Ordering::Release);
             reader.thread.thread().unpark();
             match reader.thread.join() {
-                Ok((profile, raw)) => (profile.finish(raw), told),
+                Ok((profile, raw)) => (profile.finish(raw), sampling),
                 Err(_) => {
-                    told.failed = Some("the thread that reads samples has panicked".to_owned());
-                    (Profiled::default(), told)
+                    sampling.failed = Some("the thread that reads samples has panicked".to_owned());
+                    (Profiled::default(), sampling)
                 }
             }
         }
     };
-    Some(Samples { profiled, told })
+    sampling.left_out.extend(profiled.left_out);
+    Some(Samples {
+        samples: profiled.samples,
+        frames: profiled.frames,
+        sampling,
+    })
 }
 
 /// What is made of samples.
@@ -173,19 +176,16 @@ pub(crate) enum Picture {
 }
 
 impl Picture {
+    /// The same samples make the same bytes, at the end of the run or from its trace later.
     pub(crate) fn of(self, samples: &Samples, command: &str) -> String {
-        let Profiled {
-            samples: all, frames, ..
-        } = &samples.profiled;
+        let Samples {
+            samples,
+            frames,
+            sampling,
+        } = samples;
         match self {
-            Self::Folded => folded(all, frames),
-            Self::Flame => {
-                let caption = Caption {
-                    title: "Where the lanes were".to_owned(),
-                    notes: std::iter::once(command.to_owned()).chain(samples.told(false)).collect(),
-                };
-                flame_svg(all, frames, &caption)
-            }
+            Self::Folded => folded(samples, frames),
+            Self::Flame => flame_svg(samples, frames, &Caption::of_run(command, samples, sampling)),
         }
     }
 }
@@ -193,26 +193,7 @@ impl Picture {
 impl Samples {
     /// What is said of them; `quiet`: only what is missing.
     pub(crate) fn told(&self, quiet: bool) -> Vec<String> {
-        let Told {
-            hz,
-            lanes,
-            lacks,
-            failed,
-        } = &self.told;
-        if let Some(why) = failed {
-            return vec![format!("--profile {hz}: no samples: {why}")];
-        }
-        let count = self.profiled.samples.len();
-        let plural = if *lanes == 1 { "" } else { "s" };
-        let all = format!("profile: {count} samples of {lanes} lane{plural}, {hz} a second of running");
-        let lacks = lacks.iter().chain(&self.profiled.left_out).map(|lack| {
-            let count = if lack.count > 0 {
-                format!("{} ", lack.count)
-            } else {
-                String::new()
-            };
-            format!("profile: without {count}{}: {}", lack.what, lack.why)
-        });
-        (!quiet).then_some(all).into_iter().chain(lacks).collect()
+        let all = (!quiet && self.sampling.failed.is_none()).then(|| self.sampling.told(self.samples.len()));
+        all.into_iter().chain(self.sampling.missing()).collect()
     }
 }

@@ -45,5 +45,5 @@ pub use plot::{Rows, plot, plot_all, rows, rows_of};
 pub use sinks::{AtBegin, Sinks};
 pub use summary::{Colour, Detail, columns_of, print_summary};
 pub use target::JsonTarget;
-pub use trace_file::{packed_trace, read_trace, write_ctf, write_trace};
+pub use trace_file::{packed_trace, read_trace, trace_from, write_ctf, write_trace};
 pub use ways::{OfWay, WAYS, of_way};

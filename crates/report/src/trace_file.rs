@@ -35,8 +35,15 @@ pub fn write_trace(target: &JsonTarget, recording: &Recording) -> Result<(), Rep
 /// # Errors
 /// When it can't be read, or is no trace of this program's.
 pub fn read_trace(path: &Path) -> Result<Recording, ReportError> {
+    trace_from(path, File::open(path).map_err(|e| ReportError::io("read", path, e))?)
+}
+
+/// As [`read_trace`], from the bytes of a file of that name.
+///
+/// # Errors
+/// As [`read_trace`].
+pub fn trace_from(path: &Path, mut file: impl Read) -> Result<Recording, ReportError> {
     let error = |e: io::Error| ReportError::io("read", path, e);
-    let mut file = File::open(path).map_err(error)?;
     let mut begin = [0; 2];
     let mut read = 0;
     while read < begin.len() {

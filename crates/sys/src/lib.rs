@@ -7,6 +7,7 @@ pub mod clock;
 pub mod cursor;
 pub mod evidence;
 pub mod journal;
+pub mod map;
 pub mod memory;
 pub mod perf;
 pub mod private;

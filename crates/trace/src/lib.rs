@@ -31,6 +31,6 @@ pub use kernel::{Drop, Event, KernelEvent, Taker, TakerKind};
 pub use own::{NotATrace, SCHEMA, read};
 pub use recording::{Cause, Counter, LaneTrace, LeftOut, Meta, Part, Recording, Subject, Unit};
 pub use round::{Did, Kept, LatePacket, Round, SlowBurst};
-pub use sample::{Frame, Sample};
+pub use sample::{Frame, Sample, Sampling};
 pub use stage::{ProgramRow, Stage, StageCost, StageRow};
 pub use takers::{Explained, Gap, displaced};

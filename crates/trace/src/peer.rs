@@ -353,6 +353,11 @@ impl Peer {
                 why: format!("there is room for {SLOTS}"),
             });
         }
+        left_out.push(LeftOut {
+            what: "what took the cores, and packets that were late or lost".to_owned(),
+            count: 0,
+            why: "the plug-in sees the calls of the program's threads, and nothing else".to_owned(),
+        });
         let lanes = self.lanes.iter().map(|lane| LaneTrace {
             lane: lane.lane,
             name: lane.name(),
@@ -363,6 +368,7 @@ impl Peer {
         Recording {
             meta: Meta {
                 program: self.dpdk.clone(),
+                pid: self.pid as i32,
                 start_ns: self.start_ns,
                 end_ns: self.end_ns,
                 left_out,

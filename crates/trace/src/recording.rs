@@ -1,6 +1,6 @@
 //! What one run kept.
 
-use crate::{Frame, KernelEvent, ProgramRow, Round, Sample, StageRow, Taker};
+use crate::{Frame, KernelEvent, ProgramRow, Round, Sample, Sampling, StageRow, Taker};
 use serde::{Deserialize, Serialize};
 
 /// All that a run kept of what happened in it.
@@ -58,6 +58,9 @@ pub struct Meta {
     pub left_out: Vec<LeftOut>,
     /// What recording itself cost, a sentence.
     pub cost: String,
+    /// How the lanes were sampled, where that was asked for (`--profile`).
+    #[serde(default)]
+    pub sampling: Option<Sampling>,
 }
 
 /// What a recording does not have.

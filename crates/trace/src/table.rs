@@ -94,7 +94,10 @@ pub fn takers(takers: &[Taker]) -> String {
     for core in rows.chunk_by(|a, b| a.cpu == b.cpu) {
         let (first, others) = core.split_at(core.len().min(CULPRITS));
         let sums = |of: &[&Taker]| {
-            let (count, total_ns) = of.iter().fold((0, 0), |(n, ns), of| (n + of.count, ns + of.total_ns));
+            let add = |(visits, ns): (u64, u64), of: &&Taker| {
+                (visits.saturating_add(of.count), ns.saturating_add(of.total_ns))
+            };
+            let (count, total_ns) = of.iter().fold((0, 0), add);
             (count, total_ns, of.iter().map(|of| of.max_ns).max().unwrap_or(0))
         };
         let row = |lane: String, what: (&str, String), (visits, total_ns, max_ns): (u64, u64, u64)| {

@@ -1,7 +1,7 @@
 //! What the programs and this process share, by the same names: the structs of `bpf/watch.h`. `layout_tests.rs`
 //! compares every field with the object.
 
-use crate::mapping::Shared;
+use mpps_sys::map::Shared;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 pub(crate) const CPUS: usize = 1024;
@@ -61,9 +61,6 @@ const _: () = assert!(size_of::<Plan>() == 4 * (2 + DEVICES + 1 + 5) + 4 * RANGE
 
 // SAFETY: `repr(C)`, integers only, and the assertion above says that there is no padding.
 unsafe impl aya::Pod for Plan {}
-
-// SAFETY: an atomic, for which any bytes are a value.
-unsafe impl Shared for AtomicU64 {}
 
 macro_rules! shared {
     ($($(#[$meta:meta])* $name:ident: $size:literal { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {

@@ -47,7 +47,6 @@ mod lack;
 #[cfg(test)]
 mod layout_tests;
 mod load;
-mod mapping;
 mod names;
 mod own;
 mod record;

@@ -2,10 +2,10 @@
 
 use crate::abi::{CPUS, Core, Drops, LanePlace, Plan, REASONS, ROWS, Row, SLOTS, STAMPS, STAMPS_AT, Settings};
 use crate::lack::Lack;
-use crate::mapping::{Mapping, Shared};
 use aya::maps::{Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, ProgramError, RawTracePoint, TestRun};
 use aya::{Btf, Ebpf, EbpfLoader};
+use mpps_sys::map::{Mapping, Shared};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

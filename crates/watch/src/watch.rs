@@ -4,9 +4,9 @@ use crate::abi::{CPUS, Core, DEVICES, LANES, PROBES, Plan, RANGES, REASONS, Row,
 use crate::btf::Types;
 use crate::lack::Lack;
 use crate::load::{Loaded, TYPES};
-use crate::mapping::Mapping;
 use crate::names::{self, Names};
 use crate::record;
+use mpps_sys::map::Mapping;
 use mpps_sys::sched::allowed_cores;
 use mpps_trace::{KernelEvent, Taker, TakerKind};
 use std::fmt;

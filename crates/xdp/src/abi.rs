@@ -1,7 +1,7 @@
 //! What the programs and this process share, by the same names: the structs of `xdp/run.h`, `xdp/lane.h`, `xdp/own.h`
 //! and `xdp/forward.bpf.c`. `layout_tests.rs` compares every field with the objects.
 
-use crate::sys::Shared;
+use mpps_sys::map::Shared;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) const ADDRESSES: usize = 8;
@@ -307,9 +307,6 @@ shared! {
         destination: [AtomicU32; 4],
     }
 }
-
-// SAFETY: an atomic.
-unsafe impl Shared for AtomicU64 {}
 
 /// Reads, and leaves zero. For what no program writes any more.
 pub(crate) fn take(counter: &AtomicU64) -> u64 {

@@ -2,11 +2,11 @@
 
 use crate::abi::Plan;
 use crate::error::of;
-use crate::sys::{Mapping, Shared};
 use aya::maps::{DevMap, Map, MapData};
 use aya::programs::{RawTracePoint, Xdp};
 use aya::{Btf, Ebpf, EbpfLoader};
 use mpps_io::{Error, ErrorKind, Result};
+use mpps_sys::map::{Mapping, Shared};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 

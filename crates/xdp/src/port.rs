@@ -7,13 +7,14 @@ use crate::counts::sent;
 use crate::load::{Loaded, Which};
 use crate::reasons::Names;
 use crate::spec::TrafficSpec;
-use crate::sys::{self, Mapping};
+use crate::sys;
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelProgram, KernelRow, KernelTimes, LaneSchedule, LaneTotals,
     SourceTotals,
 };
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Reason, Result, counter};
 use mpps_netdev::{NetDev, Promiscuous};
+use mpps_sys::map::Mapping;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -5,10 +5,10 @@ use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Departure, Sending, Windows, XdpPort};
 use crate::spec::{Arrival, DropSpec, ReflectSpec, TrafficSpec};
-use crate::sys::Mapping;
 use crate::{encode, sys};
 use mpps_io::kernel::KernelPort;
 use mpps_io::{Fact, Result, addresses};
+use mpps_sys::map::{Mapping, Shared};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
@@ -304,18 +304,23 @@ impl XdpPort {
 
     /// Empties the maps.
     fn forget(&self, sending: &Sending) {
+        fn clear<T: Shared>(map: &Mapping<T>) {
+            // SAFETY: between two trials no thread of this process looks at the maps: whoever begins one has the port
+            // to itself.
+            unsafe { map.clear() };
+        }
         // Programs that run now count nothing any more.
         self.stop();
-        sending.windows.flows.clear();
-        sending.windows.words.clear();
-        sending.windows.slips.clear();
-        sending.gaps.clear();
-        sending.lanes.clear();
-        self.rows.clear();
-        self.sources.clear();
-        self.refused.clear();
+        clear(&sending.windows.flows);
+        clear(&sending.windows.words);
+        clear(&sending.windows.slips);
+        clear(&sending.gaps);
+        clear(&sending.lanes);
+        clear(&self.rows);
+        clear(&self.sources);
+        clear(&self.refused);
         if let Some(histograms) = &self.histograms {
-            histograms.clear();
+            clear(histograms);
         }
     }
 }

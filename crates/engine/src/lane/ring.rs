@@ -77,11 +77,6 @@ impl LaneRing {
         all
     }
 
-    /// How many records there have been.
-    pub(crate) fn written(&self) -> u64 {
-        self.written.load(Ordering::Acquire)
-    }
-
     fn read(&self, number: u64) -> Round {
         let words = self.place(number);
         Round::from_words(std::array::from_fn(|at| words[at].load(Ordering::Relaxed)))
@@ -111,8 +106,14 @@ impl LaneRing {
         (end, first - from + torn)
     }
 
-    /// Appends the records of the time between two, ns, to `out`, up to `most` of them. Returns how many that were, and
-    /// how many are known to be lost: 1 stands for those, however many, that went before the collector came.
+    /// How many records there have been.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Appends the records of the time between two, ns, to `out`, up to `most` of them. Returns how many there were
+    /// beyond these, and how many are known to be lost: 1 stands for those, however many, that went before the
+    /// collector came.
     pub(crate) fn window(&self, from_ns: u64, to_ns: u64, most: usize, out: &mut Vec<Round>) -> (u64, u64) {
         let written = self.written.load(Ordering::Acquire);
         let oldest = self.oldest();
@@ -140,7 +141,9 @@ impl LaneRing {
             }
             number += 1;
         }
-        ((out.len() - start) as u64, lost + gone)
+        let rest = number..written;
+        let beyond = rest.take_while(|&number| self.read(number).at_ns <= to_ns).count();
+        (beyond as u64, lost + gone)
     }
 }
 
@@ -168,11 +171,15 @@ mod tests {
         let ring = ring(64);
         (0..50).for_each(|number| ring.push(&round(number)));
         let mut out = Vec::new();
-        assert_eq!(ring.window(1095, 1130, 100, &mut out), (5, 0));
+        assert_eq!(ring.window(1095, 1130, 100, &mut out), (0, 0));
         assert_eq!(out, (9..14).map(round).collect::<Vec<_>>());
         assert_eq!(ring.window(0, 500, 100, &mut out), (0, 0));
         assert_eq!(ring.window(5000, 6000, 100, &mut out), (0, 0));
-        assert_eq!(ring.window(1000, 6000, 3, &mut out), (3, 0));
+        assert_eq!(out.len(), 5);
+        // There is no room for all.
+        assert_eq!(ring.window(1000, 6000, 3, &mut out), (47, 0));
+        assert_eq!(ring.window(1000, 1095, 3, &mut out), (7, 0));
+        assert_eq!(out.len(), 11);
     }
 
     #[test]
@@ -184,10 +191,12 @@ mod tests {
         assert_eq!(out, (24..40).map(round).collect::<Vec<_>>());
         assert_eq!(ring.since(40, 100, &mut out), (40, 0));
         out.clear();
-        assert_eq!(ring.window(1000, 9000, 100, &mut out), (16, 1));
+        assert_eq!(ring.window(1000, 9000, 100, &mut out), (0, 1));
+        assert_eq!(out.len(), 16);
         // All of it is there.
         out.clear();
-        assert_eq!(ring.window(1300, 9000, 100, &mut out), (10, 0));
+        assert_eq!(ring.window(1300, 9000, 100, &mut out), (0, 0));
+        assert_eq!(out.len(), 10);
     }
 
     #[test]

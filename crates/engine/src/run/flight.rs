@@ -45,7 +45,8 @@ pub(crate) struct Keeper<'r> {
     cool_until_ns: u64,
     /// Triggers that got no window.
     left_out: u64,
-    full: bool,
+    /// Records that there was no memory for.
+    no_room: u64,
     /// Up to which row it is known what was lost, and how much that is.
     closed: (u64, i64),
     dropped: u64,
@@ -66,7 +67,7 @@ impl<'r> Keeper<'r> {
             windows: 0,
             cool_until_ns: 0,
             left_out: 0,
-            full: false,
+            no_room: 0,
             closed: (0, 0),
             dropped: 0,
             looked_ns: start_ns,
@@ -121,8 +122,8 @@ impl<'r> Keeper<'r> {
     fn keep(&mut self, options: &TraceOptions, (from_ns, to_ns): (u64, u64)) {
         for (lane, ring) in self.rings.iter().enumerate() {
             let room = self.room(options);
-            self.full |= room == 0;
-            let (_, lost) = ring.window(from_ns, to_ns, room, &mut self.kept[lane]);
+            let (no_room, lost) = ring.window(from_ns, to_ns, room, &mut self.kept[lane]);
+            self.no_room += no_room;
             self.lost[lane] += lost;
         }
     }
@@ -130,9 +131,8 @@ impl<'r> Keeper<'r> {
     fn keep_all(&mut self, options: &TraceOptions) {
         for (lane, ring) in self.rings.iter().enumerate() {
             let room = self.room(options);
-            self.full |= room == 0;
             let (next, lost) = ring.since(self.copied[lane], room, &mut self.kept[lane]);
-            // Without room they are left out, and counted so in the end.
+            // Without room they are left out, and counted in the end.
             if room > 0 {
                 self.copied[lane] = next;
                 self.lost[lane] += lost;
@@ -145,6 +145,8 @@ impl<'r> Keeper<'r> {
         let options = self.options?;
         if options.all {
             self.keep_all(options);
+            let copied = self.rings.iter().zip(&self.copied);
+            self.no_room = copied.map(|(ring, copied)| ring.written() - copied).sum();
         }
         for window in std::mem::take(&mut self.open) {
             self.keep(options, window);
@@ -192,13 +194,8 @@ impl<'r> Keeper<'r> {
                 "there were as many as are kept, or one had just been",
             );
         }
-        if self.full {
-            // Of windows it is not known how many there would have been.
-            let beyond = self.rings.iter().zip(&self.copied).filter(|_| options.all);
-            let beyond = beyond
-                .map(|(ring, copied)| ring.written().saturating_sub(*copied))
-                .sum();
-            leave("rounds".to_owned(), beyond, "the memory for them was full");
+        if self.no_room > 0 {
+            leave("rounds".to_owned(), self.no_room, "the memory for them was full");
         }
         Some(Kept {
             lanes: self.kept.drain(..).enumerate().map(lane).collect(),
@@ -224,24 +221,13 @@ mod tests {
         Common {
             lanes: vec![
                 LanePlan {
-                    rx: true,
-                    tx: true,
                     core: Some(3),
+                    ..LanePlan::BOTH
                 };
                 2
             ],
-            duration: None,
-            interval: Duration::from_millis(10),
-            settle: Duration::ZERO,
-            burst: 32,
-            busy_poll: false,
-            priority: None,
-            share_cores: false,
-            seed: 1,
-            host: Vec::new(),
-            warnings: Vec::new(),
-            give_up: |_| Ok(()),
             trace: Some(trace),
+            ..Common::default()
         }
     }
 
@@ -343,7 +329,7 @@ mod tests {
         };
         let kept = kept(options, &[], true);
         assert_eq!(kept.lanes.iter().map(|lane| lane.rounds.len()).sum::<usize>(), 600);
-        // Of 1000 of each of two lanes.
-        assert_eq!((kept.left_out.len(), kept.left_out[0].count), (1, 2000 - 600));
+        // Of the thousand of each lane.
+        assert_eq!((kept.left_out.len(), kept.left_out[0].count), (1, 2 * 1000 - 600));
     }
 }

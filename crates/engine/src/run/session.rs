@@ -32,12 +32,9 @@ use std::thread;
 /// # use mpps_wire::{MacAddr, ReflectFilter, reflect_in_place};
 /// # use std::time::Duration;
 /// # let ms = Duration::from_millis;
-/// # let lane = LanePlan { rx: true, tx: true, core: None };
 /// # let link = Link { mac: MacAddr([2, 0, 0, 0, 0, 1]), vlan: None, answer_for: vec![], unanswered: vec![],
 /// #     dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])), next_hop: None };
-/// # let common = Common { lanes: vec![lane], duration: Some(ms(50)), interval: ms(10), settle: ms(5), burst: 32,
-/// #     busy_poll: false, priority: None, share_cores: false, seed: 1, host: vec![], warnings: vec![],
-/// #     give_up: |_| Ok(()), trace: None };
+/// # let common = Common { lanes: vec![LanePlan::BOTH], duration: Some(ms(50)), settle: ms(5), ..Common::default() };
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
 /// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,
 /// #     then: None, pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link),

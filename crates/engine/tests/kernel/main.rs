@@ -1,15 +1,17 @@
 //! Runs whose packets a kernel handles: every packet that it counted is in a row and in the totals, however it ends.
 
 mod fake;
+#[path = "../plans/mod.rs"]
+mod plans;
 
 use fake::{Config, Fake, Fate, LATENCY_NS};
 use mpps_engine::{
-    Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, Pacing, Rate, ReflectPlan, RunError,
+    Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, OnFull, Pacing, Rate, ReflectPlan, RunError,
     TrafficPlan, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
 use mpps_io::Reason;
 use mpps_stats::{Event, Row, Sink, Snapshot, Summary};
-use mpps_wire::{MacAddr, ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
+use mpps_wire::{ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -39,47 +41,24 @@ fn common(senders: usize, duration_ms: u64) -> Common {
     Common {
         lanes,
         duration: Some(Duration::from_millis(duration_ms)),
-        interval: Duration::from_millis(10),
         settle: Duration::from_millis(20),
         burst: 64,
-        busy_poll: false,
-        priority: None,
         share_cores: true,
-        seed: 1,
-        host: Vec::new(),
-        warnings: Vec::new(),
-        give_up: |_| Ok(()),
-        trace: None,
+        ..Common::default()
     }
 }
 
 fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
     TrafficPlan {
-        common: common(2, duration_ms),
-        receive: true,
         src: "10.0.0.1".parse().unwrap(),
         dst: "10.0.0.2".parse().unwrap(),
         flows: FlowSet::new(1000..=1003, 9..=9, None),
         payload_len: 18,
         frame_size: 64,
         rate: Rate::new(pps, 1),
-        then: None,
-        pacing: Pacing::Constant,
-        tx_burst: 32,
         catch_up: Duration::from_millis(20),
         tolerance: 0.001,
-        ttl: 64,
-        dscp: 0,
-        link: Some(Link {
-            mac: MacAddr([2, 0, 0, 0, 0, 1]),
-            vlan: None,
-            answer_for: Vec::new(),
-            unanswered: Vec::new(),
-            dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
-            next_hop: None,
-        }),
-        far: None,
-        back: None,
+        ..plans::traffic(common(2, duration_ms))
     }
 }
 

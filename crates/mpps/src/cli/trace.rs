@@ -24,7 +24,7 @@ pub(crate) struct Trace {
     /// The trace, as --trace has written it
     #[arg(value_name = "FILE", required = true)]
     pub(crate) file: Option<PathBuf>,
-    /// What to print [default: table and why; with --ctf nothing]
+    /// What to print [default: table and why; with --ctf, --folded or --svg nothing]
     #[arg(value_name = "WHAT")]
     pub(crate) show: Option<Show>,
     /// The trace to compare with
@@ -34,6 +34,13 @@ pub(crate) struct Trace {
     /// Compass and babeltrace2
     #[arg(long, value_name = "DIR")]
     pub(crate) ctf: Option<PathBuf>,
+    /// Write the samples of the run (--profile) as folded stacks, a line each, to OUT [default: standard output, for
+    /// flamegraph.pl and the like]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) folded: Option<PathBuf>,
+    /// Draw them as a flame graph (SVG) into OUT [default: standard output]
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -53,6 +60,10 @@ pub(crate) struct Peer {
     /// Write the figures to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the table and the last calls of each lane to FILE: a Perfetto trace (gzipped), which `mpps trace FILE`
+    /// reads, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Print no table
     #[arg(long, short)]
     pub(crate) quiet: bool,

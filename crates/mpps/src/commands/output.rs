@@ -156,13 +156,13 @@ impl Output {
         };
         own.print(&summary, self.quiet);
         let command = summary.command.join(" ");
-        // What was measured comes first: a trace that can't be written takes nothing else with it.
+        // What was measured comes first. A file that can't be written takes no other with it.
+        let mut unwritten: Vec<ReportError> = Vec::new();
         let mut sinks = self.sinks;
         own.clerk
             .does(move || sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary))))?;
         if let (Some(target), Some(recording)) = (own.trace, recording) {
-            let written = own.clerk.does(move || write_trace(&target, &recording))?;
-            written.map_err(failed)?;
+            unwritten.extend(own.clerk.does(move || write_trace(&target, &recording).err())?);
         }
         if let Some(profiled) = profiled {
             profiled
@@ -170,19 +170,25 @@ impl Output {
                 .iter()
                 .for_each(|line| eprintln!("mpps: {line}"));
             let pictures = own.pictures;
-            let written = own.clerk.does(move || {
-                let mut files = pictures.iter();
-                files.try_for_each(|(picture, target)| target.write_text(&picture.of(&profiled, &command)))
-            })?;
-            written.map_err(failed)?;
+            let write = move || {
+                let files = pictures.iter();
+                let written = files.map(|(picture, target)| target.write_text(&picture.of(&profiled, &command)));
+                written.filter_map(|written| written.err()).collect::<Vec<_>>()
+            };
+            unwritten.extend(own.clerk.does(write)?);
         }
         if let Some(json) = own.json {
             if json.overtaken() {
                 eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
             }
-            json.written().map_err(failed)?;
+            unwritten.extend(json.written().err());
         }
-        Ok(code(valid))
+        let mut unwritten = unwritten.into_iter();
+        let Some(first) = unwritten.next() else {
+            return Ok(code(valid));
+        };
+        unwritten.for_each(|error| eprintln!("mpps: {error}"));
+        Err(failed(first))
     }
 }
 

@@ -1,9 +1,12 @@
 //! `trace`: what a run has kept, read again.
 
+use super::output::unwritable;
 use crate::cli::{Show, Trace};
-use crate::fail::{Result, print, usage};
+use crate::fail::{Result, failed, print, usage};
 use crate::privilege::as_user;
-use mpps_report::{read_trace, write_ctf};
+use crate::profile::{Picture, Samples};
+use clap::ValueEnum;
+use mpps_report::{JsonTarget, read_trace, same_file, write_ctf};
 use mpps_trace::{Cause, Recording, Subject, count, table, time};
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,15 +31,34 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
     };
     let recording = read(file)?;
     let other = other.map(|path| read(path)).transpose()?;
+    let pictures = pictures(args, file)?;
+    if !pictures.is_empty() {
+        let samples = samples(file, &recording)?;
+        for (picture, target) in &pictures {
+            let text = picture.of(&samples, &recording.meta.command);
+            as_user(|| target.write_text(&text).map_err(failed))?;
+        }
+    }
+    // What flamegraph.pl and the like read is alone on standard output.
+    let taken = [&args.folded, &args.svg].map(|out| out.as_deref() == Some(Path::new("-")));
+    let print = |write: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
+        let mut text = Vec::new();
+        write(&mut text).map_err(|e| failed(format!("make the tables: {e}")))?;
+        let text = harmless(&String::from_utf8_lossy(&text));
+        match taken.contains(&true) {
+            true => io::stderr().lock().write_all(text.as_bytes()).map_err(failed),
+            false => print(|out| out.write_all(text.as_bytes())),
+        }
+    };
     if let Some(folder) = &args.ctf {
         let counts = as_user(|| write_ctf(folder, &recording).map_err(|e| usage(e.to_string())))?;
         let written = counts
             .by_trace()
             .map(|(name, n)| format!("{} events in {name}", count(n)));
-        print(|out| writeln!(out, "{}: {}", folder.display(), written.join(", ")))?;
+        print(&|out| writeln!(out, "{}: {}", folder.display(), written.join(", ")))?;
     }
-    print(|out| match (args.show, &other) {
-        (None, _) if args.ctf.is_some() => Ok(()),
+    print(&|out| match (args.show, &other) {
+        (None, _) if args.ctf.is_some() || !pictures.is_empty() => Ok(()),
         (Some(Show::Compare), Some(other)) => {
             writeln!(out, "A: {}\nB: {}\n", recording.meta.command, other.meta.command)?;
             write!(out, "{}", table::compare(&recording, other))
@@ -51,6 +73,62 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
         }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Without what would act on a terminal: the file may be a stranger's, and has names of threads, which are anybody's.
+fn harmless(text: &str) -> String {
+    let shown = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// Where samples go; whether these files can be written is known before anything is.
+fn pictures(args: &Trace, file: &Path) -> Result<Vec<(Picture, JsonTarget)>> {
+    let all = [
+        (Picture::Folded, "--folded", &args.folded),
+        (Picture::Flame, "--svg", &args.svg),
+    ];
+    if let (Some(folded), Some(svg)) = (&args.folded, &args.svg)
+        && same_file(folded, svg)
+    {
+        let name = folded.display();
+        return Err(usage(format!(
+            "--folded and --svg: both '{name}': want a file of its own for each"
+        )));
+    }
+    let mut targets = Vec::new();
+    for (picture, option, out) in all {
+        let Some(out) = out else { continue };
+        let name = out.display();
+        if same_file(out, file) {
+            return Err(usage(format!("{option} {name}: that is the trace: want another file")));
+        }
+        // `--folded table`: the word that says what to print is taken for the file.
+        if out.to_str().is_some_and(|word| Show::from_str(word, false).is_ok()) {
+            return Err(usage(format!(
+                "{option} {name}: want '{name} {option}' to print that as well, or ./{name} for a file of this name"
+            )));
+        }
+        let target = as_user(|| JsonTarget::prepare(out).map_err(|e| unwritable(option, &e)))?;
+        targets.push((picture, target));
+    }
+    Ok(targets)
+}
+
+/// The samples in a trace.
+fn samples(file: &Path, recording: &Recording) -> Result<Samples> {
+    let sampling = recording.meta.sampling.clone().unwrap_or_default();
+    if recording.samples.is_empty() {
+        let name = file.display();
+        return Err(usage(match sampling.failed {
+            Some(why) => format!("{name}: there are no samples in it (--profile {}): {why}", sampling.hz),
+            None => format!("{name}: there are no samples in it: want a run with --profile 997 beside --trace"),
+        }));
+    }
+    Ok(Samples {
+        samples: recording.samples.clone(),
+        frames: recording.frames.clone(),
+        sampling,
+    })
 }
 
 fn tables(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
@@ -127,4 +205,17 @@ fn why(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "Nothing was lost, late or slow that the trace has kept.")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn names_in_a_trace_do_nothing_to_the_terminal() {
+        assert_eq!(
+            harmless("core 1\n\x1b]0;x\x07 µs\u{9b}2J"),
+            "core 1\n\u{fffd}]0;x\u{fffd} µs\u{fffd}2J"
+        );
+    }
 }

@@ -10,8 +10,9 @@ use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed, usage};
 use crate::paths;
 use crate::privilege::as_user;
-use mpps_report::JsonTarget;
-use mpps_sys::{private, signal};
+use mpps_report::{JsonTarget, same_file, write_trace};
+use mpps_sys::{clock, private, signal};
+use mpps_trace::Recording;
 use mpps_trace::peer::{FILE, HEADER, Peer, PeerError, header, used};
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, stat, statvfs};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -48,11 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             name.display()
         )));
     }
-    let json = args.json.as_deref();
-    let target = as_user(|| {
-        let target = json.map(JsonTarget::prepare).transpose();
-        target.map_err(|e| super::output::unwritable("--json", &e))
-    })?;
+    let (target, trace) = targets(args)?;
     let folder = Folder::make()?;
     let status = follow(&args.argv, &folder)?;
     let code = code_of(status);
@@ -76,11 +73,49 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         as_user(|| target.write_text(&format!("{value:#}\n")).map_err(failed))?;
     }
+    if let (Some(trace), Ok(peer)) = (trace, &told) {
+        let recording = recording(peer, &args.argv);
+        as_user(|| write_trace(&trace, &recording).map_err(failed))?;
+    }
     // A program that did well and told nothing is a failure of ours.
     Ok(ExitCode::from(match told {
         Err(_) if code == 0 => 1,
         _ => code,
     }))
+}
+
+/// Where the figures and the trace go; that they can be written is known before the program starts.
+fn targets(args: &Args) -> Result<(Option<JsonTarget>, Option<JsonTarget>)> {
+    let (json, trace) = (args.json.as_deref(), args.trace.as_deref());
+    if let (Some(json), Some(trace)) = (json, trace)
+        && same_file(json, trace)
+    {
+        let name = json.display();
+        return Err(usage(format!(
+            "--json and --trace: both '{name}': want a file of its own for each"
+        )));
+    }
+    let prepared = |option: &'static str, path: Option<&Path>| {
+        let target = path.map(JsonTarget::prepare).transpose();
+        target.map_err(|e| super::output::unwritable(option, &e))
+    };
+    as_user(|| Ok((prepared("--json", json)?, prepared("--trace", trace)?)))
+}
+
+/// What was counted as a recording: whose it is, where and when.
+fn recording(peer: &Peer, argv: &[OsString]) -> Recording {
+    let mut recording = peer.recording();
+    let told = |name: &str| fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
+    let now_ns = clock::monotonic_ns();
+    let words = ["mpps", "trace", "peer", "--"].map(str::to_owned).into_iter();
+    let words = words.chain(argv.iter().map(|word| mpps_io::hide_secrets(&word.to_string_lossy())));
+    let meta = &mut recording.meta;
+    meta.command = words.collect::<Vec<_>>().join(" ");
+    meta.host = told("hostname").trim().to_owned();
+    meta.kernel = told("osrelease").trim().to_owned();
+    meta.utc_offset_ns = clock::utc_ns(now_ns) as i64 - now_ns as i64;
+    meta.boot_offset_ns = clock::suspended_ns() as i64;
+    recording
 }
 
 /// Becomes the program: this process's parent ends it, however that ends itself (`end_with_parent`).
@@ -139,18 +174,24 @@ impl Folder {
     fn make() -> Result<Self> {
         let above = above()?;
         clear(&above);
-        let path = above.join(format!("peer-{}", std::process::id()));
+        let named = |prefix: &str| above.join(format!("{prefix}-{}", std::process::id()));
+        let (draft, path) = (named("new"), named("peer"));
         let unable = |what: &str, e: io::Error| failed(format!("{what} {}: {e}", path.display()));
-        // Of an earlier process of this number.
-        let _ = fs::remove_dir_all(&path);
-        private::folder(&path).map_err(|e| unable("make", e))?;
-        let made = |name: &str| {
+        // Of earlier processes of this number.
+        for left in [&draft, &path] {
+            let _ = fs::remove_dir_all(left);
+        }
+        let make = |folder: &Path, name: &str| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create_new(true).mode(0o600);
-            options.open(path.join(name)).map_err(|e| unable("write to", e))
+            options.open(folder.join(name)).map_err(|e| unable("write to", e))
         };
-        let lock = made("lock")?;
+        // It is locked before it has the name that other commands look for.
+        private::folder(&draft).map_err(|e| unable("make", e))?;
+        let lock = make(&draft, "lock")?;
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        fs::rename(&draft, &path).map_err(|e| unable("make", e))?;
+        let made = |name: &str| make(&path, name);
         let folder = Self {
             path: path.clone(),
             _lock: lock,
@@ -236,13 +277,17 @@ fn unfit(place: &Path) -> Option<String> {
 fn clear(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix("peer-")) else {
-            continue;
-        };
-        let left = match File::open(entry.path().join("lock")) {
-            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            // It was killed before it had one, or has none yet.
-            Err(_) => pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists(),
+        let Some(name) = name.to_str() else { continue };
+        let gone = |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
+        let left = match (name.strip_prefix("peer-"), name.strip_prefix("new-")) {
+            (Some(pid), _) => match File::open(entry.path().join("lock")) {
+                Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+                // It was killed as it was removed.
+                Err(_) => gone(pid),
+            },
+            // It was killed before it was locked. Files of such names are others'.
+            (_, Some(pid)) => gone(pid),
+            _ => false,
         };
         if left {
             let _ = fs::remove_dir_all(entry.path());

@@ -284,15 +284,12 @@ pub(crate) fn recording(
             end_ns: started.monotonic_ns + summary.duration_ns,
             left_out,
             cost: summary.stage_cost.map(|cost| cost.to_string()).unwrap_or_default(),
+            sampling: samples.map(|samples| samples.sampling.clone()),
         },
         lanes,
         kernel: watched.events,
-        samples: samples
-            .map(|samples| samples.profiled.samples.clone())
-            .unwrap_or_default(),
-        frames: samples
-            .map(|samples| samples.profiled.frames.clone())
-            .unwrap_or_default(),
+        samples: samples.map(|samples| samples.samples.clone()).unwrap_or_default(),
+        frames: samples.map(|samples| samples.frames.clone()).unwrap_or_default(),
         counters: rows.counters(),
         stages: summary.stages.clone(),
         programs: summary.programs.clone(),

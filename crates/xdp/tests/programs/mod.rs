@@ -13,8 +13,9 @@ pub mod abi;
 #[path = "../../../wire/tests/common/frames.rs"]
 pub mod frames;
 
-use crate::sys::{self, Mapping, run_once};
+use crate::sys::{self, run_once};
 use abi::{Plan, Source};
+use mpps_sys::map::{Mapping, Shared};
 
 /// `enum xdp_action`.
 pub const DROP: u32 = 1;
@@ -67,7 +68,7 @@ impl Program {
     }
 
     /// A map of the object, in our memory.
-    pub fn map<T: sys::Shared>(&self, name: &str, entries: usize) -> Mapping<T> {
+    pub fn map<T: Shared>(&self, name: &str, entries: usize) -> Mapping<T> {
         mapping(&self.ebpf, name, entries)
     }
 
@@ -221,7 +222,7 @@ pub fn load_sized(
     }
 }
 
-fn mapping<T: sys::Shared>(ebpf: &Ebpf, name: &str, entries: usize) -> Mapping<T> {
+fn mapping<T: Shared>(ebpf: &Ebpf, name: &str, entries: usize) -> Mapping<T> {
     let Some(aya::maps::Map::Array(map)) = ebpf.map(name) else {
         panic!("no array {name}");
     };

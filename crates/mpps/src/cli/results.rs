@@ -1,0 +1,29 @@
+//! The arguments of commands that draw results: `plot` and `report`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `plot`.
+#[derive(Args, Debug)]
+pub(crate) struct Plot {
+    /// The run's CSV; several runs are drawn over one another
+    #[arg(required = true)]
+    pub(crate) csv: Vec<PathBuf>,
+    /// Picture to write: .svg or .png
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
+/// `report`.
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    /// result.json of a test; or JSON summaries of runs (--json), with the CSVs of these runs if there are any
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// File to write: .html, .md, or .json (the result as a test writes it)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Hide names of hosts and users, IP and MAC addresses: host-1, ip-2, mac-1 instead, the same ones everywhere
+    #[arg(long)]
+    pub(crate) redact: bool,
+}
