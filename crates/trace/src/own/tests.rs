@@ -70,6 +70,7 @@ fn events() -> impl Strategy<Value = Vec<KernelEvent>> {
                 place: y,
                 device: x,
                 ours: flag,
+                packets: c,
             }),
             7 => Event::SwitchedOut {
                 tid: a,
@@ -112,7 +113,7 @@ fn recordings() -> impl Strategy<Value = Recording> {
     let lanes = proptest::collection::vec(lane, 0..4);
     let points = proptest::collection::vec((any::<u64>(), number()), 0..5);
     let told = (name(), name(), any::<u64>(), number(), any::<Option<u32>>());
-    (lanes, events(), samples(), points, told, any::<[u64; 6]>()).prop_map(
+    (lanes, events(), samples(), points, told, any::<[u64; 7]>()).prop_map(
         |(lanes, kernel, (samples, frames), points, (text, other, count, share, lane), n)| {
             let mut recording = example(Vec::new());
             let lane_of = |(lane, name, tid, cpu, rounds)| LaneTrace {
@@ -143,6 +144,7 @@ fn recordings() -> impl Strategy<Value = Recording> {
                 pid: n[3] as i32,
                 utc_offset_ns: n[4] as i64,
                 boot_offset_ns: n[5] as i64,
+                steal_ns: (n[6] % 2 == 0).then_some(n[6]),
                 start_ns: n[0],
                 end_ns: n[1],
                 left_out: vec![left_out.clone()],
