@@ -230,7 +230,8 @@ def closed(setting, tally):
         run.until_rows(2)
         summary = run.end()
         start = summary["start_monotonic_ns"]
-        tally.judge(summary, [(start, start + int(summary["duration_s"] * 1e9))], ["(nobody listens on that port)"], ("loss",))
+        tally.judge(summary, [(start, start + int(summary["duration_s"] * 1e9))],
+                    ["(nobody listens on that port)"], ("loss",))
 
 
 def whole(setting, tally, words, right, subjects, never=()):

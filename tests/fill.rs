@@ -74,7 +74,7 @@ fn assert_seen_full(report: &Report, unit: &str) {
 fn a_socket_buffer_that_overflowed_was_seen_to_be_full() {
     let port = free_port();
     let to = format!(
-        "send udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port {} --rate 20kpps --duration 1h",
+        "send udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port-range {} --rate 20kpps --duration 1h",
         source_ports(1)
     );
     let report = stopped_while_packets_come(mpps(&format!("drop udp:127.0.0.1:{port},rcvbuf=128K")), mpps(&to));
@@ -101,7 +101,7 @@ fn rings_of_devices_that_overflowed_were_seen_to_be_full() {
 fn what_a_datagram_takes_of_its_buffer_is_seen_and_so_how_long_that_lasts() {
     let port = free_port();
     let send = format!(
-        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port {} --rate 20kpps",
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port-range {} --rate 20kpps",
         source_ports(1)
     );
     let (sent, reflected) = round_trips_by(mpps(&format!("reflect udp:127.0.0.1:{port}")), [mpps(&send)]);
@@ -169,7 +169,7 @@ fn the_summary_in_full_has_a_table_of_rings() {
     let there = Scratch::new();
     let reflector = listen_by(&there, mpps(&format!("reflect udp:127.0.0.1:{port}")));
     let words = format!(
-        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port {} --rate 20kpps --duration 300ms --verbose",
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port-range {} --rate 20kpps --duration 300ms --verbose",
         source_ports(1)
     );
     let done = mpps_tests::run_command(mpps(&words));

@@ -237,10 +237,19 @@ fn away_until(lane: &LaneTrace, (from, to): (u64, u64), explain: &Explain<'_>) -
     let Some(last) = next.checked_sub(1).map(|place| &lane.rounds[place]) else {
         return to;
     };
-    if last.at_ns > from || last.end_ns() < from {
-        // It looked since the packet was sent: the record that found it began after.
-        let began = last.at_ns.max(from);
-        return if explain(lane, began, to).is_empty() { to } else { began };
+    if last.end_ns() < from {
+        // Nothing was recorded since: it may have looked all the time.
+        return to;
+    }
+    if last.at_ns > from {
+        // It looked since the packet was sent: the record that found it began after. A sleep that it chose ends when
+        // something comes.
+        let away = |part: &Part| !part.what.contains(Explained::ASLEEP);
+        return if explain(lane, last.at_ns, to).iter().any(away) {
+            last.at_ns
+        } else {
+            to
+        };
     }
     from.max(last.at_ns)
 }
