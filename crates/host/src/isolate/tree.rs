@@ -212,3 +212,21 @@ impl Tree {
         Ok(rustix::thread::sched_setaffinity(Some(thread), &set)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::started;
+    use super::*;
+
+    #[test]
+    fn ticks_are_those_that_the_kernel_tells_when_a_process_was_started_in() {
+        let tree = Tree::live();
+        let before = tree.ticks().expect("a clock");
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("sleep");
+        let stat = tree.read(&format!("proc/{}/stat", child.id())).expect("it lives");
+        let after = tree.ticks().expect("a clock");
+        child.kill().and_then(|()| child.wait()).expect("our own");
+        let began = started(&stat).expect("a number");
+        assert!((before..=after).contains(&began), "{before} {began} {after}: {stat}");
+    }
+}
