@@ -11,6 +11,7 @@ mod denied;
 mod dpdk;
 mod ends;
 mod exchange;
+mod host_of_files;
 mod hosts;
 mod links;
 mod memif_peer;
@@ -35,6 +36,7 @@ pub use ends::{
     one_way_by, round_trips, round_trips_by,
 };
 pub use exchange::{End, Frames, Passed, Way, exchange};
+pub use host_of_files::{HostOfFiles, last_core};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
 pub use links::{NOBODY, STRANGER, bridge, joined_twice, mac_of, macs, route, way};
 pub use memif_peer::{MemifPeer, PASSED, REGION, add_region, add_ring, init, message, packed};

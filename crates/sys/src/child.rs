@@ -67,6 +67,18 @@ impl Place {
     }
 }
 
+/// Has the program that `command` starts begin in a session of its own, without a terminal: no key reaches it, nor what
+/// ends with the terminal. Starting it fails where the kernel refuses.
+pub fn own_session(command: &mut Command) {
+    let begin = || {
+        // A leader of a process group may not: a new process is none, unless `process_group(0)` has made it one.
+        rustix::process::setsid()?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec one system call is made, and nothing else.
+    unsafe { command.pre_exec(begin) };
+}
+
 /// Has the calling thread get all signals: a program inherits what its parent has blocked. Async-signal-safe.
 fn unblock_all() -> io::Result<()> {
     // SAFETY: a zeroed set is overwritten by sigemptyset; the pointers are to it and outlive the calls.
@@ -196,6 +208,17 @@ mod tests {
         assert_eq!(words[..3], ["Cpus_allowed_list:", &last.to_string(), "19"], "{text}");
         // Older kernels let only privileged readers see it.
         assert!(words.get(3).is_none_or(|slack| *slack == "7"), "{text}");
+    }
+
+    #[test]
+    fn a_program_begins_in_a_session_of_its_own() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cut -d' ' -f6 /proc/$$/stat; echo $$"]);
+        own_session(&mut command);
+        let out = command.output().expect("sh");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.len() == 2 && words[0] == words[1], "{text}");
     }
 
     #[test]

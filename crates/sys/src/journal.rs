@@ -26,19 +26,19 @@ impl Entry {
     /// When it can't be made or written.
     pub fn create(folder: &Path, prefix: &str, text: &str) -> io::Result<Self> {
         let own = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let draft = folder.join(format!("new-{own}"));
-        let _ = std::fs::remove_file(&draft);
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&draft)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        file.write_all(text.as_bytes())?;
         let path = folder.join(format!("{prefix}{own}"));
-        std::fs::rename(&draft, &path)?;
+        let file = put(folder, &own, text, &path)?;
         Ok(Self { path, file })
+    }
+
+    /// Has it say something else, in one step: after a kill it says the one or the other.
+    ///
+    /// # Errors
+    /// When it can't be written: it says what it said.
+    pub fn replace(&mut self, text: &str) -> io::Result<()> {
+        let own = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.file = put(self.folder(), &own, text, &self.path)?;
+        Ok(())
     }
 
     /// Takes over a file; `None`: it is held by its process, or gone.
@@ -49,15 +49,15 @@ impl Entry {
         (file.metadata().ok()?.nlink() > 0).then_some(Self { path, file })
     }
 
-    /// What it says now.
+    /// What it says now. A kill may have cut its end off within a character, which is then none.
     ///
     /// # Errors
-    /// When it can't be read, or is no text.
+    /// When it can't be read.
     pub fn text(&mut self) -> io::Result<String> {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         self.file.rewind()?;
-        self.file.read_to_string(&mut text)?;
-        Ok(text)
+        self.file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Adds to its end, in one write.
@@ -69,6 +69,11 @@ impl Entry {
         self.file.write_all(text.as_bytes())
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The folder that it lies in.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
@@ -78,6 +83,26 @@ impl Entry {
     pub fn done(self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Makes a file with this text, which is locked before it has the name that others look for.
+fn put(folder: &Path, own: &str, text: &str, path: &Path) -> io::Result<File> {
+    let draft = folder.join(format!("new-{own}"));
+    let _ = std::fs::remove_file(&draft);
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)?;
+    let done = flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(io::Error::from)
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&draft, path));
+    done.inspect_err(|_| {
+        let _ = std::fs::remove_file(&draft);
+    })?;
+    Ok(file)
 }
 
 /// Files whose names begin with `prefix`, of living processes and others.
@@ -105,9 +130,12 @@ mod tests {
         assert!(abandoned(&folder, "undo-").is_empty());
         own.append("two\n").expect("room");
         assert_eq!(own.text().expect("text"), "one\ntwo\n");
+        own.replace("three\n").expect("room");
+        assert!(abandoned(&folder, "undo-").is_empty(), "it is locked all the time");
+        own.file.write_all(b"fo\xc3").expect("room");
         drop(own);
         let mut left = abandoned(&folder, "undo-");
-        assert_eq!(left[0].text().expect("text"), "one\ntwo\n");
+        assert_eq!(left[0].text().expect("half a character"), "three\nfo\u{fffd}");
         assert!(abandoned(&folder, "undo-").is_empty(), "two menders");
         left.remove(0).done();
         assert!(files(&folder, "undo-").is_empty());

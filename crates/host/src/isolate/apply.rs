@@ -1,8 +1,9 @@
 //! The plan, done.
 
+use super::journal::Journal;
 use super::plan::{Kind, Part, Plan, Step, Undo, said};
 use super::tree::Tree;
-use super::undo::{Journal, Line};
+use super::undo::Line;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,6 +32,17 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
 }
 
+/// What came of undoing a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Changes that were undone.
+    pub count: usize,
+    /// A line for each that was not.
+    pub left: Vec<String>,
+    /// How many of those the host refuses to undo: they stay noted, for another try.
+    pub stay: usize,
+}
+
 /// What is in force; undone when dropped.
 #[derive(Debug)]
 pub struct Applied {
@@ -44,11 +56,15 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// Undoes everything. Returns how many changes were undone, and a line for each that could not be.
-    pub fn end(mut self) -> (usize, Vec<String>) {
+    /// Undoes everything.
+    pub fn end(mut self) -> Restored {
         let held = self.held.drain(..).count();
         let undone = self.journal.end();
-        (undone.count + held, undone.left)
+        Restored {
+            count: undone.count + held,
+            left: undone.left,
+            stay: undone.failed.len(),
+        }
     }
 }
 
@@ -75,6 +91,12 @@ impl Applied {
     fn part(&mut self, tree: &Tree, part: &Part) -> io::Result<Outcome> {
         let begin = self.journal.len();
         let (mut changes, mut refused) = (0, Vec::new());
+        if part.kind == Kind::Threads
+            && !part.steps.is_empty()
+            && let Some(since) = tree.ticks()
+        {
+            self.journal.note(Line::Threads { since })?;
+        }
         for step in &part.steps {
             match self.step(tree, step)? {
                 Ok(()) => changes += 1,
@@ -157,6 +179,27 @@ impl Applied {
                 _ => Ok(()),
             },
         })
+    }
+}
+
+impl Part {
+    /// What of it this process may not do, as opening the files for writing tells; nothing is written. What the kernel
+    /// makes of a value shows only when it is written.
+    pub fn refused(&self, tree: &Tree) -> Vec<Refusal> {
+        let ask = |step: &Step| {
+            let (name, why) = match step {
+                // It is in a group that is not there yet.
+                Step::Write { undo: Undo::Gone, .. } | Step::Affinity { .. } => return None,
+                Step::Write { path, name, .. } => (name.clone(), why_not_written(path, &tree.may_write(path).err()?)),
+                Step::Folder { path, .. } => {
+                    let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+                    (format!("mkdir /{path}"), said(&tree.may_write(above).err()?))
+                }
+                Step::Hold { path } => (format!("/{path}"), said(&tree.may_write(path).err()?)),
+            };
+            Some(Refusal { name, why })
+        };
+        self.steps.iter().filter_map(ask).collect()
     }
 }
 

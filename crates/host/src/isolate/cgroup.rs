@@ -121,6 +121,21 @@ fn version_2(tree: &Tree, root: &str, cores: &Cpus) -> Part {
     }
 }
 
+/// A group below the one whose `cgroup.subtree_control` this is that has cores or memory of its own by now, other than
+/// those that are made here: without the controller it would lose them.
+pub(super) fn user(tree: &Tree, control: &str) -> Option<String> {
+    let root = control.rsplit_once('/')?.0;
+    let mut others = tree.folders(root).into_iter().filter(|name| !name.starts_with(NAME));
+    others.find_map(|name| {
+        let group = format!("{root}/{name}");
+        let set = |key: &str| {
+            tree.read(&format!("{group}/cpuset.{key}"))
+                .is_ok_and(|text| !text.is_empty())
+        };
+        (set("cpus") || set("mems")).then_some(group)
+    })
+}
+
 fn version_1(tree: &Tree, root: &str, cores: &Cpus, rest: &Cpus) -> Part {
     let (own, others) = (format!("{root}/{NAME}"), format!("{root}/{NAME}-rest"));
     // Load is balanced over what groups that balance have in common.

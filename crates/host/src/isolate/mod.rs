@@ -4,7 +4,7 @@
 //! threads. A part is planned by reading ([`plan`]), so that `--dry-run`, `doctor` and the run itself say the same; it
 //! is then [applied](apply) step by step, each step in a journal before it is done, and undone from that journal: at
 //! the end, by a guardian process when this one is killed, or by the next start of the program. What a host can't do is
-//! a part with a reason.
+//! a part with a reason. One run at a time has its turn.
 //!
 //! All files are read and written under a root directory ([`Tree`]), so that the tests isolate cores of hosts that
 //! they have made of files. [`noise`] measures what is left.
@@ -15,6 +15,8 @@ mod cgroup;
 mod cpus;
 #[cfg(test)]
 mod fake;
+mod heirs;
+mod journal;
 pub mod noise;
 mod plan;
 mod realtime;
@@ -22,16 +24,18 @@ mod tell;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod turn;
 mod undo;
 
-pub use apply::{Applied, Outcome, Refusal, apply};
+pub use apply::{Applied, Outcome, Refusal, Restored, apply};
 pub use boot::{Boot, Parameter};
 pub use cpus::Cpus;
+pub use journal::{Journals, Mended, journals, mend};
 pub use plan::{Kind, Options, Part, Plan, Step, Undo, plan};
 pub use realtime::{Share, nice_trap};
-pub use tell::{outcomes, script, table};
+pub use tell::{counted, outcomes, script, table};
 pub use tree::Tree;
-pub use undo::{Others, mend, others};
+pub use turn::{Turn, mend_when_free};
 
 /// Why cores can't be isolated at all.
 ///

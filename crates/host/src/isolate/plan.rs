@@ -367,6 +367,14 @@ pub(super) fn started(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Whether a thread is one of the kernel's own that belong to a core and can't be moved: field 9 of its `stat`.
+pub(super) fn is_bound(stat: &str) -> bool {
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & NO_SET_AFFINITY != 0)
+}
+
 fn threads(tree: &Tree, cores: &Cpus, rest: &Cpus) -> Part {
     let own = std::process::id().to_string();
     let mut steps = Vec::new();
@@ -381,11 +389,7 @@ fn threads(tree: &Tree, cores: &Cpus, rest: &Cpus) -> Part {
             let (Ok(before), Ok(stat)) = (tree.affinity(number), tree.read(&format!("{folder}/stat"))) else {
                 continue;
             };
-            // The kernel's own that belong to a core can't be moved: PF_NO_SETAFFINITY, field 9.
-            let flags = stat
-                .rsplit_once(')')
-                .and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
-            if flags.is_some_and(|flags| flags & NO_SET_AFFINITY != 0) {
+            if is_bound(&stat) {
                 continue;
             }
             let (Some(after), Some(started)) = (moved(&before, cores, rest), started(&stat)) else {

@@ -8,7 +8,7 @@ use super::plan::{Part, Plan, Step, Undo};
 /// Names of interrupts that are told for each core; the result has all.
 const NAMES: usize = 6;
 
-/// The noise of cores in the two states, a row each, in the columns of osnoise; then what ran on them.
+/// The noise of cores in each state, a row each, in the columns of osnoise.
 pub fn table(measured: &[(&str, &[Noise])]) -> String {
     let heading = [
         "CPU",
@@ -27,16 +27,10 @@ pub fn table(measured: &[(&str, &[Noise])]) -> String {
     let sum = |counts: &[Count]| counts.iter().map(|one| one.count).sum::<u64>().to_string();
     let or_none = |value: Option<f64>, unit: f64| value.map_or("-".to_owned(), |v| format!("{:.0}", v / unit));
     let mut rows: Vec<Vec<String>> = vec![heading.map(str::to_owned).to_vec()];
-    let mut all: Vec<(&str, &Noise)> = Vec::new();
-    for (state, noises) in measured {
-        all.extend(noises.iter().map(|noise| (*state, noise)));
-    }
-    // One core's rows stand together.
-    all.sort_by_key(|(_, noise)| noise.cpu);
-    for (state, n) in &all {
+    for (state, n) in by_core(measured) {
         rows.push(vec![
             n.cpu.to_string(),
-            (*state).to_owned(),
+            state.to_owned(),
             format!("{:.0}", n.period_us / 1e3),
             format!("{:.0}", n.noise_us),
             format!("{:.3}", n.available_percent),
@@ -53,7 +47,23 @@ pub fn table(measured: &[(&str, &[Noise])]) -> String {
     for line in aligned(&rows) {
         text += &format!("{line}\n");
     }
-    for (state, n) in &all {
+    text
+}
+
+/// One core's stand together.
+fn by_core<'a>(measured: &[(&'a str, &'a [Noise])]) -> Vec<(&'a str, &'a Noise)> {
+    let mut all: Vec<(&str, &Noise)> = Vec::new();
+    for (state, noises) in measured {
+        all.extend(noises.iter().map(|noise| (*state, noise)));
+    }
+    all.sort_by_key(|(_, noise)| noise.cpu);
+    all
+}
+
+/// What ran on the cores in each state, by name.
+pub fn counted(measured: &[(&str, &[Noise])]) -> String {
+    let mut text = String::new();
+    for (state, n) in by_core(measured) {
         let names: Vec<String> = [("", &n.interrupts), ("softirq ", &n.softirqs)]
             .iter()
             .flat_map(|(what, counts)| {

@@ -3,6 +3,9 @@
 use super::fake::Fake;
 use super::*;
 
+/// What undoing does where the host, or somebody else on it, is in its way.
+mod undoing;
+
 const V2: &str = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
 const V1: &str = "30 20 0:26 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset";
 const GROUP: &str = "sys/fs/cgroup/mpps-isolate";
@@ -93,15 +96,16 @@ fn everything_is_changed_once_and_as_it_was_at_the_end() {
     assert_eq!(interrupts.refused[0].name, "3 timer");
     assert!(interrupts.refused[0].why.contains("by itself"), "{interrupts:?}");
     // Another one looks and does not touch what belongs to a living one.
-    assert_eq!((mend(&fake.tree()), others(&fake.tree())), (Vec::new(), Others(1)));
-    let (undone, left) = applied.end();
-    assert_eq!((undone > 6, left), (true, Vec::<String>::new()));
+    assert_eq!(mend(&fake.tree()), Mended::default());
+    assert_eq!((journals(&fake.tree()).held, journals(&fake.tree()).left.len()), (1, 0));
+    let restored = applied.end();
+    assert_eq!((restored.count > 6, restored.left), (true, Vec::<String>::new()));
     let latency = |all: Vec<(String, String)>| all.into_iter().filter(|(name, _)| !name.starts_with("dev/"));
     assert_eq!(
         latency(fake.all()).collect::<Vec<_>>(),
         latency(before).collect::<Vec<_>>()
     );
-    assert_eq!(others(&fake.tree()), Others(0));
+    assert_eq!(journals(&fake.tree()), Journals::default());
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn what_a_killed_run_has_left_is_undone_by_the_next_and_once() {
     assert_eq!(fake.get("proc/sys/vm/stat_interval"), "10");
     // Somebody has set it since: it is theirs.
     fake.put("proc/sys/kernel/watchdog_cpumask", "0");
-    let told = mend(&fake.tree());
+    let told = mend(&fake.tree()).told;
     assert!(
         told[0].contains("changes of a run that was killed are undone"),
         "{told:?}"
@@ -174,7 +178,11 @@ fn what_a_killed_run_has_left_is_undone_by_the_next_and_once() {
         .filter(|(name, _)| !name.starts_with("dev/"))
         .collect();
     assert_eq!(after, before);
-    assert_eq!(mend(&fake.tree()), Vec::<String>::new());
+    assert_eq!(
+        mend(&fake.tree()),
+        Mended::default(),
+        "what is theirs is not noted any more"
+    );
 }
 
 #[test]
@@ -182,9 +190,9 @@ fn after_a_restart_nothing_is_undone() {
     let fake = host();
     kill(apply(&fake.tree(), &planned(&fake, "1")).expect("a journal"));
     fake.put("proc/sys/kernel/random/boot_id", "boot-2");
-    assert_eq!(mend(&fake.tree()), Vec::<String>::new());
+    assert_eq!(mend(&fake.tree()), Mended::default());
     assert_eq!(fake.get("proc/sys/vm/stat_interval"), "10");
-    assert_eq!(others(&fake.tree()), Others(0));
+    assert_eq!(journals(&fake.tree()), Journals::default());
 }
 
 #[test]
@@ -217,7 +225,7 @@ fn a_kill_after_any_change_leaves_nothing_behind() {
         std::fs::write(&file, lines[..n].join("\n") + "\n{\"do\":\"wr").expect("a file");
         mend(&fake.tree());
         // Only what the shorter journal tells of is undone; nothing is made worse, and the journal is gone.
-        assert_eq!(others(&fake.tree()), Others(0), "{n} lines");
+        assert_eq!(journals(&fake.tree()), Journals::default(), "{n} lines");
         if n == lines.len() {
             let after: Vec<_> = fake
                 .all()
@@ -293,7 +301,7 @@ fn a_host_without_any_of_it_says_why_for_each() {
     assert!(part(&plan, Kind::Cpuset).why_not.contains("offers hugetlb, no cpuset"));
     let applied = apply(&fake.tree(), &plan).expect("a journal");
     assert!(applied.outcomes.iter().all(|outcome| !outcome.applied));
-    assert_eq!(applied.end(), (0, Vec::new()));
+    assert_eq!(applied.end(), Restored::default());
     fake.put("proc/self/mountinfo", "nothing");
     fake.remove("sys/fs/cgroup/unified/cgroup.controllers");
     assert!(
@@ -381,9 +389,14 @@ fn the_table_has_a_row_for_each_core_and_state_and_names_what_ran() {
         ..noise::Noise::default()
     };
     let (before, after) = ([noise(1, 15_000.0), noise(2, 1.0)], [noise(1, 20.0), noise(2, 2.0)]);
-    let text = table(&[("before", &before), ("isolated", &after)]);
+    let both = [("before", &before[..]), ("isolated", &after)];
+    let text = table(&both);
     let rows: Vec<&str> = text.lines().collect();
     assert!(rows[1].contains("before") && rows[1].contains("15000"), "{text}");
     assert!(rows[2].trim_start().starts_with("1  isolated"), "{text}");
-    assert!(text.contains("CPU 1 before: LOC Local timer interrupts 750"), "{text}");
+    let names = counted(&both);
+    assert!(
+        names.starts_with("CPU 1 before: LOC Local timer interrupts 750\n"),
+        "{names}"
+    );
 }

@@ -26,7 +26,9 @@ impl Tree {
 
     /// A host made of files. A file `NAME.answers` beside `NAME` says what the kernel makes of a value written to it:
     /// lines `WRITTEN=READ BACK`, or `WRITTEN=!ERRNO`; `*` stands for all others, and `*` in what is read back for what
-    /// was written. `mkdir` makes the files that the folder `NAME.new` beside the place holds.
+    /// was written. `mkdir` makes the files that the folder `NAME.new` beside the place holds. A number in
+    /// `NAME.closed` is the error of opening the file for writing, and of making a folder in the one of this name; a
+    /// number in `NAME.stays` is that of removing the folder.
     pub fn fake(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -91,11 +93,31 @@ impl Tree {
             .write_all(value.as_bytes())
     }
 
+    /// Whether this process may write to a file, or make a folder in one; nothing is written.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn may_write(&self, path: &str) -> io::Result<()> {
+        let is_folder = self.path(path).is_dir();
+        match (self.live, is_folder) {
+            (false, _) => self.refusal(path, "closed"),
+            (true, true) => Ok(rustix::fs::access(self.path(path), rustix::fs::Access::WRITE_OK)?),
+            (true, false) => fs::OpenOptions::new().write(true).open(self.path(path)).map(drop),
+        }
+    }
+
+    /// Of a host made of files: the error that a file beside this one asks for.
+    fn refusal(&self, path: &str, ending: &str) -> io::Result<()> {
+        let wanted = self.read(&format!("{path}.{ending}")).unwrap_or_default();
+        wanted.parse().map_or(Ok(()), |n| Err(io::Error::from_raw_os_error(n)))
+    }
+
     fn answer(&self, path: &str, value: &str) -> io::Result<()> {
         let file = self.path(path);
         if !file.is_file() {
             return Err(io::ErrorKind::NotFound.into());
         }
+        self.refusal(path, "closed")?;
         fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -121,6 +143,9 @@ impl Tree {
     /// # Errors
     /// The kernel's.
     pub fn make_folder(&self, path: &str) -> io::Result<()> {
+        if let (false, Some((above, _))) = (self.live, path.rsplit_once('/')) {
+            self.refusal(above, "closed")?;
+        }
         fs::create_dir(self.path(path))?;
         let files = format!("{path}.new");
         for name in if self.live { Vec::new() } else { self.list(&files) } {
@@ -139,8 +164,23 @@ impl Tree {
     pub fn remove_folder(&self, path: &str) -> io::Result<()> {
         match self.live {
             true => fs::remove_dir(self.path(path)),
-            false => fs::remove_dir_all(self.path(path)),
+            false => self
+                .refusal(path, "stays")
+                .and_then(|()| fs::remove_dir_all(self.path(path))),
         }
+    }
+
+    /// Ticks since boot, as `/proc` tells when threads were started. `/proc/uptime` is no source on a live host:
+    /// containers have one of their own there, and not in the `stat` of threads.
+    pub(super) fn ticks(&self) -> Option<u64> {
+        let hertz = rustix::param::clock_ticks_per_second();
+        if !self.live {
+            let text = self.read("proc/uptime").ok()?;
+            return Some(text.split(['.', ' ']).next()?.parse::<u64>().ok()? * hertz);
+        }
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).ok()?;
+        Some(seconds * hertz + u64::try_from(now.tv_nsec).ok()? * hertz / 1_000_000_000)
     }
 
     /// Cores that a thread may run on.
@@ -170,5 +210,23 @@ impl Tree {
         let mut set = rustix::thread::CpuSet::new();
         cores.iter().for_each(|core| set.set(core));
         Ok(rustix::thread::sched_setaffinity(Some(thread), &set)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::started;
+    use super::*;
+
+    #[test]
+    fn ticks_are_those_that_the_kernel_tells_when_a_process_was_started_in() {
+        let tree = Tree::live();
+        let before = tree.ticks().expect("a clock");
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("sleep");
+        let stat = tree.read(&format!("proc/{}/stat", child.id())).expect("it lives");
+        let after = tree.ticks().expect("a clock");
+        child.kill().and_then(|()| child.wait()).expect("our own");
+        let began = started(&stat).expect("a number");
+        assert!((before..=after).contains(&began), "{before} {began} {after}: {stat}");
     }
 }

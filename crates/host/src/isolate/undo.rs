@@ -1,23 +1,17 @@
-//! The journal: what was changed, and how it is put back.
+//! What was changed, line by line, and how each change is undone.
 //!
 //! A line is written before its change. What a change has become as the kernel reads it back follows in a line of its
 //! own, so that a value that somebody else has set since is left to them. Each line can be undone twice: the second
 //! time finds everything as it was.
 
+use super::cgroup;
 use super::cpus::Cpus;
+use super::heirs;
 use super::plan::{Step, Undo, said, started};
 use super::tree::Tree;
-use mpps_sys::journal::{Entry, abandoned, files};
-use mpps_sys::private;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// How the names of the files begin.
-const PREFIX: &str = "isolate-";
-/// How long processes that are left in a control group may take to be moved.
-const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +21,9 @@ pub(super) enum Line {
     Boot {
         /// `/proc/sys/kernel/random/boot_id`.
         id: String,
+        /// Undoing was tried: this is what could not be undone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// A value is about to be written.
     Write {
@@ -42,6 +39,9 @@ pub(super) enum Line {
     Set { value: String },
     /// A control group is about to be made.
     Folder { path: String, home: String },
+    /// Threads are about to be moved: those lines follow. Others that they start from now on, in ticks since boot,
+    /// begin where they are by then.
+    Threads { since: u64 },
     /// A thread is about to be moved.
     Affinity {
         thread: i32,
@@ -84,13 +84,18 @@ impl Line {
         })
     }
 
-    fn text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default() + "\n"
+    /// As it stands in the journal, with what its change has become.
+    pub(super) fn text(&self) -> String {
+        let text = |line: &Self| serde_json::to_string(line).unwrap_or_default() + "\n";
+        match self {
+            Self::Write { set: Some(set), .. } => text(self) + &text(&Self::Set { value: set.clone() }),
+            _ => text(self),
+        }
     }
 }
 
 /// The lines of a journal; a last one that was half written is none, since its change was not made.
-fn lines(text: &str) -> Vec<Line> {
+pub(super) fn lines(text: &str) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     for line in text.lines() {
         let Ok(line) = serde_json::from_str(line) else { break };
@@ -103,19 +108,57 @@ fn lines(text: &str) -> Vec<Line> {
     all
 }
 
-/// Puts back what lines tell of, the last first. What could not be put back: a line each for the user.
-pub(super) fn undo(tree: &Tree, lines: &[Line]) -> Undone {
+/// What came of undoing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Undone {
+    /// Changes that were put back.
+    pub(super) count: usize,
+    /// Those that were not, one line each.
+    pub(super) left: Vec<String>,
+    /// Those of them that the host refused, in order: undoing them once more may do it. Not among them is what
+    /// somebody else has changed since.
+    pub(super) failed: Vec<Line>,
+}
+
+impl Undone {
+    /// Notes what came of a line.
+    fn add(&mut self, line: &Line, came: Result<bool, Left>) {
+        match came {
+            Ok(true) => self.count += 1,
+            Ok(false) => {}
+            Err(Left::Theirs(why)) => self.left.push(why),
+            Err(Left::Failed(why)) => {
+                self.left.push(why);
+                self.failed.push(line.clone());
+            }
+        }
+    }
+}
+
+/// Why a change is not undone.
+#[derive(Debug)]
+enum Left {
+    /// Somebody else has changed it since, or uses it: it is theirs.
+    Theirs(String),
+    /// The host refuses.
+    Failed(String),
+}
+
+/// Puts back what lines tell of, the last first. A control group that something still uses is waited for, this long.
+pub(super) fn undo(tree: &Tree, lines: &[Line], patience: Duration) -> Undone {
     let mut undone = Undone::default();
-    for line in lines.iter().rev() {
-        let told = match line {
+    for (at, line) in lines.iter().enumerate().rev() {
+        let came = match line {
             Line::Boot { .. } | Line::Set { .. } => continue,
+            Line::Threads { since } => {
+                move_heirs_back(tree, *since, &lines[at + 1..], &mut undone);
+                continue;
+            }
             Line::Write {
-                path,
-                before,
-                undo,
-                set,
-            } => write_back(tree, path, before, undo.as_deref(), set.as_deref()),
-            Line::Folder { path, home } => remove_group(tree, path, home),
+                path, undo: Some(undo), ..
+            } => take_back(tree, path, undo),
+            Line::Write { path, before, set, .. } => write_back(tree, path, before, set.as_deref()),
+            Line::Folder { path, home } => remove_group(tree, path, home, patience),
             Line::Affinity {
                 thread,
                 started,
@@ -123,51 +166,66 @@ pub(super) fn undo(tree: &Tree, lines: &[Line]) -> Undone {
                 after,
             } => move_back(tree, *thread, *started, before, after),
         };
-        match told {
-            Ok(true) => undone.count += 1,
-            Ok(false) => {}
-            Err(why) => undone.left.push(why),
-        }
+        undone.add(line, came);
     }
+    undone.failed.reverse();
     undone
 }
 
-/// What came of undoing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Undone {
-    /// Changes that were put back.
-    pub(super) count: usize,
-    /// Those that could not be, one line each.
-    pub(super) left: Vec<String>,
+/// The file's text; `None`: it went with its control group, or its device.
+fn value(tree: &Tree, path: &str) -> Result<Option<String>, Left> {
+    match tree.read(path) {
+        Ok(now) => Ok(Some(now)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Left::Failed(format!("/{path}: {}", said(&error)))),
+    }
 }
 
-fn write_back(tree: &Tree, path: &str, before: &str, undo: Option<&str>, set: Option<&str>) -> Result<bool, String> {
-    let now = match tree.read(path) {
-        Ok(now) => now,
-        // It went with its control group, or its device.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(format!("/{path}: {}", said(&error))),
+fn by_hand(path: &str, value: &str, error: &io::Error) -> String {
+    format!("/{path}: {}: want `echo {value} > /{path}` as root", said(error))
+}
+
+fn write_back(tree: &Tree, path: &str, before: &str, set: Option<&str>) -> Result<bool, Left> {
+    let Some(now) = value(tree, path)? else {
+        return Ok(false);
     };
     if now == before {
         return Ok(false);
     }
     if let Some(set) = set.filter(|&set| set != now) {
-        return Err(format!(
+        return Err(Left::Theirs(format!(
             "/{path}: it was set to '{set}' and is '{now}' by now: left to whoever changed it (it was '{before}')"
-        ));
+        )));
     }
-    let value = undo.unwrap_or(before);
-    tree.write(path, value)
-        .map(|()| true)
-        .map_err(|error| format!("/{path}: {}: want `echo {value} > /{path}` as root", said(&error)))
+    let written = tree.write(path, before).map(|()| true);
+    written.map_err(|error| Left::Failed(by_hand(path, before, &error)))
 }
 
-fn remove_group(tree: &Tree, path: &str, home: &str) -> Result<bool, String> {
+/// Takes a word back out of a file that has others beside it (`-cpuset`): these are whoever's has added them.
+fn take_back(tree: &Tree, path: &str, undo: &str) -> Result<bool, Left> {
+    let word = undo.trim_start_matches('-');
+    match value(tree, path)? {
+        Some(now) if now.split_whitespace().any(|one| one == word) => {}
+        _ => return Ok(false),
+    }
+    let used = |by: &str| Left::Theirs(format!("/{path}: {word} is used by {by} by now: left on"));
+    if let Some(group) = cgroup::user(tree, path) {
+        return Err(used(&format!("/{group}")));
+    }
+    match tree.write(path, undo) {
+        Ok(()) => Ok(true),
+        // A group below hands it on to groups of its own.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(used("groups below")),
+        Err(error) => Err(Left::Failed(by_hand(path, undo, &error))),
+    }
+}
+
+fn remove_group(tree: &Tree, path: &str, home: &str, patience: Duration) -> Result<bool, Left> {
     if !tree.exists(path) {
         return Ok(false);
     }
     let procs = format!("{path}/cgroup.procs");
-    let deadline = Instant::now() + LEAVE_LIMIT;
+    let deadline = Instant::now() + patience;
     loop {
         // A process that ends takes a moment to leave; one that forks has a child here.
         for process in tree.read(&procs).unwrap_or_default().split_whitespace() {
@@ -176,15 +234,18 @@ fn remove_group(tree: &Tree, path: &str, home: &str) -> Result<bool, String> {
         match tree.remove_folder(path) {
             Ok(()) => return Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) if Instant::now() > deadline => {
-                return Err(format!("/{path}: {}: want `rmdir /{path}` as root", said(&error)));
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
             }
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => {
+                let why = format!("/{path}: {}: want `rmdir /{path}` as root", said(&error));
+                return Err(Left::Failed(why));
+            }
         }
     }
 }
 
-fn move_back(tree: &Tree, thread: i32, since: u64, before: &str, after: &str) -> Result<bool, String> {
+fn move_back(tree: &Tree, thread: i32, since: u64, before: &str, after: &str) -> Result<bool, Left> {
     // The thread itself, not another that has its number by now. `/proc/TID` is there for threads of any process.
     let stat = tree.read(&format!("proc/{thread}/stat"));
     if stat.ok().and_then(|stat| started(&stat)) != Some(since) {
@@ -201,159 +262,43 @@ fn move_back(tree: &Tree, thread: i32, since: u64, before: &str, after: &str) ->
         Ok(()) => Ok(true),
         // It has ended meanwhile.
         Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(false),
-        Err(error) => Err(format!(
+        Err(error) => Err(Left::Failed(format!(
             "thread {thread}: {}: want `taskset -pc {} {thread}` as root",
             said(&error),
             before.list()
-        )),
+        ))),
     }
 }
 
 const ESRCH: i32 = 3;
 
-/// A journal that is being written.
-#[derive(Debug)]
-pub(super) struct Journal {
-    tree: Tree,
-    /// `None`: all of it was undone.
-    entry: Option<Entry>,
-    lines: Vec<Line>,
-}
+/// How often threads are looked through for heirs: one that is not back yet may start another.
+const ROUNDS: usize = 10;
 
-/// Where a host's journals lie.
-fn folder(tree: &Tree) -> PathBuf {
-    match tree.is_live() {
-        true => private::runtime_path(),
-        false => tree.path("run/mpps"),
-    }
-}
-
-fn boot(tree: &Tree) -> String {
-    tree.read("proc/sys/kernel/random/boot_id").unwrap_or_default()
-}
-
-/// Runs of `isolate` that live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Others(pub usize);
-
-/// How many other runs of `isolate` have changed this host and live. Two at a time would each put back what the other
-/// has set.
-pub fn others(tree: &Tree) -> Others {
-    Others(files(&folder(tree), PREFIX).len())
-}
-
-impl Journal {
-    /// # Errors
-    /// When the file can't be written: nothing may be changed then.
-    pub(super) fn begin(tree: &Tree) -> io::Result<Self> {
-        let folder = folder(tree);
-        private::folder(&folder)?;
-        let id = boot(tree);
-        let entry = Entry::create(&folder, PREFIX, &Line::Boot { id }.text())?;
-        Ok(Self {
-            tree: tree.clone(),
-            entry: Some(entry),
-            lines: Vec::new(),
-        })
-    }
-
-    /// How many lines there are.
-    pub(super) fn len(&self) -> usize {
-        self.lines.len()
-    }
-
-    /// Writes a line: its change may follow.
-    pub(super) fn note(&mut self, line: Line) -> io::Result<()> {
-        if let Some(entry) = &mut self.entry {
-            entry.append(&line.text())?;
+/// Moves threads back that moved ones have started; those are back already.
+fn move_heirs_back(tree: &Tree, since: u64, moved: &[Line], undone: &mut Undone) {
+    for round in 1..=ROUNDS {
+        let mut found = Undone::default();
+        for heir in heirs::of(tree, since, moved) {
+            let Line::Affinity {
+                thread,
+                started,
+                before,
+                after,
+            } = &heir
+            else {
+                continue;
+            };
+            found.add(&heir, move_back(tree, *thread, *started, before, after));
         }
-        self.lines.push(line);
-        Ok(())
-    }
-
-    /// Notes what the last change has become.
-    pub(super) fn set(&mut self, value: String) {
-        if let Some(entry) = &mut self.entry {
-            // Without it the value is put back whatever it is by then.
-            let _ = entry.append(&Line::Set { value: value.clone() }.text());
-        }
-        if let Some(Line::Write { set, .. }) = self.lines.last_mut() {
-            *set = Some(value);
+        undone.count += found.count;
+        if found.count == 0 || round == ROUNDS {
+            undone.left.extend(found.left);
+            // As all others, the last first.
+            undone.failed.extend(found.failed.into_iter().rev());
+            return;
         }
     }
-
-    /// Undoes the lines from `first` on, which stay in the file: undoing them once more does nothing.
-    pub(super) fn undo_from(&mut self, first: usize) -> Undone {
-        let last = self.lines.split_off(first.min(self.lines.len()));
-        undo(&self.tree, &last)
-    }
-
-    /// Undoes everything.
-    pub(super) fn end(&mut self) -> Undone {
-        let undone = self.undo_from(0);
-        if let Some(entry) = self.entry.take() {
-            entry.done();
-        }
-        undone
-    }
-}
-
-#[cfg(test)]
-impl Journal {
-    /// As after a kill: the file stays, and is locked no longer.
-    pub(super) fn forget(&mut self) {
-        self.lines.clear();
-        drop(self.entry.take());
-    }
-
-    pub(super) fn text(&self) -> String {
-        let file = files(&folder(&self.tree), PREFIX).pop().expect("the journal");
-        std::fs::read_to_string(file).expect("text")
-    }
-}
-
-impl Drop for Journal {
-    fn drop(&mut self) {
-        if self.entry.is_some() {
-            self.end();
-        }
-    }
-}
-
-/// Puts back what runs that were killed have left. A line for each run, and for each thing that stays.
-pub fn mend(tree: &Tree) -> Vec<String> {
-    let folder = folder(tree);
-    match private::is_own_folder(&folder) {
-        true => mend_in(tree, &folder),
-        false => Vec::new(),
-    }
-}
-
-fn mend_in(tree: &Tree, folder: &Path) -> Vec<String> {
-    let mut told = Vec::new();
-    for mut entry in abandoned(folder, PREFIX) {
-        let lines = lines(&entry.text().unwrap_or_default());
-        let here = Line::Boot { id: boot(tree) };
-        if lines.first() != Some(&here) {
-            entry.done();
-            continue;
-        }
-        let undone = undo(tree, &lines);
-        if undone.count > 0 {
-            told.push(format!(
-                "isolate: {} changes of a run that was killed are undone",
-                undone.count
-            ));
-        }
-        told.extend(
-            undone
-                .left
-                .into_iter()
-                .map(|why| format!("isolate: left by a run that was killed: {why}")),
-        );
-        entry.done();
-    }
-    told
 }
 
 #[cfg(test)]
@@ -375,8 +320,9 @@ mod tests {
         };
         let set = Line::Set { value: "2".into() };
         let text = [write(None).text(), set.text(), group.text()].concat();
-        assert_eq!(lines(&text), [write(Some("2")), group]);
+        assert_eq!(lines(&text), [write(Some("2")), group.clone()]);
         assert_eq!(lines(&text[..text.len() - 5]), [write(Some("2"))]);
+        assert_eq!([write(Some("2")).text(), group.text()].concat(), text);
     }
 
     proptest! {

@@ -79,8 +79,7 @@ pub(super) fn take(folder: &Path, limit: Duration) -> Result<File> {
 
 /// Who holds a lock on this file. Source: `/proc/locks`, `/proc/PID/cmdline`.
 fn holder(inode: u64) -> String {
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let Some(pid) = pid_of(&locks, inode) else {
+    let Some(pid) = process_that_holds(inode) else {
         return "another process".to_owned();
     };
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -94,6 +93,12 @@ fn holder(inode: u64) -> String {
         true => format!("process {pid} (or a program that it started)"),
         false => format!("process {pid} ({})", words.join(" ")),
     }
+}
+
+/// The process that holds a lock on this file; `None`: it can't be told, as of one in another container.
+pub(crate) fn process_that_holds(inode: u64) -> Option<u32> {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    pid_of(&locks, inode).filter(|&pid| pid > 0)
 }
 
 /// `1: FLOCK  ADVISORY  WRITE 123 00:1a:456 0 EOF`: process 123, inode 456. Who waits has an arrow.

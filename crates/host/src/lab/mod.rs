@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use device::Device;
 pub use error::{LabError, Result};
 use kernel::{Entry, Kernel};
+pub(crate) use lock::process_that_holds;
 pub use lock::tell_of_waiting;
 pub use names::Host;
 pub use scratch::ScratchLab;

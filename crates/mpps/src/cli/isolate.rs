@@ -11,13 +11,14 @@ use std::time::Duration;
 #[derive(Args, Debug, Clone)]
 #[command(
     after_help = "Its own words go to standard error. Exit codes: COMMAND's own, 128 + N where signal N ended it; \
-                  without COMMAND 0; 1: it could not be started or measured; 2: wrong arguments"
+                  without COMMAND 0; 1: it could not be started or measured, another one runs, or --undo could not \
+                  undo all; 2: wrong arguments"
 )]
 pub(crate) struct Isolate {
     /// Cores that nothing but COMMAND is to run on: 2-3
     #[arg(value_name = "CORES", value_parser = values::cores, required_unless_present = "undo")]
     pub(crate) cores: Option<Cores>,
-    /// The program and its arguments, behind `--` [default: none: only the noise is measured, before and isolated]
+    /// The program and its arguments, behind `--` [default: none: only the noise is measured: before, isolated, after]
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<OsString>,
     /// How long to measure the noise of the cores, each time, 10ms to 1h; 0: not at all

@@ -151,7 +151,7 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Make, use and remove a lab: two hosts (network namespaces) joined by a veth pair
     Lab(Lab),
-    /// Run a command on cores that nothing else uses, and say how much of them was taken before and then
+    /// Run a command on cores that nothing else uses, and say how much of them was taken before, then and afterwards
     Isolate(Isolate),
     /// Show a whole measurement: a lab, a reflector, a run, and its CSV, JSON and plot
     Demo(Demo),

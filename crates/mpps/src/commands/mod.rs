@@ -49,9 +49,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     };
     if mends && !privilege::lent() {
         // What a run that was killed has left of its changes to interfaces.
-        let host = mpps_host::isolate::mend(&mpps_host::isolate::Tree::live());
-        for line in paths::mend().chain(host) {
-            eprintln!("mpps: {line}");
+        paths::mend().for_each(|line| eprintln!("mpps: {line}"));
+        // `isolate` does so itself, when it is its turn.
+        if !matches!(command, Command::Isolate(_)) {
+            let host = mpps_host::isolate::mend(&mpps_host::isolate::Tree::live());
+            host.told.iter().for_each(|line| eprintln!("mpps: {line}"));
         }
     }
     if let Some(traffic) = command.in_lab() {

@@ -2,7 +2,7 @@
 
 use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
-use mpps_sys::child::{Happened, Place, Signals};
+use mpps_sys::child::{Came, Happened, Place, Signals};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::Read;
@@ -50,6 +50,15 @@ impl Ended {
     }
 }
 
+/// What came of something that was to run.
+#[derive(Debug)]
+pub(super) enum Ran {
+    /// It has ended.
+    Through(Ended),
+    /// A signal came before it was started: the run is to end, like this.
+    Not(Ended),
+}
+
 /// Starts processes and waits for them. From when it is made signals end nothing here: they are passed on.
 pub(super) struct Runner(Signals);
 
@@ -61,10 +70,19 @@ impl Runner {
             .map_err(|e| failed(format!("isolate: catch signals: {e}")))
     }
 
+    /// A signal that has come while nobody ran to whom it could have been passed on: it means this run.
+    pub(super) fn interrupted(&self) -> Option<Ended> {
+        let came = std::iter::from_fn(|| self.0.next());
+        came.last().map(|came| Ended::Signal(came.number))
+    }
+
     /// Runs a command in its place.
-    pub(super) fn run(&self, words: &[OsString], place: Place) -> Result<Ended> {
+    pub(super) fn run(&self, words: &[OsString], place: Place) -> Result<Ran> {
+        if let Some(ended) = self.interrupted() {
+            return Ok(Ran::Not(ended));
+        }
         let Some((program, arguments)) = words.split_first() else {
-            return Ok(Ended::Code(0));
+            return Ok(Ran::Through(Ended::Code(0)));
         };
         let mut command = Command::new(program);
         command.args(arguments);
@@ -72,12 +90,15 @@ impl Runner {
         let child = command
             .spawn()
             .map_err(|e| failed(format!("isolate: start {program:?}: {e}")))?;
-        Ok(self.attend(child)?.0)
+        Ok(Ran::Through(self.attend(child)?.0))
     }
 
     /// Measures the noise of cores from a place: how it ended, and what it printed. A signal that comes meanwhile ends
     /// it, and is how it has ended.
     pub(super) fn probe(&self, cores: &str, length: Duration, place: Place) -> Result<(Ended, Vec<u8>)> {
+        if let Some(ended) = self.interrupted() {
+            return Ok((ended, Vec::new()));
+        }
         let mut command = Command::new(executable());
         let length = format!("{}us", length.as_micros());
         command.args(["isolate", cores, "--probe", "--measure", &length]);
@@ -100,18 +121,19 @@ impl Runner {
     /// Waits for the end of a process: how it has ended, and the last signal that came meanwhile.
     fn attend(&self, mut child: Child) -> Result<(Ended, Option<i32>)> {
         let unable = |e| failed(format!("isolate: wait for process {}: {e}", child.id()));
-        let mut last = None;
+        let pass_on = |came: Came| {
+            let signal = PASSED_ON.into_iter().find(|signal| signal.as_raw() == came.number);
+            let _ = signal.map(|signal| kill_process(Pid::from_child(&child), signal));
+            came.number
+        };
+        // A key that was pressed while it was being started may have found nobody but us.
+        let mut last = std::iter::from_fn(|| self.0.next()).map(pass_on).last();
         loop {
             match self.0.wait(&child).map_err(unable)? {
                 Happened::Ended => break,
-                Happened::Signal(came) => {
-                    last = Some(came.number);
-                    let signal = PASSED_ON.into_iter().find(|signal| signal.as_raw() == came.number);
-                    // A key of the terminal reaches the child itself: twice would be another wish.
-                    if let Some(signal) = signal.filter(|_| !came.by_kernel) {
-                        let _ = kill_process(Pid::from_child(&child), signal);
-                    }
-                }
+                // A key of the terminal reaches the child itself: twice would be another wish.
+                Happened::Signal(came) if came.by_kernel => last = Some(came.number),
+                Happened::Signal(came) => last = Some(pass_on(came)),
             }
         }
         let status = child

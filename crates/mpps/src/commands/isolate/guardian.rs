@@ -1,13 +1,14 @@
 //! The process that undoes everything when this one can't.
 
+use super::child::Runner;
 use crate::cli::Isolate;
 use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
-use mpps_host::isolate::{Others, Tree, mend, others};
+use mpps_host::isolate::{Mended, Tree, mend_when_free};
+use mpps_sys::child::own_session;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the kernel may take to let go of a journal whose process is no more.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -20,14 +21,15 @@ pub(super) struct Guardian {
 }
 
 impl Guardian {
-    /// Starts it, in a process group of its own: no key of the terminal reaches it.
+    /// Starts it, in a session of its own: no key of the terminal reaches it, and not its end.
     pub(super) fn start(args: &Isolate) -> Result<Self> {
         let mut command = Command::new(executable());
         command.args(["isolate", "--undo", "--guard"]);
         if let Some(root) = &args.root {
             command.arg("--root").arg(root);
         }
-        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        own_session(&mut command);
         let mut child = command
             .spawn()
             .map_err(|e| failed(format!("isolate: start the guardian: {e}")))?;
@@ -48,18 +50,14 @@ impl Drop for Guardian {
     }
 }
 
-/// A guardian's life: sleeps until its standard input ends, then undoes what is left. What it has to tell.
-pub(super) fn stand(tree: &Tree) -> Vec<String> {
-    // Whoever closes the terminal does not mean it.
-    let _ = rustix::process::setsid();
+/// A guardian's life: sleeps until its standard input ends, then undoes what is left.
+///
+/// # Errors
+/// When signals could end it before that.
+pub(super) fn stand(tree: &Tree) -> Result<Mended> {
+    // Who stops a service, or all of a user's processes, signals each of them: the other one has to end first.
+    let _deaf = Runner::new()?;
     let mut one = [0; 1];
     while matches!(std::io::stdin().read(&mut one), Ok(n) if n > 0) {}
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        let told = mend(tree);
-        if !told.is_empty() || others(tree) == Others(0) || Instant::now() > deadline {
-            return told;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    Ok(mend_when_free(tree, LIMIT))
 }

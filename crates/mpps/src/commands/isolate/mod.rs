@@ -1,9 +1,13 @@
 //! `isolate`: cores for one command alone, with the noise of before and of then.
 //!
-//! In this order: what an earlier run has left is undone, the arguments are checked, the noise is measured, a guardian
-//! is started, the host is changed, the noise is measured again from where the command will run, the command runs,
-//! everything is undone. The guardian is this program again: it sleeps until this process is no more, however it ended,
-//! and undoes what it finds in the journal then. So even `kill -9` leaves nothing behind.
+//! In this order: the arguments are checked, the run takes its turn, what an earlier run has left is undone, the noise
+//! is measured, a guardian is started, the host is changed, the noise is measured from where the command will run, the
+//! command runs, everything is undone, the noise is measured once more. The guardian is this program again: it sleeps
+//! until this process is no more, however it ended, and undoes what it finds in the journal then. So even `kill -9`
+//! leaves nothing behind.
+//!
+//! What isolation gains is the difference of the first two measurements. The third is their control: it is to be like
+//! the first, or the host has changed by itself, and the gain may not be isolation's.
 
 mod child;
 mod guardian;
@@ -12,11 +16,11 @@ mod result;
 use crate::cli::Isolate;
 use crate::fail::{Result, failed, print, usage};
 use crate::plan::lanes::{asked, ranks_first};
-use child::{Ended, Runner};
+use child::{Ended, Ran, Runner};
 use mpps_host::isolate::noise::{self, Noise};
 use mpps_host::isolate::{
-    Applied, Boot, Cpus, Options, Others, Plan, Share, Tree, apply, check, mend, nice_trap, notes, others, outcomes,
-    plan, script, table,
+    Applied, Boot, Cpus, Options, Plan, Restored, Share, Tree, Turn, apply, check, counted, mend, nice_trap, notes,
+    outcomes, plan, script, table,
 };
 use mpps_sys::child::Place;
 use mpps_sys::sched::{Heirs, KeptOff, Priority, keep_off, set_priority};
@@ -52,6 +56,8 @@ pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
         move_threads: args.move_threads,
     };
     if args.dry_run {
+        // Or the plan would lack what is changed already.
+        tell(&mend(&tree).told);
         let plan = plan(&tree, &options);
         let words: Vec<String> = args
             .command
@@ -63,14 +69,12 @@ pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let outlet = args.json.as_deref().map(Outlet::open).transpose()?;
-    for line in mend(&tree) {
-        eprintln!("mpps: {line}");
-    }
-    if others(&tree) != Others(0) {
-        return Err(failed(
-            "isolate: another `mpps isolate` runs on this host: want it to end first",
-        ));
-    }
+    let unable = |why: String| failed(format!("isolate: {why}"));
+    // Until all is undone.
+    let turn = Turn::take(&tree).map_err(unable)?;
+    let (told, ready) = turn.clear(&tree);
+    tell(&told);
+    ready.map_err(unable)?;
     let mut told = Told::of(args, &options.cores);
     let runner = Runner::new()?;
     let ended = Isolation::of(args, &tree, &options, &runner).and_then(|it| it.run(&mut told));
@@ -81,19 +85,29 @@ pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
     Ok(ended.exit_code())
 }
 
+fn tell(lines: &[String]) {
+    lines.iter().for_each(|line| eprintln!("mpps: {line}"));
+}
+
 /// `--undo`.
 fn undo(args: &Isolate, tree: &Tree) -> Result<ExitCode> {
-    let told = match args.guard {
-        true => guardian::stand(tree),
+    let mended = match args.guard {
+        true => guardian::stand(tree)?,
         false => mend(tree),
     };
-    let nothing = told.is_empty() && !args.quiet && !args.guard;
-    told.iter().for_each(|line| eprintln!("mpps: {line}"));
-    if nothing {
-        eprintln!("mpps: isolate: nothing is left of runs that were killed: nothing to undo");
+    tell(&mended.told);
+    match mended.stay {
+        0 if mended.told.is_empty() && !args.quiet && !args.guard => {
+            eprintln!("mpps: isolate: nothing is left of earlier runs: nothing to undo");
+            Ok(ExitCode::SUCCESS)
+        }
+        0 => Ok(ExitCode::SUCCESS),
+        n => Err(failed(format!("isolate: not undone, and still noted: {n}: {AGAIN}"))),
     }
-    Ok(ExitCode::SUCCESS)
 }
+
+/// How what could not be undone is tried again.
+const AGAIN: &str = "`mpps isolate --undo` tries again, as does the next start of mpps";
 
 /// One run.
 struct Isolation<'a> {
@@ -133,46 +147,78 @@ impl<'a> Isolation<'a> {
     }
 
     fn run(&self, told: &mut Told) -> Result<Ended> {
-        let place = Place {
-            cores: self.options.cores.iter().collect(),
-            ends_with_us: true,
-            ..Place::default()
-        };
-        match self.measure("before anything is changed", place)? {
+        match self.measure("before anything is changed", self.untouched())? {
             Measured::Noise(noise) => told.before = noise,
             Measured::Interrupted(ended) => return Ok(ended),
         }
+        let ended = match self.isolated(told)? {
+            Ran::Through(ended) => ended,
+            Ran::Not(ended) => return Ok(ended),
+        };
+        told.exit_code = Some(ended.number());
+        match self.measure("as it is again", self.untouched())? {
+            Measured::Noise(noise) => told.after = noise,
+            // The command's end is what counts.
+            Measured::Interrupted(_) => self.say("isolate: not measured after the end: a signal came"),
+        }
+        if !told.after.is_empty() {
+            let all = [
+                ("before", &*told.before),
+                ("isolated", &told.isolated),
+                ("after", &told.after),
+            ];
+            self.show(&table(&all));
+            self.show(&counted(&all[2..]));
+        }
+        Ok(ended)
+    }
+
+    /// Where the noise of the host is measured as it is.
+    fn untouched(&self) -> Place {
+        Place {
+            cores: self.options.cores.iter().collect(),
+            ends_with_us: true,
+            ..Place::default()
+        }
+    }
+
+    /// Changes the host, runs the command, and undoes everything.
+    fn isolated(&self, told: &mut Told) -> Result<Ran> {
         let plan = plan(self.tree, self.options);
         told.boot = Some(Boot::of(self.tree, &plan));
         let mut guardian = guardian::Guardian::start(self.args)?;
+        if let Some(ended) = self.runner.interrupted() {
+            return Ok(Ran::Not(ended));
+        }
         let applied = apply(self.tree, &plan).map_err(|e| {
             failed(format!(
                 "isolate: write the journal of changes: {e}: nothing is changed without it"
             ))
         })?;
         told.parts = applied.outcomes.clone();
-        let ended = self.within(&plan, &applied, told);
-        let (undone, left) = applied.end();
+        let ran = self.within(&plan, &applied, told);
+        let Restored { count, left, stay } = applied.end();
         guardian.end();
-        self.say(&format!("isolate: {undone} changes are undone"));
+        self.say(&format!("isolate: {count} changes are undone"));
         // A failure to undo is an error, and told in any case.
         left.iter()
             .for_each(|why| eprintln!("mpps: isolate: not undone: {why}"));
-        (told.undone, told.not_undone) = (undone, left);
-        let ended = ended?;
-        told.exit_code = Some(ended.number());
-        Ok(ended)
+        if stay > 0 {
+            eprintln!("mpps: isolate: still noted: {stay}: {AGAIN}");
+        }
+        (told.undone, told.not_undone) = (count, left);
+        ran
     }
 
     /// What is done while the cores are isolated.
-    fn within(&self, plan: &Plan, applied: &Applied, told: &mut Told) -> Result<Ended> {
+    fn within(&self, plan: &Plan, applied: &Applied, told: &mut Told) -> Result<Ran> {
         let mut remarks = notes(self.tree, plan);
         let priority = self.priority(&mut remarks);
         told.place(priority, TIMER_SLACK_NS);
         if !self.args.measure.is_zero() {
             match self.measure("isolated", self.place(applied, priority)?)? {
                 Measured::Noise(noise) => told.isolated = noise,
-                Measured::Interrupted(ended) => return Ok(ended),
+                Measured::Interrupted(ended) => return Ok(Ran::Not(ended)),
             }
         }
         self.show(&outcomes(&applied.outcomes));
@@ -184,12 +230,11 @@ impl<'a> Isolation<'a> {
         remarks.iter().for_each(|remark| self.say(&format!("note: {remark}")));
         told.notes = remarks;
         if !told.before.is_empty() {
-            self.show(&table(&[("before", &told.before), ("isolated", &told.isolated)]));
+            let both = [("before", &*told.before), ("isolated", &told.isolated)];
+            self.show(&table(&both));
+            self.show(&counted(&both));
         }
-        match self.args.command.is_empty() {
-            true => Ok(Ended::Code(0)),
-            false => self.runner.run(&self.args.command, self.place(applied, priority)?),
-        }
+        self.runner.run(&self.args.command, self.place(applied, priority)?)
     }
 
     /// The priority that the command gets: the one that is asked for, where the host gives it.
