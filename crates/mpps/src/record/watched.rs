@@ -399,12 +399,13 @@ pub(crate) fn finish() -> Option<Watched> {
                     (watch.takers(), missing.collect())
                 }
                 Source::Own(_, why, before) => {
-                    let why = format!("{why}{}", by_processor_time(&lanes, before));
                     let what = "what took the cores, own threads apart, and the kernel's reasons for drops";
                     let explained = Explained::new(&events, &own).with_names(&names);
                     let of = |lane: &LaneThread| (lane.lane, lane.tid, lane.cpu);
                     let gaps = displaced(&events, &lanes.iter().map(of).collect::<Vec<_>>(), ended_ns);
-                    (explained.takers(&gaps), vec![lack(what, why)])
+                    let takers = explained.takers(&gaps);
+                    let why = format!("{why}{}", by_processor_time(&takers, before));
+                    (takers, vec![lack(what, why)])
                 }
             };
             Some(Watched {
@@ -421,9 +422,9 @@ pub(crate) fn finish() -> Option<Watched> {
     }
 }
 
-/// Which threads of other programs may have been those on the lanes' cores: what each has run since is known to
-/// everybody, and where it was last.
-fn by_processor_time(lanes: &[LaneThread], before: &[Rival]) -> String {
+/// Which threads of other programs may have been those on the cores that were taken: what each has run since is known
+/// to everybody, and where it was last.
+fn by_processor_time(takers: &[Taker], before: &[Rival]) -> String {
     /// Threads of a core that are named, and what one must have run to be, ns.
     const NAMED: usize = 3;
     const WORTH_NAMING_NS: u64 = 1_000_000;
@@ -433,7 +434,7 @@ fn by_processor_time(lanes: &[LaneThread], before: &[Rival]) -> String {
         .filter(|(_, rival)| rival.ran_ns >= WORTH_NAMING_NS)
         .collect();
     others.sort_by_key(|(_, rival)| std::cmp::Reverse(rival.ran_ns));
-    let mut cores: Vec<u32> = lanes.iter().filter_map(|lane| lane.cpu).collect();
+    let mut cores: Vec<u32> = takers.iter().map(|taker| taker.cpu).collect();
     cores.sort_unstable();
     cores.dedup();
     let of_core = |core: u32| {
