@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Longest sleep when a queue below the socket is full: the kernel has nothing to wake us by.
 const BUSY_WAIT: Duration = Duration::from_micros(50);
-/// How long a queue that is closed waits for sends to end, and for requests to be given up.
+/// How long a queue that is closed waits for sends to end, and then for requests to be given up.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// One lane's queue over its pool. Give up on drop: the lane's place in the port is then free again, and the sockets
@@ -120,8 +120,7 @@ impl<'p> UringQueue<'p> {
 
     /// Tries again what the kernel did not take.
     fn push_on(&mut self) -> Result<()> {
-        if self.sender.sends().retries() > 0 {
-            self.sender.submit_again(&mut self.ring);
+        if self.sender.sends().retries() > 0 && self.sender.submit_again(&mut self.ring) {
             self.ring.submit(self.counters)?;
             self.reap();
         }
@@ -151,13 +150,9 @@ impl<'p> UringQueue<'p> {
         self.watching = unsafe { self.ring.push(&entry) };
     }
 
-    /// Ends everything that is under way, so that the kernel has no buffer and no socket of ours any more.
-    fn close(&mut self) -> Result<()> {
-        let end = Instant::now() + CLOSING;
+    /// Gives sends that the socket had no room for their chance.
+    fn finish_sends(&mut self, end: Instant) -> Result<()> {
         let left = || end.saturating_duration_since(Instant::now());
-        self.receiver.close();
-        self.reap();
-        // What the socket had no room for gets its chance.
         while self.sender.sends().retries() + self.sender.sends().unresolved() > 0 && !left().is_zero() {
             self.push_on()?;
             if self.sender.sends().unresolved() == 0 && self.sender.sends().retries() > 0 {
@@ -171,6 +166,12 @@ impl<'p> UringQueue<'p> {
             }
             self.reap();
         }
+        Ok(())
+    }
+
+    /// Ends all requests, so that the kernel has no buffer and no socket of ours any more.
+    fn cancel(&mut self, end: Instant) -> Result<()> {
+        let left = || end.saturating_duration_since(Instant::now());
         let mut cancelled = false;
         while self.receiver.armed() > 0 || self.watching || self.sender.sends().under_way() > 0 {
             if left().is_zero() {
@@ -271,8 +272,12 @@ impl<'p> Queue for UringQueue<'p> {
 
 impl Drop for UringQueue<'_> {
     fn drop(&mut self) {
+        let end = Instant::now() + CLOSING;
+        self.receiver.close();
+        self.reap();
         // An error here is one of a ring that is beyond use: what is left is counted below either way.
-        let _ = self.close();
+        let _ = self.finish_sends(end);
+        let _ = self.cancel(end + CLOSING);
         self.ring.unregister();
         let unsent = self.sender.release_all();
         self.lane.counters.tx_failed.add(unsent);

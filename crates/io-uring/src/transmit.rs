@@ -265,10 +265,11 @@ impl<'p> Sender<'p> {
         entry.flags(flags).user_data(user_data(SEND, slot.into()))
     }
 
-    /// Writes the sends that wait for another try again, in order, as one chain.
-    pub(crate) fn submit_again(&mut self, ring: &mut Ring) {
+    /// Writes the sends that wait for another try again, in order, as one chain; false: their turn has not come, as
+    /// others are still with the kernel.
+    pub(crate) fn submit_again(&mut self, ring: &mut Ring) -> bool {
         if self.sends.unresolved() > 0 {
-            return;
+            return false;
         }
         let mut room = ring.room();
         while let Some(slot) = self.sends.first_retry().filter(|_| room > 0) {
@@ -282,6 +283,7 @@ impl<'p> Sender<'p> {
             self.sends.resubmitted();
         }
         self.stopped = Stopped::Not;
+        true
     }
 
     /// Books a completion of a send. The error is one that ends the run; its datagrams are counted as not sent.
