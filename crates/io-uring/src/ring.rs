@@ -5,6 +5,7 @@ use crate::config::{Config, TaskRun};
 use crate::counters::RingCounters;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use mpps_io::{Error, ErrorKind, Result};
+use mpps_sys::privilege::Keep;
 use mpps_sys::uring::Features;
 use std::io;
 use std::os::fd::RawFd;
@@ -130,6 +131,11 @@ impl Setup {
             if let Some(cpu) = cpu {
                 builder.setup_sqpoll_cpu(cpu);
             }
+            // The kernel's thread has for good what the thread has that makes the ring, and no signal of ours reaches
+            // it: one makes it that has given up everything.
+            let make = || Keep::NOTHING.apply().and_then(|()| builder.build(self.sq));
+            return std::thread::scope(|scope| scope.spawn(make).join())
+                .unwrap_or_else(|_| Err(io::Error::other("the thread that makes the ring has failed")));
         }
         builder.build(self.sq)
     }
