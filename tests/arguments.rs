@@ -42,7 +42,7 @@ fn ports_that_name_no_path_device_or_option_are_refused() {
         &[
             (
                 "tcp:10.0.0.1",
-                &["tcp", "udp, af_packet, af_xdp, xdp, dpdk, null, loop"],
+                &["tcp", "udp, io_uring, af_packet, af_xdp, xdp, dpdk, null, loop"],
             ),
             ("loop", &["loop", "PATH:DEVICE"]),
             ("loop:eth1", &["eth1", "loop:"]),
@@ -59,6 +59,19 @@ fn ports_that_name_no_path_device_or_option_are_refused() {
             ),
             ("udp:127.0.0.1,ring=64 --dest 127.0.0.1:9000", &["ring", "rcvbuf"]),
             ("udp:224.0.0.1 --dest 127.0.0.1:9000", &["224.0.0.1", "multicast"]),
+            ("io_uring:eth1 --dest 127.0.0.1:9000", &["eth1", "10.99.0.1"]),
+            (
+                "io_uring:127.0.0.1,buffers=100 --dest 127.0.0.1:9000",
+                &["buffers=100", "a power of two"],
+            ),
+            (
+                "io_uring:127.0.0.1,sqpoll_cpu=1 --dest 127.0.0.1:9000",
+                &["sqpoll_cpu=", "sqpoll="],
+            ),
+            (
+                "io_uring:127.0.0.1,busy_poll=50 --dest 127.0.0.1:9000",
+                &["busy_poll", "buffers"],
+            ),
             ("af_packet: --src 10.0.0.1 --dest 10.0.0.2:9", &["af_packet", "eth1"]),
             (
                 "af_packet:lo,ring=3 --src 10.0.0.1 --dest 10.0.0.2:9",

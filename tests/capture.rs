@@ -426,6 +426,7 @@ fn a_reader_that_goes_away_ends_the_capture() {
 fn wrong_arguments_are_refused_in_one_line_that_names_them() {
     for (words, names) in [
         ("capture udp:127.0.0.1:9 -o /dev/null", "udp:127.0.0.1:9"),
+        ("capture io_uring:127.0.0.1:9 -o /dev/null", "io_uring:127.0.0.1:9"),
         ("capture null:", "--output"),
         ("capture null: -o - --rotate-size 1MB", "--rotate-size"),
         ("capture null: -o /dev/null --rotate-size 1MB", "-o"),

@@ -19,6 +19,7 @@ fn a_reflector_killed_and_started_again_costs_the_packets_of_that_time_only() {
         (SENDRECV, "reflect af_packet:eth1"),
         (udp, "reflect udp:10.99.0.2:9000"),
         (udp, "reflect af_packet:eth1"),
+        (&udp.replace("udp:", "io_uring:"), "reflect io_uring:10.99.0.2:9000"),
     ] {
         assert_only_the_gap_is_lost(&net, sendrecv, reflect);
     }
@@ -28,7 +29,7 @@ fn a_reflector_killed_and_started_again_costs_the_packets_of_that_time_only() {
 fn an_interface_that_goes_down_and_comes_back_is_told_and_the_run_goes_on() {
     let Some(net) = net_of(1) else { return };
     let udp = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms --interval 20ms";
-    for sendrecv in [SENDRECV, udp] {
+    for sendrecv in [SENDRECV, udp, &udp.replace("udp:", "io_uring:")] {
         let scratch = Scratch::new();
         let (sender, mut reflector) = under_way(&net, &scratch, sendrecv, "reflect af_packet:eth1");
         net.on(Host::A, "ip link set eth1 down");
@@ -91,6 +92,10 @@ fn what_a_killed_run_leaves_behind_does_not_disturb_the_next() {
         (
             "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms",
             "reflect udp:10.99.0.2:9000",
+        ),
+        (
+            "sendrecv io_uring:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --settle 500ms",
+            "reflect io_uring:10.99.0.2:9000",
         ),
     ] {
         for _ in 0..2 {

@@ -76,9 +76,10 @@ fn assert_told(report: &Report, case: &Case, context: &str) {
 
 #[test]
 fn a_forged_packet_among_datagrams_makes_no_loss_and_is_told() {
-    for case in cases() {
+    for (case, path) in cases().into_iter().zip(["udp", "io_uring"].into_iter().cycle()) {
         let (scratch, port) = (Scratch::new(), free_port());
-        let drop = Background::start(scratch.results(mpps(&format!("drop udp:127.0.0.1:{port},rcvbuf=4M --quiet"))));
+        let words = format!("drop {path}:127.0.0.1:{port},rcvbuf=4M --quiet");
+        let drop = Background::start(scratch.results(mpps(&words)));
         wait_until("a row", || scratch.rows_so_far() > 0);
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         for burst in case.packets.chunks(50) {
@@ -88,7 +89,7 @@ fn a_forged_packet_among_datagrams_makes_no_loss_and_is_told() {
             std::thread::sleep(Duration::from_millis(1));
         }
         wait_until("the stream", || received(&scratch) >= case.rx);
-        assert_told(&scratch.read(drop.end(Signal::INT)), &case, "udp");
+        assert_told(&scratch.read(drop.end(Signal::INT)), &case, path);
     }
 }
 

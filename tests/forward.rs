@@ -452,9 +452,10 @@ fn a_port_that_vanishes_ends_the_run_with_everything_counted_until_then() {
 #[test]
 fn contradictions_are_refused_in_one_line() {
     let mac = "02:00:00:00:00:01";
-    let table: [(String, &[&str]); 14] = [
+    let table: [(String, &[&str]); 15] = [
         (String::new(), &["<PORT>"]),
         ("udp:127.0.0.1".into(), &["udp:127.0.0.1", "Ethernet"]),
+        ("io_uring:127.0.0.1".into(), &["io_uring:127.0.0.1", "Ethernet"]),
         ("null: udp:127.0.0.1".into(), &["udp:127.0.0.1", "Ethernet"]),
         ("null:layer=payload".into(), &["layer=payload", "Ethernet"]),
         ("af_packet:lo af_packet:lo".into(), &["af_packet:lo", "first port"]),

@@ -56,6 +56,7 @@ fn a_path_is_measured_in_a_lab_that_is_gone_afterwards() {
     for (port, full) in [
         ("af_packet", "af_packet:eth1"),
         ("udp", "udp:10.99.0.1"),
+        ("io_uring:buffers=64", "io_uring:10.99.0.1,buffers=64"),
         ("af_packet:mode=none", "none"),
     ] {
         let scratch = Scratch::new();

@@ -66,7 +66,7 @@ fn port(path: &str, host: Host) -> (String, &'static str) {
         Host::B => ("10.99.0.2", "10.99.0.88"),
     };
     match path {
-        "udp" => (format!("reflect udp:{own}:9000"), own),
+        "udp" | "io_uring" => (format!("reflect {path}:{own}:9000"), own),
         "dpdk" => (
             format!("reflect dpdk:net_af_packet0,iface=eth1 --ip {other} --port 9000"),
             other,
@@ -76,7 +76,7 @@ fn port(path: &str, host: Host) -> (String, &'static str) {
 }
 
 fn paths() -> Vec<&'static str> {
-    let mut all = vec!["udp", "af_packet", "af_xdp", "xdp"];
+    let mut all = vec!["udp", "io_uring", "af_packet", "af_xdp", "xdp"];
     if !no_dpdk() {
         all.push("dpdk");
     }
@@ -144,7 +144,13 @@ fn two_reflectors_pass_a_packet_to_and_fro_until_its_time_to_live_is_used_up() {
     }
     let paths = paths();
     let facing = paths.iter().map(|path| (*path, *path));
-    for (a, b) in facing.chain([("udp", "xdp"), ("af_packet", "udp"), ("xdp", "af_xdp")]) {
+    for (a, b) in facing.chain([
+        ("udp", "xdp"),
+        ("af_packet", "udp"),
+        ("xdp", "af_xdp"),
+        ("io_uring", "xdp"),
+        ("udp", "io_uring"),
+    ]) {
         let Some(net) = net_of(1) else { return };
         let (here, there) = (Scratch::new(), Scratch::new());
         let (near, own) = reflector(&net, Host::A, a, &here);
@@ -253,7 +259,11 @@ fn a_reflector_does_not_answer_itself_nor_everybody() {
         let scratch = Scratch::new();
         let (reflector, to) = reflector(&net, Host::B, path, &scratch);
         // On its own host nothing but a raw socket can pretend to be the reflector.
-        let from = if path == "udp" { Host::B } else { Host::A };
+        let from = if ["udp", "io_uring"].contains(&path) {
+            Host::B
+        } else {
+            Host::A
+        };
         // The broadcast address of the reflector's subnet is known where the device has an address.
         let broadcast = if path == "dpdk" {
             "255.255.255.255"
@@ -264,7 +274,7 @@ fn a_reflector_does_not_answer_itself_nor_everybody() {
         forge(&net, Host::A, (broadcast, 7), to, 3, "same", 64);
         // The host's stack drops these itself, and for DPDK the device's subnet is unknown.
         let nobodys: &[&str] = match path {
-            "udp" => &[],
+            "udp" | "io_uring" => &[],
             "dpdk" => &["0.1.2.3", "240.0.0.1"],
             _ => &["0.1.2.3", "240.0.0.1", "10.99.0.0"],
         };
@@ -331,7 +341,12 @@ fn a_reflector_on_loopback_does_not_answer_itself_but_all_others() {
         return;
     }
     let Some(net) = net_of(1) else { return };
-    for listen in ["udp:127.0.0.1:9000", "udp:0.0.0.0:9000"] {
+    for listen in [
+        "udp:127.0.0.1:9000",
+        "udp:0.0.0.0:9000",
+        "io_uring:127.0.0.1:9000",
+        "io_uring:0.0.0.0:9000",
+    ] {
         let scratch = Scratch::new();
         let reflector = listen_by(&scratch, net.b(&format!("reflect {listen}")));
         forge(&net, Host::B, ("127.0.0.1", 9000), "127.0.0.1", 3, "same", 64);

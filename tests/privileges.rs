@@ -107,6 +107,14 @@ fn on_the_paths_of_the_kernel_no_thread_holds_anything_while_packets_move() {
     let Some(net) = net_of(1) else { return };
     let from = |path: &str| format!("sendrecv {path} {TRAFFIC}");
     on(&net, "reflect udp:10.99.0.2:9000", &[], &from("udp:10.99.0.1"));
+    let io_uring = from("io_uring:10.99.0.1");
+    on(&net, "reflect io_uring:10.99.0.2:9000", &[], &io_uring);
+    on(
+        &net,
+        "drop io_uring:10.99.0.2:9000,sqpoll=50",
+        &[],
+        &format!("send io_uring:10.99.0.1,zerocopy=1 {TRAFFIC}"),
+    );
     on(&net, "reflect af_packet:eth1", &[], &from("af_packet:eth1"));
     on(&net, "reflect af_xdp:eth1", &[], &from("af_xdp:eth1"));
     on(&net, "drop af_packet:eth1", &[], &format!("send af_xdp:eth1 {TRAFFIC}"));

@@ -134,7 +134,7 @@ fn a_reflector_in_the_kernel_serves_any_sender() {
     let serve = |reflect: &str, senders: &[&str]| {
         let ends = |sender: &&str| {
             let (first, second) = match *sender {
-                "udp" => ("udp:10.99.0.1".to_owned(), "udp:[fd99::1]".to_owned()),
+                "udp" | "io_uring" => (format!("{sender}:10.99.0.1"), format!("{sender}:[fd99::1]")),
                 other => (format!("{other} --src 10.99.0.1"), format!("{other} --src fd99::1")),
             };
             [(first, "10.99.0.2"), (second, "[fd99::2]")]
@@ -146,12 +146,24 @@ fn a_reflector_in_the_kernel_serves_any_sender() {
     // The kernel leaves checksums of `udp` open on a veth, for the device to complete.
     serve(
         "reflect xdp:eth1,mode=skb",
-        &["udp", "af_packet:eth1", "af_xdp:eth1,mode=skb", "xdp:eth1,mode=skb"],
+        &[
+            "udp",
+            "io_uring",
+            "af_packet:eth1",
+            "af_xdp:eth1,mode=skb",
+            "xdp:eth1,mode=skb",
+        ],
     );
     // In the driver: to an end with a program, and to one that has none, but GRO, as the lab sets it.
     serve(
         "reflect xdp:eth1",
-        &["af_xdp:eth1", "udp", "af_packet:eth1", "af_xdp:eth1,mode=skb"],
+        &[
+            "af_xdp:eth1",
+            "udp",
+            "io_uring",
+            "af_packet:eth1",
+            "af_xdp:eth1,mode=skb",
+        ],
     );
 }
 
@@ -183,16 +195,18 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
         ("xdp:eth1", "xdp:eth1 --ip fd99::2 --port 9000".to_owned(), v6),
         ("xdp:eth1", format!("xdp:eth1,mode=skb,clock=packet {listener}"), v4),
         ("xdp:eth1", "udp:[fd99::2]:9000".to_owned(), v6),
+        ("xdp:eth1", "io_uring:[fd99::2]:9000".to_owned(), v6),
         ("xdp:eth1", format!("af_packet:eth1 {listener}"), v4),
         ("xdp:eth1", format!("af_xdp:eth1 {listener}"), v4),
         ("udp", format!("xdp:eth1 {listener}"), v4),
+        ("io_uring", format!("xdp:eth1 {listener}"), v4),
         ("udp", "xdp:eth1 --port 9000".to_owned(), v6),
         ("af_packet:eth1", format!("xdp:eth1 {listener}"), v4),
         ("af_xdp:eth1", "xdp:eth1 --ip fd99::2 --port 9000".to_owned(), v6),
     ] {
         let port = match send {
-            "udp" if src.contains(':') => format!("udp:[{src}]"),
-            "udp" => format!("udp:{src}"),
+            "udp" | "io_uring" if src.contains(':') => format!("{send}:[{src}]"),
+            "udp" | "io_uring" => format!("{send}:{src}"),
             _ => format!("{send} --src {src}"),
         };
         let send = format!("send {port} --dest {dest}:9000 --rate 20kpps --flows 7 --seed 5");

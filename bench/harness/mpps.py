@@ -63,10 +63,10 @@ def rows(path):
 
 
 def ports(ctx, path):
-    """Ports of host a and host b on a path, and the arguments that a sender needs beside: udp or one of an
+    """Ports of host a and host b on a path, and the arguments that a sender needs beside: one of sockets or one of an
     interface."""
-    if path == "udp":
-        return f"udp:{ctx.lab.A}", f"udp:{ctx.lab.B}", []
+    if path in ("udp", "io_uring"):
+        return f"{path}:{ctx.lab.A}", f"{path}:{ctx.lab.B}", []
     return f"{path}:eth1", f"{path}:eth1", ["--src", ctx.lab.A]
 
 

@@ -73,19 +73,27 @@ def iperf3(ctx, size):
         raise BenchError(f"iperf3: cannot read its JSON: {error}") from error
 
 
-def build_baseline(ctx):
-    """Compiles bench/peers/baseline_echo.c; returns the program."""
+def build_echo(ctx, name):
+    """Compiles an echo of bench/peers; returns the program."""
     ctx.need("cc")
-    program = os.path.join(ctx.tmp, "baseline_echo")
+    program = os.path.join(ctx.tmp, name)
     if not os.path.exists(program):
-        run(["cc", "-O2", "-pthread", "-o", program, os.path.join(ctx.root, "bench/peers/baseline_echo.c")], 60)
+        run(["cc", "-O2", "-pthread", "-o", program, os.path.join(ctx.root, f"bench/peers/{name}.c")], 60)
     return program
 
 
 def baseline_echo(ctx, size):
     """The plain echo: two threads of the sender on host a's core, the echo on host b's."""
-    program = build_baseline(ctx)
-    label = "baseline echo"
+    return echo(ctx, "baseline_echo", "baseline echo", size)
+
+
+def uring_echo(ctx, size):
+    """The plain echo over io_uring: a thread each."""
+    return echo(ctx, "uring_echo", "io_uring echo", size)
+
+
+def echo(ctx, name, label, size):
+    program = build_echo(ctx, name)
     listening = server(ctx, label, [program, "echo", ctx.lab.B, 7007], "udp", 7007)
     try:
         result = json.loads(client(ctx, label, [program, "send", ctx.lab.B, 7007, ctx.seconds, size]))

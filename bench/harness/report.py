@@ -7,7 +7,7 @@ import time
 
 from harness.stat import percent, rate, times
 
-ORDER = ("engine", "udp", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
+ORDER = ("engine", "udp", "io_uring", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
          "l2fwd_study")
 
 

@@ -178,6 +178,14 @@ fn udp_trials_account_for_their_packets_and_leave_nothing_open() {
     account(Command::new(own()), "udp:127.0.0.1", &dest);
 }
 
+#[test]
+fn io_uring_trials_account_for_their_packets_and_leave_nothing_open() {
+    let reflector = "io_uring:127.0.0.1:39018";
+    let _reflector = Reflector::start(Command::new(MPPS), reflector);
+    let dest = ["--dest", "127.0.0.1:39018"];
+    account(Command::new(own()), "io_uring:127.0.0.1", &dest);
+}
+
 /// The same on a path over an interface.
 fn over_an_interface(path: &str, port: &str) {
     let Some(lab) = Lab::up(path) else { return };

@@ -18,4 +18,5 @@ pub mod ready;
 pub mod sched;
 pub mod signal;
 pub mod switches;
+pub mod uring;
 pub mod wake;

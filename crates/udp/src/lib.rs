@@ -67,21 +67,14 @@
 //! }
 //! ```
 
-mod address;
 mod config;
-mod counters;
-mod open;
-mod pool;
 mod port;
 mod queue;
-mod raw;
 mod ready;
 mod receive;
-mod socket;
 mod transmit;
 
-pub use config::{Config, DEFAULT_PORT, check};
-pub use open::{Mode, open};
-pub use pool::{UdpFrame, UdpPool};
-pub use port::UdpPort;
+pub use config::check;
+pub use mpps_sockets::{Config, DEFAULT_PORT, Mode, Pool as UdpPool, SocketFrame as UdpFrame};
+pub use port::{UdpPort, open};
 pub use queue::UdpQueue;

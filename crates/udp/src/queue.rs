@@ -1,14 +1,12 @@
 //! One lane's queue: which socket to serve, and what to wait for.
 
-use crate::pool::{UdpFrame, UdpPool};
-use crate::port::{Lane, UdpPort};
 use crate::ready::Ready;
 use crate::receive::{Received, Receiver};
-use crate::transmit::{Stop, Transmitter, has_receiver, no_receiver};
-use mpps_io::{Burst, Error, ErrorKind, Queue, Result, RoomUnit, RxRoom, Wait};
+use crate::transmit::{Stop, Transmitter};
+use mpps_io::{Burst, Error, Queue, Result, RoomUnit, RxRoom, Wait};
+use mpps_sockets::{Lane, Pool, SocketFrame, Sockets};
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Longest sleep when a queue below the socket is full: the kernel has nothing to wake us by.
@@ -22,8 +20,8 @@ const SOCKETS_A_LOOK: usize = 4;
 
 /// One lane's queue over its pool. Give up on drop: the lane's place in the port is then free again.
 pub struct UdpQueue<'p> {
-    port: &'p UdpPort,
-    pool: &'p UdpPool,
+    sockets: &'p Sockets,
+    pool: &'p Pool,
     lane: &'p Lane,
     receiver: Option<Receiver<'p>>,
     /// With several sockets to receive from.
@@ -36,49 +34,30 @@ pub struct UdpQueue<'p> {
 }
 
 impl<'p> UdpQueue<'p> {
-    pub(crate) fn new(port: &'p UdpPort, pool: &'p UdpPool, lane: &'p Lane) -> Result<Self> {
+    pub(crate) fn new(sockets: &'p Sockets, pool: &'p Pool, lane: &'p Lane) -> Result<Self> {
         let ready = if lane.rx.len() > 1 {
-            let sockets: Vec<RawFd> = lane.rx.iter().map(|&s| port.fd(s)).collect();
-            Some(Ready::new(&sockets).map_err(|e| Error::os("watch", "udp sockets", &e))?)
+            let watched: Vec<RawFd> = lane.rx.iter().map(|&s| sockets.fd(s)).collect();
+            Some(Ready::new(&watched).map_err(|e| Error::os("watch", "udp sockets", &e))?)
         } else {
             None
         };
         Ok(Self {
-            port,
+            sockets,
             pool,
             lane,
-            receiver: (!lane.rx.is_empty()).then(|| Receiver::new(pool, port.kind())),
+            receiver: (!lane.rx.is_empty()).then(|| Receiver::new(pool, sockets.kind())),
             ready,
-            transmitter: Transmitter::new(port.gso(), port.kind().listening),
+            transmitter: Transmitter::new(sockets.gso(), sockets.kind().listening),
             stopped: None,
             next_look: 0,
         })
     }
-
-    /// The socket that a frame goes out by, as an index into the port's sockets.
-    #[inline]
-    fn socket_of(&self, frame: &UdpFrame<'_>) -> Result<u32> {
-        if self.port.kind().listening {
-            return match self.lane.tx.first() {
-                Some(&socket) if has_receiver(frame) => Ok(socket),
-                _ => Err(no_receiver()),
-            };
-        }
-        let flows = self.port.sockets();
-        if (frame.flow as usize) < flows {
-            return Ok(frame.flow);
-        }
-        if flows == 1 {
-            return Ok(0);
-        }
-        Err(no_flow(frame, flows))
-    }
 }
 
 impl<'p> Queue for UdpQueue<'p> {
-    type Frame = UdpFrame<'p>;
+    type Frame = SocketFrame<'p>;
 
-    fn receive(&mut self, burst: &mut Burst<UdpFrame<'p>>) -> Result<usize> {
+    fn receive(&mut self, burst: &mut Burst<SocketFrame<'p>>) -> Result<usize> {
         let Some(receiver) = &mut self.receiver else {
             return Ok(0);
         };
@@ -92,7 +71,12 @@ impl<'p> Queue for UdpQueue<'p> {
             while burst.room() > 0 && !receiver.pending() {
                 let Some(index) = ready.pop() else { break };
                 let socket = self.lane.rx[index as usize];
-                match receiver.receive(self.port.fd(socket), self.port.flow_of(socket), burst.room(), counters)? {
+                match receiver.receive(
+                    self.sockets.fd(socket),
+                    self.sockets.flow_of(socket),
+                    burst.room(),
+                    counters,
+                )? {
                     Received::Some { drained } => {
                         got += receiver.deliver(burst);
                         if !drained {
@@ -110,7 +94,7 @@ impl<'p> Queue for UdpQueue<'p> {
             return Ok(got);
         }
         let socket = self.lane.rx[0];
-        let (fd, flow) = (self.port.fd(socket), self.port.flow_of(socket));
+        let (fd, flow) = (self.sockets.fd(socket), self.sockets.flow_of(socket));
         for _ in 0..RECEIVE_RETRIES {
             match receiver.receive(fd, flow, burst.room(), counters)? {
                 Received::Some { .. } => return Ok(receiver.deliver(burst)),
@@ -121,7 +105,7 @@ impl<'p> Queue for UdpQueue<'p> {
         Ok(0)
     }
 
-    fn allocate(&mut self, burst: &mut Burst<UdpFrame<'p>>, n: usize) -> Result<usize> {
+    fn allocate(&mut self, burst: &mut Burst<SocketFrame<'p>>, n: usize) -> Result<usize> {
         let n = n.min(burst.room());
         for done in 0..n {
             let Some(frame) = self.pool.take_frame() else {
@@ -133,18 +117,18 @@ impl<'p> Queue for UdpQueue<'p> {
         Ok(n)
     }
 
-    fn transmit(&mut self, burst: &mut Burst<UdpFrame<'p>>) -> Result<usize> {
+    fn transmit(&mut self, burst: &mut Burst<SocketFrame<'p>>) -> Result<usize> {
         self.stopped = None;
         let mut taken = 0;
         let mut result = Ok(());
         let frames = burst.as_slice();
         while taken < frames.len() {
-            let run = match self.socket_of(&frames[taken]) {
+            let run = match self.sockets.socket_of(self.lane, &frames[taken]) {
                 Ok(socket) => {
                     let rest = frames[taken + 1..].iter();
                     // An error ends the run; it is reported when its frame is the first.
                     let same = rest
-                        .take_while(|f| matches!(self.socket_of(f), Ok(s) if s == socket))
+                        .take_while(|f| matches!(self.sockets.socket_of(self.lane, f), Ok(s) if s == socket))
                         .count();
                     (socket, 1 + same)
                 }
@@ -153,7 +137,7 @@ impl<'p> Queue for UdpQueue<'p> {
                     break;
                 }
             };
-            let fd = self.port.fd(run.0);
+            let fd = self.sockets.fd(run.0);
             let (sent, outcome) = self
                 .transmitter
                 .send(fd, &frames[taken..taken + run.1], &self.lane.counters);
@@ -165,7 +149,7 @@ impl<'p> Queue for UdpQueue<'p> {
                     break;
                 }
                 Err(e) => {
-                    result = Err(self.port.explain(run.0, e));
+                    result = Err(self.sockets.explain(run.0, e));
                     break;
                 }
             }
@@ -180,7 +164,7 @@ impl<'p> Queue for UdpQueue<'p> {
 
     /// The kernel grants all sockets of a port the same.
     fn rx_room(&self) -> Option<RxRoom> {
-        let (_, size) = self.port.socket(*self.lane.rx.first()?).filled()?;
+        let (_, size) = self.sockets.filled(*self.lane.rx.first()?)?;
         Some(RxRoom {
             size,
             count: self.lane.rx.len(),
@@ -193,12 +177,8 @@ impl<'p> Queue for UdpQueue<'p> {
         let sockets = &self.lane.rx;
         let looks = sockets.len().min(SOCKETS_A_LOOK);
         let fill = |i: usize| {
-            Some(
-                self.port
-                    .socket(sockets[(self.next_look + i) % sockets.len()])
-                    .filled()?
-                    .0,
-            )
+            let (taken, _) = self.sockets.filled(sockets[(self.next_look + i) % sockets.len()])?;
+            Some(taken)
         };
         let fullest = (0..looks).filter_map(fill).max();
         self.next_look = (self.next_look + looks) % sockets.len().max(1);
@@ -220,7 +200,7 @@ impl<'p> Queue for UdpQueue<'p> {
             fds[0].events = libc::POLLIN;
             fds[0].fd = match (&self.ready, self.lane.rx.first()) {
                 (Some(ready), _) => ready.fd(),
-                (None, Some(&socket)) => self.port.fd(socket),
+                (None, Some(&socket)) => self.sockets.fd(socket),
                 (None, None) => -1,
             };
         }
@@ -253,17 +233,6 @@ impl<'p> Queue for UdpQueue<'p> {
 
 impl Drop for UdpQueue<'_> {
     fn drop(&mut self) {
-        self.lane.taken.store(false, Ordering::Release);
+        self.lane.give_back();
     }
-}
-
-#[cold]
-fn no_flow(frame: &UdpFrame<'_>, flows: usize) -> Error {
-    let object = format!("a frame of flow {}", frame.flow);
-    Error::new(
-        "send",
-        object,
-        format!("the port was opened with flows 0 to {}", flows - 1),
-        ErrorKind::Unsupported,
-    )
 }

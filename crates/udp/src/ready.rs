@@ -3,7 +3,7 @@
 //! Edge-triggered epoll: the kernel names a socket when something arrives, we keep it in a list until a receive call
 //! finds it empty. One system call asks for all sockets at once.
 
-use crate::raw::RawArray;
+use mpps_sockets::raw::RawArray;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -1,10 +1,12 @@
 //! Receiving: `recvmmsg` into buffers that were posted beforehand, and handing out what came as frames.
 
-use crate::counters::LaneCounters;
-use crate::pool::{NO_FLOW, UdpFrame, UdpPool};
-use crate::raw::{Control, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
-use crate::socket::UDP_GRO;
 use mpps_io::{Burst, Error, MAX_BURST};
+use mpps_sockets::counters::LaneCounters;
+use mpps_sockets::failure::{Unreceived, unreceived};
+use mpps_sockets::message::{Kind, read_control};
+use mpps_sockets::pool::NO_FLOW;
+use mpps_sockets::raw::{Control, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
+use mpps_sockets::{Pool, SocketFrame};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -12,19 +14,6 @@ use std::os::fd::RawFd;
 const MAX_SUPER: usize = 64;
 /// No buffer posted.
 const NONE: u32 = u32::MAX;
-
-/// What the sockets of a lane are like.
-#[derive(Clone, Copy)]
-pub(crate) struct Kind {
-    /// Not connected: keep the sender of each datagram.
-    pub(crate) listening: bool,
-    /// Bound to the wildcard address: keep the address that was hit.
-    pub(crate) wildcard: bool,
-    /// Coalesced packets come.
-    pub(crate) gro: bool,
-    /// Received packets are sent back, so their time to live is kept.
-    pub(crate) answers: bool,
-}
 
 /// What a call brought.
 pub(crate) enum Received {
@@ -40,7 +29,7 @@ pub(crate) enum Received {
 
 /// One lane's receiving half.
 pub(crate) struct Receiver<'p> {
-    pool: &'p UdpPool,
+    pool: &'p Pool,
     kind: Kind,
     headers: RawArray<libc::mmsghdr>,
     vectors: RawArray<libc::iovec>,
@@ -62,7 +51,7 @@ pub(crate) struct Receiver<'p> {
 }
 
 impl<'p> Receiver<'p> {
-    pub(crate) fn new(pool: &'p UdpPool, kind: Kind) -> Self {
+    pub(crate) fn new(pool: &'p Pool, kind: Kind) -> Self {
         let slots = if kind.gro { MAX_SUPER } else { MAX_BURST };
         let this = Self {
             pool,
@@ -85,16 +74,12 @@ impl<'p> Receiver<'p> {
                 let header = &mut (*this.headers.at(i)).msg_hdr;
                 header.msg_iov = this.vectors.at(i);
                 header.msg_iovlen = 1;
-                if this.needs_control() {
+                if this.kind.needs_control() {
                     header.msg_control = this.control.at(i).cast();
                 }
             }
         }
         this
-    }
-
-    fn needs_control(&self) -> bool {
-        self.kind.gro || self.kind.wildcard || self.kind.answers
     }
 
     /// Datagrams wait to be handed out.
@@ -127,7 +112,7 @@ impl<'p> Receiver<'p> {
                 } else {
                     (*meta).peer.len = 0;
                 }
-                if self.needs_control() {
+                if self.kind.needs_control() {
                     header.msg_controllen = size_of::<Control>() as _;
                 }
                 (*meta).has_local = false;
@@ -185,13 +170,9 @@ impl<'p> Receiver<'p> {
             if self.kind.listening {
                 (*self.pool.meta(self.posted[i])).peer.len = message.msg_hdr.msg_namelen;
             }
-            if self.needs_control() && message.msg_hdr.msg_controllen > 0 {
+            if self.kind.needs_control() && message.msg_hdr.msg_controllen > 0 {
                 let header = &raw const message.msg_hdr;
-                let mut control = libc::CMSG_FIRSTHDR(header);
-                while !control.is_null() {
-                    self.control_message(i, control);
-                    control = libc::CMSG_NXTHDR(header, control);
-                }
+                self.segment[i] = read_control(header, self.pool.meta(self.posted[i]));
             }
             match self.segment[i] {
                 0 => 1,
@@ -204,46 +185,9 @@ impl<'p> Receiver<'p> {
         }
     }
 
-    /// # Safety
-    /// `control` points at a whole control message of slot `i`.
-    unsafe fn control_message(&mut self, i: usize, control: *const libc::cmsghdr) {
-        // SAFETY: by the caller; the data of each kind has the length that the kernel's headers give it (linux/udp.h:
-        // int; linux/in.h: in_pktinfo, ip(7): int; linux/ipv6.h: in6_pktinfo, int), and is read unaligned.
-        unsafe {
-            let data = libc::CMSG_DATA(control);
-            let meta = self.pool.meta(self.posted[i]);
-            match ((*control).cmsg_level, (*control).cmsg_type) {
-                (libc::SOL_UDP, UDP_GRO) => {
-                    let segment = data.cast::<libc::c_int>().read_unaligned();
-                    self.segment[i] = usize::try_from(segment).unwrap_or(0);
-                }
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    (&mut (*meta).local)[..4].copy_from_slice(&info.ipi_spec_dst.s_addr.to_ne_bytes());
-                    (*meta).interface = info.ipi_ifindex as u32;
-                    (*meta).has_local = true;
-                    // What was sent to one host was sent to the address that answers (`fib_compute_spec_dst`).
-                    (*meta).to_group = info.ipi_addr.s_addr != info.ipi_spec_dst.s_addr;
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                    (*meta).local = info.ipi6_addr.s6_addr;
-                    (*meta).interface = info.ipi6_ifindex;
-                    (*meta).has_local = true;
-                    (*meta).to_group = info.ipi6_addr.s6_addr[0] == 0xff;
-                }
-                (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-                    let ttl = data.cast::<libc::c_int>().read_unaligned();
-                    (*meta).ttl = u8::try_from(ttl).unwrap_or(0);
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Hands out pending datagrams as frames, as many as the burst has room for; returns how many.
     #[inline]
-    pub(crate) fn deliver(&mut self, burst: &mut Burst<UdpFrame<'p>>) -> usize {
+    pub(crate) fn deliver(&mut self, burst: &mut Burst<SocketFrame<'p>>) -> usize {
         let before = burst.len();
         while self.next < self.count && burst.room() > 0 {
             let i = self.next;
@@ -303,31 +247,12 @@ impl Drop for Receiver<'_> {
     }
 }
 
-/// What the error of a receive call means. UDP has no errors of its own on receipt: what comes is either "nothing
-/// there" or the pending ICMP error of an earlier send (udp(7), `icmp_err_convert` in net/ipv4/icmp.c).
 #[cold]
 fn receive_error(counters: &LaneCounters) -> Result<Received, Error> {
     let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EINTR) => Ok(Received::Nothing),
-        Some(libc::ECONNREFUSED) => {
-            counters.refused.add(1);
-            Ok(Received::Retry)
-        }
-        Some(
-            libc::ENOPROTOOPT
-            | libc::EOPNOTSUPP
-            | libc::ENETUNREACH
-            | libc::EHOSTUNREACH
-            | libc::EHOSTDOWN
-            | libc::ENONET
-            | libc::EACCES
-            | libc::EPROTO
-            | libc::EMSGSIZE,
-        ) => {
-            counters.icmp_errors.add(1);
-            Ok(Received::Retry)
-        }
-        _ => Err(Error::os("receive on", "udp socket", &error)),
+    match unreceived(&error, counters) {
+        Unreceived::Nothing => Ok(Received::Nothing),
+        Unreceived::Pending => Ok(Received::Retry),
+        Unreceived::Fatal => Err(Error::os("receive on", "udp socket", &error)),
     }
 }

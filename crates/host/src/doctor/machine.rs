@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use mpps_netdev::{NetDev, XdpFeatures};
 use mpps_sys::privilege;
+use mpps_sys::uring::Features;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::isolate::Tree;
@@ -208,6 +209,27 @@ impl Machine {
         mpps_netdev::xdp_features(device.ifindex).ok().flatten()
     }
 
+    /// What the kernel's io_uring has; the error is what it answered. A sample has all but what `io_uring/lacks` names.
+    pub(super) fn io_uring(&self) -> Result<Features, String> {
+        if self.live {
+            return Features::probe().map_err(|e| e.to_string());
+        }
+        self.probe(Probe::IoUring)?;
+        let lacks = self.read("io_uring/lacks").unwrap_or_default();
+        let has = |name| !lacks.split_whitespace().any(|word| word == name);
+        Ok(Features {
+            nodrop: true,
+            timeout: true,
+            buffer_rings: has("buffer_rings"),
+            multishot_receive: has("multishot_receive"),
+            defer_taskrun: has("defer_taskrun"),
+            send_zc: has("send_zc"),
+            sendmsg_zc: has("send_zc"),
+            sqpoll: has("sqpoll"),
+            ..Features::default()
+        })
+    }
+
     /// Asks the kernel; the error is what it answered.
     pub(super) fn probe(&self, probe: Probe) -> Result<(), String> {
         if !self.live {
@@ -228,7 +250,7 @@ fn ask(probe: Probe) -> std::io::Result<()> {
         Probe::AfPacket => raw(AddressFamily::PACKET).map(drop).map_err(Into::into),
         Probe::QdiscBypass => mpps_sys::probe::packet_qdisc_bypass(raw(AddressFamily::PACKET)?.as_fd()),
         Probe::AfXdp => raw(AddressFamily::XDP).map(drop).map_err(Into::into),
-        Probe::IoUring => mpps_sys::probe::io_uring(),
+        Probe::IoUring => Features::probe().map(drop),
         Probe::Bpf => mpps_sys::probe::bpf_map(),
         Probe::BpfUnprivileged if privilege::bpf_needs_none() => Ok(()),
         Probe::BpfUnprivileged => Err(std::io::ErrorKind::PermissionDenied.into()),

@@ -114,8 +114,18 @@ fn udp(machine: &Machine, version: (u32, u32)) -> Verdict {
 
 fn io_uring(machine: &Machine) -> Verdict {
     let disabled = machine.number("/proc/sys/kernel/io_uring_disabled");
-    match (machine.probe(Probe::IoUring), disabled) {
-        (Ok(()), _) => Verdict::works("io_uring_setup succeeds"),
+    match (machine.io_uring(), disabled) {
+        (Ok(features), _) => {
+            let (has, lacks) = features.told();
+            let without = match lacks[..] {
+                [] => String::new(),
+                _ => format!("; without {}", lacks.join(", ")),
+            };
+            match features.suffices() {
+                true => Verdict::works(format!("{}{without}; needs no privilege", has.join(", "))),
+                false => Verdict::not(format!("rings can be made{without}"), ""),
+            }
+        }
         (Err(e), Some(1 | 2)) => Verdict::not(
             format!("io_uring_setup: {e}: kernel.io_uring_disabled forbids it"),
             "sysctl -w kernel.io_uring_disabled=0",

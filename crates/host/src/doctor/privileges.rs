@@ -26,6 +26,7 @@ pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) 
                looks whether the other end, in another namespace, has a program; nothing else";
     for (path, stays) in [
         ("udp", none()),
+        ("io_uring", none()),
         ("af_packet", none()),
         ("af_xdp", bpf.map_or_else(none, |bpf| format!("{bpf} (main thread)"))),
         ("xdp", bpf.map_or_else(|| xdp.to_owned(), |bpf| format!("{bpf}; {xdp}"))),

@@ -199,6 +199,47 @@ fn a_path_is_called_working_only_when_this_version_has_it() {
 }
 
 #[test]
+fn the_features_of_io_uring_are_told_in_one_line_and_those_that_lack_by_name() {
+    let built = Options {
+        built_paths: vec!["io_uring".into()],
+        ..Options::default()
+    };
+    let with = |lacks| {
+        find(
+            &examine_sample(&[("io_uring/lacks", lacks)], &built),
+            "paths",
+            "io_uring",
+        )
+        .clone()
+    };
+    let whole = with("");
+    assert_eq!(whole.status, Status::Ok);
+    assert!(
+        whole.finding.contains("multishot receive") && !whole.finding.contains("without"),
+        "{}",
+        whole.finding
+    );
+    let old = with("multishot_receive defer_taskrun send_zc");
+    assert_eq!(old.status, Status::Ok);
+    for lack in [
+        "multishot receive (Linux 6.0)",
+        "deferred task work (Linux 6.1)",
+        "zero-copy sends (Linux 6.1)",
+    ] {
+        let (has, lacks) = old.finding.split_once("; without ").expect("something lacks");
+        assert!(lacks.contains(lack) && !has.contains(lack), "{}", old.finding);
+    }
+    let older = with("buffer_rings");
+    assert_eq!(older.status, Status::Fail);
+    assert!(
+        older.finding.contains("provided buffer rings (Linux 5.19)"),
+        "{}",
+        older.finding
+    );
+    assert!(!whole.finding.contains('\n') && !older.finding.contains('\n'));
+}
+
+#[test]
 fn the_xdp_path_names_the_kernel_that_live_frames_need_and_what_else_is_missing() {
     let built = Options {
         built_paths: vec!["xdp".into(), "af_xdp".into()],

@@ -68,7 +68,7 @@ pub(crate) struct Demo {
     /// Rate [default: half of the rate that comes back in a short first run]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) rate: Option<RateText>,
-    /// Path to show: udp, af_packet, af_xdp or xdp [default: af_packet in a lab; udp where none can be made]
+    /// Path to show: udp, io_uring, af_packet, af_xdp or xdp [default: af_packet in a lab; udp where none can be made]
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<String>,
     /// Folder for the results

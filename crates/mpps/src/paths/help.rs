@@ -139,7 +139,9 @@ mod tests {
     /// What a path's parser says of these options.
     fn parsed(path: &str, options: &str) -> Result<(), String> {
         let device = match path {
-            "udp" => "127.0.0.1,",
+            // An option that is refused without another.
+            "io_uring" if options.starts_with("sqpoll_cpu=") => "127.0.0.1,sqpoll=100,",
+            "udp" | "io_uring" => "127.0.0.1,",
             "dpdk" => "mac=02:00:00:00:00:01,",
             // Options that are refused without another.
             "loop" if options.starts_with("queue=") => "capacity=1Mpps,",

@@ -10,6 +10,7 @@ mod af_packet;
 mod af_xdp;
 mod dpdk;
 mod help;
+mod io_uring;
 mod loopback;
 #[cfg(test)]
 mod mirror;
@@ -455,6 +456,7 @@ macro_rules! paths {
 
 paths! {
     Udp: udp::Udp,
+    IoUring: io_uring::Uring,
     AfPacket: af_packet::AfPacket,
     AfXdp: af_xdp::AfXdp,
     Xdp: xdp::Xdp,
@@ -468,12 +470,10 @@ paths! {
 /// A path that is not in the list.
 fn unknown(spec: &PortSpec) -> crate::fail::Failure {
     let have = names(|_| true).join(", ");
-    match spec.path.as_str() {
-        planned @ "io_uring" => usage(format!(
-            "port '{spec}': path '{planned}' is planned, not in this version: want one of {have}"
-        )),
-        other => usage(format!("port '{spec}': unknown path '{other}': want one of {have}")),
-    }
+    usage(format!(
+        "port '{spec}': unknown path '{}': want one of {have}",
+        spec.path
+    ))
 }
 
 /// Names of the paths of which this holds, in the order of the list.

@@ -1,14 +1,60 @@
 //! `udp`: the kernel's sockets.
 
-use super::help::{Help, SWITCH, option};
+use super::help::{Help, PortOption, SWITCH, option};
 use super::rules::Steering;
 use super::{Demo, Kind, Opening, Path, Socket, Traits};
 use crate::fail::{Result, unopened};
 use mpps_io::{Layer, PortSpec, Request, Roles, Task};
-use mpps_udp::{Config, Mode, UdpPort};
+use mpps_sockets::Mode;
+use mpps_udp::{Config, UdpPort};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub(super) struct Udp;
+
+// The options of all paths over sockets.
+pub(super) const RCVBUF: PortOption = option(
+    "rcvbuf",
+    "2K to 1024M",
+    "4M, less with many sockets",
+    "receive buffer of a socket",
+);
+pub(super) const SNDBUF: PortOption = option(
+    "sndbuf",
+    "2K to 1024M",
+    "256K; 4M with gso=on",
+    "send buffer of a socket",
+);
+pub(super) const GSO: PortOption = option(
+    "gso",
+    SWITCH,
+    "off",
+    "send runs of equal datagrams as one (UDP_SEGMENT)",
+);
+pub(super) const GRO: PortOption = option("gro", SWITCH, "off", "receive coalesced datagrams (UDP_GRO)");
+pub(super) const SOCKETS: PortOption = option("sockets", "1 to 65536", "256", "most flows of each lane");
+
+/// What is known of a port over sockets before it is open.
+pub(super) fn socket_traits(config: &mpps_sockets::Config, steering: &'static str) -> Traits {
+    let address = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    Traits {
+        layer: Layer::Payload,
+        socket: Some(Socket {
+            address: config.address,
+            port: config.port,
+            listens: SocketAddr::new(address, config.port.unwrap_or(mpps_sockets::DEFAULT_PORT)),
+        }),
+        steering: Steering::Not(steering),
+        ..Traits::default()
+    }
+}
+
+/// Which sockets a run needs.
+pub(super) fn mode(request: &Request<'_>) -> Mode {
+    match &request.ends {
+        Some(ends) => Mode::Connected((0..ends.flows.count()).map(|flow| ends.of(flow)).collect()),
+        None => Mode::Listening,
+    }
+}
 
 impl Path for Udp {
     const NAME: &'static str = "udp";
@@ -16,27 +62,12 @@ impl Path for Udp {
         device: "[ADDRESS[:PORT]]",
         examples: &["udp:10.99.0.1", "udp:10.99.0.1:9000,gro=on"],
         options: &[
-            option(
-                "rcvbuf",
-                "2K to 1024M",
-                "4M, less with many sockets",
-                "receive buffer of a socket",
-            ),
-            option(
-                "sndbuf",
-                "2K to 1024M",
-                "256K; 4M with gso=on",
-                "send buffer of a socket",
-            ),
+            RCVBUF,
+            SNDBUF,
             option("busy_poll", "0 to 1000000", "the system's", "SO_BUSY_POLL, µs"),
-            option(
-                "gso",
-                SWITCH,
-                "off",
-                "send runs of equal datagrams as one (UDP_SEGMENT)",
-            ),
-            option("gro", SWITCH, "off", "receive coalesced datagrams (UDP_GRO)"),
-            option("sockets", "1 to 65536", "256", "most flows of each lane"),
+            GSO,
+            GRO,
+            SOCKETS,
         ],
         note: "",
     };
@@ -57,17 +88,7 @@ impl Path for Udp {
     }
 
     fn traits(config: &Config) -> Traits {
-        let address = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        Traits {
-            layer: Layer::Payload,
-            socket: Some(Socket {
-                address: config.address,
-                port: config.port,
-                listens: SocketAddr::new(address, config.port.unwrap_or(mpps_udp::DEFAULT_PORT)),
-            }),
-            steering: Steering::Not("on udp the kernel chooses the socket of a packet"),
-            ..Traits::default()
-        }
+        socket_traits(config, "on udp the kernel chooses the socket of a packet")
     }
 
     fn most_flows(config: &Config, roles: &[Roles]) -> Option<usize> {
@@ -76,11 +97,7 @@ impl Path for Udp {
 
     fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<UdpPort>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
-            let mode = match &request.ends {
-                Some(ends) => Mode::Connected((0..ends.flows.count()).map(|flow| ends.of(flow)).collect()),
-                None => Mode::Listening,
-            };
-            mpps_udp::open((*config).clone(), mode, request.roles).map_err(unopened(request.spec))
+            mpps_udp::open((*config).clone(), mode(request), request.roles).map_err(unopened(request.spec))
         };
         ports.iter().map(open).collect()
     }

@@ -4,14 +4,14 @@
 use std::ptr::NonNull;
 
 /// `len` values of plain data on the heap. Its elements never move, so headers may point at one another.
-pub(crate) struct RawArray<T: Copy> {
+pub struct RawArray<T: Copy> {
     base: NonNull<T>,
     len: usize,
 }
 
 impl<T: Copy> RawArray<T> {
     /// `len` copies of `value`.
-    pub(crate) fn new(len: usize, value: T) -> Self {
+    pub fn new(len: usize, value: T) -> Self {
         let boxed = vec![value; len].into_boxed_slice();
         let base = Box::into_raw(boxed).cast::<T>();
         // SAFETY: `Box::into_raw` never returns null.
@@ -21,7 +21,7 @@ impl<T: Copy> RawArray<T> {
 
     /// Pointer to element `i`, valid for reads and writes while `self` lives. Panics when there is no such element.
     #[inline]
-    pub(crate) fn at(&self, i: usize) -> *mut T {
+    pub fn at(&self, i: usize) -> *mut T {
         assert!(i < self.len);
         // SAFETY: `i` is within the allocation, by the assertion.
         unsafe { self.base.as_ptr().add(i) }
@@ -38,17 +38,17 @@ impl<T: Copy> Drop for RawArray<T> {
 
 /// Control messages of one datagram: room for a segment size (24 bytes), an IPv6 packet-info (40 bytes) and a time to
 /// live (24 bytes), aligned as `cmsghdr` must be.
-pub(crate) type Control = [u64; 12];
+pub type Control = [u64; 12];
 
 /// A message header that names no buffers yet.
-pub(crate) const EMPTY_MESSAGE: libc::mmsghdr = libc::mmsghdr {
+pub const EMPTY_MESSAGE: libc::mmsghdr = libc::mmsghdr {
     // SAFETY: `msghdr` consists of integers and pointers; zero is a valid value of each.
     msg_hdr: unsafe { std::mem::zeroed() },
     msg_len: 0,
 };
 
 /// An I/O vector that names no memory yet.
-pub(crate) const EMPTY_VECTOR: libc::iovec = libc::iovec {
+pub const EMPTY_VECTOR: libc::iovec = libc::iovec {
     iov_base: std::ptr::null_mut(),
     iov_len: 0,
 };

@@ -24,7 +24,7 @@ pub(crate) const UDP_GRO: libc::c_int = 104;
 pub(crate) struct Socket(OwnedFd);
 
 /// Soft limit of open file descriptors.
-pub(crate) fn descriptor_limit() -> usize {
+pub fn descriptor_limit() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -37,7 +37,10 @@ pub(crate) fn descriptor_limit() -> usize {
 }
 
 /// Sets an integer option of a socket.
-pub(crate) fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+///
+/// # Errors
+/// The kernel's.
+pub fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of_val(&value) as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of `value`, which outlives the call.
     match unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } {
@@ -63,6 +66,7 @@ impl Socket {
         Ok(socket)
     }
 
+    /// Its descriptor.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 /// place of family and port (`linux/in.h`, `linux/in6.h`).
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct RawAddr {
-    pub(crate) storage: libc::sockaddr_in6,
+pub struct RawAddr {
+    /// The kernel's struct.
+    pub storage: libc::sockaddr_in6,
     /// Bytes of `storage` in use; 0: no address.
-    pub(crate) len: u32,
+    pub len: u32,
 }
 
 const _: () = {
@@ -27,14 +28,14 @@ const _: () = {
 
 impl RawAddr {
     /// No address.
-    pub(crate) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         // SAFETY: `sockaddr_in6` consists of integers; zero is a valid value of each.
         storage: unsafe { std::mem::zeroed() },
         len: 0,
     };
 
     /// The kernel's form of `ip`:`port`; `scope` is the interface's index and is used for link-local addresses only.
-    pub(crate) fn new(ip: IpAddr, port: u16, scope: u32) -> Self {
+    pub fn new(ip: IpAddr, port: u16, scope: u32) -> Self {
         let mut raw = Self::NONE;
         raw.storage.sin6_port = port.to_be();
         match ip {
@@ -55,7 +56,7 @@ impl RawAddr {
     }
 
     /// The address in Rust's form; `None` when there is none.
-    pub(crate) fn get(&self) -> Option<SocketAddr> {
+    pub fn get(&self) -> Option<SocketAddr> {
         let s = &self.storage;
         let port = u16::from_be(s.sin6_port);
         match i32::from(s.sin6_family) {
@@ -73,7 +74,7 @@ impl RawAddr {
 
     /// Whether both name the same address and port.
     #[inline]
-    pub(crate) fn same(&self, other: &Self) -> bool {
+    pub fn same(&self, other: &Self) -> bool {
         let (a, b) = (&self.storage, &other.storage);
         self.len == other.len
             && a.sin6_family == b.sin6_family

@@ -14,23 +14,26 @@ use std::net::SocketAddr;
 use std::ptr::NonNull;
 
 /// No flow.
-pub(crate) const NO_FLOW: u32 = u32::MAX;
+pub const NO_FLOW: u32 = u32::MAX;
+
+/// Largest coalesced packet that the kernel delivers: an IP packet's most.
+const SUPER_BYTES: usize = 65_536;
 
 /// Address information of one buffer.
 #[derive(Clone, Copy)]
-pub(crate) struct Meta {
+pub struct Meta {
     /// Where the packet came from; the kernel writes it.
-    pub(crate) peer: RawAddr,
+    pub peer: RawAddr,
     /// Local address that it was sent to, IPv4 in the first four bytes; used on wildcard sockets only.
-    pub(crate) local: [u8; 16],
+    pub local: [u8; 16],
     /// Interface that it came in by (link-local addresses need it on the way back).
-    pub(crate) interface: u32,
+    pub interface: u32,
     /// `local` is valid.
-    pub(crate) has_local: bool,
+    pub has_local: bool,
     /// It was sent to a group or to everybody.
-    pub(crate) to_group: bool,
+    pub to_group: bool,
     /// Time to live, or hop limit, that it came with; 0: not known.
-    pub(crate) ttl: u8,
+    pub ttl: u8,
 }
 
 const NO_META: Meta = Meta {
@@ -90,11 +93,13 @@ impl Class {
 }
 
 /// Packet memory of one lane. Neither `Send` nor `Sync`.
-pub struct UdpPool {
+pub struct Pool {
     map: NonNull<u8>,
     map_len: usize,
     small: Class,
     large: Option<Class>,
+    /// Bytes at the start of each buffer that are not the packet's: what the kernel writes in front of it.
+    headroom: usize,
     /// Frames (or the receiver) that hold each buffer.
     holders: Box<[Cell<u32>]>,
     meta: RawArray<Meta>,
@@ -106,9 +111,23 @@ fn stride_of(capacity: usize) -> usize {
     (capacity.max(64).div_ceil(64) | 1) * 64
 }
 
-impl UdpPool {
-    /// `small` buffers of `capacity` bytes, and `large` buffers of `large_capacity` (0: none).
-    pub(crate) fn new(small: u32, capacity: usize, large: u32, large_capacity: usize) -> io::Result<Self> {
+impl Pool {
+    /// `small` buffers for packets of `capacity` bytes, and `large` buffers (0: none) for coalesced ones, each with
+    /// `headroom` bytes in front, which are the kernel's.
+    ///
+    /// # Errors
+    /// When there is no such memory.
+    pub fn new(small: u32, capacity: usize, large: u32, headroom: usize) -> io::Result<Self> {
+        let large_capacity = if large > 0 { SUPER_BYTES + headroom } else { 0 };
+        Self::of_sizes((small, capacity + headroom), (large, large_capacity), headroom)
+    }
+
+    /// Buffers of two classes: how many, and how many bytes each with its headroom.
+    fn of_sizes(
+        (small, capacity): (u32, usize),
+        (large, large_capacity): (u32, usize),
+        headroom: usize,
+    ) -> io::Result<Self> {
         let (stride, large_stride) = (stride_of(capacity), stride_of(large_capacity));
         let small_len = small as usize * stride;
         let map_len = small_len + large as usize * large_stride;
@@ -133,6 +152,7 @@ impl UdpPool {
             map,
             map_len,
             small: Class::new(map, 0, small, stride, capacity),
+            headroom,
             large: (large > 0).then(|| Class::new(large_base, small, large, large_stride, large_capacity)),
             holders: (0..small + large).map(|_| Cell::new(0)).collect(),
             meta: RawArray::new((small + large) as usize, NO_META),
@@ -151,14 +171,14 @@ impl UdpPool {
         self.large.as_ref().unwrap_or(&self.small)
     }
 
-    /// Bytes that a buffer for receiving holds.
-    pub(crate) fn rx_capacity(&self) -> usize {
+    /// Bytes that a buffer for receiving holds, with its headroom.
+    pub fn rx_capacity(&self) -> usize {
         self.rx_class().capacity
     }
 
     /// Takes a buffer for the kernel to fill; the caller holds it, once.
     #[inline]
-    pub(crate) fn take_rx(&self) -> Option<(u32, NonNull<u8>)> {
+    pub fn take_rx(&self) -> Option<(u32, NonNull<u8>)> {
         let class = self.rx_class();
         let buffer = class.pop()?;
         self.holders[buffer as usize].set(1);
@@ -167,7 +187,7 @@ impl UdpPool {
 
     /// Takes an empty frame.
     #[inline]
-    pub(crate) fn take_frame(&self) -> Option<UdpFrame<'_>> {
+    pub fn take_frame(&self) -> Option<SocketFrame<'_>> {
         let buffer = self.small.pop()?;
         self.holders[buffer as usize].set(1);
         // SAFETY: nobody else holds this buffer, so nobody (the kernel included) reads or writes its meta data.
@@ -176,10 +196,11 @@ impl UdpPool {
             (*meta).peer.len = 0;
             (*meta).ttl = 0;
         }
-        let capacity = self.small.capacity as u32;
-        Some(UdpFrame {
+        let capacity = (self.small.capacity - self.headroom) as u32;
+        Some(SocketFrame {
             pool: self,
-            data: self.small.data(buffer),
+            // SAFETY: the headroom is within the buffer, whose capacity includes it.
+            data: unsafe { self.small.data(buffer).add(self.headroom) },
             len: capacity,
             capacity,
             buffer,
@@ -190,14 +211,14 @@ impl UdpPool {
 
     /// Makes the one holder of `buffer` into `n`.
     #[inline]
-    pub(crate) fn share(&self, buffer: u32, n: u32) {
+    pub fn share(&self, buffer: u32, n: u32) {
         debug_assert!(self.holders[buffer as usize].get() == 1 && n >= 1);
         self.holders[buffer as usize].set(n);
     }
 
     /// Gives up one hold of `buffer`.
     #[inline]
-    pub(crate) fn release(&self, buffer: u32) {
+    pub fn release(&self, buffer: u32) {
         let holders = &self.holders[buffer as usize];
         let left = holders.get() - 1;
         holders.set(left);
@@ -208,7 +229,7 @@ impl UdpPool {
 
     /// Address information of `buffer`.
     #[inline]
-    pub(crate) fn meta(&self, buffer: u32) -> *mut Meta {
+    pub fn meta(&self, buffer: u32) -> *mut Meta {
         self.meta.at(buffer as usize)
     }
 
@@ -217,7 +238,7 @@ impl UdpPool {
     /// # Safety
     /// The caller passes on one of its holds of `buffer`, and no other frame covers these bytes.
     #[inline]
-    pub(crate) unsafe fn frame(
+    pub unsafe fn frame(
         &self,
         buffer: u32,
         offset: usize,
@@ -225,12 +246,12 @@ impl UdpPool {
         capacity: usize,
         flow: u32,
         cut: u32,
-    ) -> UdpFrame<'_> {
+    ) -> SocketFrame<'_> {
         let class = self.class_of(buffer);
         assert!(len <= capacity && offset + capacity <= class.capacity);
         // SAFETY: `offset` is within the buffer, by the assertion.
         let data = unsafe { class.data(buffer).add(offset) };
-        UdpFrame {
+        SocketFrame {
             pool: self,
             data,
             len: len as u32,
@@ -239,6 +260,35 @@ impl UdpPool {
             flow,
             cut,
         }
+    }
+
+    /// Start of `buffer`, its headroom included.
+    #[inline]
+    pub fn data(&self, buffer: u32) -> NonNull<u8> {
+        self.class_of(buffer).data(buffer)
+    }
+
+    /// Number of buffers.
+    pub fn buffers(&self) -> u32 {
+        self.holders.len() as u32
+    }
+
+    /// How often each buffer is held: by frames, by the kernel, by whoever took it. 0: it is free.
+    pub fn holders(&self, buffer: u32) -> u32 {
+        self.holders[buffer as usize].get()
+    }
+
+    /// The numbers of the free buffers.
+    pub fn free_buffers(&self) -> impl Iterator<Item = u32> + '_ {
+        let of = |class: &Class| {
+            class.free[..class.free_len.get()]
+                .iter()
+                .map(Cell::get)
+                .collect::<Vec<_>>()
+        };
+        of(&self.small)
+            .into_iter()
+            .chain(self.large.as_ref().map(of).unwrap_or_default())
     }
 
     #[cfg(test)]
@@ -250,39 +300,51 @@ impl UdpPool {
     }
 }
 
-impl Drop for UdpPool {
+impl Drop for Pool {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new` with this length; frames borrow the pool, so none is left.
         unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_len) };
     }
 }
 
-/// One UDP payload in a buffer of a [`UdpPool`]. Move-only, bound to its pool, and to its pool's thread.
-pub struct UdpFrame<'p> {
-    pool: &'p UdpPool,
+/// One UDP payload in a buffer of a [`Pool`]. Move-only, bound to its pool, and to its pool's thread.
+pub struct SocketFrame<'p> {
+    pool: &'p Pool,
     data: NonNull<u8>,
     len: u32,
     capacity: u32,
     buffer: u32,
-    pub(crate) flow: u32,
+    /// The flow that it is of; [`NO_FLOW`]: none.
+    pub flow: u32,
     /// Bytes that did not fit on receipt.
     cut: u32,
 }
 
-impl UdpFrame<'_> {
+impl SocketFrame<'_> {
+    /// The buffer, held once by whoever has its number now; it is to be released ([`Pool::release`]).
     #[inline]
-    pub(crate) fn data(&self) -> *mut u8 {
+    pub fn into_buffer(self) -> u32 {
+        let buffer = self.buffer;
+        std::mem::forget(self);
+        buffer
+    }
+
+    /// Start of the packet's bytes.
+    #[inline]
+    pub fn data(&self) -> *mut u8 {
         self.data.as_ptr()
     }
 
+    /// Number of the packet's bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a packet of no bytes is a packet")]
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Address information of the buffer; only the kernel, before this frame was made, writes it.
     #[inline]
-    pub(crate) fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &Meta {
         // SAFETY: `buffer` is held by this frame, so it is not posted to the kernel, and nothing writes its meta data
         // until the last holder gives it back.
         unsafe { &*self.pool.meta(self.buffer) }
@@ -290,12 +352,12 @@ impl UdpFrame<'_> {
 
     /// Whether both frames lie in the same buffer.
     #[inline]
-    pub(crate) fn same_buffer(&self, other: &Self) -> bool {
+    pub fn same_buffer(&self, other: &Self) -> bool {
         self.buffer == other.buffer && std::ptr::eq(self.pool, other.pool)
     }
 }
 
-impl Frame for UdpFrame<'_> {
+impl Frame for SocketFrame<'_> {
     #[inline]
     fn bytes(&self) -> &[u8] {
         // SAFETY: the frame owns `capacity >= len` bytes at `data`, which are initialised (the mapping starts zeroed)
@@ -355,7 +417,7 @@ impl Frame for UdpFrame<'_> {
     }
 }
 
-impl Drop for UdpFrame<'_> {
+impl Drop for SocketFrame<'_> {
     #[inline]
     fn drop(&mut self) {
         self.pool.release(self.buffer);
@@ -369,7 +431,7 @@ mod tests {
 
     #[test]
     fn buffers_come_back_and_do_not_overlap() {
-        let pool = UdpPool::new(8, 100, 2, 1000).expect("pool");
+        let pool = Pool::of_sizes((8, 100), (2, 1000), 0).expect("pool");
         for _ in 0..3 {
             let mut frames: Vec<_> = std::iter::from_fn(|| pool.take_frame()).collect();
             assert_eq!(frames.len(), 8);
@@ -391,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_length_above_the_capacity_is_clamped() {
-        let pool = UdpPool::new(1, 100, 0, 0).expect("pool");
+        let pool = Pool::new(1, 100, 0, 0).expect("pool");
         let mut f = pool.take_frame().expect("frame");
         f.set_len(1000);
         assert_eq!((f.bytes().len(), f.wire_len()), (100, 100));
@@ -400,7 +462,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_shared_buffer_is_free_again_when_its_last_frame_is_gone(n in 1usize..100, order in any::<u64>()) {
-            let pool = UdpPool::new(1, 64, 1, 10_000).expect("pool");
+            let pool = Pool::of_sizes((1, 64), (1, 10_000), 0).expect("pool");
             let (buffer, _) = pool.take_rx().expect("buffer");
             pool.share(buffer, n as u32);
             // SAFETY: the one hold was made into `n`, each passed to one frame, over disjoint bytes.

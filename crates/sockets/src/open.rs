@@ -2,10 +2,9 @@
 
 use crate::address::RawAddr;
 use crate::config::{Config, DEFAULT_PORT};
-use crate::port::{Endpoint, Got, Lane, UdpPort};
-use crate::receive::Kind;
+use crate::message::{Gso, Kind};
 use crate::socket::{Socket, UDP_GRO, descriptor_limit};
-use crate::transmit::Gso;
+use crate::sockets::{Endpoint, Got, Lane, Sockets};
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
 use mpps_netdev::{NetDev, owner};
 use std::collections::HashSet;
@@ -37,19 +36,19 @@ pub enum Mode {
     Listening,
 }
 
-/// Opens the sockets.
+/// Opens the sockets of a port of the path `path`.
 ///
 /// # Errors
 /// [`ErrorKind::InUse`] naming address and port that another program holds, [`ErrorKind::NotFound`] for an address
 /// that this host does not have, [`ErrorKind::Permission`] for an option that needs privilege,
 /// [`ErrorKind::Unsupported`] for what can't be had (more sockets than `RLIMIT_NOFILE`, no flows, no lanes).
-pub fn open(config: Config, mode: Mode, roles: &[Roles]) -> Result<UdpPort> {
+pub fn open(path: &'static str, config: Config, mode: Mode, roles: &[Roles]) -> Result<Sockets> {
     if roles.is_empty() {
-        return Err(unsupported("udp port", "no lanes"));
+        return Err(unsupported(format!("{path} port"), "no lanes"));
     }
     match mode {
-        Mode::Connected(flows) => connected(config, &flows, roles),
-        Mode::Listening => listening(config, roles),
+        Mode::Connected(flows) => connected(path, config, &flows, roles),
+        Mode::Listening => listening(path, config, roles),
     }
 }
 
@@ -57,9 +56,14 @@ fn unsupported(object: impl Into<String>, cause: impl Into<String>) -> Error {
     Error::new("open", object.into(), cause.into(), ErrorKind::Unsupported)
 }
 
-fn connected(config: Config, flows: &[(SocketAddr, SocketAddr)], roles: &[Roles]) -> Result<UdpPort> {
+fn connected(
+    path: &'static str,
+    config: Config,
+    flows: &[(SocketAddr, SocketAddr)],
+    roles: &[Roles],
+) -> Result<Sockets> {
     let Some((first, _)) = flows.first() else {
-        return Err(unsupported("udp port", "no flows"));
+        return Err(unsupported(format!("{path} port"), "no flows"));
     };
     let src = first.ip();
     if config
@@ -68,7 +72,7 @@ fn connected(config: Config, flows: &[(SocketAddr, SocketAddr)], roles: &[Roles]
     {
         return Err(unsupported(
             src.to_string(),
-            "not the address that the udp port names: want the same, or none there",
+            format!("not the address that the {path} port names: want the same, or none there"),
         ));
     }
     let v6 = src.is_ipv6();
@@ -91,7 +95,7 @@ fn connected(config: Config, flows: &[(SocketAddr, SocketAddr)], roles: &[Roles]
     let receives = lanes.iter().any(|l| !l.rx.is_empty());
     let iface = owner(src);
     let scope = iface.as_ref().map_or(0, |i| i.ifindex);
-    let mut setup = Setup::new(&config, flows.len(), receives, v6);
+    let mut setup = Setup::new(path, &config, flows.len(), receives, v6);
     let mut endpoints = Vec::with_capacity(flows.len());
     for local in &shared {
         // Without SO_REUSEADDR, so that another program's socket at this end is an error even if it has set it.
@@ -143,7 +147,7 @@ fn shared_sources(flows: &[(SocketAddr, SocketAddr)]) -> HashSet<SocketAddr> {
         .collect()
 }
 
-fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {
+fn listening(path: &'static str, config: Config, roles: &[Roles]) -> Result<Sockets> {
     let ip = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let address = SocketAddr::new(ip, config.port.unwrap_or(DEFAULT_PORT));
     let iface = owner(ip);
@@ -151,7 +155,7 @@ fn listening(config: Config, roles: &[Roles]) -> Result<UdpPort> {
     let v6 = ip.is_ipv6();
     // Without SO_REUSEPORT, so that another program's socket on this port is an error even if it has set it.
     bind(&new_socket(v6, roles.len())?, address, scope)?;
-    let mut setup = Setup::new(&config, roles.len(), true, v6);
+    let mut setup = Setup::new(path, &config, roles.len(), true, v6);
     let answers = roles.iter().any(|role| role.tx);
     let mut endpoints = Vec::with_capacity(roles.len());
     for _ in roles {
@@ -201,7 +205,7 @@ fn finish(
     iface: Option<NetDev>,
     mtu: Option<usize>,
     setup: Setup,
-) -> Result<UdpPort> {
+) -> Result<Sockets> {
     let local = endpoints[0].local;
     let headers = if setup.v6 { 48 } else { 28 };
     let max_frame = mtu.map_or(MAX_PAYLOAD, |mtu| mtu.saturating_sub(headers).clamp(1, MAX_PAYLOAD));
@@ -222,7 +226,7 @@ fn finish(
         None
     };
     let capabilities = Capabilities {
-        path: "udp",
+        path: setup.path,
         layer: Layer::Payload,
         max_frame,
         mac: None,
@@ -239,7 +243,7 @@ fn finish(
     };
     let drops = Mutex::new(vec![0; endpoints.len()].into_boxed_slice());
     let (endpoints, lanes) = (endpoints.into_boxed_slice(), lanes.into_boxed_slice());
-    Ok(UdpPort {
+    Ok(Sockets {
         config,
         capabilities,
         kind,
@@ -320,6 +324,7 @@ fn bind(socket: &Socket, address: SocketAddr, scope: u32) -> Result<()> {
 
 /// Options that every socket gets, and the sizes that the kernel really gave.
 struct Setup {
+    path: &'static str,
     rcvbuf: usize,
     sndbuf: usize,
     busy_poll: Option<u32>,
@@ -330,9 +335,10 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(config: &Config, sockets: usize, receives: bool, v6: bool) -> Self {
+    fn new(path: &'static str, config: &Config, sockets: usize, receives: bool, v6: bool) -> Self {
         let share = (RCVBUF_TOTAL / sockets.max(1)).clamp(RCVBUF.0, RCVBUF.1);
         Self {
+            path,
             // A socket that nobody reads shall not fill memory: the kernel rounds this up to its minimum.
             rcvbuf: if receives { config.rcvbuf.unwrap_or(share) } else { 1 },
             sndbuf: config.sndbuf.unwrap_or(if config.gso { SNDBUF_GSO } else { SNDBUF }),
