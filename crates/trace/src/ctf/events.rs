@@ -81,13 +81,18 @@ pub(super) fn calls(trace: &mut Trace, lane: &LaneTrace, pid: i32) {
     trace.stream(format!("lane_{}", lane.lane), lane.cpu.unwrap_or(0), 0, events);
 }
 
+/// Empty polls that each of so many lanes may have.
+pub(super) fn room(lanes: usize) -> u64 {
+    EMPTY_POLLS.min(ALL_EMPTY_POLLS / lanes.max(1) as u64)
+}
+
 /// Adds the polls and sent bursts of one of so many lanes.
 pub(super) fn polls(trace: &mut Trace, lane: &LaneTrace, lanes: usize) {
     // A lane that spins before its next departure asks nobody for packets.
     let polled = lane.rounds.iter().filter(|round| round.did == Did::Polled);
     let empty: u64 = polled.map(|round| u64::from(round.polls)).sum();
     // Each poll is an event of its own for the views that count them.
-    let keep = empty.min(EMPTY_POLLS).min(ALL_EMPTY_POLLS / lanes.max(1) as u64);
+    let keep = empty.min(room(lanes));
     let left_out = empty - keep;
     let mut left = keep;
     let events = ordered(&lane.rounds).flat_map(|(at, round)| {
