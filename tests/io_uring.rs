@@ -92,8 +92,8 @@ fn a_submission_thread_carries_every_packet() {
         ("io_uring", ",sqpoll=100"),
         "PORTS --flows 1",
     );
-    // The kernel's threads have no cores of their own here: where they got none for long, the reflector gave packets up,
-    // and says so, or packets came too late. None is missing in the counts.
+    // The kernel's threads have no cores of their own here: where they got none for long, the reflector gave packets
+    // up, and says so, or packets came too late. None is missing in the counts.
     let given_up = reflected.reason("tx_full");
     let context = format!("{:#} {:#}", sent.json, reflected.json);
     assert!(sent.count("rx_packets") > 0, "{context}");

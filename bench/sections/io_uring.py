@@ -154,9 +154,9 @@ def system_calls(ctx, section):
                             ("--src-port-range", "21000-21063", "--flows", 64, "--pacing", "burst=64")))
     }, rounds=1)
     section.programs(samples, (("sent", "calls a packet sent", calls), ("received", "calls a packet received", calls)))
-    section.text("On host a's loopback, by perf (`raw_syscalls:sys_enter`), of the whole process: the calls of starting, "
-                 "waiting and ending are among them. Instructions can't be counted on a host without performance "
-                 "counters, and valgrind runs no io_uring.")
+    section.text("On host a's loopback, by perf (`raw_syscalls:sys_enter`), of the whole process: the calls of "
+                 "starting, waiting and ending are among them. Instructions can't be counted on a host without "
+                 "performance counters, and valgrind runs no io_uring.")
 
 
 PARTS = (one_way, payloads, sockets, echo, system_calls)

@@ -169,7 +169,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_kernel_has_is_what_was_posted_and_not_taken(steps in prop::collection::vec((any::<bool>(), 0u32..16), 0..200)) {
+        fn what_the_kernel_has_is_what_was_posted_and_not_taken(
+            steps in prop::collection::vec((any::<bool>(), 0u32..16), 0..200),
+        ) {
             let mut ledger = Ledger::new(16);
             let mut oracle = [false; 16];
             let mut strange = 0;
@@ -186,7 +188,8 @@ mod tests {
                 prop_assert_eq!(ledger.count(), oracle.iter().filter(|had| **had).count());
             }
             let free: Vec<u32> = (0..16).filter(|&b| !oracle[b as usize]).collect();
-            let audit = ledger.audit(free.into_iter(), [].into_iter(), [].into_iter(), |b| u32::from(oracle[b as usize]));
+            let holds = |b: u32| u32::from(oracle[b as usize]);
+            let audit = ledger.audit(free.into_iter(), [].into_iter(), [].into_iter(), holds);
             prop_assert_eq!((audit.lost, audit.duplicated, audit.strange), (0, 0, strange));
             let mut back = Vec::new();
             ledger.take_all(|buffer| back.push(buffer));

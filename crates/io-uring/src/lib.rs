@@ -3,20 +3,21 @@
 //! It carries the same payloads by the same sockets as the udp path ([`mpps_sockets`]), connected or listening, and
 //! differs in how the kernel is called:
 //!
-//! * **Receiving.** The lane provides buffers in a ring of their own. One request per socket stays armed (multishot) and
-//!   each packet is a completion that names the buffer it is in. Many sockets need no `epoll`: all complete in one ring.
-//!   A request ends when buffers run dry, when completions overflow, with an ICMP error; it is armed again, and what the
-//!   socket received meanwhile waits in the socket.
+//! * **Receiving.** The lane provides buffers in a ring of their own. One request per socket stays armed (multishot)
+//!   and each packet is a completion that names the buffer it is in. Many sockets need no `epoll`: all complete in one
+//!   ring. A request ends when buffers run dry, when completions overflow, with an ICMP error; it is armed again, and
+//!   what the socket received meanwhile waits in the socket.
 //! * **Sending.** One submission per datagram, or per run of them with `gso=on`; one call hands a burst over, whatever
-//!   sockets it is for. Taken means handed over: the frame's buffer is the kernel's until its completion, with zero copy
-//!   until the notification. What the socket had no room for is tried again, in order, before anything new is taken.
-//! * **The ring is one lane's**, made on its thread (`SINGLE_ISSUER`, `DEFER_TASKRUN`): the kernel works for it when the
-//!   lane asks, and a look into the completion queue costs no call where nothing has come.
+//!   sockets it is for. Taken means handed over: the frame's buffer is the kernel's until its completion, with zero
+//!   copy until the notification. What the socket had no room for is tried again, in order, before anything new is
+//!   taken.
+//! * **The ring is one lane's**, made on its thread (`SINGLE_ISSUER`, `DEFER_TASKRUN`): the kernel works for it when
+//!   the lane asks, and a look into the completion queue costs no call where nothing has come.
 //!
 //! No packet is lost by us. Completions that overflow are kept by the kernel (`IORING_FEAT_NODROP`, without which the
-//! path is refused) and fetched when the ring says so; the completion queue has room for all that can complete at a time
-//! unless `cq=` asks for less. A send that fails late is counted as not sent. A queue that is dropped ends what is under
-//! way and gives every buffer back; what was not sent by then is `tx_failed`.
+//! path is refused) and fetched when the ring says so; the completion queue has room for all that can complete at a
+//! time unless `cq=` asks for less. A send that fails late is counted as not sent. A queue that is dropped ends what is
+//! under way and gives every buffer back; what was not sent by then is `tx_failed`.
 //!
 //! What is counted beside the counters of `udp`: [`UringPort`] and docs/io_uring.md.
 //!

@@ -29,14 +29,14 @@ fn lacking(option: &str, cause: &str) -> Error {
 }
 
 impl Setup {
-    /// Refuses by name what the kernel lacks. `buffers` are those provided to the kernel, `sends` are those under way at the most, `sockets` those that one lane
-    /// receives from.
+    /// Refuses by name what the kernel lacks. `buffers` are those provided to the kernel, `sends` are those under way
+    /// at the most, `sockets` those that one lane receives from.
     pub(crate) fn new(config: &Config, features: &Features, buffers: u16, sends: u16, sockets: usize) -> Result<Self> {
         if config.zerocopy_rx {
             return Err(lacking(
                 "zerocopy_rx=on",
-                "zero-copy receive (IORING_OP_RECV_ZC) takes TCP connections alone, from a NIC that splits headers off: \
-                 datagrams can't be had by it",
+                "zero-copy receive (IORING_OP_RECV_ZC) takes TCP connections alone, from a NIC that splits headers \
+                 off: datagrams can't be had by it",
             ));
         }
         if !features.suffices() {

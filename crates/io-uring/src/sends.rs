@@ -335,7 +335,9 @@ mod tests {
         }
 
         #[test]
-        fn sends_are_tried_again_in_the_order_of_their_first_try(order in Just((0u16..8).collect::<Vec<_>>()).prop_shuffle()) {
+        fn sends_are_tried_again_in_the_order_of_their_first_try(
+            order in Just((0u16..8).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
             let mut sends = Sends::new(8, 1);
             let slots: Vec<u16> = (0..8).map(|_| sends.begin(0).expect("room")).collect();
             prop_assert_eq!(sends.begin(0), None);

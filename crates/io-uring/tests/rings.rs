@@ -349,8 +349,8 @@ fn rings_come_and_go_while_packets_arrive() {
         sending.is_finished()
     });
     sending.join().expect("sender");
-    // What a queue had received and not handed out goes with it, and is counted; the rest is still in the socket, or the
-    // socket says that it dropped it.
+    // What a queue had received and not handed out goes with it, and is counted; the rest is still in the socket, or
+    // the socket says that it dropped it.
     let mut queue = rx.queue(0, &pool).expect("queue");
     while queue.receive(&mut burst).expect("receive") > 0 {
         for frame in burst.as_slice() {
