@@ -59,13 +59,8 @@ fn assert_seen_full(report: &Report, unit: &str) {
     let why = report.json["why"].as_array().expect("why");
     let says = |cause: &Value| {
         let sentence = cause["sentence"].as_str().expect("a sentence");
-        let parts = [
-            "a receive ring was up to",
-            "% full",
-            "was away for",
-            "longer than its ring lasts",
-        ];
-        parts.iter().all(|part| sentence.contains(part))
+        // Where the path's counters of a row told of no drops, the time away is all that is known.
+        sentence.contains("a receive ring was up to") || sentence.contains("longer than its ring lasts")
     };
     assert!(why.iter().any(says), "{why:#?}");
 }
@@ -74,7 +69,7 @@ fn assert_seen_full(report: &Report, unit: &str) {
 fn a_socket_buffer_that_overflowed_was_seen_to_be_full() {
     let port = free_port();
     let to = format!(
-        "send udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port-range {} --rate 20kpps --duration 1h",
+        "send udp:127.0.0.1 --dest 127.0.0.1:{port} {} --rate 20kpps --duration 1h",
         source_ports(1)
     );
     let report = stopped_while_packets_come(mpps(&format!("drop udp:127.0.0.1:{port},rcvbuf=128K")), mpps(&to));
@@ -91,7 +86,8 @@ fn rings_of_devices_that_overflowed_were_seen_to_be_full() {
         let ring = ring(&report);
         assert_eq!(ring["packet_takes"], 1.0, "{path}: {ring}");
         // So many packets, at this rate.
-        let lasts = number(ring, "size") / report.lanes("rx_packets") as f64 * number(&report.json, "duration_s");
+        let came = report.lanes("rx_packets") + report.lanes("rx_dropped");
+        let lasts = number(ring, "size") / came as f64 * number(&report.json, "duration_s");
         let told = number(ring, "lasts_ns") / 1e9;
         assert!((told / lasts - 1.0).abs() < 0.01, "{path}: {told} s, not {lasts} s");
     }
@@ -101,13 +97,18 @@ fn rings_of_devices_that_overflowed_were_seen_to_be_full() {
 fn what_a_datagram_takes_of_its_buffer_is_seen_and_so_how_long_that_lasts() {
     let port = free_port();
     let send = format!(
-        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port-range {} --rate 20kpps",
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} {} --rate 20kpps",
         source_ports(1)
     );
     let (sent, reflected) = round_trips_by(mpps(&format!("reflect udp:127.0.0.1:{port}")), [mpps(&send)]);
     for report in sent.iter().chain([&reflected]) {
         let ring = ring(report);
         assert!(number(ring, "looks") > 0.0, "{ring}");
+        if number(ring, "highest") == 0.0 {
+            // Whoever looked found nothing in it.
+            assert!(ring["packet_takes"].is_null() && ring["lasts_ns"].is_null(), "{ring}");
+            continue;
+        }
         // The kernel's own overhead is several hundred bytes.
         let takes = number(ring, "packet_takes");
         assert!((200.0..10_000.0).contains(&takes), "{ring}");
@@ -143,10 +144,7 @@ fn rows_of_lanes_have_it_and_where_nothing_can_be_seen_nothing_is_told() {
     let port = free_port();
     let there = Scratch::new();
     let reflector = listen_by(&there, mpps(&format!("reflect udp:127.0.0.1:{port}")));
-    let (report, rows) = run(&format!(
-        "udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port {}",
-        source_ports(1)
-    ));
+    let (report, rows) = run(&format!("udp:127.0.0.1 --dest 127.0.0.1:{port} {}", source_ports(1)));
     drop(reflector);
     let looks: u64 = rows
         .iter()
@@ -169,7 +167,7 @@ fn the_summary_in_full_has_a_table_of_rings() {
     let there = Scratch::new();
     let reflector = listen_by(&there, mpps(&format!("reflect udp:127.0.0.1:{port}")));
     let words = format!(
-        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --src-port-range {} --rate 20kpps --duration 300ms --verbose",
+        "sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} {} --rate 20kpps --duration 300ms --verbose",
         source_ports(1)
     );
     let done = mpps_tests::run_command(mpps(&words));

@@ -8,6 +8,8 @@ use crate::{
 pub const KEPT: usize = 100;
 /// A part below this share of the whole is not named in a sentence.
 const WORTH_NAMING: f64 = 0.1;
+/// Records that follow each other are no further apart, ns: those of a lane leave no time out.
+const APART_NS: u64 = 1_000;
 
 /// What a lane's time between two points went to, beside its own work: parts that add up to no more than it. Whoever
 /// knows what the kernel did there answers; without anybody, nothing is known.
@@ -237,8 +239,8 @@ fn away_until(lane: &LaneTrace, (from, to): (u64, u64), explain: &Explain<'_>) -
     let Some(last) = next.checked_sub(1).map(|place| &lane.rounds[place]) else {
         return to;
     };
-    if last.end_ns() < from {
-        // Nothing was recorded since: it may have looked all the time.
+    if last.end_ns() < from || last.end_ns().saturating_add(APART_NS) < to {
+        // What it did then was not recorded: it may have looked all the time.
         return to;
     }
     if last.at_ns > from {
@@ -445,6 +447,7 @@ fn meaning(reason: &str, place: Option<&str>, answered: bool) -> &'static str {
         "PROTO_MEM" => " (the kernel's memory for UDP was used up)",
         "UDP_CSUM" => " (wrong UDP checksum)",
         "IP_CSUM" => " (wrong IP checksum)",
+        "NO_TX_TARGET" => " (a bridge had no port to send it to)",
         "FULL_RING" => " (a device's ring was full)",
         "CPU_BACKLOG" => " (the backlog of a core was full: net.core.netdev_max_backlog)",
         "NEIGH_QUEUEFULL" | "NEIGH_FAILED" => " (no MAC address for the next hop)",

@@ -444,7 +444,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
         }
         path.iter().for_each(|port| add_counters(&mut line, port));
         if line.rx_role {
-            line.rx_rings = rings(m, counters, outcome);
+            line.rx_rings = rings(m, counters, outcome, line.rx_dropped);
         }
         lines.push(line);
     }
@@ -452,7 +452,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
 }
 
 /// How full the receive rings of a lane were. Packets come for as long as the run is measured to last.
-fn rings(m: &Measured<'_>, counters: &LaneCounters, outcome: &LaneOutcome) -> Vec<RingFill> {
+fn rings(m: &Measured<'_>, counters: &LaneCounters, outcome: &LaneOutcome, dropped: u64) -> Vec<RingFill> {
     let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
     let duration_ns = match m.workload.generates() {
         true => run_ns,
@@ -461,7 +461,8 @@ fn rings(m: &Measured<'_>, counters: &LaneCounters, outcome: &LaneOutcome) -> Ve
     let ring = |(gauge, place): (&FillGauge, Option<usize>)| {
         let received = match place.and_then(|place| outcome.ports.get(place)) {
             Some(port) => port.rx_packets + count_of(Reason::NotTaken, &port.reasons),
-            None => counters.rx_packets.get(),
+            // What found no room came as well.
+            None => counters.rx_packets.get() + dropped,
         };
         let port = place.and_then(|place| m.port_names.get(place)).cloned();
         gauge.told(port, received as f64 * 1e9 / duration_ns as f64)

@@ -55,9 +55,13 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         } else {
             dropped
         };
-        let fill = rows.highest_fill(from_ns, to_ns);
+        // Without rows it is known of the whole run.
+        let (fill, when) = match rows.highest_fill(from_ns, to_ns) {
+            Some(fill) => (Some(fill), ""),
+            None => (highest_fill(summary), "in the run "),
+        };
         let host_drops = (dropped > 0).then(|| {
-            let full = fill.map(|fill| format!(" (a receive ring was up to {:.0} % full)", fill * 100.0));
+            let full = fill.map(|fill| format!(" ({when}a receive ring was up to {:.0} % full)", fill * 100.0));
             let what = format!("dropped by this host, by its own counters{}", full.unwrap_or_default());
             (what, dropped)
         });
@@ -95,6 +99,12 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         causes.push(why::late(packet, sender, lanes, (typical_ns, start_ns), &explain));
     }
     causes
+}
+
+/// The highest share of a receive ring that was found taken.
+fn highest_fill(summary: &Summary) -> Option<f64> {
+    let rings = summary.lanes.iter().flat_map(|lane| &lane.rx_rings);
+    rings.map(|ring| ring.highest_ratio()).reduce(f64::max)
 }
 
 /// For how long the receive ring lasts that lasts the shortest, ns; 0: that is not known.
