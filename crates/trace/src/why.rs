@@ -398,7 +398,9 @@ fn place_of<'e>(reason: &str, loss: &Loss, kernel: &'e [KernelEvent]) -> Option<
 
 /// The longest stretch in which the lane did not look at its queue, ns, and who had it: by its records, or its clock.
 fn longest_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option<(u64, String)> {
-    let within = |gap: &&Gap| gap.lane == lane.lane && gap.to_ns >= loss.from_ns && gap.from_ns <= loss.to_ns;
+    // What it did not take in time is counted once it is back.
+    let after = |gap: &Gap| gap.to_ns.saturating_add(AFTER_NS) >= loss.from_ns;
+    let within = |gap: &&Gap| gap.lane == lane.lane && after(gap) && gap.from_ns <= loss.to_ns;
     let length = |gap: &Gap| gap.to_ns.saturating_sub(gap.from_ns);
     let by_clock = loss
         .away

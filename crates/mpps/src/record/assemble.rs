@@ -74,8 +74,11 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
                 .saw_drops
                 .then(|| kernel_drops(watched, &copies, (start_ns + from_ns, start_ns + to_ns))),
             answered: rows.answered_before(from_ns),
-            // That a lane was away tells something only where its ring was seen to be full.
-            ring_lasts_ns: fill.filter(|fill| *fill >= FULL).map_or(0, |_| ring_lasts_ns(summary)),
+            // That a lane was away tells something only where its ring was seen to be full, or packets found no room.
+            ring_lasts_ns: match dropped > 0 || fill.is_some_and(|fill| fill >= FULL) {
+                true => ring_lasts_ns(summary),
+                false => 0,
+            },
             away: gaps(summary, lanes),
         };
         causes.push(why::loss(&loss, lanes, &watched.events, start_ns, &explain));
