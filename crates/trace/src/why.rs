@@ -328,7 +328,10 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
         )
     });
     let dropped: u64 = parts.list.iter().map(|part| part.amount).sum();
-    let beyond = "on the path or beyond it: nothing on this host dropped them";
+    let beyond = match loss.kernel_drops {
+        Some(_) => "on the path or beyond it: nothing on this host dropped them",
+        None => "on the path or beyond it, as far as this run's own counters tell",
+    };
     take(away.as_deref().unwrap_or(beyond).to_owned(), u64::MAX, &mut parts);
     let parts = parts.list;
     let mut named: Vec<String> = parts
@@ -608,7 +611,7 @@ mod tests {
         assert_eq!(
             cause.sentence,
             "5 packets were lost between 0.000000 s and 0.000000 s: 2 dropped by this host's kernel: SOCKET_RCVBUFF (a \
-             socket's receive buffer was full); 3 on the path or beyond it: nothing on this host dropped them."
+             socket's receive buffer was full); 3 on the path or beyond it, as far as this run's own counters tell."
         );
         // The socket's own count has the same two, and another.
         let counted = Loss {

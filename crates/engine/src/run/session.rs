@@ -37,8 +37,8 @@ use std::thread;
 /// # let common = Common { lanes: vec![LanePlan::BOTH], duration: Some(ms(50)), settle: ms(5), ..Common::default() };
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
 /// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,
-/// #     then: None, pacing: Pacing::Constant, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0, link: Some(link),
-/// #     far: None, back: None };
+/// #     then: None, pacing: Pacing::Constant, tx_burst: 32, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0,
+/// #     link: Some(link), far: None, back: None };
 /// let config = LoopConfig { loss: 0.01, ..LoopConfig::default() };
 /// let filter = ReflectFilter::default();
 /// let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
