@@ -8,7 +8,9 @@ import time
 from harness.stat import percent, rate, times
 
 ORDER = ("engine", "udp", "io_uring", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
-         "l2fwd_study")
+         "l2fwd_study", "pairs")
+# And what scripts/two-hosts.sh puts into the file.
+PARTS = ORDER + ("two_hosts",)
 
 
 def say(text):
@@ -116,7 +118,7 @@ class Results:
     def put(self, section):
         self.parts[section.name] = section.markdown()
         self.targets[section.name] = section.targets
-        names = [n for n in ORDER if n in self.parts]
+        names = [n for n in PARTS if n in self.parts]
         out = [self.preamble, "", "## Targets", ""]
         for name in names:
             out += [f"- {name}: {target}" for target in self.targets[name]]
