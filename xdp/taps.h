@@ -6,27 +6,14 @@
 #ifndef XDP_TAPS_H
 #define XDP_TAPS_H
 
+#include "netns.h"
 #include "run.h"
 
 #ifndef ANSWERING
 #define ANSWERING() 0
 #endif
 
-/* Of the kernel's structures (include/linux/netdevice.h, net_namespace.h), what is read; the loader finds where. */
-#define RELOCATED __attribute__((preserve_access_index))
-
-struct ns_common {
-	u32 inum;
-} RELOCATED;
-
-struct net {
-	struct ns_common ns;
-} RELOCATED;
-
-typedef struct {
-	struct net *net;
-} RELOCATED possible_net_t;
-
+/* Of the kernel's structure (include/linux/netdevice.h), what is read. */
 struct net_device {
 	int ifindex;
 	possible_net_t nd_net;

@@ -6,9 +6,9 @@
 #ifndef WATCH_KERNEL_H
 #define WATCH_KERNEL_H
 
+#include "../../../xdp/netns.h"
 #include "watch.h"
 
-#define RELOCATED __attribute__((preserve_access_index))
 #define EXISTS(field) __builtin_preserve_field_info(field, 2)
 
 struct task_struct;
@@ -61,19 +61,8 @@ struct irqaction {
 	const char *name;
 } RELOCATED;
 
-struct ns_common {
-	u32 inum;
-} RELOCATED;
-
-struct net {
-	struct ns_common ns;
-} RELOCATED;
-
-typedef struct {
-	struct net *net;
-} RELOCATED possible_net_t;
-
 struct bpf_prog_aux {
+	u32 id;
 	char name[NAME];
 } RELOCATED;
 

@@ -8,46 +8,7 @@
  * within a thread's visit, is not counted for the outer one as well. Where several lanes wait for a core, it is taken
  * from the first.
  */
-#include "kernel.h"
-
-const volatile struct plan PLAN = {};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 18);
-} RECORDS SEC(".maps");
-
-#define SHARED_ARRAY(NAME, TYPE, ENTRIES)          \
-	struct {                                   \
-		__uint(type, BPF_MAP_TYPE_ARRAY);  \
-		__uint(max_entries, ENTRIES);      \
-		__uint(map_flags, BPF_F_MMAPABLE); \
-		__type(key, u32);                  \
-		__type(value, TYPE);               \
-	} NAME SEC(".maps")
-
-typedef struct settings settings_t;
-typedef struct core core_t;
-typedef struct row row_t;
-typedef struct drops drops_t;
-typedef struct lane lane_t;
-
-SHARED_ARRAY(SETTINGS, settings_t, 1);
-SHARED_ARRAY(CORES, core_t, CPUS);
-SHARED_ARRAY(TABLE, row_t, ROWS);
-SHARED_ARRAY(DROPS, drops_t, REASONS);
-SHARED_ARRAY(LANES_BY_TID, lane_t, SLOTS);
-/* Of each lane STAMPS_AT + STAMPS words. The loader makes room for as many lanes as there are. */
-SHARED_ARRAY(STAMPED, u64, 1);
-
-#define ADD(word, by) __sync_fetch_and_add(&(word), by)
-
-INLINE struct settings *settings(void)
-{
-	u32 key = 0;
-
-	return bpf_map_lookup_elem(&SETTINGS, &key);
-}
+#include "drops.h"
 
 INLINE struct core *core_of(u32 cpu)
 {
@@ -207,27 +168,6 @@ INLINE u32 state_of(u64 *ctx, struct task_struct *task)
 	return EXISTS(old->state) ? (u32)old->state : task->__state;
 }
 
-INLINE struct record *begin(struct settings *settings, struct record *record, u64 now, u32 cpu, u32 what, u32 id)
-{
-	if (!record) {
-		ADD(settings->lost, 1);
-		return 0;
-	}
-	record->at = now;
-	record->cpu = cpu;
-	record->what = what;
-	record->flags = 0;
-	record->id = id;
-	record->took = 0;
-	record->a = 0;
-	record->b = 0;
-	return record;
-}
-
-#define RESERVE(type) (type *)bpf_ringbuf_reserve(&RECORDS, sizeof(type), 0)
-#define SUBMIT(record) bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP)
-#define READ_NAME(to, from) bpf_probe_read_kernel(to, NAME, from)
-
 /* A soft interrupt ends, or the thread that handles it leaves (on a kernel where it may). */
 INLINE void soft_ends(struct core *core, u32 cpu, u64 now)
 {
@@ -308,6 +248,7 @@ SEC("tp_btf/sched_switch") int exchange(u64 *ctx)
 		else if (state & 12)
 			/* Stopped (4) or traced (8). */
 			lane->stopped = now;
+		lane->resumed = 0;
 	}
 
 	own = next->tgid == settings_->process && came;
@@ -322,8 +263,9 @@ SEC("tp_btf/sched_switch") int exchange(u64 *ctx)
 		if (lane->stopped) {
 			struct row *row = row_for(core, cpu, STOPPED, came);
 
+			/* From then on it has waited for its core like any other. */
 			if (row)
-				add(row, lane->stopped, less(now, lane->stopped));
+				add(row, lane->stopped, less(lane->resumed ? lane->resumed : now, lane->stopped));
 			lane->stopped = 0;
 		}
 	}
@@ -393,6 +335,7 @@ SEC("tp_btf/sched_wakeup") int awake(u64 *ctx)
 	struct settings *settings_ = settings();
 	struct core *core;
 	struct lane *lane;
+	u64 now;
 	u32 cpu;
 
 	if (!settings_ || !settings_->process || task->tgid != settings_->process)
@@ -404,7 +347,10 @@ SEC("tp_btf/sched_wakeup") int awake(u64 *ctx)
 	lane = lane_of(own_number(task, settings_));
 	if (!lane || core->busy == lane->number + 1)
 		return 0;
-	waits(core, cpu, lane, bpf_ktime_get_ns());
+	now = bpf_ktime_get_ns();
+	if (lane->stopped)
+		lane->resumed = now;
+	waits(core, cpu, lane, now);
 	return 0;
 }
 
@@ -482,7 +428,8 @@ enum { NET_TX = 2, NET_RX = 3, SOON_NS = 3000 };
 /*
  * softirq_entry(vector). A lane that sends to this very host, or by a virtual device, handles its packets in soft
  * interrupts within its own calls: these take nothing from it. They are told from others by what comes before:
- * an interrupt, at whose end the others run. There is one for each burst, so that looking at them must cost little.
+ * an interrupt, at whose end the others run. There is one for each burst: where they are many, looking at each costs
+ * the lane more than is learnt, and the process takes these two programs away (`Watch::poll`).
  */
 SEC("tp_btf/softirq_entry") int soft_begins(u64 *ctx)
 {
@@ -490,14 +437,16 @@ SEC("tp_btf/softirq_entry") int soft_begins(u64 *ctx)
 	u32 vector = ctx[0];
 
 	if (core && core->busy && (vector == NET_TX || vector == NET_RX)) {
-		if (!core->over_at)
-			return 0;
-		if (bpf_ktime_get_ns() - core->over_at > SOON_NS) {
+		if (!core->over_at || bpf_ktime_get_ns() - core->over_at > SOON_NS) {
 			core->over_at = 0;
+			core->soft_called++;
 			return 0;
 		}
 	}
 	if (core) {
+		/* Of a lane that waits for its core they take nothing: they are within another's visit. */
+		if (core->busy)
+			core->soft_others++;
 		core->soft_at = bpf_ktime_get_ns();
 		learn(core, core->soft_at);
 		core->soft_nested = 0;
@@ -623,270 +572,6 @@ SEC("tp_btf/napi_poll") int polled(u64 *ctx)
 	record->record.a = work;
 	record->record.b = budget;
 	/* Reads as nothing where there is none. */
-	READ_NAME(record->name, device->name);
-	SUBMIT(record);
-	return 0;
-}
-
-/* IPv6 extension headers (IANA's numbers), and how many of them are gone through. */
-enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60, EXTENSIONS = 4 };
-
-/*
- * What is known of a stamp: nothing, as the lane has noted none; it is not the lane's; it is older than all that the
- * lane has there; it is the lane's. The highest of all lanes holds.
- */
-enum { NONE, OTHERS, FORGOTTEN, STAMPED_IT };
-
-/*
- * How far behind an IP header that begins at `at` the UDP header lies; 0: it is none, or not of a datagram's first
- * fragment, which stands for all of them.
- */
-static __attribute__((noinline)) u32 udp_behind(u64 at)
-{
-	u8 ip[20], more[4], next;
-	u32 length = 40;
-
-	if (bpf_probe_read_kernel(ip, sizeof(ip), (void *)at))
-		return 0;
-	if (ip[0] >> 4 == 4) {
-		if ((ip[0] & 15) < 5 || ip[9] != 17 || ip[6] & 0x1f || ip[7])
-			return 0;
-		return (ip[0] & 15) * 4;
-	}
-	if (ip[0] >> 4 != 6)
-		return 0;
-	next = ip[6];
-#pragma unroll
-	for (u32 i = 0; i < EXTENSIONS; i++) {
-		if (next == 17)
-			return length;
-		if (next != HOP_BY_HOP && next != ROUTING && next != FRAGMENT && next != DESTINATION)
-			return 0;
-		if (bpf_probe_read_kernel(more, sizeof(more), (void *)(at + length)))
-			return 0;
-		if (next == FRAGMENT) {
-			if (more[2] || more[3] & 0xf8)
-				return 0;
-			length += 8;
-		} else {
-			length += (more[1] + 1) * 8;
-		}
-		next = more[0];
-	}
-	return next == 17 ? length : 0;
-}
-
-/* As `udp_behind`, from where tags may lie before the IP header; with them. */
-static __attribute__((noinline)) u32 udp_behind_tags(u64 at)
-{
-	u32 behind;
-
-#pragma unroll
-	for (u32 tags = 0; tags <= 8; tags += 4) {
-		behind = udp_behind(at + tags);
-		if (behind)
-			return tags + behind;
-	}
-	return 0;
-}
-
-/*
- * Whether a lane has stamped packets with this time: a nanosecond of the host's clock, which no other run's packets
- * will have. Its stamps grow, so that they are searched by halves.
- */
-static __attribute__((noinline)) u32 stamped_by(u32 lane, u64 time)
-{
-	u32 base = lane * (STAMPS_AT + STAMPS), key = base;
-	u64 *word = bpf_map_lookup_elem(&STAMPED, &key);
-	u64 count, at = 0;
-
-	if (!word)
-		return NONE;
-	count = *(volatile u64 *)word;
-	if (!count)
-		return NONE;
-	/* Places that were never used are nought, and lie before the others. */
-#pragma unroll
-	for (u32 step = STAMPS / 2; step; step /= 2) {
-		key = base + STAMPS_AT + ((count + at + step) & (STAMPS - 1));
-		word = bpf_map_lookup_elem(&STAMPED, &key);
-		if (!word)
-			return NONE;
-		/* Without a branch: the verifier would go both ways at each step. */
-		at += step & ~((s64)(time - *word) >> 63);
-	}
-	key = base + STAMPS_AT + ((count + at) & (STAMPS - 1));
-	word = bpf_map_lookup_elem(&STAMPED, &key);
-	if (!word)
-		return NONE;
-	if (*word == time)
-		return STAMPED_IT;
-	return *word > time ? FORGOTTEN : OTHERS;
-}
-
-/* Whether a packet is in the network namespace of the run. */
-INLINE int at_home(struct sk_buff *skb, struct net_device *device)
-{
-	u32 space = device->nd_net.net->ns.inum;
-	struct sock *sk = skb->sk;
-
-	if (!space && sk)
-		space = sk->__sk_common.skc_net.net->ns.inum;
-	return space && space == PLAN.namespace;
-}
-
-/* Of a pointer, its number: what the verifier takes for a pointer, it does not follow through sums (Linux 6.17). */
-INLINE u64 number_at(const void *place)
-{
-	u64 number = 0;
-
-	bpf_probe_read_kernel(&number, sizeof(number), place);
-	return number;
-}
-
-/*
- * Whether it is a packet of this run: a UDP packet of its ports, with a stamp of one of its lanes, wherever on this
- * host it is dropped. Where the run stamps none, or it can't be read, or is too old to be known: a packet of its ports
- * in its network namespace.
- */
-INLINE int ours(struct sk_buff *skb, struct net_device *device)
-{
-	u64 head = number_at(&skb->head), data = number_at(&skb->data), at = head + skb->network_header, time = 0;
-	/* What lies behind is in other memory. */
-	u64 end = data + skb->len - skb->data_len;
-	u32 udp = udp_behind_tags(at), known = NONE;
-	u16 port[2];
-	int found = 0;
-
-	if (!udp) {
-		/* It is on its way out, and nobody has noted where which header lies. */
-		at = data + 14;
-		udp = udp_behind_tags(at);
-	}
-	if (!udp)
-		return 0;
-	at += udp;
-	if (bpf_probe_read_kernel(port, sizeof(port), (void *)at))
-		return 0;
-	port[0] = swap16(port[0]);
-	port[1] = swap16(port[1]);
-#pragma unroll
-	for (u32 i = 0; i < RANGES; i++) {
-		u16 from = PLAN.from[i], to = PLAN.to[i];
-
-		if (i < PLAN.ranges && ((port[0] >= from && port[0] <= to) || (port[1] >= from && port[1] <= to)))
-			found = 1;
-	}
-	if (!found)
-		return 0;
-	/* docs/wire-format.md: the number, 8 bytes, and the time. */
-	at += 8 + 8;
-	if (at + 8 > end || bpf_probe_read_kernel(&time, sizeof(time), (void *)at))
-		return at_home(skb, device);
-	for (u32 lane = 0; lane < LANES; lane++) {
-		u32 by;
-
-		if (lane >= PLAN.lanes)
-			break;
-		by = stamped_by(lane, time);
-		known = by > known ? by : known;
-	}
-	if (known == OTHERS)
-		return 0;
-	return known == STAMPED_IT || at_home(skb, device);
-}
-
-/*
- * Whether mpps keeps the host's stack away from packets that come to this device (crates/af-packet/src/guard.rs): what
- * is dropped there has been received.
- */
-INLINE int guarded(struct net_device *device)
-{
-	struct bpf_mprog_entry *entry;
-
-	if (!EXISTS(device->tcx_ingress))
-		return 0;
-	entry = device->tcx_ingress;
-	if (!entry)
-		return 0;
-#pragma unroll
-	for (u32 i = 0; i < GUARDS; i++) {
-		struct bpf_prog *prog = entry->fp_items[i].prog;
-		u64 name = 0;
-
-		if (!prog)
-			return 0;
-		bpf_probe_read_kernel(&name, sizeof(name), prog->aux->name);
-		/* "mpps_gua" */
-		if (name == 0x6175675f7370706dULL)
-			return 1;
-	}
-	return 0;
-}
-
-/* How many packets it is: a super-packet has one header for many. */
-INLINE u32 packets_of(struct sk_buff *skb)
-{
-	struct skb_shared_info *info = (void *)(number_at(&skb->head) + skb->end);
-	u16 segments = 0;
-
-	bpf_probe_read_kernel(&segments, sizeof(segments), &info->gso_segs);
-	return segments ? segments : 1;
-}
-
-/* Whether a packet is at one of the run's devices. It may be a word of another meaning in place of the device, which
- * reads as nought. */
-INLINE int on_device(struct net_device *device)
-{
-	s32 index = device->ifindex;
-
-	if (!index || device->nd_net.net->ns.inum != PLAN.namespace)
-		return 0;
-#pragma unroll
-	for (u32 i = 0; i < DEVICES; i++)
-		if (i < PLAN.devices && (s32)PLAN.device[i] == index)
-			return 1;
-	return 0;
-}
-
-/* kfree_skb(skb, location, reason) */
-SEC("tp_btf/kfree_skb") int dropped(u64 *ctx)
-{
-	struct sk_buff *skb = (void *)ctx[0];
-	struct settings *settings_ = settings();
-	struct net_device *device;
-	struct drops *drops;
-	struct named *record;
-	u32 reason = PLAN.tells_reason ? (u32)ctx[2] : 0, key = reason < REASONS ? reason : REASONS - 1, cpu, packets;
-	int our;
-
-	if (!settings_ || !settings_->process)
-		return 0;
-	device = skb->dev;
-	our = ours(skb, device);
-	if (!our && !on_device(device))
-		return 0;
-	if (reason && reason == PLAN.filtered && guarded(device))
-		return 0;
-	packets = packets_of(skb);
-	drops = bpf_map_lookup_elem(&DROPS, &key);
-	if (!drops)
-		return 0;
-	if (our)
-		ADD(drops->ours, packets);
-	else
-		ADD(drops->others, packets);
-	if (!PLAN.records || settings_->drops <= 0)
-		return 0;
-	ADD(settings_->drops, -1);
-	cpu = bpf_get_smp_processor_id();
-	record = RESERVE(struct named);
-	if (!begin(settings_, (void *)record, bpf_ktime_get_ns(), cpu, DROP, reason))
-		return 0;
-	record->record.flags = our;
-	record->record.took = ctx[1];
-	record->record.a = skb->skb_iif;
-	record->record.b = packets;
 	READ_NAME(record->name, device->name);
 	SUBMIT(record);
 	return 0;

@@ -103,6 +103,9 @@ struct core {
 	u64 vector_at;
 	/* When the last interrupt ended. */
 	u64 over_at;
+	/* Soft interrupts while a lane had the core: within its own calls, and others. */
+	u64 soft_called;
+	u64 soft_others;
 	/* Visits of those who found no row of their own. */
 	u64 nameless;
 };
@@ -116,8 +119,10 @@ struct lane {
 	/* The core that it waits for, from 1; 0: it does not. */
 	u32 waits;
 	u32 unused;
-	/* When it was stopped by a signal; 0: it is not. */
+	/* When it was stopped by a signal; 0: it was not since it came last. */
 	u64 stopped;
+	/* When it was told to go on. */
+	u64 resumed;
 };
 
 /* What somebody took of a lane's time on one core; of POLL: polls, packets, empty polls, full polls. */

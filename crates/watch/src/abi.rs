@@ -91,7 +91,7 @@ shared! {
     }
 
     /// `struct core`.
-    Core: 96 {
+    Core: 112 {
         watched: AtomicU32,
         busy: AtomicU32,
         waiting: AtomicU64,
@@ -105,16 +105,19 @@ shared! {
         irq_at: AtomicU64,
         vector_at: AtomicU64,
         over_at: AtomicU64,
+        soft_called: AtomicU64,
+        soft_others: AtomicU64,
         nameless: AtomicU64,
     }
 
     /// `struct lane`.
-    LanePlace: 24 {
+    LanePlace: 32 {
         tid: AtomicI32,
         number: AtomicU32,
         waits: AtomicU32,
         unused: AtomicU32,
         stopped: AtomicU64,
+        resumed: AtomicU64,
     }
 
     /// `struct row`.

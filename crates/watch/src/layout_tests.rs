@@ -52,6 +52,8 @@ fn both_halves_have_every_field_at_the_same_place() {
                 irq_at,
                 vector_at,
                 over_at,
+                soft_called,
+                soft_others,
                 nameless
             }),
         ),
@@ -62,7 +64,8 @@ fn both_halves_have_every_field_at_the_same_place() {
                 number,
                 waits,
                 unused,
-                stopped
+                stopped,
+                resumed
             }),
         ),
         (

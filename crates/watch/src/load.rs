@@ -3,6 +3,7 @@
 use crate::abi::{CPUS, Core, Drops, LanePlace, Plan, REASONS, ROWS, Row, SLOTS, STAMPS, STAMPS_AT, Settings};
 use crate::lack::Lack;
 use aya::maps::{Map, MapData, RingBuf};
+use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, ProgramError, RawTracePoint, TestRun};
 use aya::{Btf, Ebpf, EbpfLoader};
 use mpps_sys::map::{Mapping, Shared};
@@ -81,7 +82,9 @@ const TAPS: [Tap; 20] = [
 /// Programs in the kernel, and what they write.
 pub(crate) struct Loaded {
     /// Holds the programs, and their places at the tracepoints.
-    _ebpf: Ebpf,
+    ebpf: Ebpf,
+    /// Those that look at soft interrupts; empty once they are taken away.
+    soft: Vec<(&'static str, BtfTracePointLinkId)>,
     pub(crate) ring: RingBuf<MapData>,
     pub(crate) settings: Mapping<Settings>,
     pub(crate) cores: Mapping<Core>,
@@ -95,6 +98,8 @@ pub(crate) struct Loaded {
 }
 
 const WHAT: &str = "watch the cores";
+/// The programs that look at soft interrupts.
+const SOFT: [&str; 2] = ["soft_begins", "soft_over"];
 
 impl Loaded {
     /// Loads the programs and attaches them. They do nothing until a core is watched.
@@ -119,7 +124,7 @@ impl Loaded {
         let drops = mapping(&ebpf, "DROPS", REASONS)?;
         let stamped = Arc::new(mapping(&ebpf, "STAMPED", stamps)?);
 
-        let mut without = Vec::new();
+        let (mut without, mut soft) = (Vec::new(), Vec::new());
         for tap in &TAPS {
             let wanted = match tap.only {
                 Only::Needed | Only::Always => true,
@@ -137,6 +142,7 @@ impl Loaded {
                 program.attach()
             })();
             match attached {
+                Ok(link) if SOFT.contains(&tap.program) => soft.push((tap.program, link)),
                 Ok(_) => {}
                 Err(ProgramError::Btf(_)) if tap.only != Only::Needed => without.push(tap.tracepoint),
                 Err(e) => return Err(Lack::of(&format!("{WHAT} at {}", tap.tracepoint), &e)),
@@ -144,7 +150,8 @@ impl Loaded {
         }
         who_am_i(&mut ebpf).map_err(|e| Lack::of(WHAT, &e))?;
         Ok(Self {
-            _ebpf: ebpf,
+            ebpf,
+            soft,
             ring,
             settings,
             cores,
@@ -154,6 +161,23 @@ impl Loaded {
             stamped,
             without,
         })
+    }
+}
+
+impl Loaded {
+    /// Whether soft interrupts are looked at.
+    pub(crate) fn soft(&self) -> bool {
+        !self.soft.is_empty()
+    }
+
+    /// No more looks at soft interrupts. Closing what holds a program at its tracepoint takes no privileges.
+    pub(crate) fn leave_soft(&mut self) {
+        for (name, link) in self.soft.drain(..) {
+            let program = self.ebpf.program_mut(name);
+            let program = program.and_then(|program| <&mut BtfTracePoint>::try_from(program).ok());
+            // It fails where it is gone already.
+            let _ = program.map(|program| program.detach(link));
+        }
     }
 }
 

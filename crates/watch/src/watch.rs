@@ -6,6 +6,7 @@ use crate::lack::Lack;
 use crate::load::{Loaded, TYPES};
 use crate::names::{self, Names};
 use crate::record;
+use mpps_sys::clock::monotonic_ns;
 use mpps_sys::map::Mapping;
 use mpps_sys::sched::allowed_cores;
 use mpps_trace::{KernelEvent, Taker, TakerKind};
@@ -15,11 +16,20 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 /// Records of drops from one [`Watch::poll`] to the next; the sums have them all.
 const DROP_RECORDS: i64 = 256;
 /// Room for records, bytes a core: of a tenth of a second of 100,000 switches a second with what wakes the threads.
 const RING: u32 = 1 << 20;
+
+/// Soft interrupts within the lanes' own calls, a second on one core, from which on they are looked at no longer. Each
+/// look costs the lane about a third of a microsecond, and shows that nothing was taken from it.
+const MOST_SOFT: u64 = 20_000;
+/// Unless one in so many is another's.
+const OTHERS_SOFT: u64 = 8;
+/// How long they are counted for that, ns.
+const LOOK_NS: u64 = 5_000_000;
 
 /// A lane's thread, and the core that it is bound to. The first 64 lanes are told apart; later ones count as other
 /// threads of the program.
@@ -111,6 +121,18 @@ pub struct Watch {
     lanes: Vec<Lane>,
     /// How many lanes may note stamps.
     stamping: usize,
+    soft: Soft,
+}
+
+/// Whether to go on looking at soft interrupts.
+#[derive(Debug, Default)]
+struct Soft {
+    began_ns: u64,
+    looked_ns: u64,
+    /// What each watched core had counted then: those within lanes' own calls, and others.
+    before: Vec<(u32, [u64; 2])>,
+    /// After how long of the watch they were left.
+    left: Option<Duration>,
 }
 
 impl fmt::Debug for Watch {
@@ -144,6 +166,10 @@ impl Watch {
             names: Names::new(&types, options.records && plan.ranges + plan.devices != 0),
             lanes: Vec::new(),
             stamping: plan.lanes as usize,
+            soft: Soft {
+                began_ns: monotonic_ns(),
+                ..Soft::default()
+            },
         };
         watch.allow_drops();
         watch.lanes(&options.lanes);
@@ -167,6 +193,7 @@ impl Watch {
             place.tid.store(0, Relaxed);
             place.waits.store(0, Relaxed);
             place.stopped.store(0, Relaxed);
+            place.resumed.store(0, Relaxed);
         }
         for (number, lane) in lanes.iter().take(LANES).enumerate() {
             let first = lane.tid as usize % SLOTS;
@@ -181,6 +208,43 @@ impl Watch {
         watched().for_each(forget);
         watched().for_each(|core| core.watched.store(1, Release));
         self.lanes = lanes.to_vec();
+        self.soft.before.clear();
+    }
+
+    /// Looks at soft interrupts no longer where nearly all of them are the lanes' own calls, and many.
+    fn mind_soft(&mut self) {
+        let now_ns = monotonic_ns();
+        if !self.loaded.soft() || now_ns - self.soft.looked_ns < LOOK_NS {
+            return;
+        }
+        let cores = &self.loaded.cores;
+        let counted = watched(&self.lanes).into_iter().filter_map(|cpu| {
+            let core = cores.get(cpu as usize)?;
+            let counts = [&core.soft_called, &core.soft_others];
+            Some((cpu, counts.map(|count| count.load(Relaxed))))
+        });
+        let counted: Vec<(u32, [u64; 2])> = counted.collect();
+        let took_ns = now_ns - std::mem::replace(&mut self.soft.looked_ns, now_ns);
+        let before = std::mem::replace(&mut self.soft.before, counted);
+        let dear = before.iter().zip(&self.soft.before).any(|((_, before), (_, now))| {
+            let [called, others] = [0, 1].map(|which| now[which].saturating_sub(before[which]));
+            called * 1_000_000_000 / took_ns > MOST_SOFT && called > others * OTHERS_SOFT
+        });
+        if dear {
+            self.loaded.leave_soft();
+            // Nobody will say that one has ended.
+            for core in self.loaded.cores.iter() {
+                core.soft.store(0, Relaxed);
+            }
+            self.soft.left = Some(Duration::from_nanos(now_ns - self.soft.began_ns));
+        }
+    }
+
+    /// After how long of the watch soft interrupts were looked at no longer; `None`: they are. On a path whose calls
+    /// handle packets in soft interrupts of their own that is soon: each look would slow the lane down, and shows that
+    /// nothing was taken from it. What other soft interrupts take is unexplained from then on.
+    pub fn soft_left(&self) -> Option<Duration> {
+        self.soft.left
     }
 
     /// Where the lane with this place in [`Options::lanes`] notes its stamps; `None`: there is no such lane, or no
@@ -208,6 +272,7 @@ impl Watch {
     /// those of several by a few microseconds. To be called every 20 ms or so; allocates only for what came.
     pub fn poll(&mut self, events: &mut Vec<KernelEvent>) {
         self.allow_drops();
+        self.mind_soft();
         while let Some(record) = self.loaded.ring.next() {
             events.extend(record::event(&record, &mut self.names));
         }

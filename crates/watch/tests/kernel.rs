@@ -161,6 +161,56 @@ fn a_spinner_on_the_lanes_core_is_named_with_the_time_that_it_took() {
 }
 
 #[test]
+fn soft_interrupts_of_a_lanes_own_calls_are_left_alone_where_they_are_many_and_looked_at_where_they_are_not() {
+    let _turn = turn();
+    let cpu = core();
+    // A lane that only looks at the clock, and one whose every call is a packet to this very host.
+    for calls in [false, true] {
+        let Some(mut watch) = watch(&Options::default()) else {
+            return;
+        };
+        let (stop, (tell, tids)) = (&AtomicBool::new(false), std::sync::mpsc::channel());
+        std::thread::scope(|scope| {
+            let body = move || match calls {
+                false => drop(lane(cpu, Some(cpu), stop, |tid| tell.send(tid).expect("it is heard"))),
+                true => {
+                    sched::pin(cpu as usize).expect("the core is there");
+                    tell.send(sched::thread_id()).expect("it is heard");
+                    let to = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+                    let from = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+                    while !stop.load(Relaxed) {
+                        from.send_to(&[0; 18], to.local_addr().expect("an address"))
+                            .expect("sent");
+                    }
+                }
+            };
+            scope.spawn(body);
+            let tid = tids.recv().expect("a lane");
+            let lanes = [Lane {
+                lane: 0,
+                tid,
+                cpu: Some(cpu),
+            }];
+            watch.lanes(&lanes);
+            let mut events = Vec::new();
+            if calls {
+                until("soft interrupts are left alone", || {
+                    watch.poll(&mut events);
+                    watch.soft_left().is_some()
+                });
+            } else {
+                for _ in 0..50 {
+                    watch.poll(&mut events);
+                    std::thread::sleep(Duration::from_millis(6));
+                }
+                assert_eq!(watch.soft_left(), None);
+            }
+            stop.store(true, Relaxed);
+        });
+    }
+}
+
+#[test]
 fn what_was_started_with_privileges_goes_on_without() {
     let _turn = turn();
     let Some(mut watch) = watch(&Options {

@@ -223,7 +223,8 @@ pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
         .map(|device| device.ifindex);
     let options = Options {
         ports: if ports.iter().any(through_kernel) {
-            ports_of(&plan)
+            let sockets = ports.iter().filter_map(|port| port.traits.socket.as_ref());
+            ports_of(&plan, sockets.map(|socket| socket.listens.port()))
         } else {
             Vec::new()
         },
@@ -390,6 +391,14 @@ pub(crate) fn finish() -> Option<Watched> {
                 "the memory for them was full: kept are those near long waits of lanes for their cores",
             );
             let lost = lost(source.lost(), "they came faster than they could be read");
+            let soft = source.kernel().and_then(Watch::soft_left).map(|after| {
+                let after = time(after.as_nanos() as f64);
+                let why = format!(
+                    "the lanes' own calls bring so many that looking at each would slow the lanes down: not looked at \
+                     from {after} on"
+                );
+                lack("what soft interrupts took", why)
+            });
             let own = names.iter().map(|(tid, _)| *tid);
             let own: Vec<i32> = own.chain(lanes.iter().map(|lane| lane.tid)).collect();
             let (takers, missing) = match &source {
@@ -414,7 +423,7 @@ pub(crate) fn finish() -> Option<Watched> {
                 saw_drops: source.kernel().is_some(),
                 own,
                 names,
-                left_out: beyond.into_iter().chain(lost).chain(missing).collect(),
+                left_out: beyond.into_iter().chain(lost).chain(missing).chain(soft).collect(),
                 events,
                 lanes,
             })
@@ -453,24 +462,21 @@ fn by_processor_time(takers: &[Taker], before: &[Rival]) -> String {
 }
 
 /// UDP ports of the test's packets, as far as the plan names them.
-fn ports_of(plan: &Value) -> Vec<RangeInclusive<u16>> {
+fn ports_of(plan: &Value, sockets: impl IntoIterator<Item = u16>) -> Vec<RangeInclusive<u16>> {
     let text = |pointer: &str| plan.pointer(pointer).and_then(Value::as_str);
-    let specs = plan.get("ports").and_then(Value::as_array).into_iter().flatten();
-    let sockets = specs.filter_map(Value::as_str).filter(|spec| spec.starts_with("udp:"));
-    let behind_colon = sockets
-        .chain(text("/traffic/dest"))
-        .filter_map(|text| text.rsplit_once(':'));
-    let ranges = behind_colon
-        .map(|(_, ports)| ports)
+    let dest = text("/traffic/dest").and_then(|dest| dest.rsplit_once(':'));
+    let named = dest.map(|(_, ports)| ports);
+    let named = named
+        .into_iter()
         .chain(text("/traffic/src_ports"))
         .chain(text("/selection/ports"));
-    ranges.filter_map(range).collect()
+    let sockets = sockets.into_iter().map(|port| port..=port);
+    sockets.chain(named.filter_map(range)).collect()
 }
 
-/// `A` or `A-B`; behind a socket's port its options may follow.
+/// `A` or `A-B`.
 fn range(text: &str) -> Option<RangeInclusive<u16>> {
-    let ports = text.split(',').next()?;
-    let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some(first.parse().ok()?..=last.parse().ok()?)
 }
 
@@ -482,11 +488,10 @@ mod tests {
     #[test]
     fn the_ports_of_a_test_are_those_that_its_plan_names() {
         let plan = json!({
-            "ports": ["udp:10.99.0.1:9000,gso=1", "af_packet:eth1"],
             "traffic": { "dest": "[fd99::2]:9000-9003", "src_ports": "10000-10063" },
         });
-        assert_eq!(ports_of(&plan), [9000..=9000, 9000..=9003, 10_000..=10_063]);
-        assert_eq!(ports_of(&json!({ "selection": { "ports": "7" } })), [7..=7]);
-        assert!(ports_of(&json!({ "traffic": { "dest": "host" }, "ports": 3 })).is_empty());
+        assert_eq!(ports_of(&plan, [9001]), [9001..=9001, 9000..=9003, 10_000..=10_063]);
+        assert_eq!(ports_of(&json!({ "selection": { "ports": "7" } }), []), [7..=7]);
+        assert!(ports_of(&json!({ "traffic": { "dest": "host" } }), []).is_empty());
     }
 }
