@@ -28,6 +28,8 @@ pub(crate) struct Book {
     host_wait_known: bool,
     /// Lanes send themselves, and tell when they can't.
     pub(crate) sees_blocked: bool,
+    /// Of `sendrecv`: who receives tells when.
+    pub(crate) sees_arrivals: bool,
     pub(crate) recent: Option<Latency>,
     loss: Stretching,
     drops: HostDrops,
@@ -60,6 +62,7 @@ impl Book {
             host_waits: VecDeque::new(),
             host_wait_known: false,
             sees_blocked: true,
+            sees_arrivals: true,
             recent: None,
             loss: Stretching::default(),
             drops: HostDrops::default(),
@@ -164,6 +167,12 @@ impl Book {
             length_ns,
             tx,
             rx: tally.rx,
+            rx_by_arrival: match self.workload {
+                Workload::SendRecv => self.sees_arrivals.then_some(tally.arrived),
+                Workload::Send => None,
+                // Their rows are by arrival.
+                Workload::Drop | Workload::Reflect | Workload::Forward | Workload::Capture => Some(tally.rx),
+            },
             lost,
             late: tally.late,
             duplicates: tally.duplicates,
@@ -231,6 +240,6 @@ impl Book {
             sum = (sum.0 + waited, sum.1 + own);
             self.host_waits.pop_front();
         }
-        (self.host_wait_known && self.timing.tells_host_wait()).then_some(sum)
+        (self.host_wait_known && self.timing.has_long_rows()).then_some(sum)
     }
 }

@@ -88,9 +88,13 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// The kernel sends, not a lane: for how long it could not is not known.
+    /// The kernel sends and receives, not a lane: for how long it could not send is not known, and when packets arrived
+    /// only as often as its counters are read.
     pub fn kernel_sends(&mut self) {
-        self.books.iter_mut().for_each(|book| book.sees_blocked = false);
+        for book in &mut self.books {
+            book.sees_blocked = false;
+            book.sees_arrivals = self.timing.has_long_rows();
+        }
     }
 
     /// Works out no more than is wanted from now on. The totals stay whole.
@@ -101,7 +105,7 @@ impl<'s> Collector<'s> {
 
     /// Whether rows tell what kept lanes from running: short ones do not.
     pub fn tells_host_wait(&self) -> bool {
-        self.timing.tells_host_wait()
+        self.timing.has_long_rows()
     }
 
     /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod book;
 mod booking;
 mod collector;
@@ -30,8 +31,8 @@ pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use lane::{BurstSizes, LaneCounters};
 pub use mpps_trace::count;
 pub use row::{
-    AwaySummary, CaptureSummary, Direction, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, LossTimes, Outage,
-    Percentiles, PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
+    AwaySummary, CaptureSummary, Direction, Expectation, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, LossTimes,
+    Outage, Percentiles, PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use stages::StageTable;

@@ -81,6 +81,9 @@ pub struct Row {
     pub tx: u64,
     /// Packets received: each once, intact, within the settle time.
     pub rx: u64,
+    /// Packets received in this interval, whenever they were sent; of the last row, those of the settle time, too.
+    /// `None` where nobody counts them, and where nothing is received.
+    pub rx_by_arrival: Option<u64>,
     /// Packets lost.
     pub lost: i64,
     /// Packets that came back after the settle time.
@@ -393,6 +396,8 @@ pub struct Summary {
     pub latest: Vec<LatePacket>,
     /// Why packets were lost or late, and bursts slow: the worst first of each; as far as somebody has found out.
     pub causes: Vec<Cause>,
+    /// What the run was to reach, and whether it did; in the order in which it was asked for.
+    pub expectations: Vec<Expectation>,
     /// What the flight recorders kept, where there were any.
     pub kept: Option<Kept>,
     /// Per port (forward; else empty).
@@ -400,6 +405,21 @@ pub struct Summary {
     /// Host, device and plan of the run: snake_case name and value, in order (version, kernel, CPU, clock, path, port
     /// facts, plan).
     pub host: Vec<HostFact>,
+}
+
+/// What a run was to reach, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expectation {
+    /// As it was asked for: `loss<0.01%`.
+    pub expected: String,
+    /// What was measured, in packets, parts of one, ns, packets/s or bits/s; `None`: it was not.
+    pub measured: Option<f64>,
+    /// The same for people, with its unit.
+    pub told: String,
+    /// Whether that is enough.
+    pub met: bool,
+    /// Why it shows less than it seems to, though it is met.
+    pub note: Option<String>,
 }
 
 /// Why fewer packets left than were due, where this host did all that it could.

@@ -7,12 +7,13 @@
 //! the ring is full, the lane books into one overflow row, so the totals stay exact and only their place in time is
 //! lost. Within a burst the lane adds up in plain memory and touches the ring once.
 
+use crate::arrivals::Arrivals;
 use crate::counter::Counter;
 use crate::histogram::{Histogram, Moments, SharedHistogram};
 use crate::tally::{Slot, Tally};
 
-/// Rows shorter than this carry no host wait: it is sampled more slowly.
-const HOST_WAIT_ROW_NS: u64 = 100_000_000;
+/// Rows shorter than this carry nothing that is sampled, as host waits are: that happens more slowly.
+const LONG_ROW_NS: u64 = 100_000_000;
 
 /// How time is cut into rows, and for how long a row stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +43,9 @@ impl Timing {
         MIN_PERIOD_NS.div_ceil(self.interval_ns).max(1)
     }
 
-    /// Whether rows tell what kept lanes from running: it is sampled too slowly for short ones.
-    pub(crate) fn tells_host_wait(&self) -> bool {
-        self.interval_ns >= HOST_WAIT_ROW_NS
+    /// Whether rows tell what is sampled, such as what kept lanes from running: too slowly for short ones.
+    pub fn has_long_rows(&self) -> bool {
+        self.interval_ns >= LONG_ROW_NS
     }
 
     /// The row in which `at` ns falls; 0 before the start.
@@ -179,6 +180,7 @@ impl LaneSeries {
             in_ring: true,
             tally: Tally::default(),
             dirty: false,
+            arrivals: Arrivals::default(),
             closed: 0,
             close_at: 0,
         }
@@ -252,6 +254,7 @@ pub struct Recorder<'s> {
     pub(crate) in_ring: bool,
     tally: Tally,
     dirty: bool,
+    pub(crate) arrivals: Arrivals,
     pub(crate) closed: u64,
     close_at: u64,
 }
@@ -284,9 +287,7 @@ impl Recorder<'_> {
         } else {
             (self.row / timing.rows_per_period() % periods) as usize
         };
-        // The last period's rows may be consumed one by one: the whole period must be free.
-        let period_end = (self.row / timing.rows_per_period() + 1) * timing.rows_per_period();
-        self.in_ring = period_end <= self.series.consumed.get_published() + self.series.capacity();
+        self.in_ring = self.has_room(row);
         self.row >= self.closed
     }
 
@@ -424,14 +425,8 @@ impl Recorder<'_> {
         );
         while at < until_ns {
             let row = timing.row_of(at).max(self.closed);
-            self.enter_row(row);
             let end = (timing.start_ns + (row + 1) * timing.interval_ns).clamp(at + 1, until_ns);
-            let rows = &self.series.rows;
-            let slot = match self.in_ring {
-                true => &rows[row as usize & (rows.len() - 1)],
-                false => &self.series.overflow,
-            };
-            slot.add_blocked(end - at);
+            self.slot(row).add_blocked(end - at);
             at = end;
         }
     }
@@ -440,13 +435,23 @@ impl Recorder<'_> {
     #[cold]
     pub fn filled(&mut self, at_ns: u64, ppm: u64) {
         let row = self.series.timing.row_of(at_ns).max(self.closed);
-        self.enter_row(row);
+        self.slot(row).add_fill(ppm);
+    }
+
+    /// Whether the place of an open row in the ring is free, and those of its whole period: the last period's rows may
+    /// be consumed one by one.
+    fn has_room(&self, row: u64) -> bool {
+        let per = self.series.timing.rows_per_period();
+        (row / per + 1) * per <= self.series.consumed.get_published() + self.series.capacity()
+    }
+
+    /// Where an open row is counted: in the ring, or in the overflow row where that has no room.
+    pub(crate) fn slot(&self, row: u64) -> &Slot {
         let rows = &self.series.rows;
-        let slot = match self.in_ring {
+        match self.has_room(row) {
             true => &rows[row as usize & (rows.len() - 1)],
             false => &self.series.overflow,
-        };
-        slot.add_fill(ppm);
+        }
     }
 
     /// Moves what was added up to the ring. Call once per burst.
@@ -477,6 +482,7 @@ impl Recorder<'_> {
     #[cold]
     fn close_rows(&mut self, now_ns: u64) {
         self.flush();
+        self.flush_arrivals();
         let timing = self.series.timing;
         let row = timing.closable(now_ns);
         if row > self.closed {
@@ -489,6 +495,7 @@ impl Recorder<'_> {
     /// The lane has ended: every row is closed.
     pub fn end(mut self) {
         self.flush();
+        self.flush_arrivals();
         self.series.closed.publish(ENDED);
     }
 }

@@ -12,6 +12,8 @@ pub struct Tally {
     pub missed: u64,
     /// Received intact, once, in time.
     pub rx: u64,
+    /// The same packets, in the row in which they arrived.
+    pub arrived: u64,
     /// Came back after the settle time.
     pub late: u64,
     /// Further copies.
@@ -47,6 +49,7 @@ impl Tally {
         self.tx += other.tx;
         self.missed += other.missed;
         self.rx += other.rx;
+        self.arrived += other.arrived;
         self.late += other.late;
         self.duplicates += other.duplicates;
         self.reordered += other.reordered;
@@ -106,7 +109,8 @@ const PLAIN: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     plain: [Counter; PLAIN],
-    /// Apart from the others, as the next three: they are added to outside of the packet path.
+    /// Apart from the others, as the next four: they are added to outside of the packet path.
+    arrived: Counter,
     blocked_ns: Counter,
     fill_looks: Counter,
     fill_sum_ppm: Counter,
@@ -116,8 +120,8 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Adds all of `t` but the time blocked and the fill of rings, which have [`Slot::add_blocked`] and
-    /// [`Slot::add_fill`]. For the single writer only.
+    /// Adds all of `t` but arrivals, the time blocked and the fill of rings, which have [`Slot::add_arrived`],
+    /// [`Slot::add_blocked`] and [`Slot::add_fill`]. For the single writer only.
     #[inline]
     pub(crate) fn add(&self, t: &Tally) {
         let values = [
@@ -139,6 +143,11 @@ impl Slot {
         }
         self.latency.add(&t.latency);
         self.scheduled.add(&t.scheduled);
+    }
+
+    /// Adds packets that arrived in this row. For the single writer only.
+    pub(crate) fn add_arrived(&self, packets: u64) {
+        self.arrived.add(packets);
     }
 
     /// Adds time for which the lane waited for room to send. For the single writer only.
@@ -174,12 +183,13 @@ impl Slot {
             n
         });
         let seldom = [
+            &self.arrived,
             &self.blocked_ns,
             &self.fill_looks,
             &self.fill_sum_ppm,
             &self.fill_highest_ppm,
         ];
-        let [blocked_ns, fill_looks, fill_sum_ppm, fill_highest_ppm] = seldom.map(|cell| {
+        let [arrived, blocked_ns, fill_looks, fill_sum_ppm, fill_highest_ppm] = seldom.map(|cell| {
             let n = cell.get();
             if n != 0 {
                 cell.set(0);
@@ -187,6 +197,7 @@ impl Slot {
             n
         });
         Tally {
+            arrived,
             blocked_ns,
             fill_looks,
             fill_sum_ppm,

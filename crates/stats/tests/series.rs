@@ -54,6 +54,8 @@ fn booked(
     let end = now + 1;
     events.sort();
     let (mut tx, mut rx, mut late) = (0u64, 0u64, 0u64);
+    // The rows of those received: what arrives in the settle time is the last one's.
+    let mut arrivals = Vec::new();
     for (i, &(at, lane, sent, back)) in events.iter().enumerate() {
         if back && at > end + timing.settle_ns {
             continue; // the run has ended
@@ -61,7 +63,9 @@ fn booked(
         let recorder = &mut recorders[lane];
         if back {
             if recorder.received(sent, at, None, 0) {
-                rx += 1
+                rx += 1;
+                recorder.by_arrival(at, 1);
+                arrivals.push(timing.row_of(at).min(timing.row_of(end - 1)));
             } else {
                 late += 1
             }
@@ -100,6 +104,11 @@ fn booked(
     prop_assert!(rows.iter().enumerate().all(|(i, r)| r.index == i as u64));
     let percentiles = totals.latency.percentiles;
     prop_assert_eq!(percentiles.is_some(), rx > 0);
+    prop_assert_eq!(totals.tally.arrived, rx);
+    for row in &rows {
+        let here = arrivals.iter().filter(|at| **at == row.index).count() as u64;
+        prop_assert_eq!(row.rx_by_arrival, Some(here));
+    }
     // Each packet is in the row of its sending.
     for row in rows.iter() {
         let sent_here = events
@@ -174,6 +183,7 @@ fn a_collector_that_never_runs_loses_places_but_no_counts() {
         recorder.advance(ms * MS);
         recorder.sent(ms * MS, 3);
         recorder.received(ms * MS, ms * MS + 5, None, 0);
+        recorder.by_arrival(ms * MS + 5, 1);
         recorder.flush();
     }
     recorder.end();
@@ -183,6 +193,7 @@ fn a_collector_that_never_runs_loses_places_but_no_counts() {
     assert!(totals.overflowed > 0);
     let rows = rows.0.lock().unwrap();
     assert_eq!(rows.iter().map(|r| r.tx).sum::<u64>(), 180_000);
+    assert_eq!(rows.iter().filter_map(|r| r.rx_by_arrival).sum::<u64>(), 60_000);
     assert_eq!(rows.len(), 60_000);
 }
 
@@ -269,4 +280,68 @@ proptest! {
                                                                  end");
         }
     }
+}
+
+#[test]
+fn a_packet_that_is_handed_over_long_after_it_arrived_stands_in_the_oldest_open_row() {
+    let timing = Timing {
+        start_ns: 0,
+        interval_ns: MS,
+        settle_ns: 10 * MS,
+    };
+    let lane = LaneSeries::new(timing, true);
+    let mut recorder = lane.recorder();
+    recorder.by_arrival(7 * MS, 3);
+    recorder.advance(200 * MS);
+    recorder.by_arrival(7 * MS, 2);
+    recorder.by_arrival(200 * MS, 1);
+    recorder.end();
+    let mut collector = Collector::new(vec![&lane], Workload::SendRecv, false);
+    let rows = Rows::default();
+    collector.set_end(300 * MS);
+    collector.finish(&mut [Box::new(rows.clone())]);
+    let rows = rows.0.lock().unwrap();
+    let some: Vec<_> = rows.iter().filter(|row| row.rx_by_arrival != Some(0)).collect();
+    let some: Vec<_> = some.iter().map(|row| (row.index, row.rx_by_arrival)).collect();
+    assert_eq!(some, [(7, Some(3)), (140, Some(2)), (200, Some(1))]);
+}
+
+#[test]
+fn rows_of_those_who_do_not_send_are_by_arrival_and_a_kernel_tells_long_rows_only() {
+    let arrivals = |workload, interval_ms: u64, in_kernel| {
+        let timing = timing(interval_ms * 1_000, 0);
+        let lane = LaneSeries::new(timing, true);
+        let mut recorder = lane.recorder();
+        match workload {
+            Workload::SendRecv => recorder.by_arrival(5 * MS, 4),
+            Workload::Send => recorder.sent(5 * MS, 4),
+            _ => recorder.arrived_n(5 * MS, 4, None),
+        }
+        recorder.end();
+        let mut collector = Collector::new(vec![&lane], workload, false);
+        if in_kernel {
+            collector.kernel_sends();
+        }
+        let rows = Rows::default();
+        collector.set_end(10 * MS);
+        collector.finish(&mut [Box::new(rows.clone())]);
+        let rows = rows.0.lock().unwrap();
+        rows.iter()
+            .map(|row| row.rx_by_arrival)
+            .reduce(|a, b| Some(a? + b?))
+            .flatten()
+    };
+    for workload in [Workload::Drop, Workload::Reflect, Workload::Forward, Workload::Capture] {
+        assert_eq!(
+            [1, 100].map(|ms| arrivals(workload, ms, true)),
+            [Some(4); 2],
+            "{workload:?}"
+        );
+    }
+    assert_eq!(arrivals(Workload::Send, 1, false), None);
+    assert_eq!([1, 100].map(|ms| arrivals(Workload::SendRecv, ms, false)), [Some(4); 2]);
+    assert_eq!(
+        [1, 100].map(|ms| arrivals(Workload::SendRecv, ms, true)),
+        [None, Some(4)]
+    );
 }
