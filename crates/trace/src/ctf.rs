@@ -15,6 +15,8 @@ mod metadata;
 use crate::Recording;
 use events::{calls, kernel_events, polls};
 use metadata::{functions, metadata};
+use std::cell::RefCell;
+use std::io::{self, Write};
 
 /// A file of the three traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,27 +53,73 @@ const MAGIC: u32 = 0xc1fc_1fc1;
 /// A packet is closed when it is longer, bytes.
 const PACKET: usize = 1 << 20;
 
-/// All files of the three traces.
-pub fn files(recording: &Recording) -> (Vec<File>, Counts) {
+/// Writes the three traces, file by file: `open` is asked for each by its path, as in [`File::path`], and the files
+/// before it are complete by then. They are several times as long as what they are made of, and stand in no memory.
+///
+/// # Errors
+/// Those of `open`, and of what it gives.
+pub fn write<W: Write>(recording: &Recording, open: impl FnMut(&str) -> io::Result<W>) -> io::Result<Counts> {
     let pid = recording.meta.pid;
-    let (mut ust, mut dpdk) = (Trace::new(Kind::Ust, recording), Trace::new(Kind::Dpdk, recording));
+    let mut out = Out { open };
+    let mut ust = Trace::new(Kind::Ust, recording);
     for lane in &recording.lanes {
-        calls(&mut ust, lane, pid);
-        polls(&mut dpdk, lane, recording.lanes.len());
+        calls(&mut ust, &mut out, lane, pid)?;
     }
     let mut kernel = Trace::new(Kind::Kernel, recording);
-    kernel_events(&mut kernel, recording);
-    let counts = Counts {
+    kernel_events(&mut kernel, &mut out, recording)?;
+    let mut dpdk = Trace::new(Kind::Dpdk, recording);
+    for lane in &recording.lanes {
+        polls(&mut dpdk, &mut out, lane, recording.lanes.len())?;
+    }
+    out.whole("functions.nm", functions().as_bytes())?;
+    Ok(Counts {
         ust: ust.events,
         kernel: kernel.events,
         dpdk: dpdk.events,
+    })
+}
+
+/// All files of the three traces, in memory.
+pub fn files(recording: &Recording) -> (Vec<File>, Counts) {
+    let all: RefCell<Vec<File>> = RefCell::default();
+    let open = |path: &str| {
+        all.borrow_mut().push(File {
+            path: path.to_owned(),
+            bytes: Vec::new(),
+        });
+        Ok(Last(&all))
     };
-    let mut files: Vec<File> = [ust, kernel, dpdk].into_iter().flat_map(Trace::files).collect();
-    files.push(File {
-        path: "functions.nm".to_owned(),
-        bytes: functions().into_bytes(),
-    });
-    (files, counts)
+    // Memory takes all that it is given.
+    let counts = write(recording, open).unwrap_or_default();
+    (all.into_inner(), counts)
+}
+
+/// The last of these files.
+struct Last<'f>(&'f RefCell<Vec<File>>);
+
+impl Write for Last<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut all = self.0.borrow_mut();
+        let into = all.last_mut().map(|file| file.bytes.extend_from_slice(bytes));
+        Ok(into.map_or(0, |()| bytes.len()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where files go.
+struct Out<O> {
+    open: O,
+}
+
+impl<W: Write, O: FnMut(&str) -> io::Result<W>> Out<O> {
+    fn whole(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut file = (self.open)(path)?;
+        file.write_all(bytes)?;
+        file.flush()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +155,13 @@ fn uuid(of: u8, recording: &Recording) -> [u8; 16] {
     bytes
 }
 
-/// A trace under construction: its streams are one a lane, or one a core.
+/// A trace that is being written: its streams are one a lane, or one a core. A folder without a stream is no trace to
+/// some readers: it is made with the first.
 struct Trace {
     kind: Kind,
     uuid: [u8; 16],
-    metadata: String,
-    streams: Vec<(String, Vec<u8>)>,
+    /// `None`: it is written.
+    metadata: Option<String>,
     events: u64,
 }
 
@@ -122,15 +171,28 @@ impl Trace {
         Self {
             kind,
             uuid,
-            metadata: metadata(kind, &uuid, recording),
-            streams: Vec::new(),
+            metadata: Some(metadata(kind, &uuid, recording)),
             events: 0,
         }
     }
 
-    /// Adds a stream of events in the order of their times.
-    fn stream(&mut self, name: String, cpu: u32, lost: u64, events: impl Iterator<Item = (u64, Vec<u8>)>) {
-        let mut stream = Vec::new();
+    /// Writes a stream of events in the order of their times.
+    fn stream<W: Write, O: FnMut(&str) -> io::Result<W>>(
+        &mut self,
+        out: &mut Out<O>,
+        name: &str,
+        (cpu, lost): (u32, u64),
+        events: impl Iterator<Item = (u64, Vec<u8>)>,
+    ) -> io::Result<()> {
+        let mut events = events.peekable();
+        if events.peek().is_none() {
+            return Ok(());
+        }
+        let folder = self.kind.folder();
+        if let Some(metadata) = self.metadata.take() {
+            out.whole(&format!("{folder}/metadata"), metadata.as_bytes())?;
+        }
+        let mut stream = (out.open)(&format!("{folder}/{name}"))?;
         let mut packet = Packet::default();
         let mut last = 0;
         for (at, event) in events {
@@ -138,31 +200,13 @@ impl Trace {
             let at = at.max(last);
             last = at;
             if packet.events.len() > PACKET {
-                packet.close(self.uuid, cpu, lost, &mut stream);
+                packet.close(self.uuid, cpu, lost, &mut stream)?;
             }
             packet.add(at, &event);
             self.events += 1;
         }
-        if !packet.events.is_empty() {
-            packet.close(self.uuid, cpu, lost, &mut stream);
-        }
-        if !stream.is_empty() {
-            self.streams.push((name, stream));
-        }
-    }
-
-    fn files(self) -> Vec<File> {
-        // A folder without a stream is no trace to some readers.
-        if self.streams.is_empty() {
-            return Vec::new();
-        }
-        let folder = self.kind.folder();
-        let file = |(name, bytes): (String, Vec<u8>)| File {
-            path: format!("{folder}/{name}"),
-            bytes,
-        };
-        let metadata = ("metadata".to_owned(), self.metadata.into_bytes());
-        [metadata].into_iter().chain(self.streams).map(file).collect()
+        packet.close(self.uuid, cpu, lost, &mut stream)?;
+        stream.flush()
     }
 }
 
@@ -186,17 +230,21 @@ impl Packet {
         self.events.extend_from_slice(rest);
     }
 
-    fn close(&mut self, uuid: [u8; 16], cpu: u32, lost: u64, stream: &mut Vec<u8>) {
+    fn close(&mut self, uuid: [u8; 16], cpu: u32, lost: u64, stream: &mut impl Write) -> io::Result<()> {
         const HEADER: usize = 4 + 16 + 4 + 5 * 8 + 4;
         let bits = ((HEADER + self.events.len()) * 8) as u64;
-        stream.extend_from_slice(&MAGIC.to_le_bytes());
-        stream.extend_from_slice(&uuid);
-        stream.extend_from_slice(&0_u32.to_le_bytes());
+        let mut header = Vec::with_capacity(HEADER);
+        header.extend_from_slice(&MAGIC.to_le_bytes());
+        header.extend_from_slice(&uuid);
+        header.extend_from_slice(&0_u32.to_le_bytes());
         for value in [self.begin_ns, self.end_ns, bits, bits, lost] {
-            stream.extend_from_slice(&value.to_le_bytes());
+            header.extend_from_slice(&value.to_le_bytes());
         }
-        stream.extend_from_slice(&cpu.to_le_bytes());
-        stream.append(&mut self.events);
+        header.extend_from_slice(&cpu.to_le_bytes());
+        stream.write_all(&header)?;
+        stream.write_all(&self.events)?;
+        self.events.clear();
+        Ok(())
     }
 }
 

@@ -4,11 +4,12 @@
 //! length for the records of lanes, each as the difference from the one before.
 
 use crate::perfetto::OWN_FIELD;
-use crate::proto::{Reader, Value, put_signed, put_varint};
+use crate::proto::{FIXED32, FIXED64, LENGTH, Reader, VARINT, put_signed, put_varint};
 use crate::{
     Cause, Counter, Did, Frame, KernelEvent, LaneTrace, Meta, ProgramRow, Recording, Round, Sample, StageRow, Taker,
 };
 use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, Read};
 
 /// What files of this form are called.
 pub const SCHEMA: &str = "mpps.trace/1";
@@ -20,6 +21,10 @@ const SAMPLES: u8 = 3;
 
 /// Records, events or samples of a part, at the most.
 const PART: usize = 4096;
+/// The longest part after the head that is read, bytes: such names as a kernel's are short.
+const LONGEST_PART: u64 = 64 << 20;
+/// What a byte of the head takes in memory, about: texts are shorter there, numbers are longer.
+const HEAD_IN_MEMORY: u64 = 4;
 /// Lanes of a recording, at the most: a lane's number is its place.
 const MAX_LANES: usize = 4096;
 
@@ -32,6 +37,9 @@ pub enum NotATrace {
     /// It is one of a newer version.
     #[error("its schema is {0}, this version reads {SCHEMA}")]
     Schema(String),
+    /// There is no memory for it, but for so many MiB.
+    #[error("it holds more than {0} MiB of memory can take: want a host with more, or a run with less --trace-memory")]
+    TooLarge(u64),
     /// It ends too early, or was changed.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
@@ -131,57 +139,223 @@ fn rounds_part(place: usize, rounds: &[Round]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`NotATrace`]; whatever the bytes are, it never panics.
-pub fn read(bytes: &[u8]) -> Result<Recording, NotATrace> {
-    let damaged = NotATrace::Damaged;
-    let mut recording: Option<Recording> = None;
-    let mut packets = Reader::new(bytes);
-    while !packets.is_empty() {
-        let (1, Value::Data(packet)) = packets.field().ok_or_else(|| cut(recording.is_some()))? else {
-            return Err(cut(recording.is_some()));
-        };
-        let mut fields = Reader::new(packet);
-        while !fields.is_empty() {
-            let (field, value) = fields.field().ok_or(damaged("a packet ends too early"))?;
-            let (OWN_FIELD, Value::Data(part)) = (field, value) else {
-                continue;
-            };
-            let (&kind, content) = part.split_first().ok_or(damaged("an empty part"))?;
-            match (kind, &mut recording) {
-                (HEAD, None) => recording = Some(head(content)?),
-                (ROUNDS, Some(recording)) => {
-                    add_rounds(content, recording).ok_or(damaged("the records of a lane"))?;
-                }
-                (KERNEL, Some(recording)) => {
-                    let events: Vec<KernelEvent> =
-                        serde_json::from_slice(content).map_err(|_| damaged("the kernel's events"))?;
-                    recording.kernel.extend(events);
-                }
-                (SAMPLES, Some(recording)) => {
-                    let samples: Vec<Sample> = serde_json::from_slice(content).map_err(|_| damaged("the samples"))?;
-                    let known = recording.frames.len();
-                    if samples
-                        .iter()
-                        .flat_map(|sample| &sample.stack)
-                        .any(|&frame| frame as usize >= known)
-                    {
-                        return Err(damaged("a sample names a place that is not there"));
-                    }
-                    recording.samples.extend(samples);
-                }
-                (HEAD, Some(_)) => return Err(damaged("two heads")),
-                (_, None) => return Err(damaged("a part before the head")),
-                // A later version's.
-                _ => {}
-            }
-        }
-    }
-    recording.ok_or(NotATrace::Foreign)
+pub fn read(mut bytes: &[u8]) -> Result<Recording, NotATrace> {
+    // Reading from memory does not fail.
+    read_from(&mut bytes, u64::MAX).unwrap_or(Err(NotATrace::Foreign))
 }
 
-fn cut(begun: bool) -> NotATrace {
-    match begun {
-        true => NotATrace::Damaged("it ends too early"),
-        false => NotATrace::Foreign,
+/// Reads a trace file (not compressed) as it comes. The recording alone takes memory, about `most` bytes at the most:
+/// what is there for viewers, and what a stranger's file has beside it, does not, however long it is.
+///
+/// # Errors
+/// Those of `input`; then as [`read`].
+pub fn read_from(input: &mut impl BufRead, most: u64) -> io::Result<Result<Recording, NotATrace>> {
+    let mut assembly = Assembly::new(most);
+    let mut file = Input { input };
+    loop {
+        match packet(&mut file, &mut assembly) {
+            Ok(true) => {}
+            Ok(false) => return Ok(assembly.recording.ok_or(NotATrace::Foreign)),
+            Err(Stop::Io(error)) => return Err(error),
+            Err(Stop::Short) => return Ok(Err(assembly.cut())),
+            Err(Stop::Not(why)) => return Ok(Err(why)),
+        }
+    }
+}
+
+/// Why a file is not read on.
+enum Stop {
+    /// It can't be read.
+    Io(io::Error),
+    /// It ends.
+    Short,
+    /// It is none.
+    Not(NotATrace),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<NotATrace> for Stop {
+    fn from(why: NotATrace) -> Self {
+        Self::Not(why)
+    }
+}
+
+/// Reads a packet; `false`: the file is over.
+fn packet(file: &mut Input<'_, impl BufRead>, assembly: &mut Assembly) -> Result<bool, Stop> {
+    if file.is_over()? {
+        return Ok(false);
+    }
+    // Nothing but packets is in a trace.
+    let mut left = u64::MAX;
+    if file.varint(&mut left)? != Some(FIRST_FIELD_OF_DATA) {
+        return Err(assembly.cut().into());
+    }
+    let early = || Stop::Not(NotATrace::Damaged("a packet ends too early"));
+    let mut left = file.varint(&mut left)?.ok_or_else(early)?;
+    while left > 0 {
+        let tag = file.varint(&mut left)?.ok_or_else(early)?;
+        // There is no field 0: what a bomb is full of ends here.
+        let tag = u32::try_from(tag).ok().filter(|tag| tag >> 3 != 0).ok_or_else(early)?;
+        let length = match tag & 7 {
+            VARINT => {
+                file.varint(&mut left)?.ok_or_else(early)?;
+                continue;
+            }
+            FIXED64 => 8,
+            LENGTH => file.varint(&mut left)?.ok_or_else(early)?,
+            FIXED32 => 4,
+            _ => return Err(early()),
+        };
+        left = left.checked_sub(length).ok_or_else(early)?;
+        match tag {
+            OWN_PART => assembly.part(file, length)?,
+            _ => file.skip(length)?,
+        }
+    }
+    Ok(true)
+}
+
+/// The tag of a trace's packets, and of our parts in them.
+const FIRST_FIELD_OF_DATA: u64 = 1 << 3 | LENGTH as u64;
+const OWN_PART: u32 = OWN_FIELD << 3 | LENGTH;
+
+/// A file that is read as it comes.
+struct Input<'f, R> {
+    input: &'f mut R,
+}
+
+impl<R: BufRead> Input<'_, R> {
+    fn is_over(&mut self) -> io::Result<bool> {
+        Ok(self.buffered()?.is_empty())
+    }
+
+    fn buffered(&mut self) -> io::Result<&[u8]> {
+        while matches!(self.input.fill_buf(), Err(e) if e.kind() == io::ErrorKind::Interrupted) {}
+        self.input.fill_buf()
+    }
+
+    /// `None`: it is no number of 64 bits, or longer than what is left of its message.
+    fn varint(&mut self, left: &mut u64) -> Result<Option<u64>, Stop> {
+        let mut bytes = [0; 10];
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            let Some(less) = left.checked_sub(1) else {
+                return Ok(None);
+            };
+            *left = less;
+            *byte = *self.buffered()?.first().ok_or(Stop::Short)?;
+            self.input.consume(1);
+            if *byte & 0x80 == 0 {
+                return Ok(Reader::new(&bytes[..=place]).varint());
+            }
+        }
+        Ok(None)
+    }
+
+    fn skip(&mut self, mut length: u64) -> Result<(), Stop> {
+        while length > 0 {
+            let there = self.buffered()?.len();
+            let here = usize::try_from(length).map_or(there, |length| length.min(there));
+            if here == 0 {
+                return Err(Stop::Short);
+            }
+            self.input.consume(here);
+            length -= here as u64;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, length: u64) -> Result<Vec<u8>, Stop> {
+        let mut bytes = Vec::new();
+        self.input.by_ref().take(length).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 == length {
+            true => Ok(bytes),
+            false => Err(Stop::Short),
+        }
+    }
+}
+
+/// A recording that is put together.
+struct Assembly {
+    recording: Option<Recording>,
+    /// Memory that it may take, bytes, and takes.
+    most: u64,
+    held: u64,
+}
+
+impl Assembly {
+    fn new(most: u64) -> Self {
+        Self {
+            recording: None,
+            most,
+            held: 0,
+        }
+    }
+
+    fn cut(&self) -> NotATrace {
+        match self.recording {
+            Some(_) => NotATrace::Damaged("it ends too early"),
+            None => NotATrace::Foreign,
+        }
+    }
+
+    /// Notes memory that the recording will take.
+    fn hold(&mut self, bytes: u64) -> Result<(), NotATrace> {
+        self.held = self.held.saturating_add(bytes);
+        match self.held > self.most {
+            true => Err(NotATrace::TooLarge(self.most >> 20)),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads a part of this length.
+    fn part(&mut self, file: &mut Input<'_, impl BufRead>, length: u64) -> Result<(), Stop> {
+        let damaged = NotATrace::Damaged;
+        let length = length.checked_sub(1).ok_or(damaged("an empty part"))?;
+        let kind = file.take(1)?[0];
+        if self.recording.is_none() && kind == HEAD {
+            self.hold(length.saturating_mul(HEAD_IN_MEMORY))?;
+            self.recording = Some(head(&file.take(length)?)?);
+            return Ok(());
+        }
+        match (&self.recording, kind) {
+            (None, _) => return Err(damaged("a part before the head").into()),
+            (Some(_), HEAD) => return Err(damaged("two heads").into()),
+            (Some(_), ROUNDS | KERNEL | SAMPLES) => {}
+            // A later version's.
+            _ => return file.skip(length),
+        }
+        if length > LONGEST_PART {
+            return Err(damaged("a part is longer than any that is written").into());
+        }
+        let content = file.take(length)?;
+        let recording = self.recording.get_or_insert_default();
+        let bytes = match kind {
+            ROUNDS => add_rounds(&content, recording).ok_or(damaged("the records of a lane"))?,
+            KERNEL => {
+                let events: Vec<KernelEvent> =
+                    serde_json::from_slice(&content).map_err(|_| damaged("the kernel's events"))?;
+                let bytes = events.len() * size_of::<KernelEvent>() + content.len();
+                recording.kernel.extend(events);
+                bytes
+            }
+            _ => {
+                let samples: Vec<Sample> = serde_json::from_slice(&content).map_err(|_| damaged("the samples"))?;
+                let known = recording.frames.len();
+                let mut places = samples.iter().flat_map(|sample| &sample.stack);
+                if places.any(|&frame| frame as usize >= known) {
+                    return Err(damaged("a sample names a place that is not there").into());
+                }
+                let bytes = samples.len() * size_of::<Sample>() + content.len();
+                recording.samples.extend(samples);
+                bytes
+            }
+        };
+        Ok(self.hold(bytes as u64)?)
     }
 }
 
@@ -220,7 +394,8 @@ fn head(content: &[u8]) -> Result<Recording, NotATrace> {
     })
 }
 
-fn add_rounds(content: &[u8], recording: &mut Recording) -> Option<()> {
+/// Bytes that the records of a part take; `None`: it is none.
+fn add_rounds(content: &[u8], recording: &mut Recording) -> Option<usize> {
     let mut reader = Reader::new(content);
     let place = usize::try_from(reader.varint()?).ok()?;
     let lane = recording.lanes.get_mut(place)?;
@@ -255,7 +430,7 @@ fn add_rounds(content: &[u8], recording: &mut Recording) -> Option<()> {
             did,
         });
     }
-    reader.is_empty().then_some(())
+    reader.is_empty().then_some(count as usize * size_of::<Round>())
 }
 
 #[cfg(test)]

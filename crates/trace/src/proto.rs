@@ -7,10 +7,10 @@ pub(crate) struct Message {
 }
 
 /// Wire types.
-const VARINT: u32 = 0;
-const FIXED64: u32 = 1;
-const LENGTH: u32 = 2;
-const FIXED32: u32 = 5;
+pub(crate) const VARINT: u32 = 0;
+pub(crate) const FIXED64: u32 = 1;
+pub(crate) const LENGTH: u32 = 2;
+pub(crate) const FIXED32: u32 = 5;
 
 impl Message {
     pub(crate) fn new() -> Self {
@@ -97,6 +97,7 @@ pub(crate) struct Reader<'b> {
 }
 
 /// A field of a message.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value<'b> {
     /// A varint.
@@ -147,6 +148,7 @@ impl<'b> Reader<'b> {
     }
 
     /// The next field of a message: its number and value.
+    #[cfg(test)]
     pub(crate) fn field(&mut self) -> Option<(u32, Value<'b>)> {
         let tag = u32::try_from(self.varint()?).ok()?;
         let value = match tag & 7 {

@@ -120,7 +120,7 @@ const UNEXPLAINED: u32 = u32::MAX;
 
 impl Explained {
     /// What the part of a gap is called that no event covers.
-    pub const UNEXPLAINED: &str = "unexplained (hypervisor, firmware or page fault)";
+    pub const UNEXPLAINED: &str = "unexplained (hypervisor, firmware, page fault or what was not watched)";
     /// What the time is called in which a lane slept that had not chosen to.
     pub const ASLEEP: &str = "asleep in the kernel (a page fault, a lock or a disk)";
 

@@ -10,45 +10,53 @@ pub const KEPT: usize = 100;
 const WORTH_NAMING: f64 = 0.1;
 /// Records that follow each other are no further apart, ns: those of a lane leave no time out.
 const APART_NS: u64 = 1_000;
+/// What is in no record of a lane's.
+const UNRECORDED: &str = "unrecorded";
 
 /// What a lane's time between two points went to, beside its own work: parts that add up to no more than it. Whoever
 /// knows what the kernel did there answers; without anybody, nothing is known.
 pub type Explain<'e> = dyn Fn(&LaneTrace, u64, u64) -> Vec<Part> + 'e;
 
 /// What a lane did with a stretch of time, ns, part by part: its stages by its records, what is in none of them as
-/// `unrecorded`. The parts add up to the stretch. Of each stage, what `explain` knows was another's is a part of its
-/// own.
+/// `unrecorded`. The parts add up to the stretch. Of each stage, and of what is in none, what `explain` knows was
+/// another's is a part of its own.
 pub fn spent(lane: &LaneTrace, from_ns: u64, to_ns: u64, explain: &Explain<'_>) -> Vec<Part> {
     let mut parts = Parts::default();
     let mut at = from_ns;
+    // What of a stretch was another's; the rest is `own`. Who waits for packets or for room has chosen to sleep.
+    let split = |parts: &mut Parts, from_ns: u64, to_ns: u64, own: &str, may_sleep: bool| {
+        let mut rest = to_ns.saturating_sub(from_ns);
+        if rest == 0 {
+            return;
+        }
+        let chosen = |part: &Part| may_sleep && part.what.contains(Explained::ASLEEP);
+        for part in explain(lane, from_ns, to_ns).into_iter().filter(|part| !chosen(part)) {
+            let amount = part.amount.min(rest);
+            rest -= amount;
+            parts.add(&part.what, amount);
+        }
+        parts.add(own, rest);
+    };
     let first = lane.rounds.partition_point(|round| round.end_ns() <= from_ns);
     for round in &lane.rounds[first..] {
         if at >= to_ns || round.at_ns >= to_ns {
             break;
         }
-        parts.add("unrecorded", round.at_ns.clamp(at, to_ns) - at);
+        split(&mut parts, at, round.at_ns.clamp(at, to_ns), UNRECORDED, true);
         at = at.max(round.at_ns.min(to_ns));
         let mut begin = round.at_ns;
         for (stage, took) in pieces(round) {
             let end = begin.saturating_add(took);
             let (cut_from, cut_to) = (begin.max(at), end.min(to_ns));
             if cut_from < cut_to {
-                let mut own = cut_to - cut_from;
-                // A lane that waits for packets or for room has chosen to sleep.
-                let chosen =
-                    |part: &Part| matches!(stage, Stage::Asleep | Stage::Rest) && part.what.contains(Explained::ASLEEP);
-                for part in explain(lane, cut_from, cut_to).into_iter().filter(|part| !chosen(part)) {
-                    let amount = part.amount.min(own);
-                    own -= amount;
-                    parts.add(&part.what, amount);
-                }
-                parts.add(stage.name(), own);
+                let may_sleep = matches!(stage, Stage::Asleep | Stage::Rest);
+                split(&mut parts, cut_from, cut_to, stage.name(), may_sleep);
                 at = cut_to;
             }
             begin = end;
         }
     }
-    parts.add("unrecorded", to_ns.saturating_sub(at));
+    split(&mut parts, at, to_ns, UNRECORDED, true);
     parts.list
 }
 
@@ -546,6 +554,13 @@ mod tests {
             amount: to.saturating_sub(from),
         };
         if part.amount > 0 { vec![part] } else { vec![] }
+    }
+
+    #[test]
+    fn time_without_a_record_is_anothers_as_far_as_it_is_known() {
+        let parts = spent(&lane(Vec::new()), 9 * MS, 14 * MS, &rustc);
+        let told: Vec<_> = parts.iter().map(|part| (part.what.as_str(), part.amount)).collect();
+        assert_eq!(told, [("rustc (99) had core 1", 3 * MS), (UNRECORDED, 2 * MS)]);
     }
 
     fn total(parts: &[Part]) -> u64 {

@@ -1,13 +1,14 @@
 //! The events of the three traces, as bytes.
 
-use super::Trace;
 use super::metadata::{BURST, COMM, address, id};
+use super::{Out, Trace};
 use crate::kernel::cores;
 use crate::{Did, Event, LaneTrace, Recording, Round, Stage};
+use std::io::{self, Write};
 
 /// Empty polls of a lane that get an event each; what is beyond is told as discarded.
 pub(super) const EMPTY_POLLS: u64 = 1_000_000;
-/// The same of all lanes together: 40 bytes each in memory.
+/// The same of all lanes together: 40 bytes each.
 pub(super) const ALL_EMPTY_POLLS: u64 = 16 * EMPTY_POLLS;
 
 /// An event's bytes: its id, then its context and fields.
@@ -49,7 +50,12 @@ impl Bytes {
     }
 }
 
-pub(super) fn calls(trace: &mut Trace, lane: &LaneTrace, pid: i32) {
+pub(super) fn calls<W: Write, O: FnMut(&str) -> io::Result<W>>(
+    trace: &mut Trace,
+    out: &mut Out<O>,
+    lane: &LaneTrace,
+    pid: i32,
+) -> io::Result<()> {
     let event = |id: u16, address: u64| Bytes::of(id).i32(pid).i32(lane.tid).comm(&lane.name).u64(address).0;
     let events = ordered(&lane.rounds).flat_map(|(mut at, round)| {
         let mut events = Vec::new();
@@ -78,7 +84,8 @@ pub(super) fn calls(trace: &mut Trace, lane: &LaneTrace, pid: i32) {
         events.push((end, event(id::EXIT, whole)));
         events
     });
-    trace.stream(format!("lane_{}", lane.lane), lane.cpu.unwrap_or(0), 0, events);
+    let cpu = lane.cpu.unwrap_or(0);
+    trace.stream(out, &format!("lane_{}", lane.lane), (cpu, 0), events)
 }
 
 /// Empty polls that each of so many lanes may have.
@@ -87,7 +94,12 @@ pub(super) fn room(lanes: usize) -> u64 {
 }
 
 /// Adds the polls and sent bursts of one of so many lanes.
-pub(super) fn polls(trace: &mut Trace, lane: &LaneTrace, lanes: usize) {
+pub(super) fn polls<W: Write, O: FnMut(&str) -> io::Result<W>>(
+    trace: &mut Trace,
+    out: &mut Out<O>,
+    lane: &LaneTrace,
+    lanes: usize,
+) -> io::Result<()> {
     // A lane that spins before its next departure asks nobody for packets.
     let polled = lane.rounds.iter().filter(|round| round.did == Did::Polled);
     let empty: u64 = polled.map(|round| u64::from(round.polls)).sum();
@@ -115,7 +127,8 @@ pub(super) fn polls(trace: &mut Trace, lane: &LaneTrace, lanes: usize) {
             Did::Slept | Did::Spun => Vec::new(),
         }
     });
-    trace.stream(format!("lane_{}", lane.lane), lane.cpu.unwrap_or(0), left_out, events);
+    let cpu = lane.cpu.unwrap_or(0);
+    trace.stream(out, &format!("lane_{}", lane.lane), (cpu, left_out), events)
 }
 
 /// Records with times that don't overlap: one that was cut out of a ring may overlap the one before by a correction of
@@ -128,7 +141,11 @@ fn ordered(rounds: &[Round]) -> impl Iterator<Item = (u64, &Round)> {
     })
 }
 
-pub(super) fn kernel_events(trace: &mut Trace, recording: &Recording) {
+pub(super) fn kernel_events<W: Write, O: FnMut(&str) -> io::Result<W>>(
+    trace: &mut Trace,
+    out: &mut Out<O>,
+    recording: &Recording,
+) -> io::Result<()> {
     for cpu in cores(&recording.kernel) {
         let mut events = Vec::new();
         for event in recording.kernel.iter().filter(|event| event.cpu == cpu) {
@@ -174,6 +191,7 @@ pub(super) fn kernel_events(trace: &mut Trace, recording: &Recording) {
             }
         }
         events.sort_by_key(|(at, _)| *at);
-        trace.stream(format!("core_{cpu}"), cpu, 0, events.into_iter());
+        trace.stream(out, &format!("core_{cpu}"), (cpu, 0), events.into_iter())?;
     }
+    Ok(())
 }

@@ -326,3 +326,55 @@ fn other_files_are_told_from_damaged_ones_and_newer_ones() {
     bytes[place + SCHEMA.len() - 1] = b'7';
     assert_eq!(read(&bytes), Err(NotATrace::Schema("mpps.trace/7".to_owned())));
 }
+
+/// A packet with a field that nobody knows, so long.
+fn stuffing(length: u64) -> (Vec<u8>, u64) {
+    let mut field = Vec::new();
+    put_varint(&mut field, 5 << 3 | u64::from(LENGTH));
+    put_varint(&mut field, length);
+    let mut head = Vec::new();
+    put_varint(&mut head, FIRST_FIELD_OF_DATA);
+    put_varint(&mut head, field.len() as u64 + length);
+    head.extend(field);
+    (head, length)
+}
+
+#[test]
+fn what_is_not_the_recording_s_takes_no_memory() {
+    let (head, length) = stuffing(64 << 20);
+    let recording = example(vec![Round::default(); 100]);
+    let bytes = file(&recording);
+    let input = head.chain(std::io::repeat(7).take(length)).chain(&bytes[..]);
+    let told = read_from(&mut std::io::BufReader::new(input), 1 << 20);
+    assert_eq!(told.expect("memory is read"), Ok(recording));
+    // Nor does what never ends, and is no packet.
+    for byte in [0, 7, 0x0a, 0xff] {
+        let told = read_from(&mut std::io::BufReader::new(std::io::repeat(byte)), 1 << 20);
+        assert!(told.expect("it is read").is_err(), "{byte}");
+    }
+}
+
+#[test]
+fn a_recording_that_takes_more_memory_than_there_is_is_told() {
+    let bytes = file(&example(vec![Round::default(); 100_000]));
+    let of = |most| read_from(&mut &bytes[..], most).expect("memory is read");
+    assert_eq!(of(2 << 20), Err(NotATrace::TooLarge(2)));
+    assert!(of(8 << 20).is_ok());
+    // The lengths of parts are a stranger's.
+    for kind in [HEAD, ROUNDS] {
+        let mut bytes = if kind == HEAD {
+            Vec::new()
+        } else {
+            file(&example(vec![]))
+        };
+        let (mut part, length) = (Vec::new(), 1 << 40);
+        put_varint(&mut part, u64::from(OWN_PART));
+        put_varint(&mut part, length);
+        part.push(kind);
+        put_varint(&mut bytes, FIRST_FIELD_OF_DATA);
+        put_varint(&mut bytes, part.len() as u64 - 1 + length);
+        let whole = bytes.chain(&part[..]).chain(std::io::repeat(b' '));
+        let told = read_from(&mut std::io::BufReader::new(whole), 1 << 20);
+        assert!(told.expect("it is read").is_err(), "{kind}");
+    }
+}

@@ -50,7 +50,7 @@ fn named(parts: &[(&str, u64)]) -> Vec<(String, u64)> {
     parts.iter().map(|&(what, amount)| (what.to_owned(), amount)).collect()
 }
 
-const UNEXPLAINED: &str = "unexplained (hypervisor, firmware or page fault)";
+const UNEXPLAINED: &str = "unexplained (hypervisor, firmware, page fault or what was not watched)";
 
 #[test]
 fn a_gap_without_events_is_unexplained() {
