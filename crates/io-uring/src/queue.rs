@@ -7,8 +7,8 @@ use crate::ring::Ring;
 use crate::transmit::{Sender, Stopped};
 use crate::user_data::{CANCEL, RECEIVE, SEND, WRITABLE, parts, user_data};
 use io_uring::{opcode, types};
-use mpps_io::{Burst, Error, Queue, Result, Wait};
-use mpps_sockets::{Lane, Pool, SocketFrame, Sockets};
+use mpps_io::{Burst, Error, Queue, Result, RxRoom, Wait};
+use mpps_sockets::{Fill, Lane, Pool, SocketFrame, Sockets};
 use std::time::{Duration, Instant};
 
 /// Longest sleep when a queue below the socket is full: the kernel has nothing to wake us by.
@@ -26,6 +26,7 @@ pub struct UringQueue<'p> {
     ring: Ring,
     receiver: Receiver<'p>,
     sender: Sender<'p>,
+    fill: Fill,
     /// A request that wakes us when a socket is writable is armed.
     watching: bool,
     /// Told by a completion, to be told by the next call.
@@ -63,6 +64,7 @@ impl<'p> UringQueue<'p> {
             ring,
             receiver,
             sender,
+            fill: Fill::default(),
             watching: false,
             failed: None,
             lost: 0,
@@ -118,11 +120,25 @@ impl<'p> UringQueue<'p> {
         }
     }
 
+    /// Hands over the sends that were written, and books what has ended by it.
+    #[inline]
+    fn hand_over(&mut self) -> Result<()> {
+        match self.sender.take_chain() {
+            _ if self.ring.polled() => self.ring.submit(self.counters)?,
+            // A lane that has nothing to hand out gets by the same call what has come.
+            0 if self.receiver.armed() > 0 && !self.receiver.pending() => self.ring.work(self.counters)?,
+            0 => self.ring.submit(self.counters)?,
+            // No send of it waits, so all of them end.
+            chain => self.ring.work_until(chain, self.counters)?,
+        }
+        self.reap();
+        Ok(())
+    }
+
     /// Tries again what the kernel did not take.
     fn push_on(&mut self) -> Result<()> {
         if self.sender.sends().retries() > 0 && self.sender.submit_again(&mut self.ring) {
-            self.ring.submit(self.counters)?;
-            self.reap();
+            self.hand_over()?;
         }
         Ok(())
     }
@@ -234,14 +250,21 @@ impl<'p> Queue for UringQueue<'p> {
         let (taken, result) = self.sender.write(&mut self.ring, burst.as_slice());
         self.sender.hold(burst.drain(taken));
         if taken > 0 {
-            self.ring.submit(self.counters)?;
-            self.reap();
+            self.hand_over()?;
         }
         match result {
             Err(e) if taken == 0 => Err(e),
             // First report what was taken; the next call returns the error again.
             _ => Ok(taken),
         }
+    }
+
+    fn rx_room(&self) -> Option<RxRoom> {
+        Fill::room(self.sockets, self.lane)
+    }
+
+    fn rx_fill(&mut self) -> Option<u64> {
+        self.fill.look(self.sockets, self.lane)
     }
 
     fn flush(&mut self) -> Result<()> {

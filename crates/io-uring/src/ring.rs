@@ -144,7 +144,7 @@ impl Setup {
 /// A lane's ring, made on the lane's own thread: `SINGLE_ISSUER` binds it to that.
 pub(crate) struct Ring {
     uring: IoUring,
-    /// Written and not handed over.
+    /// A thread of the kernel takes what is written.
     polled: bool,
     buffers: Option<BufRing>,
     registered: bool,
@@ -183,6 +183,12 @@ impl Ring {
             buffers,
             registered: !descriptors.is_empty(),
         })
+    }
+
+    /// Whether a thread of the kernel takes what is written, and does a chain to its end.
+    #[inline]
+    pub(crate) fn polled(&self) -> bool {
+        self.polled
     }
 
     /// The ring of provided buffers.
@@ -249,6 +255,14 @@ impl Ring {
     /// Hands over what is written and has the kernel do the work that waits for this thread.
     #[inline]
     pub(crate) fn work(&mut self, counters: &RingCounters) -> Result<()> {
+        self.work_until(0, counters)
+    }
+
+    /// As [`Ring::work`], until so many completions are there. A chain needs it: each of its sends is such work once
+    /// the one before it has ended, and a call that asks for nothing does one piece of it. The caller asks for no more
+    /// than will complete without waiting.
+    #[inline]
+    pub(crate) fn work_until(&mut self, completions: usize, counters: &RingCounters) -> Result<()> {
         counters.system_calls.add(1);
         const GETEVENTS: u32 = 1;
         const SQ_WAKEUP: u32 = 2;
@@ -258,8 +272,11 @@ impl Ring {
             queue.len() as u32
         };
         let flags = if self.polled { GETEVENTS | SQ_WAKEUP } else { GETEVENTS };
-        // SAFETY: no argument is passed; the kernel takes `n` entries that are written, and waits for nothing.
-        let result = unsafe { self.uring.submitter().enter::<libc::sigset_t>(n, 0, flags, None) };
+        // SAFETY: no argument is passed; the kernel takes `n` entries that are written.
+        let result = unsafe {
+            let submitter = self.uring.submitter();
+            submitter.enter::<libc::sigset_t>(n, completions as u32, flags, None)
+        };
         judged(result)
     }
 

@@ -68,6 +68,8 @@ pub(crate) struct Sender<'p> {
     stopped: Stopped,
     /// Sends whose frames are still in the burst, and how many.
     fresh: Vec<(u16, usize)>,
+    /// Sends that were written as one chain and not handed over yet.
+    chain: usize,
 }
 
 /// Sizes of a sender, by the port's options.
@@ -116,6 +118,7 @@ impl<'p> Sender<'p> {
             careful: 0,
             stopped: Stopped::Not,
             fresh: Vec::with_capacity(slots),
+            chain: 0,
         }
     }
 
@@ -130,6 +133,11 @@ impl<'p> Sender<'p> {
     /// Whether something could be sent now.
     pub(crate) fn has_room(&self) -> bool {
         self.sends.retries() == 0 && self.sends.room() > 0 && self.sends.frames() + self.run <= self.most_frames
+    }
+
+    /// How many sends were written as one chain since the last call; 0: what was written is none.
+    pub(crate) fn take_chain(&mut self) -> usize {
+        std::mem::take(&mut self.chain)
     }
 
     /// Takes frames from the front: writes a submission for each, or each run, as far as there is room. Returns how
@@ -178,6 +186,7 @@ impl<'p> Sender<'p> {
             // sees the entry); all outlive the ring's use of them, as `UringQueue` ends all requests before it goes.
             let pushed = unsafe { ring.push(&entry) };
             debug_assert!(pushed, "there was room");
+            self.chain += usize::from(chained);
         }
         (taken, Ok(()))
     }
@@ -281,6 +290,7 @@ impl<'p> Sender<'p> {
                 break;
             }
             self.sends.resubmitted();
+            self.chain += 1;
         }
         self.stopped = Stopped::Not;
         true

@@ -10,6 +10,7 @@ pub mod address;
 pub mod config;
 pub mod counters;
 pub mod failure;
+mod fill;
 pub mod message;
 mod open;
 pub mod pool;
@@ -18,6 +19,7 @@ mod socket;
 mod sockets;
 
 pub use config::{Config, DEFAULT_PORT};
+pub use fill::Fill;
 pub use open::{Mode, open};
 pub use pool::{Pool, SocketFrame};
 pub use socket::{descriptor_limit, set_option};

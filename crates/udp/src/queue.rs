@@ -3,8 +3,8 @@
 use crate::ready::Ready;
 use crate::receive::{Received, Receiver};
 use crate::transmit::{Stop, Transmitter};
-use mpps_io::{Burst, Error, Queue, Result, RoomUnit, RxRoom, Wait};
-use mpps_sockets::{Lane, Pool, SocketFrame, Sockets};
+use mpps_io::{Burst, Error, Queue, Result, RxRoom, Wait};
+use mpps_sockets::{Fill, Lane, Pool, SocketFrame, Sockets};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -13,10 +13,6 @@ use std::time::Duration;
 const BUSY_WAIT: Duration = Duration::from_micros(50);
 /// Pending ICMP errors taken from one socket in one receive call.
 const RECEIVE_RETRIES: u32 = 4;
-/// How often the fill of sockets is looked at, at most: each look is a system call or, of several sockets, some.
-const LOOK_AT_FILL: Duration = Duration::from_millis(1);
-/// Sockets that one look asks, in turn.
-const SOCKETS_A_LOOK: usize = 4;
 
 /// One lane's queue over its pool. Give up on drop: the lane's place in the port is then free again.
 pub struct UdpQueue<'p> {
@@ -29,8 +25,7 @@ pub struct UdpQueue<'p> {
     transmitter: Transmitter,
     /// Why the last transmit call was cut short, and on which socket.
     stopped: Option<(Stop, RawFd)>,
-    /// Of the receiving sockets the one whose fill is asked for next.
-    next_look: usize,
+    fill: Fill,
 }
 
 impl<'p> UdpQueue<'p> {
@@ -49,7 +44,7 @@ impl<'p> UdpQueue<'p> {
             ready,
             transmitter: Transmitter::new(sockets.gso(), sockets.kind().listening),
             stopped: None,
-            next_look: 0,
+            fill: Fill::default(),
         })
     }
 }
@@ -162,27 +157,12 @@ impl<'p> Queue for UdpQueue<'p> {
         }
     }
 
-    /// The kernel grants all sockets of a port the same.
     fn rx_room(&self) -> Option<RxRoom> {
-        let (_, size) = self.sockets.filled(*self.lane.rx.first()?)?;
-        Some(RxRoom {
-            size,
-            count: self.lane.rx.len(),
-            unit: RoomUnit::Bytes,
-            every: LOOK_AT_FILL,
-        })
+        Fill::room(self.sockets, self.lane)
     }
 
     fn rx_fill(&mut self) -> Option<u64> {
-        let sockets = &self.lane.rx;
-        let looks = sockets.len().min(SOCKETS_A_LOOK);
-        let fill = |i: usize| {
-            let (taken, _) = self.sockets.filled(sockets[(self.next_look + i) % sockets.len()])?;
-            Some(taken)
-        };
-        let fullest = (0..looks).filter_map(fill).max();
-        self.next_look = (self.next_look + looks) % sockets.len().max(1);
-        fullest
+        self.fill.look(self.sockets, self.lane)
     }
 
     fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()> {

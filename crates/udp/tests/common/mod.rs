@@ -1,8 +1,9 @@
-//! What the tests share: opening ports on loopback, and moving frames with a deadline.
+//! What the tests of the paths over UDP sockets share: opening ports on loopback, and moving frames with a deadline.
+//! Each test program says in its `path` which path that is.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use crate::path::{Mode, NAME, PathPort, check, open};
 use mpps_io::{Burst, Frame, Port, Queue, Roles, Wait};
-use mpps_udp::{Mode, UdpPort, check, open};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,8 +16,15 @@ pub(crate) const BOTH: Roles = Roles { rx: true, tx: true };
 /// After this a test has failed; far beyond what any of them takes.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-pub(crate) fn port(spec: &str, mode: Mode, roles: &[Roles]) -> UdpPort {
-    open(check(&spec.parse().expect(spec)).expect(spec), mode, roles).expect(spec)
+/// Opens a port of the path; `device` is what stands behind the path's name.
+pub(crate) fn port(device: &str, mode: Mode, roles: &[Roles]) -> PathPort {
+    try_port(device, mode, roles).expect(device)
+}
+
+/// As [`port`], where opening may be refused.
+pub(crate) fn try_port(device: &str, mode: Mode, roles: &[Roles]) -> mpps_io::Result<PathPort> {
+    let spec = format!("{NAME}:{device}").parse().expect(device);
+    open(check(&spec).expect(device), mode, roles)
 }
 
 /// A port number of `ip` that nobody uses, and that no other test of this process is given. Below the range that the
@@ -79,9 +87,15 @@ pub(crate) fn send_all<Q: Queue>(queue: &mut Q, frames: &[(u32, Vec<u8>)]) {
 
 /// Receives `n` datagrams and returns flow and bytes of each.
 pub(crate) fn receive_all<Q: Queue>(queue: &mut Q, n: usize) -> Vec<(Option<u32>, Vec<u8>)> {
+    receive_while(queue, n, || {})
+}
+
+/// As [`receive_all`], while something else is kept going.
+pub(crate) fn receive_while<Q: Queue>(queue: &mut Q, n: usize, mut step: impl FnMut()) -> Vec<(Option<u32>, Vec<u8>)> {
     let mut got = Vec::new();
     let mut burst = Burst::new(64);
     until("all frames received", || {
+        step();
         if queue.receive(&mut burst).expect("receive") == 0 {
             queue
                 .wait(Wait { rx: true, tx: false }, Duration::from_millis(10))
@@ -107,7 +121,7 @@ pub(crate) fn reflect_once<Q: Queue>(queue: &mut Q) -> usize {
 }
 
 /// A further counter of the path.
-pub(crate) fn other(port: &UdpPort, queue: usize, name: &str) -> u64 {
+pub(crate) fn other(port: &PathPort, queue: usize, name: &str) -> u64 {
     port.counters(queue)
         .other
         .iter()
@@ -119,7 +133,7 @@ pub(crate) fn other(port: &UdpPort, queue: usize, name: &str) -> u64 {
 /// Runs the test `name` again in a network namespace of its own, which goes away with it. True in there; false (or
 /// `SKIPPED` printed) outside, where there is nothing more to do.
 pub(crate) fn in_own_network(name: &str) -> bool {
-    if std::env::var_os("MPPS_UDP_TEST_CHILD").is_some() {
+    if std::env::var_os("MPPS_SOCKETS_TEST_CHILD").is_some() {
         return true;
     }
     let possible = Command::new("unshare")
@@ -133,10 +147,18 @@ pub(crate) fn in_own_network(name: &str) -> bool {
     let output = Command::new("unshare")
         .args(["-n".as_ref(), me.as_os_str()])
         .args(["--exact", name, "--test-threads", "1", "--nocapture"])
-        .env("MPPS_UDP_TEST_CHILD", "1")
+        .env("MPPS_SOCKETS_TEST_CHILD", "1")
         .output()
         .expect("child");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // What the child skipped is to be read in the parent's output, too.
+    let said = String::from_utf8_lossy(&output.stdout);
+    for line in said
+        .lines()
+        .filter_map(|line| line.find("SKIPPED").map(|at| &line[at..]))
+    {
+        println!("{line}");
+    }
     false
 }
 
