@@ -3,8 +3,8 @@
 //! Each is written before the change and locked for as long as its process lives: the kernel drops the lock however the
 //! process ends. A file that is there and not locked belongs to a process that was killed.
 
-use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -41,9 +41,15 @@ impl Entry {
         Ok(())
     }
 
-    /// Takes over a file; `None`: it is held by its process, or gone.
+    /// Takes over a file; `None`: it is held by its process, or gone, or [no journal](foreign).
     fn take(path: PathBuf) -> Option<Self> {
-        let file = File::options().read(true).write(true).open(&path).ok()?;
+        // Neither a FIFO nor a link may have come in its place.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut options = File::options();
+        let file = options.read(true).write(true).custom_flags(flags).open(&path).ok()?;
+        if stranger(&file.metadata().ok()?).is_some() {
+            return None;
+        }
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         // Somebody else may have dealt with it between the two.
         (file.metadata().ok()?.nlink() > 0).then_some(Self { path, file })
@@ -63,10 +69,12 @@ impl Entry {
     /// Adds to its end, in one write.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// When it can't be written: it says what it said, so that what is added later stands on a line of its own.
     pub fn append(&mut self, text: &str) -> io::Result<()> {
-        self.file.seek(io::SeekFrom::End(0))?;
-        self.file.write_all(text.as_bytes())
+        let end = self.file.seek(io::SeekFrom::End(0))?;
+        self.file.write_all(text.as_bytes()).inspect_err(|_| {
+            let _ = self.file.set_len(end);
+        })
     }
 
     /// Where it lies.
@@ -105,11 +113,36 @@ fn put(folder: &Path, own: &str, text: &str, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Why a file is none that this program has written for this user; `None`: it may be. What it says is done with all
+/// rights of whoever reads it.
+fn stranger(file: &Metadata) -> Option<String> {
+    let me = rustix::process::geteuid().as_raw();
+    match file {
+        _ if file.is_symlink() => Some("it is a link".to_owned()),
+        _ if !file.is_file() => Some("it is no file".to_owned()),
+        _ if file.uid() != me => Some(format!("it belongs to user {}", file.uid())),
+        _ if file.nlink() > 1 => Some("it has a second name".to_owned()),
+        _ => None,
+    }
+}
+
+fn named(folder: &Path, prefix: &str) -> impl Iterator<Item = (PathBuf, Metadata)> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = all.filter(move |entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)));
+    named.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
+}
+
 /// Files whose names begin with `prefix`, of living processes and others.
 pub fn files(folder: &Path, prefix: &str) -> Vec<PathBuf> {
-    let all = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let named = all.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)));
-    named.map(|entry| entry.path()).collect()
+    let own = named(folder, prefix).filter(|(_, file)| stranger(file).is_none());
+    own.map(|(path, _)| path).collect()
+}
+
+/// What has such a name and is no journal, with the reason: nobody undoes anything by it.
+pub fn foreign(folder: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
+    named(folder, prefix)
+        .filter_map(|(path, file)| Some((path, stranger(&file)?)))
+        .collect()
 }
 
 /// Those of processes that were killed; they are this process's from now on.
@@ -120,6 +153,28 @@ pub fn abandoned(folder: &Path, prefix: &str) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Resource, Rlimit};
+
+    /// A folder that goes with the test.
+    struct Own(PathBuf);
+
+    impl Own {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("mpps-sys-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).expect("a folder");
+            Self(path)
+        }
+
+        fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Own {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
 
     #[test]
     fn a_file_is_its_process_s_while_that_lives_and_anybody_s_afterwards() {
@@ -140,5 +195,54 @@ mod tests {
         left.remove(0).done();
         assert!(files(&folder, "undo-").is_empty());
         let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn what_is_no_file_of_this_user_s_is_no_journal() {
+        let folder = Own::new("strangers");
+        let path = |name: &str| folder.path().join(name);
+        let own = Entry::create(folder.path(), "undo-", "one\n").expect("a file");
+        drop(own);
+        std::fs::write(path("plain"), "one\n").expect("a file");
+        std::os::unix::fs::symlink(path("plain"), path("undo-link")).expect("a link");
+        std::os::unix::fs::symlink("/nowhere", path("undo-dangling")).expect("a link");
+        std::fs::create_dir(path("undo-folder")).expect("a folder");
+        std::fs::hard_link(path("plain"), path("undo-second")).expect("a name");
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("undo-fifo"), rustix::fs::Mode::RUSR).expect("a FIFO");
+        let mut none = vec!["undo-dangling", "undo-fifo", "undo-folder", "undo-link", "undo-second"];
+        if rustix::process::geteuid().is_root() {
+            std::fs::write(path("undo-theirs"), "one\n").expect("a file");
+            std::os::unix::fs::chown(path("undo-theirs"), Some(65_534), None).expect("root may");
+            none.push("undo-theirs");
+        }
+        let mut told: Vec<_> = foreign(folder.path(), "undo-")
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
+        told.sort();
+        assert_eq!(told, none.iter().map(|name| path(name)).collect::<Vec<_>>());
+        assert_eq!(files(folder.path(), "undo-").len(), 1);
+        assert!(none.iter().all(|name| Entry::take(path(name)).is_none()));
+        assert_eq!(abandoned(folder.path(), "undo-").len(), 1);
+    }
+
+    #[test]
+    fn what_could_be_added_in_part_only_is_not_there() {
+        const ROOM: u64 = 1 << 20;
+        let folder = Own::new("full");
+        let mut own = Entry::create(folder.path(), "undo-", "one\n").expect("a file");
+        own.file.set_len(ROOM - 2).expect("room");
+        // The kernel writes as much as may be, and refuses the rest.
+        let before = rustix::process::getrlimit(Resource::Fsize);
+        // SAFETY: no memory is passed; the signal's action is set before anything can raise it.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let limit = |current| Rlimit { current, ..before };
+        rustix::process::setrlimit(Resource::Fsize, limit(Some(ROOM))).expect("less");
+        let refused = own.append("two\n");
+        rustix::process::setrlimit(Resource::Fsize, limit(before.current)).expect("as it was");
+        assert!(refused.is_err());
+        assert_eq!(own.file.metadata().expect("a file").len(), ROOM - 2);
+        own.append("three\n").expect("room");
+        assert!(own.text().expect("text").ends_with("\0three\n"));
     }
 }

@@ -91,8 +91,21 @@ fn home(tree: &Tree, root: &str, version_1: bool) -> String {
     }
 }
 
+/// Why none of these groups can be made: one that is there has an owner, who has processes there and would lose it.
+fn taken(tree: &Tree, groups: &[&String]) -> Option<Part> {
+    let group = groups.iter().find(|group| tree.exists(group))?;
+    let why = format!(
+        "/{group} is there already: want the `mpps isolate` of another container to end first, or `rmdir /{group}` \
+         where there is none"
+    );
+    Some(Part::none(Kind::Cpuset, why))
+}
+
 fn version_2(tree: &Tree, root: &str, cores: &Cpus) -> Part {
     let group = format!("{root}/{NAME}");
+    if let Some(part) = taken(tree, &[&group]) {
+        return part;
+    }
     let mut steps = Vec::new();
     let control = format!("{root}/cgroup.subtree_control");
     let before = tree.read(&control).unwrap_or_default();
@@ -138,6 +151,9 @@ pub(super) fn user(tree: &Tree, control: &str) -> Option<String> {
 
 fn version_1(tree: &Tree, root: &str, cores: &Cpus, rest: &Cpus) -> Part {
     let (own, others) = (format!("{root}/{NAME}"), format!("{root}/{NAME}-rest"));
+    if let Some(part) = taken(tree, &[&own, &others]) {
+        return part;
+    }
     // Load is balanced over what groups that balance have in common.
     for name in tree
         .folders(root)

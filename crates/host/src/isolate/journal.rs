@@ -4,8 +4,8 @@
 //! program and for `mpps isolate --undo`.
 
 use super::tree::Tree;
-use super::undo::{Line, Undone, lines, undo};
-use mpps_sys::journal::{Entry, abandoned, files};
+use super::undo::{Line, Undone, lines, undo, unread};
+use mpps_sys::journal::{Entry, abandoned, files, foreign};
 use mpps_sys::private;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -178,9 +178,16 @@ pub fn mend(tree: &Tree) -> Mended {
 
 fn mend_in(tree: &Tree, folder: &Path) -> Mended {
     let mut mended = Mended::default();
+    for (path, why) in foreign(folder, PREFIX) {
+        let path = path.display();
+        mended.told.push(format!(
+            "isolate: {path}: {why}: nothing is undone by it: want it removed"
+        ));
+    }
     for mut entry in abandoned(folder, PREFIX) {
-        let lines = match entry.text() {
-            Ok(text) => lines(&text),
+        let path = entry.path().to_owned();
+        let (lines, unread) = match entry.text() {
+            Ok(text) => (lines(&text), unread(&text)),
             Err(error) => {
                 let path = entry.path().display();
                 mended
@@ -197,6 +204,12 @@ fn mend_in(tree: &Tree, folder: &Path) -> Mended {
                 continue;
             }
         };
+        if unread > 0 {
+            let path = path.display();
+            mended.told.push(format!(
+                "isolate: {path}: {unread} lines of it can't be read, so what they note stays as it is"
+            ));
+        }
         // What has stayed before is not waited for at each start of the program.
         let (patience, done, left) = match again {
             false => (

@@ -108,6 +108,17 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
     all
 }
 
+/// Lines that [`lines`] does not reach, as one was changed: half a line at the end is none, since its change was not
+/// made.
+pub(super) fn unread(text: &str) -> usize {
+    let is_line = |line: &&str| serde_json::from_str::<Line>(line).is_ok();
+    let left = text.lines().skip_while(is_line);
+    match text.ends_with('\n') {
+        true => left.count(),
+        false => left.count().saturating_sub(1),
+    }
+}
+
 /// What came of undoing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Undone {
@@ -322,13 +333,15 @@ mod tests {
         let text = [write(None).text(), set.text(), group.text()].concat();
         assert_eq!(lines(&text), [write(Some("2")), group.clone()]);
         assert_eq!(lines(&text[..text.len() - 5]), [write(Some("2"))]);
+        assert_eq!((unread(&text), unread(&text[..text.len() - 5])), (0, 0));
+        assert_eq!(unread(&text.replacen("do", "d0", 1)), 3);
         assert_eq!([write(Some("2")).text(), group.text()].concat(), text);
     }
 
     proptest! {
         #[test]
         fn no_journal_makes_it_panic(text in ".{0,200}") {
-            let _ = lines(&text);
+            let _ = (lines(&text), unread(&text));
         }
     }
 }
