@@ -239,3 +239,23 @@ fn somebody_without_any_privilege_runs_devices_that_need_none() {
     let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON and nothing else");
     assert!(json["tx_packets"].as_u64() > Some(0), "{json:#}");
 }
+
+#[test]
+fn a_share_of_the_link_is_of_the_speed_that_the_device_tells() {
+    if no_dpdk() {
+        return;
+    }
+    // net_null tells 10 Gbit/s; a frame of 64 bytes takes 84 on the wire.
+    let words = "send dpdk:net_null0,no-rx=1 --src 10.99.0.1 --dest 10.99.0.2:9000 --dest-mac 02:00:00:00:00:02";
+    let sent = Scratch::new().measure(mpps(&format!("{words} --rate 1% --duration 100ms --quiet")));
+    fact(&sent, "link_bps", "10000000000");
+    let intended = sent.json["intended_pps"].as_f64().expect("a rate");
+    assert!((intended - 1e8 / 672.0).abs() < 1e-3, "{intended}");
+    let none = mpps_tests::run("send null: --rate 10% --duration 100ms");
+    assert_eq!(none.code, Some(2), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("--rate '10%': want a rate in pps or bps"),
+        "{}",
+        none.stderr
+    );
+}

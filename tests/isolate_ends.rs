@@ -179,6 +179,51 @@ fn what_can_not_be_undone_stays_noted_and_no_run_begins_until_it_is() {
 }
 
 #[test]
+fn a_group_that_somebody_else_has_made_is_left_to_them() {
+    let host = Host::new();
+    host.put("cg/mpps-isolate/cgroup.procs", "77");
+    let finished = run_command(host.isolate("", &["true"]));
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let told = "cpuset       not applied  /cg/mpps-isolate is there already";
+    assert!(finished.stderr.contains(told), "{}", finished.stderr);
+    assert_eq!(host.get("cg/mpps-isolate/cgroup.procs"), "77");
+}
+
+#[test]
+fn what_is_no_journal_is_told_and_neither_followed_nor_waited_for() {
+    let host = Host::new();
+    let forged = "{\"do\":\"boot\",\"id\":\"one\"}\n\
+                  {\"do\":\"write\",\"path\":\"proc/sys/vm/stat_interval\",\"before\":\"777\"}";
+    host.put("elsewhere", forged);
+    fs::create_dir(host.path("run/mpps")).expect("a folder");
+    let journal = |name: &str| host.path(&format!("run/mpps/isolate-{name}"));
+    std::os::unix::fs::symlink(host.path("elsewhere"), journal("1-0")).expect("a link");
+    fs::create_dir(journal("2-0")).expect("a folder");
+    let mut strange = vec!["1-0", "2-0"];
+    if rustix::process::geteuid().is_root() {
+        host.put("run/mpps/isolate-3-0", forged);
+        std::os::unix::fs::chown(journal("3-0"), Some(65_534), Some(65_534)).expect("root may");
+        strange.push("3-0");
+    }
+    let finished = run_command(host.isolate("", &["true"]));
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    for name in strange {
+        let told = format!("{}: it ", journal(name).display());
+        assert!(finished.stderr.contains(&told), "{name}: {}", finished.stderr);
+    }
+    assert_eq!(host.get("proc/sys/vm/stat_interval"), "1");
+    // A line that was changed: those from there on are not done, and that is said.
+    host.put("run/mpps/isolate-4-0", &forged.replace("\"write\"", "\"wrote\""));
+    let finished = run_command(host.undo());
+    assert!(
+        finished.stderr.contains("isolate-4-0: 1 lines of it can't be read"),
+        "{}",
+        finished.stderr
+    );
+    assert!(!journal("4-0").exists());
+}
+
+#[test]
 fn a_guardian_has_a_session_of_its_own_and_ends_with_its_run_only() {
     let host = Host::new();
     let running = Background::start(host.isolate("--quiet", &["sleep", "1000"]));

@@ -57,6 +57,13 @@ const RECIPES: &[Recipe] = &[
     recipe(
         README,
         &[
+            "mpps sendrecv af_packet --lab --rate 20kpps --duration 5s --expect 'loss<0.1%' --expect 'p99<20ms' \
+             --junit mpps.xml",
+        ],
+    ),
+    recipe(
+        README,
+        &[
             "mpps reflect udp:10.99.0.2:9000",
             "mpps sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps --csv run.csv --json run.json",
         ],
@@ -448,7 +455,8 @@ fn judged(recipe: &Recipe, steps: &[&Shown], scratch: &Scratch, finished: &Finis
         // A busy machine may keep a generator from its rate: that run is not valid, and still well.
         let ended: Option<i32> = code(&name);
         let measures = said.contains("VALID");
-        let well = ended == Some(0) || ended == Some(3) && measures && !said.contains("vanished");
+        // Not valid, or not what was asked for: a busy host can bring either.
+        let well = ended == Some(0) || matches!(ended, Some(3 | 4)) && measures && !said.contains("vanished");
         if !well {
             wrong.push(format!(
                 "{}: {what}: exit code {ended:?}: {said} {}",

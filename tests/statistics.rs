@@ -358,3 +358,61 @@ fn bursts_of_loss_and_jitter_are_reported_as_injected() {
         assert!(injected("reordered") > 0, "{options}");
     }
 }
+
+/// Packets in rows up to each, by the name of a column.
+fn so_far(report: &Report, column: &str) -> Vec<u64> {
+    let cell = |row: &mpps_tests::Row| row[column].parse::<u64>().expect("a count");
+    let cells = report.rows.iter().map(cell);
+    cells
+        .scan(0, |sum, packets| {
+            *sum += packets;
+            Some(*sum)
+        })
+        .collect()
+}
+
+#[test]
+fn rows_by_arrival_are_those_by_sending_later_by_the_delay_of_the_path() {
+    for (delay, lanes) in [(3, 1), (2, 2), (0, 1)] {
+        let words = format!(
+            "sendrecv loop:delay={}ms,loss=0.02 --rate 20kpps --duration 1s --settle 500ms --interval 100ms --quiet \
+             --lanes {lanes}",
+            delay * 100
+        );
+        let report = Scratch::new().measure(mpps(&words));
+        report.assert_accounted();
+        let (sent, arrived) = (so_far(&report, "rx_packets"), so_far(&report, "rx_by_arrival_packets"));
+        assert_eq!((sent.len(), sent.last()), (10, arrived.last()), "{sent:?} {arrived:?}");
+        // Between stamp and departure lies less than a burst of each lane; the last row has all that came later.
+        for (row, arrived) in arrived.iter().enumerate().take(9) {
+            let left = row.checked_sub(delay).map_or(0, |row| sent[row]);
+            assert!(
+                left.abs_diff(*arrived) <= 256 * lanes,
+                "row {row}: {left} {arrived}, {delay} rows later"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_receiver_are_by_arrival_and_those_of_a_sender_have_none() {
+    let column = |words: &str| {
+        let report = Scratch::new().measure(mpps(words));
+        report.assert_rows_add_up();
+        let pairs = report
+            .rows
+            .iter()
+            .map(|row| (row["rx_packets"].clone(), row["rx_by_arrival_packets"].clone()));
+        (report.count("rx_packets"), pairs.collect::<Vec<_>>())
+    };
+    let (received, rows) = column("drop null: --duration 300ms --interval 100ms --quiet");
+    assert!(
+        received > 0 && rows.iter().all(|(all, arrived)| all == arrived),
+        "{rows:?}"
+    );
+    let (_, rows) = column("send null: --rate 10kpps --duration 300ms --interval 100ms --quiet");
+    assert!(
+        rows.len() == 3 && rows.iter().all(|(_, arrived)| arrived.is_empty()),
+        "{rows:?}"
+    );
+}

@@ -246,6 +246,45 @@ fn what_is_no_trace_and_what_does_not_go_together_is_refused() {
     assert_refused(mpps("ndr loop: --trace x"), 2, &["--trace"]);
 }
 
+/// The program with these words, by a shell that sets limits first.
+fn limited(limits: &str, words: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]);
+    command.arg(mpps_tests::program()).args(words.split_whitespace());
+    command
+}
+
+#[test]
+fn a_strangers_file_takes_no_memory_whatever_its_length() {
+    let folder = Scratch::new();
+    let (sparse, bomb) = (folder.file("sparse"), folder.file("bomb.gz"));
+    std::fs::File::create(&sparse)
+        .and_then(|file| file.set_len(10 << 30))
+        .expect("a sparse file");
+    // A packet with a field of 3,000,000,000 bytes, which gzip makes 13 MB of.
+    let head = r"\012\206\274\301\226\013\052\200\274\301\226\013";
+    let pack = format!("{{ printf '{head}'; head -c 3000000000 /dev/zero; }} | gzip -1");
+    let script = format!("{pack} >{}", bomb.display());
+    let mut make = Command::new("sh");
+    make.args(["-c", &script]);
+    assert_eq!(run_command(make).code, Some(0));
+    for file in [sparse, bomb] {
+        let read = limited("ulimit -v 1000000", &format!("trace {}", file.display()));
+        assert_refused(read, 2, &["no trace of mpps"]);
+    }
+}
+
+#[test]
+fn a_folder_that_gets_full_is_a_failure_and_holds_no_half_of_a_trace() {
+    let traced = Traced::run(LOOP);
+    let folder = traced.folder.file("ctf");
+    let words = format!("trace {} --ctf {}", traced.file().display(), folder.display());
+    let full = limited("trap '' XFSZ; ulimit -f 1", &words);
+    assert_refused(full, 1, &["write", "ctf"]);
+    assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0);
+    assert_eq!(run_command(mpps(&words)).code, Some(0), "the next try");
+}
+
 #[test]
 fn both_ends_of_a_run_keep_traces() {
     let Some(net) = net_of(1) else { return };

@@ -305,6 +305,12 @@ impl Report {
                 self.json
             );
         }
+        // Empty where nothing is received, and in short rows where the kernel counts.
+        let arrived = |row: &Row| row["rx_by_arrival_packets"].parse::<u64>().ok();
+        if self.rows.iter().any(|row| arrived(row).is_some()) {
+            let arrived: u64 = self.rows.iter().filter_map(arrived).sum();
+            assert_eq!(arrived, self.count("rx_packets"), "arrivals: {:#}", self.json);
+        }
         // A cell is empty where the counters were not read.
         let dropped = self
             .rows

@@ -158,6 +158,14 @@ impl Lane<'_> {
         }
     }
 
+    /// Packets that leave next have this stamp.
+    #[inline(always)]
+    pub(crate) fn stamped(&self, now_ns: u64) {
+        if let Some(stamps) = &self.stamps {
+            stamps.note(now_ns);
+        }
+    }
+
     #[inline]
     pub(crate) fn count_rx(&self, frames: usize, now_ns: u64) {
         if frames == 0 {

@@ -79,6 +79,24 @@ impl Together {
     }
 }
 
+/// Packets of a burst that arrived at the same time and count as received: all of them, but on a path that takes the
+/// time itself.
+struct Arrived {
+    at_ns: u64,
+    packets: u64,
+}
+
+impl Arrived {
+    #[inline(always)]
+    fn add(&mut self, at_ns: u64, packets: u64, recorder: &mut Recorder<'_>) {
+        if at_ns != self.at_ns {
+            recorder.by_arrival(self.at_ns, self.packets);
+            *self = Self { at_ns, packets: 0 };
+        }
+        self.packets += packets;
+    }
+}
+
 /// What a receiver tells in the end.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
@@ -125,6 +143,10 @@ impl<'r> Receiver<'r> {
         // Read after the frames were received: whatever came back was published before it left.
         let sent = self.sent_seq.iter().map(|s| s.0.get_published()).max().unwrap_or(0);
         let (mut received, mut slow) = (0, 0);
+        let mut arrived = Arrived {
+            at_ns: now_ns,
+            packets: 0,
+        };
         let (mut order, mut together) = (InOrder::default(), Together::default());
         for frame in frames {
             match codec.classify(frame, &mut self.known) {
@@ -155,12 +177,18 @@ impl<'r> Receiver<'r> {
                         if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor() {
                             self.came_late((flow, stamp), at, slip, now_ns);
                         }
-                        received += u64::from(recorder.received(stamp.time_ns, at, slip, distance));
+                        let in_time = u64::from(recorder.received(stamp.time_ns, at, slip, distance));
+                        arrived.add(at, in_time, recorder);
+                        received += in_time;
                         continue;
                     }
                     let another = together.sent_ns != stamp.time_ns || together.at != at;
                     if together.packets == 0 || another || together.slips == MAX_BURST {
-                        received += together.book(&self.slipped, recorder);
+                        let in_time = together.book(&self.slipped, recorder);
+                        if in_time > 0 {
+                            arrived.add(together.at, in_time, recorder);
+                            received += in_time;
+                        }
                         together = Together {
                             sent_ns: stamp.time_ns,
                             at,
@@ -185,7 +213,14 @@ impl<'r> Receiver<'r> {
             }
         }
         self.note(&order);
-        received += together.book(&self.slipped, recorder);
+        let in_time = together.book(&self.slipped, recorder);
+        if in_time > 0 {
+            arrived.add(together.at, in_time, recorder);
+            received += in_time;
+        }
+        if arrived.packets > 0 {
+            recorder.by_arrival(arrived.at_ns, arrived.packets);
+        }
         if order.packets > 0 || together.packets > 0 || received > 0 {
             let first_ns = frames.first().and_then(Frame::rx_time_ns).unwrap_or(now_ns);
             if self.missing.silent.is_long(first_ns) {

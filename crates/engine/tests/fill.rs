@@ -1,5 +1,7 @@
 //! How full receive rings were is in rows, lanes and records, as the queue told it.
 
+mod plans;
+
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
     Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, TraceOptions, run_drop, run_forward,
@@ -133,20 +135,11 @@ fn common() -> Common {
             core: None,
         }],
         duration: Some(Duration::from_millis(200)),
-        interval: Duration::from_millis(10),
-        settle: Duration::ZERO,
-        burst: 32,
-        busy_poll: false,
-        priority: None,
-        share_cores: false,
-        seed: 1,
-        host: Vec::new(),
-        warnings: Vec::new(),
-        give_up: |_| Ok(()),
         trace: Some(TraceOptions {
             all: true,
             ..TraceOptions::default()
         }),
+        ..Common::default()
     }
 }
 
@@ -159,12 +152,8 @@ fn drop_from(says: Says) -> (Summary, Vec<Row>) {
         verify: false,
         max_flows: 4096,
         link: Some(Link {
-            mac: MacAddr([2, 0, 0, 0, 0, 1]),
-            vlan: None,
-            answer_for: Vec::new(),
-            unanswered: Vec::new(),
             dest_mac: None,
-            next_hop: None,
+            ..plans::link()
         }),
     };
     let rows = Rows::default();
@@ -241,11 +230,7 @@ fn each_ring_of_a_pair_of_ports_is_told_with_its_port() {
     };
     let plan = ForwardPlan {
         common: Common {
-            lanes: vec![LanePlan {
-                rx: true,
-                tx: true,
-                core: None,
-            }],
+            lanes: vec![LanePlan::BOTH],
             ..common()
         },
         ports: vec![forward("a"), forward("b")],

@@ -2,19 +2,20 @@
 //!
 //! Nor does the collector, which as a rule shares a lane's core, where nobody wants what it could work out.
 //!
-//! The allocator counts for each thread whose flag is up. A port around the real one raises the flag when the lane's
+//! A port around the real one raises the flag when the lane's
 //! loop first moves packets, and lowers it when the lane gives its queue back. What is counted in between may be a few
 //! things that a lane makes once, but must not grow with the packets or with the time.
 
+mod counting;
 mod plans;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use counting::{ALLOCATIONS, ON_PACKET_PATH};
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Rate, ReflectPlan, TraceOptions,
@@ -29,52 +30,6 @@ use mpps_sys::clock::{ClockSource, monotonic_ns};
 use mpps_wire::{
     CaptureFilter, ChecksumMode, MacAddr, ReflectFilter, Rewrite, TakeFilter, Template, TemplateSpec, reflect_in_place,
 };
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// This thread is a lane on its packet path. Made without allocating and never dropped.
-    static ON_PACKET_PATH: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    if ON_PACKET_PATH.with(Cell::get) {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: every call is passed on to the system's allocator with the caller's own arguments, whose contract the caller
-// keeps; counting touches an atomic and a thread-local without a destructor, neither of which allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A port whose lanes are watched.
 struct Watched<P>(P);

@@ -11,6 +11,7 @@
 
 use mpps::{Error, Plan, Summary, session};
 use std::fs;
+use std::time::Duration;
 
 /// What the process holds.
 #[derive(Debug)]
@@ -21,8 +22,15 @@ struct Held {
 }
 
 impl Held {
+    /// Without what a thread holds for a moment, such as a file that it reads.
     fn now() -> Self {
-        let count = |folder| fs::read_dir(folder).map_or(0, Iterator::count);
+        let count = |folder: &str| {
+            let looks = (0..10).map(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                fs::read_dir(folder).map_or(0, Iterator::count)
+            });
+            looks.min().unwrap_or(0)
+        };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         Self {
@@ -79,6 +87,8 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), Error> 
             );
             if number == trials.div_ceil(10) {
                 early = Some(Held::now());
+                // That took time of its own.
+                before = None;
             }
         }
         gaps.sort_by(f64::total_cmp);

@@ -27,12 +27,20 @@ impl Failure {
         line
     }
 
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Failed(_) => 1,
+        }
+    }
+
     /// Prints the one line and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Usage(line) => {
                 eprintln!("mpps: {line}");
-                ExitCode::from(2)
+                ExitCode::from(self.code())
             }
             Self::Failed(line) => {
                 // The paths know what they need, not where they run.
@@ -41,7 +49,7 @@ impl Failure {
                     Some(why) => eprintln!("mpps: {line} (setcap does not help here: {why})"),
                     None => eprintln!("mpps: {line}"),
                 }
-                ExitCode::from(1)
+                ExitCode::from(self.code())
             }
         }
     }
@@ -125,21 +133,19 @@ fn went(spec: &mpps_io::PortSpec) -> bool {
 }
 
 /// What the argument parser has to say: help and version as they are, errors in one line.
-pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
+pub(crate) fn of_arguments(error: &clap::Error) -> Result<ExitCode> {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(
         error.kind(),
         DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand
     ) {
         let _ = error.print();
-        return ExitCode::from(if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
-            2
-        } else {
-            0
-        });
+        return Ok(ExitCode::from(match error.kind() {
+            DisplayHelpOnMissingArgumentOrSubcommand => 2,
+            _ => 0,
+        }));
     }
-    eprintln!("mpps: {}", argument_line(error));
-    ExitCode::from(2)
+    Err(usage(argument_line(error)))
 }
 
 /// What is wrong with an argument, in one line.

@@ -50,11 +50,12 @@ pub fn program() -> ExitCode {
         return failure.report();
     }
     commands::end_with_parent();
-    match cli::Cli::of(std::env::args_os()) {
-        Ok(cli) => match commands::run(cli.command) {
-            Ok(code) => code,
-            Err(failure) => failure.report(),
-        },
-        Err(error) => fail::report_arguments(&error),
-    }
+    let ended = match cli::Cli::of(std::env::args_os()) {
+        Ok(cli) => commands::run(cli.command),
+        Err(error) => fail::of_arguments(&error),
+    };
+    ended.unwrap_or_else(|failure| {
+        commands::failed_in_lines(&failure);
+        failure.report()
+    })
 }

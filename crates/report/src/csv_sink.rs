@@ -20,13 +20,21 @@ const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
     latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
     latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
     host_wait_us,host_dropped_packets,own_threads_us,start_utc_ns,blocked_us,\
-    rx_fill_highest_ratio,rx_fill_mean_ratio";
+    rx_fill_highest_ratio,rx_fill_mean_ratio,rx_by_arrival_packets";
 
 /// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
 /// run in s, `start_utc_ns` the same as a time of day, ns since 1970; cells are empty where nothing was measured.
 pub fn csv_header() -> &'static str {
     HEADER
 }
+
+/// What a file of rows wants.
+pub(crate) const OF_ROWS: Wants = Wants {
+    histograms: false,
+    snapshots: false,
+    lanes: false,
+    ..Wants::ALL
+};
 
 /// Writes rows to a CSV file, never holding up the caller.
 pub struct CsvSink {
@@ -71,12 +79,7 @@ impl CsvSink {
 
 impl Sink for CsvSink {
     fn wants(&self) -> Wants {
-        Wants {
-            histograms: false,
-            snapshots: false,
-            lanes: false,
-            ..Wants::ALL
-        }
+        OF_ROWS
     }
 
     fn event(&mut self, event: &Event<'_>) {
@@ -95,7 +98,8 @@ impl Sink for CsvSink {
     }
 }
 
-struct CsvFormat(Arc<AtomicU64>);
+/// A row's cells, separated by commas. Knows the time of day of the start of the run, ns since 1970.
+pub(crate) struct CsvFormat(pub(crate) Arc<AtomicU64>);
 
 impl Format<Row> for CsvFormat {
     fn header(&mut self, _: Option<&Row>, out: &mut Vec<u8>) {
@@ -168,6 +172,10 @@ impl Format<Row> for CsvFormat {
             if let Some(fill) = fill {
                 fixed(out, fill[column], 6);
             }
+        }
+        out.push(b',');
+        if let Some(packets) = row.rx_by_arrival {
+            fixed(out, packets, 0);
         }
         out.push(b'\n');
     }

@@ -2,8 +2,8 @@
 
 use crate::{JsonTarget, ReportError};
 use mpps_stats::{
-    CaptureSummary, Direction, Event, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary, RingFill,
-    Sink, Stretch, Stretches, Summary, Wants, Workload,
+    CaptureSummary, Direction, Event, Expectation, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary,
+    RingFill, Sink, Stretch, Stretches, Summary, Wants, Workload,
 };
 use mpps_trace::{ProgramRow, StageRow};
 use serde_json::{Map, Value, json};
@@ -175,6 +175,7 @@ fn circumstances(s: &Summary) -> Value {
         "stages": s.stages.iter().map(stage).collect::<Vec<_>>(),
         "programs": s.programs.iter().map(program).collect::<Vec<_>>(),
         "stage_cost": s.stage_cost.as_ref().map(|cost| json!(cost)),
+        "expectations": s.expectations.iter().map(expectation).collect::<Vec<_>>(),
         "why": s.causes.iter().map(|cause| json!(cause)).collect::<Vec<_>>(),
         "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
         "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
@@ -183,6 +184,16 @@ fn circumstances(s: &Summary) -> Value {
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         "directions": s.directions.iter().map(direction).collect::<Vec<_>>(),
         "host": s.host.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str()))).collect::<Map<_, _>>(),
+    })
+}
+
+fn expectation(of: &Expectation) -> Value {
+    json!({
+        "expected": of.expected,
+        "measured": of.measured.map(number),
+        "told": of.told,
+        "met": of.met,
+        "note": of.note,
     })
 }
 

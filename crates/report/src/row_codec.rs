@@ -4,7 +4,7 @@ use crate::spill::Record;
 use mpps_stats::{Latency, Percentiles, Row, RowFill};
 
 const LATENCY_WORDS: usize = 9;
-const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 12;
+const WORDS: usize = 12 + LATENCY_WORDS + 1 + LATENCY_WORDS + 14;
 
 impl Record for Row {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -15,6 +15,7 @@ impl Record for Row {
             length_ns,
             tx,
             rx,
+            rx_by_arrival,
             lost,
             late,
             duplicates,
@@ -52,7 +53,13 @@ impl Record for Row {
             .into_iter()
             .for_each(&mut put);
         let fill = [rx_fill.map(|fill| fill.highest_ppm), rx_fill.map(|fill| fill.mean_ppm)];
-        let cells = [*host_wait_ns, *host_dropped, *own_threads_ns, *blocked_ns];
+        let cells = [
+            *host_wait_ns,
+            *host_dropped,
+            *own_threads_ns,
+            *blocked_ns,
+            *rx_by_arrival,
+        ];
         for cell in cells.into_iter().chain(fill) {
             put(u64::from(cell.is_some()));
             put(cell.unwrap_or(0));
@@ -88,6 +95,7 @@ impl Record for Row {
             host_dropped: cell_of(&mut next)?,
             own_threads_ns: cell_of(&mut next)?,
             blocked_ns: cell_of(&mut next)?,
+            rx_by_arrival: cell_of(&mut next)?,
             rx_fill: {
                 let (highest, mean) = (cell_of(&mut next)?, cell_of(&mut next)?);
                 highest
@@ -170,10 +178,11 @@ mod tests {
             w in any::<[u64; 11]>(), lost: i64, latency in latencies(),
             latency_scheduled in proptest::option::of(latencies()), host_wait_ns: Option<u64>,
             host_dropped: Option<u64>, own_threads_ns: Option<u64>, blocked_ns: Option<u64>,
-            fill: Option<(u64, u64)>,
+            rx_by_arrival: Option<u64>, fill: Option<(u64, u64)>,
         ) {
             let row = Row {
-                index: w[0], start_ns: w[1], length_ns: w[2], tx: w[3], rx: w[4], lost, late: w[5], duplicates: w[6],
+                index: w[0], start_ns: w[1], length_ns: w[2], tx: w[3], rx: w[4], rx_by_arrival,
+                lost, late: w[5], duplicates: w[6],
                 reordered: w[7], corrupt: w[8], foreign: w[9], missed: w[10], latency, latency_scheduled, host_wait_ns,
                 host_dropped, own_threads_ns, blocked_ns,
                 rx_fill: fill.map(|(highest_ppm, mean_ppm)| RowFill { highest_ppm, mean_ppm }),

@@ -110,6 +110,15 @@ pub fn print_summary(
             sentence(&colour.paint("33", "note:"), warning, "  ", out)?;
         }
     }
+    if !s.expectations.is_empty() {
+        writeln!(out)?;
+        for of in &s.expectations {
+            let (code, verdict) = if of.met { ("32", "met") } else { ("31", "NOT met") };
+            let note = of.note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
+            let told = format!("{}: {}{note}", of.expected, of.told);
+            sentence(&format!("expected, {}:", colour.paint(code, verdict)), &told, "  ", out)?;
+        }
+    }
     // In front of the verdict, which comes last.
     if let Some(cause) = mpps_trace::why::first(&s.causes).filter(|_| !s.valid || s.lost > 0) {
         writeln!(out)?;

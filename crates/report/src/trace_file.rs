@@ -4,13 +4,13 @@ use crate::{JsonTarget, ReportError};
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use mpps_trace::{NotATrace, Recording, ctf, perfetto};
+use mpps_trace::{Recording, ctf, perfetto};
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
 
-/// The longest trace that is read, unpacked, bytes: beyond that it is no file that this program wrote.
-const LONGEST: u64 = 4 << 30;
+/// Memory that a trace may take where the host does not tell how much it has, bytes.
+const MEMORY: u64 = 1 << 30;
 /// What a gzipped file begins with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -53,22 +53,21 @@ pub fn trace_from(path: &Path, mut file: impl Read) -> Result<Recording, ReportE
         }
     }
     let whole = begin[..read].chain(file);
-    let mut bytes = Vec::new();
-    let unpacked = match begin == GZIP {
-        true => MultiGzDecoder::new(whole).take(LONGEST + 1).read_to_end(&mut bytes),
-        false => whole.take(LONGEST + 1).read_to_end(&mut bytes),
+    // Tables and pictures are made of it: they want room beside it.
+    let most = mpps_sys::memory::available().map_or(MEMORY, |there| there.bytes / 2);
+    // Unpacked as it is read: a few bytes that a stranger packed may be gigabytes.
+    let read = match begin == GZIP {
+        true => mpps_trace::read_from(&mut BufReader::new(MultiGzDecoder::new(whole)), most),
+        false => mpps_trace::read_from(&mut BufReader::new(whole), most),
     };
     // What could be unpacked of a file that was cut off is no whole trace either.
-    unpacked.map_err(|e| match e.kind() {
+    let read = read.map_err(|e| match e.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
             ReportError::malformed(path, format!("it is damaged: {e}"))
         }
         _ => error(e),
     })?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(ReportError::malformed(path, NotATrace::Foreign.to_string()));
-    }
-    mpps_trace::read(&bytes).map_err(|e| ReportError::malformed(path, e.to_string()))
+    read.map_err(|e| ReportError::malformed(path, e.to_string()))
 }
 
 /// Writes the three traces in the Common Trace Format into a folder that is new or empty; gives how many events each
@@ -85,18 +84,25 @@ pub fn write_ctf(folder: &Path, recording: &Recording) -> Result<ctf::Counts, Re
             "it holds files: want a folder that is new or empty",
         ));
     }
-    let (files, counts) = ctf::files(recording);
-    for file in files {
-        let path = folder.join(&file.path);
-        let write = || {
-            if let Some(parent) = path.parent() {
-                mpps_sys::private::open_folder(parent)?;
-            }
-            mpps_sys::private::create(&path, rustix::fs::OFlags::empty())?.write_all(&file.bytes)
-        };
-        write().map_err(|e| ReportError::io("write", &path, e))?;
-    }
-    Ok(counts)
+    let mut made: Vec<PathBuf> = Vec::new();
+    let written = ctf::write(recording, |path| {
+        let path = folder.join(path);
+        made.push(path.clone());
+        if let Some(parent) = path.parent() {
+            mpps_sys::private::open_folder(parent)?;
+        }
+        mpps_sys::private::create(&path, rustix::fs::OFlags::empty())
+    });
+    written.map_err(|e| {
+        // Half a trace is none, and would be in the way of the next try.
+        let at = made.last().map_or(folder, PathBuf::as_path).to_owned();
+        made.iter().rev().for_each(|path| _ = mpps_sys::private::remove(path));
+        let folders = made.iter().filter_map(|path| path.parent());
+        folders
+            .filter(|above| *above != folder)
+            .for_each(|above| _ = std::fs::remove_dir(above));
+        ReportError::io("write", &at, e)
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Plots: any CSV of ours gives a picture, anything else one clear line.
 
-use mpps_report::{CsvSink, csv_header, plot};
+use mpps_report::{CsvSink, csv_header, plot, plot_all};
 use mpps_stats::{Event, Latency, Percentiles, Row, Sink, Start, Started, Workload};
 use std::path::{Path, PathBuf};
 
@@ -325,4 +325,84 @@ fn a_run_that_only_sends_has_no_loss_to_show() {
     let svg = draw("send", (0..20).map(only_sent));
     assert!(svg.contains("not measured: packets were only sent"), "{svg}");
     assert!(!svg.contains("no packet lost") && !svg.contains("lost 0"), "{svg}");
+}
+
+/// Rows of packets that arrive a row after they were sent; the last has what was under way.
+fn a_row_later(i: u64) -> Row {
+    let sent = row(i, 100_000_000, true);
+    let arrived = match i {
+        0 => 0,
+        19 => 2 * sent.rx,
+        _ => row(i - 1, 100_000_000, true).rx,
+    };
+    Row {
+        rx_by_arrival: Some(arrived),
+        ..sent
+    }
+}
+
+#[test]
+fn packets_by_arrival_have_a_line_where_it_is_another_than_that_by_sending() {
+    let svg = draw("arrivals", (0..20).map(a_row_later));
+    assert!(
+        svg.contains(">received, by arrival<") && svg.contains(">received<"),
+        "{svg}"
+    );
+    // The last row is no rate: it would double the axis.
+    assert!(!svg.contains(">80 000<") && svg.contains("Rate (kpps)"), "{svg}");
+    let same = |i| Row {
+        rx_by_arrival: Some(row(i, 100_000_000, true).rx),
+        ..row(i, 100_000_000, true)
+    };
+    // One line hides the other; an earlier version's rows have no arrivals.
+    for svg in [
+        draw("at-once", (0..20).map(same)),
+        draw("no-arrivals", (0..20).map(|i| row(i, 100_000_000, true))),
+    ] {
+        assert!(!svg.contains("by arrival") && svg.contains(">received<"), "{svg}");
+    }
+    // Several rows in a column of the picture.
+    let many = |i| Row {
+        rx_by_arrival: Some(if i == 0 { 0 } else { row(i - 1, 100_000, false).rx }),
+        ..row(i, 100_000, false)
+    };
+    assert!(draw("many-arrivals", (0..5_000).map(many)).contains(">received, by arrival<"));
+}
+
+#[test]
+fn several_runs_lie_over_one_another_by_arrival_and_one_without_by_sending() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = |name: &str, rows: &dyn Fn(u64) -> Row| {
+        let path = dir.path().join(name);
+        let mut sink = CsvSink::create(&path).unwrap();
+        (0..20).for_each(|i| sink.event(&Event::Row(&rows(i))));
+        assert!(sink.finish().is_empty());
+        path
+    };
+    let new = csv("new.csv", &a_row_later);
+    let old = csv("old.csv", &|i| row(i, 100_000_000, true));
+    // As an earlier version wrote it: without the column.
+    let text = std::fs::read_to_string(&old).unwrap();
+    let cut = |line: &str| line.rsplit_once(',').unwrap().0.to_owned() + "\n";
+    assert!(
+        text.lines()
+            .next()
+            .is_some_and(|header| header.ends_with(",rx_by_arrival_packets"))
+    );
+    std::fs::write(&old, text.lines().map(cut).collect::<String>()).unwrap();
+    let picture = |csvs: &[&PathBuf]| {
+        let svg = dir.path().join("both.svg");
+        let csvs: Vec<PathBuf> = csvs.iter().map(|csv| (*csv).clone()).collect();
+        plot_all(&csvs, &svg).unwrap();
+        std::fs::read_to_string(&svg).unwrap()
+    };
+    let (both, twice) = (picture(&[&new, &old]), picture(&[&new, &new]));
+    let olds = picture(&[&old, &old]);
+    assert!(
+        both.contains(">Packets received over time, by arrival where the rows have that<"),
+        "{both}"
+    );
+    assert!(twice.contains(">Packets received over time, by arrival<"), "{twice}");
+    assert!(olds.contains(">Packets received over time<"), "{olds}");
+    draw_file(&old);
 }

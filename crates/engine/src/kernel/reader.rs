@@ -94,6 +94,8 @@ struct Reader<'j, 'r, 'l, 's, P> {
     /// The end that the programs know.
     told_end_ns: u64,
     late: u64,
+    /// Packets received as the last look found them, and when that was.
+    seen: (u64, u64),
     booked: Booked,
     /// Rows were taken too late to be sure of their place.
     starved: bool,
@@ -124,6 +126,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             ends_seen: 0,
             told_end_ns: u64::MAX,
             late: 0,
+            seen: (0, timing.start_ns),
             booked: Booked::default(),
             starved: false,
         }
@@ -143,7 +146,11 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
     fn pause(&mut self) {
         let now = self.lane.clock.now_ns();
         let end_ns = self.lane.control.end_ns();
-        let next = [end_ns, self.settled_ns(end_ns)].into_iter().filter(|&at| at > now);
+        // A look at the end of a row tells what arrived in it.
+        let row_ns = self.timing.start_ns + (self.timing.row_of(now) + 1) * self.timing.interval_ns;
+        let row_end = self.timing.has_long_rows().then_some(row_ns);
+        let ends = [Some(end_ns), Some(self.settled_ns(end_ns)), row_end];
+        let next = ends.into_iter().flatten().filter(|&at| at > now);
         let tick_ns = if now < end_ns { self.tick_ns } else { CALL_NS };
         let pause = next.map(|at| at - now).fold(tick_ns, u64::min);
         let timeout = Duration::from_nanos(pause);
@@ -196,9 +203,21 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         counters.rx_test.set(all.test);
         counters.first_rx_ns.set(all.first_ns);
         counters.last_rx_ns.set(all.last_ns);
+        self.arrivals(all.test);
         self.recorder.late_after_close(all.late.saturating_sub(self.late));
         self.late = self.late.max(all.late);
         self.recorder.farthest(all.distance_max);
+    }
+
+    /// Books by arrival what was received since the last look: to the row in which the time between the two has its
+    /// middle, as looks are seldom late.
+    fn arrivals(&mut self, received: u64) {
+        let now_ns = self.lane.clock.now_ns();
+        let (before, then_ns) = self.seen;
+        if received > before {
+            self.recorder.by_arrival(then_ns.midpoint(now_ns), received - before);
+        }
+        self.seen = (received.max(before), now_ns);
     }
 
     /// Takes and books every row that can change no more, and each period whose rows all have been.
@@ -400,6 +419,7 @@ fn tally(row: &KernelRow) -> Tally {
         tx: row.tx,
         missed: row.missed,
         rx: row.rx,
+        arrived: 0,
         late: 0,
         duplicates: row.duplicates,
         reordered: row.reordered,

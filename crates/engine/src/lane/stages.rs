@@ -297,9 +297,7 @@ impl<'r> Stages<'r> {
     #[cold]
     #[inline(never)]
     pub(crate) fn note(&self, stage: Stage, now_ns: u64) {
-        if self.state.replace(ON) == READY {
-            self.last_ns.set(self.began_ns.get());
-        }
+        self.state.set(ON);
         let napped_ns = self.napped_ns[1].replace(0);
         let took_ns = now_ns.saturating_sub(self.last_ns.get() + napped_ns);
         self.last_ns.set(now_ns.max(self.last_ns.get()));

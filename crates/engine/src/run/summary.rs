@@ -187,6 +187,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         slowest: slowest(m),
         latest: latest(m),
         causes: Vec::new(),
+        expectations: Vec::new(),
         kept: None,
     }
 }

@@ -226,16 +226,12 @@ impl<'r> Generator<'r> {
             // Allocating may have meant a system call; the stamp is to be as late as possible.
             now = clock.now_ns();
             lane.mark_at(Stage::Allocate, now);
-            if let Some(stamps) = &lane.stamps {
-                stamps.note(now);
-            }
+            lane.stamped(now);
             self.write(codec, pending, now);
             lane.mark(Stage::Write);
         } else {
             // They leave later than their first stamp says, and have slipped by as much more.
-            if let Some(stamps) = &lane.stamps {
-                stamps.note(now);
-            }
+            lane.stamped(now);
             for (frame, &(flow, seq, scheduled)) in pending.as_mut_slice().iter_mut().zip(&self.written[self.left..]) {
                 codec.restamp(frame.bytes_mut(), now);
                 if let Some(slips) = self.slips {

@@ -73,6 +73,11 @@ fn sendrecv(port: &Fake, plan: &TrafficPlan, interruptions: &dyn Fn() -> u32) ->
     assert_eq!(sum(|r| r.rx), summary.rx);
     assert_eq!(sum(|r| r.late), summary.late);
     assert_eq!(sum(|r| r.missed), summary.missed);
+    let arrived: Vec<u64> = rows.iter().filter_map(|row| row.rx_by_arrival).collect();
+    // They are counted at the ends of rows, where these are not too short for that.
+    let long = plan.common.interval >= Duration::from_millis(100);
+    assert_eq!(arrived.len(), if long { rows.len() } else { 0 });
+    assert_eq!(arrived.iter().sum::<u64>(), if long { summary.rx } else { 0 });
     assert_eq!(rows.iter().map(|r| r.lost).sum::<i64>(), summary.lost as i64);
     assert_eq!(summary.tx, summary.rx + summary.lost + summary.late);
     assert_eq!(sent(&summary), summary.tx);
@@ -396,6 +401,18 @@ fn what_was_forwarded_is_told_by_port() {
     assert_eq!(summary.ports[0].reasons, [("not_taken".to_owned(), 2)]);
     let lanes: Vec<_> = summary.lanes.iter().map(|l| (l.queue, l.path_counters[0].1)).collect();
     assert_eq!(lanes, [(0, 5), (2, 5)]);
+}
+
+#[test]
+fn long_rows_tell_what_arrived_in_them_whatever_was_lost() {
+    let port = Fake::new(Config {
+        fate: loses_a_tenth,
+        ..Config::default()
+    });
+    let mut plan = traffic(20_000, 400);
+    plan.common.interval = Duration::from_millis(100);
+    let (summary, rows) = sendrecv(&port, &plan, &|| 0);
+    assert_eq!((rows.len(), summary.lost), (4, summary.tx / 10));
 }
 
 /// Two lanes that send in each way, and a reader of each; or one way.

@@ -1,4 +1,5 @@
 //! The run that tests of the engine begin with; each changes what it is about.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use mpps_engine::{Common, FlowSet, Link, Pacing, TrafficPlan};
 use mpps_wire::MacAddr;

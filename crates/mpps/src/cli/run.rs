@@ -4,6 +4,7 @@ use super::Keep;
 use super::values::{self, Cores};
 use crate::plan::value::Plan;
 use clap::Args;
+use mpps_report::Expect;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,6 +75,20 @@ pub(crate) struct Tell {
     /// Write the summary to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write what happens, as it happens, to FILE ('-': standard output), a JSON object a line: start, row (as in the
+    /// CSV), note, and last end (the summary) or error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json_lines: Option<PathBuf>,
+    /// What the run must reach, such as 'loss<0.01%', 'p99<200us', 'received>=1Mpps'; several may be given. Exit code
+    /// 4: done and valid, but not reached
+    #[arg(long, value_name = "NAME OP VALUE", value_parser = Expect::parse)]
+    pub(crate) expect: Vec<Expect>,
+    /// Write the verdict, and each --expect, to FILE ('-': standard output) as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write the result as Markdown to FILE ('-': standard output)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) markdown: Option<PathBuf>,
     /// Write an HdrHistogram log of the latency to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,

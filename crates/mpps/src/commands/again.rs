@@ -41,6 +41,9 @@ fn told(args: &Again) -> Vec<OsString> {
         ("--csv=", &tell.csv),
         ("--lanes-csv=", &tell.lanes_csv),
         ("--json=", &tell.json),
+        ("--json-lines=", &tell.json_lines),
+        ("--junit=", &tell.junit),
+        ("--markdown=", &tell.markdown),
         ("--hdr=", &tell.hdr),
         ("--flame=", &tell.flame),
         ("--folded=", &tell.folded),
@@ -51,6 +54,8 @@ fn told(args: &Again) -> Vec<OsString> {
             words.push(word);
         }
     }
+    let expected = tell.expect.iter().map(|expect| format!("--expect={expect}").into());
+    words.extend(expected);
     words.extend(tell.keep.words());
     words.extend(tell.profile.map(|hz| OsString::from(format!("--profile={hz}"))));
     for (option, given) in [

@@ -22,7 +22,7 @@ mod trace_peer;
 mod traffic;
 
 pub(crate) use compare::end_with_parent;
-pub(crate) use output::with_result;
+pub(crate) use output::{failed_in_lines, with_result};
 pub(crate) use steps::prepare;
 
 use crate::cli::{Command, TraceAction};

@@ -3,16 +3,20 @@
 use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::value::Plan;
-use crate::privilege::{Clerk, caller};
+use crate::privilege::{Clerk, as_user, caller};
 use crate::profile::{self, Picture};
 use crate::record::{self, Rows, RowsSink};
 use crate::run::Host;
+use mpps_report::document::{Document, runs};
 use mpps_report::{
-    AtBegin, Colour, CsvSink, Detail, HdrSink, JsonSink, JsonTarget, JsonWritten, LanesCsvSink, LiveSink, LiveStyle,
-    Notes, OfWay, ReportError, Sinks, WAYS, columns_of, of_way, print_summary, write_trace,
+    AtBegin, Colour, CsvSink, Detail, Expect, HdrSink, JsonLines, JsonSink, JsonTarget, JsonWritten, LanesCsvSink,
+    LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, of_way, page,
+    print_summary, write_trace,
 };
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
+use serde_json::{Map, Value};
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,6 +44,10 @@ struct Own {
     rows: Arc<Mutex<Rows>>,
     /// Where samples go.
     pictures: Vec<(Picture, JsonTarget)>,
+    /// What the result is written as, and where to.
+    forms: Vec<(Form, JsonTarget)>,
+    /// What the run must reach.
+    expect: Vec<Expect>,
     detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
     stdout_taken: bool,
@@ -47,6 +55,93 @@ struct Own {
     clerk: Clerk,
     /// This thread, and those that it has started, stay off the cores that lanes were given.
     _beside_lanes: sched::KeptOff,
+}
+
+/// A form of the result, beside the JSON.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Junit,
+    Markdown,
+}
+
+impl Form {
+    fn of(self, summary: &Summary) -> String {
+        match self {
+            Self::Junit => junit(summary),
+            Self::Markdown => {
+                let run = runs::Run::new("this one", json_value(summary));
+                let document = Document {
+                    // There is one file, and no pictures beside it.
+                    charts: Vec::new(),
+                    ..runs::document(&[run])
+                };
+                page::markdown(&document, &[])
+            }
+        }
+    }
+}
+
+/// The program's JSON Lines.
+enum Lines {
+    /// They are not open, or nobody wants any.
+    None,
+    /// The run goes on.
+    Open(JsonLines),
+    /// Their last line is written.
+    Ended,
+}
+
+static LINES: Mutex<Lines> = Mutex::new(Lines::None);
+
+/// Whoever asks writes the last line.
+fn lines() -> Lines {
+    let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    match *lines {
+        Lines::None => Lines::None,
+        _ => std::mem::replace(&mut lines, Lines::Ended),
+    }
+}
+
+/// The program fails: the last of the run's JSON Lines says why. Where the run has not opened them yet they are only
+/// that, in the file that the command line names.
+pub(crate) fn failed_in_lines(failure: &Failure) {
+    let (message, exit_code) = (failure.line().to_owned(), failure.code());
+    let told = match lines() {
+        Lines::Ended => return,
+        Lines::Open(lines) => lines.failed(&message, exit_code),
+        Lines::None => {
+            let Some(path) = lines_of(std::env::args_os()) else {
+                return;
+            };
+            // As the user whose file it is.
+            let written = as_user(|| {
+                let lines = JsonLines::create(&path, Map::new()).map_err(|e| unwritable("--json-lines", &e))?;
+                Ok(lines.failed(&message, exit_code))
+            });
+            written.unwrap_or_else(|failure| vec![failure.line().to_owned()])
+        }
+    };
+    told.iter().for_each(|line| eprintln!("mpps: {line}"));
+}
+
+/// Where JSON Lines are to go, of a command line that may not be right.
+fn lines_of(mut words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+    const OPTION: &str = "--json-lines";
+    while let Some(word) = words.next() {
+        if word == "--" {
+            return None;
+        }
+        if word == OPTION {
+            return words.next().map(PathBuf::from);
+        }
+        let path = word
+            .to_str()
+            .and_then(|word| word.strip_prefix(OPTION)?.strip_prefix('='));
+        if let Some(path) = path {
+            return Some(path.into());
+        }
+    }
+    None
 }
 
 /// A result as the library gives it: with the plan that it is of, told to the sinks as the last event.
@@ -143,7 +238,9 @@ impl Output {
         };
         let (profiled, watched) = (profile::finish(), record::finish());
         let valid = summary.valid;
-        let Some(own) = self.own else { return Ok(code(valid)) };
+        let Some(own) = self.own else {
+            return Ok(code(valid, true));
+        };
         // Sinks take the rows' lock when they hear of the end: it is given back before.
         let (summary, recording) = {
             let rows = own.rows.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,13 +251,29 @@ impl Output {
                 watched.map(|watched| record::recording(&summary, kept, watched, &rows, profiled.as_ref(), lack));
             (summary, recording)
         };
+        let expectations: Vec<_> = own.expect.iter().map(|expect| expect.judge(&summary)).collect();
+        let met = expectations.iter().all(|of| of.met);
+        let summary = Summary {
+            expectations,
+            ..summary
+        };
         own.print(&summary, self.quiet);
         let command = summary.command.join(" ");
         // What was measured comes first. A file that can't be written takes no other with it.
         let mut unwritten: Vec<ReportError> = Vec::new();
-        let mut sinks = self.sinks;
-        own.clerk
-            .does(move || sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary))))?;
+        let (mut sinks, forms) = (self.sinks, own.forms);
+        let ended = move || {
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
+            let written = forms.iter().map(|(form, target)| target.write_text(&form.of(&summary)));
+            let unwritten: Vec<ReportError> = written.filter_map(|written| written.err()).collect();
+            let torn = match lines() {
+                Lines::Open(lines) => lines.end(&summary),
+                _ => Vec::new(),
+            };
+            (torn, unwritten)
+        };
+        let (torn, more) = own.clerk.does(ended)?;
+        unwritten.extend(more);
         if let (Some(target), Some(recording)) = (own.trace, recording) {
             unwritten.extend(own.clerk.does(move || write_trace(&target, &recording).err())?);
         }
@@ -183,20 +296,21 @@ impl Output {
             }
             unwritten.extend(json.written().err());
         }
-        let mut unwritten = unwritten.into_iter();
+        let mut unwritten = unwritten.into_iter().map(|error| error.to_string()).chain(torn);
         let Some(first) = unwritten.next() else {
-            return Ok(code(valid));
+            return Ok(code(valid, met));
         };
         unwritten.for_each(|error| eprintln!("mpps: {error}"));
         Err(failed(first))
     }
 }
 
-/// The exit code of a run that took place.
-fn code(valid: bool) -> ExitCode {
-    match valid {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(3),
+/// The exit code of a run that took place. One that is not valid proves nothing, whatever it was to reach.
+fn code(valid: bool, met: bool) -> ExitCode {
+    match (valid, met) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(4),
+        (false, _) => ExitCode::from(3),
     }
 }
 
@@ -210,6 +324,9 @@ impl Own {
                 ("--csv", run.tell.csv.as_deref()),
                 ("--lanes-csv", run.tell.lanes_csv.as_deref()),
                 ("--json", run.tell.json.as_deref()),
+                ("--json-lines", run.tell.json_lines.as_deref()),
+                ("--junit", run.tell.junit.as_deref()),
+                ("--markdown", run.tell.markdown.as_deref()),
                 ("--hdr", run.tell.hdr.as_deref()),
                 ("--trace", run.tell.keep.trace.as_deref()),
                 ("--flame", run.tell.flame.as_deref()),
@@ -246,7 +363,7 @@ impl Own {
         let clerk = Clerk::hire(run, &more)?;
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
         let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
-        let pictures = run.clone();
+        let all = run.clone();
         let rows = Arc::new(Mutex::new(Rows::default()));
         let keep = run.tell.keep.trace.clone();
         let (mut sinks, boards, json) = clerk.does(move || files_of(&run, notes, &of_ways))??;
@@ -255,13 +372,18 @@ impl Own {
         if trace.is_some() {
             sinks.add(RowsSink(Arc::clone(&rows)));
         }
-        let pictures = clerk.does(move || pictures_of(&pictures))??;
+        let samples = all.clone();
+        let pictures = clerk.does(move || pictures_of(&samples))??;
+        let given = all.clone();
+        let forms = clerk.does(move || forms_of(&given))??;
         let own = Self {
             boards,
             json,
             trace,
             rows,
             pictures,
+            forms,
+            expect: all.tell.expect,
             detail,
             stdout_taken: stdout > 0,
             clerk,
@@ -279,6 +401,8 @@ impl Own {
             if !summary.valid {
                 eprintln!("mpps: not valid: {}", summary.invalid_reasons.join("; "));
             }
+            let missed = summary.expectations.iter().filter(|of| !of.met);
+            missed.for_each(|of| eprintln!("mpps: expected {}: {}: not met", of.expected, of.told));
             return;
         }
         let (out, err) = (std::io::stdout(), std::io::stderr());
@@ -367,6 +491,12 @@ fn files_of(run: &Run, own: Option<Notes>, of_ways: &[FileOfWay]) -> Result<(Sin
             sinks.add(OfWay { way, sink });
         }
     }
+    if let Some(path) = &run.tell.json_lines {
+        let lines = JsonLines::create(path, head(run)).map_err(|e| unwritable("--json-lines", &e))?;
+        boards.push(lines.notes());
+        sinks.add(lines.sink());
+        *LINES.lock().unwrap_or_else(PoisonError::into_inner) = Lines::Open(lines);
+    }
     boards.iter().for_each(|board| sinks.watch(board.clone()));
     let json = run.tell.json.as_deref().map(JsonSink::create).transpose();
     let written = json.map_err(|e| unwritable("--json", &e))?.map(|json| {
@@ -375,6 +505,36 @@ fn files_of(run: &Run, own: Option<Notes>, of_ways: &[FileOfWay]) -> Result<(Sin
         written
     });
     Ok((sinks, boards, written))
+}
+
+/// What the first of the JSON Lines says of a run.
+fn head(run: &Run) -> Map<String, Value> {
+    let command = std::env::args_os().map(|word| Value::from(mpps_io::hide_secrets(&word.to_string_lossy())));
+    let plan = run.plan.for_summary();
+    let plan = plan
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or(Value::Null);
+    Map::from_iter([
+        ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
+        ("command".to_owned(), command.collect()),
+        ("plan".to_owned(), plan),
+    ])
+}
+
+/// Checks the files that the result goes to in other forms.
+fn forms_of(run: &Run) -> Result<Vec<(Form, JsonTarget)>> {
+    let all = [
+        (Form::Junit, "--junit", &run.tell.junit),
+        (Form::Markdown, "--markdown", &run.tell.markdown),
+    ];
+    let given = all
+        .into_iter()
+        .filter_map(|(form, option, path)| Some((form, option, path.as_deref()?)));
+    let prepared = given.map(|(form, option, path)| match JsonTarget::prepare(path) {
+        Ok(target) => Ok((form, target)),
+        Err(e) => Err(unwritable(option, &e)),
+    });
+    prepared.collect()
 }
 
 /// Checks the files that samples go to.

@@ -6,7 +6,7 @@ use crate::fail::{Result, failed, print, usage};
 use crate::privilege::as_user;
 use crate::profile::{Picture, Samples};
 use clap::ValueEnum;
-use mpps_report::{JsonTarget, read_trace, same_file, write_ctf};
+use mpps_report::{JsonTarget, ReportError, read_trace, same_file, write_ctf};
 use mpps_trace::{Cause, Recording, Subject, count, table, time};
 use std::io::{self, Write};
 use std::path::Path;
@@ -51,7 +51,13 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
         }
     };
     if let Some(folder) = &args.ctf {
-        let counts = as_user(|| write_ctf(folder, &recording).map_err(|e| usage(e.to_string())))?;
+        let counts = as_user(|| {
+            write_ctf(folder, &recording).map_err(|e| match e {
+                // The folder was right, and is full now.
+                ReportError::Io { op: "write", .. } => failed(e),
+                _ => usage(e.to_string()),
+            })
+        })?;
         let written = counts
             .by_trace()
             .map(|(name, n)| format!("{} events in {name}", count(n)));

@@ -356,6 +356,11 @@ impl Draft {
         common.warnings.extend(self.warnings.iter().cloned());
         let link = self.link(capabilities, asked)?;
         common.host.extend(self.facts(link.as_ref()));
+        common.host.extend(
+            capabilities
+                .link_bps
+                .map(|bps| HostFact::new("link_bps", bps.to_string())),
+        );
         common.host.extend(self.rules.facts());
         let rate = args
             .rate

@@ -75,6 +75,8 @@ pub(crate) struct Bin {
     /// Packets/s.
     pub(crate) tx_rate: Band,
     pub(crate) rx_rate: Band,
+    /// By time of arrival.
+    pub(crate) arrival_rate: Band,
     /// Of single rows.
     pub(crate) loss_ratio: Band,
     pub(crate) late_ratio: Band,
@@ -94,6 +96,8 @@ pub(crate) struct Run {
     /// Several rows share a bin.
     pub(crate) folded: bool,
     pub(crate) percentiles: bool,
+    /// Rows have arrivals, and another number of them than packets sent then that were received.
+    pub(crate) arrivals: bool,
     /// Start of the first row and end of the last, s.
     pub(crate) from: f64,
     pub(crate) to: f64,
@@ -108,6 +112,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Rows say when packets arrived; a CSV of an earlier version does not.
+    pub(crate) fn tells_arrivals(&self) -> bool {
+        self.bins.iter().any(|bin| bin.arrival_rate.mean().is_some())
+    }
+
     /// Nothing came back, and nothing was waited for: its loss is not known. Where it was, all is lost.
     pub(crate) fn only_sends(&self) -> bool {
         self.tx > 0.0 && self.rx + self.lost + self.late + self.host_dropped == 0.0

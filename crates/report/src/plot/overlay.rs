@@ -39,14 +39,28 @@ pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
         runs.iter().map(|(name, run)| line(named(name), run, value)).collect()
     };
     let sends = runs.iter().all(|(_, run)| run.rx == 0.0);
-    let (sent, received): (Value, Value) = (&|bin| bin.tx_rate.mean(), &|bin| bin.rx_rate.mean());
+    let sent: Value = &|bin| bin.tx_rate.mean();
     let (title, rates) = match (several, sends) {
         (true, true) => ("Packets sent over time", each("", sent)),
-        (true, false) => ("Packets received over time", each("", received)),
-        (false, _) => (
-            "Packets sent and received over time",
-            [each("sent", sent), each("received", received)].concat(),
-        ),
+        (true, false) => {
+            let title = match runs.iter().filter(|(_, run)| run.tells_arrivals()).count() {
+                0 => "Packets received over time",
+                all if all == runs.len() => "Packets received over time, by arrival",
+                _ => "Packets received over time, by arrival where the rows have that",
+            };
+            let received = runs.iter().map(|(name, run)| match run.tells_arrivals() {
+                true => line(name.clone(), run, &|bin| bin.arrival_rate.mean()),
+                false => line(name.clone(), run, &|bin| bin.rx_rate.mean()),
+            });
+            (title, received.collect())
+        }
+        (false, _) => {
+            let mut lines = [each("sent", sent), each("received", &|bin| bin.rx_rate.mean())].concat();
+            if runs.iter().any(|(_, run)| run.arrivals) {
+                lines.extend(each("received, by arrival", &|bin| bin.arrival_rate.mean()));
+            }
+            ("Packets sent and received over time", lines)
+        }
     };
     let mut charts = vec![chart("rates", title, "Rate", Unit::Pps, Scale::Linear, some(rates))];
     if runs.iter().any(|(_, run)| !run.only_sends() && run.rx + run.lost > 0.0) {

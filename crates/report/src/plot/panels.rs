@@ -16,6 +16,10 @@ const PINK: &str = "#cc79a7";
 /// The curve of packets that this host dropped before mpps could take them.
 const DROPPED: &str = "dropped by this host";
 
+/// The curves of packets received: by the time at which they were sent, and at which they arrived.
+const RECEIVED: &str = "received";
+const ARRIVED: &str = "received, by arrival";
+
 enum Kind {
     Rates,
     Loss,
@@ -39,7 +43,7 @@ pub(super) fn rates(run: &Run) -> Panel {
         .bins
         .iter()
         .filter(|b| b.rows > 0)
-        .flat_map(|b| [b.tx_rate.high, b.rx_rate.high]);
+        .flat_map(|b| [b.tx_rate.high, b.rx_rate.high, b.arrival_rate.high]);
     let top = top.fold(0.0, f64::max);
     let (unit, name) = prefix(top);
     let mut legend = Vec::new();
@@ -47,11 +51,17 @@ pub(super) fn rates(run: &Run) -> Panel {
         legend.push(("sent", BLUE));
     }
     if run.rx > 0.0 {
-        legend.push(("received", ORANGE));
+        legend.push((RECEIVED, ORANGE));
+        if run.arrivals {
+            legend.push((ARRIVED, GREEN));
+        }
     }
     Panel {
         kind: Kind::Rates,
-        title: format!("Rate ({name}pps)"),
+        title: match run.arrivals {
+            true => format!("Rate ({name}pps); received: by time of sending"),
+            false => format!("Rate ({name}pps)"),
+        },
         legend,
         height: 220.0,
         scale: Scale::linear(0.0, if top > 0.0 { top * 1.02 } else { 1.0 }, 5, unit, true),
@@ -201,6 +211,10 @@ fn rx_rate(bin: &Bin) -> &Band {
     &bin.rx_rate
 }
 
+fn arrival_rate(bin: &Bin) -> &Band {
+    &bin.arrival_rate
+}
+
 impl Panel {
     /// Draws the data; `x` and `y` place seconds and values, `edges` are the panel's top and bottom.
     pub(super) fn draw(
@@ -215,8 +229,9 @@ impl Panel {
             Kind::Rates => {
                 let colour = |name| self.legend.iter().find(|(n, _)| *n == name).map(|(_, colour)| *colour);
                 let series = [
-                    (colour("sent"), tx_rate as RateOf, 3.0),
-                    (colour("received"), rx_rate, 1.4),
+                    (colour("sent"), tx_rate as RateOf, if run.arrivals { 4.2 } else { 3.0 }),
+                    (colour(RECEIVED), rx_rate, if run.arrivals { 2.6 } else { 1.4 }),
+                    (colour(ARRIVED), arrival_rate, 1.1),
                 ];
                 // Envelopes first: they would tint the lines.
                 for (colour, band, _) in series {

@@ -25,6 +25,7 @@ struct Columns {
     reordered: Option<usize>,
     corrupt: Option<usize>,
     host_dropped: Option<usize>,
+    rx_by_arrival: Option<usize>,
     latency: [Option<usize>; 7],
 }
 
@@ -100,6 +101,7 @@ impl<'p> Reader<'p> {
             reordered: find("reordered_packets"),
             corrupt: find("corrupt_packets"),
             host_dropped: find("host_dropped_packets"),
+            rx_by_arrival: find("rx_by_arrival_packets"),
             latency: LATENCY.map(find),
         };
         Ok(Self {
@@ -265,6 +267,7 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
     let mut record = csv::StringRecord::new();
     run.torn = reader.torn;
     let mut unread = Unread::default();
+    let mut seen = 0;
     while reader.next(&mut record)? {
         let columns = &reader.columns;
         let get = |column| reader.cell(&record, column);
@@ -292,6 +295,7 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
         };
         let tx = get(Some(columns.tx))?.unwrap_or(0.0);
         let rx = get(Some(columns.rx))?.unwrap_or(0.0);
+        let arrived = get(columns.rx_by_arrival)?;
         let ratio = get(columns.loss_ratio)?;
         let lost = get(columns.lost)?.unwrap_or(ratio.unwrap_or(0.0) * tx);
         let late = get(columns.late)?.unwrap_or(0.0);
@@ -312,6 +316,12 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
         bin.late += late;
         bin.tx_rate.add(Some(tx / length));
         bin.rx_rate.add(Some(rx / length));
+        run.arrivals |= arrived.is_some_and(|packets| packets != rx);
+        // The last row has what came in the settle time, too: a rate of that would be none.
+        seen += 1;
+        let ends = seen == run.rows && seen > 1 && arrived != Some(rx);
+        bin.arrival_rate
+            .add(arrived.filter(|_| !ends).map(|packets| packets / length));
         bin.loss_ratio.add((base > 0.0).then(|| lost.max(0.0) / base));
         bin.late_ratio.add((base > 0.0).then(|| late / base));
         for (band, column) in bin.latency.iter_mut().zip(columns.latency) {

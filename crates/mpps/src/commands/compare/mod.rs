@@ -378,8 +378,7 @@ fn say(
         }
     })?;
     let mut code = match (ended, &why) {
-        (Ended::Failed(Failure::Usage(_)), _) => 2,
-        (Ended::Failed(_), _) => 1,
+        (Ended::Failed(failure), _) => failure.code(),
         (_, Some(_)) => 3,
         (_, None) => 0,
     };

@@ -197,6 +197,10 @@ impl<'a> Setup<'a> {
     }
 }
 
+/// Why a method takes no option for rows, and none for one file of results.
+const NO_ROWS: &str = "a method has trials, not rows: want --out DIR";
+const A_FOLDER: &str = "a method has a folder of results: want --out DIR";
+
 /// Refuses what a method chooses itself.
 fn chosen_by_method(args: &Method) -> Result<()> {
     let run = &args.traffic.run;
@@ -216,26 +220,22 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             run.duration.is_some(),
             "the method has times of its own: see its --help",
         ),
+        ("--csv", run.tell.csv.is_some(), NO_ROWS),
+        ("--lanes-csv", run.tell.lanes_csv.is_some(), NO_ROWS),
+        ("--json", run.tell.json.is_some(), A_FOLDER),
         (
-            "--csv",
-            run.tell.csv.is_some(),
-            "a method has trials, not rows: want --out DIR",
+            "--json-lines",
+            run.tell.json_lines.is_some(),
+            "a method has trials, each a line of --out DIR's trials.jsonl as it ends: want --out DIR",
         ),
         (
-            "--lanes-csv",
-            run.tell.lanes_csv.is_some(),
-            "a method has trials, not rows: want --out DIR",
+            "--expect",
+            !run.tell.expect.is_empty(),
+            "a method finds what is reached: want its --goal or --loss-limit",
         ),
-        (
-            "--json",
-            run.tell.json.is_some(),
-            "a method has a folder of results: want --out DIR",
-        ),
-        (
-            "--hdr",
-            run.tell.hdr.is_some(),
-            "a method has trials, not rows: want --out DIR",
-        ),
+        ("--junit", run.tell.junit.is_some(), A_FOLDER),
+        ("--markdown", run.tell.markdown.is_some(), A_FOLDER),
+        ("--hdr", run.tell.hdr.is_some(), NO_ROWS),
         (
             "--profile",
             run.tell.profile.is_some(),

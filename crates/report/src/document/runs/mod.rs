@@ -195,7 +195,7 @@ pub fn document(runs: &[Run]) -> Document {
         Some(if one { flaw } else { format!("{}: {flaw}", run.name) })
     });
     let flaws: Vec<String> = flaws.collect();
-    let mut tables = Vec::new();
+    let mut tables: Vec<_> = tables::expected(runs).into_iter().collect();
     if all.len() > 1 {
         tables.push(tables::comparison(&all));
     } else {

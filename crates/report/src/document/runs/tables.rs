@@ -269,6 +269,37 @@ fn by_lane(
     (!rows.is_empty()).then(|| table(name, caption, columns, rows))
 }
 
+/// What the runs were to reach, and what came of it.
+pub(super) fn expected(runs: &[Run]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for run in runs {
+        let all = run.summary.get("expectations").and_then(Value::as_array);
+        for of in all.into_iter().flatten().filter(|of| of.is_object()) {
+            let cell = |key: &str| of.get(key).filter(|cell| cell.is_string()).cloned().unwrap_or_default();
+            let met = match of.get("met").and_then(Value::as_bool) {
+                Some(true) => "yes".into(),
+                Some(false) => "no".into(),
+                None => Value::Null,
+            };
+            rows.push(vec![
+                run.name.as_str().into(),
+                cell("expected"),
+                cell("told"),
+                met,
+                cell("note"),
+            ]);
+        }
+    }
+    let columns = vec![
+        column("run", "Run", Unit::Plain),
+        column("expected", "Expected", Unit::Plain),
+        column("told", "Measured", Unit::Plain),
+        column("met", "Met", Unit::Plain),
+        column("note", "Note", Unit::Plain),
+    ];
+    (!rows.is_empty()).then(|| table("expected", "What the run was to reach (--expect)", columns, rows))
+}
+
 pub(super) fn stretches(runs: &[Run]) -> Option<Table> {
     let mut rows = Vec::new();
     for run in runs {

@@ -1,0 +1,495 @@
+//! What a run must reach: `--expect 'loss<0.01%'`.
+
+use crate::json::layer1_bps;
+use crate::units::{bps, count, percent, pps, time};
+use mpps_stats::{Expectation, Latency, Summary, Workload};
+use std::fmt;
+
+/// One demand on a result, as the user wrote it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expect {
+    text: String,
+    what: What,
+    compare: Compare,
+    bound: f64,
+    unit: Unit,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Lost,
+    Late,
+    Duplicates,
+    Reordered,
+    Corrupt,
+    Foreign,
+    Missed,
+    HostDropped,
+    Sent,
+    Received,
+    Latency(Of, Stat),
+}
+
+/// Of which times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Actual,
+    Scheduled,
+    Gap,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stat {
+    Min,
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compare {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+}
+
+/// What a value is counted in; in the base unit packets, parts of one, ns, packets a second, bits a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Packets,
+    Ratio,
+    Time,
+    Pps,
+    Bps,
+}
+
+/// Names, what they mean, and what a bound of them may be counted in: the first where no unit is given.
+const NAMES: [(&[&str], What, &[Unit]); 11] = [
+    (&["loss", "loss_ratio"], What::Lost, &[Unit::Ratio]),
+    (&["lost"], What::Lost, &[Unit::Packets, Unit::Ratio]),
+    (&["late"], What::Late, &[Unit::Packets]),
+    (&["duplicates"], What::Duplicates, &[Unit::Packets]),
+    (&["reordered"], What::Reordered, &[Unit::Packets]),
+    (&["corrupt"], What::Corrupt, &[Unit::Packets]),
+    (&["foreign"], What::Foreign, &[Unit::Packets]),
+    (&["missed"], What::Missed, &[Unit::Packets]),
+    (&["host_dropped"], What::HostDropped, &[Unit::Packets]),
+    (
+        &["sent", "tx_packets", "offered", "offered_pps", "offered_bps"],
+        What::Sent,
+        &[Unit::Packets, Unit::Pps, Unit::Bps, Unit::Ratio],
+    ),
+    (
+        &["received", "rx_packets", "received_pps", "received_bps"],
+        What::Received,
+        &[Unit::Packets, Unit::Pps, Unit::Bps, Unit::Ratio],
+    ),
+];
+
+const STATS: [(&[&str], Stat); 7] = [
+    (&["min"], Stat::Min),
+    (&["mean", "avg"], Stat::Mean),
+    (&["p50"], Stat::P50),
+    (&["p90"], Stat::P90),
+    (&["p99"], Stat::P99),
+    (&["p999", "p99.9"], Stat::P999),
+    (&["max"], Stat::Max),
+];
+
+/// In front of a [`Stat`].
+const TIMES: [(&[&str], Of); 3] = [
+    (&["latency.", "latency_ns.", ""], Of::Actual),
+    (&["scheduled.", "latency_scheduled_ns."], Of::Scheduled),
+    (&["gap.", "departure_gap_ns."], Of::Gap),
+];
+
+/// Signs; those that others begin with come later.
+const SIGNS: [(&str, Compare); 5] = [
+    ("<=", Compare::LessOrEqual),
+    (">=", Compare::GreaterOrEqual),
+    ("==", Compare::Equal),
+    ("<", Compare::Less),
+    (">", Compare::Greater),
+];
+
+/// Suffixes, what they count, and how much of the base unit.
+const UNITS: [(&str, Unit, f64); 16] = [
+    ("%", Unit::Ratio, 0.01),
+    ("ns", Unit::Time, 1.0),
+    ("us", Unit::Time, 1e3),
+    ("µs", Unit::Time, 1e3),
+    ("ms", Unit::Time, 1e6),
+    ("s", Unit::Time, 1e9),
+    ("pps", Unit::Pps, 1.0),
+    ("kpps", Unit::Pps, 1e3),
+    ("Mpps", Unit::Pps, 1e6),
+    ("Gpps", Unit::Pps, 1e9),
+    ("bps", Unit::Bps, 1.0),
+    ("kbps", Unit::Bps, 1e3),
+    ("Mbps", Unit::Bps, 1e6),
+    ("Gbps", Unit::Bps, 1e9),
+    ("Tbps", Unit::Bps, 1e12),
+    ("", Unit::Packets, 1.0),
+];
+
+const WANT_NAME: &str = "loss, lost, late, duplicates, reordered, corrupt, foreign, missed, host_dropped, sent, \
+    received, or min, mean, p50, p90, p99, p999, max, also as scheduled.p99 and gap.p99";
+
+impl Expect {
+    /// Reads `loss<0.01%`, `scheduled.p99 <= 200us`, `received>=1Mpps`.
+    ///
+    /// # Errors
+    /// One line on what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let split = text
+            .find(['<', '>', '='])
+            .ok_or("want NAME, one of < <= == >= >, and a value, such as 'loss<0.01%'")?;
+        let (name, rest) = (text[..split].trim(), &text[split..]);
+        let (sign, compare) = SIGNS
+            .into_iter()
+            .find(|(sign, _)| rest.starts_with(sign))
+            .ok_or_else(|| format!("'{text}': want one of < <= == >= >"))?;
+        let value = rest[sign.len()..].trim();
+        let (what, units) = named(name).ok_or_else(|| format!("'{name}' is not measured: want {WANT_NAME}"))?;
+        let (bound, unit) = quantity(value, units).ok_or_else(|| format!("'{name}{sign}{value}': {}", wants(units)))?;
+        Ok(Self {
+            text: format!("{name}{sign}{value}"),
+            what,
+            compare,
+            bound,
+            unit,
+        })
+    }
+
+    /// What came of it. What was not measured is not met.
+    pub fn judge(&self, s: &Summary) -> Expectation {
+        let measured = self.measured(s).filter(|value| value.is_finite());
+        let met = measured.is_some_and(|value| match self.compare {
+            Compare::Less => value < self.bound,
+            Compare::LessOrEqual => value <= self.bound,
+            Compare::Equal => value == self.bound,
+            Compare::GreaterOrEqual => value >= self.bound,
+            Compare::Greater => value > self.bound,
+        });
+        Expectation {
+            expected: self.text.clone(),
+            measured,
+            told: measured.map_or_else(|| "not measured".to_owned(), |value| self.unit.told(value)),
+            met,
+            note: met.then(|| self.too_short(s)).flatten(),
+        }
+    }
+
+    fn measured(&self, s: &Summary) -> Option<f64> {
+        // Others send without receiving, or pass on what they get.
+        let judges = matches!(s.workload, Workload::SendRecv | Workload::Drop) && s.tx + s.rx > 0;
+        let judged = |n: u64| judges.then_some(n as f64);
+        // A receiver knows by the numbers of packets how many were sent.
+        let sent = if s.tx > 0 { s.tx } else { s.rx + s.lost };
+        let amount = |n: u64, rate: f64, all: Option<u64>| match self.unit {
+            Unit::Packets => Some(n as f64),
+            Unit::Ratio => all.filter(|all| *all > 0).map(|all| n as f64 / all as f64),
+            Unit::Pps => s.tells_rate().then_some(rate),
+            _ => layer1_bps(rate, s.frame_size).filter(|_| s.tells_rate()),
+        };
+        match self.what {
+            What::Lost if self.unit == Unit::Ratio => judged(s.lost).map(|lost| lost / sent.max(1) as f64),
+            What::Lost => judged(s.lost),
+            What::Late => judged(s.late),
+            What::Duplicates => judged(s.duplicates),
+            What::Reordered => judged(s.reordered),
+            What::Corrupt => judged(s.corrupt),
+            What::Foreign => judged(s.foreign),
+            What::Missed => (s.tx > 0).then_some(s.missed as f64),
+            What::HostDropped => s.host_dropped.map(|n| n as f64),
+            What::Sent => {
+                let due = s.intended_pps.map(|_| s.tx + s.missed);
+                (s.tx > 0).then(|| amount(s.tx, s.offered_pps, due)).flatten()
+            }
+            What::Received if s.workload == Workload::Send => None,
+            What::Received => amount(s.rx, s.received_pps, judges.then_some(sent)),
+            What::Latency(of, stat) => stat.of(of.latency(s)?),
+        }
+    }
+
+    /// Why it shows less than it seems to, though it is met.
+    fn too_short(&self, s: &Summary) -> Option<String> {
+        let upper = matches!(self.compare, Compare::Less | Compare::LessOrEqual);
+        match self.what {
+            // With no event in n independent trials its share is below 3 / n with a confidence of 95 %.
+            What::Lost if self.unit == Unit::Ratio && upper && s.lost == 0 && s.tx > 0 => {
+                let shown = 3.0 / s.tx as f64;
+                (self.bound > 0.0 && shown > self.bound).then(|| {
+                    format!(
+                        "none lost of {} packets only shows less than {} (95 % confidence): want {} for that bound",
+                        count(s.tx),
+                        percent(shown),
+                        count((3.0 / self.bound).ceil() as u64)
+                    )
+                })
+            }
+            What::Latency(of, stat) => {
+                let beyond = stat.beyond()?;
+                let packets = of.latency(s)?.count;
+                (packets < beyond).then(|| {
+                    format!(
+                        "of {} packets that percentile is the largest: want {} at least",
+                        count(packets),
+                        count(beyond)
+                    )
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Expect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Of {
+    fn latency(self, s: &Summary) -> Option<&Latency> {
+        let latency = match self {
+            Self::Actual => Some(&s.latency),
+            Self::Scheduled => s.latency_scheduled.as_ref(),
+            Self::Gap => s.gaps.as_ref().map(|gaps| &gaps.measured),
+        };
+        latency.filter(|latency| latency.count > 0)
+    }
+}
+
+impl Stat {
+    fn of(self, latency: &Latency) -> Option<f64> {
+        let percentile = |of: fn(&mpps_stats::Percentiles) -> u64| Some(of(latency.percentiles.as_ref()?) as f64);
+        match self {
+            Self::Min => Some(latency.min as f64),
+            Self::Mean => Some(latency.mean),
+            Self::P50 => percentile(|p| p.p50),
+            Self::P90 => percentile(|p| p.p90),
+            Self::P99 => percentile(|p| p.p99),
+            Self::P999 => percentile(|p| p.p999),
+            Self::Max => Some(latency.max as f64),
+        }
+    }
+
+    /// How many packets there must be for one to lie beyond it.
+    fn beyond(self) -> Option<u64> {
+        match self {
+            Self::P50 => Some(2),
+            Self::P90 => Some(10),
+            Self::P99 => Some(100),
+            Self::P999 => Some(1000),
+            Self::Min | Self::Mean | Self::Max => None,
+        }
+    }
+}
+
+impl Unit {
+    fn told(self, value: f64) -> String {
+        match self {
+            Self::Packets => count(value as u64),
+            Self::Ratio => percent(value),
+            Self::Time => time(value),
+            Self::Pps => pps(value),
+            Self::Bps => bps(value),
+        }
+    }
+
+    fn example(self) -> &'static str {
+        match self {
+            Self::Packets => "a number of packets",
+            Self::Ratio => "a ratio such as 0.01%",
+            Self::Time => "a time such as 200us",
+            Self::Pps => "a rate such as 1Mpps",
+            Self::Bps => "a bit rate such as 1Gbps",
+        }
+    }
+}
+
+fn named(name: &str) -> Option<(What, &'static [Unit])> {
+    if let Some((_, what, units)) = NAMES.into_iter().find(|(names, ..)| names.contains(&name)) {
+        return Some((what, units));
+    }
+    TIMES.into_iter().find_map(|(prefixes, of)| {
+        prefixes.iter().find_map(|prefix| {
+            let stat = name.strip_prefix(prefix)?;
+            let (_, stat) = STATS.into_iter().find(|(names, _)| names.contains(&stat))?;
+            Some((What::Latency(of, stat), [Unit::Time].as_slice()))
+        })
+    })
+}
+
+/// A number and its unit, in the base unit.
+fn quantity(text: &str, units: &[Unit]) -> Option<(f64, Unit)> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, suffix) = (&text[..split], text[split..].trim());
+    let (_, unit, scale) = UNITS.into_iter().find(|(name, ..)| *name == suffix)?;
+    let digits = number.starts_with(|c: char| c.is_ascii_digit());
+    let number = number.parse::<f64>().ok().filter(|n| digits && n.is_finite())?;
+    // A ratio may go without a unit, where it can be nothing else; no other but 0 may.
+    let unit = match unit {
+        Unit::Packets if !units.contains(&unit) => {
+            let only = units.first().copied().filter(|_| units.len() == 1)?;
+            (only == Unit::Ratio || number == 0.0).then_some(only)?
+        }
+        _ => unit,
+    };
+    let whole = unit != Unit::Packets || number.fract() == 0.0;
+    (units.contains(&unit) && whole).then_some((number * scale, unit))
+}
+
+fn wants(units: &[Unit]) -> String {
+    let examples: Vec<&str> = units.iter().map(|unit| unit.example()).collect();
+    format!("want {}", examples.join(", or "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_stats::Percentiles;
+    use proptest::prelude::*;
+
+    fn run(tx: u64, lost: u64) -> Summary {
+        Summary {
+            tx,
+            rx: tx - lost,
+            lost,
+            loss_ratio: lost as f64 / tx.max(1) as f64,
+            duration_ns: 1_000_000_000,
+            offered_pps: tx as f64,
+            received_pps: tx as f64 - lost as f64,
+            frame_size: 64,
+            latency: Latency {
+                count: tx,
+                min: 1_000,
+                mean: 2_500.0,
+                percentiles: Some(Percentiles {
+                    p50: 2_000,
+                    p90: 3_000,
+                    p99: 4_000,
+                    p999: 5_000,
+                }),
+                max: 6_000,
+            },
+            ..Summary::default()
+        }
+    }
+
+    fn met(text: &str, of: &Summary) -> bool {
+        Expect::parse(text)
+            .unwrap_or_else(|why| panic!("{text}: {why}"))
+            .judge(of)
+            .met
+    }
+
+    #[test]
+    fn bounds_are_met_or_not_in_the_units_that_they_are_written_in() {
+        let run = run(10_000, 10);
+        for good in [
+            "loss<0.11%",
+            "loss<=0.001",
+            "loss_ratio==0.1%",
+            "lost==10",
+            "lost<1%",
+            "p50<=2us",
+            "p99 < 4.1us",
+            "p99.9>=5us",
+            "latency_ns.max<1ms",
+            "mean>2.4us",
+            "sent==10000",
+            "received>=9.9kpps",
+            "received>99%",
+            "offered<6.73Mbps",
+            "late==0",
+            "missed<1",
+            "min>0",
+        ] {
+            assert!(met(good, &run), "{good}");
+        }
+        for bad in [
+            "loss<0.1%",
+            "lost<10",
+            "p99<4us",
+            "received>1Mpps",
+            "received==100%",
+            "max<=5.9us",
+        ] {
+            assert!(!met(bad, &run), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_met() {
+        let run = run(10_000, 0);
+        for text in ["scheduled.p99<1s", "gap.max<1s", "host_dropped==0"] {
+            let told = Expect::parse(text).unwrap().judge(&run);
+            assert_eq!(
+                (told.measured, told.met, told.told.as_str()),
+                (None, false, "not measured"),
+                "{text}"
+            );
+        }
+        for text in ["loss<1", "lost==0", "p99<1s", "late==0"] {
+            assert!(!met(text, &Summary::default()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_too_short_for_its_bound_is_told() {
+        let note = |text: &str, tx| Expect::parse(text).unwrap().judge(&run(tx, 0)).note;
+        let told = note("loss<0.0001%", 10_000).expect("too short");
+        assert!(told.contains("0.030 %") && told.contains("3,000,000"), "{told}");
+        assert_eq!(note("loss<0.0001%", 3_000_001), None);
+        assert_eq!(note("loss==0", 100), None);
+        assert!(note("p999<1s", 999).is_some() && note("p999<1s", 1000).is_none());
+    }
+
+    #[test]
+    fn what_can_not_be_measured_so_is_refused_with_what_would_be_right() {
+        for (text, why) in [
+            ("", "such as 'loss<0.01%'"),
+            ("loss", "such as 'loss<0.01%'"),
+            ("loss=0", "want one of"),
+            ("speed<1", "'speed' is not measured: want loss"),
+            ("loss<1ms", "want a ratio"),
+            ("p99<5", "want a time"),
+            ("p99<5MS", "want a time"),
+            ("p99<-5us", "want a time"),
+            ("lost<1.5", "want a number of packets"),
+            ("received<1mpps", "want a number of packets, or a rate"),
+            ("<1", "'' is not measured"),
+            ("loss<", "want a ratio"),
+            ("loss<NaN", "want a ratio"),
+        ] {
+            let told = Expect::parse(text).expect_err(text);
+            assert!(told.contains(why), "{text}: {told}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,40}") {
+            let _ = Expect::parse(&text);
+        }
+
+        #[test]
+        fn a_demand_and_its_opposite_are_never_both_met(bound in 0u64..20, lost in 0u64..20) {
+            let run = run(100, lost);
+            for (sign, opposite) in [("<", ">="), ("<=", ">")] {
+                prop_assert_ne!(met(&format!("lost{sign}{bound}"), &run), met(&format!("lost{opposite}{bound}"), &run));
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! JSON Lines: a run's events as they happen, one object a line, for programs that read along.
+
+use crate::csv_sink::{CsvFormat, OF_ROWS, csv_header};
+use crate::json::json_value;
+use crate::spill::Record;
+use crate::spool::{Format, Limits, Spool};
+use crate::{Notes, ReportError};
+use mpps_stats::{Event, Row, Sink, Summary, Wants};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What the lines are: `schema` of the first.
+pub const LINES_SCHEMA: &str = "mpps.lines/1";
+/// Lines kept in memory before the rest goes to disk, as of the CSV.
+const LINES: usize = 4096;
+/// How long the end of a run waits for a reader that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A file of JSON Lines: `start`, any number of `row` and `note`, and one `end`; or one `error` in place of what did
+/// not come. Clones share it.
+#[derive(Clone)]
+pub struct JsonLines(Arc<Mutex<Open>>);
+
+struct Open {
+    spool: Spool<Line>,
+    /// Time of day of the start of the run, ns since 1970; 0 until it is known. Shared with the thread that writes.
+    zero: Arc<AtomicU64>,
+    /// What the first line has beside the time.
+    head: Map<String, Value>,
+    /// The last line has come.
+    ended: bool,
+}
+
+/// A line on its way to the file.
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are rows")]
+enum Line {
+    Row(Row),
+    Text(String),
+}
+
+impl Record for Line {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Row(row) => {
+                out.push(0);
+                row.encode(out);
+            }
+            Self::Text(text) => {
+                out.push(1);
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes.split_first()? {
+            (0, row) => Row::decode(row).map(Self::Row),
+            (1, text) => String::from_utf8(text.to_vec()).ok().map(Self::Text),
+            _ => None,
+        }
+    }
+}
+
+impl JsonLines {
+    /// Opens `path` at once, and empties it when the run begins; `-` is standard output. `head` is what the first line
+    /// says of the run beside its time: the version, the command line, the plan.
+    ///
+    /// # Errors
+    /// When it can't be opened for writing.
+    pub fn create(path: &Path, head: Map<String, Value>) -> Result<Self, ReportError> {
+        let zero = Arc::new(AtomicU64::new(0));
+        let format = LinesFormat {
+            cells: CsvFormat(Arc::clone(&zero)),
+            text: Vec::new(),
+        };
+        let limits = Limits {
+            records: LINES,
+            patience: PATIENCE,
+            noun: "lines",
+        };
+        let spool = Spool::create("json-lines", path, format, limits)?;
+        let open = Open {
+            spool,
+            zero,
+            head,
+            ended: false,
+        };
+        Ok(Self(Arc::new(Mutex::new(open))))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What goes wrong while writing, as it happens.
+    pub fn notes(&self) -> Notes {
+        self.open().spool.notes()
+    }
+
+    /// The sink that the lines come from.
+    pub fn sink(&self) -> impl Sink + use<> {
+        LinesSink(self.clone())
+    }
+
+    /// The run has failed, or never begun: the last line says why, and with which exit code the program ends. Returns
+    /// what could not be written.
+    pub fn failed(&self, message: &str, exit_code: u8) -> Vec<String> {
+        self.open()
+            .last(&json!({ "event": "error", "message": message, "exit_code": exit_code }))
+    }
+
+    /// The run is over: the last line is its summary. Returns what could not be written.
+    pub fn end(&self, summary: &Summary) -> Vec<String> {
+        let mut open = self.open();
+        let mut last = json_value(summary);
+        if let Value::Object(last) = &mut last {
+            last.shift_insert(0, "event".to_owned(), "end".into());
+        }
+        open.last(&last)
+    }
+}
+
+impl Open {
+    fn text(&mut self, line: &Value) {
+        self.spool.push(Line::Text(line.to_string()));
+    }
+
+    fn last(&mut self, line: &Value) -> Vec<String> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Vec::new();
+        }
+        self.text(line);
+        self.spool.finish()
+    }
+}
+
+struct LinesSink(JsonLines);
+
+impl Sink for LinesSink {
+    fn wants(&self) -> Wants {
+        OF_ROWS
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let mut open = self.0.open();
+        match event {
+            Event::Start(start) => {
+                open.zero.store(start.started.utc_ns, Ordering::Relaxed);
+                let mut line = Map::new();
+                line.insert("event".to_owned(), "start".into());
+                line.insert("schema".to_owned(), LINES_SCHEMA.into());
+                line.insert("started_utc".to_owned(), crate::rfc3339(start.started.utc_ns).into());
+                line.insert("start_utc_ns".to_owned(), start.started.utc_ns.into());
+                line.insert("start_monotonic_ns".to_owned(), start.started.monotonic_ns.into());
+                line.append(&mut open.head);
+                open.text(&Value::Object(line));
+            }
+            Event::Row(row) => open.spool.push(Line::Row((*row).clone())),
+            Event::Note(note) => open.text(&json!({ "event": "note", "text": note })),
+            _ => {}
+        }
+    }
+}
+
+/// Rows as objects: the names and units of the CSV's columns, and its numbers.
+struct LinesFormat {
+    cells: CsvFormat,
+    text: Vec<u8>,
+}
+
+impl Format<Line> for LinesFormat {
+    fn header(&mut self, _: Option<&Line>, _: &mut Vec<u8>) {}
+
+    fn record(&mut self, line: &Line, out: &mut Vec<u8>) {
+        match line {
+            Line::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Line::Row(row) => {
+                self.text.clear();
+                self.cells.record(row, &mut self.text);
+                out.extend_from_slice(br#"{"event":"row""#);
+                let cells = self.text.trim_ascii_end().split(|byte| *byte == b',');
+                for (name, cell) in csv_header().split(',').zip(cells) {
+                    out.extend_from_slice(b",\"");
+                    out.extend_from_slice(name.as_bytes());
+                    // What was not measured is an empty cell.
+                    out.extend_from_slice(if cell.is_empty() { b"\":null" } else { b"\":" });
+                    out.extend_from_slice(cell);
+                }
+                out.push(b'}');
+            }
+        }
+        out.push(b'\n');
+    }
+}
