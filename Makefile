@@ -15,7 +15,7 @@ ARGS :=
 # Where `make install` puts the program: $(DESTDIR)$(PREFIX)/bin/mpps.
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: help build demo test bench setup install lint fuzz clean program
+.PHONY: help build pgo demo test bench setup install lint fuzz clean program
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -23,6 +23,10 @@ help: ## list the tasks
 build: ## the release program, target/release/mpps
 	@scripts/setup.sh build
 	@$(MAKE) --no-print-directory program
+
+pgo: ## the program by profile-guided optimisation, target/pgo/mpps (docs/building.md)
+	@scripts/setup.sh build
+	scripts/pgo.sh
 
 demo: ## two hosts on a veth pair, a live view, CSV, JSON, a plot, and the highest rate without loss
 	@scripts/setup.sh demo
