@@ -343,3 +343,11 @@ fn the_noise_is_measured_before_during_and_after_however_the_command_ends() {
         host.is_as_it_was();
     }
 }
+
+#[test]
+fn a_dry_run_measures_nothing_that_a_file_could_hold() {
+    let host = Host::new();
+    let finished = run_command(host.isolate("--dry-run --json out.json", &["true"]));
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+    assert!(finished.stderr.contains("--dry-run"), "{}", finished.stderr);
+}

@@ -137,6 +137,16 @@ fn a_run_that_never_began_is_one_error_as_a_line() {
 }
 
 #[test]
+fn lines_that_can_not_be_written_are_told_of_once() {
+    let scratch = Scratch::new();
+    let mut command = mpps("sendrecv loop: --duration 20ms --json-lines");
+    command.arg(scratch.file("none/lines"));
+    let finished = run_command(command);
+    assert_eq!(finished.code, Some(2), "{}", finished.stderr);
+    assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.stderr);
+}
+
+#[test]
 fn an_interrupted_run_ends_with_its_end() {
     let scratch = Scratch::new();
     let mut command = mpps("sendrecv loop: --rate 2kpps --duration 1h --settle 50ms --interval 20ms --json-lines");

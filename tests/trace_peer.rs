@@ -318,3 +318,60 @@ fn the_exit_code_is_the_programs_and_what_was_wrong_is_told() {
         finished.stderr
     );
 }
+
+#[test]
+fn what_the_program_puts_in_place_of_the_counts_holds_nobody_up() {
+    if no_plugin() {
+        return;
+    }
+    // The file is read that was made, not what has its name by now.
+    for put in ["mkfifo", "ln -s /dev/zero", "mkdir", "true"] {
+        let script = format!("rm -f $MPPS_PEER_FILE; {put} $MPPS_PEER_FILE");
+        let mut command = mpps("trace peer --");
+        command.args(["sh", "-c", &script, "{plugin}"]);
+        let mut running = Background::start(command);
+        wait_until("the end of the command", || !running.running());
+        let finished = running.finish();
+        assert_eq!(finished.code, Some(1), "{put}: {}", finished.stderr);
+        assert!(
+            finished.stderr.contains("has not loaded the plug-in"),
+            "{put}: {}",
+            finished.stderr
+        );
+    }
+}
+
+#[test]
+fn root_puts_the_plug_in_below_no_folder_of_somebody_elses() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can make folders of somebody else");
+    }
+    if no_plugin() || mpps_tests::missing("unshare", "util-linux") {
+        return;
+    }
+    // Not in /tmp, which everybody may write to: DPDK loads nothing from there.
+    let home = tempfile::Builder::new().prefix("mpps-test-").tempdir_in("/var/lib");
+    let home = home.expect("a folder");
+    std::os::unix::fs::chown(home.path(), Some(65_534), Some(65_534)).expect("ours");
+    let target = home.path().join("target");
+    std::fs::create_dir(&target).expect("a folder");
+    // Neither in it nor where a link in it leads to.
+    std::os::unix::fs::symlink(&target, home.path().join("link")).expect("a link");
+    for cache in ["cache", "link/cache"] {
+        // Folders of root's own are mounted so that no plug-in can be loaded from them.
+        let script = "mkdir -p /run/mpps /var/cache/mpps && mount -t tmpfs -o noexec,mode=700 none /run/mpps && \
+                      mount -t tmpfs -o noexec,mode=700 none /var/cache/mpps && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]);
+        command.arg(mpps_tests::program()).args(["trace", "peer", "--", "true"]);
+        command.env("XDG_CACHE_HOME", home.path().join(cache));
+        let finished = run_command(command);
+        assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains("which belongs to user 65534"),
+            "{}",
+            finished.stderr
+        );
+        assert!(!home.path().join(cache).exists(), "root made a folder there");
+    }
+}

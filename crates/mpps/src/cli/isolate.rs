@@ -41,7 +41,7 @@ pub(crate) struct Isolate {
     #[arg(long, value_name = "PRIO", value_parser = values::fifo, allow_hyphen_values = true)]
     pub(crate) fifo: Option<u32>,
     /// Print the commands of a shell that would do the same, and what needs a restart; change nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub(crate) dry_run: bool,
     /// Write what was measured, applied and not applied to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]

@@ -121,7 +121,9 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
             written.unwrap_or_else(|failure| vec![failure.line().to_owned()])
         }
     };
-    told.iter().for_each(|line| eprintln!("mpps: {line}"));
+    // Where they can't be opened that is why it fails, and told already.
+    let more = told.iter().filter(|line| **line != message);
+    more.for_each(|line| eprintln!("mpps: {line}"));
 }
 
 /// Where JSON Lines are to go, of a command line that may not be right.

@@ -14,7 +14,7 @@ use mpps_report::{JsonTarget, same_file, write_trace};
 use mpps_sys::{clock, private, signal};
 use mpps_trace::Recording;
 use mpps_trace::peer::{FILE, HEADER, Peer, PeerError, header, used};
-use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, stat, statvfs};
+use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, lstat, stat, statvfs};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
@@ -168,6 +168,8 @@ struct Folder {
     path: PathBuf,
     /// Locked as long as this process lives.
     _lock: File,
+    /// What the plug-in counts in. Its name may lead elsewhere once the program has run: to a FIFO, say.
+    counts: File,
 }
 
 impl Folder {
@@ -191,18 +193,21 @@ impl Folder {
         let lock = make(&draft, "lock")?;
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
         fs::rename(&draft, &path).map_err(|e| unable("make", e))?;
-        let made = |name: &str| make(&path, name);
-        let folder = Self {
-            path: path.clone(),
-            _lock: lock,
+        let filled = || -> Result<File> {
+            make(&path, "mpps_peer.so")?
+                .write_all(paths::peer_plugin())
+                .map_err(|e| unable("write to", e))?;
+            let mut counts = make(&path, "counts")?;
+            let written = counts.write_all(&header()).and_then(|()| counts.set_len(FILE as u64));
+            written.map_err(|e| unable("write to", e))?;
+            Ok(counts)
         };
-        made("mpps_peer.so")?
-            .write_all(paths::peer_plugin())
-            .map_err(|e| unable("write to", e))?;
-        let mut counts = made("counts")?;
-        let written = counts.write_all(&header()).and_then(|()| counts.set_len(FILE as u64));
-        written.map_err(|e| unable("write to", e))?;
-        Ok(folder)
+        let counts = filled().inspect_err(|_| _ = fs::remove_dir_all(&path))?;
+        Ok(Self {
+            path,
+            _lock: lock,
+            counts,
+        })
     }
 
     fn plugin(&self) -> PathBuf {
@@ -215,9 +220,10 @@ impl Folder {
 
     /// What the plug-in has counted.
     fn read(&self) -> io::Result<std::result::Result<Peer, PeerError>> {
-        let mut file = File::open(self.counts())?;
+        let mut file = &self.counts;
+        file.seek(SeekFrom::Start(0))?;
         let mut bytes = Vec::new();
-        Read::by_ref(&mut file).take(HEADER as u64).read_to_end(&mut bytes)?;
+        file.take(HEADER as u64).read_to_end(&mut bytes)?;
         let all = used(&bytes);
         bytes.clear();
         file.seek(SeekFrom::Start(0))?;
@@ -249,6 +255,11 @@ fn above() -> Result<PathBuf> {
     ];
     let mut why = Vec::new();
     for place in places.into_iter().flatten() {
+        // What is made there is made by root: nobody else may lead it elsewhere, or put a plug-in of theirs in its place.
+        if let Some(reason) = place.ancestors().find_map(others) {
+            why.push(format!("{} {reason}", place.display()));
+            continue;
+        }
         let made = place.parent().map_or(Ok(()), fs::create_dir_all);
         match made.and_then(|()| private::folder(&place)).map(|_| unfit(&place)) {
             Ok(None) => return Ok(place),
@@ -262,11 +273,28 @@ fn above() -> Result<PathBuf> {
     )))
 }
 
+/// Why a folder, or a link, is not this user's or root's, who alone may change what lies in it.
+fn others(folder: &Path) -> Option<String> {
+    let owner = |stat: rustix::fs::Stat| stat.st_uid;
+    let owners = [lstat(folder).map(owner), stat(folder).map(owner)];
+    let me = rustix::process::geteuid().as_raw();
+    // In a user namespace root may have another number.
+    let top = stat("/").map_or(0, owner);
+    let other = owners
+        .into_iter()
+        .flatten()
+        .find(|owner| ![0, me, top].contains(owner))?;
+    Some(format!("lies in {}, which belongs to user {other}", folder.display()))
+}
+
 /// Why DPDK would load nothing from there.
 fn unfit(place: &Path) -> Option<String> {
     let place = fs::canonicalize(place).ok()?;
     if statvfs(&place).is_ok_and(|there| there.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
         return Some("is mounted noexec".to_owned());
+    }
+    if let Some(reason) = place.ancestors().find_map(others) {
+        return Some(reason);
     }
     let open = |folder: &&Path| stat(*folder).is_ok_and(|stat| stat.st_mode & OTHERS_WRITE != 0);
     let open = place.ancestors().find(open)?;
