@@ -255,7 +255,7 @@ fn above() -> Result<PathBuf> {
     ];
     let mut why = Vec::new();
     for place in places.into_iter().flatten() {
-        // What is made there is made by root: nobody else may lead it elsewhere, or put a plug-in of theirs in its place.
+        // What root makes there is to stay there: nobody else may lead it elsewhere, or put a plug-in in its place.
         if let Some(reason) = place.ancestors().find_map(others) {
             why.push(format!("{} {reason}", place.display()));
             continue;
