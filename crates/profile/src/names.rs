@@ -61,8 +61,7 @@ pub(crate) fn resolve(raw: &[RawSample], kallsyms: &Kallsyms, maps: &Maps) -> (V
     let mut by_file: BTreeMap<&str, Vec<(Spot, u64)>> = BTreeMap::new();
     for spot in all {
         if spot.kernel {
-            let name = kallsyms.name(spot.address).map(str::to_owned);
-            let frame = frame(name, KERNEL, spot.address);
+            let frame = kernel_frame(kallsyms, spot.address);
             named.insert(spot, vec![frames.number(frame)]);
         } else if let Some((mapped, offset)) = maps.find(spot.address) {
             by_file.entry(&mapped.file).or_default().push((spot, offset));
@@ -115,9 +114,43 @@ pub(crate) fn resolve(raw: &[RawSample], kallsyms: &Kallsyms, maps: &Maps) -> (V
     (samples.collect(), frames.all)
 }
 
+/// A kernel that hides its addresses from the user has them in no file of the user's either.
+fn kernel_frame(kallsyms: &Kallsyms, address: u64) -> Frame {
+    let hidden = kallsyms.is_empty().then_some(KERNEL);
+    let name = kallsyms.name(address).or(hidden);
+    frame(name.map(str::to_owned), KERNEL, address)
+}
+
 fn frame(name: Option<String>, module: &str, address: u64) -> Frame {
     Frame {
         name: name.unwrap_or_else(|| format!("{address:#x}")),
         module: module.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_hides_its_addresses_has_them_in_no_profile() {
+        let raw = [0xffff_ffff_8100_0010, 0xffff_ffff_8200_0020].map(|address| RawSample {
+            at_ns: 1,
+            lane: 0,
+            cpu: 0,
+            kernel: 1,
+            stack: Box::new([address]),
+        });
+        let named = |kallsyms: &str| -> Vec<String> {
+            let (_, frames) = resolve(&raw, &Kallsyms::of(kallsyms), &Maps::of(""));
+            frames.into_iter().map(|frame| frame.name).collect()
+        };
+        // So the kernel shows them to whoever lacks the capability.
+        assert_eq!(
+            named("0000000000000000 T _text\n0000000000000000 T do_syscall_64\n"),
+            ["[kernel]"]
+        );
+        // Who may read them anyway is told what has no name.
+        assert_eq!(named("ffffffff82000000 T known\n"), ["0xffffffff81000010", "known"]);
     }
 }

@@ -78,9 +78,10 @@ impl Names {
         }
     }
 
-    /// Of a place in the kernel: the function, else the address.
+    /// Of a place in the kernel: the function, else the address; neither where the kernel hides them from the user.
     pub(crate) fn place(&self, address: u64) -> String {
-        let name = self.symbols.name(address);
+        let hidden = self.symbols.at.is_empty().then_some("[kernel]");
+        let name = self.symbols.name(address).or(hidden);
         name.map_or_else(|| format!("{address:#x}"), str::to_owned)
     }
 }
@@ -150,6 +151,8 @@ mod tests {
         assert_eq!(names.irq(99_999), "irq 99999");
         assert_eq!(names.reason(3 << 16 | 7), "3:7");
         assert_eq!(names.reason(900), "reason 900");
+        assert_eq!(names.place(0xabc), "[kernel]");
+        names.symbols = Symbols::parse("ff0000 t first\n".as_bytes());
         assert_eq!(names.place(0xabc), "0xabc");
         assert_eq!(
             (softirq(3), vector(0), softirq(77)),

@@ -215,6 +215,23 @@ fn incomplete(document: &Document) -> Option<String> {
     (!document.complete).then_some(sentence)
 }
 
+/// Reasons of several frame sizes, `64 bytes: …; 512 bytes: …`, each by itself: one paragraph of all is not read.
+fn by_size(why: &str) -> Vec<&str> {
+    let of_a_size = |text: &str| {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        digits > 0 && text[digits..].starts_with(" bytes: ")
+    };
+    let (mut lines, mut from) = (Vec::new(), 0);
+    for (at, between) in why.match_indices("; ") {
+        if of_a_size(&why[at + between.len()..]) {
+            lines.push(&why[from..=at]);
+            from = at + between.len();
+        }
+    }
+    lines.push(&why[from..]);
+    lines
+}
+
 /// A text in which no line ends between a number and its unit.
 fn kept_together(text: &str) -> String {
     let mut all = String::with_capacity(text.len());
@@ -244,7 +261,8 @@ fn answer(part: &mut Part, document: &Document) {
         escape(&part.short(&when(document)))
     ));
     if let Some(why) = incomplete(document) {
-        part.put(format_args!("<p class=\"bad\">{}</p>\n", escape(&part.short(&why))));
+        let lines: Vec<String> = by_size(&part.short(&why)).into_iter().map(escape).collect();
+        part.put(format_args!("<p class=\"bad\">{}</p>\n", lines.join("<br>")));
     }
     part.put(format_args!("<section class=\"verdict\" aria-label=\"Verdict\">\n"));
     if document.verdict.is_empty() {

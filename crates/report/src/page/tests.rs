@@ -196,3 +196,24 @@ proptest! {
         markdown(&document, &[]);
     }
 }
+
+#[test]
+fn what_is_missing_of_several_frame_sizes_stands_one_below_the_other() {
+    let why = "64 bytes: throughput: <b>; 3 times; 64 bytes: recovery was not measured; 1518 bytes: no burst";
+    let document = Document {
+        test: "rfc2544".to_owned(),
+        incomplete: Some(why.to_owned()),
+        ..Document::default()
+    };
+    let page = page_of(&document);
+    assert_eq!(
+        between(&page, "<p class=\"bad\">", "</p>")
+            .split("<br>")
+            .collect::<Vec<_>>(),
+        [
+            "Not complete: 64 bytes: throughput: &lt;b&gt;; 3 times;",
+            "64 bytes: recovery was not measured;",
+            "1518 bytes: no burst"
+        ]
+    );
+}
