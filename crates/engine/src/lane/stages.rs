@@ -548,6 +548,10 @@ impl<'r> Stages<'r> {
     /// After the last round. Returns the rounds that took longest.
     pub(crate) fn end(mut self, now_ns: u64, counters: &LaneCounters) -> Vec<Round> {
         let began = self.began_ns.get();
+        // A last round says that it is the last, and not that something has come in it.
+        if self.counted != (counters.rx_packets.get(), counters.tx_packets.get()) {
+            self.moved();
+        }
         self.close(now_ns.max(began), now_ns.saturating_sub(began), counters);
         if let Some(flight) = &mut self.flight {
             flight.end_stretch();

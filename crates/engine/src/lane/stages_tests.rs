@@ -255,6 +255,24 @@ fn records_add_up_to_the_run_and_to_its_packets() {
 }
 
 #[test]
+fn packets_of_the_last_round_are_recorded_as_well() {
+    let (counters, ring) = (LaneCounters::default(), LaneRing::new(1 << 12));
+    let limits = Limits {
+        stall_ns: u64::MAX,
+        late_ns: u64::MAX,
+    };
+    let mut lane = Bench::new(&counters, None, Some(Flight::new(&ring, limits, true)));
+    lane.next();
+    // It ends the loop, whether something came or not.
+    lane.round(&[(Stage::Receive, 2 * US)], false);
+    counters.rx_packets.add(30);
+    lane.end();
+    let mut rounds = Vec::new();
+    ring.since(0, usize::MAX, &mut rounds);
+    assert_eq!(rounds.iter().map(|round| round.rx).sum::<u16>(), 30);
+}
+
+#[test]
 fn rounds_that_take_turns_are_timed_alike() {
     let counters = LaneCounters::default();
     let mut lane = Bench::new(&counters, None, None);
