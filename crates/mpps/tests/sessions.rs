@@ -217,6 +217,8 @@ fn dpdk_trials_account_for_their_packets_and_leave_nothing_open() {
 const HOLD: &str = r#"
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+# SO_RCVBUFFORCE: a frame of the kernel's programs takes a page, and this may be kept from running for all of a trial.
+s.setsockopt(socket.SOL_SOCKET, 33, 1 << 22)
 s.bind(("10.99.0.2", 9000))
 print("ready", flush=True)
 kept, seen = [], set()
