@@ -173,9 +173,11 @@ INLINE int plain_udp6(void *data, void *end)
 	       length <= total;
 }
 
-/* RFC 791 section 3.1. Returns 0, or the reason + 1. */
-INLINE int check_options(void *options, void *end, u64 length, u32 unknown)
+/* The options of an IPv4 header, at an offset: RFC 791 section 3.1. Returns 0, or the reason + 1. */
+GLOBAL int check_options(struct xdp_md *ctx, u64 from, u64 length)
 {
+	void *options = frame_data(ctx) + (from & OFFSET), *end = frame_end(ctx);
+	u32 unknown = ctx->rx_queue_index;
 	u64 at = 0;
 
 	for (u32 i = 0; i < 40; i++) {
@@ -218,11 +220,11 @@ INLINE int check_options(void *options, void *end, u64 length, u32 unknown)
 	return 0;
 }
 
-INLINE int find_ipv4(void *data, void *end, u32 there, u32 l3, struct ip_packet *p, u32 unknown)
+INLINE int find_ipv4(struct xdp_md *ctx, void *data, void *end, u32 there, u32 l3, struct ip_packet *p)
 {
 	struct ipv4 *ip = data + l3;
-	u32 total, *word = (u32 *)ip;
-	u64 header, sum;
+	u32 header, total, *word = (u32 *)ip;
+	u64 sum;
 
 	if ((void *)(ip + 1) > end)
 		LEAVE(LEFT_TOO_SHORT);
@@ -241,9 +243,6 @@ INLINE int find_ipv4(void *data, void *end, u32 there, u32 l3, struct ip_packet 
 				LEAVE(LEFT_TOO_SHORT);
 			sum += *at;
 		}
-		/* The verifier follows the rest once, and not after each number of options. */
-		FORGET(sum, unknown);
-		FORGET(header, unknown);
 	}
 	total = swap16(ip->total_length);
 	if (fold(sum) != 0xffff || total < header)
@@ -256,7 +255,7 @@ INLINE int find_ipv4(void *data, void *end, u32 there, u32 l3, struct ip_packet 
 	p->protocol = ip->protocol;
 	p->l4 = l3 + header;
 	p->room = total - header;
-	return check_options(ip + 1, end, header - sizeof(*ip), unknown);
+	return header > sizeof(*ip) ? check_options(ctx, l3 + sizeof(*ip), header - sizeof(*ip)) : 0;
 }
 
 /* Extension headers of IPv6, as in crates/wire/src/extensions.rs. */
@@ -352,7 +351,7 @@ GLOBAL int find_ip(struct xdp_md *ctx, struct ip_packet *p)
 	p->l3 = l3;
 	if (type == BE16(ETHERTYPE_IPV4)) {
 		p->v6 = 0;
-		return find_ipv4(data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p, ctx->rx_queue_index);
+		return find_ipv4(ctx, data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p);
 	}
 	if (type == BE16(ETHERTYPE_IPV6)) {
 		p->v6 = 1;
