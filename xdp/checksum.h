@@ -22,25 +22,30 @@ GLOBAL u64 sum_copied(struct xdp_md *ctx, u64 from, u64 length)
 	u32 unknown = ctx->rx_queue_index;
 
 	for (u32 i = 0; i < COPIES; i++) {
-		u32 size;
-
 		FORGET(from, unknown);
 		FORGET(length, unknown);
-		if (!length)
+		if (length < COPY)
 			break;
-		size = length < COPY ? length : COPY;
-
-		for (u32 k = 0; k < COPY / 8; k++)
-			words[k] = 0;
-		/* 1 to 64: the verifier wants to see it. */
-		size = ((size - 1) & (COPY - 1)) + 1;
-		if (bpf_xdp_load_bytes(ctx, from, words, size))
+		if (bpf_xdp_load_bytes(ctx, from, words, COPY))
 			return 0;
 		for (u32 k = 0; k < COPY / 8; k++)
 			sum += halves(words[k]);
-		from += size;
-		length -= size;
+		from += COPY;
+		length -= COPY;
 	}
+	/* The verifier follows the rest once, and not after each number of copies. */
+	FORGET(sum, unknown);
+	FORGET(from, unknown);
+	FORGET(length, unknown);
+	if (!length)
+		return sum;
+	for (u32 k = 0; k < COPY / 8; k++)
+		words[k] = 0;
+	/* 1 to 63: the verifier wants to see it. */
+	if (bpf_xdp_load_bytes(ctx, from, words, ((length - 1) & (COPY - 1)) + 1))
+		return 0;
+	for (u32 k = 0; k < COPY / 8; k++)
+		sum += halves(words[k]);
 	return sum;
 }
 

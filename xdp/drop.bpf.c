@@ -13,7 +13,9 @@
 enum {
 	/* Places of the table that are looked at: it is half empty, so nobody is ever so far from where he should be. */
 	PROBES = 128,
-	WORDS = 448,
+	/* Words of data that are compared at a time, and how often. */
+	BATCH = 4,
+	BATCHES = 112,
 };
 
 enum { FREE, CLAIMED, TAKEN };
@@ -58,7 +60,7 @@ static long look_at_claim(u32 i, struct claim *claim)
 }
 
 /* Waits for another CPU that is writing a place; it may be writing this very flow. */
-NOINLINE int wait_for_claim(u32 at)
+GLOBAL int wait_for_claim(u32 at)
 {
 	struct claim claim = { .at = at };
 
@@ -66,14 +68,12 @@ NOINLINE int wait_for_claim(u32 at)
 	return claim.state == TAKEN;
 }
 
-/* The flow of a place's key; `max_flows`: the table is full. */
-INLINE u32 flow_of_key(u64 first, u64 second)
+/* The flow of a key, which is looked for from place `hash` on; `max_flows`: the table is full. */
+GLOBAL u32 search_flow(u64 first, u64 second, u32 hash)
 {
-	u32 zero = 0, hash;
+	u32 zero = 0;
 	u64 *count;
 
-	/* The last word is in the upper half of the last product: the step after it brings all of it to where places are. */
-	hash = mix(mix(mix(PLAN.key, first), second), 0) >> 32;
 	for (u32 i = 0; i < PROBES; i++) {
 		u32 at = (hash + i) & (PLAN.table - 1), state;
 		struct place *place = bpf_map_lookup_elem(&TABLE, &at);
@@ -107,6 +107,18 @@ INLINE u32 flow_of_key(u64 first, u64 second)
 	return PLAN.max_flows;
 }
 
+/* The flow of a key. Most lie where the search begins, so that place is looked at without a call. */
+INLINE u32 flow_of_key(u64 first, u64 second)
+{
+	/* The last word is in the upper half of the last product: the step after it brings all of it to where places are. */
+	u32 hash = mix(mix(mix(PLAN.key, first), second), 0) >> 32, at = hash & (PLAN.table - 1);
+	struct place *place = bpf_map_lookup_elem(&TABLE, &at);
+
+	if (place && place->state == TAKEN && place->key[1] == second && place->key[0] == first)
+		return place->flow;
+	return search_flow(first, second, hash);
+}
+
 /* The number of a packet's flow; `max_flows`: the table is full. */
 INLINE u32 find_flow(void *addresses, u32 ports, int v6)
 {
@@ -136,7 +148,7 @@ INLINE enum verdict scan(struct xdp_md *ctx, struct udp_packet *p)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx), *udp = data + (p->l4 & OFFSET), *at = udp + UDP_HEADER;
 	u32 length = p->payload_len, words, tail;
-	u64 seq = 0, base = 0, sum, pseudo, differs = 0, word;
+	u64 seq = 0, base = 0, sum, pseudo, differs = 0, word, here;
 	u16 check;
 
 	if (at + STAMP > end)
@@ -153,8 +165,32 @@ INLINE enum verdict scan(struct xdp_md *ctx, struct udp_packet *p)
 	at += STAMP;
 	words = (length - STAMP) / 8;
 	/* The barriers keep the compiler from sparing what the verifier has to see. */
-	for (u32 i = 0; i < WORDS; i++) {
-		if (i >= words)
+	for (u32 i = 0; i < BATCHES; i++) {
+		if ((i + 1) * BATCH > words)
+			break;
+		OPAQUE(at);
+		if (at + BATCH * 8 > end)
+			return WRONG;
+#pragma unroll
+		for (u32 k = 0; k < BATCH; k++) {
+			base += DATA_STEP;
+			word = U64(at + k * 8);
+			differs |= word ^ base;
+			sum += halves(word);
+		}
+		at += BATCH * 8;
+	}
+	/*
+	 * The verifier follows the rest once, and not after each number of batches: for that it must know no more of `at`
+	 * than that it is in the frame, and the frame's pointers must be read again.
+	 */
+	here = span(data, at);
+	FORGET(sum, here);
+	OPAQUE(ctx);
+	at = frame_data(ctx) + (here & OFFSET);
+	end = frame_end(ctx);
+	for (u32 i = 0; i < BATCH - 1; i++) {
+		if (i >= words % BATCH)
 			break;
 		OPAQUE(at);
 		if (at + 8 > end)
@@ -167,14 +203,25 @@ INLINE enum verdict scan(struct xdp_md *ctx, struct udp_packet *p)
 	}
 	tail = length & 7;
 	word = 0;
-	for (u32 i = 0; i < 7; i++) {
-		if (i >= tail)
-			break;
+	if (tail & 4) {
+		OPAQUE(at);
+		if (at + 4 > end)
+			return WRONG;
+		word = U32(at);
+		at += 4;
+	}
+	if (tail & 2) {
+		OPAQUE(at);
+		if (at + 2 > end)
+			return WRONG;
+		word |= (u64)U16(at) << (tail & 4) * 8;
+		at += 2;
+	}
+	if (tail & 1) {
 		OPAQUE(at);
 		if (at + 1 > end)
 			return WRONG;
-		word |= (u64) * (u8 *)at << 8 * i;
-		at++;
+		word |= (u64) * (u8 *)at << (tail & 6) * 8;
 	}
 	if (tail)
 		differs |= word ^ ((base + DATA_STEP) & ~(~0ULL << 8 * tail));

@@ -173,9 +173,11 @@ INLINE int plain_udp6(void *data, void *end)
 	       length <= total;
 }
 
-/* RFC 791 section 3.1. Returns 0, or the reason + 1. */
-INLINE int check_options(void *options, void *end, u64 length, u32 unknown)
+/* The options of an IPv4 header, at an offset: RFC 791 section 3.1. Returns 0, or the reason + 1. */
+GLOBAL int check_options(struct xdp_md *ctx, u64 from, u64 length)
 {
+	void *options = frame_data(ctx) + (from & OFFSET), *end = frame_end(ctx);
+	u32 unknown = ctx->rx_queue_index;
 	u64 at = 0;
 
 	for (u32 i = 0; i < 40; i++) {
@@ -218,9 +220,9 @@ INLINE int check_options(void *options, void *end, u64 length, u32 unknown)
 	return 0;
 }
 
-INLINE int find_ipv4(void *data, void *end, u32 there, struct ip_packet *p, u32 unknown)
+INLINE int find_ipv4(struct xdp_md *ctx, void *data, void *end, u32 there, u32 l3, struct ip_packet *p)
 {
-	struct ipv4 *ip = data + p->l3;
+	struct ipv4 *ip = data + l3;
 	u32 header, total, *word = (u32 *)ip;
 	u64 sum;
 
@@ -230,15 +232,17 @@ INLINE int find_ipv4(void *data, void *end, u32 there, struct ip_packet *p, u32 
 	if (ip->version_length >> 4 != 4 || header < sizeof(*ip))
 		LEAVE(LEFT_BAD_IP_HEADER);
 	sum = (u64)word[0] + word[1] + word[2] + word[3] + word[4];
-	for (u32 i = 5; i < 15; i++) {
-		u32 *at = word + i;
+	if (header > sizeof(*ip)) {
+		for (u32 i = 5; i < 15; i++) {
+			u32 *at = word + i;
 
-		if (i * 4 >= header)
-			break;
-		OPAQUE(at);
-		if ((void *)(at + 1) > end)
-			LEAVE(LEFT_TOO_SHORT);
-		sum += *at;
+			if (i * 4 >= header)
+				break;
+			OPAQUE(at);
+			if ((void *)(at + 1) > end)
+				LEAVE(LEFT_TOO_SHORT);
+			sum += *at;
+		}
 	}
 	total = swap16(ip->total_length);
 	if (fold(sum) != 0xffff || total < header)
@@ -249,9 +253,9 @@ INLINE int find_ipv4(void *data, void *end, u32 there, struct ip_packet *p, u32 
 	if (ip->fragment & BE16(0x3fff))
 		LEAVE(LEFT_FRAGMENT);
 	p->protocol = ip->protocol;
-	p->l4 = p->l3 + header;
+	p->l4 = l3 + header;
 	p->room = total - header;
-	return check_options(ip + 1, end, header - sizeof(*ip), unknown);
+	return header > sizeof(*ip) ? check_options(ctx, l3 + sizeof(*ip), header - sizeof(*ip)) : 0;
 }
 
 /* Extension headers of IPv6, as in crates/wire/src/extensions.rs. */
@@ -268,9 +272,9 @@ INLINE u32 extension_length(u32 protocol, const u8 *head)
 }
 
 /* RFC 8200 section 4. */
-INLINE int find_ipv6(void *data, void *end, u32 there, struct ip_packet *p, u32 unknown)
+INLINE int find_ipv6(void *data, void *end, u32 there, u32 l3, struct ip_packet *p, u32 unknown)
 {
-	struct ipv6 *ip = data + p->l3;
+	struct ipv6 *ip = data + l3;
 	u64 at = sizeof(*ip), total, next;
 
 	if ((void *)(ip + 1) > end)
@@ -294,7 +298,7 @@ INLINE int find_ipv6(void *data, void *end, u32 there, struct ip_packet *p, u32 
 			LEAVE(LEFT_BAD_IP_HEADER);
 		if (!is_extension(next)) {
 			p->protocol = next;
-			p->l4 = p->l3 + at;
+			p->l4 = l3 + at;
 			p->room = total - at;
 			return 0;
 		}
@@ -320,13 +324,13 @@ INLINE int is_tag(be16 type)
 }
 
 /* The IP packet in a frame with up to two VLAN tags. Returns 0, or the reason + 1. */
-NOINLINE int find_ip(struct xdp_md *ctx, struct ip_packet *p)
+GLOBAL int find_ip(struct xdp_md *ctx, struct ip_packet *p)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx);
-	u32 l3 = 14;
+	u64 l3 = 14;
 	be16 type;
 
-	if (data + 14 > end)
+	if (!p || data + 14 > end)
 		LEAVE(LEFT_TOO_SHORT);
 	type = U16(data + 12);
 	if (is_tag(type)) {
@@ -341,14 +345,17 @@ NOINLINE int find_ip(struct xdp_md *ctx, struct ip_packet *p)
 			l3 = 22;
 		}
 	}
+	/* The verifier follows the rest once, and not after each number of tags. */
+	FORGET(l3, ctx->rx_queue_index);
+	l3 &= 31;
 	p->l3 = l3;
 	if (type == BE16(ETHERTYPE_IPV4)) {
 		p->v6 = 0;
-		return find_ipv4(data, end, bpf_xdp_get_buff_len(ctx) - l3, p, ctx->rx_queue_index);
+		return find_ipv4(ctx, data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p);
 	}
 	if (type == BE16(ETHERTYPE_IPV6)) {
 		p->v6 = 1;
-		return find_ipv6(data, end, bpf_xdp_get_buff_len(ctx) - l3, p, ctx->rx_queue_index);
+		return find_ipv6(data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p, ctx->rx_queue_index);
 	}
 	LEAVE(LEFT_NOT_IP);
 }
