@@ -15,10 +15,11 @@ mod tell;
 mod trial;
 mod unlike;
 
-pub(crate) use child::{end_with_parent, of_this_process};
+pub(crate) use child::{end_with_parent, last_words, of_this_process};
 
 use crate::cli::{Compare, Metric, Setting};
 use crate::commands::folder::SCHEMA;
+use crate::commands::method::bench::repeats;
 use crate::fail::{Failure, Result, failed, print, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_report::document::files;
