@@ -45,12 +45,9 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     document.compliance = Some(choice.compliance());
     document.deviations.splice(0..0, choice.deviations());
     if sizes.iter().all(|of| of.theoretical.is_none()) {
-        let most = match throughput::by_max_rate(sizes) {
-            true => "the highest rate tried (--max-rate)",
-            false => "what this host can send",
-        };
+        let most = throughput::ceiling(sizes).ceiling();
         document.deviations.push(format!(
-            "the medium has no rate of its own: in its place stands {most} (RFC 2544, 20)"
+            "the medium has no rate of its own: in its place stands the {most} (RFC 2544, 20)"
         ));
     }
     document.verdict = sentences(choice, sizes);
