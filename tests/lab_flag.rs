@@ -116,7 +116,10 @@ fn runs_of_labs_are_compared_and_their_settings_too() {
     let compare = |operands: &[&str], more: &str, out: &str| {
         let mut command = mpps("compare");
         command.args(operands.iter().map(|port| format!("sendrecv {port} {times}")));
-        command.args(more.split_whitespace()).arg("--out").arg(scratch.path().join(out));
+        command
+            .args(more.split_whitespace())
+            .arg("--out")
+            .arg(scratch.path().join(out));
         let done = run_command(command);
         // One round gives values and no verdict.
         assert!(matches!(done.code, Some(0 | 3)), "{}{}", done.stdout, done.stderr);

@@ -432,10 +432,7 @@ mod tests {
                 "~ada/x ssh ada@10.0.0.1 bob@10.0.0.1: eth1@if2 10kpps@2s ~5 root@10.0.0.1 /homes/bob",
                 "~user-1/x ssh user-1@ip-1 user-2@ip-1: eth1@if2 10kpps@2s ~5 root@ip-1 /homes/user-2",
             ),
-            (
-                "deadbeefcafe 020000000001 id=feedfacebead",
-                "mac-2 mac-3 id=mac-4",
-            ),
+            ("deadbeefcafe 020000000001 id=feedfacebead", "mac-2 mac-3 id=mac-4"),
             (
                 "123456789012 packets, 3f2a9c0e packets, abcdef012345678",
                 "123456789012 packets, 3f2a9c0e packets, abcdef012345678",

@@ -263,6 +263,7 @@ pub(super) fn facts(value: &Value) -> Vec<(String, String)> {
 /// A value of a field. Objects in a list, as goals are, are names and values, one after another.
 fn words(value: &Value) -> String {
     match value {
+        Value::Array(all) if all.is_empty() => words(&Value::Null),
         Value::Array(all) => {
             let between = if all.iter().any(Value::is_object) { "; " } else { ", " };
             all.iter().map(words).collect::<Vec<_>>().join(between)

@@ -164,7 +164,7 @@ fn the_answer_comes_first_and_a_chart_before_its_table() {
     let order = [
         "The verdict",
         "Not complete: a reason",
-        "a deviation",
+        "A deviation",
         "id=\"chart-one\"",
         "<table",
         "id=\"chart-two\"",
@@ -211,7 +211,10 @@ fn what_is_missing_of_several_frame_sizes_stands_one_below_the_other() {
         ..Document::default()
     };
     let text = markdown(&document, &[]);
-    assert!(text.contains("**64 bytes: recovery was not measured;**\n\n**1518 bytes: no burst**"), "{text}");
+    assert!(
+        text.contains("**64 bytes: recovery was not measured;**\n\n**1518 bytes: no burst**"),
+        "{text}"
+    );
     let page = page_of(&document);
     assert_eq!(
         between(&page, "<p class=\"bad\">", "</p>")
@@ -236,6 +239,10 @@ fn goals_are_words() {
     };
     let words = "loss 0 %, sum 21 s, width 0.005; loss 0.5";
     let (page, text) = (page_of(&document), markdown(&document, &[]));
-    assert!(page.contains(words) && !page.contains("loss_ratio"), "{}", between(&page, "Parameters", "</table>"));
+    assert!(
+        page.contains(words) && !page.contains("loss_ratio"),
+        "{}",
+        between(&page, "Parameters", "</table>")
+    );
     assert!(text.contains(words), "{text}");
 }

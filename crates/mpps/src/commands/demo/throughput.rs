@@ -112,7 +112,12 @@ mod tests {
 
     #[test]
     fn the_reflector_lives_as_long_as_the_search() {
-        assert!(!reflector("udp:127.0.0.1:9").0.iter().any(|word| word.starts_with("--duration")));
+        assert!(
+            !reflector("udp:127.0.0.1:9")
+                .0
+                .iter()
+                .any(|word| word.starts_with("--duration"))
+        );
     }
 
     #[test]

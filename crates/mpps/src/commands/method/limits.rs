@@ -58,7 +58,7 @@ impl LimitedBy {
             Self::MaxRate => "highest rate tried (--max-rate)",
             Self::Link => "highest rate that the link carries",
             Self::Generator => "highest rate that this host can send",
-            Self::Host => "highest rate tried (this host was disturbed at higher ones)",
+            Self::Host => "highest undisturbed rate",
         }
     }
 }
@@ -119,7 +119,12 @@ mod tests {
 
     #[test]
     fn a_limit_ends_a_sentence_without_a_comma() {
-        for limit in [LimitedBy::MaxRate, LimitedBy::Link, LimitedBy::Generator, LimitedBy::Host] {
+        for limit in [
+            LimitedBy::MaxRate,
+            LimitedBy::Link,
+            LimitedBy::Generator,
+            LimitedBy::Host,
+        ] {
             assert!(!limit.words().ends_with(','), "{limit:?}");
             let commas = limit.subject().matches(',').count();
             assert_eq!(commas % 2, 0, "what stands between commas is closed: {limit:?}");

@@ -1,6 +1,6 @@
 //! A search for the highest rates at which no more than so many packets are lost, at one frame size.
 
-use super::bench::Bench;
+use super::bench::{Bench, MOST_VOID};
 use super::limits::{LimitedBy, OF_CEILING};
 use super::measure::{Ask, Measured, Phase};
 use super::{Step, Stop};
@@ -91,7 +91,7 @@ impl Found {
         let reached = void.iter().map(|trial| trial.offered_pps).fold(load as f64, f64::min);
         let step = match outpaced {
             true => (reached * OF_CEILING) as u64,
-            false => (load as f64 * LOWER) as u64,
+            false => (load as f64 * LOWER.powi(self.given_up())) as u64,
         };
         // Of each goal the highest rate that has passed. One that passed at the void rate or above asks for none below.
         let outcomes = self.outcomes();
@@ -119,6 +119,13 @@ impl Found {
         true
     }
 
+    /// How often a highest rate has been given up since a trial last held, this time included; three at the most. A host
+    /// that is disturbed at any rate is to find the end in minutes.
+    fn given_up(&self) -> i32 {
+        let void = self.trials.iter().rev().take_while(|trial| !trial.counts()).count();
+        (void / MOST_VOID).clamp(1, 3) as i32
+    }
+
     /// The last void trials were at the highest rate, and this host could not send as fast.
     fn outpaced_at_max(&self) -> bool {
         let max = self.limits().max;
@@ -139,7 +146,10 @@ impl Found {
 
     /// How long the rest of the search takes if the device is steady, ns, with `between` two trials.
     pub(crate) fn left_ns(&self, between: Duration) -> u64 {
-        let (trials, ns) = self.search.estimate(&self.trials());
+        // Of void trials it knows no more than that they are repeated; after three it would end.
+        let mut counted = self.trials();
+        counted.retain(|trial| trial.verdict != Verdict::Void);
+        let (trials, ns) = self.search.estimate(&counted);
         ns + u64::from(trials) * between.as_nanos() as u64
     }
 
@@ -288,14 +298,21 @@ mod tests {
         found.search = Search::new(goals.to_vec(), Limits { min: 1, max: 1000 }, u64::MAX).unwrap();
         assert!(found.lower_max());
         assert_eq!(found.limits().max, 525);
-        assert_eq!(found.outcomes()[1].bounds.lower, Some(900), "what is known above stays known");
+        assert_eq!(
+            found.outcomes()[1].bounds.lower,
+            Some(900),
+            "what is known above stays known"
+        );
         assert!(matches!(found.search.next(&found.trials()), Next::Trial(input) if input.load < 550));
     }
 
     #[test]
     fn a_search_ends_where_the_lowest_rates_are_void_too() {
         let mut found = found(vec![void(1000, 900.0, false); 3]);
+        let steady = found.left_ns(Duration::ZERO);
+        assert!(steady > 0, "void trials are repeated, and no end");
         while found.lower_max() {
+            assert!(found.trials.len() < 60, "the end is near");
             let load = found.limits().max;
             found.trials.extend(vec![void(load, 1.0, false); 3]);
         }

@@ -38,8 +38,10 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     let mut document = of_all(told.setup, told.bench, ("rfc2544", title), told.took, told.stop);
     let notes = || sizes.iter().flat_map(|of| of.notes.iter().cloned());
     // Each test that was cut off says so itself; the last is not said twice.
-    if let Some(Stop::Void(_) | Stop::OutOfTime) = told.stop {
-        document.incomplete = Some(notes().collect::<Vec<_>>().join("; "));
+    if let Some(stop) = told.stop {
+        let cut = matches!(stop, Stop::Void(_) | Stop::OutOfTime);
+        let why = (!cut).then(|| stop.why());
+        document.incomplete = Some(why.into_iter().chain(notes()).collect::<Vec<_>>().join("; "));
     }
     document.params = told.params.clone();
     document.compliance = Some(choice.compliance());
@@ -51,7 +53,7 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
         ));
     }
     document.verdict = sentences(choice, sizes);
-    if !matches!(told.stop, Some(Stop::Void(_) | Stop::OutOfTime)) {
+    if told.stop.is_none() {
         document.verdict.extend(notes());
     }
     document.results = sizes.iter().map(|of| of_size(choice, of)).collect();
@@ -78,6 +80,13 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     for found in sizes.iter().filter_map(|of| of.found.as_ref()) {
         charts.push(trace(found, &[choice.goal], &found.outcomes()));
     }
+    charts.retain(|chart| {
+        chart
+            .series
+            .iter()
+            .flat_map(|series| &series.points)
+            .any(|point| point.1.is_some())
+    });
     document.tables.splice(0..0, tables);
     document.charts = charts;
     document
