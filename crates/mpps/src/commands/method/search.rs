@@ -119,8 +119,8 @@ impl Found {
         true
     }
 
-    /// How often a highest rate has been given up since a trial last held, this time included; three at the most. A host
-    /// that is disturbed at any rate is to find the end in minutes.
+    /// How often a highest rate has been given up since a trial last held, this time included; three at the most. On a
+    /// host that is disturbed at any rate the end comes within minutes.
     fn given_up(&self) -> i32 {
         let void = self.trials.iter().rev().take_while(|trial| !trial.counts()).count();
         (void / MOST_VOID).clamp(1, 3) as i32
