@@ -75,6 +75,7 @@ fn the_faster_of_two_devices_is_better_by_as_much_as_it_is() {
     );
     assert!(done.stdout.lines().count() <= 15, "{}", done.stdout);
     let result = json(&out.join("result.json"));
+    assert_eq!(mpps_tests::unheaded(&result), Vec::<String>::new());
     assert_eq!(
         (&result["schema"], &result["test"]),
         (&"mpps.test/1".into(), &"compare".into())

@@ -107,6 +107,51 @@ fn a_search_takes_place_in_a_lab() {
 }
 
 #[test]
+fn runs_of_labs_are_compared_and_their_settings_too() {
+    if !possible() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let times = "--lab --rate 1kpps --duration 100ms --settle 100ms --tolerance 100% --catch-up 2s";
+    let compare = |operands: &[&str], more: &str, out: &str| {
+        let mut command = mpps("compare");
+        command.args(operands.iter().map(|port| format!("sendrecv {port} {times}")));
+        command
+            .args(more.split_whitespace())
+            .arg("--out")
+            .arg(scratch.path().join(out));
+        let done = run_command(command);
+        // One round gives values and no verdict.
+        assert!(matches!(done.code, Some(0 | 3)), "{}{}", done.stdout, done.stderr);
+        let result = json(&scratch.path().join(out).join("result.json"));
+        assert_eq!(mpps_tests::unheaded(&result), Vec::<String>::new());
+        result
+    };
+    let result = compare(&["udp", "af_packet"], "--rounds 1 --pause 0", "paths");
+    let ran = result["trials"].as_array().map_or(0, Vec::len);
+    assert!(ran >= 2, "{:#}", result["trials"]);
+    let ports = &result["params"]["differ_in"]["ports"];
+    assert_eq!(*ports, serde_json::json!(["udp:10.99.0.1", "af_packet:eth1"]));
+    assert_eq!(result["plan"]["traffic"]["dest"], "10.99.0.2:9000");
+    let result = compare(
+        &["af_packet"],
+        "--settings ring=512|1024 --rounds 1 --pause 0",
+        "settings",
+    );
+    let ports = &result["params"]["differ_in"]["ports"];
+    let whole = ["af_packet:eth1,ring=512", "af_packet:eth1,ring=1024"];
+    assert_eq!(*ports, serde_json::json!(whole));
+    // Frames of another size are another measurement, in a lab, too.
+    let other = format!("sendrecv udp {times}");
+    let mut command = mpps("compare");
+    command.arg(&other).arg(format!("{other} --frame-size 128"));
+    assert_refused(command, 2, &["frame size", "64 bytes, 128 bytes"]);
+    let mut command = mpps("compare");
+    command.arg(&other).arg(format!("{other} --src 192.0.2.1"));
+    assert_refused(command, 2, &["--src", "a network of its own"]);
+}
+
+#[test]
 fn an_interrupt_ends_the_run_with_its_results_and_removes_the_lab() {
     if !possible() {
         return;

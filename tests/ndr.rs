@@ -46,6 +46,7 @@ fn trials(out: &Path) -> Vec<Value> {
 fn assert_found(out: &Path, done: &Finished) {
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     let result = json(&out.join("result.json"));
+    assert_eq!(mpps_tests::unheaded(&result), Vec::<String>::new());
     assert_eq!(result["schema"], "mpps.test/1");
     assert_eq!(result["complete"], true, "{result:#}");
     let found = &result["results"][0];

@@ -72,6 +72,7 @@ fn a_device_of_known_rate_forwards_that_much_under_twice_the_load() {
     let done = to_its_end(|more| mpps(&format!("{TEST} --quiet --out {} {more}", out.display())));
     assert!(done.stdout.lines().count() <= 25, "{}", done.stdout);
     let result = json(&out.join("result.json"));
+    assert_eq!(mpps_tests::unheaded(&result), Vec::<String>::new());
     assert_eq!(
         (&result["test"], &result["complete"]),
         (&"overload".into(), &true.into())

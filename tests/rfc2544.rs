@@ -79,6 +79,7 @@ fn all_tests_tell_what_the_device_is() {
         &format!("--sizes 64 {CLOSE} --repeats 1 --longest-burst 100ms"),
     );
     let result = json(&out.join("result.json"));
+    assert_eq!(mpps_tests::unheaded(&result), Vec::<String>::new());
     assert_eq!(result["complete"], true, "{result:#}");
     assert_accounted(&result);
     let of = &result["results"][0];

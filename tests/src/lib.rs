@@ -46,7 +46,7 @@ pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};
 pub use progress::{assert_only_the_gap_is_lost, returning, silent, under_way, wait_for_more};
 pub use recipes::{Shown, shown};
-pub use report::{COUNTS, Report, Row, Scratch, accounted_by_way};
+pub use report::{COUNTS, Report, Row, Scratch, accounted_by_way, unheaded};
 pub use testpmd::{TESTPMD, Testpmd, no_testpmd};
 pub use threads::{NET_ADMIN, Thread, threads_of};
 pub use traced::Traced;

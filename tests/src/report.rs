@@ -15,6 +15,14 @@ use crate::{Background, Finished};
 /// One row of the CSV: cell by column.
 pub type Row = HashMap<String, String>;
 
+/// Columns without a heading, of all tables of a test's result.
+pub fn unheaded(result: &Value) -> Vec<String> {
+    let tables = result["tables"].as_array().into_iter().flatten();
+    let columns = tables.flat_map(|table| table["columns"].as_array().into_iter().flatten());
+    let bare = columns.filter(|column| column["title"].as_str().is_none_or(|title| title.trim().is_empty()));
+    bare.map(|column| column["key"].to_string()).collect()
+}
+
 /// A folder for one run's files, removed when dropped.
 pub struct Scratch(tempfile::TempDir);
 

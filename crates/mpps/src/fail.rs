@@ -27,6 +27,14 @@ impl Failure {
         line
     }
 
+    /// The same of a part that the line does not name.
+    pub(crate) fn of(self, part: impl Display) -> Self {
+        match self {
+            Self::Usage(line) => Self::Usage(format!("{part}: {line}")),
+            Self::Failed(line) => Self::Failed(format!("{part}: {line}")),
+        }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {

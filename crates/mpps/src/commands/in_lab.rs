@@ -1,17 +1,19 @@
 //! `--lab`: a lab for one command. It is made, a reflector runs on its host b, the command itself on its host a with
 //! the user's terminal, files and exit code; and it is removed whatever happens, by the values that own it going out
-//! of scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it.
+//! of scope. After a `kill -9` the next command that makes a lab removes it, with what still runs in it. The plan of
+//! such a command names what is in its lab, so it is made in one, too ([`planned`]).
 
-use super::compare::of_this_process;
+use super::compare::{last_words, of_this_process};
 use super::demo::child::{Reflector, answered, interrupted};
 use super::demo::stage::executable;
 use crate::cli::{Traffic, lab};
 use crate::fail::{Result, failed, usage};
 use crate::paths;
+use crate::run::Plan;
 use mpps_host::lab::{Host, Lab, LabError, LabOptions, ScratchLab};
 use mpps_sys::{sched, signal};
 use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 /// The UDP port of the reflector.
 const PORT: u16 = 9000;
@@ -20,19 +22,7 @@ const SPLIT_CORES: usize = 4;
 
 pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
     check(args)?;
-    signal::catch_interrupts();
-    let options = LabOptions {
-        queues: Some(lanes(args).clamp(1, 256) as u32),
-        mtu: None,
-    };
-    mpps_host::lab::tell_of_waiting(|line| eprintln!("mpps: {line}"));
-    let made = ScratchLab::new(options).map_err(|error| match error {
-        _ if interrupted() => failed("--lab: interrupted before the lab was made"),
-        LabError::NeedsRoot { .. } => {
-            failed("--lab: a lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo")
-        }
-        other => failed(format!("--lab: {other}")),
-    })?;
+    let made = lab_for(args)?;
     let own = Own::of(args);
     let reflect = own.reflect();
     if !args.run.tell.quiet {
@@ -44,6 +34,44 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
     }
     let mut reflector = Reflector::of(own.command(&made, Host::B, reflect.into_iter().map(Into::into))?)?;
     answered(own.command(&made, Host::A, own.words())?, &mut reflector, args.settle)
+}
+
+/// The plan of a command, which its own process prints in a lab that is made for this alone: interfaces and routes of
+/// its host a are nowhere else. Must be called by the main thread, as the process ends with its thread.
+pub(super) fn planned(args: &Traffic) -> Result<Plan> {
+    check(args)?;
+    let made = lab_for(args)?;
+    let own = Own::of(args);
+    let mut words = own.words();
+    words.insert(1, "--print-plan".into());
+    let mut command = own.command(&made, Host::A, words)?;
+    let told = command.stdin(Stdio::null()).output();
+    let told = told.map_err(|e| failed(format!("--lab: start a process that prints the plan: {e}")))?;
+    if interrupted() {
+        return Err(failed("--lab: interrupted before the plan was made"));
+    }
+    match told.status.code() {
+        Some(0) => Plan::of_printed(&String::from_utf8_lossy(&told.stdout)),
+        Some(2) => Err(usage(last_words(&told.stderr))),
+        _ => Err(failed(last_words(&told.stderr))),
+    }
+}
+
+/// A lab for the command.
+fn lab_for(args: &Traffic) -> Result<ScratchLab> {
+    signal::catch_interrupts();
+    let options = LabOptions {
+        queues: Some(lanes(args).clamp(1, 256) as u32),
+        mtu: None,
+    };
+    mpps_host::lab::tell_of_waiting(|line| eprintln!("mpps: {line}"));
+    ScratchLab::new(options).map_err(|error| match error {
+        _ if interrupted() => failed("--lab: interrupted before the lab was made"),
+        LabError::NeedsRoot { .. } => {
+            failed("--lab: a lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo")
+        }
+        other => failed(format!("--lab: {other}")),
+    })
 }
 
 /// Refuses what contradicts a lab, and ports that are not in it.

@@ -539,7 +539,8 @@ fn no_rate(rate: &RateText, want: &str) -> Failure {
     usage(format!("--rate '{rate}': want {want}"))
 }
 
-fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
+/// Bytes of a packet's payload, and of its frame with FCS.
+pub(crate) fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
     let vlan = args.vlan.is_some();
     let headers = FrameSize::header_len(v6, vlan);
     if let Some(size) = args.frame_size {

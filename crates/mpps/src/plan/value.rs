@@ -181,6 +181,12 @@ impl Plan {
         plan
     }
 
+    /// From the text of a plan; its fields are not looked at.
+    pub(crate) fn of_text(text: &str) -> Result<Self, String> {
+        let plan = serde_json::from_str(text).map_err(|e| format!("no plan: {e}"))?;
+        Ok(Self(plan))
+    }
+
     /// Puts a value into a field, whatever it was: [`words`] tells what is wrong with it.
     pub(crate) fn put(&mut self, section: &str, key: &str, value: Value) {
         if section.is_empty() {

@@ -40,6 +40,11 @@ impl Plan {
         Ok(Self(filled(command).map_err(named)?))
     }
 
+    /// As `--print-plan` has printed it: it was checked where its ports can be seen, and they may not be here.
+    pub(crate) fn of_printed(text: &str) -> Result<Self> {
+        Ok(Self(value::Plan::of_text(text).map_err(usage)?))
+    }
+
     /// That of a command line.
     pub(crate) fn of_run(run: &Run) -> Self {
         Self(run.plan.clone())

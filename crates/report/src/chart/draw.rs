@@ -262,7 +262,13 @@ impl<'c> Plan<'c> {
         let (colour, dashes) = style(&self.chart.series, i);
         let points = thin(&series.points, (width * 2.0) as usize);
         if series.kind != Kind::Points {
-            let path = line(&points, place);
+            let path = match points.first() {
+                // Of a single category it would be a dot, or nothing.
+                Some((x, Some(y))) if series.kind == Kind::Reference && points.iter().all(|(of, _)| of == x) => {
+                    format!("M{:.1} {:.1}h{width:.1}", self.left, place((*x, *y)).1)
+                }
+                _ => line(&points, place),
+            };
             match series.kind {
                 Kind::Reference => svg.dashes(&path, colour, 1.8, dashes),
                 _ => svg.path(&path, colour, 1.8, false),
@@ -365,6 +371,28 @@ mod tests {
             min,
             max,
         })
+    }
+
+    #[test]
+    fn a_limit_of_a_single_category_is_a_line() {
+        let of = |kind: Kind| Series {
+            name: "one".to_owned(),
+            kind,
+            points: vec![(64.0, Some(1.0))],
+        };
+        let chart = Chart {
+            series: vec![of(Kind::Line), of(Kind::Reference)],
+            x: Axis {
+                scale: Scale::Category,
+                ..Axis::default()
+            },
+            ..Chart::default()
+        };
+        let svg = drawn(&chart, &Look::FILE);
+        let dashed = svg.split("<path").filter(|path| path.contains("stroke-dasharray"));
+        // Beside the one of the legend, 26 wide.
+        let wide = dashed.filter_map(|path| path.split_once('h')?.1.split('"').next()?.parse::<f64>().ok());
+        assert!(wide.clone().any(|width| width > 100.0), "{svg}");
     }
 
     proptest! {

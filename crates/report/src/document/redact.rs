@@ -12,11 +12,13 @@ pub fn document(document: &Document) -> Document {
 }
 
 /// Folders that hold one of each user, by the user's name.
-const HOMES: [&str; 7] = [
+const HOMES: [&str; 9] = [
     "/var/home/",
     "/export/home/",
     "/home/",
+    "/homes/",
     "/Users/",
+    "/users/",
     "/media/",
     "/run/media/",
     "/run/user/",
@@ -183,6 +185,12 @@ impl Redactor {
         if before.is_some_and(|c| c.is_alphanumeric()) {
             return self.address(rest, before);
         }
+        // The shell's name of a user's folder.
+        if let Some(path) = rest.strip_prefix('~') {
+            let name = user_at(path);
+            let there = path.starts_with(|c: char| c.is_ascii_alphabetic()) && path[name.len()..].starts_with('/');
+            return there.then(|| (1 + name.len(), format!("~{}", self.user(name))));
+        }
         if before == Some('_') {
             return self.address(rest, before).or_else(|| self.name(rest));
         }
@@ -193,7 +201,22 @@ impl Redactor {
             return Some((15, format!("enx-{}", self.mac(digits))));
         }
         let found = self.address(rest, before).or_else(|| self.name(rest));
+        let found = found.or_else(|| self.login(rest));
         found.or_else(|| self.whole_name(rest, before))
+    }
+
+    /// A user's name before an `@` with a host behind it, as `ssh` is given them.
+    fn login(&mut self, rest: &str) -> Option<(usize, String)> {
+        let part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let (name, host) = rest.split_once('@')?;
+        let plain = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(part);
+        if !plain || COMMON.contains(&name) {
+            return None;
+        }
+        let at = Some('@');
+        let known = self.address(host, at).or_else(|| self.name(host));
+        known.or_else(|| self.whole_name(host, at))?;
+        Some((name.len(), self.user(name)))
     }
 
     /// A name that is known to be a host's or a user's.
@@ -295,7 +318,7 @@ impl Redactor {
 }
 
 /// Six pairs of digits with colons or hyphens between them; three groups of four with dots; or twelve digits, of which
-/// one is a letter, as numbers have none.
+/// one is a letter or the first is 0: no number has either.
 fn is_mac(text: &str) -> bool {
     let groups = |by: char, count: usize| {
         let digits = |text: &str| text.len() == 12 / count && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -305,8 +328,8 @@ fn is_mac(text: &str) -> bool {
         17 => groups(':', 6) || groups('-', 6),
         14 => groups('.', 3),
         12 => {
-            let has = |of: fn(&u8) -> bool| text.as_bytes().iter().any(of);
-            groups(':', 1) && has(u8::is_ascii_alphabetic) && has(u8::is_ascii_digit)
+            let number = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
+            groups(':', 1) && !number
         }
         _ => false,
     }
@@ -405,6 +428,11 @@ mod tests {
                 "/var/home/ada, /Users/ada: sudo -u ada canada",
                 "/var/home/user-1, /Users/user-1: sudo -u user-1 canada",
             ),
+            (
+                "~ada/x ssh ada@10.0.0.1 bob@10.0.0.1: eth1@if2 10kpps@2s ~5 root@10.0.0.1 /homes/bob",
+                "~user-1/x ssh user-1@ip-1 user-2@ip-1: eth1@if2 10kpps@2s ~5 root@ip-1 /homes/user-2",
+            ),
+            ("deadbeefcafe 020000000001 id=feedfacebead", "mac-2 mac-3 id=mac-4"),
             (
                 "123456789012 packets, 3f2a9c0e packets, abcdef012345678",
                 "123456789012 packets, 3f2a9c0e packets, abcdef012345678",

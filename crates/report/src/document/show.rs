@@ -117,7 +117,7 @@ pub(crate) fn headed(text: &str) -> String {
         .next()
         .unwrap_or_default()
         .trim_end_matches([',', ':', ';', '.']);
-    let is_word = word.len() >= 2 && word.chars().all(|c| c.is_ascii_lowercase());
+    let is_word = (word.len() >= 2 || word == "a") && word.chars().all(|c| c.is_ascii_lowercase());
     if !is_word || ["mpps", "pps", "bps", "ndr"].contains(&word) {
         return text.to_owned();
     }
@@ -186,6 +186,7 @@ mod tests {
             ("mpps ndr", "mpps ndr"),
             ("FR", "FR"),
             ("x", "x"),
+            ("a pause", "A pause"),
             ("", ""),
             ("not RFC 2544: short", "Not RFC 2544: short"),
         ] {

@@ -260,10 +260,6 @@ fn answer(part: &mut Part, document: &Document) {
         escape(&part.short(title(document))),
         escape(&part.short(&when(document)))
     ));
-    if let Some(why) = incomplete(document) {
-        let lines: Vec<String> = by_size(&part.short(&why)).into_iter().map(escape).collect();
-        part.put(format_args!("<p class=\"bad\">{}</p>\n", lines.join("<br>")));
-    }
     part.put(format_args!("<section class=\"verdict\" aria-label=\"Verdict\">\n"));
     if document.verdict.is_empty() {
         part.put(format_args!("<p>No verdict.</p>\n"));
@@ -275,6 +271,10 @@ fn answer(part: &mut Part, document: &Document) {
         ));
     }
     part.put(format_args!("</section>\n"));
+    if let Some(why) = incomplete(document) {
+        let lines: Vec<String> = by_size(&part.short(&why)).into_iter().map(escape).collect();
+        part.put(format_args!("<p class=\"bad\">{}</p>\n", lines.join("<br>")));
+    }
     if let Some(compliance) = &document.compliance {
         part.put(format_args!(
             "<p class=\"warn\">{}</p>\n",

@@ -260,11 +260,34 @@ pub(super) fn facts(value: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// A value of a field.
+/// A value of a field. Objects in a list, as goals are, are names and values, one after another.
 fn words(value: &Value) -> String {
     match value {
-        Value::Array(all) if !all.iter().any(Value::is_object) => all.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Array(all) if all.is_empty() => words(&Value::Null),
+        Value::Array(all) => {
+            let between = if all.iter().any(Value::is_object) { "; " } else { ", " };
+            all.iter().map(words).collect::<Vec<_>>().join(between)
+        }
+        Value::Object(fields) => {
+            let all: Vec<_> = fields.iter().map(|(key, value)| field(key, value)).collect();
+            all.join(", ")
+        }
         value => Shown::of(Unit::Plain, 1.0).cell(value),
+    }
+}
+
+/// A field within an object of a list: its name without the unit, which stands behind the value.
+fn field(key: &str, value: &Value) -> String {
+    let plain = |key: &str| key.replace('_', " ");
+    match (value.as_f64(), key.rsplit_once('_')) {
+        (Some(ratio), Some((name, "ratio"))) => {
+            let percent = Shown::of(Unit::Ratio, ratio);
+            format!("{} {} %", plain(name), percent.number(ratio))
+        }
+        (Some(_), Some((name, unit @ ("s" | "ns" | "pps" | "bps" | "bytes")))) => {
+            format!("{} {} {unit}", plain(name), words(value))
+        }
+        _ => format!("{} {}", plain(key), words(value)),
     }
 }
 

@@ -156,13 +156,15 @@ fn a_page_stays_small_whatever_it_is_made_of() {
 fn the_answer_comes_first_and_a_chart_before_its_table() {
     let mut document = of("x", 20, 2);
     document.verdict = vec!["the verdict".to_owned()];
+    document.incomplete = Some("a reason".to_owned());
     document.deviations = vec!["a deviation".to_owned()];
     document.device = None;
     let page = page_of(&document);
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
     let order = [
         "The verdict",
-        "a deviation",
+        "Not complete: a reason",
+        "A deviation",
         "id=\"chart-one\"",
         "<table",
         "id=\"chart-two\"",
@@ -172,6 +174,9 @@ fn the_answer_comes_first_and_a_chart_before_its_table() {
         "SHA-256",
     ];
     assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])));
+    let text = markdown(&document, &[]);
+    let (_, below) = text.split_once("**The verdict**").expect("a verdict");
+    assert!(below.contains("**Not complete: a reason**"), "{text}");
     assert_eq!(
         page.matches("role=\"img\" aria-label").count(),
         6,
@@ -205,6 +210,11 @@ fn what_is_missing_of_several_frame_sizes_stands_one_below_the_other() {
         incomplete: Some(why.to_owned()),
         ..Document::default()
     };
+    let text = markdown(&document, &[]);
+    assert!(
+        text.contains("**64 bytes: recovery was not measured;**\n\n**1518 bytes: no burst**"),
+        "{text}"
+    );
     let page = page_of(&document);
     assert_eq!(
         between(&page, "<p class=\"bad\">", "</p>")
@@ -216,4 +226,23 @@ fn what_is_missing_of_several_frame_sizes_stands_one_below_the_other() {
             "1518 bytes: no burst"
         ]
     );
+}
+
+#[test]
+fn goals_are_words() {
+    let document = Document {
+        params: json!({ "goals": [
+            { "loss_ratio": 0.0, "sum_s": 21.0, "width": 0.005 },
+            { "loss_ratio": 0.005, "sum_s": 5.5, "width": 0.02 },
+        ] }),
+        ..Document::default()
+    };
+    let words = "loss 0 %, sum 21 s, width 0.005; loss 0.5";
+    let (page, text) = (page_of(&document), markdown(&document, &[]));
+    assert!(
+        page.contains(words) && !page.contains("loss_ratio"),
+        "{}",
+        between(&page, "Parameters", "</table>")
+    );
+    assert!(text.contains(words), "{text}");
 }

@@ -117,8 +117,8 @@ fn wait_for(child: &mut Child, out: &Receiver<Vec<u8>>) -> (Vec<u8>, bool) {
     }
 }
 
-/// The last line that it said.
-fn last_words(said: &[u8]) -> String {
+/// The last line that a process of this program said.
+pub(crate) fn last_words(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let line = text.lines().rev().find(|line| !line.trim().is_empty());
     let line = line.map(|line| line.strip_prefix("mpps: ").unwrap_or(line));

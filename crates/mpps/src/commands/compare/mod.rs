@@ -15,10 +15,11 @@ mod tell;
 mod trial;
 mod unlike;
 
-pub(crate) use child::{end_with_parent, of_this_process};
+pub(crate) use child::{end_with_parent, last_words, of_this_process};
 
 use crate::cli::{Compare, Metric, Setting};
 use crate::commands::folder::SCHEMA;
+use crate::commands::method::bench::repeats;
 use crate::fail::{Failure, Result, failed, print, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_report::document::files;
@@ -113,15 +114,16 @@ impl Setup<'_> {
         json!({ "schema": SCHEMA, "test": "compare", "retries": self.retries(), "variants": variants })
     }
 
-    /// How long the rest takes, with nothing repeated.
+    /// How long the rest takes, if as many runs are not valid, and repeated, as so far.
     fn left(&self, done: &[Trial]) -> Duration {
         let all: Duration = self.variants.iter().map(|variant| variant.takes + self.pause()).sum();
         let all = all * self.rounds as u32;
         let valid = done.iter().filter(|trial| trial.figures.valid);
+        let repeats = repeats(done.len(), done.len() - valid.clone().count());
         let gone: Duration = valid
             .map(|trial| self.variants[trial.turn.variant].takes + self.pause())
             .sum();
-        all.saturating_sub(gone)
+        all.saturating_sub(gone).mul_f64(repeats)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::searches;
 use crate::cli::{Cli, Command};
-use crate::fail::{Result, argument_line, failed, usage};
-use crate::plan::traffic::Draft;
+use crate::commands::in_lab;
+use crate::fail::{Failure, Result, argument_line, failed, usage};
+use crate::plan::traffic::{Draft, sizes};
 use crate::plan::value;
 use crate::privilege::as_user;
 use crate::run::Plan;
@@ -107,7 +108,7 @@ fn one(name: &str, text: &str) -> Result<One> {
     match words.first().map(String::as_str) {
         Some(first) if WORKLOADS.contains(&first) => {
             let words = words.into_iter().map(OsString::from).collect();
-            let variant = variant(name, text, words).map_err(|why| wrong(&why))?;
+            let variant = variant(name, text, words).map_err(|failure| failure.of(format!("'{shown}'")))?;
             return Ok(One::Run(Box::new(variant)));
         }
         Some("run") if words.len() == 2 => return file(name, &words[1], text),
@@ -134,7 +135,7 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         if json.get("mpps_plan").is_some() && single {
             let mut words = value::words(&content).map_err(|line| wrong(&line))?;
             words.remove(0);
-            let variant = variant(name, text, words).map_err(|why| wrong(&why))?;
+            let variant = variant(name, text, words).map_err(|failure| failure.of(&at))?;
             return Ok(One::Run(Box::new(variant)));
         }
         let workload = json.get("workload").and_then(Value::as_str);
@@ -202,13 +203,13 @@ fn read_text(file: &Path) -> Result<String> {
     }
 }
 
-/// Checks a command line; the error lacks the operand's name.
-pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> std::result::Result<Variant, String> {
-    let line = |failure: crate::fail::Failure| failure.line().to_owned();
+/// Checks a command line; the error lacks the operand's name. Of one with `--lab` the plan is made in a lab.
+pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Variant> {
     let whole = std::iter::once("mpps".into()).chain(words.iter().cloned());
-    let mut cli = Cli::of(whole).map_err(|e| argument_line(&e))?;
+    let mut cli = Cli::of(whole).map_err(|e| usage(argument_line(&e)))?;
     let tell = cli.command.run_mut().map(|run| (run.tell.clone(), run.print_plan));
-    let (tell, print_plan) = tell.ok_or("no run: want sendrecv, send, drop, reflect, forward or capture")?;
+    let (tell, print_plan) =
+        tell.ok_or_else(|| usage("no run: want sendrecv, send, drop, reflect, forward or capture"))?;
     for (option, given) in [
         ("--json", tell.json.is_some()),
         ("--csv", tell.csv.is_some()),
@@ -219,23 +220,40 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> std::resu
         ("--print-plan", print_plan),
     ] {
         if given {
-            return Err(format!(
+            return Err(usage(format!(
                 "{option}: compare reads the result itself: want it left out, and --out DIR of compare"
-            ));
+            )));
         }
     }
-    let plan = Plan::from_args(words.clone()).map_err(|e| e.to_string())?;
-    let frame_size = match cli.command {
-        Command::Sendrecv(args) => Some(Draft::new(args, true).map_err(line)?.frame_size),
-        Command::Send(args) => Some(Draft::new(args, false).map_err(line)?.frame_size),
-        _ => None,
+    let of_plan = |args| Plan::from_args(args).map_err(Failure::from);
+    let (words, plan, frame_size) = match cli.command {
+        Command::Sendrecv(args) | Command::Send(args) if args.lab => {
+            let plan = in_lab::planned(&args)?;
+            // A lab's network is one of IPv4.
+            let (_, frame_size) = sizes(&args, false)?;
+            // Its own words have the port in full, as the plan has it: settings find it by that.
+            let words = args.words.into_iter().skip(1).collect();
+            (words, plan, Some(frame_size))
+        }
+        Command::Sendrecv(args) => {
+            let plan = of_plan(words.clone())?;
+            (words, plan, Some(Draft::new(args, true)?.frame_size))
+        }
+        Command::Send(args) => {
+            let plan = of_plan(words.clone())?;
+            (words, plan, Some(Draft::new(args, false)?.frame_size))
+        }
+        _ => {
+            let plan = of_plan(words.clone())?;
+            (words, plan, None)
+        }
     };
     let time = |field: &str| {
         let text = plan.get(field).and_then(Value::as_str)?;
         crate::cli::values::duration(text).ok()
     };
     let duration = time("times.duration").filter(|time| !time.is_zero());
-    let duration = duration.ok_or("a run without an end: want --duration TIME")?;
+    let duration = duration.ok_or_else(|| usage("a run without an end: want --duration TIME"))?;
     let workload = words.first().map(|word| word.to_string_lossy().into_owned());
     Ok(Variant {
         name: name.to_owned(),

@@ -110,7 +110,7 @@ fn variants(setup: &Setup<'_>) -> Table {
         name: "variants".to_owned(),
         caption: "What is compared".to_owned(),
         columns: vec![
-            column("variant", "", Unit::Plain),
+            column("variant", "run", Unit::Plain),
             column("command", "command or files", Unit::Plain),
         ],
         rows: rows.map(|(name, text)| vec![json!(name), json!(text)]).collect(),
@@ -136,7 +136,7 @@ fn spreads(found: &Found, at: usize, metric: Metric) -> Table {
         name: format!("spread-{}", file_part(metric)),
         caption: format!("{}: how far values lie apart", title(metric)),
         columns: vec![
-            column("variant", "", Unit::Plain),
+            column("variant", "run", Unit::Plain),
             column("runs", "runs", Unit::Count),
             column("not_valid", "not valid", Unit::Count),
             column("median", "median", unit),

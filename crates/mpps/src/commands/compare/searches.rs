@@ -352,7 +352,7 @@ fn document(args: &Compare, sides: &[Side], rows: &[Row], lines: &[String]) -> D
                 name: "variants".to_owned(),
                 caption: "What is compared".to_owned(),
                 columns: vec![
-                    column("variant", "", Unit::Plain),
+                    column("variant", "side", Unit::Plain),
                     column("files", "files", Unit::Plain),
                     column("searches", "searches", Unit::Count),
                 ],

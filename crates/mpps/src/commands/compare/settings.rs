@@ -83,8 +83,8 @@ pub(super) fn combinations(base: &Variant, settings: &[Setting]) -> Result<Vec<V
             .iter()
             .map(|word| quoted(&word.to_string_lossy()))
             .collect::<Vec<_>>();
-        let made =
-            variant(&name, &text.join(" "), words).map_err(|why| usage(format!("--settings '{name}': {why}")))?;
+        let made = variant(&name, &text.join(" "), words);
+        let made = made.map_err(|failure| failure.of(format!("--settings '{name}'")))?;
         Ok(Variant { chosen, ..made })
     };
     all.into_iter().map(named).collect()

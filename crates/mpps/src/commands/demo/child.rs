@@ -3,6 +3,7 @@
 use super::figures::Figures;
 use super::stage::{Ends, Stage, Words, words};
 use super::tell::{Teller, say};
+use crate::commands::compare::of_this_process;
 use crate::fail::{Failure, Result, failed};
 use mpps_host::lab::Host;
 use mpps_report::LIVE_GROUP;
@@ -74,7 +75,9 @@ impl Reflector {
     /// Starts it on host b and waits until its port is open.
     pub(super) fn start(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<Self> {
         tell.command(&stage.typed(Host::B, argv));
-        Self::of(stage.command(Host::B, argv)?)
+        let mut command = stage.command(Host::B, argv)?;
+        of_this_process(&mut command);
+        Self::of(command)
     }
 
     /// Starts the command and waits until its port is open.

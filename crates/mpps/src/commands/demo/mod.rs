@@ -3,8 +3,7 @@
 //! It runs what a user would type, and prints each command line before it does, so that the demo teaches the program
 //! instead of hiding it: the two ends are processes of their own, as in real use. Whatever happens (Ctrl-C, an error,
 //! a panic), the processes are ended and the lab is removed by the values that own them going out of scope; after a
-//! `kill -9` the next demo removes the lab with what runs in it, and a reflector outside of a lab ends by its
-//! `--duration` and keeps the folder of the results until then.
+//! `kill -9` the reflectors end with the demo, and the next demo removes the lab.
 
 pub(super) mod child;
 mod figures;

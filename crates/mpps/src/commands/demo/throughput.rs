@@ -3,7 +3,7 @@
 use super::child::{Reflector, interrupted, quietly};
 use super::figures::rate_text;
 use super::folder::Folder;
-use super::stage::{Stage, words};
+use super::stage::{Stage, Words, words};
 use super::tell::{Teller, say};
 use crate::fail::{Result, failed};
 use mpps_host::lab::Host;
@@ -21,9 +21,8 @@ pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, most: Op
     let path = stage.path();
     tell.step("Search for the highest rate without loss (an estimate, not RFC 2544)");
     let ends = stage.ends(path)?;
-    let reflect = words(["reflect", &ends.reflect, "--duration", "60s"])
-        + ends.core(stage, Host::B)
-        + words(["--json", &folder.file("throughput-reflect.json")]);
+    let reflect = reflector(&ends.reflect) + ends.core(stage, Host::B);
+    let reflect = reflect + words(["--json", &folder.file("throughput-reflect.json")]);
     let _reflector = Reflector::start(tell, stage, &reflect)?;
     let most = most
         .filter(|pps| *pps >= 1000.0)
@@ -53,6 +52,12 @@ pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, most: Op
         None => say(&format!("   no rate was found: {last}")),
     }
     Ok(())
+}
+
+/// The words of the reflector, which has no `--duration`: void trials lengthen a search beyond any that would be given.
+/// It ends when it is dropped, or with this process.
+fn reflector(port: &str) -> Words {
+    words(["reflect", port])
 }
 
 /// A line in pieces that have room on the usual terminal.
@@ -104,6 +109,16 @@ fn in_words(result: &Value) -> Vec<String> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_reflector_lives_as_long_as_the_search() {
+        assert!(
+            !reflector("udp:127.0.0.1:9")
+                .0
+                .iter()
+                .any(|word| word.starts_with("--duration"))
+        );
+    }
 
     #[test]
     fn a_search_is_told_in_two_lines_and_void_trials_are_named() {

@@ -58,6 +58,12 @@ pub(crate) fn about(ns: u64) -> String {
     }
 }
 
+/// How often a trial is run until it holds, if of so many trials so many were void. One that held is added to them, so
+/// that the first of all that is void does not make it endless.
+pub(crate) fn repeats(trials: usize, void: usize) -> f64 {
+    (trials + 1) as f64 / (trials + 1).saturating_sub(void).max(1) as f64
+}
+
 impl<'b, 's> Bench<'b, 's> {
     pub(super) fn new(
         setup: &'b Setup<'b>,
@@ -120,8 +126,23 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Tells what has come of the last trial of a test that takes `ns` more, and what is left of all tests.
     pub(crate) fn say_left(&self, line: &str, ns: u64) {
-        let left = about(self.later_ns + ns);
-        self.say(&format!("trial {}: {line}; left: about {left}", self.trials.len()));
+        let left = self.left(ns);
+        self.say_trial(&format!("{line}; left: about {left}"));
+    }
+
+    /// Tells what has come of the last trial, by its number in the result.
+    pub(crate) fn say_trial(&self, line: &str) {
+        self.say(&format!("trial {}: {line}", self.trials.len()));
+    }
+
+    /// What is left of all tests in words, where the current one takes `ns` more on a steady device: trials that are
+    /// void are repeated, as many of them as so far.
+    pub(crate) fn left(&self, ns: u64) -> String {
+        // As fast as can be is void more often than not, and so is a link that a reset takes down.
+        let others = [Phase::Ceiling, Phase::Reset];
+        let tried = self.trials.iter().filter(|trial| !others.contains(&trial.ask.phase));
+        let void = tried.clone().filter(|trial| !trial.counts()).count();
+        about(((self.later_ns + ns) as f64 * repeats(tried.count(), void)) as u64)
     }
 
     /// Tells the user something on the way.
@@ -190,7 +211,7 @@ impl<'b, 's> Bench<'b, 's> {
     /// Tells that the last trial was void.
     pub(crate) fn say_void(&self) {
         let why = self.trials.last().map_or("", Measured::void_in_short);
-        self.say(&format!("trial {}: void: {why}", self.trials.len()));
+        self.say_trial(&format!("void: {why}"));
     }
 
     /// Runs a trial, after the pause that it takes.
@@ -409,4 +430,17 @@ impl Sink for Periods {
 /// Percentile range that RFC 8219 (7.3.1) calls the packet delay variation, ns.
 pub(crate) fn pdv(delay: &Delay) -> u64 {
     delay.p999.saturating_sub(delay.min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_allows_for_as_many_void_trials_as_there_were() {
+        assert_eq!((repeats(0, 0), repeats(50, 0)), (1.0, 1.0));
+        assert_eq!(repeats(1, 1), 2.0, "not endless");
+        let third = repeats(300, 100);
+        assert!((1.49..1.51).contains(&third), "{third}");
+    }
 }

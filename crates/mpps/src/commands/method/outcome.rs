@@ -1,5 +1,6 @@
 //! What a search has found, in words, for programs, and as a picture.
 
+use super::limits::LimitedBy;
 use super::search::Found;
 use mpps_method::{Bounds, Goal, Outcome, Verdict};
 use mpps_report::chart::VOID;
@@ -16,7 +17,7 @@ pub(crate) fn bounds(bounds: &Bounds) -> String {
 /// The rate in words, and what is to be known of it.
 pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
     let Outcome { bounds: known, .. } = outcome;
-    let limit = found.limited_by.words();
+    let limit = found.limited_by.subject();
     match (known.lower, known.upper) {
         _ if outcome.none_passes => format!(
             "none from {} pps up; a lower --min-rate may find one",
@@ -32,6 +33,9 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
                 "; not as close as asked for"
             };
             format!("{} pps (not {} pps){through}{irregular}", count(lower), count(upper))
+        }
+        (Some(lower), None) if found.limited_by == LimitedBy::Host => {
+            format!("{} pps or more: {limit} allows no higher rate", count(lower))
         }
         (Some(lower), None) => format!("{} pps or more; no upper bound was found", count(lower)),
         (None, Some(upper)) => format!("below {} pps; no lower bound was found", count(upper)),

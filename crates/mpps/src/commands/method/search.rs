@@ -1,6 +1,6 @@
 //! A search for the highest rates at which no more than so many packets are lost, at one frame size.
 
-use super::bench::Bench;
+use super::bench::{Bench, MOST_VOID};
 use super::limits::{LimitedBy, OF_CEILING};
 use super::measure::{Ask, Measured, Phase};
 use super::{Step, Stop};
@@ -81,21 +81,28 @@ impl Found {
     }
 
     /// After void trials at a rate, a lower one as the highest: by what was reached where that rate is this host's own
-    /// limit, else a step down, since a disturbance may do no harm there. False where a rate is known to pass that is
-    /// as high, or there is no lower one.
+    /// limit, else a step down, since a disturbance may do no harm there. Where a rate above that has passed already,
+    /// one between it and the void one is left to try, until they are as close as the goal asks. What is known above
+    /// the highest rate stays known. False where no goal has a lower rate left.
     fn lower_max(&mut self) -> bool {
         let (void, limits) = (self.void_at_last(), self.limits());
         let outpaced = void.iter().all(|trial| trial.outpaced);
         let load = void.last().map_or(limits.max, |trial| trial.trial.input.load);
         let reached = void.iter().map(|trial| trial.offered_pps).fold(load as f64, f64::min);
-        let max = match outpaced {
+        let step = match outpaced {
             true => (reached * OF_CEILING) as u64,
-            false => (load as f64 * LOWER) as u64,
+            false => (load as f64 * LOWER.powi(self.given_up())) as u64,
         };
-        let passed = self.outcomes().iter().filter_map(|outcome| outcome.bounds.lower).max();
-        if passed.is_some_and(|passed| passed >= max) {
+        // Of each goal the highest rate that has passed. One that passed at the void rate or above asks for none below.
+        let outcomes = self.outcomes();
+        let wants = self.search.goals().iter().zip(&outcomes).filter_map(|(goal, outcome)| {
+            let passed = outcome.bounds.lower.unwrap_or(0);
+            let max = step.max(passed + load.saturating_sub(passed) / 2);
+            (passed < load && !goal.is_within(passed, load) && !outcome.regular).then_some(max)
+        });
+        let Some(max) = wants.max().filter(|max| *max < limits.max) else {
             return false;
-        }
+        };
         let Ok(search) = self.search.within(Limits { max, ..limits }) else {
             return false;
         };
@@ -110,6 +117,13 @@ impl Found {
         }
         self.forgiven = self.trials.len();
         true
+    }
+
+    /// How often a highest rate has been given up since a trial last held, this time included; three at the most. On a
+    /// host that is disturbed at any rate the end comes within minutes.
+    fn given_up(&self) -> i32 {
+        let void = self.trials.iter().rev().take_while(|trial| !trial.counts()).count();
+        (void / MOST_VOID).clamp(1, 3) as i32
     }
 
     /// The last void trials were at the highest rate, and this host could not send as fast.
@@ -132,7 +146,10 @@ impl Found {
 
     /// How long the rest of the search takes if the device is steady, ns, with `between` two trials.
     pub(crate) fn left_ns(&self, between: Duration) -> u64 {
-        let (trials, ns) = self.search.estimate(&self.trials());
+        // Of void trials it knows no more than that they are repeated; after three it would end.
+        let mut counted = self.trials();
+        counted.retain(|trial| trial.verdict != Verdict::Void);
+        let (trials, ns) = self.search.estimate(&counted);
         ns + u64::from(trials) * between.as_nanos() as u64
     }
 
@@ -240,11 +257,65 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_given_up_for_one_below_what_has_passed() {
+    fn rates_between_one_that_passed_and_a_void_one_are_tried_until_they_are_as_close_as_asked_for() {
         let mut trials = vec![passed(700)];
         trials.extend(vec![void(800, 700.0, false); 3]);
         let mut found = found(trials);
-        assert!(!found.lower_max());
-        assert_eq!(found.limits().max, 1000);
+        let mut highest = Vec::new();
+        // A host that is disturbed at each of them.
+        while found.lower_max() {
+            let load = found.limits().max;
+            highest.push(load);
+            assert!(highest.len() < 20);
+            match found.search.next(&found.trials()) {
+                Next::Trial(input) => assert!((700..=load).contains(&input.load), "{input:?}"),
+                Next::Done(end) => panic!("{end:?} at {load}"),
+            }
+            found.trials.extend(vec![void(load, 700.0, false); 3]);
+        }
+        assert_eq!(highest[0], 750);
+        assert!(highest.is_sorted_by(|one, next| one > next), "{highest:?}");
+        assert!(highest.last().is_some_and(|load| *load <= 708), "{highest:?}");
+        assert_eq!(found.limited_by, LimitedBy::Host);
+    }
+
+    #[test]
+    fn a_goal_goes_on_below_a_void_rate_where_another_has_passed_above_it() {
+        let lossy = |load: u64, missing: u64| {
+            let mut told = passed(load);
+            told.trial.verdict = Verdict::Counted { due: load, missing };
+            told
+        };
+        // Without loss up to 500, with 10 % of it up to 900.
+        let mut trials = vec![passed(500), lossy(600, 1), lossy(900, 50)];
+        trials.extend(vec![void(550, 540.0, false); 3]);
+        let mut found = found(trials);
+        let goals = [Ratio::ZERO, Ratio::of_share(0.1).unwrap()].map(|loss| Goal {
+            loss,
+            sum_ns: 1_000_000_000,
+            ..Goal::csit(loss)
+        });
+        found.search = Search::new(goals.to_vec(), Limits { min: 1, max: 1000 }, u64::MAX).unwrap();
+        assert!(found.lower_max());
+        assert_eq!(found.limits().max, 525);
+        assert_eq!(
+            found.outcomes()[1].bounds.lower,
+            Some(900),
+            "what is known above stays known"
+        );
+        assert!(matches!(found.search.next(&found.trials()), Next::Trial(input) if input.load < 550));
+    }
+
+    #[test]
+    fn a_search_ends_where_the_lowest_rates_are_void_too() {
+        let mut found = found(vec![void(1000, 900.0, false); 3]);
+        let steady = found.left_ns(Duration::ZERO);
+        assert!(steady > 0, "void trials are repeated, and no end");
+        while found.lower_max() {
+            assert!(found.trials.len() < 60, "the end is near");
+            let load = found.limits().max;
+            found.trials.extend(vec![void(load, 1.0, false); 3]);
+        }
+        assert!(found.limits().max <= 3, "{:?}", found.limits());
     }
 }

@@ -59,8 +59,8 @@ fn search(
     let (limits, limited_by) = bench.limits(frame_size)?;
     let search = search_of(goals.to_vec(), limits, args.search_time.as_nanos() as u64, false)?;
     let found = found.insert(Found::new(frame_size, search, limited_by));
-    tell::start(args, goals, bench, found);
-    found.go(bench, &mut |bench, found| tell::trial(args, goals, bench, found))
+    tell::start(goals, bench, found);
+    found.go(bench, &mut |bench, found| tell::trial(goals, bench, found))
 }
 
 /// The goals, and with `--quick` coarser ones.

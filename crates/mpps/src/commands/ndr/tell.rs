@@ -2,7 +2,7 @@
 
 use super::goals_json;
 use crate::cli::Ndr;
-use crate::commands::method::bench::{Bench, about};
+use crate::commands::method::bench::Bench;
 use crate::commands::method::outcome::{bounds, mark, outcome_json, trace, verdict};
 use crate::commands::method::report::{column, document as of_all, params};
 use crate::commands::method::search::Found;
@@ -29,22 +29,21 @@ fn words(goal: &Goal) -> String {
 }
 
 /// Before the first trial.
-pub(super) fn start(args: &Ndr, goals: &[Goal], bench: &Bench<'_, '_>, found: &Found) {
+pub(super) fn start(goals: &[Goal], bench: &Bench<'_, '_>, found: &Found) {
     for goal in goals {
         bench.say(&format!("goal: {}", words(goal)));
     }
-    let left = left(args, found);
+    let left = left(bench, found);
     bench.say(&format!("about {left} of trials, if the device is steady"));
 }
 
 /// How long it will take from here, pauses and settling included.
-fn left(args: &Ndr, found: &Found) -> String {
-    let between = args.method.pause.unwrap_or_default() + args.method.traffic.settle;
-    about(found.left_ns(between))
+fn left(bench: &Bench<'_, '_>, found: &Found) -> String {
+    bench.left(found.left_ns(bench.between()))
 }
 
 /// After a trial.
-pub(super) fn trial(args: &Ndr, goals: &[Goal], bench: &Bench<'_, '_>, found: &Found) {
+pub(super) fn trial(goals: &[Goal], bench: &Bench<'_, '_>, found: &Found) {
     let Some(last) = found.trials.last() else {
         return;
     };
@@ -69,7 +68,7 @@ pub(super) fn trial(args: &Ndr, goals: &[Goal], bench: &Bench<'_, '_>, found: &F
     bench.say(&format!(
         "{line}; known: {}; left: about {}",
         known.join(", "),
-        left(args, found)
+        left(bench, found)
     ));
 }
 
@@ -153,7 +152,7 @@ fn of_goals(goals: &[Goal], outcomes: &[Outcome]) -> Table {
             column("lower_pps", "lower bound", Unit::Pps),
             column("upper_pps", "upper bound", Unit::Pps),
             column("conditional_throughput_pps", "conditional throughput", Unit::Pps),
-            column("mark", "", Unit::Plain),
+            column("mark", "remark", Unit::Plain),
             column("goal", "goal", Unit::Plain),
         ],
         rows: goals.iter().zip(outcomes).map(row).collect(),

@@ -4,6 +4,7 @@ use super::device::Did;
 use super::points::{Point, first_loss, hysteresis};
 use super::tell::Told;
 use crate::commands::method::bench::Bench;
+use crate::commands::method::limits::LimitedBy;
 use crate::commands::method::report::{column, document as of_all, params};
 use crate::commands::method::{Setup, Stop};
 use mpps_report::document::{Column, Definition, Document, Table, Unit};
@@ -57,7 +58,7 @@ impl Told<'_> {
             ("reference_origin", json!(self.test.origin)),
             ("trial_s", json!(self.times.trial_ns as f64 / 1e9)),
             ("rounds", json!(self.times.rounds)),
-            ("limited_by", json!(self.test.limited_by)),
+            ("limited_by", json!(self.test.limited_by.map(LimitedBy::words))),
             ("frame_size_bytes", json!(setup.frame_size())),
         ] {
             params.insert(key.to_owned(), value);
@@ -128,7 +129,7 @@ impl Told<'_> {
         if device {
             columns.extend(of_device());
         }
-        columns.push(column("mark", "", Unit::Plain));
+        columns.push(column("mark", "remark", Unit::Plain));
         let row = |(at, point): (usize, &Point)| {
             let sum = &point.all;
             let mut row: Vec<Value> = vec![
@@ -150,7 +151,7 @@ impl Told<'_> {
                 row.extend(cells(self.device(at).as_ref()));
             }
             row.push(match (point.load.capped, sum.trials) {
-                (true, _) => format!("capped: {}", self.test.limited_by).into(),
+                (true, _) => format!("capped: {}", self.test.limited_by.map_or("", LimitedBy::words)).into(),
                 (_, 0) => "no trial holds".into(),
                 _ => "".into(),
             });

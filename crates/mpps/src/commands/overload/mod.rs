@@ -7,6 +7,7 @@ mod points;
 mod tell;
 
 use super::method::bench::Bench;
+use super::method::limits::LimitedBy;
 use super::method::measure::{Ask, Measured, Phase};
 use super::method::search::{Found, search_of};
 use super::method::{Setup, Step, Stop, rates_json, report, time};
@@ -43,7 +44,7 @@ struct Test {
     loads: Vec<Load>,
     /// What was done: load and direction of each trial of the test, and the place of the trial among all.
     done: Vec<Done>,
-    limited_by: &'static str,
+    limited_by: Option<LimitedBy>,
 }
 
 /// A trial of the test.
@@ -142,7 +143,7 @@ fn go(
             reference(&found)?
         }
     };
-    test.limited_by = limit.words();
+    test.limited_by = Some(limit);
     test.loads = points::loads(test.reference, max);
     tell::start(bench, setup, times, test);
     for round in 0..times.rounds {

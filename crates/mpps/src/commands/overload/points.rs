@@ -23,10 +23,15 @@ pub(super) struct Load {
 
 /// 10, 20 … 200 % of the reference, no more than can be sent.
 pub(super) fn loads(reference: f64, max: u64) -> Vec<Load> {
-    let mut loads = Vec::new();
+    let mut loads: Vec<Load> = Vec::new();
     for percent in (FIRST..=LAST).step_by(STEP as usize) {
         let pps = ((reference * f64::from(percent) / 100.0).round() as u64).max(1);
         let capped = pps > max;
+        // The highest load is there once.
+        if let Some(last) = loads.last_mut().filter(|last| capped && last.pps == max) {
+            last.capped = true;
+            break;
+        }
         let pps = pps.min(max);
         loads.push(Load { percent, pps, capped });
         if capped {
@@ -268,6 +273,13 @@ mod tests {
             }
         );
         assert!(!capped[13].capped);
+        let whole = loads(1000.0, 1400);
+        let highest = Load {
+            percent: 140,
+            pps: 1400,
+            capped: true,
+        };
+        assert_eq!((whole.len(), whole[13]), (14, highest), "the highest load once");
         assert_eq!(loads(0.1, 100)[0].pps, 1, "never none");
     }
 

@@ -4,6 +4,7 @@ use super::device::{ByLane, Did, Lanes};
 use super::points::{Point, Result as Rates, first_loss, hysteresis, points};
 use super::{Test, Times};
 use crate::commands::method::bench::Bench;
+use crate::commands::method::limits::LimitedBy;
 use crate::commands::method::measure::Measured;
 use crate::commands::method::{Setup, Stop};
 use crate::fail::{Result, print};
@@ -18,7 +19,7 @@ pub(super) fn searched(bench: &Bench<'_, '_>, last: &Measured) {
     let load = count(last.trial.input.load);
     let (due, missing) = last.loss();
     match last.counts() {
-        true => bench.say(&format!("{load} pps: {} of {} lost", count(missing), count(due))),
+        true => bench.say_trial(&format!("{load} pps: {} of {} lost", count(missing), count(due))),
         false => bench.say_void(),
     }
 }
@@ -35,7 +36,7 @@ pub(super) fn start(bench: &Bench<'_, '_>, setup: &Setup<'_>, times: Times, test
             "loads end at {} pps, {:.0} %: {} allows no more",
             count(capped.pps),
             capped.pps as f64 / test.reference * 100.0,
-            test.limited_by
+            test.limited_by.map_or_else(String::new, LimitedBy::subject)
         ));
     }
     let trials = 2 * test.loads.len() as u64 * u64::from(times.rounds);
@@ -68,13 +69,17 @@ pub(super) fn trial(bench: &Bench<'_, '_>, times: Times, test: &Test, (round, la
     };
     let (_, missing) = last.loss();
     let fr = last.received as f64 * 1e9 / (last.ask.duration_ns * bench.ways()) as f64;
-    bench.say(&format!(
+    let line = format!(
         "{round}, {way}: {} %, {} pps: {} pps came back, {} lost",
         test.loads[done.load].percent,
         count(last.trial.input.load),
         count(fr as u64),
         count(missing)
-    ));
+    );
+    let held = test.done.iter().filter(|done| done.counts).count() as u64;
+    let all = 2 * test.loads.len() as u64 * u64::from(times.rounds);
+    let each = times.trial_ns + bench.between().as_nanos() as u64;
+    bench.say_left(&line, all.saturating_sub(held) * each);
 }
 
 /// What was found.

@@ -240,7 +240,7 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
             column("deviation_frames", "deviation", Unit::Count),
             column("implied_buffer_s", "implied buffer", Unit::S),
             column("corrected_buffer_s", "corrected buffer", Unit::S),
-            column("note", "", Unit::Plain),
+            column("note", "remark", Unit::Plain),
         ],
         rows: sizes.iter().filter_map(row).collect(),
     }

@@ -258,8 +258,9 @@ impl Choice {
         }
         if self.has(Test::BackToBack) {
             if self.burst_searches < 50 {
+                let searches = if self.burst_searches == 1 { "search" } else { "searches" };
                 all.push(format!(
-                    "{} searches for the burst, not 50 (RFC 2544, 26.4)",
+                    "{} {searches} for the burst, not 50 (RFC 2544, 26.4)",
                     self.burst_searches
                 ));
             }
@@ -285,7 +286,11 @@ impl Choice {
         if self.has(Test::Latency) {
             all.push("latency of all frames, not of one after 60 s (RFC 2544, 26.2)".to_owned());
             if self.latency_runs < 20 {
-                all.push(format!("{} latency trials, not 20 (RFC 2544, 26.2)", self.latency_runs));
+                let trials = if self.latency_runs == 1 { "trial" } else { "trials" };
+                all.push(format!(
+                    "{} latency {trials}, not 20 (RFC 2544, 26.2)",
+                    self.latency_runs
+                ));
             }
             if self.at < 1.0 {
                 all.push("latency below the throughput (RFC 2544, 26.2)".to_owned());

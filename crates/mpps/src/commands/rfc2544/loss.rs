@@ -2,9 +2,10 @@
 
 use super::OfSize;
 use super::choice::Choice;
-use super::throughput::by_max_rate;
+use super::throughput::ceiling;
 use crate::commands::method::Step;
 use crate::commands::method::bench::Bench;
+use crate::commands::method::limits::LimitedBy;
 use crate::commands::method::measure::{Ask, Measured, Phase};
 use crate::commands::method::report::column;
 use mpps_method::Input;
@@ -101,8 +102,8 @@ pub(super) fn chart(sizes: &[OfSize]) -> Chart {
     let linked = sizes.iter().any(|of| of.theoretical.is_some());
     let x = match linked {
         true => "load, of the theoretical maximum",
-        false if by_max_rate(sizes) => "load, of the highest rate tried",
-        false => "load, of the tester's maximum",
+        false if ceiling(sizes) == LimitedBy::Generator => "load, of the tester's maximum",
+        false => "load, of the highest rate tried",
     };
     let series = |of: &OfSize| Series {
         name: format!("{} bytes", of.frame_size),

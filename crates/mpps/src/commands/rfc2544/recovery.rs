@@ -187,7 +187,7 @@ pub(super) fn table(choice: &Choice, sizes: &[OfSize]) -> Table {
             column("mean_recovery_ns", "mean recovery", Unit::Ns),
             column("min_recovery_ns", "min", Unit::Ns),
             column("max_recovery_ns", "max", Unit::Ns),
-            column("note", "", Unit::Plain),
+            column("note", "remark", Unit::Plain),
         ],
         rows: sizes.iter().filter_map(row).collect(),
     }

@@ -328,7 +328,7 @@ pub(super) fn table(choice: &Choice, sizes: &[OfSize]) -> Table {
             column("lost", "lost", Unit::Count),
             column("by_loss_ns", "by loss", Unit::Ns),
             column("by_stamps_ns", "by time stamps", Unit::Ns),
-            column("note", "", Unit::Plain),
+            column("note", "remark", Unit::Plain),
         ],
         rows: rows.collect(),
     }

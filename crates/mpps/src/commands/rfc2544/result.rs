@@ -38,23 +38,22 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     let mut document = of_all(told.setup, told.bench, ("rfc2544", title), told.took, told.stop);
     let notes = || sizes.iter().flat_map(|of| of.notes.iter().cloned());
     // Each test that was cut off says so itself; the last is not said twice.
-    if let Some(Stop::Void(_) | Stop::OutOfTime) = told.stop {
-        document.incomplete = Some(notes().collect::<Vec<_>>().join("; "));
+    if let Some(stop) = told.stop {
+        let cut = matches!(stop, Stop::Void(_) | Stop::OutOfTime);
+        let why = (!cut).then(|| stop.why());
+        document.incomplete = Some(why.into_iter().chain(notes()).collect::<Vec<_>>().join("; "));
     }
     document.params = told.params.clone();
     document.compliance = Some(choice.compliance());
     document.deviations.splice(0..0, choice.deviations());
     if sizes.iter().all(|of| of.theoretical.is_none()) {
-        let most = match throughput::by_max_rate(sizes) {
-            true => "the highest rate tried (--max-rate)",
-            false => "what this host can send",
-        };
+        let most = throughput::ceiling(sizes).ceiling();
         document.deviations.push(format!(
-            "the medium has no rate of its own: in its place stands {most} (RFC 2544, 20)"
+            "the medium has no rate of its own: in its place stands the {most} (RFC 2544, 20)"
         ));
     }
     document.verdict = sentences(choice, sizes);
-    if !matches!(told.stop, Some(Stop::Void(_) | Stop::OutOfTime)) {
+    if told.stop.is_none() {
         document.verdict.extend(notes());
     }
     document.results = sizes.iter().map(|of| of_size(choice, of)).collect();
@@ -81,6 +80,13 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     for found in sizes.iter().filter_map(|of| of.found.as_ref()) {
         charts.push(trace(found, &[choice.goal], &found.outcomes()));
     }
+    charts.retain(|chart| {
+        chart
+            .series
+            .iter()
+            .flat_map(|series| &series.points)
+            .any(|point| point.1.is_some())
+    });
     document.tables.splice(0..0, tables);
     document.charts = charts;
     document

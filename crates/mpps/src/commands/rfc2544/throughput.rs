@@ -119,7 +119,7 @@ pub(super) fn bursts_table(sizes: &[OfSize]) -> Table {
             column("upper_pps", "not", Unit::Pps),
             column("pause_ns", "pause between two", Unit::Ns),
             column("trials", "trials", Unit::Count),
-            column("note", "", Unit::Plain),
+            column("note", "remark", Unit::Plain),
         ],
         rows: rows.collect(),
     }
@@ -156,8 +156,8 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
     };
     let most = match sizes.iter().any(|of| of.theoretical.is_some()) {
         true => "theoretical maximum",
-        false if by_max_rate(sizes) => "highest rate tried",
-        false => "tester's maximum",
+        false if ceiling(sizes) == LimitedBy::Generator => "tester's maximum",
+        false => "highest rate tried",
     };
     Table {
         name: "throughput".to_owned(),
@@ -171,16 +171,18 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
             column("maximum_pps", most, Unit::Pps),
             column("of_maximum_ratio", "of that", Unit::Ratio),
             column("trials", "trials", Unit::Count),
-            column("note", "", Unit::Plain),
+            column("note", "remark", Unit::Plain),
         ],
         rows: sizes.iter().filter_map(row).collect(),
     }
 }
 
-/// Whether --max-rate set the highest rate of some of these sizes: then it is no limit of this host's.
-pub(super) fn by_max_rate(sizes: &[OfSize]) -> bool {
-    let mut limits = sizes.iter().filter_map(|of| of.limits);
-    limits.any(|(_, by)| by == LimitedBy::MaxRate)
+/// What set the highest rates of these sizes, of which a chart has one line: that this host can't send more is only
+/// said where nothing else set any of them.
+pub(super) fn ceiling(sizes: &[OfSize]) -> LimitedBy {
+    let set = |by: &LimitedBy| sizes.iter().filter_map(|of| of.limits).any(|(_, of)| of == *by);
+    let others = [LimitedBy::MaxRate, LimitedBy::Host];
+    others.into_iter().find(set).unwrap_or(LimitedBy::Generator)
 }
 
 /// Frame size to the right, rate upwards, and what could be at best (RFC 2544, 26.1).
@@ -211,11 +213,9 @@ pub(super) fn chart(sizes: &[OfSize]) -> Chart {
             },
             Series {
                 name: match linked {
-                    true => "theoretical",
-                    false if by_max_rate(sizes) => "highest rate tried (--max-rate)",
-                    false => "what this host can send",
-                }
-                .to_owned(),
+                    true => "theoretical".to_owned(),
+                    false => ceiling(sizes).ceiling().to_owned(),
+                },
                 kind: Kind::Reference,
                 points: points(&|of| of.theoretical.or_else(|| Some(of.limits?.0.max as f64))),
             },
