@@ -281,6 +281,10 @@ fn a_folder_that_gets_full_is_a_failure_and_holds_no_half_of_a_trace() {
     let words = format!("trace {} --ctf {}", traced.file().display(), folder.display());
     let full = limited("trap '' XFSZ; ulimit -f 1", &words);
     assert_refused(full, 1, &["write", "ctf"]);
+    assert!(!folder.exists(), "a folder of its own goes with what was in it");
+    // One that was there stays.
+    std::fs::create_dir(&folder).expect("a folder");
+    assert_refused(limited("trap '' XFSZ; ulimit -f 1", &words), 1, &["write", "ctf"]);
     assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0);
     assert_eq!(run_command(mpps(&words)).code, Some(0), "the next try");
 }

@@ -10,6 +10,7 @@ use mpps_tests::{
 };
 use rustix::process::Signal;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// True, and said, where the kernel's tracepoints are out of reach.
@@ -252,18 +253,77 @@ fn a_program_that_was_stopped_is_named() {
     }
 }
 
+/// A program that keeps core 0 busy, and is not easily kept from it: one at a time, or the runs get nothing.
+fn spinner() -> (Background, MutexGuard<'static, ()>) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spinner = Command::new("nice");
+    spinner
+        .args("-n -10 taskset -c 0 sh -c".split(' '))
+        .arg("while :; do :; done");
+    (Background::start(spinner), one)
+}
+
+/// A run on the spinner's core.
+const BESIDE_SPINNER: &str = "sendrecv loop: --rate 5kpps --duration 1s --settle 200ms --cores 0 --busy-poll";
+
 #[test]
 fn a_thread_that_has_the_lane_s_core_is_named_with_its_id() {
     if no_root() {
         return;
     }
-    let mut spinner = Command::new("taskset");
-    spinner.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
-    let spinner = Background::start(spinner);
-    let traced = Traced::run("sendrecv loop: --rate 5kpps --duration 1s --settle 200ms --cores 0 --busy-poll");
+    let (spinner, _one) = spinner();
+    let traced = Traced::run(BESIDE_SPINNER);
     let tid = spinner.id();
     drop(spinner);
     traced.assert_says(&[&format!("sh (thread {tid}) had the core")]);
     let table = traced.told("table");
     assert!(table.contains(&format!("sh ({tid})")), "{table}");
+}
+
+#[test]
+fn who_took_the_core_stands_beside_the_verdict_with_a_trace_and_without() {
+    if no_root() {
+        return;
+    }
+    let (spinner, _one) = spinner();
+    let warnings = |json: &serde_json::Value| json["warnings"].to_string() + &json["invalid_reasons"].to_string();
+    let traced = warnings(&Traced::run(BESIDE_SPINNER).json);
+    let untraced = Scratch::new().measure(mpps(&format!("{BESIDE_SPINNER} --quiet")));
+    let tid = spinner.id();
+    drop(spinner);
+    let taken = traced.split_once("the lanes' cores were taken by ").expect(&traced).1;
+    assert!(taken.contains(&format!("sh (thread {tid}) on core 0 for ")), "{traced}");
+    let said = warnings(&untraced.json);
+    assert!(said.contains(&format!("sh (thread {tid}) ran for ")), "{said}");
+    assert!(said.contains(" meanwhile, last on core 0"), "{said}");
+    assert_eq!(said.contains("--trace FILE"), untraced.json["valid"] == false, "{said}");
+}
+
+#[test]
+fn in_a_container_threads_of_the_host_are_told_from_own_ones_of_the_same_number() {
+    if no_root() || mpps_tests::missing("unshare", "util-linux") {
+        return;
+    }
+    let (outside, _one) = spinner();
+    let folder = Scratch::new();
+    let traced = folder.traced(mpps(&BESIDE_SPINNER.replace("1s", "2s")));
+    // In the namespace a spinner of its own, and mpps' threads with numbers around the one that the other has outside.
+    let script = format!(
+        "nice -n -10 taskset -c 0 yes >/dev/null & echo {} >/proc/sys/kernel/ns_last_pid; exec \"$0\" \"$@\"",
+        outside.id().saturating_sub(4)
+    );
+    let mut inside = Command::new("unshare");
+    inside.args(["-p", "-f", "--mount-proc", "sh", "-c", &script]);
+    inside.arg(traced.get_program()).args(traced.get_args());
+    inside.envs(traced.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let done = mpps_tests::run_command(inside);
+    let traced = Traced::of(folder, &done);
+    let number = outside.id();
+    drop(outside);
+    let table = traced.told("table");
+    assert!(table.contains(&format!("sh ({number} of the host)")), "{table}");
+    // The shell was the first there.
+    assert!(table.contains("yes (2)"), "{table}");
+    traced.assert_says(&[&format!("sh (thread {number} of the host) had the core")]);
 }

@@ -26,6 +26,9 @@ pub(crate) fn window_bytes(flows: u64, span: u64) -> u64 {
 /// By how much the clocks of two lanes may differ, ns; generously.
 const CLOCK_SPREAD_NS: u64 = 1_000_000;
 
+/// Of the packets that were late in this length of time, a power of two of ns (1.05 ms), the latest stands for all.
+const ONE_STALL_NS: u64 = 1 << 20;
+
 /// The receiving half of a lane.
 #[derive(Debug)]
 pub(crate) struct Receiver<'r> {
@@ -252,7 +255,9 @@ impl<'r> Receiver<'r> {
             arrived_ns,
             classified_ns: now_ns,
         };
-        self.latest.keep(packet.delay_ns(), packet);
+        // A lane that could not run makes many packets late at once, all for the same reason.
+        self.latest
+            .keep_one_of(now_ns / ONE_STALL_NS, packet.delay_ns(), packet);
     }
 
     /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to

@@ -5,6 +5,7 @@ mod checks;
 pub(crate) mod host_drops;
 pub(crate) mod meanwhile;
 pub(crate) mod remarks;
+mod whose;
 
 use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
@@ -52,7 +53,7 @@ pub(crate) struct Evidence {
     pub(crate) drops: Stretches,
     /// The path tells what this host drops.
     pub(crate) host_drops_known: bool,
-    /// Lanes of other processes on the cores of ours.
+    /// Threads of other processes on the cores of ours.
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,
     pub(crate) beyond_window: u64,

@@ -10,11 +10,11 @@ use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use mpps_stats::{Event, Latency, Sink, Snapshot, Wants, Workload};
+use mpps_stats::{Event, Latency, LiveLane, Sink, Snapshot, Wants, Workload};
 use mpps_sys::cursor;
 use mpps_sys::evidence::continued;
 use mpps_trace::Stage;
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -57,14 +57,23 @@ trait Screen: Send {
 pub const LIVE_GROUP: &str = "MPPS_LIVE_GROUP";
 
 struct Stderr {
-    group: Pid,
+    group: Option<Pid>,
+}
+
+/// This process' group; `None`: it has no number in this pid namespace, as the shell that began it is outside. rustix'
+/// `getpgrp` takes that for impossible.
+pub fn own_group() -> Option<Pid> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // After the name, in parentheses: state, parent, group.
+    let group = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?;
+    Pid::from_raw(group.parse().ok()?)
 }
 
 impl Stderr {
     fn new() -> Self {
         let given = std::env::var(LIVE_GROUP).ok().and_then(|text| text.parse().ok());
         Self {
-            group: given.and_then(Pid::from_raw).unwrap_or_else(getpgrp),
+            group: given.and_then(Pid::from_raw).or_else(own_group),
         }
     }
 }
@@ -72,7 +81,7 @@ impl Stderr {
 impl Screen for Stderr {
     fn ours(&self) -> bool {
         // A terminal that is not this session's tells no group, and has no jobs.
-        rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == self.group)
+        rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| Some(group) == self.group)
     }
 
     fn ready(&self) -> bool {
@@ -128,6 +137,10 @@ pub struct LiveSink {
     continued: usize,
     rates: VecDeque<f64>,
     losses: VecDeque<f64>,
+    /// Of each lane: looks at its receive rings, and the sum of what they found.
+    looked: Vec<(u64, u64)>,
+    /// The share that was taken of the fullest lane's receive rings since the last frame; `None`: nobody looked.
+    fill: Option<f64>,
     /// Notes not yet shown.
     news: Vec<String>,
     plain: Lines,
@@ -167,6 +180,8 @@ impl LiveSink {
             continued: continued(),
             rates: VecDeque::new(),
             losses: VecDeque::new(),
+            looked: Vec::new(),
+            fill: None,
             news: Vec::new(),
             plain: Lines::default(),
             sends_only: false,
@@ -233,6 +248,7 @@ impl LiveSink {
         if self.mode == Mode::Off {
             return;
         }
+        self.look_at_fill(&snapshot.lanes);
         let rate = if snapshot.tx > 0 {
             snapshot.tx_pps
         } else {
@@ -249,6 +265,21 @@ impl LiveSink {
             Mode::Lines => self.line(snapshot),
             Mode::Off => {}
         }
+    }
+
+    /// What looks at receive rings have found since the last call, on average: of the lane whose are fullest.
+    fn look_at_fill(&mut self, lanes: &[LiveLane]) {
+        let now: Vec<_> = lanes
+            .iter()
+            .map(|lane| (lane.rx_fill_looks, lane.rx_fill_sum_ppm))
+            .collect();
+        let before = std::mem::replace(&mut self.looked, now);
+        let before = before.into_iter().chain(std::iter::repeat((0, 0)));
+        let since = self.looked.iter().zip(before).filter_map(|(now, before)| {
+            let looks = now.0.checked_sub(before.0).filter(|looks| *looks > 0)?;
+            Some(now.1.saturating_sub(before.1) as f64 / looks as f64 / 1e6)
+        });
+        self.fill = since.reduce(f64::max);
     }
 
     fn lines(&self, s: &Snapshot) -> Vec<String> {
@@ -304,6 +335,9 @@ impl LiveSink {
                 "dropped  {:>32}  by this host, before mpps took them",
                 count(dropped)
             ));
+        }
+        if let Some(fill) = self.fill {
+            lines.push(format!("rx rings {:>11}  taken, of the fullest", percent(fill)));
         }
         let recent = s.recent_latency.as_ref().and_then(latency);
         lines.push(format!("latency  {}", recent.unwrap_or_else(|| "-".to_owned())));

@@ -1,5 +1,5 @@
 use super::*;
-use mpps_stats::{Period, Row, Start, Started};
+use mpps_stats::{LiveLane, Period, Row, Start, Started};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -72,6 +72,38 @@ fn a_frame_is_one_write_and_fits_the_terminal() {
         }
     }
     live.finish();
+}
+
+#[test]
+fn the_fill_of_the_fullest_receive_ring_is_that_since_the_last_frame_and_none_where_nobody_looked() {
+    let fake = Fake::default();
+    let mut live = LiveSink::on(Box::new(fake.clone()), Mode::Frames);
+    let lanes = |sums: [(u64, u64); 2]| {
+        sums.map(|(rx_fill_looks, rx_fill_sum_ppm)| LiveLane {
+            rx_fill_looks,
+            rx_fill_sum_ppm,
+            ..LiveLane::default()
+        })
+    };
+    let mut shown = |ms: u64, lanes: &[LiveLane]| {
+        let lanes = lanes.to_vec();
+        live.event(&Event::Live(&Snapshot { lanes, ..snapshot(ms) }));
+        let frame = fake.writes.lock().unwrap().pop().expect("a frame");
+        let line = frame.split("\r\n").find(|line| line.contains("rx rings"));
+        line.map(|line| line.split_whitespace().skip(2).take(2).collect::<String>())
+    };
+    assert_eq!(shown(250, &[]), None);
+    assert_eq!(shown(500, &lanes([(0, 0), (0, 0)])), None);
+    assert_eq!(
+        shown(750, &lanes([(10, 1_000_000), (10, 5_000_000)])).as_deref(),
+        Some("50.000%")
+    );
+    // What was before is not told again.
+    assert_eq!(
+        shown(1000, &lanes([(20, 3_000_000), (20, 5_000_000)])).as_deref(),
+        Some("20.000%")
+    );
+    assert_eq!(shown(1250, &lanes([(20, 3_000_000), (20, 5_000_000)])), None);
 }
 
 #[test]

@@ -77,6 +77,7 @@ pub fn trace_from(path: &Path, mut file: impl Read) -> Result<Recording, ReportE
 /// When the folder holds something, or can't be written.
 pub fn write_ctf(folder: &Path, recording: &Recording) -> Result<ctf::Counts, ReportError> {
     let error = |op| move |e: io::Error| ReportError::io(op, folder, e);
+    let was_there = folder.symlink_metadata().is_ok();
     mpps_sys::private::open_folder(folder).map_err(error("open"))?;
     if std::fs::read_dir(folder).map_err(error("read"))?.next().is_some() {
         return Err(ReportError::malformed(
@@ -101,6 +102,9 @@ pub fn write_ctf(folder: &Path, recording: &Recording) -> Result<ctf::Counts, Re
         folders
             .filter(|above| *above != folder)
             .for_each(|above| _ = std::fs::remove_dir(above));
+        if !was_there {
+            let _ = std::fs::remove_dir(folder);
+        }
         ReportError::io("write", &at, e)
     })
 }

@@ -2,6 +2,7 @@
 //! of the processor, and whether another `mpps` has a lane on the same core.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -49,49 +50,71 @@ pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A thread of another process, as a rule a lane.
+/// A thread of another process that has run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
     /// Its process.
     pub process: u32,
+    /// The name of the process.
+    pub program: String,
     /// Its thread.
     pub thread: u32,
+    /// The thread's name.
+    pub name: String,
     /// The core that it ran on last.
     pub core: usize,
-    /// Time that it has run since it began, ns; after [`Rival::since`] since then.
+    /// Time that it has run meanwhile, ns.
     pub ran_ns: u64,
 }
 
 impl Rival {
-    /// The same with the time that it has run since it was seen in `before`; all of its time where it was not.
-    pub fn since(mut self, before: &[Self]) -> Self {
-        let same = |earlier: &&Self| (earlier.process, earlier.thread) == (self.process, self.thread);
-        let ran = before.iter().find(same).map_or(0, |earlier| earlier.ran_ns);
-        self.ran_ns = self.ran_ns.saturating_sub(ran);
-        self
+    /// It is a lane of another `mpps`.
+    pub fn is_lane(&self) -> bool {
+        self.program == "mpps" && self.name.starts_with("lane")
     }
 }
 
-/// Threads named `lane…` of other processes named `mpps`. Goes through all of `/proc`: for before and after a run. What
-/// can't be read is passed over.
-pub fn lanes_of_others() -> Vec<Rival> {
-    let me = std::process::id();
-    let processes = numbers("/proc").filter(|&process| process != me && comm(&format!("/proc/{process}")) == "mpps");
-    let threads = processes.flat_map(threads_of);
-    threads
-        .filter(|(_, _, path)| comm(path).starts_with("lane"))
-        .filter_map(|(process, thread, path)| seen(process, thread, &path))
-        .collect()
+/// For how long the threads of other processes had run at a time. What can't be read is passed over.
+#[derive(Clone, Debug, Default)]
+pub struct OthersRan(HashMap<(u32, u32), u64>);
+
+impl OthersRan {
+    /// As it is now. Goes through all of `/proc`, one file for each thread (some 7 µs): for before a run.
+    pub fn now() -> Self {
+        let threads = others().filter_map(|(process, thread, path)| Some(((process, thread), ran_ns(&path)?)));
+        Self(threads.collect())
+    }
+
+    /// The threads that have run for so long since then, at the least. For after a run: one that has ended is not seen,
+    /// and one that has begun meanwhile has all its time.
+    pub fn since(&self, least_ns: u64) -> Vec<Rival> {
+        let ran = others().filter_map(|(process, thread, path)| {
+            let ran_ns = ran_ns(&path)?;
+            let before = self.0.get(&(process, thread)).copied();
+            // Less than before: another thread has its number now.
+            let ran_ns = before.and_then(|before| ran_ns.checked_sub(before)).unwrap_or(ran_ns);
+            (ran_ns >= least_ns.max(1)).then_some((process, thread, path, ran_ns))
+        });
+        let seen = ran.filter_map(|(process, thread, path, ran_ns)| {
+            Some(Rival {
+                process,
+                program: comm(&format!("/proc/{process}")),
+                thread,
+                name: comm(&path),
+                core: last_core(&path)?,
+                ran_ns,
+            })
+        });
+        seen.collect()
+    }
 }
 
-/// All threads of other processes that can be seen, with their names. Goes through all of `/proc`, which takes some 20
-/// µs a thread: for before and after a run. What can't be read is passed over.
-pub fn threads_of_others() -> Vec<(String, Rival)> {
+/// The threads of other processes.
+fn others() -> impl Iterator<Item = (u32, u32, String)> {
     let me = std::process::id();
-    let threads = numbers("/proc").filter(|&process| process != me).flat_map(threads_of);
-    threads
-        .filter_map(|(process, thread, path)| Some((comm(&path), seen(process, thread, &path)?)))
-        .collect()
+    numbers("/proc")
+        .filter(move |&process| process != me)
+        .flat_map(threads_of)
 }
 
 /// The threads of a process: process, thread, and its folder.
@@ -102,19 +125,23 @@ fn threads_of(process: u32) -> impl Iterator<Item = (u32, u32, String)> {
     threads.into_iter().map(path)
 }
 
-/// Where a thread was last, and for how long it has run.
-fn seen(process: u32, thread: u32, path: &str) -> Option<Rival> {
+/// For how long a thread has run since it began, ns.
+fn ran_ns(path: &str) -> Option<u64> {
+    let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
+    ran.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The core that a thread was on last.
+fn last_core(path: &str) -> Option<usize> {
     let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
     // The name, in parentheses, may hold blanks; after it the third field comes first (proc_pid_stat(5)), and the 39th
     // is the processor.
-    let core = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(39 - 3)?;
-    let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
-    Some(Rival {
-        process,
-        thread,
-        core: core.parse().ok()?,
-        ran_ns: ran.split_ascii_whitespace().next()?.parse().ok()?,
-    })
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(39 - 3)?
+        .parse()
+        .ok()
 }
 
 /// Entries of a folder that are numbers.
@@ -138,21 +165,23 @@ mod tests {
             .spawn()
             .expect("a shell");
         let id = spinner.id();
-        let find = || threads_of_others().into_iter().find(|(_, rival)| rival.thread == id);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        let before: Vec<Rival> = find().map(|(_, rival)| rival).into_iter().collect();
+        let before = OthersRan::now();
         let ran = loop {
-            let (name, now) = find().expect("it runs");
+            let ran = before.since(1).into_iter().find(|rival| rival.thread == id);
             assert!(std::time::Instant::now() < deadline, "it does not run");
-            match now.since(&before).ran_ns {
-                0 => std::thread::sleep(std::time::Duration::from_millis(1)),
-                ran => break (name, ran),
+            match ran {
+                Some(rival) => break rival,
+                None => std::thread::sleep(std::time::Duration::from_millis(1)),
             }
         };
+        let after = OthersRan::now();
         let _ = (spinner.kill(), spinner.wait());
-        assert_eq!(ran.0, "sh");
+        assert_eq!((ran.name.as_str(), ran.program.as_str(), ran.process), ("sh", "sh", id));
+        assert!(!ran.is_lane());
+        assert_eq!(after.since(u64::MAX), []);
         let me = std::process::id();
-        assert!(threads_of_others().iter().all(|(_, rival)| rival.process != me));
+        assert!(OthersRan::default().since(0).iter().all(|rival| rival.process != me));
     }
 
     #[test]
@@ -166,15 +195,6 @@ mod tests {
             continues().iter().any(|time| (before..=after).contains(time)),
             "{:?} not between {before} and {after}",
             continues()
-        );
-    }
-
-    #[test]
-    fn lanes_of_this_process_are_no_rivals() {
-        let found = lanes_of_others();
-        assert!(
-            found.iter().all(|rival| rival.process != std::process::id()),
-            "{found:?}"
         );
     }
 }

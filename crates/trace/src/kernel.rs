@@ -148,7 +148,7 @@ pub struct Taker {
     pub kind: TakerKind,
     /// Name of the thread, device, vector.
     pub name: String,
-    /// Thread id; 0 where it is none.
+    /// Thread id ([`thread_number`]); 0 where it is none.
     pub tid: i32,
     /// Visits.
     pub count: u64,
@@ -158,6 +158,18 @@ pub struct Taker {
     pub max_ns: u64,
     /// When the longest began, ns.
     pub max_at_ns: u64,
+}
+
+/// Added to the host's number of a thread that has none in the recorded program's own pid namespace (a container): above
+/// all numbers that there are, so that it is never taken for a thread of that namespace.
+pub const OF_HOST: i32 = 1 << 22;
+
+/// A thread's number as users know it: `77`, or `77 of the host`.
+pub fn thread_number(tid: i32) -> String {
+    match tid.checked_sub(OF_HOST) {
+        Some(number) if number > 0 => format!("{number} of the host"),
+        _ => tid.to_string(),
+    }
 }
 
 /// The cores that have events, in order.

@@ -27,7 +27,7 @@ pub mod why;
 
 pub use figures::{count, four_digits, time};
 pub use flame::{Caption, flame_svg, folded};
-pub use kernel::{Drop, Event, KernelEvent, Taker, TakerKind};
+pub use kernel::{Drop, Event, KernelEvent, OF_HOST, Taker, TakerKind, thread_number};
 pub use own::{NotATrace, SCHEMA, read, read_from};
 pub use recording::{Cause, Counter, LaneTrace, LeftOut, Meta, Part, Recording, Subject, Unit};
 pub use round::{Did, Kept, LatePacket, Round, SlowBurst};

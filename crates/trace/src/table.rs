@@ -1,6 +1,6 @@
 //! The tables as text.
 
-use crate::{ProgramRow, Recording, Stage, StageRow, Taker, TakerKind, count, time};
+use crate::{ProgramRow, Recording, Stage, StageRow, Taker, TakerKind, count, thread_number, time};
 use std::fmt::Write as _;
 
 /// Names of the columns of a stage table.
@@ -131,7 +131,7 @@ pub fn takers(takers: &[Taker]) -> String {
 pub fn culprit(taker: &Taker) -> String {
     match taker.tid {
         0 => taker.name.clone(),
-        tid => format!("{} ({tid})", taker.name),
+        tid => format!("{} ({})", taker.name, thread_number(tid)),
     }
 }
 

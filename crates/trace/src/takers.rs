@@ -5,7 +5,7 @@
 //! parts of a gap add up to it, and no time is counted twice. What no event covers is unexplained: the hypervisor, the
 //! firmware, a page fault, or what entering and leaving the kernel takes.
 
-use crate::{Event, KernelEvent, Part, Taker, TakerKind};
+use crate::{Event, KernelEvent, Part, Taker, TakerKind, thread_number};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A stretch in which a lane was not where it meant to be.
@@ -321,7 +321,7 @@ impl Culprit {
         let Self { kind, name, tid } = self;
         match kind {
             TakerKind::Thread if *tid == 0 => format!("{name} had the core"),
-            TakerKind::Thread => format!("{name} (thread {tid}) had the core"),
+            TakerKind::Thread => format!("{name} (thread {}) had the core", thread_number(*tid)),
             TakerKind::Own if name.is_empty() => format!("own thread {tid} had the core"),
             TakerKind::Own => format!("own thread {name} ({tid}) had the core"),
             TakerKind::Irq => format!("interrupt {name}"),

@@ -31,9 +31,13 @@ struct thread_info {
 	u32 cpu;
 } RELOCATED;
 
+struct pid_namespace {
+	struct ns_common ns;
+} RELOCATED;
+
 struct upid {
 	s32 nr;
-	void *ns;
+	struct pid_namespace *ns;
 } RELOCATED;
 
 struct pid {

@@ -100,17 +100,27 @@ INLINE void add(struct row *row, u64 began, u64 took)
 	}
 }
 
-/* A thread's number in this process' namespace. */
-INLINE s32 own_number(struct task_struct *task, const struct settings *settings)
+/* A thread's number as this process counts threads, in the host's pid namespace or in another. */
+INLINE s32 number_of(struct task_struct *task, const struct settings *settings)
 {
+	struct pid_namespace *space = 0;
 	s32 number = task->pid;
+	struct pid *pid;
+	void *numbers;
+	u32 inum = 0;
 
-	if (settings->level) {
-		struct pid *pid = task->thread_pid;
-		void *numbers = (void *)&pid->numbers;
-
-		bpf_probe_read_kernel(&number, sizeof(number), numbers + settings->level * sizeof(struct upid));
+	/* The idle task has no number anywhere. */
+	if (!settings->level || !number)
+		return number;
+	pid = task->thread_pid;
+	numbers = (void *)&pid->numbers + settings->level * sizeof(struct upid);
+	if (pid->level >= settings->level) {
+		bpf_probe_read_kernel(&space, sizeof(space), numbers + __builtin_offsetof(struct upid, ns));
+		bpf_probe_read_kernel(&inum, sizeof(inum), &space->ns.inum);
 	}
+	if (!inum || inum != settings->space)
+		return number + OF_HOST;
+	bpf_probe_read_kernel(&number, sizeof(number), numbers);
 	return number;
 }
 
@@ -213,14 +223,12 @@ SEC("tp_btf/sched_switch") int exchange(u64 *ctx)
 	if (!core || !settings_ || !settings_->process)
 		return 0;
 	now = bpf_ktime_get_ns();
-	left = prev->pid;
-	came = next->pid;
+	left = number_of(prev, settings_);
+	came = number_of(next, settings_);
 	state = ctx[0] & 1 ? 0 : state_of(ctx, prev);
 	own = prev->tgid == settings_->process && left;
-	if (own) {
-		left = own_number(prev, settings_);
+	if (own)
 		lane = lane_of(left);
-	}
 	soft_ends(core, cpu, now);
 	core->busy = 0;
 	/* A lane that leaves had the core, even where its coming was not seen. */
@@ -252,11 +260,7 @@ SEC("tp_btf/sched_switch") int exchange(u64 *ctx)
 	}
 
 	own = next->tgid == settings_->process && came;
-	lane = 0;
-	if (own) {
-		came = own_number(next, settings_);
-		lane = lane_of(came);
-	}
+	lane = own ? lane_of(came) : 0;
 	if (lane) {
 		waits_no_more(lane);
 		core->busy = (lane->number & (LANES - 1)) + 1;
@@ -313,7 +317,7 @@ SEC("tp_btf/sched_waking") int waking(u64 *ctx)
 	core = core_of(cpu);
 	if (!core)
 		return 0;
-	number = own_number(task, settings_);
+	number = number_of(task, settings_);
 	if (!lane_of(number))
 		return 0;
 	record = RESERVE(struct named);
@@ -344,7 +348,7 @@ SEC("tp_btf/sched_wakeup") int awake(u64 *ctx)
 	core = core_of(cpu);
 	if (!core)
 		return 0;
-	lane = lane_of(own_number(task, settings_));
+	lane = lane_of(number_of(task, settings_));
 	if (!lane || core->busy == lane->number + 1)
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -369,7 +373,7 @@ INLINE void learn(struct core *core, u64 now)
 	core->holder = task->pid;
 	if (task->tgid != settings_->process || !task->pid)
 		return;
-	lane = lane_of(own_number(task, settings_));
+	lane = lane_of(number_of(task, settings_));
 	if (lane)
 		core->busy = (lane->number & (LANES - 1)) + 1;
 }
@@ -532,7 +536,7 @@ SEC("tp_btf/signal_deliver") int signal(u64 *ctx)
 	if (!settings_ || !settings_->process || !PLAN.records ||
 	    (s32)(bpf_get_current_pid_tgid() >> 32) != settings_->process)
 		return 0;
-	number = own_number(bpf_get_current_task_btf(), settings_);
+	number = number_of(bpf_get_current_task_btf(), settings_);
 	record = begin(settings_, RESERVE(struct record), bpf_ktime_get_ns(), bpf_get_smp_processor_id(), SIGNAL, ctx[0]);
 	if (!record)
 		return 0;
@@ -582,13 +586,18 @@ SEC("raw_tp/self") int self(void *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct settings *settings_ = settings();
+	struct pid_namespace *space = 0;
 	struct pid *pid = 0;
+	void *numbers;
 
 	(void)ctx;
 	if (!settings_)
 		return 0;
 	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
 	bpf_probe_read_kernel(&settings_->level, sizeof(settings_->level), &pid->level);
+	numbers = (void *)&pid->numbers + settings_->level * sizeof(struct upid);
+	bpf_probe_read_kernel(&space, sizeof(space), numbers + __builtin_offsetof(struct upid, ns));
+	bpf_probe_read_kernel(&settings_->space, sizeof(settings_->space), &space->ns.inum);
 	settings_->process = bpf_get_current_pid_tgid() >> 32;
 	return 0;
 }

@@ -34,6 +34,9 @@ enum {
 	STAMPS = 65536,
 	/* Words in front of them; the first says how many there were. */
 	STAMPS_AT = 8,
+	/* Added to the host's number of a thread that has none in this process' pid namespace: above all numbers that
+	 * there are (PID_MAX_LIMIT), so that it is never taken for a thread of this namespace. */
+	OF_HOST = 4194304,
 };
 
 /* row.kind */
@@ -71,8 +74,11 @@ struct plan {
 struct settings {
 	/* This process as the host numbers it; 0: not known yet, nothing is done. */
 	s32 process;
-	/* How deep its pid namespace lies under the host's. */
+	/* How deep its pid namespace lies under the host's; 0: it is the host's. */
 	u32 level;
+	/* The number of that namespace. */
+	u32 space;
+	u32 unused;
 	/* Drops that may be recorded until the process comes by next. */
 	s64 drops;
 	/* Records for which there was no room. */

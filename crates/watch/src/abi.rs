@@ -83,9 +83,11 @@ macro_rules! shared {
 
 shared! {
     /// `struct settings`.
-    Settings: 24 {
+    Settings: 32 {
         process: AtomicI32,
         level: AtomicU32,
+        space: AtomicU32,
+        unused: AtomicU32,
         drops: AtomicI64,
         lost: AtomicU64,
     }

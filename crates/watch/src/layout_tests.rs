@@ -32,6 +32,8 @@ fn both_halves_have_every_field_at_the_same_place() {
             layout_of!(Settings {
                 process,
                 level,
+                space,
+                unused,
                 drops,
                 lost
             }),
@@ -172,6 +174,7 @@ fn both_halves_have_the_same_numbers() {
         ("NAME", NAME),
         ("STAMPS", STAMPS),
         ("STAMPS_AT", STAMPS_AT),
+        ("OF_HOST", mpps_trace::OF_HOST as usize),
     ] {
         constant(name, value);
     }

@@ -38,9 +38,10 @@ use mpps_stats::{
     Totals, Workload,
 };
 use mpps_sys::clock::{Clock, ClockSource, utc_ns};
+use mpps_sys::evidence::OthersRan;
 use mpps_sys::proc_stat::ThreadStat;
+use mpps_sys::sched;
 use mpps_sys::sched::Heirs;
-use mpps_sys::{evidence, sched};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -366,7 +367,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let names = job.ways();
         let ways = names.len().max(1);
         let baseline = PathCounters::read(job, lanes);
-        let rivals = evidence::lanes_of_others();
+        let rivals = OthersRan::now();
         let (clocks, host) = (&mut self.clocks, &mut self.host);
         let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
         let interval_ns = common.interval.as_nanos() as u64;

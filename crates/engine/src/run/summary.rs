@@ -14,7 +14,7 @@ use mpps_stats::{
     AwaySummary, FillGauge, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments,
     PortSummary, ReorderDistance, RingFill, StageTable, Started, Summary, Totals, Workload,
 };
-use mpps_sys::evidence::Rival;
+use mpps_sys::evidence::{OthersRan, Rival};
 use mpps_trace::{LatePacket, Round, SlowBurst, StageCost, StageRow};
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub(crate) struct Measured<'r> {
     /// When the collector was away from its clock.
     pub(crate) collector_gaps: Vec<Gap>,
     /// Lanes of other processes before the start.
-    pub(crate) rivals: &'r [Rival],
+    pub(crate) rivals: &'r OthersRan,
     /// By lane: what it did until the sending ended, and in the time of its drops.
     pub(crate) sending: Vec<LaneTime>,
     pub(crate) dropping: Vec<LaneTime>,
@@ -319,8 +319,8 @@ fn still(m: &Measured<'_>) -> Standstills {
     }
 }
 
-/// Lanes of other processes on the cores of ours, where threads waited for their cores at all.
-fn rivals(lanes: &[LaneSummary], before: &[Rival], run_ns: u64) -> Vec<Rival> {
+/// Threads of other processes that ran on the cores of ours last, where lanes waited for their cores at all.
+fn rivals(lanes: &[LaneSummary], before: &OthersRan, run_ns: u64) -> Vec<Rival> {
     let waited: u64 = lanes.iter().filter_map(|l| l.run_delay_ns).sum();
     if waited < run_ns / 200 {
         return Vec::new();
@@ -331,10 +331,9 @@ fn rivals(lanes: &[LaneSummary], before: &[Rival], run_ns: u64) -> Vec<Rival> {
     } else {
         pinned
     };
-    let now = mpps_sys::evidence::lanes_of_others().into_iter();
-    now.filter(|rival| cores.contains(&rival.core))
-        .map(|rival| rival.since(before))
-        .collect()
+    let mut rivals = before.since(0);
+    rivals.retain(|rival| cores.contains(&rival.core));
+    rivals
 }
 
 /// From the first burst received to the last, over all lanes.

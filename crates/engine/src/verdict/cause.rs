@@ -3,12 +3,10 @@
 //! A cause is named where it has a quantity, was at work at the time of its effect and in the lanes concerned, and
 //! explains at least half of it. Else the sentence says that the cause is not known, and gives what was measured.
 
-use super::Evidence;
+use super::{Evidence, whose};
 use crate::verdict::meanwhile::LaneTime;
 use mpps_stats::{Gap, LaneSummary, Shortfall, Workload, count};
-use mpps_sys::evidence::Rival;
 use std::cell::Cell;
-use std::collections::BTreeSet;
 
 /// A lane that works for this share of its time has none left.
 const BUSY: f64 = 0.9;
@@ -241,59 +239,8 @@ impl<'e> Causes<'e> {
         format!(
             "other threads kept the lanes from running for {} of {of}{}",
             percent(share),
-            self.by_whose_threads()
+            whose::threads(self.e, self.lanes, self.waited().0)
         )
-    }
-
-    /// Whose threads had the cores, as far as is known: those that account for half of the time that lanes waited.
-    fn by_whose_threads(&self) -> String {
-        let (waited, _) = self.waited();
-        let half = |ns: u64| waited > 0 && ns >= waited / 2;
-        let mut whose = Vec::new();
-        let shares_core = |lane: &&LaneSummary| {
-            lane.core.is_some() && self.lanes.iter().filter(|other| other.core == lane.core).count() > 1
-        };
-        if half(
-            self.lanes
-                .iter()
-                .filter(shares_core)
-                .filter_map(|lane| lane.run_delay_ns)
-                .sum(),
-        ) {
-            whose.push("lanes of this run share a core (--cores)".to_owned());
-        }
-        let threads = self.lanes.iter().filter(|l| l.run_delay_ns.is_some()).count() as u64;
-        if self.e.cores > 0 && threads > self.e.cores {
-            whose.push(format!("this run has {threads} lanes on {} cores", self.e.cores));
-        }
-        // Another end that has hardly run meanwhile kept nobody waiting.
-        let mut rivals = in_one(&self.e.rivals);
-        rivals.retain(|rival| rival.ran_ns >= waited / 10);
-        let rival = |rival: &RivalRun| {
-            format!(
-                "another mpps (process {}) has {}, too, which ran for {} in all, as these waited for {}",
-                rival.process,
-                rival.lanes(),
-                span(rival.ran_ns),
-                span(waited)
-            )
-        };
-        let all: Vec<_> = rivals.iter().map(rival).collect();
-        if half(rivals.iter().map(|rival| rival.ran_ns).sum()) {
-            whose.push(format!("{}: give each end cores of its own (--cores)", all.join("; ")));
-        } else {
-            whose.extend(all);
-        }
-        if half(self.e.own_ns) {
-            whose.push(format!(
-                "mpps's own threads beside the lanes (the collector, files) ran for {}",
-                span(self.e.own_ns)
-            ));
-        }
-        match whose.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", whose.join("; ")),
-        }
     }
 
     /// Whether half of what this host dropped came while one of `gaps` was on: by stretch of time, and no more than
@@ -456,49 +403,6 @@ fn times(n: u64) -> String {
         1 => "once".to_owned(),
         n => format!("{} times", count(n)),
     }
-}
-
-/// The lanes of another process on cores of this run's.
-struct RivalRun {
-    process: u32,
-    threads: usize,
-    /// Ascending.
-    cores: BTreeSet<usize>,
-    /// Of all of them, ns.
-    ran_ns: u64,
-}
-
-impl RivalRun {
-    fn lanes(&self) -> String {
-        let cores: Vec<_> = self.cores.iter().map(usize::to_string).collect();
-        match (self.threads, cores.as_slice()) {
-            (1, [core]) => format!("a lane on core {core}"),
-            (n, [core]) => format!("{n} lanes on core {core}"),
-            (n, _) => format!("{n} lanes on cores {}", cores.join(", ")),
-        }
-    }
-}
-
-/// Lanes by process, in the order in which they are found: however many it has, it is one to be told.
-fn in_one(lanes: &[Rival]) -> Vec<RivalRun> {
-    let mut runs: Vec<RivalRun> = Vec::new();
-    for lane in lanes {
-        let at = runs.iter().position(|run| run.process == lane.process);
-        let at = at.unwrap_or_else(|| {
-            runs.push(RivalRun {
-                process: lane.process,
-                threads: 0,
-                cores: BTreeSet::new(),
-                ran_ns: 0,
-            });
-            runs.len() - 1
-        });
-        let run = &mut runs[at];
-        run.threads += 1;
-        run.cores.insert(lane.core);
-        run.ran_ns += lane.ran_ns;
-    }
-    runs
 }
 
 #[cfg(test)]

@@ -453,9 +453,16 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
     };
     let rival = |process: u32, ran_ms: u64| Rival {
         process,
+        program: "mpps".to_owned(),
         thread: process + 1,
+        name: "lane0".to_owned(),
         core: 1,
         ran_ns: ran_ms * MS,
+    };
+    let other_s = |name: &str, ran_ms: u64| Rival {
+        program: "cc1".to_owned(),
+        name: name.to_owned(),
+        ..rival(87, ran_ms)
     };
     let said = |rivals: Vec<Rival>, own_ms: u64, lanes: &[LaneSummary]| {
         let e = Evidence {
@@ -517,6 +524,21 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
                 one,
             ),
             Some("another mpps (process 77) has 2 lanes on cores 1, 3, too"),
+        ),
+        (
+            "a thread of another program for 40 ms of 100",
+            said(vec![other_s("cc1", 40)], 0, one),
+            Some("cc1 (thread 88) ran for 40.0 ms meanwhile, last on core 1"),
+        ),
+        (
+            "a thread of another program for 3 ms of 100",
+            said(vec![other_s("cc1", 3)], 0, one),
+            None,
+        ),
+        (
+            "a program that is called as a lane is, and one that is called mpps",
+            said(vec![other_s("lane0", 80)], 0, one),
+            Some("lane0 (thread 88) ran for 80.0 ms"),
         ),
         (
             "own threads for 70 ms",

@@ -199,7 +199,15 @@ fn mend_in(tree: &Tree, folder: &Path) -> Mended {
         };
         let again = match lines.first() {
             Some(Line::Boot { id, again }) if *id == boot(tree) => *again,
-            _ => {
+            first => {
+                // Of another boot nothing is left to undo, and a run that was killed at once had changed nothing.
+                let other_boot = matches!(first, Some(Line::Boot { .. }));
+                if !other_boot && (first.is_some() || unread > 0) {
+                    let path = path.display();
+                    mended.told.push(format!(
+                        "isolate: {path}: it does not begin as a journal does: nothing is undone by it, and it is removed"
+                    ));
+                }
                 entry.done();
                 continue;
             }

@@ -196,6 +196,33 @@ fn after_a_restart_nothing_is_undone() {
 }
 
 #[test]
+fn a_journal_that_is_none_is_told_of_and_goes() {
+    for (text, told) in [
+        ("garbage\n", 1),
+        ("\0\x01\x02 more\nand more\n", 1),
+        ("{\"do\":\"set\",\"value\":\"1\"}\ngarbage\n", 1),
+        // A run that was killed before its first line was whole.
+        ("", 0),
+        ("{\"do\":\"bo", 0),
+    ] {
+        let fake = host();
+        kill(apply(&fake.tree(), &planned(&fake, "1")).expect("a journal"));
+        let file = journals(&fake.tree()).left.pop().expect("a journal");
+        std::fs::write(&file, text).expect("a file");
+        let mended = mend(&fake.tree());
+        assert_eq!(
+            (mended.told.len(), mended.stay),
+            (told, 0),
+            "{text:?}: {:?}",
+            mended.told
+        );
+        let name = file.display().to_string();
+        assert!(mended.told.iter().all(|line| line.contains(&name)), "{:?}", mended.told);
+        assert_eq!(journals(&fake.tree()), Journals::default());
+    }
+}
+
+#[test]
 fn a_kill_after_any_change_leaves_nothing_behind() {
     // The journal of each length that a kill can leave, and half a line.
     let whole = {

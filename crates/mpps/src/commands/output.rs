@@ -248,7 +248,8 @@ impl Output {
             let rows = own.rows.lock().unwrap_or_else(PoisonError::into_inner);
             let kept = record::with_threads(kept.unwrap_or_default(), &summary, watched.as_ref());
             let causes = record::causes(&summary, &kept.lanes, watched.as_ref(), &rows);
-            let summary = Summary { causes, ..summary };
+            let mut summary = Summary { causes, ..summary };
+            summary.warnings.extend(record::culprits(&summary, watched.as_ref()));
             let recording =
                 watched.map(|watched| record::recording(&summary, kept, watched, &rows, profiled.as_ref(), lack));
             (summary, recording)

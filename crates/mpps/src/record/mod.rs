@@ -6,12 +6,14 @@
 //! main thread while it still may. There is one run a process.
 
 mod assemble;
+mod culprits;
 mod programs;
 mod rows;
 mod thin;
 mod watched;
 
 pub(crate) use assemble::{causes, recording, with_threads};
+pub(crate) use culprits::culprits;
 pub(crate) use programs::{programs, programs_loaded, programs_ran};
 pub(crate) use rows::{Rows, RowsSink};
 pub(crate) use watched::{PART_OF_EVENTS, ask, begin, finish, opened, stamps};

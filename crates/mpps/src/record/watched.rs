@@ -7,7 +7,7 @@ use crate::paths::Checked;
 use crate::privilege;
 use mpps_engine::{Opened, StampMemory};
 use mpps_sys::clock::monotonic_ns;
-use mpps_sys::evidence::{Rival, threads_of_others};
+use mpps_sys::evidence::{OthersRan, Rival};
 use mpps_sys::privilege::Keep;
 use mpps_sys::proc_stat::threads;
 use mpps_sys::sched;
@@ -65,7 +65,7 @@ enum Source {
     /// The kernel's tracepoints.
     Kernel(Box<Watch>),
     /// The records of own threads, since the tracepoints can't be had: why not. And for how long others had run before.
-    Own(OwnSwitches, String, Vec<Rival>),
+    Own(OwnSwitches, String, OthersRan),
 }
 
 impl Source {
@@ -85,8 +85,7 @@ impl Source {
                 let is_lane = |tid: &i32| options.lanes.iter().any(|lane| lane.tid == *tid);
                 let others = threads().into_iter().map(|(tid, _)| tid).filter(|tid| !is_lane(tid));
                 switches.also(others.take(OTHERS));
-                let before = threads_of_others().into_iter().map(|(_, rival)| rival);
-                Ok(Self::Own(switches, why, before.collect()))
+                Ok(Self::Own(switches, why, OthersRan::now()))
             }
             Err(lack) => Err(format!("{why}; nor when lanes left their cores: {lack}")),
         }
@@ -433,28 +432,25 @@ pub(crate) fn finish() -> Option<Watched> {
 
 /// Which threads of other programs may have been those on the cores that were taken: what each has run since is known
 /// to everybody, and where it was last.
-fn by_processor_time(takers: &[Taker], before: &[Rival]) -> String {
+fn by_processor_time(takers: &[Taker], before: &OthersRan) -> String {
     /// Threads of a core that are named, and what one must have run to be, ns.
     const NAMED: usize = 3;
     const WORTH_NAMING_NS: u64 = 1_000_000;
-    let mut others: Vec<(String, Rival)> = threads_of_others()
-        .into_iter()
-        .map(|(name, rival)| (name, rival.since(before)))
-        .filter(|(_, rival)| rival.ran_ns >= WORTH_NAMING_NS)
-        .collect();
-    others.sort_by_key(|(_, rival)| std::cmp::Reverse(rival.ran_ns));
+    let mut others = before.since(WORTH_NAMING_NS);
+    others.sort_by_key(|rival| std::cmp::Reverse(rival.ran_ns));
     let mut cores: Vec<u32> = takers.iter().map(|taker| taker.cpu).collect();
     cores.sort_unstable();
     cores.dedup();
     let of_core = |core: u32| {
-        let there = others
-            .iter()
-            .filter(|(_, rival)| rival.core == core as usize)
-            .take(NAMED);
-        let named = there.map(|(name, rival)| {
-            let ran = time(rival.ran_ns as f64);
-            format!("{name} (thread {}) for {ran}", rival.thread)
-        });
+        let there = others.iter().filter(|rival| rival.core == core as usize).take(NAMED);
+        let named = there.map(
+            |Rival {
+                 name, thread, ran_ns, ..
+             }| {
+                let ran = time(*ran_ns as f64);
+                format!("{name} (thread {thread}) for {ran}")
+            },
+        );
         let named: Vec<String> = named.collect();
         (!named.is_empty()).then(|| format!("; last seen on core {core}, and run meanwhile: {}", named.join(", ")))
     };

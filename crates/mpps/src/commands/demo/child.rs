@@ -6,9 +6,9 @@ use super::tell::{Teller, say};
 use crate::commands::compare::of_this_process;
 use crate::fail::{Failure, Result, failed};
 use mpps_host::lab::Host;
-use mpps_report::LIVE_GROUP;
+use mpps_report::{LIVE_GROUP, own_group};
 use mpps_sys::signal;
-use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitCode, ExitStatus, Stdio};
@@ -200,7 +200,7 @@ pub(in crate::commands) fn answered(
     reflector: &mut Reflector,
     settle: Duration,
 ) -> Result<ExitCode> {
-    command.env(LIVE_GROUP, getpgrp().as_raw_nonzero().to_string());
+    command.envs(own_group().map(|group| (LIVE_GROUP, group.as_raw_nonzero().to_string())));
     let mut child = spawn(command, "sender")?;
     let mut died = None;
     let status = wait_with(&mut child, END_LIMIT + settle, || {
@@ -257,7 +257,7 @@ pub(super) fn quietly(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<
 pub(super) fn show(stage: &Stage, argv: &Words) -> Result<ExitCode> {
     let mut command = stage.command(Host::A, argv)?;
     // It draws its live view while the terminal is ours.
-    command.env(LIVE_GROUP, getpgrp().as_raw_nonzero().to_string());
+    command.envs(own_group().map(|group| (LIVE_GROUP, group.as_raw_nonzero().to_string())));
     let mut child = spawn(command, "sender")?;
     match wait(&mut child)?.code() {
         Some(code @ (0 | 3)) => Ok(ExitCode::from(code as u8)),

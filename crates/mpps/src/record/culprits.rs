@@ -1,0 +1,165 @@
+//! Who had the lanes' cores, in one sentence beside the verdict.
+
+use super::watched::Watched;
+use mpps_stats::Summary;
+use mpps_trace::{Taker, TakerKind, thread_number, time};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// Culprits that are named, at the most.
+const NAMED: usize = 3;
+/// Of all that was taken, what each must have taken to be named.
+const SHARE: f64 = 0.05;
+/// The share of the lanes' time that is worth a sentence, and the visit that is where the run is not valid, ns.
+const NOTABLE: f64 = 0.01;
+const LONG_VISIT_NS: u64 = 1_000_000;
+
+/// Who took the lanes' cores, where that was notable; without a trace, how to find out. `None`: nothing to be said.
+pub(crate) fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<String> {
+    let lanes = || {
+        summary
+            .lanes
+            .iter()
+            .filter_map(|lane| Some((lane.run_delay_ns?, lane.measured_ns)))
+    };
+    let measured: u64 = lanes().map(|(_, measured)| measured).sum();
+    let notable = |taken: u64| measured > 0 && taken as f64 > NOTABLE * measured as f64;
+    let Some(watched) = watched else {
+        let waited = lanes().map(|(waited, _)| waited).sum();
+        return (!summary.valid && notable(waited)).then(|| {
+            "who had the lanes' cores meanwhile is kept by --trace FILE, and told by 'mpps trace FILE'".to_owned()
+        });
+    };
+    let all: u64 = watched.takers.iter().map(|taker| taker.total_ns).sum();
+    let long = watched.takers.iter().any(|taker| taker.max_ns >= LONG_VISIT_NS);
+    if notable(all) || !summary.valid && long {
+        named(&watched.takers)
+    } else {
+        None
+    }
+}
+
+/// Takers of one name on some cores.
+struct Culprit<'t> {
+    first: &'t Taker,
+    threads: BTreeSet<i32>,
+    cores: BTreeSet<u32>,
+    total_ns: u64,
+}
+
+/// Those that took most, by name: the parts of one program's work are often many short threads.
+fn named(takers: &[Taker]) -> Option<String> {
+    let all: u64 = takers.iter().map(|taker| taker.total_ns).sum();
+    let somebody = |taker: &&Taker| {
+        !matches!(
+            taker.kind,
+            TakerKind::Stopped | TakerKind::Asleep | TakerKind::Unexplained
+        )
+    };
+    let mut culprits: Vec<Culprit<'_>> = Vec::new();
+    for taker in takers.iter().filter(somebody) {
+        let same = |culprit: &&mut Culprit<'_>| (culprit.first.kind, &culprit.first.name) == (taker.kind, &taker.name);
+        match culprits.iter_mut().find(same) {
+            Some(culprit) => {
+                culprit.threads.insert(taker.tid);
+                culprit.cores.insert(taker.cpu);
+                culprit.total_ns += taker.total_ns;
+            }
+            None => culprits.push(Culprit {
+                first: taker,
+                threads: BTreeSet::from([taker.tid]),
+                cores: BTreeSet::from([taker.cpu]),
+                total_ns: taker.total_ns,
+            }),
+        }
+    }
+    culprits.retain(|culprit| culprit.total_ns as f64 > SHARE * all as f64);
+    culprits.sort_by_key(|culprit| Reverse(culprit.total_ns));
+    let sentences: Vec<String> = culprits.iter().take(NAMED).map(Culprit::sentence).collect();
+    (!sentences.is_empty()).then(|| format!("the lanes' cores were taken by {}", sentences.join(", ")))
+}
+
+impl Culprit<'_> {
+    fn sentence(&self) -> String {
+        let Taker { name, tid, .. } = self.first;
+        let several = self.threads.len() > 1;
+        let who = match self.first.kind {
+            TakerKind::Thread if several => format!("{name} ({} threads)", self.threads.len()),
+            TakerKind::Thread if *tid == 0 => name.clone(),
+            TakerKind::Thread => format!("{name} (thread {})", thread_number(*tid)),
+            TakerKind::Own if several => format!("mpps's own {name} ({} threads)", self.threads.len()),
+            TakerKind::Own => format!("mpps's own {name} (thread {tid})"),
+            TakerKind::Irq => format!("interrupt {name}"),
+            TakerKind::Softirq => format!("soft interrupt {name}"),
+            _ => format!("{name} interrupt"),
+        };
+        let cores: Vec<String> = self.cores.iter().map(u32::to_string).collect();
+        let s = if cores.len() > 1 { "s" } else { "" };
+        format!(
+            "{who} on core{s} {} for {}",
+            cores.join(", "),
+            time(self.total_ns as f64)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taker(kind: TakerKind, name: &str, tid: i32, cpu: u32, total_ms: u64) -> Taker {
+        Taker {
+            cpu,
+            lane: 0,
+            kind,
+            name: name.to_owned(),
+            tid,
+            count: 1,
+            total_ns: total_ms * 1_000_000,
+            max_ns: 1,
+            max_at_ns: 0,
+        }
+    }
+
+    #[test]
+    fn the_three_that_took_most_are_named_if_they_took_a_twentieth() {
+        let takers = [
+            taker(TakerKind::Thread, "cc1", 7, 0, 200),
+            taker(TakerKind::Thread, "cc1", 8, 1, 200),
+            taker(TakerKind::Thread, "sh", 9, 1, 300),
+            taker(TakerKind::Own, "mpps-watch", 5, 1, 100),
+            taker(TakerKind::Vector, "local_timer", 0, 1, 90),
+            taker(TakerKind::Unexplained, "unexplained", 0, 0, 500),
+        ];
+        let said = "the lanes' cores were taken by cc1 (2 threads) on cores 0, 1 for 400.0 ms, sh (thread 9) on core 1 \
+                    for 300.0 ms, mpps's own mpps-watch (thread 5) on core 1 for 100.0 ms";
+        assert_eq!(named(&takers).as_deref(), Some(said));
+        assert_eq!(
+            named(&takers[4..]).as_deref(),
+            Some("the lanes' cores were taken by local_timer interrupt on core 1 for 90.00 ms")
+        );
+        assert_eq!(named(&takers[5..]), None);
+    }
+
+    #[test]
+    fn where_nothing_was_taken_nobody_is_named_and_without_a_trace_it_is_said_how() {
+        let lane = mpps_stats::LaneSummary {
+            run_delay_ns: Some(500_000_000),
+            measured_ns: 1_000_000_000,
+            ..Default::default()
+        };
+        let mut summary = Summary {
+            lanes: vec![lane],
+            valid: false,
+            ..Summary::default()
+        };
+        assert!(culprits(&summary, None).is_some_and(|said| said.contains("--trace FILE")));
+        let watched = Watched {
+            takers: vec![taker(TakerKind::Vector, "local_timer", 0, 1, 9)],
+            ..Watched::default()
+        };
+        assert_eq!(culprits(&summary, Some(&watched)), None);
+        summary.valid = true;
+        assert_eq!(culprits(&summary, None), None);
+    }
+}
