@@ -1,0 +1,53 @@
+"""A lab as a context manager (root)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from conftest import ANY_RATE, gone
+
+import mpps
+
+
+def namespaces(name: str) -> list[str]:
+    folder = Path("/run/netns")
+    return [one for one in os.listdir(folder) if one.startswith(name)] if folder.exists() else []
+
+
+def test_packets_go_from_one_host_of_a_lab_to_the_other(lab: mpps.Lab) -> None:
+    with lab.b.start("reflect", "af_packet:eth1") as reflector:
+        result = lab.a.run("sendrecv", "af_packet:eth1", dest=f"{lab.b.address}:9000", duration="500ms", **ANY_RATE)
+    assert result.rx_packets > 0
+    assert reflector.result().rx_packets >= result.rx_packets
+
+
+def test_another_program_runs_on_a_host_and_its_failure_is_an_exception(lab: mpps.Lab) -> None:
+    assert lab.b.address in lab.b.exec("ip", "-brief", "addr").stdout
+    with pytest.raises(mpps.MppsError, match="nosuch"):
+        lab.a.exec("ip", "link", "show", "nosuch")
+
+
+def test_a_lab_is_removed_with_what_runs_in_it_however_the_block_ends(lab: mpps.Lab) -> None:
+    with pytest.raises(RuntimeError), mpps.lab() as own:
+        assert len(namespaces(own.name)) == 2
+        run = own.b.start("reflect", "udp:10.99.0.2:9000")
+        raise RuntimeError
+    assert namespaces(own.name) == []
+    # Ended by the lab; waited for by whoever holds it.
+    with pytest.raises(mpps.MppsError):
+        run.result()
+        raise mpps.MppsError("it had a result: also well")
+    assert gone(run.pid)
+
+
+def test_two_labs_at_a_time_have_names_of_their_own(lab: mpps.Lab) -> None:
+    with mpps.lab(mtu=9000) as other:
+        assert other.name != lab.name
+        assert "mtu 9000" in other.a.exec("ip", "link", "show", "eth1").stdout
+
+
+def test_a_lab_that_can_not_be_made_is_an_exception_with_the_programs_own_line(lab: mpps.Lab) -> None:
+    with pytest.raises(mpps.MppsError, match="lab name"), mpps.lab("no/name"):
+        pass
