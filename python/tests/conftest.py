@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ import mpps
 #: Far longer than anything here takes, on a busy host too.
 DEADLINE_S = 60.0
 #: For runs whose rate is not what is tested: a busy host may keep a generator from any.
-ANY_RATE = {"rate": "2kpps", "tolerance": "100%"}
+ANY_RATE: dict[str, Any] = {"rate": "2kpps", "tolerance": "100%"}
 
 
 def within(what: str, holds: Callable[[], object]) -> None:
@@ -75,5 +76,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pat
     return make
 
 
-START = {"schema": "mpps.lines/1", "version": "0.1.0", "command": [], "plan": None}
-END = {"workload": "sendrecv", "valid": True, "tx_packets": 10, "rx_packets": 9, "lost": 1, "expectations": []}
+START: dict[str, Any] = {"schema": "mpps.lines/1", "version": "0.1.0", "command": [], "plan": None}
+END: dict[str, Any] = {
+    "workload": "sendrecv",
+    "valid": True,
+    "tx_packets": 10,
+    "rx_packets": 9,
+    "lost": 1,
+    "expectations": [],
+}

@@ -51,3 +51,12 @@ def test_two_labs_at_a_time_have_names_of_their_own(lab: mpps.Lab) -> None:
 def test_a_lab_that_can_not_be_made_is_an_exception_with_the_programs_own_line(lab: mpps.Lab) -> None:
     with pytest.raises(mpps.MppsError, match="lab name"), mpps.lab("no/name"):
         pass
+
+
+def test_both_ways_have_a_summary_each(lab: mpps.Lab) -> None:
+    lab.a.exec("ip", "link", "add", "eth2", "type", "veth", "peer", "name", "eth3")
+    for name in ("eth2", "eth3"):
+        lab.a.exec("ip", "link", "set", name, "up")
+    result = lab.a.run("sendrecv", "af_packet:eth2", "af_packet:eth3", both_ways=True, duration="300ms", **ANY_RATE)
+    assert [way.name for way in result.directions] == ["A to B", "B to A"]
+    assert sum(way.tx_packets for way in result.directions) == result.tx_packets
