@@ -24,6 +24,8 @@ def test_an_exception_in_the_block_ends_the_program_and_waits_for_it(program: st
             next(run)
             raise RuntimeError("of the block")
     assert gone(run.pid)
+    with pytest.raises(mpps.MppsError, match="was ended before its result was there"):
+        run.result()
 
 
 @pytest.mark.parametrize("where", ["run", "rows"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -35,10 +36,9 @@ def test_a_lab_is_removed_with_what_runs_in_it_however_the_block_ends(lab: mpps.
         run = own.b.start("reflect", "udp:10.99.0.2:9000")
         raise RuntimeError
     assert namespaces(own.name) == []
-    # Ended by the lab; waited for by whoever holds it.
-    with pytest.raises(mpps.MppsError):
+    # The lab has ended it: how it took that is its own matter.
+    with contextlib.suppress(mpps.MppsError):
         run.result()
-        raise mpps.MppsError("it had a result: also well")
     assert gone(run.pid)
 
 

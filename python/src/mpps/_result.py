@@ -188,7 +188,7 @@ class Summary:
 
     def __repr__(self) -> str:
         verdict = "valid" if self.valid else "NOT VALID"
-        loss = "" if self.loss_ratio is None else f" ({self.loss_ratio:.3%})"
+        loss = "" if self.loss_ratio is None else f" ({100 * self.loss_ratio:.3f} %)"
         packets = f"{self.tx_packets:,} sent, {self.rx_packets:,} received, {self.lost:,} lost{loss}"
         return f"<{self.name or self.workload}: {packets}, {verdict}>"
 

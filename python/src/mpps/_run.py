@@ -121,6 +121,9 @@ class Run:
             self.result()
 
     def _abandon(self) -> None:
+        if self._result is None and self._failure is None:
+            # For those who ask all the same, after Ctrl-C.
+            self._failure = self._failed(MppsError, "the run was ended before its result was there", None)
         try:
             self._child.end()
         finally:
