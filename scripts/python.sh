@@ -27,7 +27,7 @@ pip() { "$venv/bin/python" -m pip "$@"; }
 # until the package asks for others.
 environment() {
     local want log=$venv.log
-    want=$("$PYTHON" --version && cat python/pyproject.toml)
+    want=$("$PYTHON" --version && sed -n '/^\[project.optional-dependencies\]/,/^\[tool/p' python/pyproject.toml)
     [ "$want" != "$(cat "$venv/made-for" 2>/dev/null)" ] || return 0
     mkdir -p target
     if ! "$PYTHON" -m venv --clear "$venv" >"$log" 2>&1; then
@@ -37,7 +37,7 @@ environment() {
     if ! pip install -q hatchling pytest >"$log" 2>&1; then
         "$1" "pip can't install hatchling and pytest: $(tail -n 1 "$log")"
     fi
-    if pip install -q './python[pandas,polars,hdr,notebook,test]' >"$log" 2>&1; then
+    if pip install -q --no-compile './python[pandas,polars,hdr,notebook,test]' >"$log" 2>&1; then
         echo "$want" >"$venv/made-for"
     else
         echo "python: not all optional packages can be installed: $(tail -n 1 "$log")"
