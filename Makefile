@@ -15,7 +15,7 @@ ARGS :=
 # Where `make install` puts the program: $(DESTDIR)$(PREFIX)/bin/mpps.
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: help build pgo demo test bench setup install lint fuzz clean program
+.PHONY: help build pgo wheel demo test bench setup install lint fuzz clean program
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -27,6 +27,11 @@ build: ## the release program, target/release/mpps
 pgo: ## the program by profile-guided optimisation, target/pgo/mpps (docs/building.md)
 	@scripts/setup.sh build
 	scripts/pgo.sh
+
+wheel: ## a Python wheel that carries the program, into target/wheels (docs/python.md)
+	@scripts/setup.sh wheel
+	@$(MAKE) --no-print-directory program
+	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" scripts/python.sh --wheel
 
 demo: ## two hosts on a veth pair, a live view, CSV, JSON, a plot, and the highest rate without loss
 	@scripts/setup.sh demo

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that what the given task needs is installed, and installs what is missing where it may (root, apt-get).
 #
-#   scripts/setup.sh build|demo|test|bench|fuzz...      (nothing given: test)
+#   scripts/setup.sh build|wheel|demo|test|bench|fuzz...      (nothing given: test)
 #
 # Fails only when the program can't be built. Whatever else can't be had is named, with the one line that installs
 # it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets, the build leaves the
@@ -13,13 +13,15 @@ cd "$(dirname "$0")/.."
 # An ordinary user's PATH lacks the administrator's directories, and a fresh rustup is not in anybody's.
 PATH="${HOME:-/root}/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
-# task | tool, file or pkg:MODULE (of pkg-config) whose presence is checked | packages that bring it (Debian, Ubuntu)
+# task | tool, file, pkg:MODULE (of pkg-config) or py:MODULE (of Python) whose presence is checked | packages that bring
+# it (Debian, Ubuntu)
 # libdpdk-dev depends on DPDK's drivers, too, each a package of its own.
 TOOLS='
 build | cc           | gcc libc6-dev
 dpdk  | pkg:libdpdk  | libdpdk-dev pkg-config
 demo  | ip           | iproute2
-test  | python3      | python3
+wheel | python3      | python3
+wheel | py:ensurepip | python3-venv
 test  | sysctl       | procps
 test  | ping         | iputils-ping
 test  | ethtool      | ethtool
@@ -48,11 +50,12 @@ includes() {
     case "${MPPS_NO_DPDK:-0}" in 0) build='build dpdk' ;; esac
     case "$1" in
         build) echo "$build" ;;
+        wheel) echo "$build wheel" ;;
         demo) echo "$build demo" ;;
-        test) echo "$build demo test" ;;
-        bench) echo "$build demo test bench" ;;
+        test) echo "$build wheel demo test" ;;
+        bench) echo "$build wheel demo test bench" ;;
         fuzz) echo build fuzz ;;
-        *) say "unknown task '$1': must be build, demo, test, bench or fuzz" && exit 2 ;;
+        *) say "unknown task '$1': must be build, wheel, demo, test, bench or fuzz" && exit 2 ;;
     esac
 }
 
@@ -61,9 +64,10 @@ version_at_least() {
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
-# present TOOL|FILE|pkg:MODULE
+# present TOOL|FILE|pkg:MODULE|py:MODULE
 present() {
     case "$1" in
+        py:*) python3 -c "import ${1#py:}" 2>/dev/null ;;
         pkg:*) command -v pkg-config >/dev/null 2>&1 && pkg-config --exists "${1#pkg:}" ;;
         *) command -v "$1" >/dev/null 2>&1 || [ -e "$1" ] ;;
     esac
@@ -77,7 +81,7 @@ missing() {
         [ -n "$task" ] || continue
         case " $wanted " in *" $task "*) ;; *) continue ;; esac
         # shellcheck disable=SC2086,SC2116 # words are packages; echo takes the spaces off
-        present "$tool" || echo "$task|${tool#pkg:}|$(echo $packages)"
+        present "$tool" || echo "$task|${tool#p*:}|$(echo $packages)"
     done <<<"$TOOLS"
 }
 

@@ -29,7 +29,7 @@ LINES_SHOWN=15
 # cargo names them.
 FIRST=("doc tests" "tests/recipes.rs" "tests/xdp.rs" "tests/loops.rs" "tests/dpdk_faults.rs" "tests/dpdk.rs"
     "tests/dpdk_forward.rs" "tests/xdp_faults.rs" "crates/mpps/tests/sessions.rs" "crates/host/src"
-    "tests/dpdk_hostile.rs")
+    "tests/dpdk_hostile.rs" scripts/python.sh)
 # These run by themselves after all others, one after the other. Each needs its reason here: their searches count a
 # trial in which a lane was kept from running as void, and go on until enough of them count.
 ALONE=("tests/ndr.rs" "tests/rfc2544.rs" "tests/overload.rs" "tests/compare.rs")
@@ -280,7 +280,7 @@ listed() {
 # Everything, those of FIRST first, those of ALONE by themselves.
 run_all() {
     local title all=() begun=()
-    mapfile -t all < <(printf '%s\n' "doc tests" scripts/miri.sh scripts/no-dpdk.sh scripts/msrv.sh
+    mapfile -t all < <(printf '%s\n' "doc tests" scripts/miri.sh scripts/no-dpdk.sh scripts/msrv.sh scripts/python.sh
         cut -f 2 "$TEST_DIR/queued" | awk '!seen[$0]++')
     for title in "${FIRST[@]}" "${all[@]}"; do
         listed "$title" "${ALONE[@]}" || ! listed "$title" "${all[@]}" || listed "$title" "${begun[@]}" || {

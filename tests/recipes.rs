@@ -295,6 +295,7 @@ const RECIPES: &[Recipe] = &[
 const LEFT_OUT: &[(&str, &str)] = &[
     ("make demo", "half a minute of several runs as fast as they go"),
     ("make test", "that is what runs this"),
+    ("make wheel", "python/tests/test_wheel.py makes and runs such a wheel"),
     ("mpps ndr ", "a search takes minutes; tests/ndr.rs runs shorter ones"),
     (
         "mpps rfc2544 ",

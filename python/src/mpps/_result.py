@@ -1,0 +1,254 @@
+"""The result of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _extras
+from ._row import COLUMNS, Row
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from hdrh.histogram import HdrHistogram
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A distribution of times, ns. None: not measured."""
+
+    min: float | None = None
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+    max: float | None = None
+    count: int = 0
+
+    @classmethod
+    def of(cls, value: dict[str, Any] | None) -> Spread:
+        return cls(**{key: (value or {}).get(key, default) for key, default in _SPREAD.items()})
+
+
+_SPREAD: dict[str, Any] = {name: 0 if name == "count" else None for name in Spread.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What one `expect` asked for, and what came of it."""
+
+    expected: str
+    #: Packets, parts of one, ns, packets/s or bits/s; None: not measured, and so not met.
+    measured: float | None
+    #: The same for people.
+    told: str
+    met: bool
+    note: str | None
+
+
+class Summary:
+    """The numbers of a run, or of one of its directions. `data` is the whole object of `--json`."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+    @property
+    def name(self) -> str | None:
+        """Of a direction: `A to B`."""
+        name = self.data.get("name")
+        return None if name is None else str(name)
+
+    @property
+    def workload(self) -> str:
+        return str(self.data["workload"])
+
+    @property
+    def valid(self) -> bool:
+        """Whether the test was done as asked. It does not say that the path is good."""
+        return bool(self.data["valid"])
+
+    @property
+    def invalid_reasons(self) -> list[str]:
+        return list(self.data.get("invalid_reasons") or [])
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self.data.get("warnings") or [])
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal ended it."""
+        return bool(self.data.get("interrupted"))
+
+    def _count(self, key: str) -> int:
+        return int(self.data.get(key) or 0)
+
+    def _number(self, key: str) -> float | None:
+        value = self.data.get(key)
+        return None if value is None else float(value)
+
+    @property
+    def tx_packets(self) -> int:
+        return self._count("tx_packets")
+
+    @property
+    def rx_packets(self) -> int:
+        return self._count("rx_packets")
+
+    @property
+    def lost(self) -> int:
+        return self._count("lost")
+
+    @property
+    def late(self) -> int:
+        return self._count("late")
+
+    @property
+    def duplicates(self) -> int:
+        return self._count("duplicates")
+
+    @property
+    def reordered(self) -> int:
+        return self._count("reordered")
+
+    @property
+    def corrupt(self) -> int:
+        return self._count("corrupt")
+
+    @property
+    def foreign(self) -> int:
+        return self._count("foreign")
+
+    @property
+    def missed(self) -> int:
+        return self._count("missed")
+
+    @property
+    def host_dropped(self) -> int:
+        return self._count("host_dropped")
+
+    @property
+    def loss_ratio(self) -> float | None:
+        return self._number("loss_ratio")
+
+    @property
+    def intended_pps(self) -> float | None:
+        return self._number("intended_pps")
+
+    @property
+    def offered_pps(self) -> float | None:
+        return self._number("offered_pps")
+
+    @property
+    def received_pps(self) -> float | None:
+        return self._number("received_pps")
+
+    @property
+    def duration_s(self) -> float | None:
+        return self._number("duration_s")
+
+    @property
+    def latency_ns(self) -> Spread:
+        """From the actual send time."""
+        return Spread.of(self.data.get("latency_ns"))
+
+    @property
+    def latency_scheduled_ns(self) -> Spread:
+        """From the scheduled send time: a generator that falls behind can't hide it."""
+        return Spread.of(self.data.get("latency_scheduled_ns"))
+
+    @property
+    def departure_gap_ns(self) -> Spread:
+        return Spread.of(self.data.get("departure_gap_ns"))
+
+    @property
+    def expectations(self) -> list[Expectation]:
+        """What `expect` asked for."""
+        return [
+            Expectation(
+                expected=str(one["expected"]),
+                measured=one.get("measured"),
+                told=str(one.get("told", "")),
+                met=bool(one["met"]),
+                note=one.get("note"),
+            )
+            for one in self.data.get("expectations") or []
+        ]
+
+    @property
+    def met(self) -> bool:
+        """Whether the run is valid and reaches all that was expected of it."""
+        return self.valid and all(one.met for one in self.expectations)
+
+    def __repr__(self) -> str:
+        verdict = "valid" if self.valid else "NOT VALID"
+        loss = "" if self.loss_ratio is None else f" ({100 * self.loss_ratio:.3f} %)"
+        packets = f"{self.tx_packets:,} sent, {self.rx_packets:,} received, {self.lost:,} lost{loss}"
+        return f"<{self.name or self.workload}: {packets}, {verdict}>"
+
+
+class Result(Summary):
+    """What a run measured. "Not valid" and "not met" are said here; only a failure is an exception."""
+
+    def __init__(
+        self,
+        data: dict[str, Any],
+        *,
+        exit_code: int,
+        rows: Sequence[Row] = (),
+        notes: Sequence[str] = (),
+        command: Sequence[str] = (),
+        stderr: Sequence[str] = (),
+        hdr_log: str | None = None,
+    ) -> None:
+        super().__init__(data)
+        #: 0: valid and met; 3: not valid; 4: not met.
+        self.exit_code = exit_code
+        self.rows = list(rows)
+        self.notes = list(notes)
+        self.command = list(command)
+        #: The last lines of standard error; with `quiet=False` the program's summary is among them.
+        self.stderr = list(stderr)
+        #: The HdrHistogram log (`hdr=True`, or the name of a file).
+        self.hdr_log = hdr_log
+
+    @property
+    def directions(self) -> list[Summary]:
+        """Of `both_ways`: each way by itself. Rows are of both together."""
+        return [Summary(one) for one in self.data.get("directions") or []]
+
+    @property
+    def plan(self) -> dict[str, Any] | None:
+        """The run as a value, which `mpps.run("run", FILE)` repeats."""
+        return self.data.get("plan")
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The rows as a DataFrame, a column for each of the CSV's."""
+        return _extras.pandas_frame(_columns(self.rows), COLUMNS)
+
+    def to_polars(self) -> polars.DataFrame:
+        """The rows as a DataFrame, a column for each of the CSV's."""
+        return _extras.polars_frame(_columns(self.rows), COLUMNS)
+
+    def histograms(self) -> list[HdrHistogram]:
+        """Latency by time: an HdrHistogram for each period, ns. Needs `hdr=True` at the run."""
+        return _extras.histograms(self._log())
+
+    def histogram(self) -> HdrHistogram:
+        """Latency of the whole run, ns. Needs `hdr=True` at the run."""
+        return _extras.sum_of(self.histograms())
+
+    def _log(self) -> str:
+        if self.hdr_log is None:
+            raise ValueError("this run has kept no histograms: run it with hdr=True")
+        return self.hdr_log
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    return {name: [getattr(row, name) for row in rows] for name in COLUMNS}

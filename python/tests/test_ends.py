@@ -1,0 +1,220 @@
+"""However a run ends, and whoever ends it: no process is left, nobody waits for ever, and what was read is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ANY_RATE, gone, within
+
+import mpps
+
+Fake = Callable[[str], Path]
+
+
+def test_an_exception_in_the_block_ends_the_program_and_waits_for_it(program: str) -> None:
+    with pytest.raises(RuntimeError, match="of the block"):
+        with mpps.start("sendrecv", "loop:", duration="1h", **ANY_RATE) as run:
+            next(run)
+            raise RuntimeError("of the block")
+    assert gone(run.pid)
+    with pytest.raises(mpps.MppsError, match="was ended before its result was there"):
+        run.result()
+
+
+@pytest.mark.parametrize("where", ["run", "rows"])
+def test_ctrl_c_ends_the_program_and_waits_for_it(program: str, where: str) -> None:
+    script = """
+import mpps, sys
+with mpps.start("sendrecv", "loop:", duration="1h", rate="1kpps", tolerance="100%") as run:
+    next(run)
+    print(run.pid, flush=True)
+    run.result() if sys.argv[1] == "run" else list(run)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script, where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as python:
+        assert python.stdout is not None
+        pid = int(python.stdout.readline())
+        # To Python alone, as a notebook's button may; a terminal sends it to both.
+        python.send_signal(signal.SIGINT)
+        _, said = python.communicate()
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert gone(pid)
+
+
+def test_a_program_does_not_outlive_an_interpreter_that_has_not_waited_for_it(program: str) -> None:
+    script = """
+import mpps
+run = mpps.start("sendrecv", "loop:", duration="1h", rate="1kpps", tolerance="100%")
+print(run.pid, flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    assert gone(int(done.stdout))
+
+
+def test_a_killed_program_is_an_exception_that_keeps_the_rows_so_far(program: str) -> None:
+    with pytest.raises(mpps.ProgramKilled) as raised:
+        with mpps.start("sendrecv", "loop:", duration="1h", **ANY_RATE) as run:
+            first = [next(run), next(run)]
+            os.kill(run.pid, signal.SIGKILL)
+            list(run)
+    assert raised.value.rows[:2] == first
+    assert raised.value.exit_code == -signal.SIGKILL
+    assert "SIGKILL" in str(raised.value)
+    assert gone(run.pid)
+
+
+def test_a_line_that_a_killed_program_has_begun_is_no_row(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+row(0)
+sys.stdout.write('{"event": "row", "time_s": 0.1, "interval'); sys.stdout.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+""")
+    with pytest.raises(mpps.ProgramKilled) as raised:
+        mpps.run("sendrecv", "loop:")
+    assert [row.time_s for row in raised.value.rows] == [0.0]
+
+
+def test_a_program_that_says_much_on_standard_error_holds_nothing_up(fake: Fake) -> None:
+    # More than any pipe holds, before a line that is waited for, between rows, and after the last.
+    fake("""
+def much(): sys.stderr.write(("x" * 99 + "\\n") * 40000); sys.stderr.flush()
+much(); say("start", **START)
+much(); row(0)
+much(); say("end", **END)
+much(); sys.stderr.write("mpps: the last line\\n")
+""")
+    result = mpps.run("sendrecv", "loop:")
+    assert len(result.rows) == 1
+    assert result.stderr[-1] == "mpps: the last line"
+    assert len(result.stderr) <= 1000
+
+
+def test_rows_that_nobody_has_read_hold_the_end_up_neither(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+for at in range(20000): row(at)
+say("end", **END)
+""")
+    assert len(mpps.run("sendrecv", "loop:").rows) == 20000
+
+
+def test_leaving_the_block_ends_a_program_that_waits_for_a_reader(fake: Fake) -> None:
+    fake("""
+signal.signal(signal.SIGTERM, lambda *_: None)
+say("start", **START)
+for at in range(20000): row(at)
+""")
+    with pytest.raises(RuntimeError), mpps.start("sendrecv", "loop:") as run:
+        raise RuntimeError
+    assert gone(run.pid)
+
+
+def test_a_program_that_does_not_end_when_it_is_asked_is_killed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpps._child.GRACE_S", 0.2)
+    fake("""
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+say("start", **START)
+while True: time.sleep(1)
+""")
+    with pytest.raises(RuntimeError), mpps.start("sendrecv", "loop:") as run:
+        raise RuntimeError
+    assert gone(run.pid)
+
+
+def test_another_thread_may_stop_a_run(program: str) -> None:
+    run = mpps.start("sendrecv", "loop:", duration="1h", settle="10ms", **ANY_RATE)
+    next(run)
+    thread = threading.Thread(target=run.stop)
+    thread.start()
+    assert run.result().interrupted
+    thread.join()
+
+
+def test_unknown_events_and_keys_are_passed_over(fake: Fake) -> None:
+    fake("""
+say("hello", of="a later version")
+say("start", **START, colour="blue")
+say("row", time_s=0.0, interval_s=0.1, start_utc_ns=7, tx_packets=1, colour="blue")
+say("note", text="the disk is full", level=3)
+say("trial", number=1)
+say("end", **END, colour="blue")
+""")
+    result = mpps.run("sendrecv", "loop:")
+    assert (result.rows, result.notes) == ([mpps.Row(0.0, 0.1, 7, tx_packets=1)], ["the disk is full"])
+    assert result["colour"] == "blue"
+
+
+def test_another_format_of_the_stream_is_told(fake: Fake) -> None:
+    fake('say("start", **{**START, "schema": "mpps.lines/2"}); time.sleep(60)')
+    with pytest.raises(mpps.MppsError, match="writes mpps.lines/2, and this package reads mpps.lines/1"):
+        mpps.run("sendrecv", "loop:")
+
+
+def test_what_is_no_json_is_told(fake: Fake) -> None:
+    fake('print("hello"); sys.stdout.flush(); time.sleep(60)')
+    with pytest.raises(mpps.MppsError, match="no line of mpps.lines/1: b?'hello"):
+        mpps.run("sendrecv", "loop:")
+
+
+def test_an_error_after_rows_keeps_them_and_its_line(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+row(0)
+say("error", message="eth1: gone", exit_code=1)
+sys.stderr.write("mpps: eth1: gone\\n")
+sys.exit(1)
+""")
+    with pytest.raises(mpps.MppsError, match="^eth1: gone$") as raised, mpps.start("sendrecv", "loop:") as run:
+        list(run)
+    assert (raised.value.exit_code, len(raised.value.rows)) == (1, 1)
+
+
+def test_a_run_that_was_measured_and_then_failed_keeps_its_result(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+say("end", **END)
+sys.stderr.write("mpps: json: /x: No space left on device\\n")
+sys.exit(1)
+""")
+    with pytest.raises(mpps.MppsError, match="No space left") as raised:
+        mpps.run("sendrecv", "loop:")
+    assert raised.value.result is not None and raised.value.result.lost == 1
+
+
+def test_a_program_that_knows_no_stream_is_told_by_its_own_line(fake: Fake) -> None:
+    fake("sys.stderr.write(\"mpps: unexpected argument '--json-lines'\\n\"); sys.exit(2)")
+    with pytest.raises(mpps.MppsError, match="^unexpected argument '--json-lines'$") as raised:
+        mpps.run("sendrecv", "loop:")
+    assert raised.value.exit_code == 2
+
+
+def test_the_same_failure_is_told_as_often_as_it_is_asked_for(fake: Fake) -> None:
+    fake('say("start", **START); os.kill(os.getpid(), signal.SIGKILL)')
+    run = mpps.start("sendrecv", "loop:")
+    for _ in range(2):
+        with pytest.raises(mpps.ProgramKilled):
+            run.result()
+    with pytest.raises(mpps.ProgramKilled):
+        list(run)
+
+
+def test_a_method_is_ended_by_an_exception_of_the_one_who_watches_it(fake: Fake) -> None:
+    fake('sys.stderr.write(f"mpps: {os.getpid()}\\n"); sys.stderr.flush(); time.sleep(600)')
+    seen: list[int] = []
+
+    def watch(line: str) -> None:
+        seen.append(int(line.split()[-1]))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mpps.ndr("loop:", progress=watch)
+    within("the program is gone", lambda: gone(seen[0]))

@@ -1,0 +1,52 @@
+"""A wheel that carries the program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def built(program: str, folder: Path) -> Path:
+    """A wheel, in its folder."""
+    pytest.importorskip("hatchling")
+    pytest.importorskip("pip")
+    environment = {**os.environ, "MPPS_WHEEL_PROGRAM": program}
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    done = subprocess.run([*pip, str(PACKAGE)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def test_a_wheel_that_carries_the_program_is_of_this_platform_and_runs_it(program: str, tmp_path: Path) -> None:
+    wheel = built(program, tmp_path / "wheels")
+    assert "-py3-none-linux_" in wheel.name
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "site"), str(wheel)]
+    subprocess.run(pip, check=True)
+    script = "import mpps; print(mpps.find_program(), mpps.run('send', 'null:', duration='100ms').tx_packets > 0)"
+    environment = {key: value for key, value in os.environ.items() if key != "MPPS_BIN"}
+    environment.update(PYTHONPATH=str(tmp_path / "site"), PATH=os.devnull)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == [str(tmp_path / "site" / "mpps" / "bin" / "mpps"), "True"], done.stderr
+
+
+def test_a_wheel_without_the_program_is_for_every_platform(tmp_path: Path) -> None:
+    wheel = built("", tmp_path)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as files:
+        assert not [name for name in files.namelist() if "/bin/" in name]
+        assert "mpps/py.typed" in files.namelist()
+
+
+def test_the_version_is_that_of_the_program(program: str) -> None:
+    import importlib.metadata
+
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    assert told.split()[1] == importlib.metadata.version("mpps")
