@@ -66,7 +66,8 @@ environment skip
 pip install -q --no-deps --no-build-isolation --force-reinstall ./python
 
 log=$venv.pytest.log status=0
-(cd python && timeout --kill-after=5 "${TEST_FILE_LIMIT:-1200}" "$venv/bin/python" -m pytest -q -rfEs -p no:cacheprovider "$@") 2>&1 | tee "$log" || status=$?
+pytest=("$venv/bin/python" -m pytest -q -rfEs -p no:cacheprovider "$@")
+(cd python && timeout --kill-after=5 "${TEST_FILE_LIMIT:-1200}" "${pytest[@]}") 2>&1 | tee "$log" || status=$?
 # pytest's last line is "1 failed, 71 passed, 2 skipped, 1 error in 81.29s"; here it is in the words of cargo.
 awk -v status="$status" '
     / in [0-9.]+s/ {
