@@ -170,8 +170,11 @@ def spinners(setting, tally):
         words = f"sendrecv loop: --rate 5kpps --duration 1h --busy-poll --cores {setting.core}"
         run = Run(setting, f"{words} {ALL_LATE} {ROWS}")
         run.until_rows()
+        # It begins elsewhere: an interpreter that starts on the lane's core has it as well, rightly named for it.
+        elsewhere = (os.sched_getaffinity(0) - {setting.core}) or {setting.core}
         spinner = subprocess.Popen([sys.executable, "-c", SPINNER, str(setting.core), str(times)],
-                                   stdout=subprocess.PIPE, text=True)
+                                   stdout=subprocess.PIPE, text=True,
+                                   preexec_fn=lambda: os.sched_setaffinity(0, elsewhere))
         told = spinner.communicate()[0]
         spans = [tuple(int(word) for word in line.split()) for line in told.splitlines()]
         run.until_rows()

@@ -160,8 +160,8 @@ pub struct Taker {
     pub max_at_ns: u64,
 }
 
-/// Added to the host's number of a thread that has none in the recorded program's own pid namespace (a container): above
-/// all numbers that there are, so that it is never taken for a thread of that namespace.
+/// Added to the host's number of a thread that has none in the recorded program's own pid namespace (a container):
+/// above all numbers that there are, so that it is never taken for a thread of that namespace.
 pub const OF_HOST: i32 = 1 << 22;
 
 /// A thread's number as users know it: `77`, or `77 of the host`.

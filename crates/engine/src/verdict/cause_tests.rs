@@ -1,6 +1,7 @@
 use super::*;
 use crate::lane::away::Standstills;
 use mpps_stats::{AwaySummary, Stretch, Stretches};
+use mpps_sys::evidence::Rival;
 
 const MS: u64 = 1_000_000;
 

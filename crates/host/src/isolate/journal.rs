@@ -205,7 +205,7 @@ fn mend_in(tree: &Tree, folder: &Path) -> Mended {
                 if !other_boot && (first.is_some() || unread > 0) {
                     let path = path.display();
                     mended.told.push(format!(
-                        "isolate: {path}: it does not begin as a journal does: nothing is undone by it, and it is removed"
+                        "isolate: {path}: it does not begin as a journal does: nothing is undone by it, and it goes"
                     ));
                 }
                 entry.done();
