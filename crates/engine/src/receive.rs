@@ -26,9 +26,6 @@ pub(crate) fn window_bytes(flows: u64, span: u64) -> u64 {
 /// By how much the clocks of two lanes may differ, ns; generously.
 const CLOCK_SPREAD_NS: u64 = 1_000_000;
 
-/// Of the packets that were late in this length of time, a power of two of ns (1.05 ms), the latest stands for all.
-const ONE_STALL_NS: u64 = 1 << 20;
-
 /// The receiving half of a lane.
 #[derive(Debug)]
 pub(crate) struct Receiver<'r> {
@@ -177,7 +174,7 @@ impl<'r> Receiver<'r> {
                     };
                     let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
                     if distance != 0 {
-                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor() {
+                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
                             self.came_late((flow, stamp), at, slip, now_ns);
                         }
                         let in_time = u64::from(recorder.received(stamp.time_ns, at, slip, distance));
@@ -197,7 +194,7 @@ impl<'r> Receiver<'r> {
                             at,
                             ..Together::default()
                         };
-                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor() {
+                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
                             self.came_late((flow, stamp), at, slip, now_ns);
                         }
                     }
@@ -256,8 +253,7 @@ impl<'r> Receiver<'r> {
             classified_ns: now_ns,
         };
         // A lane that could not run makes many packets late at once, all for the same reason.
-        self.latest
-            .keep_one_of(now_ns / ONE_STALL_NS, packet.delay_ns(), packet);
+        self.latest.keep_one(now_ns, packet.delay_ns(), packet);
     }
 
     /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to

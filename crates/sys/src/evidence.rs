@@ -1,5 +1,5 @@
 //! What tells apart why a thread did not run: that the process was stopped and continued, whose threads used how much
-//! of the processor, and whether another `mpps` has a lane on the same core.
+//! of the processor, and which threads of other processes ran meanwhile.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -166,20 +166,34 @@ mod tests {
             .expect("a shell");
         let id = spinner.id();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let of_it = |then: &OthersRan, least_ns| {
+            let seen = then.since(least_ns).into_iter().find(|rival| rival.thread == id);
+            assert!(std::time::Instant::now() < deadline, "it does not run");
+            seen
+        };
+        let wait = || std::thread::sleep(std::time::Duration::from_millis(1));
+        const SOME_NS: u64 = 1_000_000;
+        while of_it(&OthersRan::default(), SOME_NS).is_none() {
+            wait();
+        }
         let before = OthersRan::now();
         let ran = loop {
-            let ran = before.since(1).into_iter().find(|rival| rival.thread == id);
-            assert!(std::time::Instant::now() < deadline, "it does not run");
-            match ran {
+            match of_it(&before, 1) {
                 Some(rival) => break rival,
-                None => std::thread::sleep(std::time::Duration::from_millis(1)),
+                None => wait(),
             }
         };
-        let after = OthersRan::now();
+        // Looked at later, and without what it had run before: it goes on running meanwhile.
+        let all = of_it(&OthersRan::default(), 1).expect("it has run");
         let _ = (spinner.kill(), spinner.wait());
         assert_eq!((ran.name.as_str(), ran.program.as_str(), ran.process), ("sh", "sh", id));
         assert!(!ran.is_lane());
-        assert_eq!(after.since(u64::MAX), []);
+        assert!(
+            all.ran_ns >= ran.ran_ns + SOME_NS,
+            "{} of {} ns",
+            ran.ran_ns,
+            all.ran_ns
+        );
         let me = std::process::id();
         assert!(OthersRan::default().since(0).iter().all(|rival| rival.process != me));
     }

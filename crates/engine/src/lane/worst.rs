@@ -3,13 +3,21 @@
 /// How many are kept.
 const KEPT: usize = 100;
 
+/// Of the items of this length of time, a power of two of ns (1.05 ms), the worst stands for all where it is asked for.
+const TOGETHER_NS: u64 = 1 << 20;
+
 /// The [`KEPT`] items with the highest values.
 #[derive(Debug)]
 pub(crate) struct Worst<T> {
-    /// Value, what it is one of, and the item.
-    kept: Vec<(u64, Option<u64>, T)>,
+    kept: Vec<(u64, T)>,
     /// What a value must pass to be kept.
     floor: u64,
+    /// The worst of the length of time at hand, which is kept once that is over,
+    pending: Option<(u64, T)>,
+    /// at this time, ns.
+    over_ns: u64,
+    /// What a value must pass until then.
+    bar: u64,
 }
 
 impl<T> Worst<T> {
@@ -17,50 +25,66 @@ impl<T> Worst<T> {
         Self {
             kept: Vec::with_capacity(KEPT),
             floor: 0,
+            pending: None,
+            over_ns: 0,
+            bar: 0,
         }
     }
 
-    /// What a value must pass to be kept.
+    /// What a value must pass to be [kept](Self::keep).
     #[inline]
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
+    /// What a value must pass at this time to be [kept](Self::keep_one), where of a length of time one is.
+    #[inline]
+    pub(crate) fn floor_at(&self, now_ns: u64) -> u64 {
+        if now_ns < self.over_ns { self.bar } else { self.floor }
+    }
+
     /// Keeps an item whose value passes the [floor](Self::floor).
-    pub(crate) fn keep(&mut self, value: u64, item: T) {
-        self.keep_one(value, None, item);
-    }
-
-    /// As [`keep`](Self::keep), of all items of one group only the worst: else a few groups of many would leave no room
-    /// for others.
-    pub(crate) fn keep_one_of(&mut self, group: u64, value: u64, item: T) {
-        self.keep_one(value, Some(group), item);
-    }
-
     #[cold]
-    fn keep_one(&mut self, value: u64, group: Option<u64>, item: T) {
+    pub(crate) fn keep(&mut self, value: u64, item: T) {
         if value <= self.floor {
             return;
         }
-        let same = self.kept.iter_mut().find(|(_, of, _)| of.is_some() && *of == group);
-        if let Some(same) = same {
-            if same.0 < value {
-                *same = (value, group, item);
-            }
-        } else if self.kept.len() < KEPT {
-            self.kept.push((value, group, item));
-        } else if let Some(least) = self.kept.iter_mut().min_by_key(|(value, ..)| *value) {
-            *least = (value, group, item);
+        if self.kept.len() < KEPT {
+            self.kept.push((value, item));
+        } else if let Some(least) = self.kept.iter_mut().min_by_key(|(value, _)| *value) {
+            *least = (value, item);
         }
         if self.kept.len() == KEPT {
-            self.floor = self.kept.iter().map(|(value, ..)| *value).min().unwrap_or(0);
+            self.floor = self.kept.iter().map(|(value, _)| *value).min().unwrap_or(0);
         }
+    }
+
+    /// As [`keep`](Self::keep), of all items of a length of time only the worst: else a few stalls that each make many
+    /// items bad would leave no room for others. Times don't go back.
+    #[cold]
+    pub(crate) fn keep_one(&mut self, now_ns: u64, value: u64, item: T) {
+        if now_ns >= self.over_ns {
+            self.settle();
+            self.over_ns = (now_ns | (TOGETHER_NS - 1)) + 1;
+        }
+        if self.pending.as_ref().is_none_or(|(worst, _)| *worst < value) {
+            self.pending = Some((value, item));
+            self.bar = value.max(self.floor);
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Some((value, item)) = self.pending.take() {
+            self.keep(value, item);
+        }
+        self.bar = self.floor;
     }
 
     /// All of them, the worst first.
     pub(crate) fn into_sorted(mut self) -> Vec<T> {
-        self.kept.sort_by_key(|(value, ..)| std::cmp::Reverse(*value));
-        self.kept.into_iter().map(|(_, _, item)| item).collect()
+        self.settle();
+        self.kept.sort_by_key(|(value, _)| std::cmp::Reverse(*value));
+        self.kept.into_iter().map(|(_, item)| item).collect()
     }
 }
 
@@ -81,18 +105,26 @@ mod tests {
     }
 
     #[test]
-    fn of_a_group_the_worst_alone_is_kept_so_that_others_have_room() {
+    fn of_a_length_of_time_the_worst_alone_is_kept_so_that_others_have_room() {
         let mut worst = Worst::new();
-        for group in 0..50 {
+        let mut looked_at = 0;
+        for stall in 0..50 {
             for value in [1_000, 5_000, 3_000] {
                 // Far more of each than there is room for.
-                (0..100).for_each(|n| worst.keep_one_of(group, value + n, (group, value + n)));
+                for n in 0..100 {
+                    let now_ns = stall * TOGETHER_NS + n;
+                    if value + n > worst.floor_at(now_ns) {
+                        looked_at += 1;
+                        worst.keep_one(now_ns, value + n, (stall, value + n));
+                    }
+                }
             }
         }
-        worst.keep_one_of(50, 7, (50, 7));
+        assert_eq!(looked_at, 50 * 200, "none that is no worse than another of its time");
+        worst.keep_one(50 * TOGETHER_NS, 7, (50, 7));
         let kept = worst.into_sorted();
-        let groups: std::collections::BTreeSet<u64> = kept.iter().map(|(group, _)| *group).collect();
-        assert_eq!((kept.len(), groups.len()), (51, 51));
+        let stalls: std::collections::BTreeSet<u64> = kept.iter().map(|(stall, _)| *stall).collect();
+        assert_eq!((kept.len(), stalls.len()), (51, 51));
         assert!(kept[..50].iter().all(|(_, value)| *value == 5_099), "{kept:?}");
     }
 }

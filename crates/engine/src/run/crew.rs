@@ -366,8 +366,9 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let (control, common) = (&trial.control, &trial.common);
         let names = job.ways();
         let ways = names.len().max(1);
-        let baseline = PathCounters::read(job, lanes);
+        // It takes as long as the host has threads: what the path counts in that time is not the trial's.
         let rivals = OthersRan::now();
+        let baseline = PathCounters::read(job, lanes);
         let (clocks, host) = (&mut self.clocks, &mut self.host);
         let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
         let interval_ns = common.interval.as_nanos() as u64;

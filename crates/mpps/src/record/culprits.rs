@@ -26,13 +26,13 @@ pub(crate) fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<S
     let notable = |taken: u64| measured > 0 && taken as f64 > NOTABLE * measured as f64;
     let Some(watched) = watched else {
         let waited = lanes().map(|(waited, _)| waited).sum();
-        return (!summary.valid && notable(waited)).then(|| {
-            "who had the lanes' cores meanwhile is kept by --trace FILE, and told by 'mpps trace FILE'".to_owned()
-        });
+        return (!summary.valid && notable(waited))
+            .then(|| "run again with --trace FILE: 'mpps trace FILE' then names who had the lanes' cores".to_owned());
     };
-    let all: u64 = watched.takers.iter().map(|taker| taker.total_ns).sum();
-    let long = watched.takers.iter().any(|taker| taker.max_ns >= LONG_VISIT_NS);
-    if notable(all) || !summary.valid && long {
+    let somebodys = || watched.takers.iter().filter(|taker| is_somebody(taker));
+    let taken: u64 = somebodys().map(|taker| taker.total_ns).sum();
+    let long = somebodys().any(|taker| taker.max_ns >= LONG_VISIT_NS);
+    if notable(taken) || !summary.valid && long {
         named(&watched.takers)
     } else {
         None
@@ -47,17 +47,19 @@ struct Culprit<'t> {
     total_ns: u64,
 }
 
-/// Those that took most, by name: the parts of one program's work are often many short threads.
+/// It has a name: another thread or an interrupt, and not that the lane was stopped or the time is unexplained.
+fn is_somebody(taker: &Taker) -> bool {
+    !matches!(
+        taker.kind,
+        TakerKind::Stopped | TakerKind::Asleep | TakerKind::Unexplained
+    )
+}
+
+/// The names of most of the time that was taken: the parts of one program's work are often many short threads.
 fn named(takers: &[Taker]) -> Option<String> {
     let all: u64 = takers.iter().map(|taker| taker.total_ns).sum();
-    let somebody = |taker: &&Taker| {
-        !matches!(
-            taker.kind,
-            TakerKind::Stopped | TakerKind::Asleep | TakerKind::Unexplained
-        )
-    };
     let mut culprits: Vec<Culprit<'_>> = Vec::new();
-    for taker in takers.iter().filter(somebody) {
+    for taker in takers.iter().filter(|taker| is_somebody(taker)) {
         let same = |culprit: &&mut Culprit<'_>| (culprit.first.kind, &culprit.first.name) == (taker.kind, &taker.name);
         match culprits.iter_mut().find(same) {
             Some(culprit) => {

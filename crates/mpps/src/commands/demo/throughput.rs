@@ -111,16 +111,6 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_reflector_lives_as_long_as_the_search() {
-        assert!(
-            !reflector("udp:127.0.0.1:9")
-                .0
-                .iter()
-                .any(|word| word.starts_with("--duration"))
-        );
-    }
-
-    #[test]
     fn a_search_is_told_in_two_lines_and_void_trials_are_named() {
         let mut result = json!({
             "incomplete": null,

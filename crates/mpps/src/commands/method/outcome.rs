@@ -34,6 +34,10 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
             };
             format!("{} pps (not {} pps){through}{irregular}", count(lower), count(upper))
         }
+        // Another goal's void trials have lowered the highest rate below what this one has reached.
+        (Some(lower), None) if lower > found.limits().max => {
+            format!("{} pps or more; no higher rate was tried", count(lower))
+        }
         (Some(lower), None) if found.limited_by == LimitedBy::Host => {
             format!("{} pps or more: {limit} allows no higher rate", count(lower))
         }

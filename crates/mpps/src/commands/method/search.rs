@@ -303,6 +303,8 @@ mod tests {
             Some(900),
             "what is known above stays known"
         );
+        let told = crate::commands::method::outcome::verdict(&found.outcomes()[1], &found);
+        assert_eq!(told, "900 pps or more; no higher rate was tried");
         assert!(matches!(found.search.next(&found.trials()), Next::Trial(input) if input.load < 550));
     }
 
