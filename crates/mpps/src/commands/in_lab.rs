@@ -5,6 +5,7 @@
 use super::compare::of_this_process;
 use super::demo::child::{Reflector, answered, interrupted};
 use super::demo::stage::executable;
+use super::serving::NAMESPACE;
 use crate::cli::{Traffic, lab};
 use crate::fail::{Result, failed, usage};
 use crate::paths;
@@ -43,7 +44,10 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
         );
     }
     let mut reflector = Reflector::of(own.command(&made, Host::B, reflect.into_iter().map(Into::into))?)?;
-    answered(own.command(&made, Host::A, own.words())?, &mut reflector, args.settle)
+    let mut command = own.command(&made, Host::A, own.words())?;
+    // Whoever reads what the run tells is not in the lab.
+    command.env(NAMESPACE, format!("/proc/{}/ns/net", std::process::id()));
+    answered(command, &mut reflector, args.settle)
 }
 
 /// Refuses what contradicts a lab, and ports that are not in it.

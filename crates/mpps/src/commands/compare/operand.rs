@@ -224,6 +224,18 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> std::resu
             ));
         }
     }
+    let serve = &tell.serve;
+    for (option, given) in [
+        ("--prom", serve.prom.is_some()),
+        ("--metrics", serve.metrics.is_some()),
+        ("--web", serve.web.is_some()),
+    ] {
+        if given {
+            return Err(format!(
+                "{option}: compare has many runs, one after another: want it left out"
+            ));
+        }
+    }
     let plan = Plan::from_args(words.clone()).map_err(|e| e.to_string())?;
     let frame_size = match cli.command {
         Command::Sendrecv(args) => Some(Draft::new(args, true).map_err(line)?.frame_size),
