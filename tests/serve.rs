@@ -1,17 +1,12 @@
 //! Metrics and the live page of a run: what is told while it goes on, to whom, and that nobody who asks holds it up.
 
-use mpps_tests::{Background, Scratch, Served, missing, mpps, program, run_command, skip, value, wait_until};
+use mpps_tests::{Background, Scratch, Served, mpps, net_of, run_command, skip, value, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 const PACED: &str = "sendrecv loop:loss=2% --rate 5kpps --settle 100ms --duration";
-
-fn top() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
@@ -381,6 +376,41 @@ fn the_threads_that_serve_have_no_privileges() {
 }
 
 #[test]
+fn a_run_in_a_lab_is_seen_from_outside_of_it() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("a lab needs root");
+    }
+    let words = "sendrecv af_packet --lab --rate 5kpps --duration 1h --settle 100ms --quiet --metrics --web";
+    let run = Background::start(mpps(words)).wait_to_hear("live page: ");
+    let metrics = Served::of(&run, "metrics: ");
+    metrics.wait_for("mpps_received_packets_total", |received| received > 0.0);
+    let page = Served::of(&run, "live page: ");
+    assert!(page.get(&page.path, "localhost").starts_with("HTTP/1.1 200"));
+    run.end(Signal::INT);
+}
+
+#[test]
+fn an_address_of_what_is_tested_is_refused() {
+    let Some(net) = net_of(1) else { return };
+    let refused = |words: &str| {
+        let finished = run_command(net.a(words));
+        assert_eq!(finished.code, Some(2), "{words}: {}", finished.stderr);
+        assert!(
+            finished.stderr.contains("which is tested: want 127.0.0.1"),
+            "{words}: {}",
+            finished.stderr
+        );
+        assert_eq!(finished.stderr.lines().count(), 1, "{words}: {}", finished.stderr);
+    };
+    let ends = "--src 10.99.0.1 --dest 10.99.0.2:9000 --duration 20ms";
+    for port in ["af_packet:eth1", "udp:10.99.0.1"] {
+        for option in ["--metrics=10.99.0.1:9100", "--web=10.99.0.1", "--metrics=0.0.0.0:9100"] {
+            refused(&format!("sendrecv {port} {ends} {option}"));
+        }
+    }
+}
+
+#[test]
 fn a_search_tells_its_trials_and_bounds_while_it_goes_on() {
     let scratch = Scratch::new();
     let prom = scratch.file("ndr.prom");
@@ -407,183 +437,4 @@ fn a_search_tells_its_trials_and_bounds_while_it_goes_on() {
     );
     assert!(finished.code != Some(0) || value(&text, bound).is_some(), "{text}");
     assert_eq!(value(&text, "mpps_run_state{state=\"ended\"}"), Some(1.0));
-}
-
-/// The names of metrics in a text of queries.
-fn names(text: &str) -> Vec<String> {
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let all = text.split(|c| !word(c)).filter(|word| word.starts_with("mpps_"));
-    all.map(str::to_owned).collect()
-}
-
-#[test]
-fn dashboard_and_alerts_name_only_metrics_that_there_are() {
-    let folder = top().join("packaging");
-    let dashboard: Value = serde_json::from_str(&read(&folder.join("grafana/mpps.json"))).expect("JSON");
-    let alerts = read(&folder.join("prometheus/mpps-alerts.yml"));
-    let scratch = Scratch::new();
-    let prom = scratch.file("mpps.prom");
-    let mut command = mpps("sendrecv loop: --rate 2kpps --duration 1s --settle 100ms --quiet --prom");
-    command.arg(&prom);
-    run_command(command);
-    let text = read(&prom);
-    let there = |name: &str| {
-        let name = name.strip_suffix("_bucket").unwrap_or(name);
-        text.contains(&format!("# TYPE {name} ")) || read(&top().join("docs/live.md")).contains(&format!("`{name}"))
-    };
-    let mut queries = String::new();
-    let panels = dashboard["panels"].as_array().expect("panels");
-    for target in panels
-        .iter()
-        .flat_map(|panel| panel["targets"].as_array().expect("targets"))
-    {
-        queries += target["expr"].as_str().expect("a query");
-        queries.push('\n');
-    }
-    let used = names(&format!("{queries}{alerts}"));
-    assert!(used.len() > 15, "{used:?}");
-    for name in used {
-        assert!(there(&name), "{name}");
-    }
-    if missing("promtool", "prometheus") {
-        return;
-    }
-    let promtool = |words: &[&str], input: &str| {
-        let mut child = Command::new("promtool")
-            .args(words)
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .expect("promtool");
-        child
-            .stdin
-            .take()
-            .expect("piped")
-            .write_all(input.as_bytes())
-            .expect("read");
-        let done = child.wait_with_output().expect("its end");
-        let told = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
-        assert!(done.status.success(), "{words:?}: {told}");
-        told
-    };
-    assert_eq!(promtool(&["check", "metrics"], &text), "", "no complaints");
-    let rules = folder.join("prometheus/mpps-alerts.yml");
-    promtool(&["check", "rules", &rules.to_string_lossy()], "");
-    promtool(
-        &["check", "config", &folder.join("prometheus/mpps.yml").to_string_lossy()],
-        "",
-    );
-}
-
-#[test]
-fn a_prometheus_scrapes_a_run() {
-    if missing("prometheus", "prometheus") {
-        return;
-    }
-    let run = Background::start(mpps(&format!("{PACED} 1h --metrics --quiet"))).wait_to_hear("metrics: ");
-    let metrics = Served::of(&run, "metrics: ");
-    let scratch = Scratch::new();
-    let config = format!(
-        "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: mpps\n    static_configs:\n      - targets: ['{}']\n",
-        metrics.at
-    );
-    std::fs::write(scratch.file("prometheus.yml"), config).expect("written");
-    let port = {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        socket.local_addr().expect("its address").port()
-    };
-    let mut command = Command::new("prometheus");
-    command
-        .arg(format!("--config.file={}", scratch.file("prometheus.yml").display()))
-        .arg(format!("--storage.tsdb.path={}", scratch.file("tsdb").display()))
-        .arg(format!("--web.listen-address=127.0.0.1:{port}"));
-    let mut prometheus = Background::start(command);
-    let at = Served {
-        at: ([127, 0, 0, 1], port).into(),
-        path: String::new(),
-    };
-    let ask = |query: &str| {
-        let answer = at.get(&format!("/api/v1/query?query={query}"), "localhost");
-        let body = answer
-            .split_once("\r\n\r\n")
-            .map(|(_, body)| body.to_owned())
-            .unwrap_or_default();
-        // It may come in pieces, each behind its length.
-        let from = body.find('{')?;
-        let value: Value = serde_json::from_str(body.get(from..=body.rfind('}')?)?).ok()?;
-        value["data"]["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
-    };
-    let query = |query: &str, holds: &dyn Fn(f64) -> bool| {
-        wait_until(query, || {
-            assert!(prometheus.running(), "{}", prometheus.stderr());
-            // It answers one request of a connection and keeps it open otherwise.
-            ask(query).is_some_and(holds)
-        });
-    };
-    let mut query = query;
-    query("up%7Bjob=%22mpps%22%7D", &|up| up == 1.0);
-    query("mpps_transmitted_packets_total", &|sent| sent > 0.0);
-    query("mpps_settled_lost_packets", &|lost| lost > 0.0);
-    query("rate(mpps_transmitted_packets_total%5B1m%5D)", &|rate| rate > 0.0);
-    query("mpps_latency_seconds_count", &|count| count > 0.0);
-    run.end(Signal::INT);
-}
-
-/// Whether the page can be looked at; else says why not.
-fn no_browser() -> bool {
-    let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
-    missing("node", "nodejs") || missing(&chromium, "chromium")
-}
-
-/// Looks at the page of a run; what was seen, and where pictures lie.
-fn looked_at(words: &str, pictures: &Path) -> Value {
-    std::fs::create_dir_all(pictures).expect("a folder");
-    let mut command = Command::new(program());
-    command.args(words.split(' '));
-    let run = Background::start(command).wait_to_hear("live page: ");
-    let page = Served::of(&run, "live page: ");
-    let mut browser = Command::new("node");
-    browser
-        .arg(top().join("tests/browser/live.mjs"))
-        .arg(page.url())
-        .arg(pictures);
-    let browser = Background::start(browser).wait_to_hear("live");
-    run.signal(Signal::INT);
-    let finished = browser.finish();
-    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    run.finish();
-    serde_json::from_str(&finished.stdout).unwrap_or_else(|e| panic!("{e}: {}", finished.stdout))
-}
-
-#[test]
-fn the_page_fills_in_a_browser_without_an_error_and_ends_with_the_result() {
-    if no_browser() {
-        return;
-    }
-    let pictures = top().join("target/live");
-    let seen = looked_at(
-        "sendrecv loop:loss=1%,delay=200us --rate 20kpps --duration 1h --settle 200ms --quiet --web",
-        &pictures,
-    );
-    assert_eq!(seen["errors"], Value::Array(Vec::new()), "{seen}");
-    assert_eq!(seen["violations"], Value::Array(Vec::new()), "{seen}");
-    // Nothing is wider than the window: at 1280 and at 390 pixels.
-    assert!(
-        seen["over"].as_array().expect("widths").iter().all(|over| over == 0),
-        "{seen}"
-    );
-    assert_eq!(seen["seen"]["intended"], "20\u{a0}kpps", "{seen}");
-    assert!(
-        seen["ended"]["phase"]
-            .as_str()
-            .is_some_and(|text| text.contains("has ended")),
-        "{seen}"
-    );
-    assert!(
-        seen["ended"]["result"]
-            .as_str()
-            .is_some_and(|text| text.contains("Sent ")),
-        "{seen}"
-    );
 }

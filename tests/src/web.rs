@@ -65,7 +65,9 @@ impl Served {
 
     /// A plain request for a path, with a host's name.
     pub fn get(&self, path: &str, host: &str) -> String {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+        self.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ))
     }
 
     /// The body of what is there.

@@ -41,7 +41,7 @@ live.chart = (box, lines, show, log) => {
       scales: {
         x: { time: false },
         y: log
-          ? { distr: 3, range: (_, low, high) => [decade(Math.floor, low || 1e3), decade(Math.ceil, (high || 1e6) * 1.02)] }
+          ? { distr: 3, range: (_, a, b) => [decade(Math.floor, a || 1e3), decade(Math.ceil, (b || 1e6) * 1.02)] }
           : { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] },
       },
       axes: [

@@ -61,7 +61,11 @@
   };
 
   const lines = {
-    rates: [['sent', '--sent', 'steps'], ['received', '--received', 'dots steps'], ['intended', '--intended', 'dashes']],
+    rates: [
+      ['sent', '--sent', 'steps'],
+      ['received', '--received', 'dots steps'],
+      ['intended', '--intended', 'dashes'],
+    ],
     latency: [['p50', '--p50', 'line'], ['p99', '--p99', 'dashes'], ['p99.9', '--p999', 'dots']],
   };
   const rates = live.chart(by('rates'), lines.rates, live.rate, false);
@@ -102,7 +106,8 @@
   const phase = () => {
     const s = state;
     if (s.ended) {
-      return 'The run has ended after ' + live.seconds(s.elapsed_ns) + '. This page keeps what it has; mpps is gone.';
+      const after = s.single ? 'The run has ended after ' + live.seconds(s.elapsed_ns) : 'Ended after trial ' + s.trial;
+      return after + '. This page keeps what it has; mpps is gone.';
     }
     const of = s.planned_ns ? ' of ' + live.seconds(s.planned_ns) : ', until interrupted';
     const trial = s.single ? '' : 'Trial ' + s.trial + ': ';
@@ -159,7 +164,8 @@
     const about = s.trial_about;
     if (about) {
       const load = about.load_pps == null ? 'as fast as it can' : live.rate(about.load_pps);
-      put('trial', 'Trial ' + s.trial + ' (' + about.phase + '): frames of ' + about.frame_size + ' bytes, ' + load + '.');
+      const what = 'Trial ' + s.trial + ' (' + about.phase + '): frames of ' + about.frame_size + ' bytes, ';
+      put('trial', what + load + '.');
     }
     put('footer', 'mpps ' + s.version + '. ' + s.command.join(' '));
   };
@@ -187,7 +193,10 @@
       const body = document.createElement('tbody');
       body.append(...table.rows.map(row));
       for (const tr of [names, ...body.children]) {
-        [...tr.children].forEach((cell, i) => cell.classList.toggle('text', table.texts[i]));
+        [...tr.children].forEach((cell, i) => {
+          cell.classList.toggle('text', table.texts[i]);
+          cell.classList.toggle('long', cell.textContent.length > 40);
+        });
       }
       element.append(head, body);
       box.append(element);
