@@ -393,6 +393,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_metrics_has_all_of_them() {
+        let page = include_str!("../../../docs/live.md");
+        for (name, ..) in NAMES {
+            assert!(
+                page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn a_run_that_has_not_begun_has_no_numbers_that_it_can_not_have() {
         let text = text(&State::default());
         for absent in [

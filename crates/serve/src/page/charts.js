@@ -55,7 +55,7 @@ live.chart = (box, lines, show, log) => {
           stroke: () => live.css(colour),
           width: how === 'bars' ? 0 : 1.8,
           fill: how === 'bars' ? () => live.css(colour) : undefined,
-          dash: how === 'dashes' ? [7, 5] : how.startsWith('dots') ? [2, 4] : undefined,
+          dash: how.startsWith('dashes') ? [7, 5] : how.startsWith('dots') ? [2, 4] : undefined,
           paths: how === 'bars' ? bars : how.endsWith('steps') ? stepped : undefined,
           points: { show: false },
         })),

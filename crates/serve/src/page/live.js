@@ -64,7 +64,7 @@
     rates: [
       ['sent', '--sent', 'steps'],
       ['received', '--received', 'dots steps'],
-      ['intended', '--intended', 'dashes'],
+      ['intended', '--intended', 'dashes steps'],
     ],
     latency: [['p50', '--p50', 'line'], ['p99', '--p99', 'dashes'], ['p99.9', '--p999', 'dots']],
   };
@@ -73,11 +73,19 @@
   const latency = live.chart(by('latency-chart'), lines.latency, live.time, true);
 
   const draw = () => {
-    const x = points.map((p) => p[START]);
-    const pps = (k) => points.map((p) => p[k] / p[LENGTH]);
-    rates.setData([x, pps(TX), pps(RX), points.map((p) => p[INTENDED])]);
-    losses.setData([x, points.map((p) => (p[TX] > 0 ? Math.max(0, p[LOST]) / p[TX] : 0))]);
-    const of = (k) => points.map((p) => p[k] || null);
+    // Lines of two trials are not joined.
+    const all = [];
+    points.forEach((p, i) => {
+      const before = points[i - 1];
+      if (i && before[TRIAL] !== p[TRIAL]) all.push({ [START]: before[START] + before[LENGTH] });
+      all.push(p);
+    });
+    const x = all.map((p) => p[START]);
+    const each = (of) => all.map((p) => (p[LENGTH] ? of(p) : null));
+    const pps = (k) => each((p) => p[k] / p[LENGTH]);
+    rates.setData([x, pps(TX), pps(RX), each((p) => p[INTENDED])]);
+    losses.setData([x, each((p) => (p[TX] > 0 ? Math.max(0, p[LOST]) / p[TX] : 0))]);
+    const of = (k) => each((p) => p[k] || null);
     latency.setData([x, of(P50), of(P99), of(P999)]);
   };
 
