@@ -94,7 +94,8 @@ fn a_prometheus_scrapes_a_run() {
     let metrics = Served::of(&run, "metrics: ");
     let scratch = Scratch::new();
     let config = format!(
-        "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: mpps\n    static_configs:\n      - targets: ['{}']\n",
+        "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: mpps\n    static_configs:\n      \
+         - targets: ['{}']\n",
         metrics.at
     );
     std::fs::write(scratch.file("prometheus.yml"), config).expect("written");

@@ -230,7 +230,8 @@ fn strangers_by_name_other_methods_and_other_paths_get_nothing() {
     assert!(metrics.get(&page.path, "localhost").starts_with("HTTP/1.1 404 "));
     let html = page.get(&page.path, "localhost");
     for header in [
-        "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
+        "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
         "X-Content-Type-Options: nosniff",
         "Referrer-Policy: no-referrer",
         "Cache-Control: no-store",

@@ -1,8 +1,8 @@
 //! What is told of a run while it goes on: metrics and the live page.
 //!
-//! Sockets are bound before anything else is opened, with the rights that the program was started with. The threads that
-//! serve and write have none of them from their first step on, and serve nobody before the run has begun: by then no
-//! thread has any that it needs no more.
+//! Sockets are bound before anything else is opened, with the rights that the program was started with. The threads
+//! that serve and write have none of them from their first step on, and serve nobody before the run has begun: by then
+//! no thread has any that it needs no more.
 
 use crate::cli::Run;
 use crate::commands::output::unwritable;
