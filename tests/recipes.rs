@@ -63,6 +63,18 @@ const RECIPES: &[Recipe] = &[
     ),
     recipe(
         README,
+        &["mpps sendrecv af_packet --lab --rate 20kpps --duration 5s --metrics --web"],
+    ),
+    recipe(
+        "docs/live.md",
+        &[
+            "mpps sendrecv loop:loss=1% --rate 20kpps --duration 3s --metrics --web",
+            "mpps sendrecv loop:loss=1% --rate 20kpps --duration 3s --prom mpps.prom",
+            "mpps reflect null: --metrics=127.0.0.1:9469 --duration 3s",
+        ],
+    ),
+    recipe(
+        README,
         &[
             "mpps reflect udp:10.99.0.2:9000",
             "mpps sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps --csv run.csv --json run.json",

@@ -27,6 +27,7 @@ mod testpmd;
 mod text;
 mod threads;
 mod traced;
+mod web;
 
 pub use bystanders::{ECHO, TALK};
 pub use denied::{Call, denied};
@@ -50,6 +51,7 @@ pub use report::{COUNTS, Report, Row, Scratch, accounted_by_way, unheaded};
 pub use testpmd::{TESTPMD, Testpmd, no_testpmd};
 pub use threads::{NET_ADMIN, Thread, threads_of};
 pub use traced::Traced;
+pub use web::{Served, value};
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -44,7 +44,8 @@ pub enum ReportError {
 }
 
 impl ReportError {
-    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+    /// A failure of something that was tried with a file.
+    pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io {
             op,
             path: path.to_owned(),

@@ -182,7 +182,7 @@ fn start(workload: Workload) -> Event<'static> {
     Event::Start(Start {
         workload,
         ways: &[],
-        started: Started::default(),
+        ..Start::default()
     })
 }
 
@@ -214,6 +214,7 @@ fn a_plain_line_has_what_became_of_the_packets_sent_in_its_second() {
                 start_ns: index * 100_000_000,
                 length_ns: 100_000_000,
                 buckets: &[(index + 1, 1)],
+                scheduled: &[],
             }));
         }
         live.event(&Event::Live(&Snapshot {

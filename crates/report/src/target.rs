@@ -82,6 +82,11 @@ impl JsonTarget {
         matches!(place.look(), Ok(Some(there)) if ours != Some(there.id))
     }
 
+    /// Whether readers see the old contents or the new, and never half.
+    pub fn is_replaced(&self) -> bool {
+        matches!(self.way, Way::Rename(_))
+    }
+
     /// Writes the summary of a run.
     ///
     /// # Errors

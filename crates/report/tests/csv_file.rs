@@ -86,8 +86,8 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
     first.rx_by_arrival = Some(77);
     sink.event(&Event::Start(Start {
         workload: Workload::SendRecv,
-        ways: &[],
         started,
+        ..Start::default()
     }));
     sink.event(&Event::Row(&first));
     let nothing = Row {
@@ -265,6 +265,7 @@ fn of_period(start_ns: u64, length_ns: u64, buckets: &[(u64, u64)]) -> Event<'_>
         start_ns,
         length_ns,
         buckets,
+        scheduled: &[],
     })
 }
 

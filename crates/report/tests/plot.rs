@@ -160,11 +160,11 @@ fn run_of_twenty_rows() -> (tempfile::TempDir, PathBuf) {
     let mut sink = CsvSink::create(&csv).unwrap();
     sink.event(&Event::Start(Start {
         workload: Workload::SendRecv,
-        ways: &[],
         started: Started {
             monotonic_ns: 5,
             utc_ns: 1_790_000_000_123_456_789,
         },
+        ..Start::default()
     }));
     (0..20).for_each(|i| sink.event(&Event::Row(&row(i, 100_000_000, true))));
     assert!(sink.finish().is_empty());

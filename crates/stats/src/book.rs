@@ -99,7 +99,8 @@ impl Book {
     fn keeps_periods(&self) -> [bool; 2] {
         let rows = self.timing.rows_per_period() == 1;
         let latency = self.wants.histograms || (rows && self.wants.percentiles);
-        [latency, rows && self.wants.scheduled_percentiles]
+        let scheduled = (rows || self.wants.histograms) && self.wants.scheduled_percentiles;
+        [latency, scheduled]
     }
 
     /// Where latencies of the period at hand are counted: from sending, and from the scheduled time.
@@ -116,6 +117,12 @@ impl Book {
             &mut self.scheduled_total
         };
         (latency, scheduled)
+    }
+
+    /// The latencies of the period at hand from the scheduled time, where there is one and somebody looks at them.
+    pub(crate) fn scheduled(&self) -> Vec<(u64, u64)> {
+        let kept = self.paced.then(|| self.scheduled_period.buckets());
+        kept.into_iter().flatten().collect()
     }
 
     /// The histograms of the period at hand have been handed on: they go into the totals.

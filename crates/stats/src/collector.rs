@@ -280,10 +280,12 @@ impl<'s> Collector<'s> {
         for (place, book) in self.books.iter_mut().enumerate() {
             if self.wants.histograms && book.latency_period.count() > 0 {
                 let buckets: Vec<_> = book.latency_period.buckets().collect();
+                let scheduled = book.scheduled();
                 let period = Period {
                     start_ns: period * length,
                     length_ns: length,
                     buckets: &buckets,
+                    scheduled: &scheduled,
                 };
                 let event = match place {
                     0 => Event::Period(period),

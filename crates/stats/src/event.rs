@@ -35,7 +35,7 @@ pub enum Event<'a> {
 }
 
 /// What a run is, and when it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Start {
     /// What it does.
     pub workload: Workload,
@@ -43,6 +43,30 @@ pub struct Start {
     pub ways: &'static [&'static str],
     /// When.
     pub started: Started,
+    /// Rate asked for, packets/s over all ways; `None` when not paced.
+    pub intended_pps: Option<f64>,
+    /// Another rate, packets/s, from a time after the start on, ns.
+    pub then_pps: Option<(u64, f64)>,
+    /// How far the offered rate of a valid run may be off the intended one, part of it.
+    pub tolerance: f64,
+}
+
+impl Start {
+    /// Rate asked for at a time after the start, packets/s.
+    pub fn intended_at(&self, elapsed_ns: u64) -> Option<f64> {
+        match self.then_pps {
+            Some((at_ns, pps)) if elapsed_ns >= at_ns => Some(pps),
+            _ => self.intended_pps,
+        }
+    }
+
+    /// Packets that were to be sent by a time after the start.
+    pub fn due_by(&self, elapsed_ns: u64) -> Option<f64> {
+        let first = self.intended_pps?;
+        let (at_ns, then) = self.then_pps.unwrap_or((u64::MAX, 0.0));
+        let before = elapsed_ns.min(at_ns);
+        Some((first * before as f64 + then * (elapsed_ns - before) as f64) / 1e9)
+    }
 }
 
 /// The latencies of one period: 100 ms, or a row if that is longer.
@@ -54,6 +78,8 @@ pub struct Period<'a> {
     pub length_ns: u64,
     /// Latency, ns, and how many packets had it; none is empty.
     pub buckets: &'a [(u64, u64)],
+    /// The same of the latency from the scheduled time; empty where nobody wants that, and where it is not paced.
+    pub scheduled: &'a [(u64, u64)],
 }
 
 /// What the lanes have counted since the start.
@@ -105,6 +131,10 @@ pub struct LiveLane {
     /// Packets that this host dropped before the lane could take them, as last read; `None`: not read, or the path
     /// can't tell.
     pub rx_dropped: Option<u64>,
+    /// Its number among the lanes of the same ports: that of its queue. Of [`Event::Lanes`] only, as what follows.
+    pub queue: usize,
+    /// Time for which the scheduler kept it from running, ns; `None` where nobody asked, or the host does not tell.
+    pub not_running_ns: Option<u64>,
 }
 
 impl From<&LaneCounters> for LiveLane {
@@ -128,6 +158,8 @@ impl From<&LaneCounters> for LiveLane {
             rx_fill_sum_ppm: lane.fill.iter().map(|ring| ring.sum_ppm.get()).sum(),
             rx_fill_highest_ppm: 0,
             rx_dropped: None,
+            queue: 0,
+            not_running_ns: None,
         }
     }
 }

@@ -175,7 +175,10 @@ pub(crate) fn collect(
         if wants.lanes && now > timing.start_ns && (now >= lanes_at || ended) {
             lanes_at = collector.next_reading_ns(now);
             so_far.clear();
-            so_far.extend(counters.iter().map(|lane| LiveLane {
+            let waited = host.waited_by_lane();
+            so_far.extend(counters.iter().enumerate().map(|(number, lane)| LiveLane {
+                queue: job.queue_number(number),
+                not_running_ns: waited.get(number).copied().flatten().filter(|_| wants.host_wait),
                 rx_fill_highest_ppm: lane.fill.iter().map(FillGauge::take_recent_ppm).max().unwrap_or(0),
                 ..LiveLane::from(lane)
             }));

@@ -29,6 +29,7 @@ use crate::run::outcome::LaneOutcome;
 use crate::run::path_counters::PathCounters;
 use crate::run::summary::{Measured, summarise};
 use crate::run::traces::Traces;
+use crate::send::rate::Rate;
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{self, LaneTime, Lookout};
 use crate::workload::WorkFacts;
@@ -394,12 +395,21 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             monotonic_ns: start_ns,
             utc_ns: utc_ns(start_ns),
         };
+        let work = (self.told)(&trial.own, None).work;
+        let of_ways = |rate: Rate| rate.pps() * names.len().max(1) as f64;
+        let start = Start {
+            workload,
+            ways: names,
+            started,
+            intended_pps: work.rates.map(|rates| of_ways(rates.first)),
+            then_pps: work
+                .rates
+                .and_then(|rates| rates.then)
+                .map(|then| (then.after_ns, of_ways(then.rate))),
+            tolerance: work.tolerance,
+        };
         for sink in sinks.iter_mut() {
-            sink.event(&Event::Start(Start {
-                workload,
-                ways: names,
-                started,
-            }));
+            sink.event(&Event::Start(start));
         }
         job.begin(start_ns, control.end_ns());
         let (ended, outcomes) = mpsc::channel();

@@ -15,7 +15,10 @@ const RECENT: usize = 4;
 /// All files are opened beforehand.
 #[derive(Debug, Default)]
 pub(crate) struct HostWait {
-    lanes: Vec<ThreadStat>,
+    /// `None`: the host does not tell.
+    lanes: Vec<Option<ThreadStat>>,
+    /// What each lane waited when it was last read, and when that began to count, ns.
+    waited: Vec<Option<[u64; 2]>>,
     own: OwnThreads,
     steal: Option<Steal>,
     last: (u64, u64, u64),
@@ -26,7 +29,8 @@ impl HostWait {
     /// [`HostWait::restart`].
     pub(crate) fn begin(tids: &[i32]) -> Self {
         let mut this = Self {
-            lanes: tids.iter().filter_map(|tid| ThreadStat::open(*tid)).collect(),
+            lanes: tids.iter().map(|tid| ThreadStat::open(*tid)).collect(),
+            waited: vec![None; tids.len()],
             own: OwnThreads::beside(tids),
             steal: Steal::open(),
             last: (0, 0, 0),
@@ -39,11 +43,26 @@ impl HostWait {
     pub(crate) fn restart(&mut self) {
         self.own.restart();
         self.last = self.read();
+        for [now, first] in self.waited.iter_mut().flatten() {
+            *first = *now;
+        }
+    }
+
+    /// For how long each lane has waited for its core since [`HostWait::restart`], as last sampled, ns.
+    pub(crate) fn waited_by_lane(&self) -> Vec<Option<u64>> {
+        let since = |waited: &Option<[u64; 2]>| waited.map(|[now, first]| now.saturating_sub(first));
+        self.waited.iter().map(since).collect()
     }
 
     fn read(&mut self) -> (u64, u64, u64) {
-        // A lane that has ended can't be asked any more; the sum then falls and counts as none.
-        let waited = self.lanes.iter().filter_map(|lane| Some(lane.read()?.waited_ns)).sum();
+        let mut waited = 0;
+        for (lane, seen) in self.lanes.iter().zip(&mut self.waited) {
+            // A lane that has ended can't be asked any more; the sum then falls and counts as none.
+            if let Some(now) = lane.as_ref().and_then(|lane| Some(lane.read()?.waited_ns)) {
+                waited += now;
+                *seen = Some([now, seen.map_or(now, |[_, first]| first)]);
+            }
+        }
         (waited, self.steal_ns().unwrap_or(0), self.own.cpu_ns())
     }
 

@@ -12,6 +12,7 @@ mod method;
 mod rate;
 mod results;
 mod run;
+mod serve;
 mod trace;
 mod traffic;
 pub(crate) mod values;
@@ -27,6 +28,7 @@ pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::{RateText, StepText};
 pub(crate) use results::{Plot, Report};
 pub(crate) use run::{Again, Run};
+pub(crate) use serve::Serve;
 pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 pub(crate) use traffic::Traffic;
 

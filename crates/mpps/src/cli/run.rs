@@ -1,7 +1,7 @@
 //! The arguments that every run takes, and those of one that is repeated.
 
-use super::Keep;
 use super::values::{self, Cores};
+use super::{Keep, Serve};
 use crate::plan::value::Plan;
 use clap::Args;
 use mpps_report::Expect;
@@ -92,6 +92,8 @@ pub(crate) struct Tell {
     /// Write an HdrHistogram log of the latency to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) serve: Serve,
     #[command(flatten)]
     pub(crate) keep: Keep,
     /// Sample where the lanes are, HZ times a second of their running, 1 to 20000 (997 costs 1 to 2 %), with the names

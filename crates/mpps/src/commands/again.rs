@@ -56,6 +56,7 @@ fn told(args: &Again) -> Vec<OsString> {
     }
     let expected = tell.expect.iter().map(|expect| format!("--expect={expect}").into());
     words.extend(expected);
+    words.extend(tell.serve.words());
     words.extend(tell.keep.words());
     words.extend(tell.profile.map(|hz| OsString::from(format!("--profile={hz}"))));
     for (option, given) in [

@@ -6,6 +6,7 @@
 use super::compare::{last_words, of_this_process};
 use super::demo::child::{Reflector, answered, interrupted};
 use super::demo::stage::executable;
+use super::serving::NAMESPACE;
 use crate::cli::{Traffic, lab};
 use crate::fail::{Result, failed, usage};
 use crate::paths;
@@ -33,7 +34,10 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
         );
     }
     let mut reflector = Reflector::of(own.command(&made, Host::B, reflect.into_iter().map(Into::into))?)?;
-    answered(own.command(&made, Host::A, own.words())?, &mut reflector, args.settle)
+    let mut command = own.command(&made, Host::A, own.words())?;
+    // Whoever reads what the run tells is not in the lab.
+    command.env(NAMESPACE, format!("/proc/{}/ns/net", std::process::id()));
+    answered(command, &mut reflector, args.settle)
 }
 
 /// The plan of a command, which its own process prints in a lab that is made for this alone: interfaces and routes of

@@ -16,6 +16,7 @@ mod ndr;
 mod output;
 mod overload;
 mod rfc2544;
+mod serving;
 mod steps;
 mod trace;
 mod trace_peer;

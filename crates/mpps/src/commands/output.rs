@@ -1,5 +1,6 @@
 //! Where a run's results go: files checked before the first packet, written whatever happens after.
 
+use super::serving::Serving;
 use crate::cli::Run;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::value::Plan;
@@ -46,6 +47,8 @@ struct Own {
     pictures: Vec<(Picture, JsonTarget)>,
     /// What the result is written as, and where to.
     forms: Vec<(Form, JsonTarget)>,
+    /// What tells of the run while it goes on.
+    serving: Option<Serving>,
     /// What the run must reach.
     expect: Vec<Expect>,
     detail: Detail,
@@ -299,6 +302,7 @@ impl Output {
             }
             unwritten.extend(json.written().err());
         }
+        unwritten.extend(own.serving.and_then(Serving::finish));
         let mut unwritten = unwritten.into_iter().map(|error| error.to_string()).chain(torn);
         let Some(first) = unwritten.next() else {
             return Ok(code(valid, met));
@@ -334,6 +338,7 @@ impl Own {
                 ("--trace", run.tell.keep.trace.as_deref()),
                 ("--flame", run.tell.flame.as_deref()),
                 ("--folded", run.tell.folded.as_deref()),
+                ("--prom", run.tell.serve.prom.as_deref()),
             ])
             .chain(of_ways.iter().map(|file| (file.option, Some(file.path.as_path()))))
             .collect();
@@ -369,7 +374,7 @@ impl Own {
         let all = run.clone();
         let rows = Arc::new(Mutex::new(Rows::default()));
         let keep = run.tell.keep.trace.clone();
-        let (mut sinks, boards, json) = clerk.does(move || files_of(&run, notes, &of_ways))??;
+        let (mut sinks, mut boards, json) = clerk.does(move || files_of(&run, notes, &of_ways))??;
         let trace = clerk.does(move || keep.as_deref().map(JsonTarget::prepare).transpose())?;
         let trace = trace.map_err(|e| unwritable("--trace", &e))?;
         if trace.is_some() {
@@ -379,6 +384,14 @@ impl Own {
         let pictures = clerk.does(move || pictures_of(&samples))??;
         let given = all.clone();
         let forms = clerk.does(move || forms_of(&given))??;
+        let serving = Serving::start(&all, None, Some(&clerk))?;
+        if let Some(serving) = &serving {
+            sinks.add(serving.sink());
+            if let Some(notes) = serving.notes() {
+                sinks.watch(notes.clone());
+                boards.push(notes);
+            }
+        }
         let own = Self {
             boards,
             json,
@@ -386,6 +399,7 @@ impl Own {
             rows,
             pictures,
             forms,
+            serving,
             expect: all.tell.expect,
             detail,
             stdout_taken: stdout > 0,

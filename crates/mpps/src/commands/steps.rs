@@ -1,5 +1,6 @@
 //! The steps that come before the ports of a run are opened, in their one order.
 
+use super::serving;
 use crate::cli::Run;
 use crate::fail::{Result, print};
 use crate::paths::{Checked, Rules, Work};
@@ -33,6 +34,7 @@ pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Ru
         record::ask(run, ports);
         signal::catch_interrupts();
         privilege::plan(run, ports, !rules.is_empty(), work)?;
+        serving::bind(run, ports)?;
     }
     let mut filters = Vec::new();
     for port in ports {

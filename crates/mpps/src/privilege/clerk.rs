@@ -45,6 +45,7 @@ impl Clerk {
             &tell.flame,
             &tell.folded,
             &tell.keep.trace,
+            &tell.serve.prom,
         ];
         let given = given.into_iter().flatten();
         let more = more.iter().map(|path| path.to_path_buf());

@@ -1,9 +1,9 @@
 //! Numbers of a table's column or of an axis as people read them: one unit for all of them, told once.
 
-use super::{Column, Table, Unit};
+use super::{Column, Document, Table, Unit};
 use crate::plot::scale::prefix;
 use crate::units::{count, percent};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How the numbers of a column or an axis are shown.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,36 @@ impl Shown {
     }
 }
 
+/// Lines and tables of a document as people read them, for a page that shows texts only.
+pub fn shown(document: &Document) -> Value {
+    let table = |table: &Table| {
+        let units = Shown::of_table(table);
+        let columns = || units.iter().zip(&table.columns);
+        let row =
+            |row: &Vec<Value>| -> Vec<String> { units.iter().zip(row).map(|(unit, value)| unit.cell(value)).collect() };
+        json!({
+            "caption": headed(&table.caption),
+            "head": columns().map(|(unit, column)| unit.heading(&column.title)).collect::<Vec<_>>(),
+            "texts": table.columns.iter().enumerate().map(|(at, column)| texts(table, at, column)).collect::<Vec<_>>(),
+            "rows": table.rows.iter().take(ROWS_SHOWN).map(row).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "title": document.title,
+        "incomplete": document.incomplete,
+        "verdict": document.verdict.iter().map(|line| headed(line)).collect::<Vec<_>>(),
+        "tables": document.tables.iter().map(table).collect::<Vec<_>>(),
+    })
+}
+
+/// Whether a column holds words, and not numbers.
+fn texts(table: &Table, at: usize, column: &Column) -> bool {
+    column.unit == Unit::Plain && table.rows.iter().filter_map(|row| row.get(at)).any(Value::is_string)
+}
+
+/// Rows of a table that [`shown`] tells.
+const ROWS_SHOWN: usize = 100;
+
 /// A heading, a label or a sentence with a large letter first, if it begins with a word and not with a name.
 pub(crate) fn headed(text: &str) -> String {
     let word = text
@@ -174,7 +204,6 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn words_begin_large_and_names_as_they_are() {

@@ -23,9 +23,11 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
 /// uPlot 1.6.32 by Leon Sorokin, MIT: `uplot/LICENSE`.
-const UPLOT: &str = include_str!("uplot/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("uplot/uPlot.min.css");
-const UPLOT_LICENCE: &str = include_str!("uplot/LICENSE");
+pub const UPLOT: &str = include_str!("uplot/uPlot.iife.min.js");
+/// Its style.
+pub const UPLOT_STYLE: &str = include_str!("uplot/uPlot.min.css");
+/// Its licence.
+pub const UPLOT_LICENCE: &str = include_str!("uplot/LICENSE");
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("style.css");
 

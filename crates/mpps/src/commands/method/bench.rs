@@ -5,9 +5,11 @@ use super::limits::LimitedBy;
 use super::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
 use super::record::{Earlier, Record};
 use super::{Setup, Step, Stop, time};
+use crate::commands::serving::Serving;
 use crate::fail::{Failure, Result, failed};
 use crate::run::{Plan, Session};
 use mpps_method::Limits;
+use mpps_serve::TrialAbout;
 use mpps_stats::{Event, Histogram, HostFact, Sink, Summary, count};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -43,6 +45,8 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) tester: Vec<(String, String)>,
     /// Reads the events of the trials that run here, too.
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
+    /// What tells of the test while it goes on.
+    pub(crate) serving: Option<Serving>,
     /// How long what comes after the current test takes, as estimated, ns.
     pub(crate) later_ns: u64,
     /// A trial has run here.
@@ -83,6 +87,7 @@ impl<'b, 's> Bench<'b, 's> {
             trials: Vec::new(),
             tester: earlier.tester,
             watch: None,
+            serving: None,
             later_ns: 0,
             begun: false,
         }
@@ -147,6 +152,9 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Tells the user something on the way.
     pub(crate) fn say(&self, line: &str) {
+        if let Some(serving) = &self.serving {
+            serving.note(line);
+        }
         if !self.setup.quiet() {
             eprintln!("mpps: {line}");
         }
@@ -232,6 +240,14 @@ impl<'b, 's> Bench<'b, 's> {
             sinks.push(Box::new(Periods(Arc::clone(&histogram))));
         }
         sinks.extend(self.watch.as_ref().map(|watch| watch()));
+        if let Some(serving) = &self.serving {
+            serving.trial(TrialAbout {
+                phase: ask.phase.name().to_owned(),
+                frame_size: ask.frame_size,
+                load_pps: ask.load,
+            });
+            sinks.push(Box::new(serving.sink()));
+        }
         let summary = self.session_trial(&plan, &mut sinks)?;
         drop(sinks);
         if summary.interrupted {

@@ -10,7 +10,8 @@ pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
-use crate::fail::{Failure, Result, usage};
+use crate::commands::serving::Serving;
+use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, on_session};
@@ -170,8 +171,9 @@ impl<'a> Setup<'a> {
         // The thread that writes files can get nothing more either.
         privilege::check_run(run)?;
         let folder = self.args.out.as_deref();
-        let clerk = folder
-            .map(|folder| Clerk::hire(run, &[&folder.join(FILE)]))
+        let record = folder.map(|folder| folder.join(FILE));
+        let clerk = (record.is_some() || run.tell.serve.prom.is_some())
+            .then(|| Clerk::hire(run, &record.as_deref().into_iter().collect::<Vec<_>>()))
             .transpose()?;
         let out = clerk.as_ref().zip(folder);
         let earlier = match out {
@@ -179,7 +181,9 @@ impl<'a> Setup<'a> {
             None => None,
         };
         let opened_record = std::cell::RefCell::new(None);
+        let serving = std::cell::RefCell::new(None);
         let mut opened = || {
+            *serving.borrow_mut() = Serving::start(run, Some(test), clerk.as_ref())?;
             if let Some((clerk, folder)) = out {
                 *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
             }
@@ -192,7 +196,12 @@ impl<'a> Setup<'a> {
                 0 => {}
                 trials => bench.say(&format!("going on after {trials} trials")),
             }
-            body(&mut bench)
+            bench.serving = serving.borrow_mut().take();
+            body(&mut bench)?;
+            match bench.serving.take().and_then(Serving::finish) {
+                Some(unwritten) => Err(failed(unwritten)),
+                None => Ok(()),
+            }
         })
     }
 }

@@ -237,6 +237,9 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
 
 /// Writes the files of a result; the exit code, 1 where one could not be written.
 pub(crate) fn write(bench: &Bench<'_, '_>, document: &Document, code: u8) -> u8 {
+    if let Some(serving) = &bench.serving {
+        serving.done(document);
+    }
     let Some(record) = &bench.record else {
         return code;
     };

@@ -58,6 +58,18 @@ impl Found {
         self.search.results(&self.trials())
     }
 
+    /// What it knows so far, for the live page.
+    fn known(&self) -> Vec<mpps_serve::Goal> {
+        let goals = self.search.goals().iter().zip(self.outcomes());
+        let known = goals.map(|(goal, outcome)| mpps_serve::Goal {
+            name: format!("loss {}", goal.loss),
+            frame_size: self.frame_size,
+            lower: outcome.bounds.lower,
+            upper: outcome.bounds.upper,
+        });
+        known.collect()
+    }
+
     /// The lowest rate that was really sent at a load, packets per second.
     pub(crate) fn offered_at(&self, load: u64) -> f64 {
         let counted = self.trials.iter().filter(|trial| trial.counts());
@@ -187,6 +199,9 @@ impl Found {
             let measured = bench.trial(&ask)?.clone();
             self.trials.push(measured);
             self.numbers.push(bench.trials.len());
+            if let Some(serving) = &bench.serving {
+                serving.search(self.known());
+            }
             tell(bench, self);
             bench.check_answers()?;
         }

@@ -1,0 +1,107 @@
+//! The arguments that say what is told of a run while it goes on.
+
+use super::values::Parsed;
+use clap::Args;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// What is wanted of an address.
+const WANT: &str = "want ADDR:PORT, such as 127.0.0.1:9100, or nothing at all (127.0.0.1 and a free port)";
+
+/// Metrics and the live page.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Serve {
+    /// Write the metrics of --metrics to FILE, once a second and at the end, each time in one step: for the textfile
+    /// collector of the node exporter
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prom: Option<PathBuf>,
+    /// Serve metrics for Prometheus while the run goes on, at http://ADDR:PORT/metrics [default: 127.0.0.1 and a free
+    /// port; the address is printed]
+    #[arg(
+        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0", value_parser = address
+    )]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Serve a live page while the run goes on, for browsers; it shows, and can change nothing [default: as of
+    /// --metrics]
+    #[arg(
+        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0", value_parser = address
+    )]
+    pub(crate) web: Option<SocketAddr>,
+}
+
+impl Serve {
+    /// The options with an address, and these.
+    pub(crate) fn addresses(&self) -> [(&'static str, Option<SocketAddr>); 2] {
+        [("--metrics", self.metrics), ("--web", self.web)]
+    }
+
+    /// The words that say this.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let addresses = self.addresses().into_iter();
+        let mut words: Vec<OsString> = addresses
+            .filter_map(|(option, address)| Some(format!("{option}={}", address?).into()))
+            .collect();
+        if let Some(path) = &self.prom {
+            let mut word = OsString::from("--prom=");
+            word.push(path);
+            words.push(word);
+        }
+        words
+    }
+}
+
+/// An address to listen at; names are not looked up, but for `localhost`.
+fn address(text: &str) -> Parsed<SocketAddr> {
+    let text = text.trim();
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if host == "localhost" => (host, port.parse().map_err(|_| WANT)?),
+        _ => (text, 0),
+    };
+    if host == "localhost" {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    let ip: IpAddr = bare.parse().map_err(|_| WANT)?;
+    Ok((ip, port).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_refused_with_what_would_be_right() {
+        for (text, want) in [
+            ("127.0.0.1:9100", "127.0.0.1:9100"),
+            ("127.0.0.1", "127.0.0.1:0"),
+            ("localhost", "127.0.0.1:0"),
+            ("localhost:81", "127.0.0.1:81"),
+            ("::1", "[::1]:0"),
+            ("[::1]", "[::1]:0"),
+            ("[::1]:82", "[::1]:82"),
+            ("0.0.0.0:83", "0.0.0.0:83"),
+        ] {
+            assert_eq!(address(text).map(|at| at.to_string()), Ok(want.to_owned()), "{text}");
+        }
+        for bad in [
+            "",
+            "loop:",
+            "udp:10.0.0.1",
+            "127.0.0.1:",
+            "127.0.0.1:x",
+            "127.0.0.1:65536",
+            "localhost:",
+            "9100",
+            "example.com:80",
+        ] {
+            assert_eq!(address(bad), Err(WANT.to_owned()), "{bad}");
+        }
+    }
+}

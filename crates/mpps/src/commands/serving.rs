@@ -1,0 +1,274 @@
+//! What is told of a run while it goes on: metrics and the live page.
+//!
+//! Sockets are bound before anything else is opened, with the rights that the program was started with. The threads
+//! that serve and write have none of them from their first step on, and serve nobody before the run has begun: by then
+//! no thread has any that it needs no more.
+
+use crate::cli::Run;
+use crate::commands::output::unwritable;
+use crate::fail::{Result, failed, usage};
+use crate::paths::Checked;
+use crate::privilege::{Clerk, caller};
+use mpps_netdev::{NetDev, owner};
+use mpps_report::document::Document;
+use mpps_report::{Notes, ReportError};
+use mpps_serve::{About, Board, Goal, LIMITS, Listener, MetricsSite, PageSite, PromFile, Server, Token, TrialAbout};
+use mpps_serve::{Watcher, WatcherSink};
+use mpps_sys::privilege::Keep;
+use mpps_sys::sched::{Heirs, Priority, keep_off, set_priority};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+
+/// Nice value of the threads: what they do can wait.
+const NICE: i32 = 10;
+
+/// Names the network namespace in which the addresses are: that of the user, where the command itself is in a lab.
+pub(crate) const NAMESPACE: &str = "MPPS_SERVE_NAMESPACE";
+
+/// Sockets that [`bind`] has bound, of `--metrics` and `--web`.
+static BOUND: Mutex<[Option<TcpListener>; 2]> = Mutex::new([None, None]);
+
+/// Binds what the run is to listen at.
+///
+/// # Errors
+/// When that can't be done, or the address is one of an interface that is tested.
+pub(crate) fn bind(run: &Run, ports: &[&Checked]) -> Result<()> {
+    let namespace = std::env::var_os(NAMESPACE);
+    let mut sockets = [None, None];
+    for (socket, (option, address)) in sockets.iter_mut().zip(run.tell.serve.addresses()) {
+        let Some(address) = address else { continue };
+        if namespace.is_none() {
+            check(option, address, ports)?;
+        }
+        let bound = listen(address, namespace.as_deref()).map_err(|e| {
+            let told = e.to_string();
+            let why = told.split(" (os error").next().unwrap_or_default();
+            usage(format!(
+                "{option} {address}: {why}: want an address of this host, and a port that is free"
+            ))
+        })?;
+        if !address.ip().is_loopback() {
+            eprintln!("mpps: {option} {address}: whoever reaches this address can read what the run tells");
+        }
+        *socket = Some(bound);
+    }
+    *BOUND.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
+    Ok(())
+}
+
+/// Refuses an address of an interface under test: what is asked there would be part of what is measured.
+fn check(option: &str, address: SocketAddr, ports: &[&Checked]) -> Result<()> {
+    let ip = address.ip().to_canonical();
+    if ip.is_loopback() {
+        return Ok(());
+    }
+    for port in ports {
+        let of_socket = || {
+            let device = &port.spec.device;
+            let ip = device.parse::<SocketAddr>().map(|at| at.ip());
+            let ip = ip.or_else(|_| device.parse::<IpAddr>()).ok()?;
+            owner(ip).filter(|_| !ip.is_loopback())
+        };
+        let Some(device) = port.interface().or_else(of_socket) else {
+            continue;
+        };
+        let NetDev { name, addresses, .. } = &device;
+        if addresses.iter().any(|(of, _)| *of == ip || ip.is_unspecified()) {
+            return Err(usage(format!(
+                "{option} {address}: this is an address of {name}, which is tested: want 127.0.0.1, or an address of \
+                 another interface"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn listen(address: SocketAddr, namespace: Option<&OsStr>) -> io::Result<TcpListener> {
+    let Some(namespace) = namespace else {
+        return TcpListener::bind(address);
+    };
+    // A thread of its own goes there, and ends with it.
+    std::thread::scope(|scope| {
+        let bind = || {
+            let there = std::fs::File::open(namespace)?;
+            move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
+            TcpListener::bind(address)
+        };
+        scope
+            .spawn(bind)
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("no thread")))
+    })
+}
+
+/// What tells of a run.
+pub(crate) struct Serving {
+    watcher: Watcher,
+    server: Option<Server>,
+    prom: Option<PromFile>,
+}
+
+impl Serving {
+    /// Starts it, where it is asked for. `test`: of a method, its name.
+    pub(crate) fn start(run: &Run, test: Option<&str>, clerk: Option<&Clerk>) -> Result<Option<Self>> {
+        let bound = std::mem::take(&mut *BOUND.lock().unwrap_or_else(PoisonError::into_inner));
+        let prom = run.tell.serve.prom.clone();
+        if bound.iter().all(Option::is_none) && prom.is_none() {
+            return Ok(None);
+        }
+        let board = Board::default();
+        let watcher = Watcher::new(about(run, test), board.clone());
+        let cores = run.cores.as_ref().map_or_else(Vec::new, |cores| cores.0.clone());
+        let prom = match (prom, clerk) {
+            (Some(path), Some(clerk)) => {
+                let (board, cores) = (board.clone(), cores.clone());
+                let made = clerk.does(move || PromFile::create(&path, board, move || stand_back(&cores)))?;
+                Some(made.map_err(|e| unwritable("--prom", &e))?)
+            }
+            _ => None,
+        };
+        let server = serve(bound, &watcher, board, cores)?;
+        Ok(Some(Self { watcher, server, prom }))
+    }
+
+    /// A reader of one trial's events.
+    pub(crate) fn sink(&self) -> WatcherSink {
+        self.watcher.sink()
+    }
+
+    /// What goes wrong with the file.
+    pub(crate) fn notes(&self) -> Option<Notes> {
+        self.prom.as_ref().map(PromFile::notes)
+    }
+
+    /// A method begins a trial.
+    pub(crate) fn trial(&self, about: TrialAbout) {
+        self.watcher.trial(about);
+    }
+
+    /// A search has come so far.
+    pub(crate) fn search(&self, goals: Vec<Goal>) {
+        self.watcher.search(goals);
+    }
+
+    /// The user is told something.
+    pub(crate) fn note(&self, text: &str) {
+        self.watcher.note(text);
+    }
+
+    /// A method is over.
+    pub(crate) fn done(&self, document: &Document) {
+        self.watcher.done(document);
+    }
+
+    /// Ends it: the file is written for the last time, and who looks at the page is given the result, for a second at
+    /// the most. Returns what could not be written.
+    pub(crate) fn finish(self) -> Option<ReportError> {
+        let unwritten = self.prom.and_then(|prom| prom.finish().err());
+        if let Some(server) = self.server {
+            server.finish();
+        }
+        unwritten
+    }
+}
+
+/// Starts the thread that serves, and says where.
+fn serve(
+    bound: [Option<TcpListener>; 2],
+    watcher: &Watcher,
+    board: Board,
+    cores: Vec<usize>,
+) -> Result<Option<Server>> {
+    if bound.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let unstarted = |e: io::Error| failed(format!("start the thread that serves: {e}"));
+    let [metrics, web] = bound;
+    let mut listeners = Vec::new();
+    if let Some(socket) = metrics {
+        eprintln!("mpps: metrics: {}metrics", url(&socket).map_err(unstarted)?);
+        listeners.push(Listener::new(socket, MetricsSite(board.clone())).map_err(unstarted)?);
+    }
+    if let Some(socket) = web {
+        let token = Token::new().map_err(unstarted)?;
+        let path = token.path();
+        eprintln!(
+            "mpps: live page: {}{}",
+            url(&socket).map_err(unstarted)?,
+            path.trim_start_matches('/')
+        );
+        listeners.push(Listener::new(socket, PageSite::new(board, token)).map_err(unstarted)?);
+    }
+    let (begin, begun) = channel::<()>();
+    watcher.when_begun(move || {
+        let _ = begin.send(());
+    });
+    let (said, heard) = channel();
+    let ready = move || {
+        stand_back(&cores);
+        let keep = Keep {
+            user: caller().cloned(),
+            ..Keep::NOTHING
+        };
+        let bare = keep.apply();
+        let may = bare.is_ok();
+        let _ = said.send(bare);
+        may && begun.recv().is_ok()
+    };
+    let server = Server::start(listeners, LIMITS, ready).map_err(unstarted)?;
+    heard.recv().map_err(failed)?.map_err(unstarted)?;
+    Ok(Some(server))
+}
+
+/// Keeps the calling thread out of the lanes' way, for good.
+fn stand_back(cores: &[usize]) {
+    std::mem::forget(keep_off(cores));
+    // Where it can't be done it is not needed either: the lanes are no nicer.
+    let _ = set_priority(Priority::Nice(NICE), Heirs::Same);
+}
+
+fn url(socket: &TcpListener) -> io::Result<String> {
+    let mut at = socket.local_addr()?;
+    match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => at.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => at.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    Ok(format!("http://{at}/"))
+}
+
+fn about(run: &Run, test: Option<&str>) -> About {
+    let plan = run.plan.for_summary();
+    let plan: Value = plan
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    let ports = plan["ports"].as_array().cloned().unwrap_or_default();
+    let ports: Vec<(&str, &str)> = ports
+        .iter()
+        .filter_map(|port| port.as_str()?.split_once(':'))
+        .map(|(path, rest)| {
+            // Options may stand alone: loop:loss=1%.
+            let device = rest.split(',').next().filter(|word| !word.contains('='));
+            (path, device.unwrap_or_default())
+        })
+        .collect();
+    let mut paths: Vec<&str> = ports.iter().map(|(path, _)| *path).collect();
+    paths.dedup();
+    let devices: Vec<&str> = ports.iter().map(|(_, device)| *device).collect();
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        workload: test.or(plan["workload"].as_str()).unwrap_or_default().to_owned(),
+        path: paths.join(","),
+        device: devices.join(","),
+        command: std::env::args_os()
+            .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
+            .collect(),
+        single: test.is_none(),
+    }
+}

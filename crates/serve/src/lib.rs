@@ -1,0 +1,30 @@
+//! What a run tells while it goes on: metrics for Prometheus, and a live page.
+//!
+//! A [`Watcher`] reads the run's events on the collector's thread and publishes what it knows (a [`Board`]) four times
+//! a second; it never waits for whoever reads. One thread serves all connections ([`Server`]) from the newest that was
+//! published, and sleeps meanwhile. It asks no lane anything, so no request can hold up the run.
+//!
+//! What comes in is hostile: [`request`] reads it, with the host that it names checked before anything else.
+
+#![forbid(unsafe_code)]
+
+mod board;
+mod buckets;
+mod history;
+mod metrics;
+mod page;
+mod prom_file;
+pub mod request;
+mod response;
+mod server;
+mod site;
+mod state;
+mod watcher;
+
+pub use board::Board;
+pub use metrics::{NAMES, text as metrics_text};
+pub use prom_file::PromFile;
+pub use server::{LIMITS, Limits, Listener, Server};
+pub use site::{MetricsSite, PageSite, Token};
+pub use state::{About, Goal, State, TrialAbout};
+pub use watcher::{Watcher, WatcherSink};

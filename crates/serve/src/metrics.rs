@@ -1,0 +1,420 @@
+//! The metrics in Prometheus' text format 0.0.4.
+//!
+//! Names and types follow <https://prometheus.io/docs/practices/naming/>: base units, `_total` on counters only, and
+//! what can fall (packets lost, when they come late) is a gauge.
+
+use crate::buckets::Buckets;
+use crate::state::{Phase, State};
+use mpps_stats::Latency;
+use std::fmt::Write;
+
+/// What the text is, for `Content-Type`: exactly so, as Prometheus 3 refuses another.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Each metric: name, type, and what it tells.
+pub const NAMES: &[(&str, &str, &str)] = &[
+    (
+        "mpps_run_info",
+        "gauge",
+        "What runs: command, path, device and version.",
+    ),
+    (
+        "mpps_run_state",
+        "gauge",
+        "1 for the state that the run is in: waiting, running, settling, between trials, ended.",
+    ),
+    (
+        "mpps_run_start_time_seconds",
+        "gauge",
+        "Start of the run, or of the newest trial of a method, since 1970.",
+    ),
+    ("mpps_run_elapsed_seconds", "gauge", "Time since that start."),
+    (
+        "mpps_run_settling",
+        "gauge",
+        "1 while sending is over and packets under way are waited for.",
+    ),
+    (
+        "mpps_run_trials",
+        "gauge",
+        "Trials begun: 1, of a method one after another.",
+    ),
+    (
+        "mpps_run_valid",
+        "gauge",
+        "1: the numbers can be believed, 0: they can't; only once the run is over.",
+    ),
+    (
+        "mpps_expectation_met",
+        "gauge",
+        "1 for each --expect that was met, 0 for others; only once the run is over.",
+    ),
+    (
+        "mpps_transmitted_packets_total",
+        "counter",
+        "Packets sent. Counters are of all trials, read every 250 ms.",
+    ),
+    ("mpps_received_packets_total", "counter", "Packets received."),
+    (
+        "mpps_settled_transmitted_packets_total",
+        "counter",
+        "Packets sent of which it is known what became of them: the base of loss.",
+    ),
+    (
+        "mpps_settled_lost_packets",
+        "gauge",
+        "Of these, packets lost. It falls when packets come late: delta(), not rate().",
+    ),
+    (
+        "mpps_late_packets_total",
+        "counter",
+        "Packets that came after the settle time.",
+    ),
+    ("mpps_duplicate_packets_total", "counter", "Further copies of packets."),
+    (
+        "mpps_reordered_packets_total",
+        "counter",
+        "Packets that came after a later one of their flow.",
+    ),
+    (
+        "mpps_corrupt_packets_total",
+        "counter",
+        "Packets whose checksum or data was wrong.",
+    ),
+    (
+        "mpps_foreign_packets_total",
+        "counter",
+        "Packets that are none of this test's.",
+    ),
+    (
+        "mpps_missed_packets_total",
+        "counter",
+        "Departures that were due and not sent.",
+    ),
+    (
+        "mpps_host_dropped_packets_total",
+        "counter",
+        "Packets that this host dropped before mpps could take them, where the path can tell.",
+    ),
+    (
+        "mpps_host_wait_seconds_total",
+        "counter",
+        "Time for which scheduler and hypervisor kept lanes from running, over all lanes.",
+    ),
+    (
+        "mpps_intended_packets_per_second",
+        "gauge",
+        "Rate asked for; not there where none was.",
+    ),
+    ("mpps_link_up", "gauge", "0 while the device is down."),
+    (
+        "mpps_lane_transmitted_packets_total",
+        "counter",
+        "Packets that the lane sent.",
+    ),
+    (
+        "mpps_lane_received_packets_total",
+        "counter",
+        "Frames that the lane received, the test's or not.",
+    ),
+    (
+        "mpps_lane_host_dropped_packets_total",
+        "counter",
+        "Packets dropped before the lane could take them, where the path can tell.",
+    ),
+    (
+        "mpps_lane_refused_packets_total",
+        "counter",
+        "Packets that the lane gave up because the path took none.",
+    ),
+    (
+        "mpps_lane_busy_ratio",
+        "gauge",
+        "Share of its newest time that the lane spent in loops that moved something.",
+    ),
+    (
+        "mpps_lane_not_running_seconds_total",
+        "counter",
+        "Time for which others had the lane's core.",
+    ),
+    (
+        "mpps_latency_seconds",
+        "histogram",
+        "Latency from the actual time of sending.",
+    ),
+    (
+        "mpps_latency_scheduled_seconds",
+        "histogram",
+        "Latency from the scheduled time of sending.",
+    ),
+    (
+        "mpps_row_latency_seconds",
+        "gauge",
+        "Percentiles of the newest row, from its own histogram.",
+    ),
+    (
+        "mpps_search_bound_packets_per_second",
+        "gauge",
+        "What a search knows: highest rate that passed (lower), lowest that did not (upper).",
+    ),
+];
+
+const STATES: [Phase; 5] = [
+    Phase::Waiting,
+    Phase::Running,
+    Phase::Settling,
+    Phase::Between,
+    Phase::Ended,
+];
+
+/// The text of all metrics.
+pub fn text(state: &State) -> String {
+    let mut all = Text::default();
+    for (name, kind, help) in NAMES {
+        let before = all.0.len();
+        // A String takes everything.
+        let _ = write!(all.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let head = all.0.len();
+        put(&mut all, name, state);
+        if all.0.len() == head {
+            all.0.truncate(before);
+        }
+    }
+    all.0
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.0.push_str(name);
+        if !labels.is_empty() {
+            for (place, (label, text)) in labels.iter().enumerate() {
+                self.0.push(if place == 0 { '{' } else { ',' });
+                let _ = write!(self.0, "{label}=\"{}\"", escaped(text));
+            }
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+
+    fn count(&mut self, name: &str, value: u64) {
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn histogram(&mut self, name: &str, of: &Buckets) {
+        if of.count == 0 {
+            return;
+        }
+        for (end_ns, packets) in of.up_to() {
+            let _ = writeln!(self.0, "{name}_bucket{{le=\"{}\"}} {packets}", end_ns as f64 / 1e9);
+        }
+        let _ = writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {}", of.count);
+        let _ = writeln!(self.0, "{name}_sum {}", of.sum_ns / 1e9);
+        let _ = writeln!(self.0, "{name}_count {}", of.count);
+    }
+}
+
+/// A label's value: backslash first.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn put(all: &mut Text, name: &str, state: &State) {
+    let (counts, start) = (&state.counts, &state.start);
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let begun = state.trial > 0;
+    match name {
+        "mpps_run_info" => {
+            let about = &state.about;
+            let labels = [
+                ("workload", about.workload.as_str()),
+                ("path", &about.path),
+                ("device", &about.device),
+                ("version", &about.version),
+            ];
+            all.value(name, &labels, 1.0);
+        }
+        "mpps_run_state" => {
+            for of in STATES {
+                all.value(name, &[("state", of.name())], f64::from(u8::from(of == state.phase)));
+            }
+        }
+        "mpps_run_start_time_seconds" if begun => all.value(name, &[], seconds(start.started.utc_ns)),
+        "mpps_run_elapsed_seconds" if begun => all.value(name, &[], seconds(state.elapsed_ns)),
+        "mpps_run_settling" => all.count(name, u64::from(state.phase == Phase::Settling)),
+        "mpps_run_trials" => all.count(name, state.trial),
+        "mpps_run_valid" => {
+            if let Some(valid) = state.valid {
+                all.count(name, u64::from(valid));
+            }
+        }
+        "mpps_expectation_met" => {
+            for (expected, met) in &state.expectations {
+                all.value(name, &[("expression", expected)], f64::from(u8::from(*met)));
+            }
+        }
+        "mpps_transmitted_packets_total" => all.count(name, counts.tx),
+        "mpps_received_packets_total" => all.count(name, counts.rx),
+        "mpps_settled_transmitted_packets_total" => all.count(name, counts.settled_tx),
+        "mpps_settled_lost_packets" => all.value(name, &[], counts.settled_lost as f64),
+        "mpps_late_packets_total" => all.count(name, counts.late),
+        "mpps_duplicate_packets_total" => all.count(name, counts.duplicates),
+        "mpps_reordered_packets_total" => all.count(name, counts.reordered),
+        "mpps_corrupt_packets_total" => all.count(name, counts.corrupt),
+        "mpps_foreign_packets_total" => all.count(name, counts.foreign),
+        "mpps_missed_packets_total" => all.count(name, counts.missed),
+        "mpps_host_dropped_packets_total" => {
+            if let Some(dropped) = counts.host_dropped {
+                all.count(name, dropped);
+            }
+        }
+        "mpps_host_wait_seconds_total" => all.value(name, &[], seconds(counts.host_wait_ns)),
+        "mpps_intended_packets_per_second" => {
+            if let Some(pps) = start.intended_at(state.elapsed_ns).filter(|_| begun) {
+                all.value(name, &[], pps);
+            }
+        }
+        "mpps_link_up" if begun => all.count(name, u64::from(!state.lanes.iter().any(|lane| lane.down))),
+        "mpps_latency_seconds" => all.histogram(name, &state.latency),
+        "mpps_latency_scheduled_seconds" => all.histogram(name, &state.scheduled),
+        "mpps_row_latency_seconds" => row_latency(all, name, state.recent.as_ref()),
+        "mpps_search_bound_packets_per_second" => {
+            for goal in &state.goals {
+                let size = goal.frame_size.to_string();
+                for (bound, pps) in [("lower", goal.lower), ("upper", goal.upper)] {
+                    let labels = [("goal", goal.name.as_str()), ("frame_size", &size), ("bound", bound)];
+                    if let Some(pps) = pps {
+                        all.value(name, &labels, pps as f64);
+                    }
+                }
+            }
+        }
+        _ => of_lanes(all, name, state),
+    }
+}
+
+fn row_latency(all: &mut Text, name: &str, recent: Option<&Latency>) {
+    let Some(percentiles) = recent.and_then(|latency| latency.percentiles) else {
+        return;
+    };
+    for (percentile, ns) in [
+        ("50", percentiles.p50),
+        ("90", percentiles.p90),
+        ("99", percentiles.p99),
+        ("99.9", percentiles.p999),
+    ] {
+        all.value(name, &[("percentile", percentile)], ns as f64 / 1e9);
+    }
+}
+
+fn of_lanes(all: &mut Text, name: &str, state: &State) {
+    for (number, lane) in state.lanes.iter().enumerate() {
+        let value = match name {
+            "mpps_lane_transmitted_packets_total" => Some(lane.tx as f64),
+            "mpps_lane_received_packets_total" => Some(lane.rx as f64),
+            "mpps_lane_host_dropped_packets_total" => lane.dropped.map(|dropped| dropped as f64),
+            "mpps_lane_refused_packets_total" => Some(lane.refused as f64),
+            "mpps_lane_busy_ratio" => lane.busy,
+            "mpps_lane_not_running_seconds_total" => lane.not_running_ns.map(|ns| ns as f64 / 1e9),
+            _ => None,
+        };
+        if let Some(value) = value {
+            let (number, queue) = (number.to_string(), lane.queue.to_string());
+            all.value(name, &[("lane", &number), ("queue", &queue)], value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{About, Counts, Goal, LaneState};
+    use std::sync::Arc;
+
+    #[test]
+    fn every_metric_has_its_type_once_and_names_are_as_prometheus_wants_them() {
+        let mut latency = Buckets::default();
+        latency.add(&[(1_500, 2)]);
+        let state = State {
+            about: Arc::new(About {
+                device: "a\"b\\c\nd".to_owned(),
+                ..About::default()
+            }),
+            trial: 1,
+            phase: Phase::Ended,
+            valid: Some(true),
+            expectations: vec![("loss<1%".to_owned(), false)],
+            start: mpps_stats::Start {
+                intended_pps: Some(1e6),
+                ..Default::default()
+            },
+            counts: Counts {
+                settled_lost: -3,
+                host_dropped: Some(1),
+                ..Counts::default()
+            },
+            lanes: vec![LaneState {
+                dropped: Some(1),
+                not_running_ns: Some(1),
+                busy: Some(0.5),
+                ..LaneState::default()
+            }],
+            latency,
+            scheduled: latency,
+            recent: Some(Latency {
+                percentiles: Some(Default::default()),
+                ..Latency::default()
+            }),
+            goals: vec![Goal {
+                lower: Some(1),
+                upper: Some(2),
+                ..Goal::default()
+            }],
+            ..State::default()
+        };
+        let text = text(&state);
+        for (name, kind, _) in NAMES {
+            assert_eq!(
+                text.matches(&format!("# TYPE {name} {kind}\n")).count(),
+                1,
+                "{name}: {text}"
+            );
+            assert_eq!(*kind == "counter", name.ends_with("_total"), "{name}");
+            let sample = |line: &str| line.starts_with(&format!("{name} ")) || line.starts_with(&format!("{name}{{"));
+            assert!(text.lines().any(sample) || *kind == "histogram", "{name}: no sample");
+        }
+        assert!(text.contains(r#"device="a\"b\\c\nd""#), "{text}");
+        assert!(text.contains("mpps_settled_lost_packets -3\n"));
+        assert!(text.contains("mpps_latency_seconds_bucket{le=\"0.000002\"} 2\n"));
+        assert!(text.contains("mpps_latency_seconds_bucket{le=\"+Inf\"} 2\n"));
+        assert!(text.ends_with('\n') && !text.contains("NaN"));
+    }
+
+    #[test]
+    fn the_page_about_metrics_has_all_of_them() {
+        let page = include_str!("../../../docs/live.md");
+        for (name, ..) in NAMES {
+            assert!(
+                page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_that_has_not_begun_has_no_numbers_that_it_can_not_have() {
+        let text = text(&State::default());
+        for absent in [
+            "mpps_run_valid",
+            "mpps_latency_seconds",
+            "mpps_run_start_time",
+            "mpps_link_up",
+            "mpps_intended",
+        ] {
+            assert!(!text.contains(absent), "{absent}");
+        }
+        assert!(text.contains("mpps_run_state{state=\"waiting\"} 1\n"));
+    }
+}

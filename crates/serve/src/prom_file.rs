@@ -1,0 +1,119 @@
+//! The metrics as a file, for the textfile collector of the node exporter and its like.
+
+use crate::board::Board;
+use crate::metrics;
+use mpps_report::{JsonTarget, Notes, ReportError};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the file is written while the run goes on.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A file that is replaced, in one step, once a second and at the end. The thread that makes it starts the one that
+/// writes.
+pub struct PromFile {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<Result<(), ReportError>>>,
+    notes: Notes,
+}
+
+impl PromFile {
+    /// Checks that it can be written, and starts to. `ready` is called by the thread first.
+    ///
+    /// # Errors
+    /// When it can't be written, or not in one step.
+    pub fn create(path: &Path, board: Board, ready: impl FnOnce() + Send + 'static) -> Result<Self, ReportError> {
+        let target = JsonTarget::prepare(path)?;
+        if !target.is_replaced() {
+            let told = "it can't be replaced in one step: want a file in a folder that can be written";
+            return Err(ReportError::io("open for writing", path, io::Error::other(told)));
+        }
+        let (end, ended) = channel();
+        let notes = Notes::new();
+        let told = notes.clone();
+        let body = move || {
+            ready();
+            write(&target, &board, &ended, &told)
+        };
+        let thread = std::thread::Builder::new().name("mpps-prom".to_owned()).spawn(body);
+        let thread = thread.map_err(|e| ReportError::io("start the thread that writes", path, e))?;
+        Ok(Self {
+            end: Some(end),
+            thread: Some(thread),
+            notes,
+        })
+    }
+
+    /// What goes wrong while writing, as it happens.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
+    /// Writes it for the last time.
+    ///
+    /// # Errors
+    /// When that could not be written.
+    pub fn finish(mut self) -> Result<(), ReportError> {
+        drop(self.end.take());
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(written)) => written,
+            _ => Ok(()),
+        }
+    }
+}
+
+fn write(target: &JsonTarget, board: &Board, ended: &Receiver<()>, notes: &Notes) -> Result<(), ReportError> {
+    let mut seen = 0;
+    loop {
+        let over = !matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout));
+        let version = board.version();
+        // Nothing new is nothing to write.
+        if !over && version == seen {
+            continue;
+        }
+        seen = version;
+        let written = target.write_text(&metrics::text(&board.newest()));
+        if over {
+            return written;
+        }
+        if let Err(error) = written {
+            notes.tell(format!("prom: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_replaced_is_refused_and_the_last_state_is_written() {
+        let folder = std::env::temp_dir().join(format!("mpps-prom-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for path in ["-", "/dev/null"] {
+            assert!(
+                PromFile::create(Path::new(path), Board::default(), || ()).is_err(),
+                "{path}"
+            );
+        }
+        let path = folder.join("mpps.prom");
+        let board = Board::default();
+        let file = PromFile::create(&path, board.clone(), || ()).expect("a file");
+        board.publish(&crate::state::State {
+            trial: 41,
+            ..Default::default()
+        });
+        file.finish().expect("written");
+        let text = std::fs::read_to_string(&path).expect("the file");
+        assert!(text.contains("mpps_run_trials 41\n"), "{text}");
+        assert_eq!(
+            std::fs::read_dir(&folder).expect("the folder").count(),
+            1,
+            "nothing beside it"
+        );
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
+}

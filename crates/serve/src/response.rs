@@ -1,0 +1,95 @@
+//! Answers as bytes.
+
+use crate::request::Refusal;
+
+/// On every answer. A page of ours may use what comes from here and nothing else, and nobody may frame it; there is no
+/// `Access-Control-Allow-Origin`, so other pages may read nothing.
+const SAFE: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
+    connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
+    X-Content-Type-Options: nosniff\r\n\
+    Referrer-Policy: no-referrer\r\n\
+    Cache-Control: no-store\r\n\
+    Cross-Origin-Resource-Policy: same-origin\r\n\
+    Connection: close\r\n";
+
+/// The head of a stream of events, which ends with the connection.
+pub(crate) fn stream() -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{SAFE}\r\n").into_bytes()
+}
+
+/// An answer with a body; of HEAD without.
+pub(crate) fn whole(content_type: &str, body: &[u8], head: bool) -> Vec<u8> {
+    of("200 OK", content_type, "", body, head)
+}
+
+/// That there is nothing of this name.
+pub(crate) fn not_found(head: bool) -> Vec<u8> {
+    of("404 Not Found", PLAIN, "", b"nothing here\n", head)
+}
+
+/// That there are too many connections.
+pub(crate) fn busy() -> Vec<u8> {
+    of("503 Service Unavailable", PLAIN, "", b"too many connections\n", false)
+}
+
+/// Why a request is not answered.
+pub(crate) fn refused(refusal: Refusal) -> Vec<u8> {
+    let (status, more, why) = match refusal {
+        Refusal::Bad => ("400 Bad Request", "", "no request that is answered here\n"),
+        Refusal::ForeignHost => ("403 Forbidden", "", "that is not this host's name\n"),
+        Refusal::Method => ("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET and HEAD only\n"),
+        Refusal::TooSlow => ("408 Request Timeout", "", "the request took too long\n"),
+        Refusal::TooLong => ("431 Request Header Fields Too Large", "", "the header is too long\n"),
+    };
+    of(status, PLAIN, more, why.as_bytes(), false)
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+fn of(status: &str, content_type: &str, more: &str, body: &[u8], head: bool) -> Vec<u8> {
+    let length = body.len();
+    let mut bytes =
+        format!("HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{more}{SAFE}\r\n")
+            .into_bytes();
+    if !head {
+        bytes.extend_from_slice(body);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_is_closed_to_other_pages_and_whole() {
+        let all = [
+            stream(),
+            whole("text/html; charset=utf-8", b"x", false),
+            not_found(false),
+            busy(),
+            refused(Refusal::Bad),
+            refused(Refusal::ForeignHost),
+            refused(Refusal::Method),
+            refused(Refusal::TooSlow),
+            refused(Refusal::TooLong),
+        ];
+        for bytes in all {
+            let text = String::from_utf8(bytes).expect("text");
+            for line in [
+                "default-src 'none'",
+                "nosniff",
+                "no-referrer",
+                "no-store",
+                "Connection: close\r\n",
+            ] {
+                assert!(text.contains(line), "{line}: {text}");
+            }
+            assert!(!text.contains("Access-Control"), "{text}");
+            let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+            assert!(length.is_none_or(|length| length == body.len().to_string()), "{text}");
+        }
+        assert!(whole("text/plain", b"xyz", true).ends_with(b"\r\n\r\n"));
+    }
+}

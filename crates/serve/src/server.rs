@@ -1,0 +1,381 @@
+//! One thread that serves all connections.
+//!
+//! It never waits for one of them: sockets don't block, each has a time by which something must have come or gone, and
+//! what a connection may hold is bounded. A stream is given something new only when it has taken what it was given, so
+//! a reader that is slow gets less, and one that takes nothing is let go.
+
+use crate::page::Feed;
+use crate::request::{LONGEST, Parsed, Refusal, parse};
+use crate::response;
+use crate::site::{Answer, Site, answer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// What a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections of a listener at a time.
+    pub connections: usize,
+    /// Time for the whole request.
+    pub request: Duration,
+    /// Time in which a client must have taken something of what is for it.
+    pub write: Duration,
+    /// Time for a whole answer that is no stream.
+    pub answer: Duration,
+}
+
+/// What is used.
+pub const LIMITS: Limits = Limits {
+    connections: 16,
+    request: Duration::from_secs(2),
+    write: Duration::from_secs(2),
+    answer: Duration::from_secs(10),
+};
+
+/// How often streams are given what is new.
+const TICK: Duration = Duration::from_millis(250);
+/// How long the rest of a request that was refused is read and forgotten, so that the answer arrives.
+const DRAIN: Duration = Duration::from_millis(300);
+/// Bytes of it.
+const MOST_DRAINED: usize = 64 << 10;
+/// How long the end waits for clients to take what is for them.
+const LAST: Duration = Duration::from_secs(1);
+
+/// A socket that listens, and what is there.
+pub struct Listener {
+    socket: TcpListener,
+    site: Box<dyn Site>,
+}
+
+impl Listener {
+    /// What is at this socket.
+    ///
+    /// # Errors
+    /// When it can't be made one that does not block.
+    pub fn new(socket: TcpListener, site: impl Site + 'static) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            site: Box::new(site),
+        })
+    }
+}
+
+/// The thread, which serves until [`Server::finish`].
+#[derive(Debug)]
+pub struct Server {
+    wake: UnixStream,
+    ended: Receiver<()>,
+}
+
+impl Server {
+    /// Starts the thread. It calls `ready` first and serves when that has returned; where that fails, never.
+    ///
+    /// # Errors
+    /// When the thread can't be started.
+    pub fn start(
+        listeners: Vec<Listener>,
+        limits: Limits,
+        ready: impl FnOnce() -> bool + Send + 'static,
+    ) -> io::Result<Self> {
+        let (wake, woken) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        let (end, ended) = channel();
+        let body = move || {
+            if ready() {
+                Serving {
+                    listeners,
+                    limits,
+                    connections: Vec::new(),
+                    woken,
+                    last: None,
+                }
+                .run();
+            }
+            drop(end);
+        };
+        std::thread::Builder::new().name("mpps-serve".to_owned()).spawn(body)?;
+        Ok(Self { wake, ended })
+    }
+
+    /// Ends it: streams are given what is left, for a second at the most.
+    pub fn finish(self) {
+        // The thread hears that the other end has gone.
+        drop(self.wake);
+        let _ = self.ended.recv_timeout(LAST + TICK);
+    }
+}
+
+enum State {
+    /// The request comes.
+    Reading(Vec<u8>),
+    /// The answer goes.
+    Writing,
+    /// A stream of events.
+    Streaming(Box<Feed>),
+    /// The answer has gone; what still comes is forgotten.
+    Draining(usize),
+    /// To be closed.
+    Over,
+}
+
+struct Connection {
+    socket: TcpStream,
+    /// The number of its listener.
+    listener: usize,
+    state: State,
+    /// What is to be written, and how much of it has been.
+    out: Vec<u8>,
+    at: usize,
+    /// By when something must have come or gone.
+    deadline: Instant,
+    /// By when all must be over; `None`: never.
+    last: Option<Instant>,
+}
+
+struct Serving {
+    listeners: Vec<Listener>,
+    limits: Limits,
+    connections: Vec<Connection>,
+    woken: UnixStream,
+    /// It is ending, by then.
+    last: Option<Instant>,
+}
+
+/// What became of a read or write.
+fn done(result: io::Result<usize>) -> Option<io::Result<usize>> {
+    match result {
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+        other => Some(other),
+    }
+}
+
+impl Serving {
+    fn run(&mut self) {
+        loop {
+            let now = Instant::now();
+            if self.last.is_some_and(|last| now >= last || self.connections.is_empty()) {
+                return;
+            }
+            let ready = self.wait(now);
+            let now = Instant::now();
+            if ready[0] && self.last.is_none() && matches!((&self.woken).read(&mut [0; 8]), Ok(0)) {
+                // Who has come by now is served.
+                self.accept_all(now);
+                self.last = Some(now + LAST);
+            }
+            for (listener, _) in ready[1..=self.listeners.len()]
+                .iter()
+                .enumerate()
+                .filter(|(_, ready)| **ready)
+            {
+                self.accept(listener, now);
+            }
+            self.serve(now);
+        }
+    }
+
+    /// Sleeps until something can be done; which of all descriptors are ready.
+    fn wait(&self, now: Instant) -> Vec<bool> {
+        let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
+        // While it ends nobody new is served.
+        let more = match self.last {
+            None => PollFlags::IN,
+            Some(_) => PollFlags::empty(),
+        };
+        fds.extend(self.listeners.iter().map(|of| PollFd::new(&of.socket, more)));
+        let mut until = self.last;
+        for connection in &self.connections {
+            let wants = match connection.state {
+                _ if connection.at < connection.out.len() => PollFlags::OUT,
+                _ => PollFlags::IN,
+            };
+            fds.push(PollFd::new(&connection.socket, wants));
+            let tick = matches!(connection.state, State::Streaming(_)).then(|| now + TICK);
+            let own = [Some(connection.deadline), connection.last, tick];
+            until = own.into_iter().flatten().chain(until).min();
+        }
+        if self.last.is_some() {
+            fds.remove(0);
+        }
+        let timeout = until.map(|until| until.saturating_duration_since(now).min(Duration::from_secs(3600)));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let asked = poll(&mut fds, timeout.as_ref());
+        let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if self.last.is_some() {
+            ready.insert(0, false);
+        }
+        if asked.is_err() {
+            ready.fill(false);
+        }
+        ready
+    }
+
+    fn accept_all(&mut self, now: Instant) {
+        (0..self.listeners.len()).for_each(|listener| self.accept(listener, now));
+    }
+
+    /// Takes in who waits at a listener.
+    fn accept(&mut self, listener: usize, now: Instant) {
+        // A crowd does not keep those from being served who are in.
+        for _ in 0..self.limits.connections {
+            let Ok((socket, _)) = self.listeners[listener].socket.accept() else {
+                return;
+            };
+            let in_use = self.connections.iter().filter(|of| of.listener == listener).count();
+            if socket.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if in_use >= self.limits.connections {
+                let _ = (&socket).write(&response::busy());
+                let _ = socket.shutdown(Shutdown::Write);
+                continue;
+            }
+            self.connections.push(Connection {
+                socket,
+                listener,
+                state: State::Reading(Vec::new()),
+                out: Vec::new(),
+                at: 0,
+                deadline: now + self.limits.request,
+                last: None,
+            });
+        }
+    }
+
+    /// Goes on with each connection as far as that goes without waiting.
+    fn serve(&mut self, now: Instant) {
+        let ending = self.last.is_some();
+        for connection in &mut self.connections {
+            let site = self.listeners[connection.listener].site.as_ref();
+            connection.go_on(site, &self.limits, now, ending);
+        }
+        self.connections
+            .retain(|connection| !matches!(connection.state, State::Over));
+    }
+}
+
+impl Connection {
+    fn go_on(&mut self, site: &dyn Site, limits: &Limits, now: Instant, ending: bool) {
+        if matches!(self.state, State::Reading(_)) {
+            self.read(site, limits, now);
+        }
+        if let State::Streaming(feed) = &mut self.state {
+            // Whoever reads a stream has nothing more to say: it has gone, or is up to something.
+            if done(self.socket.read(&mut [0; 1])).is_some() {
+                self.state = State::Over;
+                return;
+            }
+            if self.at == self.out.len() {
+                (self.at, self.deadline) = (0, now + limits.write);
+                self.out.clear();
+                let over = feed.put(&mut self.out);
+                if over || (ending && self.out.is_empty()) {
+                    self.state = State::Writing;
+                    self.last = Some(now + limits.answer);
+                }
+            }
+        }
+        if matches!(self.state, State::Writing | State::Streaming(_)) {
+            self.write(limits, now);
+        }
+        if let State::Draining(drained) = &mut self.state {
+            let mut bytes = [0; 4096];
+            match done(self.socket.read(&mut bytes)) {
+                None => {}
+                Some(Ok(n)) if n > 0 && *drained < MOST_DRAINED => *drained += n,
+                Some(_) => self.state = State::Over,
+            }
+        }
+        if now >= self.deadline || self.last.is_some_and(|last| now >= last) {
+            match self.state {
+                State::Reading(_) => {
+                    self.answer(response::refused(Refusal::TooSlow), limits, now);
+                    self.write(limits, now);
+                }
+                _ => self.state = State::Over,
+            }
+        }
+    }
+
+    /// Reads on, up to the end of the request.
+    fn read(&mut self, site: &dyn Site, limits: &Limits, now: Instant) {
+        let State::Reading(request) = &mut self.state else {
+            return;
+        };
+        let before = request.len();
+        let mut bytes = [0; LONGEST];
+        let ended = match done(self.socket.read(&mut bytes[..LONGEST - before])) {
+            None => return,
+            Some(Ok(n)) => {
+                request.extend_from_slice(&bytes[..n]);
+                n == 0
+            }
+            Some(Err(_)) => {
+                self.state = State::Over;
+                return;
+            }
+        };
+        // It is looked at when it may be whole, not byte by byte.
+        let tail = &request[before.saturating_sub(3)..];
+        let end = tail.windows(2).any(|two| two == b"\n\n") || tail.windows(3).any(|three| three == b"\n\r\n");
+        if !end && !ended && request.len() < LONGEST {
+            return;
+        }
+        let local = self
+            .socket
+            .local_addr()
+            .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |at| at.ip());
+        // An IPv4 client of an IPv6 socket came to an IPv4 address.
+        match parse(request, local.to_canonical()) {
+            Parsed::Partial => self.state = State::Over,
+            Parsed::Refused(refusal) => self.answer(response::refused(refusal), limits, now),
+            Parsed::Whole(request) => match answer(site, &request) {
+                Answer::Whole(bytes) => self.answer(bytes, limits, now),
+                Answer::Stream(feed) => {
+                    self.state = State::Streaming(feed);
+                    self.out = response::stream();
+                    self.deadline = now + limits.write;
+                }
+            },
+        }
+    }
+
+    fn answer(&mut self, bytes: Vec<u8>, limits: &Limits, now: Instant) {
+        (self.state, self.out, self.at) = (State::Writing, bytes, 0);
+        self.deadline = now + limits.write;
+        self.last = Some(now + limits.answer);
+    }
+
+    fn write(&mut self, limits: &Limits, now: Instant) {
+        while self.at < self.out.len() {
+            match done(self.socket.write(&self.out[self.at..])) {
+                None => return,
+                Some(Ok(n)) if n > 0 => {
+                    self.at += n;
+                    self.deadline = now + limits.write;
+                }
+                Some(_) => {
+                    self.state = State::Over;
+                    return;
+                }
+            }
+        }
+        if matches!(self.state, State::Writing) {
+            let _ = self.socket.shutdown(Shutdown::Write);
+            self.state = State::Draining(0);
+            self.deadline = now + DRAIN;
+        } else {
+            // It has all that there is.
+            self.deadline = now + Duration::from_secs(3600);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

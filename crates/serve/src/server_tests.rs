@@ -1,0 +1,178 @@
+use super::*;
+use crate::board::Board;
+use crate::site::{MetricsSite, PageSite, Token};
+use crate::state::State as Known;
+use std::net::SocketAddr;
+
+/// Times short enough for tests, and with which no test passes by being quick.
+const SHORT: Limits = Limits {
+    connections: 4,
+    request: Duration::from_millis(400),
+    write: Duration::from_millis(400),
+    answer: Duration::from_secs(5),
+};
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Served {
+    server: Server,
+    board: Board,
+    at: SocketAddr,
+    page: String,
+}
+
+fn serve(limits: Limits) -> Served {
+    let board = Board::default();
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = socket.local_addr().expect("its address");
+    let token = Token::new().expect("random bytes");
+    let page = token.path();
+    struct Both(MetricsSite, PageSite);
+    impl Site for Both {
+        fn bytes(&self, request: &crate::request::Request) -> Option<(&'static str, Vec<u8>)> {
+            self.0.bytes(request).or_else(|| self.1.bytes(request))
+        }
+        fn stream(&self, request: &crate::request::Request) -> Option<Box<Feed>> {
+            self.1.stream(request)
+        }
+    }
+    let site = Both(MetricsSite(board.clone()), PageSite::new(board.clone(), token));
+    let listener = Listener::new(socket, site).expect("a listener");
+    let server = Server::start(vec![listener], limits, || true).expect("a thread");
+    Served {
+        server,
+        board,
+        at,
+        page,
+    }
+}
+
+fn connect(at: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(at).expect("connected");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    socket
+}
+
+fn rest(mut socket: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // A connection that was reset has told nothing more.
+    let _ = socket.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn ask(at: SocketAddr, request: &str) -> String {
+    let mut socket = connect(at);
+    socket.write_all(request.as_bytes()).expect("sent");
+    rest(socket)
+}
+
+const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[test]
+fn requests_are_answered_or_refused_and_the_answer_is_whole() {
+    let served = serve(LIMITS);
+    let answer = ask(served.at, GET);
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("\r\n\r\n# HELP mpps_run_info"), "{answer}");
+    let head = ask(served.at, &GET.replace("GET", "HEAD"));
+    assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+    for (request, status) in [
+        (GET.replace("localhost", "example.com"), "403"),
+        (GET.replace("GET", "POST"), "405"),
+        (GET.replace("/metrics", "/"), "404"),
+        (GET.replace("/metrics", "/t/0/"), "404"),
+        (GET.replace("Host: localhost\r\n", ""), "400"),
+        ("\u{16}\u{3}\u{1}\n\n".to_owned(), "400"),
+        (
+            format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(9000)),
+            "431",
+        ),
+        (format!("{}{}", GET.replace("GET", "POST"), "x".repeat(20_000)), "405"),
+    ] {
+        let answer = ask(served.at, &request);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{request:.80}: {answer}"
+        );
+    }
+    served.server.finish();
+}
+
+#[test]
+fn a_client_that_says_nothing_or_too_little_is_let_go_and_others_are_served_meanwhile() {
+    let served = serve(SHORT);
+    let silent = connect(served.at);
+    let mut slow = connect(served.at);
+    slow.write_all(b"GET / HT").expect("sent");
+    assert!(ask(served.at, GET).starts_with("HTTP/1.1 200"));
+    for (socket, who) in [(silent, "silent"), (slow, "slow")] {
+        assert!(rest(socket).starts_with("HTTP/1.1 408"), "{who}");
+    }
+    served.server.finish();
+}
+
+#[test]
+fn a_crowd_is_turned_away_and_then_there_is_room_again() {
+    let served = serve(SHORT);
+    let crowd: Vec<_> = (0..20).map(|_| connect(served.at)).collect();
+    let told: Vec<String> = crowd.into_iter().map(rest).collect();
+    assert!(told.iter().any(|told| told.starts_with("HTTP/1.1 503")), "{told:?}");
+    let deadline = Instant::now() + PATIENCE;
+    while !ask(served.at, GET).starts_with("HTTP/1.1 200") {
+        assert!(Instant::now() < deadline, "no room again");
+    }
+    served.server.finish();
+}
+
+#[test]
+fn a_stream_that_nobody_reads_is_let_go_and_holds_up_nobody() {
+    let served = serve(SHORT);
+    let mut lazy = connect(served.at);
+    lazy.write_all(format!("GET {}events HTTP/1.1\r\nHost: localhost\r\n\r\n", served.page).as_bytes())
+        .expect("sent");
+    // More than sockets hold.
+    let state = Known {
+        notes: vec!["x".repeat(1 << 20).into(); 12],
+        ..Known::default()
+    };
+    served.board.publish(&state);
+    let closed = || {
+        served.board.publish(&state);
+        assert!(ask(served.at, GET).starts_with("HTTP/1.1 200"), "others are served");
+        // It was closed with bytes under way.
+        lazy.take_error().is_ok_and(|error| error.is_some()) || {
+            lazy.set_nonblocking(true).expect("set");
+            let gone = lazy.write(b"x").is_err();
+            lazy.set_nonblocking(false).expect("set");
+            gone
+        }
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let mut closed = closed;
+    while !closed() {
+        assert!(Instant::now() < deadline, "it is still there");
+    }
+    served.server.finish();
+}
+
+#[test]
+fn the_end_is_told_to_who_reads_and_waits_for_nobody_else() {
+    let served = serve(LIMITS);
+    let mut reader = connect(served.at);
+    let events = format!("GET {}events HTTP/1.1\r\nHost: localhost\r\n\r\n", served.page);
+    reader.write_all(events.as_bytes()).expect("sent");
+    let _silent = connect(served.at);
+    // The stream has begun.
+    let mut first = [0; 15];
+    reader.read_exact(&mut first).expect("its head");
+    served.board.publish(&Known {
+        phase: crate::state::Phase::Ended,
+        end: Some(serde_json::json!({"valid": true}).into()),
+        ..Known::default()
+    });
+    served.server.finish();
+    let told = rest(reader);
+    assert!(told.ends_with("event: end\ndata: {\"valid\":true}\n\n"), "{told}");
+}

@@ -1,0 +1,166 @@
+//! What there is to be had: metrics at one address, the page at another.
+
+use crate::board::Board;
+use crate::metrics;
+use crate::page::{self, Feed};
+use crate::request::Request;
+use crate::response;
+use std::io::{self, Read};
+
+/// What a request is answered with.
+pub(crate) enum Answer {
+    /// These bytes, and the end.
+    Whole(Vec<u8>),
+    /// A stream.
+    Stream(Box<Feed>),
+}
+
+/// What is at an address.
+pub trait Site: Send {
+    /// Answers a request whose host was checked.
+    #[doc(hidden)]
+    fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)>;
+
+    /// The stream of this request, if it is one.
+    #[doc(hidden)]
+    fn stream(&self, _request: &Request) -> Option<Box<Feed>> {
+        None
+    }
+}
+
+/// Answers a request.
+pub(crate) fn answer(site: &dyn Site, request: &Request) -> Answer {
+    if let Some(feed) = site.stream(request).filter(|_| !request.head) {
+        return Answer::Stream(feed);
+    }
+    Answer::Whole(match site.bytes(request) {
+        Some((content_type, body)) => response::whole(content_type, &body, request.head),
+        None => response::not_found(request.head),
+    })
+}
+
+/// `/metrics`.
+pub struct MetricsSite(pub Board);
+
+impl Site for MetricsSite {
+    fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)> {
+        let text = || metrics::text(&self.0.newest()).into_bytes();
+        (request.path == "/metrics").then(|| (metrics::CONTENT_TYPE, text()))
+    }
+}
+
+/// A word of the page's address that nobody can guess: a host is often shared.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When the kernel has no random bytes.
+    pub fn new() -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// The path of the page.
+    pub fn path(&self) -> String {
+        format!("/t/{}/", self.0)
+    }
+
+    /// What comes behind the path of the page, in as much time whatever is wrong about it.
+    fn file<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let rest = path.strip_prefix("/t/")?;
+        let (word, file) = rest.split_once('/')?;
+        let differs = word
+            .bytes()
+            .zip(self.0.bytes())
+            .fold(word.len() ^ self.0.len(), |differs, (a, b)| {
+                differs | usize::from(a ^ b)
+            });
+        (differs == 0).then_some(file)
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// The live page, below `/t/…/`.
+pub struct PageSite {
+    board: Board,
+    token: Token,
+}
+
+impl PageSite {
+    /// Of what is on this board.
+    pub fn new(board: Board, token: Token) -> Self {
+        Self { board, token }
+    }
+}
+
+impl Site for PageSite {
+    fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)> {
+        let (content_type, text) = page::file(self.token.file(&request.path)?)?;
+        Some((content_type, text.as_bytes().to_vec()))
+    }
+
+    fn stream(&self, request: &Request) -> Option<Box<Feed>> {
+        let events = self.token.file(&request.path)? == page::EVENTS;
+        events.then(|| Box::new(Feed::new(self.board.clone(), request.last_event)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(path: &str) -> Request {
+        Request {
+            head: false,
+            path: path.to_owned(),
+            last_event: None,
+        }
+    }
+
+    #[test]
+    fn the_page_is_where_its_word_is_and_nowhere_else() {
+        let token = Token::new().expect("random bytes");
+        assert!(token != Token::new().expect("random bytes"));
+        let site = PageSite::new(Board::default(), token.clone());
+        let path = token.path();
+        for (file, kind) in [
+            ("", "text/html"),
+            ("live.js", "text/javascript"),
+            ("live.css", "text/css"),
+            ("uplot.js", "text/javascript"),
+        ] {
+            let found = site.bytes(&get(&format!("{path}{file}")));
+            assert!(
+                found.is_some_and(|(content_type, _)| content_type.starts_with(kind)),
+                "{file}"
+            );
+        }
+        assert!(site.stream(&get(&format!("{path}events"))).is_some());
+        let short = &path[..path.len() - 2];
+        for wrong in [
+            "/",
+            "/metrics",
+            "/t/",
+            "/t//",
+            "/t/x/",
+            short,
+            &format!("{short}/"),
+            &format!("{path}../"),
+            &path[..path.len() - 1],
+        ] {
+            assert!(
+                site.bytes(&get(wrong)).is_none() && site.stream(&get(wrong)).is_none(),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Prometheus and Grafana beside a run: what they are given is what they take.
+
+use mpps_tests::{Background, Scratch, Served, missing, mpps, run_command, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn top() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The names of metrics in a text of queries.
+fn names(text: &str) -> Vec<String> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let all = text.split(|c| !word(c)).filter(|word| word.starts_with("mpps_"));
+    all.map(str::to_owned).collect()
+}
+
+#[test]
+fn dashboard_and_alerts_name_only_metrics_that_there_are() {
+    let folder = top().join("packaging");
+    let dashboard: Value = serde_json::from_str(&read(&folder.join("grafana/mpps.json"))).expect("JSON");
+    let alerts = read(&folder.join("prometheus/mpps-alerts.yml"));
+    let scratch = Scratch::new();
+    let prom = scratch.file("mpps.prom");
+    let mut command = mpps("sendrecv loop: --rate 2kpps --duration 1s --settle 100ms --quiet --prom");
+    command.arg(&prom);
+    run_command(command);
+    let text = read(&prom);
+    let there = |name: &str| {
+        let name = name.strip_suffix("_bucket").unwrap_or(name);
+        text.contains(&format!("# TYPE {name} ")) || read(&top().join("docs/live.md")).contains(&format!("`{name}"))
+    };
+    let mut queries = String::new();
+    let panels = dashboard["panels"].as_array().expect("panels");
+    for target in panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().expect("targets"))
+    {
+        queries += target["expr"].as_str().expect("a query");
+        queries.push('\n');
+    }
+    let used = names(&format!("{queries}{alerts}"));
+    assert!(used.len() > 15, "{used:?}");
+    for name in used {
+        assert!(there(&name), "{name}");
+    }
+    if missing("promtool", "prometheus") {
+        return;
+    }
+    let promtool = |words: &[&str], input: &str| {
+        let mut child = Command::new("promtool")
+            .args(words)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("promtool");
+        child
+            .stdin
+            .take()
+            .expect("piped")
+            .write_all(input.as_bytes())
+            .expect("read");
+        let done = child.wait_with_output().expect("its end");
+        let told = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+        assert!(done.status.success(), "{words:?}: {told}");
+        told
+    };
+    assert_eq!(promtool(&["check", "metrics"], &text), "", "no complaints");
+    let rules = folder.join("prometheus/mpps-alerts.yml");
+    promtool(&["check", "rules", &rules.to_string_lossy()], "");
+    promtool(
+        &["check", "config", &folder.join("prometheus/mpps.yml").to_string_lossy()],
+        "",
+    );
+}
+
+#[test]
+fn a_prometheus_scrapes_a_run() {
+    if missing("prometheus", "prometheus") {
+        return;
+    }
+    let run = Background::start(mpps(
+        "sendrecv loop:loss=2% --rate 5kpps --settle 100ms --duration 1h --metrics --quiet",
+    ))
+    .wait_to_hear("metrics: ");
+    let metrics = Served::of(&run, "metrics: ");
+    let scratch = Scratch::new();
+    let config = format!(
+        "global:\n  scrape_interval: 1s\nscrape_configs:\n  - job_name: mpps\n    static_configs:\n      \
+         - targets: ['{}']\n",
+        metrics.at
+    );
+    std::fs::write(scratch.file("prometheus.yml"), config).expect("written");
+    let port = {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        socket.local_addr().expect("its address").port()
+    };
+    let mut command = Command::new("prometheus");
+    command
+        .arg(format!("--config.file={}", scratch.file("prometheus.yml").display()))
+        .arg(format!("--storage.tsdb.path={}", scratch.file("tsdb").display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    let mut prometheus = Background::start(command);
+    let at = Served {
+        at: ([127, 0, 0, 1], port).into(),
+        path: String::new(),
+    };
+    let ask = |query: &str| {
+        let answer = at.get(&format!("/api/v1/query?query={query}"), "localhost");
+        let body = answer
+            .split_once("\r\n\r\n")
+            .map(|(_, body)| body.to_owned())
+            .unwrap_or_default();
+        // It may come in pieces, each behind its length.
+        let from = body.find('{')?;
+        let value: Value = serde_json::from_str(body.get(from..=body.rfind('}')?)?).ok()?;
+        value["data"]["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
+    };
+    let query = |query: &str, holds: &dyn Fn(f64) -> bool| {
+        wait_until(query, || {
+            assert!(prometheus.running(), "{}", prometheus.stderr());
+            // It answers one request of a connection and keeps it open otherwise.
+            ask(query).is_some_and(holds)
+        });
+    };
+    let mut query = query;
+    query("up%7Bjob=%22mpps%22%7D", &|up| up == 1.0);
+    query("mpps_transmitted_packets_total", &|sent| sent > 0.0);
+    query("mpps_settled_lost_packets", &|lost| lost > 0.0);
+    query("rate(mpps_transmitted_packets_total%5B1m%5D)", &|rate| rate > 0.0);
+    query("mpps_latency_seconds_count", &|count| count > 0.0);
+    run.end(Signal::INT);
+}
