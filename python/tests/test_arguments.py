@@ -28,7 +28,7 @@ def test_keyword_arguments_become_long_options(options: dict[str, mpps.Option], 
 
 
 @pytest.mark.parametrize("name", ["json_lines", "print_plan"])
-def test_an_option_that_the_package_gives_itself_is_refused_by_name(name: str) -> None:
+def test_an_option_that_is_not_the_users_to_give_is_refused_by_name(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         mpps.run("sendrecv", "loop:", **{name: "x"})  # type: ignore[arg-type]
 

@@ -15,8 +15,11 @@ Word = Union[str, int, float, "os.PathLike[str]"]
 #: The value of an option: True for one without a value, False or None to leave it out, several to repeat it.
 Option = Union[Word, bool, None, Iterable[Word]]
 
-#: Options that the package gives itself.
-_OURS = {"json_lines": "rows are read from it", "print_plan": "ask the program for a plan"}
+#: Options that are not the user's to give here, and why.
+_REFUSED = {
+    "json_lines": "the package gives this option itself, and reads the rows from it",
+    "print_plan": "it prints a plan and runs nothing; a result has its plan (`result.plan`)",
+}
 
 
 def find_program(program: str | os.PathLike[str] | None = None) -> str:
@@ -47,8 +50,8 @@ def arguments(options: dict[str, Option]) -> list[str]:
     """Options as the program reads them: `busy_poll=True` is `--busy-poll`, `rate="1Mpps"` is `--rate=1Mpps`."""
     words: list[str] = []
     for name, value in options.items():
-        if name in _OURS:
-            raise TypeError(f"{name}: the package gives this option itself: {_OURS[name]}")
+        if name in _REFUSED:
+            raise TypeError(f"{name}: {_REFUSED[name]}")
         option = "--" + name.replace("_", "-")
         if value is None or value is False:
             continue
