@@ -4,9 +4,10 @@ use crate::abi::Plan;
 use crate::error::of;
 use aya::maps::{DevMap, Map, MapData};
 use aya::programs::{RawTracePoint, Xdp};
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use mpps_io::{Error, ErrorKind, Result};
 use mpps_sys::map::{Mapping, Shared};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -67,14 +68,16 @@ pub(crate) struct Loaded {
 }
 
 const LOAD: &str = "load XDP programs for";
+/// Where a kernel describes its types (BTF), if it does.
+const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 impl Loaded {
     /// Makes the maps.
     pub(crate) fn new(device: &str, wanted: &Wanted<'_>) -> Result<Loaded> {
         let object: Arc<str> = device.into();
-        let btf = Btf::from_sys_fs().ok();
+        // It reads the kernel's types, some megabytes, by itself.
         let mut loader = EbpfLoader::new();
-        loader.btf(btf.as_ref()).override_global("PLAN", wanted.plan, true);
+        loader.override_global("PLAN", wanted.plan, true);
         for (name, value) in &wanted.constants {
             loader.override_global(name, &value[..], true);
         }
@@ -87,7 +90,7 @@ impl Loaded {
         Ok(Loaded {
             object,
             ebpf,
-            typed: btf.is_some(),
+            typed: File::open(KERNEL_TYPES).is_ok(),
         })
     }
 

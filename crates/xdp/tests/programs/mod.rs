@@ -22,8 +22,8 @@ pub const DROP: u32 = 1;
 pub const PASS: u32 = 2;
 pub const TX: u32 = 3;
 
-/// Instructions that the verifier may have to follow in a program. Each start waits for it, about 1 µs for each, and the
-/// kernel refuses a program at a million; other kernels follow more ways than this one.
+/// Instructions that the verifier may have to follow in a program. Each start waits for it, about 1 µs for each, and
+/// the kernel refuses a program at a million; other kernels follow more ways than this one.
 pub const MOST_VERIFIED: u32 = 150_000;
 
 pub const OWN_MAC: [u8; 6] = frames::DST_MAC;
