@@ -225,7 +225,18 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
             )));
         }
     }
-<<<<<<< HEAD
+    let serve = &tell.serve;
+    for (option, given) in [
+        ("--prom", serve.prom.is_some()),
+        ("--metrics", serve.metrics.is_some()),
+        ("--web", serve.web.is_some()),
+    ] {
+        if given {
+            return Err(usage(format!(
+                "{option}: compare has many runs, one after another: want it left out"
+            )));
+        }
+    }
     let of_plan = |args| Plan::from_args(args).map_err(Failure::from);
     let (words, plan, frame_size) = match cli.command {
         Command::Sendrecv(args) | Command::Send(args) if args.lab => {
@@ -248,25 +259,6 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
             let plan = of_plan(words.clone())?;
             (words, plan, None)
         }
-=======
-    let serve = &tell.serve;
-    for (option, given) in [
-        ("--prom", serve.prom.is_some()),
-        ("--metrics", serve.metrics.is_some()),
-        ("--web", serve.web.is_some()),
-    ] {
-        if given {
-            return Err(format!(
-                "{option}: compare has many runs, one after another: want it left out"
-            ));
-        }
-    }
-    let plan = Plan::from_args(words.clone()).map_err(|e| e.to_string())?;
-    let frame_size = match cli.command {
-        Command::Sendrecv(args) => Some(Draft::new(args, true).map_err(line)?.frame_size),
-        Command::Send(args) => Some(Draft::new(args, false).map_err(line)?.frame_size),
-        _ => None,
->>>>>>> w-serve
     };
     let time = |field: &str| {
         let text = plan.get(field).and_then(Value::as_str)?;
