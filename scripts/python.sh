@@ -29,6 +29,7 @@ environment() {
     local want log=$venv.log
     want=$("$PYTHON" --version && sed -n '/^\[project.optional-dependencies\]/,/^\[tool/p' python/pyproject.toml)
     [ "$want" != "$(cat "$venv/made-for" 2>/dev/null)" ] || return 0
+    [ -z "${MPPS_NO_INSTALL:-}" ] || "$1" "MPPS_NO_INSTALL is set, and target/python is not there yet"
     mkdir -p target
     if ! "$PYTHON" -m venv --clear "$venv" >"$log" 2>&1; then
         "$1" "$PYTHON -m venv fails: $(tail -n 1 "$log") (apt-get install python3-venv)"
@@ -44,6 +45,18 @@ environment() {
     fi
 }
 
+# An environment that can build the wheel, and no more.
+builder() {
+    local log=$venv.log
+    venv=$PWD/target/python-wheel
+    [ ! -e "$venv/made" ] || return 0
+    mkdir -p target
+    "$PYTHON" -m venv --clear "$venv" >"$log" 2>&1 ||
+        fail "$PYTHON -m venv fails: $(tail -n 1 "$log") (apt-get install python3-venv)"
+    pip install -q hatchling >"$log" 2>&1 || fail "pip can't install hatchling: $(tail -n 1 "$log")"
+    touch "$venv/made"
+}
+
 fail() {
     echo "python: $*" >&2
     exit 1
@@ -56,14 +69,24 @@ fi
 
 if [ "${1:-}" = --wheel ]; then
     [ -x "$MPPS_BIN" ] || fail "$MPPS_BIN is not built: make wheel builds it first"
-    environment fail
-    MPPS_WHEEL_PROGRAM=$MPPS_BIN pip wheel -q --no-deps --no-build-isolation -w target/wheels ./python
-    ls -1 target/wheels/*.whl
+    builder
+    made=$(mktemp -d target/wheel-XXXXXX)
+    trap 'rm -rf "$made"' EXIT
+    MPPS_WHEEL_PROGRAM=$MPPS_BIN pip wheel -q --no-deps --no-build-isolation -w "$made" ./python
+    mkdir -p target/wheels
+    for wheel in "$made"/*.whl; do
+        mv -f "$wheel" target/wheels/
+        echo "target/wheels/${wheel##*/}"
+    done
     exit
 fi
 
 environment skip
-pip install -q --no-deps --no-build-isolation --force-reinstall ./python
+if ! pip install -q --no-deps --no-build-isolation --force-reinstall ./python; then
+    echo "python: pip can't install ./python"
+    echo "test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"
+    exit 1
+fi
 
 log=$venv.pytest.log status=0
 pytest=("$venv/bin/python" -m pytest -q -rfEs -p no:cacheprovider "$@")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,13 @@ from mpps._program import arguments
 )
 def test_keyword_arguments_become_long_options(options: dict[str, mpps.Option], words: list[str]) -> None:
     assert arguments(options) == words
+
+
+def test_numbers_of_other_libraries_are_numbers_and_bytes_are_refused() -> None:
+    half: Any = Fraction(1, 2)
+    assert arguments({"at": half}) == ["--at=0.5"]
+    with pytest.raises(TypeError, match="csv: bytes"):
+        arguments({"csv": b"a.csv"})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("name", ["json_lines", "print_plan"])

@@ -107,6 +107,37 @@ say("end", **END)
     assert len(mpps.run("sendrecv", "loop:").rows) == 20000
 
 
+def test_a_run_that_is_read_late_did_not_wait_for_its_reader(fake: Fake) -> None:
+    # More than a pipe holds; the program gives up on a reader who takes none of it.
+    fake("""
+say("start", **START)
+for at in range(5000): row(at)
+say("end", **END)
+""")
+    with mpps.start("sendrecv", "loop:") as run:
+        within("the program has ended", lambda: run._child.process.poll() is not None)
+        assert len(run.result().rows) == 5000
+
+
+def test_a_run_that_is_stopped_twice_waits_for_its_packets_all_the_same(program: str) -> None:
+    # A second signal would end the settle time, and what is under way would be lost.
+    with mpps.start("sendrecv", "loop:delay=500ms", duration="1h", settle="30s", **ANY_RATE) as run:
+        next(run)
+        run.stop()
+        run.stop()
+    result = run.result()
+    assert result.interrupted
+    assert result.lost == 0
+
+
+def test_the_end_of_the_block_does_not_cut_off_the_settle_time(program: str) -> None:
+    with mpps.start("sendrecv", "loop:delay=500ms", duration="200ms", settle="30s", **ANY_RATE) as run:
+        within("it has sent", run._has_sent)
+    result = run.result()
+    assert not result.interrupted
+    assert result.lost == 0
+
+
 def test_leaving_the_block_ends_a_program_that_waits_for_a_reader(fake: Fake) -> None:
     fake("""
 signal.signal(signal.SIGTERM, lambda *_: None)
@@ -163,6 +194,22 @@ def test_what_is_no_json_is_told(fake: Fake) -> None:
     fake('print("hello"); sys.stdout.flush(); time.sleep(60)')
     with pytest.raises(mpps.MppsError, match="no line of mpps.lines/1: b?'hello"):
         mpps.run("sendrecv", "loop:")
+
+
+def test_what_is_no_json_among_rows_ends_the_program_and_stays_the_answer(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+row(0)
+print("oops", flush=True)
+say("end", **END)
+while True: time.sleep(1)
+""")
+    run = mpps.start("sendrecv", "loop:")
+    with pytest.raises(mpps.MppsError, match="oops"):
+        list(run)
+    assert gone(run.pid)
+    with pytest.raises(mpps.MppsError, match="oops"):
+        run.result()
 
 
 def test_an_error_after_rows_keeps_them_and_its_line(fake: Fake) -> None:

@@ -30,6 +30,12 @@ def test_another_program_runs_on_a_host_and_its_failure_is_an_exception(lab: mpp
         lab.a.exec("ip", "link", "show", "nosuch")
 
 
+def test_a_lab_that_is_there_already_is_left_alone(lab: mpps.Lab) -> None:
+    with pytest.raises(mpps.MppsError, match="is there already"), mpps.lab(lab.name):
+        pass
+    assert len(namespaces(lab.name)) == 2
+
+
 def test_a_lab_is_removed_with_what_runs_in_it_however_the_block_ends(lab: mpps.Lab) -> None:
     with pytest.raises(RuntimeError), mpps.lab() as own:
         assert len(namespaces(own.name)) == 2

@@ -81,6 +81,14 @@ def test_runs_are_compared_in_turns(program: str) -> None:
     assert one["ratio"] > 1
 
 
+def test_methods_run_on_other_hosts_too(program: str) -> None:
+    # A prefix with a `--` of its own, as that of a lab's host.
+    elsewhere = mpps.Host(["sh", "-c", 'test "$1" = -- && shift && exec "$@"', "sh", "--"], program=program)
+    run = mpps.command("send", "null:", rate="200pps", duration="100ms", catch_up="1s", tolerance="100%")
+    found = elsewhere.compare(run, run, rounds=6, pause="0s", metric="offered_pps")
+    assert found.test == "compare"
+
+
 def test_results_of_earlier_runs_are_compared(program: str) -> None:
     first, second = (
         [mpps.run("sendrecv", f"loop:delay={delay}", duration="300ms", **ANY_RATE) for _ in range(2)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import os
+import queue
 import subprocess
 import tempfile
 import threading
@@ -12,7 +14,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from ._errors import ProgramNotFound
+from ._errors import MppsError, ProgramNotFound
 
 #: How long a program may take to clean up after a signal, s. Then it is killed.
 GRACE_S = 10.0
@@ -34,20 +36,26 @@ def spawn(argv: Sequence[str], *, stdout: bool) -> subprocess.Popen[bytes]:
             stderr=subprocess.PIPE,
         )
     except OSError as error:
-        raise ProgramNotFound(f"{argv[0]}: {error.strerror}: want the program mpps", command=argv) from error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC):
+            raise ProgramNotFound(f"{argv[0]}: {error.strerror}: want the program mpps", command=argv) from error
+        raise MppsError(f"start {argv[0]}: {error.strerror}", command=argv) from error
 
 
 def end(process: subprocess.Popen[bytes], unread: IO[bytes] | None) -> None:
     """Ends a process that still runs, and waits for it. `unread` is its output that nobody reads any longer.
 
-    One that has rows left to write must not wait for a reader, so they are read and thrown away.
+    One that has lines left to write must not wait for a reader, so they are read and thrown away. Nobody wants its
+    result, so a second signal ends its settle time, too.
     """
     try:
         if process.poll() is None:
             process.terminate()
             if unread is not None:
                 os.set_blocking(unread.fileno(), False)
-            for _ in range(int(GRACE_S / _LOOK_S)):
+            looks = int(GRACE_S / _LOOK_S)
+            for look in range(looks):
+                if look == looks // 2:
+                    process.terminate()
                 _discard(unread)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_LOOK_S)
@@ -66,35 +74,58 @@ def _discard(pipe: IO[bytes] | None) -> None:
 
 
 class Child:
-    """A program whose standard output is read line by line, while a thread reads its standard error.
+    """A program whose lines of standard output and of standard error are each read by a thread.
 
-    The thread is there so that neither waits for the other: a pipe holds 64 KiB, and then its writer stands still.
+    The threads are there so that the program never waits for its user: a pipe holds 64 KiB, and then its writer stands
+    still, or gives up the lines that are left.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.process = spawn(argv, stdout=True)
-        self._stderr: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
-        self._reader = threading.Thread(target=_keep, args=(self.process.stderr, self._stderr), daemon=True)
-        self._reader.start()
         # A program must not outlive an interpreter that ends while nobody has waited for it.
-        self._finalizer = weakref.finalize(self, end, self.process, self.process.stdout)
+        self._finalizer = weakref.finalize(self, end, self.process, None)
+        self._stop_lock = threading.Lock()
+        self._stopped = False
+        self._stderr: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
+        self._stderr_lock = threading.Lock()
+        self._stdout: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        of_stderr = (self.process.stderr, self._stderr, self._stderr_lock)
+        self._readers = [
+            threading.Thread(target=_keep, args=of_stderr, daemon=True),
+            threading.Thread(target=_feed, args=(self.process.stdout, self._stdout), daemon=True),
+        ]
+        try:
+            for reader in self._readers:
+                reader.start()
+        except BaseException:
+            end(self.process, self.process.stdout)
+            raise
 
     def lines(self) -> Iterator[bytes]:
         """Whole lines of standard output. What a killed program has begun is none."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith(b"\n"):
-                yield line
+        while True:
+            line = self._stdout.get()
+            if line is None:
+                return
+            yield line
 
     @property
     def stderr(self) -> list[str]:
         """The last lines of standard error."""
-        return list(self._stderr)
+        with self._stderr_lock:
+            return list(self._stderr)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stopped
 
     def stop(self) -> None:
-        """Asks the program to end with what it has measured."""
-        if self.process.poll() is None:
-            self.process.terminate()
+        """Asks the program to end with what it has measured. Once: a second signal would cut off the settle time."""
+        with self._stop_lock:
+            if not self._stopped and self.process.poll() is None:
+                self._stopped = True
+                self.process.terminate()
 
     def wait(self) -> int:
         """Waits for the end, after the last line was read; the exit code."""
@@ -105,24 +136,34 @@ class Child:
     def end(self) -> None:
         """Ends it whatever it does, and lets go of all that belongs to it."""
         try:
-            end(self.process, self.process.stdout)
+            end(self.process, None)
         finally:
             self._close()
 
     def _close(self) -> None:
-        # What it started may hold standard error open; its last words are there by then.
-        self._reader.join(1.0)
         self._finalizer.detach()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        if self.process.stderr is not None and not self._reader.is_alive():
-            self.process.stderr.close()
+        for reader, pipe in zip(self._readers, (self.process.stderr, self.process.stdout)):
+            # What it started may hold its pipes open; its last words are there by then.
+            reader.join(1.0)
+            if pipe is not None and not reader.is_alive():
+                pipe.close()
 
 
-def _keep(pipe: IO[bytes], kept: collections.deque[str]) -> None:
+def _keep(pipe: IO[bytes], kept: collections.deque[str], lock: threading.Lock) -> None:
     with contextlib.suppress(OSError, ValueError):
         for line in pipe:
-            kept.append(line.decode(errors="replace").rstrip("\n"))
+            with lock:
+                kept.append(line.decode(errors="replace").rstrip("\n"))
+
+
+def _feed(pipe: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+    try:
+        with contextlib.suppress(OSError, ValueError):
+            for line in pipe:
+                if line.endswith(b"\n"):
+                    lines.put(line)
+    finally:
+        lines.put(None)
 
 
 @contextlib.contextmanager

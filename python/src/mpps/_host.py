@@ -30,7 +30,7 @@ class Host:
         self.address = address
 
     def _command(self, program: PathLike | None, words: Sequence[str]) -> list[str]:
-        return [*self._prefix, find_program(program or self._program), *words]
+        return [find_program(program or self._program), *words]
 
     def start(
         self, workload: str, *ports: str, program: PathLike | None = None, keep_rows: bool = True, **options: Option
@@ -41,7 +41,8 @@ class Host:
         stands behind it, `options` its long options: `rate="1Mpps"`, `busy_poll=True`, `expect=["loss<1%", "p99<1ms"]`.
         `hdr=True` keeps histograms. `keep_rows=False` keeps no rows, for runs of days.
         """
-        return Run(self._command(program, [workload, *ports]), options, keep_rows=keep_rows)
+        command = [*self._prefix, *self._command(program, [workload, *ports])]
+        return Run(command, options, keep_rows=keep_rows)
 
     def run(
         self, workload: str, *ports: str, program: PathLike | None = None, keep_rows: bool = True, **options: Option
@@ -58,7 +59,7 @@ class Host:
         progress: Progress | None,
         program: PathLike | None,
     ) -> MethodResult:
-        return run_method(self._command(program, words), options, out, progress)
+        return run_method(self._command(program, words), options, out, progress, prefix=self._prefix)
 
     def ndr(
         self,
@@ -115,7 +116,12 @@ class Host:
     def exec(self, *argv: str, check: bool = True, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
         """Runs another program on this host, to its end, and gives its output."""
         command = [*self._prefix, *argv]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        except OSError as error:
+            raise MppsError(f"start {command[0]}: {error.strerror}", command=command) from error
+        except subprocess.TimeoutExpired as error:
+            raise MppsError(f"{argv[0]}: not over after {timeout} s", command=command) from error
         if check and done.returncode != 0:
             said = done.stderr.splitlines()
             line = last_line(said) or f"{argv[0]}: exit code {done.returncode}"
@@ -150,9 +156,18 @@ def lab(name: str | None = None, *, program: PathLike | None = None, **options: 
     found = find_program(program)
     name = name or f"mpps-py-{os.getpid()}-{next(_numbers)}"
     local = Host()
+    of_lab = [found, "lab", "--name", name]
+    there = local.exec(*of_lab, "status", check=False)
+    if not there.stdout.startswith(f"lab {name}: down"):
+        said = last_line(there.stderr.splitlines()) or (
+            f"lab {name} is there already: want another name, or 'mpps lab --name {name} down' first"
+        )
+        raise MppsError(said, exit_code=there.returncode, command=of_lab)
     try:
-        local.exec(found, "lab", "--name", name, "up", *arguments(options))
+        local.exec(*of_lab, "up", *arguments(options))
         yield Lab(name, found)
-    finally:
-        # What is not there is no error of it.
-        local.exec(found, "lab", "--name", name, "down", check=False)
+    except BaseException:
+        # What is not there is no error of it, and what comes first is what is to be known.
+        local.exec(*of_lab, "down", check=False)
+        raise
+    local.exec(*of_lab, "down")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-#: What is told of a line of progress.
+#: Called with each line of progress.
 Progress = Callable[[str], object]
 #: A run as it is typed, a file or folder, or results: what `compare` takes.
 Operand = Union[str, "os.PathLike[str]", Result, Sequence[Result]]
@@ -138,13 +138,15 @@ def run_method(
     options: Mapping[str, Option],
     out: str | os.PathLike[str] | None,
     progress: Progress | None,
+    *,
+    prefix: Sequence[str] = (),
 ) -> MethodResult:
-    """Runs a method to its end; its files stay in `out`, if that is given."""
+    """Runs a method to its end, by `prefix` on another host; its files stay in `out`, if that is given."""
     with contextlib.ExitStack() as stack:
         folder = os.path.join(stack.enter_context(scratch()), "out") if out is None else os.fspath(out)
         # `--` is for operands that begin with a dash; options come before it.
         at = command.index("--") if "--" in command[1:] else len(command)
-        argv = [*command[:at], *arguments(dict(options)), f"--out={folder}", *command[at:]]
+        argv = [*prefix, *command[:at], *arguments(dict(options)), f"--out={folder}", *command[at:]]
         process = spawn(argv, stdout=False)
         stderr: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
         assert process.stderr is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import shutil
 from collections.abc import Iterable
@@ -41,8 +42,11 @@ def find_program(program: str | os.PathLike[str] | None = None) -> str:
 
 def _word(value: Word) -> str:
     """A value as it is typed. Numbers have no exponent: the program reads none."""
-    if isinstance(value, float):
-        return format(Decimal(repr(value)), "f")
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real):
+        # Those of numpy are such, and have another repr.
+        return format(Decimal(repr(float(value))), "f")
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
@@ -57,7 +61,9 @@ def arguments(options: dict[str, Option]) -> list[str]:
             continue
         if value is True:
             words.append(option)
-        elif isinstance(value, (str, int, float, os.PathLike)):
+        elif isinstance(value, (bytes, bytearray)):
+            raise TypeError(f"{name}: bytes: want str")
+        elif isinstance(value, (str, numbers.Real, os.PathLike)):
             words.append(f"{option}={_word(value)}")
         else:
             words.extend(f"{option}={_word(one)}" for one in value)

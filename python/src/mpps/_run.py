@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -71,7 +73,14 @@ class Run:
         return self
 
     def __next__(self) -> Row:
-        row = self._next_row()
+        if self._failure is not None:
+            raise self._failure
+        try:
+            row = self._next_row()
+        except MppsError as failure:
+            self._failure = failure
+            self._abandon()
+            raise
         if row is None:
             # A failure is to be known even by those who only read rows.
             self.result()
@@ -81,7 +90,7 @@ class Run:
     def stop(self) -> None:
         """Asks the program to end now, with all that it has measured (SIGTERM). `result()` is then soon there.
 
-        May be called by another thread than the one that reads the rows.
+        May be called by another thread than the one that reads the rows, and more than once.
         """
         self._child.stop()
 
@@ -117,8 +126,16 @@ class Run:
         if kind is not None:
             self._abandon()
         elif self._result is None and self._failure is None:
-            self.stop()
+            # What has sent for as long as it was to waits for the last packets, which a signal would cut off.
+            if not self._has_sent():
+                self.stop()
             self.result()
+
+    def _has_sent(self) -> bool:
+        """Whether the time that the run was given is over."""
+        times = (self.start.get("plan") or {}).get("times") or {}
+        given = _ns(times.get("duration"))
+        return bool(given) and time.monotonic_ns() >= self.start.get("start_monotonic_ns", 0) + given
 
     def _abandon(self) -> None:
         if self._result is None and self._failure is None:
@@ -212,3 +229,12 @@ class Run:
             return None
         with open(self._hdr, encoding="utf-8") as file:
             return file.read()
+
+
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
+
+
+def _ns(text: object) -> int:
+    """A time as a plan has it, `1.5s`; 0: there is none."""
+    found = re.fullmatch(r"([0-9.]+)([a-z]+)", text) if isinstance(text, str) else None
+    return int(float(found[1]) * _UNITS[found[2]]) if found and found[2] in _UNITS else 0
