@@ -121,8 +121,7 @@ say("end", **END)
 
 def test_a_run_that_is_stopped_twice_waits_for_its_packets_all_the_same(program: str) -> None:
     # A second signal would end the settle time, and what is under way would be lost.
-    with mpps.start("sendrecv", "loop:delay=500ms", duration="1h", settle="30s", **ANY_RATE) as run:
-        next(run)
+    with mpps.start("sendrecv", "loop:delay=500ms", duration="1h", settle="5s", **ANY_RATE) as run:
         run.stop()
         run.stop()
     result = run.result()
@@ -131,8 +130,9 @@ def test_a_run_that_is_stopped_twice_waits_for_its_packets_all_the_same(program:
 
 
 def test_the_end_of_the_block_does_not_cut_off_the_settle_time(program: str) -> None:
-    with mpps.start("sendrecv", "loop:delay=500ms", duration="200ms", settle="30s", **ANY_RATE) as run:
+    with mpps.start("sendrecv", "loop:delay=500ms", duration="200ms", settle="5s", **ANY_RATE) as run:
         within("it has sent", run._has_sent)
+        run.stop()
     result = run.result()
     assert not result.interrupted
     assert result.lost == 0

@@ -111,9 +111,10 @@ fn is_ours(host: &[u8], local: IpAddr) -> bool {
         return false;
     }
     if host.starts_with('[') {
-        return name
-            .parse::<std::net::Ipv6Addr>()
-            .is_ok_and(|ip| ip.is_loopback() || IpAddr::V6(ip) == local);
+        return name.parse::<std::net::Ipv6Addr>().is_ok_and(|ip| {
+            let ip = IpAddr::V6(ip).to_canonical();
+            ip.is_loopback() || ip == local
+        });
     }
     name.eq_ignore_ascii_case("localhost")
         || name

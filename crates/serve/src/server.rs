@@ -44,6 +44,8 @@ const DRAIN: Duration = Duration::from_millis(300);
 const MOST_DRAINED: usize = 64 << 10;
 /// How long the end waits for clients to take what is for them.
 const LAST: Duration = Duration::from_secs(1);
+/// How long nobody is let in where there was no room.
+const FULL: Duration = Duration::from_millis(500);
 
 /// A socket that listens, and what is there.
 pub struct Listener {
@@ -92,6 +94,7 @@ impl Server {
                     limits,
                     connections: Vec::new(),
                     woken,
+                    full_until: None,
                     last: None,
                 }
                 .run();
@@ -142,6 +145,8 @@ struct Serving {
     limits: Limits,
     connections: Vec<Connection>,
     woken: UnixStream,
+    /// Nobody is let in until then: there was no room, such as for a descriptor, and who waits would wake it at once.
+    full_until: Option<Instant>,
     /// It is ending, by then.
     last: Option<Instant>,
 }
@@ -183,12 +188,13 @@ impl Serving {
     fn wait(&self, now: Instant) -> Vec<bool> {
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
         // While it ends nobody new is served.
-        let more = match self.last {
+        let full_until = self.full_until.filter(|until| now < *until);
+        let more = match self.last.or(full_until) {
             None => PollFlags::IN,
             Some(_) => PollFlags::empty(),
         };
         fds.extend(self.listeners.iter().map(|of| PollFd::new(&of.socket, more)));
-        let mut until = self.last;
+        let mut until = self.last.into_iter().chain(full_until).min();
         for connection in &self.connections {
             let wants = match connection.state {
                 _ if connection.at < connection.out.len() => PollFlags::OUT,
@@ -223,8 +229,14 @@ impl Serving {
     fn accept(&mut self, listener: usize, now: Instant) {
         // A crowd does not keep those from being served who are in.
         for _ in 0..self.limits.connections {
-            let Ok((socket, _)) = self.listeners[listener].socket.accept() else {
-                return;
+            let socket = match self.listeners[listener].socket.accept() {
+                Ok((socket, _)) => socket,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
+                Err(_) => {
+                    self.full_until = Some(now + FULL);
+                    return;
+                }
             };
             let in_use = self.connections.iter().filter(|of| of.listener == listener).count();
             if socket.set_nonblocking(true).is_err() {

@@ -92,7 +92,9 @@ class Run:
 
         May be called by another thread than the one that reads the rows, and more than once.
         """
-        self._child.stop()
+        # What has sent for as long as it was to waits for the last packets, which a signal would cut off.
+        if not self._has_sent():
+            self._child.stop()
 
     def result(self) -> Result:
         """Reads the rows that are left, waits for the end, and gives the result.
@@ -126,9 +128,7 @@ class Run:
         if kind is not None:
             self._abandon()
         elif self._result is None and self._failure is None:
-            # What has sent for as long as it was to waits for the last packets, which a signal would cut off.
-            if not self._has_sent():
-                self.stop()
+            self.stop()
             self.result()
 
     def _has_sent(self) -> bool:
@@ -154,7 +154,10 @@ class Run:
             event = self._parsed(line)
             kind = event.get("event")
             if kind == "row":
-                row = Row.of(event)
+                try:
+                    row = Row.of(event)
+                except (KeyError, TypeError) as error:
+                    raise self._failed(MppsError, f"no row of {SCHEMA}: {error}", None) from error
                 if self._keep_rows:
                     self.rows.append(row)
                 return row

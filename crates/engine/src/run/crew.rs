@@ -521,7 +521,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         };
         let with_kept = |mut summary: Summary| {
             let lost = keeper.lost();
-            summary.kept = keeper.end(common, &trial.counters, summary.valid);
+            let known = (ended_ns, summary.lost as i64, summary.valid);
+            summary.kept = keeper.end(common, &trial.counters, known);
             if let Some(cost) = &mut summary.stage_cost {
                 cost.lost = lost;
             }

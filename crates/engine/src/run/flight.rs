@@ -140,9 +140,19 @@ impl<'r> Keeper<'r> {
         }
     }
 
-    /// Once the lanes have ended and it is known whether the run is valid. `None` where nothing was recorded.
-    pub(crate) fn end(mut self, common: &Common, counters: &[LaneCounters], valid: bool) -> Option<Kept> {
+    /// Once the lanes have ended, at `ended_ns`, and it is known how many packets were `lost` in all and whether the run
+    /// is valid. `None` where nothing was recorded.
+    pub(crate) fn end(
+        mut self,
+        common: &Common,
+        counters: &[LaneCounters],
+        (ended_ns, lost, valid): (u64, i64, bool),
+    ) -> Option<Kept> {
         let options = self.options?;
+        // Rows that have closed since the last look: all of them, on a host that kept the collector from running.
+        if options.loss && !options.all && lost > self.closed.1 {
+            self.want(options, self.start_ns + self.closed.0, ended_ns);
+        }
         if options.all {
             self.keep_all(options);
             let copied = self.rings.iter().zip(&self.copied);
@@ -266,7 +276,30 @@ mod tests {
                 keeper.look(at, (closed, lost), Some(u64::from(at >= 90 * MS) * 7));
             }
         }
-        keeper.end(&common, &counters, valid).expect("it was asked for")
+        let lost = i64::from(keeper.closed.0 > 0);
+        keeper
+            .end(&common, &counters, (100 * MS, lost, valid))
+            .expect("it was asked for")
+    }
+
+    #[test]
+    fn loss_that_is_known_at_the_end_only_is_kept_as_well() {
+        let common = common(TraceOptions {
+            loss: true,
+            ..options()
+        });
+        let rings = rings(&common);
+        let round = Round {
+            parts: [1_000, 0, 0, 0, 0, 0, 0],
+            ..Round::default()
+        };
+        rings.iter().for_each(|ring| ring.push(&round));
+        let rounds = |lost| {
+            let counters = [LaneCounters::default(), LaneCounters::default()];
+            let kept = Keeper::new(&rings, &common, 0).end(&common, &counters, (MS, lost, true));
+            kept.expect("it was asked for").lanes[0].rounds.len()
+        };
+        assert_eq!((rounds(0), rounds(1)), (0, 1));
     }
 
     fn spans(kept: &Kept) -> Vec<(u64, u64)> {

@@ -43,6 +43,12 @@ pub(crate) fn bind(run: &Run, ports: &[&Checked]) -> Result<()> {
     let mut sockets = [None, None];
     for (socket, (option, address)) in sockets.iter_mut().zip(run.tell.serve.addresses()) {
         let Some(address) = address else { continue };
+        let ip = address.ip().to_canonical();
+        if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            return Err(usage(format!(
+                "{option} {address}: this is no host's address: want one of this host, and a port"
+            )));
+        }
         if namespace.is_none() {
             check(option, address, ports)?;
         }
@@ -53,7 +59,7 @@ pub(crate) fn bind(run: &Run, ports: &[&Checked]) -> Result<()> {
                 "{option} {address}: {why}: want an address of this host, and a port that is free"
             ))
         })?;
-        if !address.ip().is_loopback() {
+        if !ip.is_loopback() {
             eprintln!("mpps: {option} {address}: whoever reaches this address can read what the run tells");
         }
         *socket = Some(bound);
