@@ -140,8 +140,8 @@ impl<'r> Keeper<'r> {
         }
     }
 
-    /// Once the lanes have ended, at `ended_ns`, and it is known how many packets were `lost` in all and whether the run
-    /// is valid. `None` where nothing was recorded.
+    /// Once the lanes have ended, at `ended_ns`, and it is known how many packets were `lost` in all and whether the
+    /// run is valid. `None` where nothing was recorded.
     pub(crate) fn end(
         mut self,
         common: &Common,
