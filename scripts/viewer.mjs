@@ -128,7 +128,8 @@ try {
   server.close();
   server.closeAllConnections();
   await new Promise((done) => browser.once("exit", done));
-  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+  // Its helpers may still write there for a moment.
+  rmSync(profile, { recursive: true, force: true, maxRetries: 50, retryDelay: 100 });
 }
 if (failed) {
   console.error(failed.message);

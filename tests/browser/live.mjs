@@ -120,7 +120,8 @@ try {
 } finally {
   browser.kill();
   await new Promise((done) => browser.once("exit", done));
-  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+  // Its helpers may still write there for a moment.
+  rmSync(profile, { recursive: true, force: true, maxRetries: 50, retryDelay: 100 });
 }
 if (failed) {
   console.error(failed.message);
