@@ -115,11 +115,6 @@ class Child:
         with self._stderr_lock:
             return list(self._stderr)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether it was asked to end."""
-        return self._stopped
-
     def stop(self) -> None:
         """Asks the program to end with what it has measured. Once: a second signal would cut off the settle time."""
         with self._stop_lock:

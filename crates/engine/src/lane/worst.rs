@@ -3,7 +3,7 @@
 /// How many are kept.
 const KEPT: usize = 100;
 
-/// Of the items of this length of time, a power of two of ns (1.05 ms), the worst stands for all where it is asked for.
+/// A stretch of time, ns; a power of two (1.05 ms). [`Worst::keep_one`] keeps one item of each stretch.
 const TOGETHER_NS: u64 = 1 << 20;
 
 /// The [`KEPT`] items with the highest values.
@@ -12,9 +12,9 @@ pub(crate) struct Worst<T> {
     kept: Vec<(u64, T)>,
     /// What a value must pass to be kept.
     floor: u64,
-    /// The worst of the length of time at hand, which is kept once that is over,
+    /// The worst item of the present stretch. It joins the others when the stretch ends.
     pending: Option<(u64, T)>,
-    /// at this time, ns.
+    /// When the present stretch ends, ns.
     over_ns: u64,
     /// What a value must pass until then.
     bar: u64,
@@ -37,7 +37,7 @@ impl<T> Worst<T> {
         self.floor
     }
 
-    /// What a value must pass at this time to be [kept](Self::keep_one), where of a length of time one is.
+    /// What a value must pass at this time for [`keep_one`](Self::keep_one) to keep it.
     #[inline]
     pub(crate) fn floor_at(&self, now_ns: u64) -> u64 {
         if now_ns < self.over_ns { self.bar } else { self.floor }
@@ -59,8 +59,8 @@ impl<T> Worst<T> {
         }
     }
 
-    /// As [`keep`](Self::keep), of all items of a length of time only the worst: else a few stalls that each make many
-    /// items bad would leave no room for others. Times don't go back.
+    /// Keeps only the worst item of each stretch of time. Otherwise a few stalls, each with many bad items, would leave
+    /// no room for others. Times don't go back.
     #[cold]
     pub(crate) fn keep_one(&mut self, now_ns: u64, value: u64, item: T) {
         if now_ns >= self.over_ns {
