@@ -216,7 +216,26 @@ impl<'p> Queue for UringQueue<'p> {
                 self.told()?;
             }
         }
-        Ok(self.receiver.deliver(burst))
+        let mut got = self.receiver.deliver(burst);
+        // The kernel does a part at a time: 32 datagrams of a socket, and one where a request is for one. What it left
+        // would wait behind the next burst that is sent, and in the end find no room in the socket.
+        while got > 0 && burst.room() > 0 {
+            self.receiver.provide(&mut self.ring);
+            match self.work() {
+                Ok(true) => {}
+                Ok(false) => break,
+                // The burst goes first; the next call returns the error.
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    break;
+                }
+            }
+            match self.receiver.deliver(burst) {
+                0 => break,
+                more => got += more,
+            }
+        }
+        Ok(got)
     }
 
     fn allocate(&mut self, burst: &mut Burst<SocketFrame<'p>>, n: usize) -> Result<usize> {

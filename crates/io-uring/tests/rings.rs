@@ -69,6 +69,38 @@ fn completions_that_overflow_bring_every_packet_all_the_same() {
 }
 
 #[test]
+fn a_burst_has_all_that_the_socket_keeps() {
+    let ways = ["taskrun=interrupt", "taskrun=coop", "taskrun=defer", "multishot=off"];
+    for way in ways {
+        let (rx, to) = listener(&format!(",{way}"), &[RX]);
+        let pool = rx.pool(0).expect("pool");
+        let mut queue = rx.queue(0, &pool).expect("queue");
+        let client = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        // On the loopback device a datagram is in the socket when the call that sends it returns.
+        for i in 0..200 {
+            client.send_to(&pattern(i, 60), to).expect("send");
+        }
+        let mut burst = Burst::new(256);
+        assert_eq!(queue.receive(&mut burst).expect("receive"), 200, "{way}");
+        assert!(
+            (0..)
+                .zip(burst.as_slice())
+                .all(|(i, frame)| frame.bytes() == pattern(i, 60)),
+            "{way}"
+        );
+        assert_exact(&queue);
+        // And no more than there is room for.
+        drop(burst);
+        for i in 0..100 {
+            client.send_to(&pattern(i, 60), to).expect("send");
+        }
+        let mut burst = Burst::new(40);
+        assert_eq!(queue.receive(&mut burst).expect("receive"), 40, "{way}");
+        assert_eq!(receive_all(&mut queue, 60).len(), 60, "{way}");
+    }
+}
+
+#[test]
 fn buffers_that_run_dry_hold_packets_back_in_the_socket_and_are_counted() {
     for options in [",buffers=16", ",buffers=16,gro=on", ",buffers=16,multishot=off"] {
         let (rx, to) = listener(options, &[RX]);
