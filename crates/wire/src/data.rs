@@ -44,13 +44,43 @@ pub fn verify_data(seed: u64, seq: u64, data: &[u8]) -> bool {
 #[inline(never)]
 fn differs(base: u64, data: &[u8]) -> u64 {
     let (words, tail) = data.as_chunks::<8>();
+    let difference = match words.len() {
+        1 => few_differ::<1>(base, words),
+        2 => few_differ::<2>(base, words),
+        3 => few_differ::<3>(base, words),
+        4 => few_differ::<4>(base, words),
+        5 => few_differ::<5>(base, words),
+        6 => few_differ::<6>(base, words),
+        7 => few_differ::<7>(base, words),
+        _ => words_differ(base, words),
+    };
+    difference | tail_differs(word_of(base, words.len()), tail)
+}
+
+/// Word `n` of those that follow `base`, counted from 1.
+#[inline(always)]
+const fn word_of(base: u64, n: usize) -> u64 {
+    base.wrapping_add(STEP.wrapping_mul(n as u64))
+}
+
+#[inline(always)]
+fn words_differ(base: u64, words: &[[u8; 8]]) -> u64 {
     let mut next = base;
     let mut difference = 0;
     for word in words {
         next = next.wrapping_add(STEP);
         difference |= next ^ u64::from_le_bytes(*word);
     }
-    difference | tail_differs(next, tail)
+    difference
+}
+
+/// As [`words_differ`], for so few words that a loop over vectors costs more to set up than to run.
+#[inline(always)]
+fn few_differ<const N: usize>(base: u64, words: &[[u8; 8]]) -> u64 {
+    words.first_chunk::<N>().map_or(0, |words| {
+        let pairs = (1..).zip(words);
+        pairs.fold(0, |all, (n, word)| all | (word_of(base, n) ^ u64::from_le_bytes(*word)))
+    })
 }
 
 #[inline(always)]
@@ -88,6 +118,21 @@ pub(crate) fn fill_and_sum(base: u64, out: &mut [u8]) -> Sum {
 #[inline(never)]
 fn fill_words(base: u64, out: &mut [u8]) -> Sum {
     let (words, tail) = out.as_chunks_mut::<8>();
+    let sum = match words.len() {
+        1 => fill_few::<1>(base, words),
+        2 => fill_few::<2>(base, words),
+        3 => fill_few::<3>(base, words),
+        4 => fill_few::<4>(base, words),
+        5 => fill_few::<5>(base, words),
+        6 => fill_few::<6>(base, words),
+        7 => fill_few::<7>(base, words),
+        _ => fill_many(base, words),
+    };
+    sum.plus(fill_tail(word_of(base, words.len()), tail))
+}
+
+#[inline(always)]
+fn fill_many(base: u64, words: &mut [[u8; 8]]) -> Sum {
     let mut next = base;
     let mut high = 0;
     for word in words.iter_mut() {
@@ -98,7 +143,21 @@ fn fill_words(base: u64, out: &mut [u8]) -> Sum {
     // The words are an arithmetic series, so their sum modulo 2^64 needs no loop; the sum of the high halves does.
     let n = words.len() as u64;
     let wrapped = n.wrapping_mul(base).wrapping_add(STEP.wrapping_mul(n * (n + 1) / 2));
-    Sum::ZERO.halves(wrapped, high).plus(fill_tail(next, tail))
+    Sum::ZERO.halves(wrapped, high)
+}
+
+/// As [`fill_many`], for so few words that a loop over vectors costs more to set up than to run.
+#[inline(always)]
+fn fill_few<const N: usize>(base: u64, words: &mut [[u8; 8]]) -> Sum {
+    let mut sum = Sum::ZERO;
+    if let Some(words) = words.first_chunk_mut::<N>() {
+        for (n, out) in (1..).zip(words) {
+            let word = word_of(base, n);
+            *out = word.to_le_bytes();
+            sum = sum.word(word);
+        }
+    }
+    sum
 }
 
 #[inline(always)]
