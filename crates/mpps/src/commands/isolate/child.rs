@@ -136,6 +136,12 @@ impl Runner {
                 Happened::Signal(came) => last = Some(pass_on(came)),
             }
         }
+        // A key reaches the child and us at once. Of a child that ends by it the end may be seen first: its signal was
+        // the child's all the same, and is none for what comes after it.
+        last = std::iter::from_fn(|| self.0.next())
+            .map(|came| came.number)
+            .last()
+            .or(last);
         let status = child
             .wait()
             .map_err(|e| failed(format!("isolate: wait for the command: {e}")))?;
