@@ -283,12 +283,12 @@ pub fn checksum(bytes: &[u8], start: u32) -> u16 {
     !(sum as u16)
 }
 
-/// Calls until true, at most for ten seconds.
+/// Calls until true, at most for a minute.
 #[track_caller]
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !done() {
-        assert!(Instant::now() < end, "not within 10 s: {what}");
+        assert!(Instant::now() < end, "not within a minute: {what}");
         std::thread::yield_now();
     }
 }
