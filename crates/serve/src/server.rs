@@ -44,6 +44,8 @@ const DRAIN: Duration = Duration::from_millis(300);
 const MOST_DRAINED: usize = 64 << 10;
 /// How long the end waits for clients to take what is for them.
 const LAST: Duration = Duration::from_secs(1);
+/// Bytes of a client's that the kernel keeps for it.
+const UNREAD: usize = 64 << 10;
 /// How long nobody is let in where there was no room.
 const FULL: Duration = Duration::from_millis(500);
 
@@ -151,6 +153,12 @@ struct Serving {
     last: Option<Instant>,
 }
 
+/// Says that there is no room, where the client can still hear it.
+fn turn_away(mut socket: &TcpStream) {
+    let _ = socket.write(&response::busy());
+    let _ = socket.shutdown(Shutdown::Write);
+}
+
 /// What became of a read or write.
 fn done(result: io::Result<usize>) -> Option<io::Result<usize>> {
     match result {
@@ -242,11 +250,12 @@ impl Serving {
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            if in_use >= self.limits.connections {
-                let _ = (&socket).write(&response::busy());
-                let _ = socket.shutdown(Shutdown::Write);
+            if in_use >= self.limits.connections && !self.makes_room(listener) {
+                turn_away(&socket);
                 continue;
             }
+            // What a client may leave unread is held by us, and the kernel doubles this.
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, UNREAD);
             self.connections.push(Connection {
                 socket,
                 listener,
@@ -257,6 +266,17 @@ impl Serving {
                 last: None,
             });
         }
+    }
+
+    /// Turns away who has been in longest without having said what it wants: a crowd that says nothing keeps nobody
+    /// out. False: all who are in have asked.
+    fn makes_room(&mut self, listener: usize) -> bool {
+        let idle = |of: &Connection| of.listener == listener && matches!(of.state, State::Reading(_));
+        let Some(at) = self.connections.iter().position(idle) else {
+            return false;
+        };
+        turn_away(&self.connections.remove(at).socket);
+        true
     }
 
     /// Goes on with each connection as far as that goes without waiting.

@@ -114,6 +114,20 @@ fn a_client_that_says_nothing_or_too_little_is_let_go_and_others_are_served_mean
 }
 
 #[test]
+fn who_says_nothing_gives_its_place_to_who_asks() {
+    let patient = Limits {
+        request: 2 * PATIENCE,
+        ..SHORT
+    };
+    let served = serve(patient);
+    let silent: Vec<_> = (0..SHORT.connections).map(|_| connect(served.at)).collect();
+    assert!(ask(served.at, GET).starts_with("HTTP/1.1 200"));
+    let told: Vec<_> = silent.into_iter().take(1).map(rest).collect();
+    assert!(told[0].starts_with("HTTP/1.1 503"), "the first of them: {told:?}");
+    served.server.finish();
+}
+
+#[test]
 fn a_crowd_is_turned_away_and_then_there_is_room_again() {
     let served = serve(SHORT);
     let crowd: Vec<_> = (0..20).map(|_| connect(served.at)).collect();
