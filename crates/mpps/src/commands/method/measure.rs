@@ -152,23 +152,27 @@ pub(crate) struct Measured {
     pub(crate) notes: Vec<String>,
 }
 
+/// Why a run is not valid, without the numbers that stand in parentheses in front of the cause. Who had the cores stays.
+pub(crate) fn in_short(reason: &str) -> String {
+    let cut = reason
+        .split_once(" (")
+        .and_then(|(effect, rest)| Some((effect, rest.split_once("): ")?)));
+    match cut {
+        // A parenthesis within the first one would be cut in two.
+        Some((effect, (numbers, cause))) if !numbers.contains('(') => format!("{effect}: {cause}"),
+        _ => reason.to_owned(),
+    }
+}
+
 impl Measured {
     /// Whether its numbers hold.
     pub(crate) fn counts(&self) -> bool {
         self.trial.verdict != Verdict::Void
     }
 
-    /// Why it is void: the first reason, without the numbers in front of its cause. Who had the cores stays.
+    /// Why it is void: the first reason, in short.
     pub(crate) fn void_in_short(&self) -> String {
-        let first = self.reasons.first().map_or("", String::as_str);
-        let cut = first
-            .split_once(" (")
-            .and_then(|(effect, rest)| Some((effect, rest.split_once("): ")?)));
-        match cut {
-            // A parenthesis within the first one would be cut in two.
-            Some((effect, (numbers, cause))) if !numbers.contains('(') => format!("{effect}: {cause}"),
-            _ => first.to_owned(),
-        }
+        in_short(self.reasons.first().map_or("", String::as_str))
     }
 
     /// Who or what disturbed a void trial.
