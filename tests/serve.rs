@@ -393,7 +393,11 @@ fn a_run_in_a_lab_is_seen_from_outside_of_it() {
 #[test]
 fn an_address_inside_a_namespace_is_printed_with_the_way_to_it() {
     let Some(lab) = mpps_tests::lab(1) else { return };
-    let words = format!("lab --name {} exec a -- {}", lab.name(), mpps_tests::program().display());
+    let words = format!(
+        "lab --name {} exec a -- {}",
+        lab.name(),
+        mpps_tests::program().display()
+    );
     let mut command = mpps(&words);
     command.args("sendrecv loop: --rate 1kpps --duration 1h --quiet --metrics --web".split(' '));
     let run = Background::start(command).wait_to_hear("from outside: ");

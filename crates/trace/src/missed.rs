@@ -37,7 +37,10 @@ fn held(missed: &Missed, lanes: &[LaneTrace], gaps: &[Gap]) -> Vec<Gap> {
             from_ns,
             to_ns,
         };
-        let slow = lane.rounds.iter().filter(|round| round.moved() && round.took_ns() >= HELD_NS);
+        let slow = lane
+            .rounds
+            .iter()
+            .filter(|round| round.moved() && round.took_ns() >= HELD_NS);
         let by_record = slow.map(|round| of_lane(round.at_ns, round.end_ns()));
         let by_clock = gaps.iter().filter(|gap| gap.lane == lane.lane).copied();
         let reach = |gap: &Gap| gap.to_ns > missed.from_ns && gap.from_ns < missed.to_ns;
@@ -165,7 +168,11 @@ mod tests {
     fn rustc(_: &LaneTrace, from: u64, to: u64) -> Vec<Part> {
         let amount = to.min(13 * MS).saturating_sub(from.max(10 * MS));
         let what = "rustc (thread 99) had the core".to_owned();
-        if amount > 0 { vec![Part { what, amount }] } else { vec![] }
+        if amount > 0 {
+            vec![Part { what, amount }]
+        } else {
+            vec![]
+        }
     }
 
     fn of(packets: u64) -> Missed {

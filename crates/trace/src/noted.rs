@@ -103,11 +103,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_told_of_a_part_is_spread_over_it_and_not_told_twice() {
-        let bursts = [burst(
-            1_000,
-            [0, 0, 0, 0, 4 * MS, MS, 0],
-            [0, 0, 0, 0, 3 * MS, 0, 0],
-        )];
+        let bursts = [burst(1_000, [0, 0, 0, 0, 4 * MS, MS, 0], [0, 0, 0, 0, 3 * MS, 0, 0])];
         let gaps = [Gap {
             from_ns: 1_000,
             to_ns: 7_001_000,
@@ -123,7 +119,10 @@ mod tests {
             what: "cc1 (thread 7) had the core".to_owned(),
             amount: 2_900_000,
         }];
-        assert_eq!(told(&noted.parts(0, (1_000, 5_001_000), &named)), [(Noted::NO_CORE, 100_000)]);
+        assert_eq!(
+            told(&noted.parts(0, (1_000, 5_001_000), &named)),
+            [(Noted::NO_CORE, 100_000)]
+        );
         assert_eq!(noted.parts(1, (0, 10_000_000), &[]), []);
     }
 }

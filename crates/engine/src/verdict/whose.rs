@@ -47,7 +47,11 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
     }));
     all.sort_by_key(|culprit| std::cmp::Reverse(culprit.ran_ns));
     let counts = |ran_ns: u64| ran_ns >= waited / 10;
-    let named = all.iter().take_while(|culprit| counts(culprit.ran_ns)).count().min(NAMED);
+    let named = all
+        .iter()
+        .take_while(|culprit| counts(culprit.ran_ns))
+        .count()
+        .min(NAMED);
     let rest = all.split_off(named);
     whose.extend(all.into_iter().map(|culprit| culprit.said));
     let rest_ns: u64 = rest.iter().map(|culprit| culprit.ran_ns).sum();
@@ -85,7 +89,11 @@ fn by_name(others: &[&Rival]) -> Vec<Culprit> {
         Culprit {
             ran_ns,
             threads: threads.len(),
-            said: format!("{name} ({who}) ran for {} meanwhile, last on {}", span(ran_ns), cores(&on)),
+            said: format!(
+                "{name} ({who}) ran for {} meanwhile, last on {}",
+                span(ran_ns),
+                cores(&on)
+            ),
         }
     };
     names.into_iter().map(culprit).collect()
@@ -94,7 +102,11 @@ fn by_name(others: &[&Rival]) -> Vec<Culprit> {
 /// `core 1`, `cores 0, 1`.
 fn cores(cores: &BTreeSet<usize>) -> String {
     let numbers: Vec<_> = cores.iter().map(usize::to_string).collect();
-    format!("core{} {}", if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "))
+    format!(
+        "core{} {}",
+        if numbers.len() == 1 { "" } else { "s" },
+        numbers.join(", ")
+    )
 }
 
 /// The lanes of another process on cores of this run's.

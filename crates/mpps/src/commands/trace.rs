@@ -260,7 +260,11 @@ mod tests {
             String::from_utf8(text).expect("text")
         };
         let short = told(WORST);
-        assert_eq!(short.lines().filter(|line| line.starts_with("- ")).count(), 12, "{short}");
+        assert_eq!(
+            short.lines().filter(|line| line.starts_with("- ")).count(),
+            12,
+            "{short}"
+        );
         assert!(short.contains("- Slow 3.") && !short.contains("Slow 4."), "{short}");
         assert!(short.ends_with("8 more, less bad: mpps trace t.gz why\n"), "{short}");
         let all = told(usize::MAX);

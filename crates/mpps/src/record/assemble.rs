@@ -121,15 +121,23 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     causes
 }
 
-/// Orders causes of a subject by what each is: packets, or time.
+/// Orders causes of a subject by what each is, packets or time; those of which a verdict cites the first come first.
 fn worst_first(causes: &mut [Cause]) {
     causes.sort_by_key(|cause| {
         let amount = match cause.subject {
             Subject::Loss | Subject::Missed => cause.packets,
             Subject::Late | Subject::Slow => cause.took_ns,
         };
-        (cause.subject, std::cmp::Reverse(amount), cause.at_ns)
+        (std::cmp::Reverse(amount), cause.at_ns)
     });
+    let cited = why::first(causes).map(|cause| cause.subject);
+    let rank = |subject: Subject| match subject {
+        Subject::Loss => 0,
+        Subject::Missed => 1,
+        Subject::Slow => 2,
+        Subject::Late => 3,
+    };
+    causes.sort_by_key(|cause| (Some(cause.subject) != cited, rank(cause.subject)));
 }
 
 /// Why departures were missed, stretch by stretch.
@@ -366,5 +374,36 @@ pub(crate) fn recording(
         programs: summary.programs.clone(),
         takers,
         causes: summary.causes.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_of_a_kind_comes_first_and_the_kind_that_a_verdict_cites() {
+        let cause = |subject, at_ns, took_ns, packets| Cause {
+            subject,
+            at_ns,
+            took_ns,
+            lane: None,
+            packets,
+            sentence: String::new(),
+            parts: Vec::new(),
+        };
+        let mut causes = vec![
+            cause(Subject::Loss, 1, 900, 2),
+            cause(Subject::Loss, 2, 5, 7),
+            cause(Subject::Slow, 3, 10, 1),
+            cause(Subject::Late, 4, 10, 1),
+            cause(Subject::Late, 5, 30, 1),
+            cause(Subject::Missed, 6, 5, 8),
+            cause(Subject::Missed, 7, 5, 9),
+        ];
+        worst_first(&mut causes);
+        let order: Vec<_> = causes.iter().map(|cause| cause.at_ns).collect();
+        assert_eq!(order, [7, 6, 2, 1, 3, 5, 4]);
+        assert_eq!(why::first(&causes).map(|cause| cause.at_ns), Some(7));
     }
 }

@@ -119,7 +119,10 @@ impl Found {
 
     /// How many comparisons were decided together with those of a kind.
     pub(super) fn decided(&self, kind: Kind) -> usize {
-        let together = self.rows.iter().filter(|row| row.kind == kind && row.corrected.is_some());
+        let together = self
+            .rows
+            .iter()
+            .filter(|row| row.kind == kind && row.corrected.is_some());
         together.count()
     }
 

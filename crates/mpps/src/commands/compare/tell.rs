@@ -60,7 +60,11 @@ pub(super) fn interval(of: &mpps_method::compare::Estimate) -> String {
 /// By what a difference stands where others were looked at, too: `(Holm, two metrics)`; nothing where it is alone.
 fn correction(metrics: usize, together: usize) -> String {
     const WORDS: [&str; 7] = ["two", "three", "four", "five", "six", "seven", "eight"];
-    let number = |n: usize| WORDS.get(n.wrapping_sub(2)).map_or_else(|| n.to_string(), |word| (*word).to_owned());
+    let number = |n: usize| {
+        WORDS
+            .get(n.wrapping_sub(2))
+            .map_or_else(|| n.to_string(), |word| (*word).to_owned())
+    };
     match together {
         0 | 1 => String::new(),
         n if n == metrics => format!(" (Holm, {} metrics)", number(n)),
@@ -92,7 +96,10 @@ pub(super) fn sentence(row: &Row, metrics: usize, together: usize, margin_: f64)
                 _ if estimate.low <= 1.0 && estimate.high >= 1.0 => {
                     format!("the interval holds 1 and goes beyond {margin}")
                 }
-                Some(p) => format!("p is {p:.2}{}, and {ALPHA} at the most decides", correction(metrics, together)),
+                Some(p) => format!(
+                    "p is {p:.2}{}, and {ALPHA} at the most decides",
+                    correction(metrics, together)
+                ),
                 None => "the difference may be chance".to_owned(),
             };
             let rounds = rounds.map_or_else(|| format!("not even {MOST_ROUNDS}"), |rounds| rounds.to_string());

@@ -94,7 +94,10 @@ impl Figures {
 
     /// Who had the cores, where no reason tells that.
     pub(super) fn host_note(&self) -> Option<&str> {
-        let told = self.reasons.iter().any(|why| why.contains("kept the lanes from running"));
+        let told = self
+            .reasons
+            .iter()
+            .any(|why| why.contains("kept the lanes from running"));
         let note = self.notes.iter().find(|note| note.starts_with("the host interfered: "));
         note.filter(|_| !told).map(String::as_str)
     }

@@ -343,7 +343,10 @@ mod tests {
                 invalid_reasons: vec![reason],
                 ..Summary::default()
             };
-            let input = Input { load: 1, duration_ns: 1 };
+            let input = Input {
+                load: 1,
+                duration_ns: 1,
+            };
             measured(Ask::of(Phase::Search, 64, input), &summary, Vec::new())
         };
         let missed = void(format!(

@@ -150,7 +150,9 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
             found.trials.len().into(),
             match mark(&outcome, found) {
                 "" => Value::from(""),
-                mark if outcome.at_max && found.limited_by != LimitedBy::Host => format!("{mark}: {}", found.limited_by.words()).into(),
+                mark if outcome.at_max && found.limited_by != LimitedBy::Host => {
+                    format!("{mark}: {}", found.limited_by.words()).into()
+                }
                 mark => mark.into(),
             },
         ])
