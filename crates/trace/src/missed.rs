@@ -28,7 +28,7 @@ pub struct Missed {
 /// The times in which lanes are known to have been held that reach into a stretch, each once: by their records and
 /// their clocks.
 fn held(missed: &Missed, lanes: &[LaneTrace], gaps: &[Gap]) -> Vec<Gap> {
-    let mut all = Vec::new();
+    let mut all: Vec<Gap> = Vec::new();
     for lane in lanes.iter().filter(|lane| missed.senders.contains(&lane.lane)) {
         let of_lane = |from_ns: u64, to_ns: u64| Gap {
             lane: lane.lane,
@@ -89,26 +89,27 @@ pub fn missed(missed: &Missed, lanes: &[LaneTrace], gaps: &[Gap], start_ns: u64,
     times.sort_by_key(|part| std::cmp::Reverse(part.amount));
     let ns: u64 = times.iter().map(|part| part.amount).sum();
     // What was caught up with later was due then, too.
-    let due = (ns as f64 * missed.lane_pps / 1e9).min(missed.packets as f64);
-    let mut left = missed.packets;
-    let mut parts: Vec<Part> = Vec::new();
-    for time in times.iter().take(PARTS) {
-        let amount = (time.amount as f64 / ns.max(1) as f64 * due).round() as u64;
-        let amount = amount.min(left);
-        left -= amount;
-        if amount > 0 {
-            parts.push(Part {
-                what: phrase(&time.what),
-                amount,
-            });
-        }
-    }
-    if left > 0 {
+    let due = ((ns as f64 * missed.lane_pps / 1e9).round() as u64).min(missed.packets);
+    let mut shares: Vec<(String, u64)> = times.iter().map(|part| (phrase(&part.what), part.amount)).collect();
+    let others: u64 = shares.drain(PARTS.min(shares.len())..).map(|(_, ns)| ns).sum();
+    shares.push(("for other reasons".to_owned(), others));
+    // Rounded so that they add up: up to the end of each, less what there was until its begin.
+    let (mut until_ns, mut told) = (0, 0);
+    let mut parts = Vec::new();
+    for (what, took) in shares {
+        until_ns += took;
+        let until = (u128::from(due) * u128::from(until_ns) / u128::from(ns.max(1))) as u64;
         parts.push(Part {
-            what: missed.otherwise.clone(),
-            amount: left,
+            what,
+            amount: until - told,
         });
+        told = until;
     }
+    parts.push(Part {
+        what: missed.otherwise.clone(),
+        amount: missed.packets - told,
+    });
+    parts.retain(|part| part.amount > 0);
     let said: Vec<_> = parts
         .iter()
         .map(|part| format!("{} {}", count(part.amount), part.what))

@@ -230,8 +230,8 @@ fn transmitted_ns(lane: &LaneTrace, sent_ns: u64) -> Option<u64> {
     Some(round.at_ns + took)
 }
 
-/// The cause that a verdict cites: of what was lost or missed, whichever is more, else of a slow burst, else of what was
-/// late.
+/// The cause that a verdict cites: of what was lost or missed, whichever is more, else of a slow burst, else of what
+/// was late.
 pub fn first(causes: &[Cause]) -> Option<&Cause> {
     let of = |subject| causes.iter().find(|cause| cause.subject == subject);
     let gone = [of(Subject::Missed), of(Subject::Loss)].into_iter().flatten();

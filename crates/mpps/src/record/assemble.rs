@@ -30,13 +30,13 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let explained = Explained::new(&watched.events, &watched.own).with_names(&watched.names);
     let away = gaps(summary, lanes);
     // With a trace the kernel's events tell what a lane was away for, and all else is its own.
-    let noted = Noted::new(&summary.slowest, if traced { &[] } else { &away });
+    let noted = Noted::new(&summary.slowest, if traced { &[] } else { &away[..] });
     let by_bursts: Vec<LaneTrace>;
     let lanes = match traced {
         true => lanes,
         false => {
             by_bursts = lanes.iter().map(|lane| noted.recorded(lane)).collect();
-            &by_bursts
+            &by_bursts[..]
         }
     };
     let explain = |lane: &LaneTrace, from_ns: u64, to_ns: u64| -> Vec<Part> {
@@ -142,8 +142,7 @@ fn worst_first(causes: &mut [Cause]) {
 
 /// Why departures were missed, stretch by stretch.
 fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why::Explain<'_>) -> Vec<Cause> {
-    let sends = |lane: &LaneSummary| lane.tx_role;
-    let sending = summary.lanes.iter().filter(|lane| sends(lane));
+    let sending = summary.lanes.iter().filter(|lane| lane.tx_role);
     let senders: Vec<u32> = sending.clone().map(|lane| lane.lane as u32).collect();
     let blocked_ns: u64 = sending.filter_map(|lane| lane.blocked_ns).sum();
     let lane_pps = summary.intended_pps.unwrap_or(0.0) / senders.len().max(1) as f64;
@@ -399,7 +398,7 @@ mod tests {
             cause(Subject::Late, 4, 10, 1),
             cause(Subject::Late, 5, 30, 1),
             cause(Subject::Missed, 6, 5, 8),
-            cause(Subject::Missed, 7, 5, 9),
+            cause(Subject::Missed, 7, 5, 10),
         ];
         worst_first(&mut causes);
         let order: Vec<_> = causes.iter().map(|cause| cause.at_ns).collect();

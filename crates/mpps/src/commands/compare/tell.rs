@@ -321,7 +321,8 @@ mod tests {
         };
         assert!(
             said(&undecided).ends_with(
-                "undecided: p is 0.08 (Holm, two metrics), and 0.05 at the most decides; not even 200 rounds might decide"
+                "undecided: p is 0.08 (Holm, two metrics), and 0.05 at the most decides; not even 200 rounds might \
+                 decide"
             ),
             "{}",
             said(&undecided)

@@ -214,7 +214,8 @@ mod tests {
     fn summary() -> Value {
         json!({
             "valid": true, "invalid_reasons": [], "started_utc": "2026-01-01T00:00:00Z", "duration_s": 1.5,
-            "warnings": [], "tx_packets": 1000, "rx_packets": 990, "lost": 9, "late": 1, "offered_pps": 1000.0, "received_pps": 990.0,
+            "warnings": [],
+            "tx_packets": 1000, "rx_packets": 990, "lost": 9, "late": 1, "offered_pps": 1000.0, "received_pps": 990.0,
             "latency_ns": { "count": 990, "mean": 5.5, "p50": 5, "p90": 6, "p99": 7, "p999": 8, "max": 9 },
             "host": { "kernel": "6" }
         })

@@ -152,7 +152,7 @@ pub(crate) struct Measured {
     pub(crate) notes: Vec<String>,
 }
 
-/// Why a run is not valid, without the numbers that stand in parentheses in front of the cause. Who had the cores stays.
+/// Why a run is not valid, without the numbers that stand in parentheses before the cause. Who had the cores stays.
 pub(crate) fn in_short(reason: &str) -> String {
     let cut = reason
         .split_once(" (")
@@ -336,8 +336,8 @@ mod tests {
 
     #[test]
     fn who_disturbed_a_trial_is_named_in_full() {
-        let culprit = "other threads kept the lanes from running for 48.0 % of the sending time (cc1 (thread 7) ran for \
-                       480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core 1)";
+        let culprit = "other threads kept the lanes from running for 48.0 % of the sending time (cc1 (thread 7) ran \
+                       for 480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core 1)";
         let void = |reason: String| {
             let summary = Summary {
                 invalid_reasons: vec![reason],
@@ -350,8 +350,8 @@ mod tests {
             measured(Ask::of(Phase::Search, 64, input), &summary, Vec::new())
         };
         let missed = void(format!(
-            "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the host \
-             interfered: {culprit}"
+            "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the \
+             host interfered: {culprit}"
         ));
         assert_eq!(
             missed.void_in_short(),
