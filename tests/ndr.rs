@@ -219,11 +219,9 @@ fn a_search_that_the_host_bounds_says_so_first_and_names_who_had_the_core() {
     assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
     let first = done.stdout.lines().next().unwrap_or_default();
     assert!(first.starts_with("this host could "), "{}", done.stdout);
-    assert!(
-        first.contains(&format!("sh (thread {tid}) ran for ")),
-        "{}",
-        done.stdout
-    );
+    // Another test's shell may be told with it: threads of one name are one.
+    let named = |text: &str| text.contains("sh (") && text.contains(" ran for ");
+    assert!(named(first), "{}", done.stdout);
     // No rate of the device's.
     assert!(!done.stdout.contains(" pps or more"), "{}", done.stdout);
     let void = done.stderr.lines().find(|line| line.contains(": void: "));

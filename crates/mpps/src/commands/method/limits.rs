@@ -44,6 +44,14 @@ impl LimitedBy {
         }
     }
 
+    /// The same where a sentence goes on.
+    pub(crate) fn subject(self) -> String {
+        match self {
+            Self::Host => format!("{},", self.words()),
+            other => other.words().to_owned(),
+        }
+    }
+
     /// Name of the highest rate, as a chart has it.
     pub(crate) fn ceiling(self) -> &'static str {
         match self {
@@ -102,5 +110,24 @@ impl Setup<'_> {
             )));
         }
         Ok((limits, limited_by))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_ends_a_sentence_without_a_comma() {
+        for limit in [
+            LimitedBy::MaxRate,
+            LimitedBy::Link,
+            LimitedBy::Generator,
+            LimitedBy::Host,
+        ] {
+            assert!(!limit.words().ends_with(','), "{limit:?}");
+            let commas = limit.subject().matches(',').count();
+            assert_eq!(commas % 2, 0, "what stands between commas is closed: {limit:?}");
+        }
     }
 }
