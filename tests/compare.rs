@@ -159,7 +159,7 @@ fn a_setting_that_helps_is_named() {
         .find(|line| line.starts_with("queue=2000 is "))
         .expect("its effect");
     assert!(
-        queue.contains("times queue=4 in received_pps: better: it helps"),
+        queue.contains("times queue=4 in received_pps: better (Holm, two comparisons): it helps"),
         "{}",
         done.stdout
     );

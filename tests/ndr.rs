@@ -198,3 +198,39 @@ fn what_a_search_chooses_itself_or_cannot_do_is_refused() {
         assert_refused(mpps(&format!("{loop_line} {words}")), 2, parts);
     }
 }
+
+#[test]
+fn a_search_that_the_host_bounds_says_so_first_and_names_who_had_the_core() {
+    if !rustix::process::geteuid().is_root() {
+        return mpps_tests::skip("only root can have a program that a lane does not displace");
+    }
+    let mut spinner = std::process::Command::new("nice");
+    spinner
+        .args("-n -10 taskset -c 0 sh -c".split(' '))
+        .arg("while :; do :; done");
+    let spinner = Background::start(spinner);
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    // 1,000 packets of a full trial are 20 kpps: it goes down by a few steps, and no further.
+    let goal = "--goal loss=0,initial=50ms,final=50ms,sum=200ms,width=20%";
+    let words = format!("ndr loop: --cores 0 --busy-poll --max-rate 100kpps --settle 50ms {goal}");
+    let done = run_command(mpps(&format!("{words} --out {}", out.display())));
+    drop(spinner);
+    assert_eq!(done.code, Some(3), "{}{}", done.stdout, done.stderr);
+    let first = done.stdout.lines().next().unwrap_or_default();
+    assert!(first.starts_with("this host could "), "{}", done.stdout);
+    // Another test's shell may be told with it: threads of one name are one.
+    let named = |text: &str| text.contains("sh (") && text.contains(" ran for ");
+    assert!(named(first), "{}", done.stdout);
+    // No rate of the device's.
+    assert!(!done.stdout.contains(" pps or more"), "{}", done.stdout);
+    let void = done.stderr.lines().find(|line| line.contains(": void: "));
+    assert!(void.is_some_and(named), "{}", done.stderr);
+    let result = json(&out.join("result.json"));
+    assert_eq!(result["complete"], false, "{result:#}");
+    let lowest = trials(&out)
+        .iter()
+        .map(|trial| number(&trial["load_pps"]))
+        .fold(f64::INFINITY, f64::min);
+    assert!(lowest >= 20_000.0, "{lowest}");
+}

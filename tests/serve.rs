@@ -391,6 +391,27 @@ fn a_run_in_a_lab_is_seen_from_outside_of_it() {
 }
 
 #[test]
+fn an_address_inside_a_namespace_is_printed_with_the_way_to_it() {
+    let Some(lab) = mpps_tests::lab(1) else { return };
+    let words = format!(
+        "lab --name {} exec a -- {}",
+        lab.name(),
+        mpps_tests::program().display()
+    );
+    let mut command = mpps(&words);
+    command.args("sendrecv loop: --rate 1kpps --duration 1h --quiet --metrics --web".split(' '));
+    let run = Background::start(command).wait_to_hear("from outside: ");
+    let metrics = Served::of(&run, "metrics: ");
+    let told = run.stderr();
+    let way = format!("mpps lab --name {} exec a -- curl {}", lab.name(), metrics.url());
+    assert!(
+        told.contains(&format!("this is inside network namespace {}-a; ", lab.name())) && told.contains(&way),
+        "{told}"
+    );
+    run.end(Signal::INT);
+}
+
+#[test]
 fn an_address_of_what_is_tested_is_refused() {
     let Some(net) = net_of(1) else { return };
     let refused = |words: &str| {

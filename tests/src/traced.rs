@@ -88,10 +88,9 @@ impl Traced {
                 .iter()
                 .map(|part| part["amount"].as_u64().expect("an amount"))
                 .sum();
-            let whole = if cause["subject"] == "loss" {
-                "packets"
-            } else {
-                "took_ns"
+            let whole = match cause["subject"].as_str() {
+                Some("loss" | "missed") => "packets",
+                _ => "took_ns",
             };
             assert_eq!(Some(sum), cause[whole].as_u64(), "{cause:#}");
         }

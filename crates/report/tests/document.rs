@@ -147,6 +147,19 @@ fn a_run_tells_its_numbers_and_why_it_is_not_valid() {
 }
 
 #[test]
+fn a_run_that_is_valid_says_so_first() {
+    let mut summary: Value = serde_json::from_str(RUN).expect("JSON");
+    summary["valid"] = json!(true);
+    summary["invalid_reasons"] = json!([]);
+    let document = mpps_report::document::runs::document(&[mpps_report::document::runs::Run::new("run", summary)]);
+    assert!(
+        document.verdict[0].starts_with("Valid: sent 499,313 packets"),
+        "{:?}",
+        document.verdict
+    );
+}
+
+#[test]
 fn nothing_that_is_hidden_is_left_in_any_file() {
     let mut document = example::document();
     document.device = Some("router at fe80::5eff:fe10:1%eth0, lab-7, asked ada@lab-7.example.net".to_owned());

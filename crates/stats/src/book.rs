@@ -32,6 +32,7 @@ pub(crate) struct Book {
     pub(crate) sees_arrivals: bool,
     pub(crate) recent: Option<Latency>,
     loss: Stretching,
+    missed: Stretching,
     drops: HostDrops,
 }
 
@@ -65,6 +66,7 @@ impl Book {
             sees_arrivals: true,
             recent: None,
             loss: Stretching::default(),
+            missed: Stretching::default(),
             drops: HostDrops::default(),
         }
     }
@@ -201,6 +203,8 @@ impl Book {
             }),
         };
         self.loss.add(start_ns, start_ns + length_ns, lost);
+        self.missed
+            .add(start_ns, start_ns + length_ns, tally.missed.cast_signed());
         self.totals.tally.merge(&tally);
         self.totals.lost += lost;
         self.totals.rows += 1;
@@ -218,6 +222,7 @@ impl Book {
         totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
         totals.distance_max = distance_max;
         totals.loss = std::mem::take(&mut self.loss).end();
+        totals.missed = std::mem::take(&mut self.missed).end();
         totals.host_dropped = self.host_dropped();
         totals.host_drops = std::mem::take(&mut self.drops.stretches).end();
         totals

@@ -26,6 +26,8 @@ pub struct Totals {
     pub rows: u64,
     /// When packets were lost.
     pub loss: Stretches,
+    /// When departures were missed.
+    pub missed: Stretches,
     /// Packets that this host dropped, where that was noted.
     pub host_dropped: Option<u64>,
     /// When.

@@ -342,6 +342,8 @@ pub struct Summary {
     pub foreign: u64,
     /// Due but not sent.
     pub missed: u64,
+    /// When, by rows: a departure is missed when the lane comes back to its schedule.
+    pub missed_stretches: Stretches,
     /// Frame length in bytes with FCS as the rates count it (0: unknown).
     pub frame_size: usize,
     /// Rate asked for, packets/s; `None` when not paced.

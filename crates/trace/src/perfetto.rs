@@ -254,6 +254,7 @@ impl<W: Write> Writer<'_, W> {
                 Subject::Loss => "lost",
                 Subject::Late => "late",
                 Subject::Slow => "slow",
+                Subject::Missed => "missed",
             };
             self.named(WHY_TRACK, (cause.at_ns, INSTANT), &cause.sentence, category)?;
         }

@@ -129,6 +129,8 @@ pub enum Subject {
     Late,
     /// A burst that took long.
     Slow,
+    /// A stretch in which departures were missed.
+    Missed,
 }
 
 /// Why something was slow, late or lost.
@@ -146,7 +148,8 @@ pub struct Cause {
     pub packets: u64,
     /// One sentence.
     pub sentence: String,
-    /// What it is made of; the parts add up to [`took_ns`](Self::took_ns), or (of a loss) to the packets.
+    /// What it is made of; the parts add up to [`took_ns`](Self::took_ns), or (of a loss, and of departures that were
+    /// missed) to the packets.
     pub parts: Vec<Part>,
 }
 
@@ -155,6 +158,6 @@ pub struct Cause {
 pub struct Part {
     /// What: `scheduled to sent`, `transmit call`, `path`, `rustc (pid 77) had the core`.
     pub what: String,
-    /// ns of a slow burst or a late packet; packets of a loss.
+    /// ns of a slow burst or a late packet; packets of a loss, departures of those that were missed.
     pub amount: u64,
 }

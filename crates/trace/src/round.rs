@@ -95,6 +95,11 @@ impl Round {
         }
     }
 
+    /// It is of a burst that moved packets.
+    pub(crate) fn moved(&self) -> bool {
+        self.did == Did::Burst
+    }
+
     /// How long it took, ns.
     pub fn took_ns(&self) -> u64 {
         self.parts.iter().map(|&part| u64::from(part)).sum()
@@ -113,6 +118,9 @@ pub struct SlowBurst {
     pub lane: u32,
     /// What it was. Where only the length of the round is known, all of it is in the last part.
     pub round: Round,
+    /// Of each part, for how long the lane did not have its core, as the kernel tells its own thread, ns; 0 where it
+    /// does not tell. It is asked after long parts only.
+    pub away: [u32; 7],
 }
 
 /// A packet that came late, or the first of several that were sent in one burst and came in one.

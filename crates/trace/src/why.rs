@@ -11,7 +11,7 @@ const WORTH_NAMING: f64 = 0.1;
 /// Records that follow each other are no further apart, ns: those of a lane leave no time out.
 const APART_NS: u64 = 1_000;
 /// What is in no record of a lane's.
-const UNRECORDED: &str = "unrecorded";
+pub(crate) const UNRECORDED: &str = "unrecorded";
 
 /// What a lane's time between two points went to, beside its own work: parts that add up to no more than it. Whoever
 /// knows what the kernel did there answers; without anybody, nothing is known.
@@ -230,10 +230,12 @@ fn transmitted_ns(lane: &LaneTrace, sent_ns: u64) -> Option<u64> {
     Some(round.at_ns + took)
 }
 
-/// The cause that a verdict cites: of what was lost, else of a slow burst, else of what was late.
+/// The cause that a verdict cites: of what was lost or missed, whichever is more, else of a slow burst, else of what
+/// was late.
 pub fn first(causes: &[Cause]) -> Option<&Cause> {
     let of = |subject| causes.iter().find(|cause| cause.subject == subject);
-    of(Subject::Loss)
+    let gone = [of(Subject::Missed), of(Subject::Loss)].into_iter().flatten();
+    gone.max_by_key(|cause| cause.packets)
         .or_else(|| of(Subject::Slow))
         .or_else(|| of(Subject::Late))
 }
@@ -561,6 +563,25 @@ mod tests {
         let parts = spent(&lane(Vec::new()), 9 * MS, 14 * MS, &rustc);
         let told: Vec<_> = parts.iter().map(|part| (part.what.as_str(), part.amount)).collect();
         assert_eq!(told, [("rustc (99) had core 1", 3 * MS), (UNRECORDED, 2 * MS)]);
+    }
+
+    #[test]
+    fn a_verdict_cites_what_was_missed_where_that_is_more_than_was_lost() {
+        let cause = |subject, packets| Cause {
+            subject,
+            at_ns: 0,
+            took_ns: 0,
+            lane: None,
+            packets,
+            sentence: String::new(),
+            parts: Vec::new(),
+        };
+        let (lost, slow) = (cause(Subject::Loss, 5), cause(Subject::Slow, 99));
+        for (missed, cited) in [(4, Subject::Loss), (5, Subject::Loss), (6, Subject::Missed)] {
+            let causes = [lost.clone(), slow.clone(), cause(Subject::Missed, missed)];
+            assert_eq!(first(&causes).map(|cause| cause.subject), Some(cited));
+        }
+        assert_eq!(first(&[slow]).map(|cause| cause.subject), Some(Subject::Slow));
     }
 
     fn total(parts: &[Part]) -> u64 {

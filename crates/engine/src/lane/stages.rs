@@ -19,7 +19,7 @@ use crate::lane::worst::Worst;
 use mpps_stats::{LaneCounters, StageTable};
 use mpps_sys::clock::Clock;
 use mpps_sys::proc_stat::ThreadStat;
-use mpps_trace::{Did, Round, Stage};
+use mpps_trace::{Did, Round, SlowBurst, Stage};
 use std::cell::Cell;
 use std::time::Instant;
 
@@ -188,7 +188,7 @@ pub(crate) struct Stages<'r> {
     counted: (u64, u64),
     /// The fill of the receive ring as it was seen last; `u32::MAX`: not known.
     fill: u32,
-    slowest: Worst<Round>,
+    slowest: Worst<SlowBurst>,
     flight: Option<Flight<'r>>,
 }
 
@@ -471,7 +471,10 @@ impl<'r> Stages<'r> {
             if let Some(flight) = &mut self.flight {
                 flight.burst(&round);
             }
-            self.slowest.keep(awake_ns, round);
+            if awake_ns > self.slowest.floor() {
+                let away = self.away_parts(away_ns);
+                self.slowest.keep(awake_ns, SlowBurst { lane: 0, round, away });
+            }
         } else if let Some(flight) = &mut self.flight {
             flight.nothing(self.began_ns.get(), awake_ns, self.counted.1);
         }
@@ -504,9 +507,9 @@ impl<'r> Stages<'r> {
         }
     }
 
-    /// The record of the rounds at hand.
-    fn round(&self, took_ns: u64, counters: &LaneCounters) -> Round {
-        let part = |stage: Stage| self.parts[stage.index()].get();
+    /// Times of stages as the parts of a record; `all_ns` where the round is not timed.
+    fn by_part(&self, of: &[Cell<u64>; Stage::COUNT], all_ns: u64) -> [u32; Round::STAGES.len()] {
+        let part = |stage: Stage| of[stage.index()].get();
         let mut parts = [0; Round::STAGES.len()];
         if self.state.get() == ON {
             let more = |stage: Stage| match stage {
@@ -516,8 +519,22 @@ impl<'r> Stages<'r> {
             };
             parts = Round::STAGES.map(|stage| cut(part(stage) + more(stage)));
         } else {
-            parts[Round::STAGES.len() - 1] = cut(took_ns);
+            parts[Round::STAGES.len() - 1] = cut(all_ns);
         }
+        parts
+    }
+
+    /// For how long the lane did not have its core in each part of the record. A guess is no answer.
+    fn away_parts(&self, away_ns: u64) -> [u32; Round::STAGES.len()] {
+        match &self.waited {
+            Some(_) => self.by_part(&self.away, away_ns),
+            None => [0; Round::STAGES.len()],
+        }
+    }
+
+    /// The record of the rounds at hand.
+    fn round(&self, took_ns: u64, counters: &LaneCounters) -> Round {
+        let parts = self.by_part(&self.parts, took_ns);
         let (rx, tx) = (counters.rx_packets.get(), counters.tx_packets.get());
         let most = u64::from(u16::MAX);
         Round {
@@ -546,7 +563,7 @@ impl<'r> Stages<'r> {
     }
 
     /// After the last round. Returns the rounds that took longest.
-    pub(crate) fn end(mut self, now_ns: u64, counters: &LaneCounters) -> Vec<Round> {
+    pub(crate) fn end(mut self, now_ns: u64, counters: &LaneCounters) -> Vec<SlowBurst> {
         let began = self.began_ns.get();
         // A last round says that it is the last, and not that something has come in it.
         if self.counted != (counters.rx_packets.get(), counters.tx_packets.get()) {

@@ -49,7 +49,7 @@ impl<'r> Bench<'r> {
         self.now_ns += ns;
     }
 
-    fn end(self) -> Vec<Round> {
+    fn end(self) -> Vec<SlowBurst> {
         self.stages.end(self.now_ns, self.counters)
     }
 }
@@ -106,6 +106,7 @@ fn rounds_that_are_long_are_timed_one_by_one_and_idle_time_is_exact() {
     assert!(
         slowest
             .iter()
+            .map(|burst| burst.round)
             .all(|round| round.took_ns() == 19 * US && (round.rx, round.tx) == (1, 1))
     );
 }
@@ -171,7 +172,12 @@ fn a_stalled_round_counts_as_away_and_not_as_the_stage_in_which_it_stalled() {
     assert_eq!(row(Stage::Transmit).max_ns, 20 * US);
     assert_eq!((row(Stage::Away).calls, row(Stage::Away).max_ns), (11, 7_000 * US));
     // The record tells when it happened, and all that it took.
-    assert_eq!(slowest[0].took_ns(), 4_030 * US);
+    assert_eq!(slowest[0].round.took_ns(), 4_030 * US);
+    // And for how long of which part the lane did not have its core.
+    let transmit = Round::STAGES.iter().position(|stage| *stage == Stage::Transmit);
+    let mut away = [0; Round::STAGES.len()];
+    away[transmit.expect("a part")] = 4_000 * US as u32;
+    assert_eq!(slowest[0].away, away);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::send::departures::Departures;
 use mpps_io::Reason;
 use mpps_io::kernel::{LaneTotals, SourceTotals};
 use mpps_stats::{Histogram, Moments};
-use mpps_trace::{LatePacket, Round};
+use mpps_trace::{LatePacket, SlowBurst};
 
 /// The lane's private results.
 #[derive(Debug, Default)]
@@ -32,8 +32,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) sources: Option<Vec<SourceCounts>>,
     /// Bursts that it wrote, and their packets.
     pub(crate) written: (u64, u64),
-    /// The rounds that took longest, the longest first.
-    pub(crate) slowest: Vec<Round>,
+    /// The rounds that took longest, the longest first; the lane's number is filled in later.
+    pub(crate) slowest: Vec<SlowBurst>,
     /// The packets that came latest, the latest first; the lane's number is filled in later.
     pub(crate) latest: Vec<LatePacket>,
     /// Involuntary context switches while it ran.

@@ -15,7 +15,7 @@ use mpps_stats::{
     PortSummary, ReorderDistance, RingFill, StageTable, Started, Summary, Totals, Workload,
 };
 use mpps_sys::evidence::{OthersRan, Rival};
-use mpps_trace::{LatePacket, Round, SlowBurst, StageCost, StageRow};
+use mpps_trace::{LatePacket, SlowBurst, StageCost, StageRow};
 use std::time::Duration;
 
 /// What a run has measured, before it is judged.
@@ -138,6 +138,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         rx: tally.rx,
         lost,
         loss_stretches: m.totals.loss.clone(),
+        missed_stretches: m.totals.missed.clone(),
         loss_times: outage::loss_times(m),
         longest_outage: outage::longest(m),
         host_dropped: m.totals.host_dropped,
@@ -224,9 +225,9 @@ fn stage_cost(m: &Measured<'_>) -> Option<StageCost> {
 /// The bursts that took longest, over all lanes.
 fn slowest(m: &Measured<'_>) -> Vec<SlowBurst> {
     let of_lane = |(lane, outcome): (usize, &LaneOutcome)| {
-        let burst = move |round: &Round| SlowBurst {
+        let burst = move |burst: &SlowBurst| SlowBurst {
             lane: lane as u32,
-            round: *round,
+            ..*burst
         };
         outcome.slowest.iter().map(burst).collect::<Vec<_>>()
     };

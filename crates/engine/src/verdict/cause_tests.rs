@@ -542,6 +542,45 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
             Some("lane0 (thread 88) ran for 80.0 ms"),
         ),
         (
+            "threads of one program on two cores",
+            said(
+                vec![
+                    other_s("cc1", 40),
+                    Rival {
+                        core: 0,
+                        ..other_s("cc1", 20)
+                    },
+                ],
+                0,
+                one,
+            ),
+            Some("(cc1 (2 threads) ran for 60.0 ms meanwhile, last on cores 0, 1)"),
+        ),
+        (
+            "five programs, of which the shortest is a lane of another mpps",
+            said(
+                vec![
+                    rival(77, 11),
+                    other_s("ld", 12),
+                    other_s("cc1", 30),
+                    other_s("as", 20),
+                    other_s("sh", 2),
+                ],
+                0,
+                one,
+            ),
+            Some(
+                "(cc1 (thread 88) ran for 30.0 ms meanwhile, last on core 1; as (thread 88) ran for 20.0 ms meanwhile, \
+                 last on core 1; ld (thread 88) ran for 12.0 ms meanwhile, last on core 1; 2 more threads ran for 13.0 \
+                 ms in all)",
+            ),
+        ),
+        (
+            "many threads of which each ran a little",
+            said((0..9).map(|n| other_s(&format!("t{n}"), 3)).collect(), 0, one),
+            Some("(9 threads ran for 27.0 ms in all)"),
+        ),
+        (
             "own threads for 70 ms",
             said(vec![], 70, one),
             Some("mpps's own threads beside the lanes (the collector, files) ran for 70.0 ms"),
@@ -558,7 +597,7 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
             Some(words) => {
                 assert!(text.contains(whose) && text.contains(words), "{name}: {text}");
                 assert!(text.matches("process 77").count() < 2, "{name}: {text}");
-                let half = !name.contains("for 40 ms of 100");
+                let half = !name.contains("for 40 ms of 100") && !name.contains("five programs");
                 assert_eq!(
                     text.contains(remedy),
                     text.contains("another mpps") && half,

@@ -8,6 +8,18 @@ use mpps_stats::{LEAST_NS, Workload, count};
 /// One check, which may find something.
 pub(super) type Check = fn(&Case<'_>) -> Option<Finding>;
 
+/// How a path has lost the packets of one of its counters.
+fn how(counter: &str) -> &str {
+    match counter {
+        counter::LOST => "at random",
+        counter::DROPPED_BURST => "in a burst of losses",
+        counter::DROPPED_QUEUE => "from a queue that was full",
+        counter::CORRUPTED => "as it changed them",
+        counter::NOT_REFLECTED => "as it could not send them back",
+        other => other,
+    }
+}
+
 /// All of them, in the order in which they are told.
 pub(super) const CHECKS: &[Check] = &[
     |c| c.device_gone(),
@@ -341,23 +353,24 @@ impl Case<'_> {
         }))
     }
 
-    /// What the path says that it lost, by the names of its counters.
+    /// What the path says that it lost, by what its counters mean.
     fn lost_by_the_path(&self, lost: u64) -> Option<String> {
-        let told = counter::LOSSES.map(|name| (name, self.counter(name)));
-        let each = told.iter().filter(|(_, n)| *n > 0);
-        let each: Vec<_> = each.map(|(name, n)| format!("{name} {}", count(*n))).collect();
-        let share = match told.iter().map(|(_, n)| n).sum::<u64>() {
-            sum if sum >= lost => "all".to_owned(),
-            sum => count(sum),
+        let told = counter::LOSSES.map(|name| (how(name), self.counter(name)));
+        let each: Vec<_> = told.iter().filter(|(_, n)| *n > 0).collect();
+        let sum: u64 = each.iter().map(|(_, n)| n).sum();
+        let which = match lost {
+            1 => "the lost packet was".to_owned(),
+            lost if sum >= lost => format!("all {} lost packets were", count(lost)),
+            lost => format!("{} of the {} lost packets were", count(sum), count(lost)),
         };
-        let many = count(lost);
-        let text = || {
-            format!(
-                "the path itself lost {share} of the {many} lost packets: {}",
-                each.join(", ")
-            )
-        };
-        (!each.is_empty()).then(text)
+        match each.as_slice() {
+            [] => None,
+            [(how, _)] => Some(format!("{which} lost by the path itself, {how}")),
+            each => {
+                let each: Vec<_> = each.iter().map(|(how, n)| format!("{} {how}", count(*n))).collect();
+                Some(format!("{which} lost by the path itself: {}", each.join(", ")))
+            }
+        }
     }
 
     fn collector_late(&self) -> Option<Finding> {

@@ -250,7 +250,7 @@ fn a_senders_loss_is_put_on_its_own_host_only_as_far_as_its_counters_go() {
 }
 
 #[test]
-fn what_the_path_itself_lost_is_named_by_its_counters() {
+fn what_the_path_itself_lost_is_one_sentence_by_the_meaning_of_its_counters() {
     let lost = Evidence {
         rx: 99_000,
         lost: 1_000,
@@ -260,11 +260,11 @@ fn what_the_path_itself_lost_is_named_by_its_counters() {
     for (queue, needle) in [
         (
             990,
-            "the path itself lost all of the 1,000 lost packets: lost 10, dropped_queue 990",
+            "all 1,000 lost packets were lost by the path itself: 10 at random, 990 from a queue that was full",
         ),
         (
             90,
-            "the path itself lost 100 of the 1,000 lost packets: lost 10, dropped_queue 90",
+            "100 of the 1,000 lost packets were lost by the path itself: 10 at random, 90 from a queue that was full",
         ),
     ] {
         let lane = LaneSummary {
@@ -277,6 +277,21 @@ fn what_the_path_itself_lost_is_named_by_its_counters() {
         };
         let (_, warnings) = judge(Workload::SendRecv, &lost, &[lane]);
         assert!(warnings.len() == 1 && warnings[0] == needle, "{warnings:?}");
+    }
+    for (packets, sentence) in [
+        (86, "all 86 lost packets were lost by the path itself, at random"),
+        (1, "the lost packet was lost by the path itself, at random"),
+    ] {
+        let lane = LaneSummary {
+            path_counters: vec![("lost".into(), packets)],
+            ..lane()
+        };
+        let lost = Evidence {
+            lost: packets.cast_signed(),
+            ..lost.clone()
+        };
+        let (_, warnings) = judge(Workload::SendRecv, &lost, &[lane]);
+        assert_eq!(warnings, [sentence]);
     }
 }
 

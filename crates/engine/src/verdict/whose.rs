@@ -4,13 +4,17 @@ use super::Evidence;
 use super::cause::span;
 use mpps_stats::LaneSummary;
 use mpps_sys::evidence::Rival;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Threads that are named, at the most.
+/// Culprits that are named, at the most.
 const NAMED: usize = 3;
 
-/// Those that account for half of the time that lanes waited, in parentheses, and threads of others that ran for a
-/// tenth of it at the least. Nothing where nobody was seen.
+/// What two ends of a test on one host are told.
+const REMEDY: &str = "give each end cores of its own (--cores)";
+
+/// Those that had the cores for as long as that is to be told, in parentheses: the three that ran longest, and how many
+/// others. One that ran for less than a tenth of what lanes waited kept nobody waiting, and of mpps's own threads only
+/// half of it is told. Nothing where nobody was seen.
 pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> String {
     let half = |ns: u64| waited > 0 && ns >= waited / 2;
     let mut whose = Vec::new();
@@ -24,46 +28,85 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
     if e.cores > 0 && threads > e.cores {
         whose.push(format!("this run has {threads} lanes on {} cores", e.cores));
     }
-    // One that has hardly run meanwhile kept nobody waiting.
-    let counts = |ran_ns: u64| ran_ns >= waited / 10;
-    let mut runs = in_one(e.rivals.iter().filter(|rival| rival.is_lane()));
-    runs.retain(|run| counts(run.ran_ns));
-    let run = |run: &RivalRun| {
-        format!(
-            "another mpps (process {}) has {}, too, which ran for {} in all, as these waited for {}",
-            run.process,
-            run.lanes(),
-            span(run.ran_ns),
-            span(waited)
-        )
-    };
-    let all: Vec<_> = runs.iter().map(run).collect();
-    if half(runs.iter().map(|run| run.ran_ns).sum()) {
-        whose.push(format!("{}: give each end cores of its own (--cores)", all.join("; ")));
-    } else {
-        whose.extend(all);
+    let (lanes_of_others, others): (Vec<&Rival>, Vec<&Rival>) = e.rivals.iter().partition(|rival| rival.is_lane());
+    let mut runs = in_one(lanes_of_others.into_iter());
+    runs.sort_by_key(|run| std::cmp::Reverse(run.ran_ns));
+    let by_runs: u64 = runs.iter().map(|run| run.ran_ns).sum();
+    let mut all: Vec<Culprit> = runs.iter().map(|run| run.culprit(waited)).collect();
+    if let Some(first) = all.first_mut().filter(|_| half(by_runs)) {
+        first.said = format!("{}: {REMEDY}", first.said);
     }
-    if half(e.own_ns) {
-        whose.push(format!(
+    all.extend(by_name(&others));
+    all.extend(half(e.own_ns).then(|| Culprit {
+        ran_ns: e.own_ns,
+        threads: 1,
+        said: format!(
             "mpps's own threads beside the lanes (the collector, files) ran for {}",
             span(e.own_ns)
-        ));
+        ),
+    }));
+    all.sort_by_key(|culprit| std::cmp::Reverse(culprit.ran_ns));
+    let counts = |ran_ns: u64| ran_ns >= waited / 10;
+    let named = all
+        .iter()
+        .take_while(|culprit| counts(culprit.ran_ns))
+        .count()
+        .min(NAMED);
+    let rest = all.split_off(named);
+    whose.extend(all.into_iter().map(|culprit| culprit.said));
+    let rest_ns: u64 = rest.iter().map(|culprit| culprit.ran_ns).sum();
+    let more: usize = rest.iter().map(|culprit| culprit.threads).sum();
+    if more > 0 && counts(rest_ns) {
+        let (s, whom) = (if more == 1 { "" } else { "s" }, if named > 0 { "more " } else { "" });
+        whose.push(format!("{more} {whom}thread{s} ran for {} in all", span(rest_ns)));
     }
-    let others = e.rivals.iter().filter(|rival| !rival.is_lane() && counts(rival.ran_ns));
-    let mut others: Vec<&Rival> = others.collect();
-    others.sort_by_key(|rival| (std::cmp::Reverse(rival.ran_ns), rival.thread));
-    let other = |rival: &&Rival| {
-        let Rival { name, thread, core, .. } = rival;
-        format!(
-            "{name} (thread {thread}) ran for {} meanwhile, last on core {core}",
-            span(rival.ran_ns)
-        )
-    };
-    whose.extend(others.iter().take(NAMED).map(other));
     match whose.is_empty() {
         true => String::new(),
         false => format!(" ({})", whose.join("; ")),
     }
+}
+
+/// Who had a core.
+struct Culprit {
+    ran_ns: u64,
+    threads: usize,
+    said: String,
+}
+
+/// Threads of other programs: those of one name are one to be told.
+fn by_name(others: &[&Rival]) -> Vec<Culprit> {
+    let mut names: BTreeMap<&str, Vec<&Rival>> = BTreeMap::new();
+    for rival in others {
+        names.entry(&rival.name).or_default().push(rival);
+    }
+    let culprit = |(name, threads): (&str, Vec<&Rival>)| {
+        let ran_ns = threads.iter().map(|rival| rival.ran_ns).sum();
+        let who = match threads.as_slice() {
+            [one] => format!("thread {}", one.thread),
+            all => format!("{} threads", all.len()),
+        };
+        let on: BTreeSet<usize> = threads.iter().map(|rival| rival.core).collect();
+        Culprit {
+            ran_ns,
+            threads: threads.len(),
+            said: format!(
+                "{name} ({who}) ran for {} meanwhile, last on {}",
+                span(ran_ns),
+                cores(&on)
+            ),
+        }
+    };
+    names.into_iter().map(culprit).collect()
+}
+
+/// `core 1`, `cores 0, 1`.
+fn cores(cores: &BTreeSet<usize>) -> String {
+    let numbers: Vec<_> = cores.iter().map(usize::to_string).collect();
+    format!(
+        "core{} {}",
+        if numbers.len() == 1 { "" } else { "s" },
+        numbers.join(", ")
+    )
 }
 
 /// The lanes of another process on cores of this run's.
@@ -77,12 +120,22 @@ struct RivalRun {
 }
 
 impl RivalRun {
-    fn lanes(&self) -> String {
-        let cores: Vec<_> = self.cores.iter().map(usize::to_string).collect();
-        match (self.threads, cores.as_slice()) {
-            (1, [core]) => format!("a lane on core {core}"),
-            (n, [core]) => format!("{n} lanes on core {core}"),
-            (n, _) => format!("{n} lanes on cores {}", cores.join(", ")),
+    fn culprit(&self, waited: u64) -> Culprit {
+        let lanes = match self.threads {
+            1 => "a lane".to_owned(),
+            n => format!("{n} lanes"),
+        };
+        let said = format!(
+            "another mpps (process {}) has {lanes} on {}, too, which ran for {} in all, as these waited for {}",
+            self.process,
+            cores(&self.cores),
+            span(self.ran_ns),
+            span(waited)
+        );
+        Culprit {
+            ran_ns: self.ran_ns,
+            threads: self.threads,
+            said,
         }
     }
 }

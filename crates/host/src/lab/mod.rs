@@ -40,6 +40,12 @@ pub const INTERFACE: &str = "eth1";
 /// How long the link may take to come up.
 const LINK_LIMIT: Duration = Duration::from_secs(10);
 
+/// The lab and the host of it that this process is on, as `lab exec` and `ip netns exec` show it; `None`: on none.
+pub fn of_this_namespace() -> Option<(String, Host)> {
+    let mark = std::fs::read_to_string("/sys/class/net/lo/ifalias").ok()?;
+    names::of_mark(&mark)
+}
+
 /// How the lab's interfaces are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabOptions {

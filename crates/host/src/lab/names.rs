@@ -101,6 +101,16 @@ pub(crate) fn mark(name: &str, host: Host) -> String {
     format!("{MARK} {}", namespace(name, host))
 }
 
+/// The lab and the host that a namespace is of, by its mark.
+pub(crate) fn of_mark(mark: &str) -> Option<(String, Host)> {
+    let namespace = mark.trim_end().strip_prefix(MARK)?.strip_prefix(' ')?;
+    let host = Host::ALL
+        .into_iter()
+        .find(|host| namespace.ends_with(&format!("-{host}")))?;
+    let name = lab_of_namespace(namespace)?;
+    check(name).is_ok().then(|| (name.to_owned(), host))
+}
+
 /// A working name for the namespace of one host.
 pub(crate) fn working(name: &str, host: Host, token: u64) -> String {
     format!("{}{WORKING}{token:016x}", namespace(name, host))

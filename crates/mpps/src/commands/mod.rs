@@ -5,6 +5,7 @@ mod capture;
 mod compare;
 mod demo;
 mod doctor;
+mod elsewhere;
 mod folder;
 mod forward;
 mod in_lab;

@@ -5,6 +5,7 @@
 //! no thread has any that it needs no more.
 
 use crate::cli::Run;
+use crate::commands::elsewhere::way_in;
 use crate::commands::output::unwritable;
 use crate::fail::{Result, failed, usage};
 use crate::paths::Checked;
@@ -196,20 +197,25 @@ fn serve(
     }
     let unstarted = |e: io::Error| failed(format!("start the thread that serves: {e}"));
     let [metrics, web] = bound;
-    let mut listeners = Vec::new();
+    let (mut listeners, mut told) = (Vec::new(), None);
     if let Some(socket) = metrics {
-        eprintln!("mpps: metrics: {}metrics", url(&socket).map_err(unstarted)?);
+        let url = url(&socket).map_err(unstarted)?;
+        eprintln!("mpps: metrics: {url}metrics");
+        told.get_or_insert(format!("{url}metrics"));
         listeners.push(Listener::new(socket, MetricsSite(board.clone())).map_err(unstarted)?);
     }
     if let Some(socket) = web {
         let token = Token::new().map_err(unstarted)?;
         let path = token.path();
-        eprintln!(
-            "mpps: live page: {}{}",
-            url(&socket).map_err(unstarted)?,
-            path.trim_start_matches('/')
-        );
+        let url = format!("{}{}", url(&socket).map_err(unstarted)?, path.trim_start_matches('/'));
+        eprintln!("mpps: live page: {url}");
+        told.get_or_insert(url);
         listeners.push(Listener::new(socket, PageSite::new(board, token)).map_err(unstarted)?);
+    }
+    // Of a command with a lab of its own they are the user's.
+    let elsewhere = || std::env::var_os(NAMESPACE).is_none().then(way_in).flatten();
+    if let Some((url, (namespace, way))) = told.and_then(|url| Some((url, elsewhere()?))) {
+        eprintln!("mpps: this is inside {namespace}; from outside: {way} curl {url}");
     }
     let (begin, begun) = channel::<()>();
     watcher.when_begun(move || {

@@ -12,6 +12,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Causes of each kind that are told where nothing else is asked for: the worst.
+const WORST: usize = 3;
+
 /// Runs the command.
 pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
     let other = match (args.show, &args.other) {
@@ -70,12 +73,12 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
             write!(out, "{}", table::compare(&recording, other))
         }
         (Some(Show::Table), _) => tables(&recording, out),
-        (Some(Show::Why), _) => why(&recording, out),
+        (Some(Show::Why), _) => why(&recording, usize::MAX, file, out),
         _ => {
             writeln!(out, "{}\n", recording.meta.command)?;
             tables(&recording, out)?;
             writeln!(out)?;
-            why(&recording, out)
+            why(&recording, WORST, file, out)
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -179,13 +182,15 @@ fn tables(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn why(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+/// The worst causes of each kind, at most so many, and where the others are.
+fn why(recording: &Recording, most: usize, file: &Path, out: &mut dyn Write) -> io::Result<()> {
     let subjects = [
         (Subject::Loss, "Lost", "packets"),
+        (Subject::Missed, "Missed", "packets"),
         (Subject::Late, "Late", "ns"),
         (Subject::Slow, "Slow", "ns"),
     ];
-    let mut any = false;
+    let (mut any, mut more) = (false, 0);
     for (subject, title, unit) in subjects {
         let causes: Vec<&Cause> = recording
             .causes
@@ -197,7 +202,8 @@ fn why(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
         }
         any = true;
         writeln!(out, "{title}:")?;
-        for cause in causes {
+        more += causes.len().saturating_sub(most);
+        for cause in causes.into_iter().take(most) {
             writeln!(out, "- {}", cause.sentence)?;
             for part in cause.parts.iter().filter(|_| cause.parts.len() > 1) {
                 match unit {
@@ -207,6 +213,10 @@ fn why(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
             }
         }
     }
+    if more > 0 {
+        let name = file.display();
+        writeln!(out, "{} more, less bad: mpps trace {name} why", count(more as u64))?;
+    }
     if !any {
         writeln!(out, "Nothing was lost, late or slow that the trace has kept.")?;
     }
@@ -215,7 +225,52 @@ fn why(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::{WORST, harmless, why};
+    use mpps_trace::{Cause, Part, Recording, Subject};
+    use std::path::Path;
+
+    #[test]
+    fn the_worst_of_each_kind_are_told_and_where_the_others_are() {
+        let cause = |subject, number: u64| Cause {
+            subject,
+            at_ns: number,
+            took_ns: 9,
+            lane: None,
+            packets: 9,
+            sentence: format!("{subject:?} {number}."),
+            parts: vec![
+                Part {
+                    what: "path".to_owned(),
+                    amount: 5
+                };
+                2
+            ],
+        };
+        let subjects = [Subject::Loss, Subject::Late, Subject::Slow, Subject::Missed];
+        let causes = subjects
+            .into_iter()
+            .flat_map(|subject| (1..=5).map(move |number| cause(subject, number)));
+        let recording = Recording {
+            causes: causes.collect(),
+            ..Recording::default()
+        };
+        let told = |most: usize| {
+            let mut text = Vec::new();
+            why(&recording, most, Path::new("t.gz"), &mut text).expect("memory");
+            String::from_utf8(text).expect("text")
+        };
+        let short = told(WORST);
+        assert_eq!(
+            short.lines().filter(|line| line.starts_with("- ")).count(),
+            12,
+            "{short}"
+        );
+        assert!(short.contains("- Slow 3.") && !short.contains("Slow 4."), "{short}");
+        assert!(short.ends_with("8 more, less bad: mpps trace t.gz why\n"), "{short}");
+        let all = told(usize::MAX);
+        assert_eq!(all.lines().filter(|line| line.starts_with("- ")).count(), 20, "{all}");
+        assert!(!all.contains("less bad"), "{all}");
+    }
 
     #[test]
     fn names_in_a_trace_do_nothing_to_the_terminal() {

@@ -3,12 +3,13 @@
 use super::rows::Rows;
 use super::watched::{Dropping, Watched};
 use crate::profile::Samples;
-use mpps_stats::{LaneSummary, Summary};
+use mpps_stats::{LaneSummary, Shortfall, Summary};
 use mpps_sys::clock;
+use mpps_trace::missed::{Missed, missed};
 use mpps_trace::why::{self, Loss};
 use mpps_trace::{
-    Cause, Explained, Gap, Kept, LaneTrace, LatePacket, LeftOut, Meta, Part, Recording, SlowBurst, Stage, Taker,
-    TakerKind,
+    Cause, Explained, Gap, Kept, LaneTrace, LatePacket, LeftOut, Meta, Noted, Part, Recording, SlowBurst, Stage,
+    Subject, Taker, TakerKind,
 };
 
 /// A ring that a look finds so full has had no room, or soon would not have had.
@@ -16,6 +17,8 @@ const FULL: f64 = 0.95;
 
 /// Causes of a kind in the summary of a run without a trace.
 const FEW: usize = 3;
+/// Why departures are missed at no time at which a lane was held.
+const FULL_PATH: &str = "while the path took nothing: a ring, buffer or queue was full";
 /// So many drops more or less than losses say nothing: they were counted at other times.
 const FEW_PACKETS: u64 = 64;
 
@@ -25,6 +28,17 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let traced = watched.is_some();
     let watched = watched.unwrap_or(&nothing);
     let explained = Explained::new(&watched.events, &watched.own).with_names(&watched.names);
+    let away = gaps(summary, lanes);
+    // With a trace the kernel's events tell what a lane was away for, and all else is its own.
+    let noted = Noted::new(&summary.slowest, if traced { &[] } else { &away[..] });
+    let by_bursts: Vec<LaneTrace>;
+    let lanes = match traced {
+        true => lanes,
+        false => {
+            by_bursts = lanes.iter().map(|lane| noted.recorded(lane)).collect();
+            &by_bursts[..]
+        }
+    };
     let explain = |lane: &LaneTrace, from_ns: u64, to_ns: u64| -> Vec<Part> {
         let gap = Gap {
             lane: lane.lane,
@@ -36,6 +50,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         let mut parts = explained.parts(&gap);
         // What nobody took is the lane's own.
         parts.retain(|part| part.what != Explained::UNEXPLAINED);
+        parts.extend(noted.parts(lane.lane, (from_ns, to_ns), &parts));
         parts
     };
     let start_ns = summary.started.monotonic_ns;
@@ -79,11 +94,12 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
                 true => ring_lasts_ns(summary),
                 false => 0,
             },
-            away: gaps(summary, lanes),
+            away: away.clone(),
         };
         causes.push(why::loss(&loss, lanes, &watched.events, start_ns, &explain));
     }
-    for SlowBurst { lane, round } in summary.slowest.iter().take(kept) {
+    causes.extend(of_missed(summary, lanes, &away, &explain));
+    for SlowBurst { lane, round, .. } in summary.slowest.iter().take(kept) {
         let Some(trace) = lanes.iter().find(|trace| trace.lane == *lane) else {
             continue;
         };
@@ -101,7 +117,56 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         let sender = sender(summary, packet);
         causes.push(why::late(packet, sender, lanes, (typical_ns, start_ns), &explain));
     }
+    worst_first(&mut causes);
     causes
+}
+
+/// Orders causes of a subject by what each is, packets or time; those of which a verdict cites the first come first.
+fn worst_first(causes: &mut [Cause]) {
+    causes.sort_by_key(|cause| {
+        let amount = match cause.subject {
+            Subject::Loss | Subject::Missed => cause.packets,
+            Subject::Late | Subject::Slow => cause.took_ns,
+        };
+        (std::cmp::Reverse(amount), cause.at_ns)
+    });
+    let cited = why::first(causes).map(|cause| cause.subject);
+    let rank = |subject: Subject| match subject {
+        Subject::Loss => 0,
+        Subject::Missed => 1,
+        Subject::Slow => 2,
+        Subject::Late => 3,
+    };
+    causes.sort_by_key(|cause| (Some(cause.subject) != cited, rank(cause.subject)));
+}
+
+/// Why departures were missed, stretch by stretch.
+fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why::Explain<'_>) -> Vec<Cause> {
+    let sending = summary.lanes.iter().filter(|lane| lane.tx_role);
+    let senders: Vec<u32> = sending.clone().map(|lane| lane.lane as u32).collect();
+    let blocked_ns: u64 = sending.filter_map(|lane| lane.blocked_ns).sum();
+    let lane_pps = summary.intended_pps.unwrap_or(0.0) / senders.len().max(1) as f64;
+    // What the path did not take in time of the run: where that is half of what was missed it is said of the rest.
+    let refused = blocked_ns as f64 * lane_pps / 1e9 * 2.0 >= summary.missed as f64 && blocked_ns > 0;
+    let otherwise = match summary.shortfall {
+        Some(Shortfall::Outpaced) => "while the lanes were busy: the rate is more than they can send",
+        Some(Shortfall::Refused) => FULL_PATH,
+        None if refused => FULL_PATH,
+        None => "in times too short for a record of each",
+    };
+    let start_ns = summary.started.monotonic_ns;
+    let cause = |stretch: &mpps_stats::Stretch| {
+        let of = Missed {
+            from_ns: start_ns + stretch.from_ns,
+            to_ns: start_ns + stretch.to_ns,
+            packets: stretch.packets,
+            senders: senders.clone(),
+            lane_pps,
+            otherwise: otherwise.to_owned(),
+        };
+        missed(&of, lanes, away, start_ns, explain)
+    };
+    summary.missed_stretches.largest.iter().map(cause).collect()
 }
 
 /// The highest share of a receive ring that was found taken.
@@ -308,5 +373,36 @@ pub(crate) fn recording(
         programs: summary.programs.clone(),
         takers,
         causes: summary.causes.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_of_a_kind_comes_first_and_the_kind_that_a_verdict_cites() {
+        let cause = |subject, at_ns, took_ns, packets| Cause {
+            subject,
+            at_ns,
+            took_ns,
+            lane: None,
+            packets,
+            sentence: String::new(),
+            parts: Vec::new(),
+        };
+        let mut causes = vec![
+            cause(Subject::Loss, 1, 900, 2),
+            cause(Subject::Loss, 2, 5, 7),
+            cause(Subject::Slow, 3, 10, 1),
+            cause(Subject::Late, 4, 10, 1),
+            cause(Subject::Late, 5, 30, 1),
+            cause(Subject::Missed, 6, 5, 8),
+            cause(Subject::Missed, 7, 5, 10),
+        ];
+        worst_first(&mut causes);
+        let order: Vec<_> = causes.iter().map(|cause| cause.at_ns).collect();
+        assert_eq!(order, [7, 6, 2, 1, 3, 5, 4]);
+        assert_eq!(why::first(&causes).map(|cause| cause.at_ns), Some(7));
     }
 }

@@ -1,7 +1,7 @@
 //! The same in Markdown, for trackers that show no HTML.
 
 use super::parts::{TRIALS, facts};
-use super::{Source, by_size, command_line, incomplete, no_device, title, when};
+use super::{Source, by_size, command_line, incomplete, no_device, reason_first, title, when};
 use crate::document::show::{Shown, headed};
 use crate::document::{Document, Table, Unit};
 use crate::escape::is_hidden;
@@ -15,12 +15,18 @@ const ROWS: usize = 200;
 pub fn markdown(document: &Document, sources: &[Source]) -> String {
     let mut text = format!("# {}\n\n{}\n\n", plain(title(document)), plain(&when(document)));
     let mut put = |more: &str| text.push_str(more);
+    let why = incomplete(document);
+    let bad = why.iter().flat_map(|why| by_size(why));
+    let bad: String = bad.map(|line| format!("**{}**\n\n", plain(line))).collect();
+    if reason_first(document) {
+        put(&bad);
+    }
     for (i, line) in document.verdict.iter().enumerate() {
         let strong = if i == 0 { "**" } else { "" };
         put(&format!("{strong}{}{strong}\n\n", plain(&headed(line))));
     }
-    for line in incomplete(document).iter().flat_map(|why| by_size(why)) {
-        put(&format!("**{}**\n\n", plain(line)));
+    if !reason_first(document) {
+        put(&bad);
     }
     if let Some(compliance) = &document.compliance {
         put(&format!("{}\n\n", plain(&headed(compliance))));

@@ -255,6 +255,11 @@ fn kept_together(text: &str) -> String {
 
 const UNITS: [&str; 7] = ["%", "ns", "µs", "ms", "s", "bytes", "packets"];
 
+/// Whether that a result is not whole comes before its numbers: those of a run that is not valid can't be believed.
+fn reason_first(document: &Document) -> bool {
+    document.test == "run"
+}
+
 /// What the test found, and how far that goes.
 fn answer(part: &mut Part, document: &Document) {
     part.put(format_args!(
@@ -262,6 +267,15 @@ fn answer(part: &mut Part, document: &Document) {
         escape(&part.short(title(document))),
         escape(&part.short(&when(document)))
     ));
+    let bad = |part: &mut Part| {
+        if let Some(why) = incomplete(document) {
+            let lines: Vec<String> = by_size(&part.short(&why)).into_iter().map(escape).collect();
+            part.put(format_args!("<p class=\"bad\">{}</p>\n", lines.join("<br>")));
+        }
+    };
+    if reason_first(document) {
+        bad(part);
+    }
     part.put(format_args!("<section class=\"verdict\" aria-label=\"Verdict\">\n"));
     if document.verdict.is_empty() {
         part.put(format_args!("<p>No verdict.</p>\n"));
@@ -273,9 +287,8 @@ fn answer(part: &mut Part, document: &Document) {
         ));
     }
     part.put(format_args!("</section>\n"));
-    if let Some(why) = incomplete(document) {
-        let lines: Vec<String> = by_size(&part.short(&why)).into_iter().map(escape).collect();
-        part.put(format_args!("<p class=\"bad\">{}</p>\n", lines.join("<br>")));
+    if !reason_first(document) {
+        bad(part);
     }
     if let Some(compliance) = &document.compliance {
         part.put(format_args!(

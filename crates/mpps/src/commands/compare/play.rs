@@ -72,10 +72,7 @@ fn progress(setup: &Setup<'_>, trials: &[Trial]) {
     let told = match (last.figures.valid, value) {
         (true, Some(value)) => format!("{} {value}", metric.name()),
         (true, None) => format!("no {}", metric.name()),
-        (false, _) => {
-            let why = last.figures.reasons.first().map_or("", String::as_str);
-            format!("not valid: {}", why.split(" (").next().unwrap_or(why))
-        }
+        (false, _) => format!("not valid: {}", last.figures.why_invalid()),
     };
     let left = tell::about(setup.left(trials));
     eprintln!(

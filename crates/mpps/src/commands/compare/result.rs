@@ -239,7 +239,9 @@ fn ratios(found: &Found) -> Option<Chart> {
 fn trials_table(setup: &Setup<'_>, trials: &[Trial]) -> Table {
     let row = |(at, trial): (usize, &Trial)| {
         let line = trial.json(at + 1, &setup.names);
-        let reasons = trial.figures.reasons.join("; ");
+        let reasons = trial.figures.reasons.iter().map(String::as_str);
+        let reasons: Vec<_> = reasons.chain(trial.figures.host_note()).collect();
+        let reasons = reasons.join("; ");
         let mut cells: Vec<Value> = [
             "trial",
             "round",
@@ -306,7 +308,10 @@ fn definitions(setup: &Setup<'_>) -> Vec<Definition> {
             "a little",
             "The interval does not hold 1, but does not lie beyond the margin.",
         ),
-        ("undecided", "The interval holds 1 and goes beyond the margin."),
+        (
+            "undecided",
+            "The interval holds 1 and goes beyond the margin, or the difference does not stand among all comparisons.",
+        ),
         ("MAD", "Median of the distances from the median."),
         ("drift", "Spearman's rank correlation of the values with their order."),
         (

@@ -57,7 +57,7 @@ impl Of {
             columns: metrics.iter().map(column).collect(),
             valid: valid.len(),
             invalid: runs.len() - valid.len(),
-            reason: last.map(|(_, figures)| figures.reasons.first().cloned().unwrap_or_default()),
+            reason: last.map(|(_, figures)| figures.why_invalid()),
         }
     }
 
@@ -115,6 +115,15 @@ impl Found {
             .filter_map(|row| Some((row, gain(row)?)));
         let best = known.max_by(|a, b| a.1.total_cmp(&b.1))?;
         (best.1 > 0.0).then_some(best.0)
+    }
+
+    /// How many comparisons were decided together with those of a kind.
+    pub(super) fn decided(&self, kind: Kind) -> usize {
+        let together = self
+            .rows
+            .iter()
+            .filter(|row| row.kind == kind && row.corrected.is_some());
+        together.count()
     }
 
     /// Whether every comparison has the verdict that was asked for.
@@ -246,9 +255,7 @@ fn why_none(a: &Of, b: &Of, n: usize, pairs: &[(f64, f64)]) -> String {
     for of in [a, b] {
         if of.has_too_many_invalid() {
             let all = of.invalid + of.valid;
-            // The whole reason is in the record.
-            let reason = of.reason.as_deref().and_then(|why| why.split(" (").next());
-            let reason = reason.filter(|why| !why.is_empty());
+            let reason = of.reason.as_deref().filter(|why| !why.is_empty());
             let reason = reason.map_or_else(String::new, |why| format!(": {why}"));
             return format!("{} of {all} runs of {} were not valid{reason}", of.invalid, of.name);
         }
@@ -347,13 +354,16 @@ mod tests {
         for attempt in 1..4 {
             let mut void = all[1].clone();
             (void.turn.attempt, void.figures.valid) = (attempt, false);
-            void.figures.reasons = vec!["late".to_owned()];
+            void.figures.reasons = vec!["late (9 of 9): kept off (cc1 (thread 7) ran)".to_owned()];
             all.push(void);
         }
         let found = in_turns(&names(2), 8, &METRIC, 0.02, &[], &all);
         let row = &found.rows[0];
         assert_eq!(row.verdict, None);
-        assert_eq!(row.why.as_deref(), Some("3 of 11 runs of B were not valid: late"));
+        assert_eq!(
+            row.why.as_deref(),
+            Some("3 of 11 runs of B were not valid: late: kept off (cc1 (thread 7) ran)")
+        );
         assert!(!found.is_complete(8));
     }
 

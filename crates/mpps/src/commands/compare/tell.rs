@@ -4,7 +4,7 @@ use super::Setup;
 use super::rows::{Found, Kind, Of, Row};
 use super::unlike;
 use crate::cli::Metric;
-use mpps_method::compare::{LEAST, MOST_ROUNDS, Spread, Verdict};
+use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Spread, Verdict};
 use mpps_report::units::{percent, pps, time};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -57,8 +57,23 @@ pub(super) fn interval(of: &mpps_method::compare::Estimate) -> String {
     format!("{} ({} to {})", text(of.ratio), text(of.low), text(of.high))
 }
 
-/// A comparison in one sentence.
-pub(super) fn sentence(row: &Row, metrics: usize, margin_: f64) -> String {
+/// By what a difference stands where others were looked at, too: `(Holm, two metrics)`; nothing where it is alone.
+fn correction(metrics: usize, together: usize) -> String {
+    const WORDS: [&str; 7] = ["two", "three", "four", "five", "six", "seven", "eight"];
+    let number = |n: usize| {
+        WORDS
+            .get(n.wrapping_sub(2))
+            .map_or_else(|| n.to_string(), |word| (*word).to_owned())
+    };
+    match together {
+        0 | 1 => String::new(),
+        n if n == metrics => format!(" (Holm, {} metrics)", number(n)),
+        n => format!(" (Holm, {} comparisons)", number(n)),
+    }
+}
+
+/// A comparison in one sentence; `together`: how many were decided with it, itself included.
+pub(super) fn sentence(row: &Row, metrics: usize, together: usize, margin_: f64) -> String {
     let base = match row.kind {
         Kind::Variant if row.base.contains('=') => format!("the first, {},", row.base),
         _ => row.base.clone(),
@@ -76,16 +91,27 @@ pub(super) fn sentence(row: &Row, metrics: usize, margin_: f64) -> String {
     match row.verdict {
         None => text += &format!("no verdict: {}", row.why.as_deref().unwrap_or_default()),
         Some(Verdict::Same) => text += &format!("same, within {margin}"),
-        Some(Verdict::Undecided { rounds: Some(rounds) }) => {
-            let _ = write!(text, "undecided; {rounds} rounds might decide");
-        }
-        Some(Verdict::Undecided { rounds: None }) => {
-            let _ = write!(text, "undecided; not even {MOST_ROUNDS} rounds might decide");
+        Some(Verdict::Undecided { rounds }) => {
+            let why = match row.corrected {
+                _ if estimate.low <= 1.0 && estimate.high >= 1.0 => {
+                    format!("the interval holds 1 and goes beyond {margin}")
+                }
+                Some(p) => format!(
+                    "p is {p:.2}{}, and {ALPHA} at the most decides",
+                    correction(metrics, together)
+                ),
+                None => "the difference may be chance".to_owned(),
+            };
+            let rounds = rounds.map_or_else(|| format!("not even {MOST_ROUNDS}"), |rounds| rounds.to_string());
+            let _ = write!(text, "undecided: {why}; {rounds} rounds might decide");
         }
         Some(verdict @ (Verdict::ALittleBetter | Verdict::ALittleWorse)) => {
-            let _ = write!(text, "{}, maybe less than {margin}", verdict.words());
+            let how = correction(metrics, together);
+            let _ = write!(text, "{}, maybe less than {margin}{how}", verdict.words());
         }
-        Some(verdict) => text += verdict.words(),
+        Some(verdict) => {
+            let _ = write!(text, "{}{}", verdict.words(), correction(metrics, together));
+        }
     }
     text
 }
@@ -93,18 +119,17 @@ pub(super) fn sentence(row: &Row, metrics: usize, margin_: f64) -> String {
 /// Of the verdict's sentences, those that a reader wants: with settings, their effects and the best combination.
 pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     let (metrics, margin) = (setup.metrics.len(), setup.args.margin);
+    let sentence = |row: &Row| sentence(row, metrics, found.decided(row.kind), margin);
     let of_kind = |kind: Kind| found.rows.iter().filter(move |row| row.kind == kind);
     if let Some(why) = nothing_known(found) {
         return vec![format!("No verdict: {why}")];
     }
     if setup.settings.is_empty() {
-        return of_kind(Kind::Variant)
-            .map(|row| sentence(row, metrics, margin))
-            .collect();
+        return of_kind(Kind::Variant).map(sentence).collect();
     }
     let mut all: Vec<String> = of_kind(Kind::Setting)
         .map(|row| {
-            let text = sentence(row, metrics, margin);
+            let text = sentence(row);
             match row.verdict {
                 Some(Verdict::Better | Verdict::ALittleBetter) => format!("{text}: it helps"),
                 _ => text,
@@ -112,7 +137,7 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         })
         .collect();
     all.push(match found.best() {
-        Some(row) => format!("Best: {}", sentence(row, metrics, margin)),
+        Some(row) => format!("Best: {}", sentence(row)),
         None if found.rows.iter().any(|row| row.estimate.is_some() && row.why.is_none()) => {
             format!("Best: the first, {}", found.of[0].name)
         }
@@ -260,7 +285,7 @@ mod tests {
 
     #[test]
     fn verdicts_are_plain_sentences() {
-        let said = |row: &Row| sentence(row, 1, 0.02);
+        let said = |row: &Row| sentence(row, 1, 1, 0.02);
         assert_eq!(
             said(&row(1.05, 1.08, 1.11, Verdict::Better)),
             "B is 1.08 (1.05 to 1.11) times A in received_pps: better"
@@ -270,7 +295,10 @@ mod tests {
             "B is 1.000 (0.995 to 1.005) times A in received_pps: same, within 2 %"
         );
         let undecided = Verdict::Undecided { rounds: Some(14) };
-        assert!(said(&row(0.9, 1.0, 1.1, undecided)).ends_with("undecided; 14 rounds might decide"));
+        assert!(
+            said(&row(0.9, 1.0, 1.1, undecided))
+                .ends_with("undecided: the interval holds 1 and goes beyond 2 %; 14 rounds might decide")
+        );
         let none = Row {
             estimate: None,
             verdict: None,
@@ -278,6 +306,29 @@ mod tests {
             ..row(1.0, 1.0, 1.0, Verdict::Same)
         };
         assert_eq!(said(&none), "B and A: no verdict: 3 rounds give values alone");
+    }
+
+    #[test]
+    fn how_a_difference_was_decided_among_several_is_said_with_it() {
+        let said = |row: &Row| sentence(row, 2, 2, 0.02);
+        let better = row(1.05, 1.08, 1.11, Verdict::Better);
+        assert!(said(&better).ends_with("better (Holm, two metrics)"));
+        let little = row(1.01, 1.03, 1.05, Verdict::ALittleBetter);
+        assert!(said(&little).ends_with("a little better, maybe less than 2 % (Holm, two metrics)"));
+        let undecided = Row {
+            corrected: Some(0.0781),
+            ..row(1.05, 1.08, 1.11, Verdict::Undecided { rounds: None })
+        };
+        assert!(
+            said(&undecided).ends_with(
+                "undecided: p is 0.08 (Holm, two metrics), and 0.05 at the most decides; not even 200 rounds might \
+                 decide"
+            ),
+            "{}",
+            said(&undecided)
+        );
+        assert!(sentence(&better, 2, 6, 0.02).ends_with("better (Holm, six comparisons)"));
+        assert!(sentence(&better, 1, 12, 0.02).ends_with("better (Holm, 12 comparisons)"));
     }
 
     #[test]

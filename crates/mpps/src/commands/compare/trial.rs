@@ -1,6 +1,7 @@
 //! One run that has ended: its figures, and its line of the record.
 
 use crate::cli::Metric;
+use crate::commands::method::measure::in_short;
 use mpps_method::compare::{Outcome, Turn};
 use serde_json::{Value, json};
 
@@ -20,6 +21,8 @@ pub(super) struct Figures {
     pub(super) valid: bool,
     /// Why it is not valid, or why there was none.
     pub(super) reasons: Vec<String>,
+    /// Of a run that is not valid: what else is to be known of it.
+    pub(super) notes: Vec<String>,
     pub(super) started: Option<String>,
     pub(super) duration_s: Option<f64>,
     pub(super) sent: Option<u64>,
@@ -64,6 +67,10 @@ impl Figures {
         Self {
             valid: summary["valid"] == true,
             reasons: texts(&summary["invalid_reasons"]),
+            notes: match summary["valid"] == true {
+                true => Vec::new(),
+                false => texts(&summary["warnings"]),
+            },
             started: texts(&json!([summary["started_utc"]])).pop(),
             duration_s: number(&summary["duration_s"]),
             sent: summary["tx_packets"].as_u64(),
@@ -82,6 +89,25 @@ impl Figures {
         Self {
             reasons: vec![why],
             ..Self::default()
+        }
+    }
+
+    /// Who had the cores, where no reason tells that.
+    pub(super) fn host_note(&self) -> Option<&str> {
+        let told = self
+            .reasons
+            .iter()
+            .any(|why| why.contains("kept the lanes from running"));
+        let note = self.notes.iter().find(|note| note.starts_with("the host interfered: "));
+        note.filter(|_| !told).map(String::as_str)
+    }
+
+    /// Why it is not valid: the first reason in short, and who had the cores.
+    pub(super) fn why_invalid(&self) -> String {
+        let first = in_short(self.reasons.first().map_or("", String::as_str));
+        match self.host_note() {
+            Some(note) => format!("{first}; {note}"),
+            None => first,
         }
     }
 
@@ -139,6 +165,7 @@ impl Trial {
             "received_pps": figures.received_pps,
             "latency_ns": latency.collect::<serde_json::Map<_, _>>(),
             "reasons": figures.reasons,
+            "notes": figures.notes,
         });
         // It is the same in each round.
         if self.turn.round == 0 {
@@ -164,6 +191,7 @@ impl Trial {
                     _ => return None,
                 },
                 reasons: texts(&line["reasons"]),
+                notes: texts(&line["notes"]),
                 started: texts(&json!([line["started_utc"]])).pop(),
                 duration_s: number(&line["duration_s"]),
                 sent: line["sent"].as_u64(),
@@ -186,6 +214,7 @@ mod tests {
     fn summary() -> Value {
         json!({
             "valid": true, "invalid_reasons": [], "started_utc": "2026-01-01T00:00:00Z", "duration_s": 1.5,
+            "warnings": [],
             "tx_packets": 1000, "rx_packets": 990, "lost": 9, "late": 1, "offered_pps": 1000.0, "received_pps": 990.0,
             "latency_ns": { "count": 990, "mean": 5.5, "p50": 5, "p90": 6, "p99": 7, "p999": 8, "max": 9 },
             "host": { "kernel": "6" }
@@ -217,6 +246,26 @@ mod tests {
             ..trial
         };
         assert_eq!(Trial::of_line(&void.json(1, &names), &names), Some(void));
+    }
+
+    #[test]
+    fn who_had_the_cores_is_told_of_a_run_that_is_not_valid_for_another_reason() {
+        let host = "the host interfered: other threads kept the lanes from running for 9.0 % of the time (cc1 (thread \
+                    7) ran for 90.0 ms meanwhile, last on core 0)";
+        let mut told = summary();
+        told["valid"] = json!(false);
+        told["warnings"] = json!(["nothing came back", host]);
+        told["invalid_reasons"] = json!(["this host itself dropped 5 packets: the cause is not known"]);
+        let figures = Figures::of_summary(&told);
+        let why = format!("this host itself dropped 5 packets: the cause is not known; {host}");
+        assert_eq!(figures.why_invalid(), why);
+        // Once is enough.
+        let missed = format!("the rate is 9 % off (9 of 99 departures missed): {host}");
+        told["invalid_reasons"] = json!([missed]);
+        assert_eq!(
+            Figures::of_summary(&told).why_invalid(),
+            format!("the rate is 9 % off: {host}")
+        );
     }
 
     #[test]

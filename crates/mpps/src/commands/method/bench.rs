@@ -218,7 +218,7 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Tells that the last trial was void.
     pub(crate) fn say_void(&self) {
-        let why = self.trials.last().map_or("", Measured::void_in_short);
+        let why = self.trials.last().map(Measured::void_in_short).unwrap_or_default();
         self.say_trial(&format!("void: {why}"));
     }
 

@@ -152,16 +152,35 @@ pub(crate) struct Measured {
     pub(crate) notes: Vec<String>,
 }
 
+/// Why a run is not valid, without the numbers that stand in parentheses before the cause. Who had the cores stays.
+pub(crate) fn in_short(reason: &str) -> String {
+    let cut = reason
+        .split_once(" (")
+        .and_then(|(effect, rest)| Some((effect, rest.split_once("): ")?)));
+    match cut {
+        // A parenthesis within the first one would be cut in two.
+        Some((effect, (numbers, cause))) if !numbers.contains('(') => format!("{effect}: {cause}"),
+        _ => reason.to_owned(),
+    }
+}
+
 impl Measured {
     /// Whether its numbers hold.
     pub(crate) fn counts(&self) -> bool {
         self.trial.verdict != Verdict::Void
     }
 
-    /// Why it is void, without the details that the record has.
-    pub(crate) fn void_in_short(&self) -> &str {
-        let first = self.reasons.first().map_or("", String::as_str);
-        first.split(" (").next().unwrap_or(first)
+    /// Why it is void: the first reason, in short.
+    pub(crate) fn void_in_short(&self) -> String {
+        in_short(self.reasons.first().map_or("", String::as_str))
+    }
+
+    /// Who or what disturbed a void trial.
+    pub(crate) fn disturbance(&self) -> String {
+        let short = self.void_in_short();
+        let leads = ["the host interfered: ", "lanes were kept from their cores: "];
+        let cause = leads.into_iter().find_map(|lead| short.split_once(lead));
+        cause.map_or(short.clone(), |(_, cause)| cause.to_owned())
     }
 
     /// Packets that were due, and those of them that are missing; none of either in a void trial.
@@ -313,6 +332,40 @@ mod tests {
         };
         assert_eq!(told(&fault), Verdict::Void);
         assert_eq!(measured(&fault).reasons, ["the host interfered"]);
+    }
+
+    #[test]
+    fn who_disturbed_a_trial_is_named_in_full() {
+        let culprit = "other threads kept the lanes from running for 48.0 % of the sending time (cc1 (thread 7) ran \
+                       for 480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core 1)";
+        let void = |reason: String| {
+            let summary = Summary {
+                invalid_reasons: vec![reason],
+                ..Summary::default()
+            };
+            let input = Input {
+                load: 1,
+                duration_ns: 1,
+            };
+            measured(Ask::of(Phase::Search, 64, input), &summary, Vec::new())
+        };
+        let missed = void(format!(
+            "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the \
+             host interfered: {culprit}"
+        ));
+        assert_eq!(
+            missed.void_in_short(),
+            format!("the offered rate is 14.1 % off the intended one: the host interfered: {culprit}")
+        );
+        assert_eq!(missed.disturbance(), culprit);
+        let dropped = void(format!(
+            "this host itself dropped 5 packets before mpps could take them, so loss is not the path's alone: lanes \
+             were kept from their cores: {culprit}"
+        ));
+        assert_eq!(dropped.disturbance(), culprit);
+        assert_eq!(dropped.void_in_short(), dropped.reasons[0]);
+        let other = "a port was down (eth0 (a)): no";
+        assert_eq!(void(other.to_owned()).disturbance(), other);
     }
 
     #[test]

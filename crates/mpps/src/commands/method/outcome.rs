@@ -14,15 +14,19 @@ pub(crate) fn bounds(bounds: &Bounds) -> String {
     format!("{} to {}", end(bounds.lower), end(bounds.upper))
 }
 
-/// The rate in words, and what is to be known of it.
+/// The rate in words, and what is to be known of it. Where [`Found::hindered`] has something to say, it is said before.
 pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
     let Outcome { bounds: known, .. } = outcome;
-    let limit = found.limited_by.subject();
+    let limit = found.limited_by.words();
     match (known.lower, known.upper) {
         _ if outcome.none_passes => format!(
             "none from {} pps up; a lower --min-rate may find one",
             count(found.limits().min)
         ),
+        // No rate of the device's: it is not to be taken for one.
+        (Some(lower), None) if found.limited_by == LimitedBy::Host && lower <= found.limits().max => {
+            format!("not known: {} pps passed, and no more could be offered", count(lower))
+        }
         (Some(lower), _) if outcome.at_max => format!("{} pps or more: {limit} allows no higher rate", count(lower)),
         (Some(lower), Some(upper)) => {
             let through = outcome.conditional_throughput.map(|pps| count(pps as u64));
@@ -38,9 +42,6 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
         (Some(lower), None) if lower > found.limits().max => {
             format!("{} pps or more; no higher rate was tried", count(lower))
         }
-        (Some(lower), None) if found.limited_by == LimitedBy::Host => {
-            format!("{} pps or more: {limit} allows no higher rate", count(lower))
-        }
         (Some(lower), None) => format!("{} pps or more; no upper bound was found", count(lower)),
         (None, Some(upper)) => format!("below {} pps; no lower bound was found", count(upper)),
         (None, None) => match found.best_so_far() {
@@ -54,10 +55,13 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
 }
 
 /// An irregular result's mark; empty for a regular one.
-pub(crate) fn mark(outcome: &Outcome) -> &'static str {
+pub(crate) fn mark(outcome: &Outcome, found: &Found) -> &'static str {
     match outcome {
         Outcome { regular: true, .. } => "",
         Outcome { bounds, .. } if bounds.lower.or(bounds.upper).is_none() => "irregular: not decided",
+        Outcome { at_max: true, .. } if found.limited_by == LimitedBy::Host => {
+            "irregular: this host could offer no more undisturbed"
+        }
         Outcome { at_max: true, .. } => "irregular: the highest rate passes",
         Outcome { none_passes: true, .. } => "irregular: the lowest rate does not pass",
         _ => "irregular: not as close as asked for",

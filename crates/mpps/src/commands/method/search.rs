@@ -12,6 +12,11 @@ use std::time::Duration;
 /// Of a rate at which this host was disturbed three times in a row: the highest that is tried after it. A lane that has
 /// time to spare catches up after a disturbance that ends a trial at the limit.
 const LOWER: f64 = 0.8;
+/// Of the first rate that was given up in a row of void trials: no lower one is tried. What a host can offer only so
+/// far below what it sends says nothing of a device.
+const LEAST: f64 = 0.01;
+/// Departures of a full trial below which it shows no disturbance: the tolerance of a valid one is a thousandth.
+const SEEN: f64 = 1000.0;
 
 /// A search as far as it has come.
 pub(crate) struct Found {
@@ -105,12 +110,14 @@ impl Found {
             true => (reached * OF_CEILING) as u64,
             false => (load as f64 * LOWER.powi(self.given_up())) as u64,
         };
+        let in_vain = !outpaced && step < self.least();
         // Of each goal the highest rate that has passed. One that passed at the void rate or above asks for none below.
         let outcomes = self.outcomes();
         let wants = self.search.goals().iter().zip(&outcomes).filter_map(|(goal, outcome)| {
             let passed = outcome.bounds.lower.unwrap_or(0);
             let max = step.max(passed + load.saturating_sub(passed) / 2);
-            (passed < load && !goal.is_within(passed, load) && !outcome.regular).then_some(max)
+            (passed < load && !(in_vain && passed == 0) && !goal.is_within(passed, load) && !outcome.regular)
+                .then_some(max)
         });
         let Some(max) = wants.max().filter(|max| *max < limits.max) else {
             return false;
@@ -136,6 +143,46 @@ impl Found {
     fn given_up(&self) -> i32 {
         let void = self.trials.iter().rev().take_while(|trial| !trial.counts()).count();
         (void / MOST_VOID).clamp(1, 3) as i32
+    }
+
+    /// The lowest rate that is worth a try after the void trials since one last held.
+    fn least(&self) -> u64 {
+        let void = self.trials.iter().rev().take_while(|trial| !trial.counts());
+        let first = void.map(|trial| trial.trial.input.load).max().unwrap_or(0) as f64;
+        let longest_ns = self.search.goals().iter().map(|goal| goal.final_ns).max();
+        let seen = SEEN * 1e9 / longest_ns.unwrap_or(1).max(1) as f64;
+        // Where the first rate was as low, there is no other way to learn anything.
+        let seen = if first > seen { seen } else { 0.0 };
+        (first * LEAST).max(seen) as u64
+    }
+
+    /// What this host was in the way of, in a sentence; `None` where each goal's answer is the device's.
+    pub(crate) fn hindered(&self) -> Option<String> {
+        let ended = self.trials.iter().rev().take_while(|trial| !trial.counts()).count() >= MOST_VOID;
+        let open = |outcome: &Outcome| outcome.bounds.upper.is_none() && !outcome.regular;
+        if !(self.limited_by == LimitedBy::Host || ended) || !self.outcomes().iter().any(open) {
+            return None;
+        }
+        let loads = |counts: bool| {
+            let trials = self.trials.iter().filter(move |trial| trial.counts() == counts);
+            trials.map(|trial| trial.trial.input.load)
+        };
+        let why = self.trials.iter().rfind(|trial| !trial.counts())?.disturbance();
+        Some(match (loads(true).max(), loads(false).max(), loads(false).min()) {
+            (Some(most), ..) => format!(
+                "this host could not offer more than {} pps undisturbed: {why}",
+                count(most)
+            ),
+            (None, Some(most), Some(least)) if most > least => format!(
+                "this host could offer no rate undisturbed, from {} pps down to {} pps: {why}",
+                count(most),
+                count(least)
+            ),
+            (None, most, _) => format!(
+                "this host could not offer {} pps undisturbed: {why}",
+                count(most.unwrap_or(self.limits().max))
+            ),
+        })
     }
 
     /// The last void trials were at the highest rate, and this host could not send as fast.
@@ -333,6 +380,49 @@ mod tests {
             let load = found.limits().max;
             found.trials.extend(vec![void(load, 1.0, false); 3]);
         }
-        assert!(found.limits().max <= 3, "{:?}", found.limits());
+        let most = found.limits().max;
+        assert!(
+            (10..20).contains(&most),
+            "a hundredth of the first, and no less: {most}"
+        );
+        assert_eq!(
+            found.hindered().unwrap(),
+            format!("this host could offer no rate undisturbed, from 1,000 pps down to {most} pps: why")
+        );
+        let told = crate::commands::method::outcome::verdict(&found.outcomes()[0], &found);
+        assert_eq!(told, "not known: no rate has passed or failed");
+    }
+
+    #[test]
+    fn a_rate_of_so_few_packets_that_nothing_is_seen_in_a_trial_is_not_tried_for_void_ones_above() {
+        let mut found = found(vec![void(20_000, 900.0, false); 3]);
+        let limits = Limits { min: 20, max: 20_000 };
+        found.search = found.search.within(limits).unwrap();
+        while found.lower_max() {
+            let load = found.limits().max;
+            found.trials.extend(vec![void(load, 1.0, false); 3]);
+        }
+        let most = found.limits().max;
+        assert!((1000..2000).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn a_rate_that_passes_below_void_ones_is_told_as_the_host_s_limit() {
+        let mut trials = vec![void(1000, 900.0, false); 3];
+        trials.extend(vec![passed(800); 3]);
+        let mut found = found(trials);
+        found.search = found.search.within(Limits { min: 1, max: 800 }).unwrap();
+        found.limited_by = LimitedBy::Host;
+        let outcome = found.outcomes()[0];
+        assert!(outcome.at_max);
+        assert_eq!(
+            found.hindered().unwrap(),
+            "this host could not offer more than 800 pps undisturbed: why"
+        );
+        let told = crate::commands::method::outcome::verdict(&outcome, &found);
+        assert_eq!(told, "not known: 800 pps passed, and no more could be offered");
+        // A device that has failed at a higher rate has an upper bound of its own.
+        found.limited_by = LimitedBy::MaxRate;
+        assert_eq!(found.hindered(), None);
     }
 }

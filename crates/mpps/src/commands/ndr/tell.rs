@@ -127,20 +127,20 @@ pub(super) fn document(
             told
         })
         .collect();
-    document.tables.insert(0, of_goals(goals, &outcomes));
+    document.tables.insert(0, of_goals(goals, &outcomes, found));
     document.charts = vec![trace(found, goals, &outcomes)];
     document
 }
 
 /// The goals and what was found, as a table.
-fn of_goals(goals: &[Goal], outcomes: &[Outcome]) -> Table {
+fn of_goals(goals: &[Goal], outcomes: &[Outcome], found: &Found) -> Table {
     let row = |(goal, outcome): (&Goal, &Outcome)| -> Vec<Value> {
         vec![
             goal.loss.share().into(),
             outcome.bounds.lower.into(),
             outcome.bounds.upper.into(),
             outcome.conditional_throughput.into(),
-            mark(outcome).into(),
+            mark(outcome, found).into(),
             words(goal).into(),
         ]
     };
@@ -159,12 +159,13 @@ fn of_goals(goals: &[Goal], outcomes: &[Outcome]) -> Table {
     }
 }
 
-/// The result in words, a line a goal.
+/// The result in words: what this host was in the way of, and a line per goal.
 fn lines(goals: &[Goal], found: &Found) -> Vec<String> {
     let outcomes = found.outcomes();
     let of =
         |(goal, outcome): (&Goal, &Outcome)| format!("loss {:>5}  {}", goal.loss.to_string(), verdict(outcome, found));
-    goals.iter().zip(&outcomes).map(of).collect()
+    let hindered = found.hindered().into_iter();
+    hindered.chain(goals.iter().zip(&outcomes).map(of)).collect()
 }
 
 /// Tells the result.

@@ -80,9 +80,10 @@ pub(super) fn bursts_json(of: &OfSize) -> Value {
 pub(super) fn bursts_verdict(of: &OfSize) -> Vec<String> {
     let one = |found: &Found| {
         let outcome = *found.outcomes().first()?;
-        let told = match pause(of, found) {
-            Some((_, lower, ns)) => format!("{} pps, {} between two", count(lower), units::time(ns)),
-            None => verdict(&outcome, found),
+        let told = match (found.hindered(), pause(of, found)) {
+            (Some(why), _) => format!("{}; {why}", verdict(&outcome, found)),
+            (None, Some((_, lower, ns))) => format!("{} pps, {} between two", count(lower), units::time(ns)),
+            (None, None) => verdict(&outcome, found),
         };
         Some(format!(
             "{} bytes: bursts of {} frames: {told}",
@@ -103,7 +104,7 @@ pub(super) fn bursts_table(sizes: &[OfSize]) -> Table {
             outcome.bounds.upper.into(),
             pause(of, found).map(|(_, _, ns)| ns).into(),
             found.trials.len().into(),
-            mark(&outcome).into(),
+            mark(&outcome, found).into(),
         ])
     };
     let rows = sizes
@@ -147,9 +148,11 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
             most.into(),
             lower.map(|load| load as f64 / most).into(),
             found.trials.len().into(),
-            match mark(&outcome) {
+            match mark(&outcome, found) {
                 "" => Value::from(""),
-                mark if outcome.at_max => format!("{mark}: {}", found.limited_by.words()).into(),
+                mark if outcome.at_max && found.limited_by != LimitedBy::Host => {
+                    format!("{mark}: {}", found.limited_by.words()).into()
+                }
                 mark => mark.into(),
             },
         ])

@@ -147,7 +147,10 @@ impl Run {
                 ));
             }
         }
-        told.push(sentence(&parts.join(", ")));
+        // Whether the numbers hold comes first; where they don't, the page says so above.
+        let valid = self.summary.get("valid") == Some(&Value::Bool(true)) && self.flaw().is_none();
+        let valid = if valid { "valid: " } else { "" };
+        told.push(sentence(&format!("{valid}{}", parts.join(", "))));
         let latency = PERCENTILES
             .iter()
             .filter(|(key, ..)| SAID.contains(key))

@@ -223,7 +223,7 @@ pub(super) fn why(runs: &[Run]) -> Option<Table> {
     let mut table = by_lane(
         runs,
         "why",
-        ("why", "Why packets were lost or late, and bursts slow"),
+        ("why", "Why packets were lost or late, bursts slow, departures missed"),
         &columns,
         |_| true,
     )?;
