@@ -230,7 +230,7 @@ mod tests {
         };
         for words in [
             &["sendrecv", "\x1b[31mred"][..],
-            &["sendrecv", "loop:\x1b]0;title\x07"],
+            &["sendrecv", "\x1b]0;title\x07"],
             &["sendrecv", "loop:", "--rate", "\x1b[2J"],
             &["\x1b[31m"],
         ] {

@@ -128,15 +128,7 @@ fn page(command: &Command, path: &str) -> io::Result<String> {
         man.render_subcommands_section(&mut text)?;
     }
     let text = String::from_utf8(text).map_err(io::Error::other)?;
-    // Each section begins with the same definitions: once is enough.
-    let mut lines: Vec<&str> = Vec::new();
-    for line in text.lines() {
-        let defines = line.starts_with(".ie ") || line.starts_with(".el ");
-        if !(defines && lines.contains(&line)) {
-            lines.push(line);
-        }
-    }
-    let mut text = lines.join("\n") + "\n";
+    let mut text = tidied(&text);
     if let Some(notes) = command.get_after_help().map(ToString::to_string) {
         section(&mut text, "NOTES", &notes);
     }
@@ -150,12 +142,57 @@ fn page(command: &Command, path: &str) -> io::Result<String> {
     Ok(text)
 }
 
+/// Sections as clap_mangen writes them, with their common definitions once, and as mandoc wants text: in lines of 80
+/// bytes, without spaces at their ends, and without empty lines.
+fn tidied(sections: &str) -> String {
+    let (mut out, mut tag) = (String::new(), false);
+    for line in sections.lines() {
+        let defines = line.starts_with(".ie ") || line.starts_with(".el ");
+        let again = line == ".br" && out.ends_with(".br\n");
+        if line.trim().is_empty() || again || (defines && out.contains(line)) {
+            continue;
+        }
+        match tag || line.starts_with('.') {
+            // A tag is one line, however long.
+            true => out += line.trim_end(),
+            false => out += &folded(line),
+        }
+        out.push('\n');
+        tag = line == ".TP";
+    }
+    out
+}
+
+/// Text in lines of 80 bytes, as far as its words let it.
+fn folded(text: &str) -> String {
+    const LONGEST: usize = 80;
+    // What is no ASCII counts as mandoc reads it: \[u2026].
+    let bytes = |word: &str| -> usize { word.chars().map(|c| if c.is_ascii() { 1 } else { 9 }).sum() };
+    let (mut out, mut length) = (String::new(), 0);
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        if length > 0 && length + 1 + bytes(word) > LONGEST {
+            out.push('\n');
+            length = 0;
+        } else if length > 0 {
+            out.push(' ');
+            length += 1;
+        }
+        // At the start of a line these are the end of text.
+        if length == 0 && word.starts_with(['.', '\'']) {
+            out += "\\&";
+        }
+        out += word;
+        length += bytes(word);
+    }
+    out
+}
+
 /// A section of a text: as it is, where it has several lines.
 fn section(out: &mut String, title: &str, text: &str) {
     out.push_str(&format!(".SH {title}\n"));
     let lines: Vec<_> = text.lines().map(escaped).collect();
     match &lines[..] {
-        [one] => out.push_str(&format!("{one}\n")),
+        [one] => out.push_str(&format!("{}\n", folded(one))),
         lines => out.push_str(&format!(".nf\n{}\n.fi\n", lines.join("\n"))),
     }
 }
@@ -177,7 +214,7 @@ fn of_examples(out: &mut String, examples: &[Example]) {
     }
     out.push_str(".SH EXAMPLES\n");
     for (what, line) in examples {
-        let _ = write!(out, ".TP\n\\fB{}\\fR\n{}\n", escaped(line), escaped(what));
+        let _ = write!(out, ".TP\n\\fB{}\\fR\n{}\n", escaped(line), folded(&escaped(what)));
     }
 }
 
@@ -187,5 +224,34 @@ fn escaped(line: &str) -> String {
     match plain.starts_with(['.', '\'']) {
         true => format!("\\&{plain}"),
         false => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_folded_and_stays_text() {
+        let text = "a ".repeat(60) + "\u{2026} .x 'y' " + &"b".repeat(100);
+        let told = folded(&text);
+        let back = told.replace("\\&", "").replace('\n', " ");
+        assert_eq!(back, text);
+        for line in told.lines() {
+            assert!(line.len() <= 82 || !line.contains(' '), "{line}");
+            assert!(!line.starts_with(['.', '\'']) && !line.ends_with(' '), "{line}");
+        }
+        assert_eq!(escaped(".a\\b -c"), "\\&.a\\eb \\-c");
+    }
+
+    #[test]
+    fn each_command_has_one_page_and_none_is_for_help() {
+        let pages = pages().expect("pages");
+        let mut names: Vec<_> = pages.iter().map(Page::file).collect();
+        names.sort();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(names.iter().all(|name| !name.contains("help")), "{names:?}");
     }
 }
