@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 called_from=$PWD
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 # fail WORDS...: one line, under the script's name.
 fail() {

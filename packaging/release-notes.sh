@@ -3,8 +3,8 @@
 #
 #   packaging/release-notes.sh VERSION [CHANGELOG]
 #
-# VERSION as in "## [0.2.0] - 2027-01-31"; "## [Unreleased] – 0.2.0" is that of 0.2.0 as well. A version of which nothing
-# is said is an error, so that no release goes out without notes.
+# VERSION as in "## [0.2.0] - 2027-01-31"; "## [Unreleased] – 0.2.0" is that of 0.2.0 as well. A version of which
+# nothing is said is an error, so that no release goes out without notes.
 set -euo pipefail
 version=${1:?release-notes: the version is missing}
 version=${version#v}
@@ -14,7 +14,7 @@ changelog=${2:-$(dirname "$0")/../CHANGELOG.md}
 notes=$(awk -v version="$version" '
     /^## / {
         line = $0
-        on = index(line, "## [" version "]") == 1 || (line ~ /^## \[Unreleased\]/ && line ~ ("[ –-]" quoted(version) "$"))
+        on = index(line, "## [" version "]") == 1 || line ~ ("^## \\[Unreleased\\].* " quoted(version) "$")
         next
     }
     on { print }

@@ -21,7 +21,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-command -v rpmbuild >/dev/null || fail "rpmbuild is missing (Debian: apt-get install rpm; Fedora: dnf install rpm-build)"
+command -v rpmbuild >/dev/null ||
+    fail "rpmbuild is missing (Debian: apt-get install rpm; Fedora: dnf install rpm-build)"
 [ -x "$program" ] || fail "$program is not built"
 if objdump -p "$program" | grep -q 'NEEDED *librte_'; then
     fail "$program is linked with DPDK, of which each distribution has a version of its own: build with MPPS_NO_DPDK=1"

@@ -6,8 +6,8 @@
 #   scripts/packages.sh --base     makes target/packages/debian, the Debian that packages are installed into (root,
 #                                  debootstrap, network, a minute); once, tests copy it
 #
-# MPPS_BIN is the program (target/release/mpps). Where it has DPDK, the one that scripts/no-dpdk.sh has built is packaged
-# as well. MPPS_STATIC is a static program (what packaging/static.sh has left).
+# MPPS_BIN is the program (target/release/mpps). Where it has DPDK, the one that scripts/no-dpdk.sh has built is
+# packaged as well. MPPS_STATIC is a static program (what packaging/static.sh has left).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 PATH="$HOME/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -21,8 +21,9 @@ if [ "${1:-}" = --base ]; then
     mkdir -p target/packages
     # The distribution that builds the program: its C library and DPDK are the ones that it is linked with.
     suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-    debootstrap --variant=minbase --include=man-db,iproute2 "$suite" "$base.new" >target/packages/debootstrap.log 2>&1 ||
-        { tail -n 5 target/packages/debootstrap.log >&2 && exit 1; }
+    log=target/packages/debootstrap.log
+    debootstrap --variant=minbase --include=man-db,iproute2,systemd "$suite" "$base.new" >"$log" 2>&1 ||
+        { tail -n 5 "$log" >&2 && exit 1; }
     # The archives that the packages' dependencies come from.
     cp /etc/apt/sources.list "$base.new/etc/apt/" 2>/dev/null
     exec mv "$base.new" "$base"
@@ -48,7 +49,7 @@ holds() {
         *)
             failed=$((failed + 1)) problem=1
             echo "packages: $property ... FAILED"
-            sed 's/^/    /' <<<"$said"
+            printf '    %s\n' "${said//$'\n'/$'\n'    }"
             ;;
     esac
 }
@@ -153,7 +154,7 @@ lint() {
     local said
     # As root it warns of being root.
     said=$(lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$work/debs/$1"_*.deb 2>&1) || die "$said"
-    [ -z "$(grep '^[EW]:' <<<"$said")" ] || die "$said"
+    ! grep -q '^[EW]:' <<<"$said" || die "$said"
 }
 
 # inside COMMAND...: in the Debian of the tests.
@@ -192,7 +193,9 @@ runs_inside() {
     mount -t proc proc "$root/proc" || skip "no /proc can be mounted here"
     inside mpps --version | grep -q '^mpps [0-9]' || die "mpps --version"
     inside mpps doctor >"$work/doctor" 2>&1 || status=$?
-    [ "$status" -le 1 ] && grep -q 'af_xdp' "$work/doctor" || die "doctor: exit code $status: $(cat "$work/doctor")"
+    if [ "$status" -gt 1 ] || ! grep -q af_xdp "$work/doctor"; then
+        die "doctor: exit code $status: $(cat "$work/doctor")"
+    fi
     status=0
     said=$(inside mpps sendrecv loop: --rate 10kpps --duration 200ms --settle 20ms) || status=$?
     # A busy host may make the run not valid (3).
@@ -226,7 +229,7 @@ rpm_package() {
     grep -q '^libc\.so\.6' "$work/rpm.needs" || die "it does not ask for the C library: $(cat "$work/rpm.needs")"
     ! grep -q librte "$work/rpm.needs" || die "it asks for DPDK: $(cat "$work/rpm.needs")"
     # What is in it is the program, whole.
-    (mkdir "$work/rpm" && cd "$work/rpm" && rpm2cpio ../rpms/*.rpm | cpio -id --quiet) || exit 1
+    mkdir "$work/rpm" && rpm2archive - <"$(echo "$work"/rpms/*.rpm)" | tar -xzC "$work/rpm" || exit 1
     "$work/rpm/usr/bin/mpps" --version | grep -q '^mpps [0-9]' || die "the program does not run"
 }
 
@@ -249,7 +252,7 @@ static_program() {
 
 units() {
     needs systemd-analyze systemd
-    local unit said
+    local unit said name instance
     mkdir -p "$work/units" "$work/tree"
     cp "$(command -v true)" "$work/true"
     for name in mpps mpps-dpdk; do
@@ -260,10 +263,11 @@ units() {
         # Of a program that is there, in an instance.
         name=$(basename "$unit" @.service)
         sed "s#^ExecStart=/usr/bin/mpps#ExecStart=$work/true#" "$unit" >"$work/units/$name@eth1.service"
-        said=$(systemd-analyze verify --man=no "$work/units/$name@eth1.service" 2>&1)
+        instance=$work/units/$name@eth1.service
+        said=$(systemd-analyze verify --man=no "$instance" 2>&1)
         ! grep -F "$name" <<<"$said" || die "$said"
         # 0 is closed, 100 open.
-        said=$(systemd-analyze security --offline=true --threshold=25 --no-pager "$work/units/$name@eth1.service" 2>&1) ||
+        said=$(systemd-analyze security --offline=true --threshold=25 --no-pager "$instance" 2>&1) ||
             die "$name: $said"
         grep 'Overall exposure' <<<"$said"
         ! grep -q '@[A-Z]*@' "$unit" || die "$name: not filled in: $(grep '@[A-Z]*@' "$unit")"

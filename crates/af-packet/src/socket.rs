@@ -193,11 +193,11 @@ impl Socket {
         let mut request: libc::ifreq = unsafe { zeroed() };
         request.ifr_ifru.ifru_ifindex = ifindex as i32;
         // SAFETY: SIOCGIFNAME reads the index and writes the name within `request`.
-        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) }).is_err() {
+        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) }).is_err() {
             return Link::Gone;
         }
         // SAFETY: SIOCGIFFLAGS reads the name and writes the flags within `request`.
-        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) }).is_err() {
+        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) }).is_err() {
             return Link::Gone;
         }
         // SAFETY: the call above has set the flags.
