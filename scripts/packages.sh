@@ -254,7 +254,7 @@ units() {
     needs systemd-analyze systemd
     local unit said name instance
     mkdir -p "$work/units" "$work/tree"
-    cp "$(command -v true)" "$work/true"
+    cp "$(type -P true)" "$work/true"
     for name in mpps mpps-dpdk; do
         [ ! -e "$work/$name.files" ] || dpkg-deb -x "$work/debs/$name"_*.deb "$work/tree"
     done

@@ -232,7 +232,7 @@ pub(crate) fn poll(sockets: &[(BorrowedFd<'_>, libc::c_short)], timeout: Duratio
         (slot.fd, slot.events) = (fd.as_raw_fd(), *events);
     }
     let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().min(libc::time_t::MAX as u64) as libc::time_t,
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
         tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
     };
     // SAFETY: `fds` and `timeout` live through the call; entries with fd -1 are ignored.
