@@ -12,7 +12,7 @@ PROGRAM := target/release/mpps
 ARGS :=
 
 .DEFAULT_GOAL := help
-# Where `make install` puts the program: $(DESTDIR)$(PREFIX)/bin/mpps.
+# Where `make install` puts the program, its manual pages and completions: below $(DESTDIR)$(PREFIX).
 PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: help build pgo wheel deb rpm static image licences deny demo test bench setup install lint fuzz clean program
@@ -81,11 +81,21 @@ bench: ## side by side with other programs; writes bench/RESULTS.md
 setup: ## check for, and as root install, all that test and bench need
 	@scripts/setup.sh bench
 
-install: ## the program into PREFIX (/usr/local) below DESTDIR, built before if it is not there; no capabilities are given
+install: ## program, manual pages, completions into PREFIX (/usr/local) below DESTDIR; no capabilities are given
 	@# As root after `make build` as a user: nothing is built, so that target/ stays the user's.
 	@test -x $(PROGRAM) || $(MAKE) --no-print-directory build
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 $(PROGRAM) "$(DESTDIR)$(PREFIX)/bin/mpps"
+	install -d "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
+	    "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	@# The program writes them, beside the sources of nobody: target/ stays the user's.
+	set -e; made=$$(mktemp -d); trap 'rm -r "$$made"' EXIT; share="$(DESTDIR)$(PREFIX)/share"; \
+	    $(PROGRAM) man --out "$$made/man"; \
+	    for shell in bash zsh fish; do $(PROGRAM) completions $$shell >"$$made/$$shell"; done; \
+	    install -m 644 "$$made"/man/*.1 "$$share/man/man1"; \
+	    install -m 644 "$$made/bash" "$$share/bash-completion/completions/mpps"; \
+	    install -m 644 "$$made/zsh" "$$share/zsh/site-functions/_mpps"; \
+	    install -m 644 "$$made/fish" "$$share/fish/vendor_completions.d/mpps.fish"
 
 lint: ## formatting, width of lines, links between pages, and clippy, as strict as it gets
 	$(CARGO) fmt --all -- --check

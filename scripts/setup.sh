@@ -41,6 +41,7 @@ test  | tshark       | tshark
 test  | clang        | clang llvm
 test  | node         | nodejs
 test  | babeltrace2  | babeltrace2
+test  | mandoc       | mandoc
 test  | dpdk-testpmd | dpdk dpdk-dev librte-meta-bus librte-meta-mempool librte-meta-net
 bench | sockperf     | sockperf
 bench | iperf3       | iperf3

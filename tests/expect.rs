@@ -78,6 +78,7 @@ fn demands_that_nothing_measures_are_refused_before_anything_is_opened() {
     for (demand, part) in [
         ("speed>1", "'speed' is not measured"),
         ("loss<1ms", "want a ratio"),
+        ("loss<0.1", "loss<0.1%, or loss<10% where 0.1 is a part of one"),
         ("loss", "want NAME"),
     ] {
         let mut command = mpps("sendrecv af_packet:mpps-none --dest 10.0.0.2:9000");

@@ -181,6 +181,14 @@ fn dpdk_loads_no_library_or_program_of_the_users() {
         assert_nothing_ran(&installed, line(words), &["setcap", "dpdk:"]);
     }
     assert_nothing_ran(&installed, line("drop null: --eal -m64"), &["--eal", "setcap"]);
+    // Nor by a file of options.
+    std::fs::write(
+        installed.file("eal.toml"),
+        format!("eal = \"--no-huge -m 64 -d {evil}\"\n"),
+    )
+    .expect("ours");
+    let by_file = format!("drop null: --config {}", installed.path("eal.toml"));
+    assert_nothing_ran(&installed, line(&by_file), &["--eal", "setcap"]);
 }
 
 #[test]

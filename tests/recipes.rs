@@ -265,6 +265,26 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
+        page: "docs/plans.md",
+        before: "printf 'rate = \"20kpps\"\\nframe-size = 512\\nexpect = [\"loss<0.01%%\", \"p99<20ms\"]\\nout = \
+                 \"results\"\\n' > nightly.toml",
+        commands: &["mpps sendrecv loop:delay=1ms --config nightly.toml --duration 2s"],
+    },
+    Recipe {
+        page: "docs/ci.md",
+        before: "printf 'rate = \"20kpps\"\\nexpect = [\"loss<0.01%%\", \"p99<20ms\"]\\njunit = \"mpps.xml\"\\n' > \
+                 mpps.toml",
+        commands: &[
+            "mpps sendrecv loop:delay=1ms --rate 20kpps --duration 5s --expect 'loss<0.01%' --expect 'p99<20ms' \
+             --junit mpps.xml",
+            "mpps sendrecv loop:delay=1ms --config mpps.toml",
+        ],
+    },
+    recipe(
+        "docs/reports.md",
+        &["mpps sendrecv loop:delay=1ms --rate 10kpps --duration 2s --out results"],
+    ),
+    Recipe {
         page: "docs/reports.md",
         before: "for i in run other; do mpps sendrecv loop:delay=1ms --rate 10kpps --duration 300ms --settle 100ms \
                  --csv $i.csv --json $i.json || test $? = 3 || exit 1; done",

@@ -48,5 +48,7 @@ def test_a_wheel_without_the_program_is_for_every_platform(tmp_path: Path) -> No
 def test_the_version_is_that_of_the_program(program: str) -> None:
     import importlib.metadata
 
+    import mpps
+
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    assert told.split()[1] == importlib.metadata.version("mpps")
+    assert told.split()[1] == importlib.metadata.version("mpps") == mpps.__version__

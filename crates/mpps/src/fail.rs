@@ -45,22 +45,27 @@ impl Failure {
 
     /// Prints the one line and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        match self {
-            Self::Usage(line) => {
-                eprintln!("mpps: {line}");
-                ExitCode::from(self.code())
-            }
-            Self::Failed(line) => {
-                // The paths know what they need, not where they run.
-                let advises = line.contains("with the command that `mpps doctor` prints");
-                match mpps_host::privilege::why_not_setcap().filter(|_| advises) {
-                    Some(why) => eprintln!("mpps: {line} (setcap does not help here: {why})"),
-                    None => eprintln!("mpps: {line}"),
-                }
-                ExitCode::from(self.code())
-            }
+        let line = printable(self.line());
+        // The paths know what they need, not where they run.
+        let advises = matches!(self, Self::Failed(_)) && line.contains("with the command that `mpps doctor` prints");
+        match mpps_host::privilege::why_not_setcap().filter(|_| advises) {
+            Some(why) => eprintln!("mpps: {line} (setcap does not help here: {why})"),
+            None => eprintln!("mpps: {line}"),
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+/// A text that may quote anything, with control characters in the words of a programmer: a terminal obeys them.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
         }
     }
+    shown
 }
 
 /// A wrong argument.
@@ -164,7 +169,9 @@ pub(crate) fn argument_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\nUsage:").next().unwrap_or(&text);
     let first = first.split("\n\nFor more information").next().unwrap_or(first);
-    let line = first
+    let first = first.replace("\n\n  tip:", "; tip:");
+    let line = printable(&first.replace('\n', " "));
+    let line = line
         .trim_start_matches("error: ")
         .split_whitespace()
         .collect::<Vec<_>>()
@@ -211,6 +218,31 @@ mod tests {
         for text in ["mpps run plan.json --nonesuch", "mpps sendrecv loop: --rotate-size 5"] {
             assert!(!line(text).contains("a plan says this"), "{}", line(text));
         }
+    }
+
+    #[test]
+    fn what_was_typed_is_quoted_without_what_a_terminal_obeys_and_tips_stand_apart() {
+        let line = |words: &[&str]| {
+            let words = std::iter::once("mpps")
+                .chain(words.iter().copied())
+                .map(std::ffi::OsString::from);
+            argument_line(&crate::cli::Cli::of(words).expect_err("wrong"))
+        };
+        for words in [
+            &["sendrecv", "\x1b[31mred"][..],
+            &["sendrecv", "loop:\x1b]0;title\x07"],
+            &["sendrecv", "loop:", "--rate", "\x1b[2J"],
+            &["\x1b[31m"],
+        ] {
+            let told = line(words);
+            assert!(!told.contains(char::is_control), "{told:?}");
+        }
+        let told = line(&["sendrecv", "loop:", "--ratte", "5"]);
+        assert!(
+            told.contains("'--ratte' found; tip: a similar argument exists: '--rate'"),
+            "{told}"
+        );
+        assert!(printable("a\u{1b}b\u{9b}").eq("a\\u{1b}b\\u{9b}"));
     }
 
     #[test]

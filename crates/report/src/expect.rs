@@ -69,7 +69,7 @@ enum Unit {
     Bps,
 }
 
-/// Names, what they mean, and what a bound of them may be counted in: the first where no unit is given.
+/// Names, what they mean, and what a bound of them may be counted in.
 const NAMES: [(&[&str], What, &[Unit]); 11] = [
     (&["loss", "loss_ratio"], What::Lost, &[Unit::Ratio]),
     (&["lost"], What::Lost, &[Unit::Packets, Unit::Ratio]),
@@ -158,7 +158,8 @@ impl Expect {
             .ok_or_else(|| format!("'{text}': want one of < <= == >= >"))?;
         let value = rest[sign.len()..].trim();
         let (what, units) = named(name).ok_or_else(|| format!("'{name}' is not measured: want {WANT_NAME}"))?;
-        let (bound, unit) = quantity(value, units).ok_or_else(|| format!("'{name}{sign}{value}': {}", wants(units)))?;
+        let (bound, unit) = quantity(value, units)
+            .ok_or_else(|| format!("'{name}{sign}{value}': {}", wants(name, sign, value, units)))?;
         Ok(Self {
             text: format!("{name}{sign}{value}"),
             what,
@@ -338,11 +339,10 @@ fn quantity(text: &str, units: &[Unit]) -> Option<(f64, Unit)> {
     let (_, unit, scale) = UNITS.into_iter().find(|(name, ..)| *name == suffix)?;
     let digits = number.starts_with(|c: char| c.is_ascii_digit());
     let number = number.parse::<f64>().ok().filter(|n| digits && n.is_finite())?;
-    // A ratio may go without a unit, where it can be nothing else; no other but 0 may.
+    // No number but 0 is the same in every unit: 0.1 may be meant as 10 % or as 0.1 %.
     let unit = match unit {
         Unit::Packets if !units.contains(&unit) => {
-            let only = units.first().copied().filter(|_| units.len() == 1)?;
-            (only == Unit::Ratio || number == 0.0).then_some(only)?
+            units.first().copied().filter(|_| units.len() == 1 && number == 0.0)?
         }
         _ => unit,
     };
@@ -350,7 +350,14 @@ fn quantity(text: &str, units: &[Unit]) -> Option<(f64, Unit)> {
     (units.contains(&unit) && whole).then_some((number * scale, unit))
 }
 
-fn wants(units: &[Unit]) -> String {
+/// What would be right in place of a value.
+fn wants(name: &str, sign: &str, value: &str, units: &[Unit]) -> String {
+    let bare = value.starts_with(|c: char| c.is_ascii_digit());
+    if let ([Unit::Ratio], Some(ratio)) = (units, value.parse::<f64>().ok().filter(|n| bare && *n <= 1.0)) {
+        // Rounded: a hundred times 0.07 is 7, not 7.000000000000001.
+        let share = (ratio * 1e11).round() / 1e9;
+        return format!("want its unit: {name}{sign}{value}%, or {name}{sign}{share}% where {value} is a part of one");
+    }
     let examples: Vec<&str> = units.iter().map(|unit| unit.example()).collect();
     format!("want {}", examples.join(", or "))
 }
@@ -399,7 +406,7 @@ mod tests {
         let run = run(10_000, 10);
         for good in [
             "loss<0.11%",
-            "loss<=0.001",
+            "loss<=0.1%",
             "loss_ratio==0.1%",
             "lost==10",
             "lost<1%",
@@ -441,7 +448,7 @@ mod tests {
                 "{text}"
             );
         }
-        for text in ["loss<1", "lost==0", "p99<1s", "late==0"] {
+        for text in ["loss<100%", "lost==0", "p99<1s", "late==0"] {
             assert!(!met(text, &Summary::default()), "{text}");
         }
     }
@@ -453,6 +460,7 @@ mod tests {
         assert!(told.contains("0.030 %") && told.contains("3,000,000"), "{told}");
         assert_eq!(note("loss<0.0001%", 3_000_001), None);
         assert_eq!(note("loss==0", 100), None);
+        assert!(met("loss<=0.0", &run(100, 0)) && !met("loss==0", &run(100, 1)));
         assert!(note("p999<1s", 999).is_some() && note("p999<1s", 1000).is_none());
     }
 
@@ -464,6 +472,14 @@ mod tests {
             ("loss=0", "want one of"),
             ("speed<1", "'speed' is not measured: want loss"),
             ("loss<1ms", "want a ratio"),
+            (
+                "loss<0.1",
+                "want its unit: loss<0.1%, or loss<10% where 0.1 is a part of one",
+            ),
+            ("loss_ratio <= 0.001", "loss_ratio<=0.001%, or loss_ratio<=0.1% where"),
+            ("loss<1", "want its unit: loss<1%, or loss<100% where"),
+            ("loss<0.0001", "loss<0.01% where"),
+            ("loss<5", "want a ratio"),
             ("p99<5", "want a time"),
             ("p99<5MS", "want a time"),
             ("p99<-5us", "want a time"),

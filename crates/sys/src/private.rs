@@ -329,6 +329,23 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(&parent, &name, flags, Mode::empty())?)
 }
 
+/// Makes the folder `path`, with those above it where they are missing; links on the way to it by the rules of
+/// [`create`].
+///
+/// # Errors
+/// When it is there, whatever it is, or can't be made.
+pub fn new_folder(path: &Path) -> io::Result<()> {
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty())
+        && matches!(walk(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
+    {
+        open_folder(above)?;
+    }
+    match walk(path)? {
+        End::File(parent, name) => Ok(rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777))?),
+        _ => Err(Errno::EXIST.into()),
+    }
+}
+
 /// Has no file `name` in a folder, and shows that one can be made there: what is there is removed, a link and not what
 /// it leads to.
 ///

@@ -9,6 +9,8 @@ mean.
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
+
 from ._errors import MissingExtra, MppsError, ProgramKilled, ProgramNotFound
 from ._host import Host, Lab, command, lab
 from ._method import MethodResult, Table
@@ -16,6 +18,11 @@ from ._program import Option, find_program
 from ._result import Expectation, Result, Spread, Summary
 from ._row import Row
 from ._run import Run
+
+try:
+    __version__ = version("mpps")
+except PackageNotFoundError:  # Not installed: a folder of sources in PYTHONPATH.
+    __version__ = "0+unknown"
 
 _here = Host()
 run = _here.run
@@ -26,6 +33,7 @@ overload = _here.overload
 compare = _here.compare
 
 __all__ = [
+    "__version__",
     "Expectation",
     "Host",
     "Lab",

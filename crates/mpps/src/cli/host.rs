@@ -13,8 +13,8 @@ use std::time::Duration;
                   named device does not exist"
 )]
 pub(crate) struct Doctor {
-    /// Interfaces, addresses of DPDK devices, and paths to check [default: all but loopback]
-    #[arg(value_name = "DEVICE|PATH")]
+    /// Interfaces, addresses of DPDK devices, paths, and ports (af_xdp:eth1) to check [default: all but loopback]
+    #[arg(value_name = "DEVICE|PATH|PORT")]
     pub(crate) about: Vec<String>,
     /// As JSON
     #[arg(long)]

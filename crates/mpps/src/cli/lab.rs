@@ -80,6 +80,20 @@ mod tests {
     }
 
     #[test]
+    fn help_names_every_path_that_a_lab_has_a_port_of() {
+        let command = Cli::command();
+        let sendrecv = command.find_subcommand("sendrecv").expect("a command");
+        let lab = sendrecv
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some("lab"))
+            .expect("an option");
+        let help = lab.get_help().expect("a help").to_string();
+        for (path, _) in paths::shown() {
+            assert!(help.contains(path), "{path}: {help}");
+        }
+    }
+
+    #[test]
     fn a_path_is_its_port_in_the_lab_wherever_it_stands() {
         for (line, port) in [
             ("mpps ndr af_packet --lab", "mpps ndr af_packet:eth1 --lab"),

@@ -11,8 +11,6 @@ use std::time::Duration;
 /// What all methods take.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Method {
-    #[command(flatten)]
-    pub(crate) traffic: Traffic,
     /// Lowest rate to try [default: a thousandth of the highest]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) min_rate: Option<RateText>,
@@ -23,16 +21,14 @@ pub(crate) struct Method {
     /// --quick; overload: 1s, 0s with --quick]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) pause: Option<Duration>,
-    /// Folder for the record of trials (trials.jsonl, a line when each ends), result.json, report.html, report.md, and
-    /// tables (CSV) and charts (SVG)
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
     /// Go on with the test whose record is in the folder of --out
     #[arg(long)]
     pub(crate) resume: bool,
     /// Text file about the device under test, for the report: its name, version and configuration (RFC 2544, 7)
     #[arg(long, value_name = "FILE")]
     pub(crate) dut_note: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) traffic: Traffic,
     /// --settle is on the command line, and no default.
     #[arg(skip)]
     pub(crate) settle_given: bool,
@@ -44,8 +40,6 @@ pub(crate) struct Method {
 /// `ndr`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Ndr {
-    #[command(flatten)]
-    pub(crate) method: Method,
     /// What to search for; may be given more than once, and all are found in one search: loss=0.5%, or a preset
     /// (rfc2544, tst009, csit), and after a comma what differs from it: exceed=50%, width=0.5%, initial=1s, final=1s,
     /// sum=21s [default: csit,loss=0 and csit,loss=0.5%]
@@ -59,13 +53,13 @@ pub(crate) struct Ndr {
         long, value_name = "TIME", default_value = "20m", value_parser = values::duration, allow_hyphen_values = true
     )]
     pub(crate) search_time: Duration,
+    #[command(flatten)]
+    pub(crate) method: Method,
 }
 
 /// `overload`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Overload {
-    #[command(flatten)]
-    pub(crate) method: Method,
     /// The load that 100 % is [default: the highest rate without loss, searched for first]
     #[arg(long, value_name = "RATE", value_parser = RateParser, allow_hyphen_values = true)]
     pub(crate) reference: Option<RateText>,
@@ -82,6 +76,8 @@ pub(crate) struct Overload {
     /// with --lanes-csv FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) device: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) method: Method,
 }
 
 /// The tests of RFC 2544.
@@ -118,8 +114,6 @@ pub(crate) struct Rfc2544 {
     /// Which test
     #[arg(value_enum, value_name = "TEST")]
     pub(crate) test: Rfc2544Test,
-    #[command(flatten)]
-    pub(crate) method: Method,
     /// Frame sizes with FCS, bytes [default: 64,128,256,512,1024,1280,1518; --quick: 64,512,1518]
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = values::frame_size)]
     pub(crate) sizes: Vec<usize>,
@@ -173,6 +167,8 @@ pub(crate) struct Rfc2544 {
     /// mpps was started with (under sudo root's)
     #[arg(long, value_name = "COMMAND")]
     pub(crate) reset_cmd: Option<String>,
+    #[command(flatten)]
+    pub(crate) method: Method,
 }
 
 /// A share that may be lost.
@@ -195,6 +191,10 @@ fn share(text: &str) -> Parsed<f64> {
         .filter(|share| (0.001..=1.0).contains(share))
         .ok_or_else(|| "want a share from 0.1% to 100%".to_owned())
 }
+
+/// What `--out` is in a method.
+const OUT: &str = "Folder for the record of trials (trials.jsonl, a line when each ends), result.json, report.html, \
+                   report.md, and tables (CSV) and charts (SVG)";
 
 /// Hides from the help of a method what it chooses itself, and what it has no rows for.
 pub(super) fn chosen_by_method(arg: Arg) -> Arg {
@@ -226,6 +226,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
     ];
     let hide = hidden.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
+        "out" => arg.help(OUT),
         "settle" => arg.default_value("200ms"),
         // What a lane makes up for at once is a burst, which a device with a short queue loses.
         "catch_up" => arg.default_value("1ms"),

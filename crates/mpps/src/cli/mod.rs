@@ -2,12 +2,15 @@
 
 mod capture;
 mod compare;
+mod config;
 mod forward;
+mod help;
 mod host;
 mod isolate;
 mod keep;
 pub(crate) mod lab;
 mod listen;
+mod manual;
 mod method;
 mod rate;
 mod results;
@@ -16,18 +19,24 @@ mod serve;
 mod trace;
 mod traffic;
 pub(crate) mod values;
+pub(crate) mod version;
 
 pub(crate) use capture::Capture;
 pub(crate) use compare::{Compare, Metric, Setting};
+pub(crate) use config::words_of;
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
+pub(crate) use help::{Example, examples, headed};
 pub(crate) use host::{Demo, Doctor, Lab, LabAction};
 pub(crate) use isolate::Isolate;
 pub(crate) use keep::Keep;
 pub(crate) use listen::{Drop, Reflect};
+#[cfg(test)]
+pub(crate) use manual::Shell;
+pub(crate) use manual::{Completions, Man};
 pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::{RateText, StepText};
 pub(crate) use results::{Plot, Report};
-pub(crate) use run::{Again, Run};
+pub(crate) use run::{Again, Run, Tell};
 pub(crate) use serve::Serve;
 pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 pub(crate) use traffic::Traffic;
@@ -41,20 +50,30 @@ use traffic::only_sends;
 
 /// Generates, reflects and measures packets, with numbers that can be trusted.
 #[derive(Parser, Debug)]
-#[command(name = "mpps", version, max_term_width = 110)]
+#[command(name = "mpps", version = version::short(), long_version = version::long(), max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 impl Cli {
+    /// The command line as it is, with all that `--help` shows.
+    pub(crate) fn definition() -> clap::Command {
+        help::with_examples(help::headed(Self::command()))
+    }
+
     /// Reads a command line; a run is given its plan.
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let command = Self::command();
-        let words = lab::named(&command, words.into_iter().collect());
-        let matches = command.clone().try_get_matches_from(&words)?;
+        let command = Self::definition();
+        let config::Given { words, origin } = config::given(&command, words.into_iter().collect())?;
+        let words = lab::named(&command, words);
+        let matches = command
+            .clone()
+            .try_get_matches_from(&words)
+            .map_err(|error| origin.located(error))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         if let Some(run) = cli.command.run_mut() {
+            debug_assert!(run.config.is_none(), "its options stand in its place");
             run.plan = Plan::written(&command, &matches);
         }
         if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
@@ -164,6 +183,10 @@ pub(crate) enum Command {
     /// Read a trace that a run has kept (--trace): where its time went, and why packets were late or lost; or count
     /// what another DPDK program does with its time
     Trace(Trace),
+    /// Print a manual page, or write all of them
+    Man(Man),
+    /// Print the completions of a shell
+    Completions(Completions),
     /// List the options of each path's ports
     #[command(after_help = paths::text())]
     Ports,

@@ -54,6 +54,10 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) tell: Tell,
+    /// Take options from a TOML file, each a line KEY = VALUE whose key is the long option without its hyphens: rate =
+    /// "1Mpps", expect = ["loss<0.01%"], busy-poll = true; an option that is typed wins
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print the plan of the run as JSON, with every default filled in, and exit; `mpps run FILE` repeats it
     #[arg(long)]
     pub(crate) print_plan: bool,
@@ -65,6 +69,11 @@ pub(crate) struct Run {
 /// What becomes of the results of a run.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Tell {
+    /// Folder to make for all results: result.json (as of --json), report.html, report.md, rows.csv (--csv), lanes.csv,
+    /// events.jsonl (--json-lines), junit.xml, and of sendrecv latency.hlog (--hdr); what an option of its own names
+    /// goes there instead
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Write one row per interval to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,

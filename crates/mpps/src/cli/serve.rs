@@ -3,8 +3,11 @@
 use super::values::Parsed;
 use clap::Args;
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+
+/// What an option without an address listens at: this host alone, at a free port.
+pub(super) const ANYWHERE: &str = "127.0.0.1:0";
 
 /// What is wanted of an address.
 const WANT: &str = "want ADDR:PORT, such as 127.0.0.1:9100, or nothing at all (127.0.0.1 and a free port)";
@@ -19,13 +22,13 @@ pub(crate) struct Serve {
     /// Serve metrics for Prometheus while the run goes on, at http://ADDR:PORT/metrics [default: 127.0.0.1 and a free
     /// port; the address is printed]
     #[arg(
-        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0", value_parser = address
+        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ANYWHERE, value_parser = address
     )]
     pub(crate) metrics: Option<SocketAddr>,
     /// Serve a live page while the run goes on, for browsers; it shows, and can change nothing [default: as of
     /// --metrics]
     #[arg(
-        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0", value_parser = address
+        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ANYWHERE, value_parser = address
     )]
     pub(crate) web: Option<SocketAddr>,
 }
@@ -64,11 +67,18 @@ fn address(text: &str) -> Parsed<SocketAddr> {
     if host == "localhost" {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
-    let ip: IpAddr = bare.parse().map_err(|_| WANT)?;
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let ip: IpAddr = bracketed.unwrap_or(host).parse().map_err(|_| WANT)?;
+    // An IPv6 address that ends as a port would: ::1:9100 is both.
+    let port_like = text.rsplit_once(':').filter(|(address, port)| {
+        let decimal = port.bytes().all(|digit| digit.is_ascii_digit());
+        bracketed.is_none() && decimal && address.parse::<Ipv6Addr>().is_ok()
+    });
+    if let Some((address, port)) = port_like {
+        return Err(format!(
+            "is that a port behind it? want [{address}]:{port}, or [{text}] for the address {text}"
+        ));
+    }
     Ok((ip, port).into())
 }
 
@@ -90,6 +100,21 @@ mod tests {
         ] {
             assert_eq!(address(text).map(|at| at.to_string()), Ok(want.to_owned()), "{text}");
         }
+        for (bad, want) in [
+            ("::1:9100", "want [::1]:9100, or [::1:9100] for"),
+            ("fd99::2:80", "want [fd99::2]:80,"),
+        ] {
+            let told = address(bad).expect_err(bad);
+            assert!(told.contains(want), "{told}");
+        }
+        assert_eq!(
+            address("[::1:9100]").map(|at| at.to_string()),
+            Ok("[::1:9100]:0".to_owned())
+        );
+        assert_eq!(
+            address("fd99::2").map(|at| at.to_string()),
+            Ok("[fd99::2]:0".to_owned())
+        );
         for bad in [
             "",
             "loop:",

@@ -41,7 +41,8 @@ pub(crate) struct Traffic {
     #[arg(value_name = "PORT", id = "far")]
     pub(crate) far: Option<PortSpec>,
     /// Make a lab for this command alone, run a reflector on its host b and the command on its host a, and remove it at
-    /// the end (root): PORT is the name of a path, af_packet, af_xdp, xdp or udp, with options behind a colon if any
+    /// the end (root): PORT is the name of a path (udp, io_uring, af_packet, af_xdp or xdp), with options behind a
+    /// colon if any
     #[arg(long)]
     pub(crate) lab: bool,
     /// The command line.

@@ -38,6 +38,7 @@ fn told(args: &Again) -> Vec<OsString> {
     let tell = &args.tell;
     let mut words = Vec::new();
     for (option, path) in [
+        ("--out=", &tell.out),
         ("--csv=", &tell.csv),
         ("--lanes-csv=", &tell.lanes_csv),
         ("--json=", &tell.json),

@@ -2,9 +2,11 @@
 
 use crate::cli::Doctor;
 use crate::fail::{Result, failed, print, usage};
-use crate::paths::{all_names, dpdk_version};
+use crate::paths::{all_names, dpdk_version, drives_interface};
 use mpps_host::doctor::{Options, examine};
+use mpps_io::PortSpec;
 use mpps_netdev::NetDev;
+use mpps_report::Colour;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -12,10 +14,11 @@ use std::process::ExitCode;
 /// asked about does not exist.
 pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     let paths = all_names();
+    let about: Vec<String> = args.about.iter().flat_map(|name| named(name, &paths)).collect();
     let is_path = |name: &&String| paths.contains(&name.as_str()) && NetDev::by_name(name).is_err();
     let built_paths = paths.iter().map(|p| (*p).to_owned()).collect();
     let report = examine(&Options {
-        interfaces: args.about.iter().filter(|name| !is_path(name)).cloned().collect(),
+        interfaces: about.iter().filter(|name| !is_path(name)).cloned().collect(),
         built_paths,
         dpdk: dpdk_version().map(str::to_owned),
     });
@@ -30,7 +33,7 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
         print(|out| writeln!(out, "{text}"))?;
     } else {
         let out = std::io::stdout();
-        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colour = Colour::for_stream(&out) == Colour::Always;
         let size = out
             .is_terminal()
             .then(|| rustix::termios::tcgetwinsize(&out).ok())
@@ -38,5 +41,51 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
         print(|out| report.render(out, colour, columns))?;
     }
-    Ok(ExitCode::from(u8::from(report.failed(&args.about))))
+    Ok(ExitCode::from(u8::from(report.failed(&about))))
+}
+
+/// What is asked about by a word: a port (`af_xdp:eth1`) is its path, and its device where the host has such.
+fn named(word: &str, paths: &[&str]) -> Vec<String> {
+    let port = word.parse::<PortSpec>().ok();
+    let Some(port) = port.filter(|port| paths.contains(&port.path.as_str())) else {
+        return vec![word.to_owned()];
+    };
+    let mut all = vec![port.path.clone()];
+    if drives_interface(&port) || is_bus_address(&port.device) {
+        all.push(port.device);
+    }
+    all
+}
+
+/// Whether it is written as the address of a PCI function: 0000:03:00.0.
+fn is_bus_address(device: &str) -> bool {
+    let parts: Vec<_> = device.split([':', '.']).collect();
+    parts.len() == 4
+        && parts
+            .iter()
+            .zip([4, 2, 2, 1])
+            .all(|(part, digits)| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_asked_about_by_its_path_and_device() {
+        let paths = ["udp", "af_packet", "af_xdp", "dpdk"];
+        for (word, all) in [
+            ("eth1", &["eth1"][..]),
+            ("af_xdp", &["af_xdp"]),
+            ("af_xdp:eth1", &["af_xdp", "eth1"]),
+            ("af_packet:eth1,ring=64", &["af_packet", "eth1"]),
+            ("udp:10.99.0.1:9000", &["udp"]),
+            ("dpdk:0000:03:00.0", &["dpdk", "0000:03:00.0"]),
+            ("dpdk:net_null0", &["dpdk"]),
+            ("0000:03:00.0", &["0000:03:00.0"]),
+            ("nonesuch:eth1", &["nonesuch:eth1"]),
+        ] {
+            assert_eq!(named(word, &paths), all, "{word}");
+        }
+    }
 }

@@ -58,7 +58,7 @@ impl Use for Forwarding<'_> {
     }
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
-        let mut output = Output::open(&self.draft.args.run, self.host)?;
+        let mut output = Output::open_in_kernel(&self.draft.args.run, self.host)?;
         let plan = self.draft.plan(&devices.capabilities())?;
         let port = devices.forward(&plan)?;
         output.when_ready(ready(&plan));

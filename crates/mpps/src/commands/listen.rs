@@ -93,7 +93,7 @@ impl Use for DropRun<'_> {
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let mut output = Output::open(&args.run, host)?;
+        let mut output = Output::open_in_kernel(&args.run, host)?;
         let plan = listener.drop_plan(args, devices.capabilities()[0])?;
         // A sender may wait for "ready": by then the programs are loaded and attached.
         let port = devices.drop(&plan)?;
@@ -125,7 +125,7 @@ impl Use for ReflectRun<'_> {
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let mut output = Output::open(&args.run, host)?;
+        let mut output = Output::open_in_kernel(&args.run, host)?;
         let plan = listener.reflect_plan(args, devices.capabilities()[0])?;
         let port = devices.reflect(&plan)?;
         announce("reflect", listener, &mut output);

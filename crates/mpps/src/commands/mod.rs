@@ -11,11 +11,13 @@ mod in_lab;
 mod isolate;
 mod lab;
 mod listen;
+mod manual;
 mod method;
 mod ndr;
 mod output;
 mod overload;
 mod rfc2544;
+mod run_folder;
 mod serving;
 mod steps;
 mod trace;
@@ -44,6 +46,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     // A user whom the program's file lends rights could write the list of changes.
     let mends = match &command {
         Command::Plot(_) | Command::Report(_) | Command::Trace(_) => false,
+        Command::Man(_) | Command::Completions(_) => false,
         // It tells what it undoes itself; where it only measures, it is part of a run that lives.
         Command::Isolate(args) => !args.undo && !args.probe,
         _ => true,
@@ -84,6 +87,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Report(args) => written(&args.output, || {
             mpps_report::document::report(&args.files, &args.output, args.redact)
         }),
+        Command::Man(args) => manual::man(&args),
+        Command::Completions(args) => manual::completions(&args),
         Command::Ports => {
             print(|out| writeln!(out, "{}", paths::text()))?;
             Ok(ExitCode::SUCCESS)

@@ -1,7 +1,8 @@
 //! Where a run's results go: files checked before the first packet, written whatever happens after.
 
+use super::run_folder as folder;
 use super::serving::Serving;
-use crate::cli::Run;
+use crate::cli::{Run, words_of};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::value::Plan;
 use crate::privilege::{Clerk, as_user, caller};
@@ -61,16 +62,19 @@ struct Own {
 }
 
 /// A form of the result, beside the JSON.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Form {
     Junit,
     Markdown,
+    /// With charts, if the run's rows are in a file.
+    Html(Option<PathBuf>),
 }
 
 impl Form {
-    fn of(self, summary: &Summary) -> String {
-        match self {
+    fn of(&self, summary: &Summary) -> std::result::Result<String, ReportError> {
+        Ok(match self {
             Self::Junit => junit(summary),
+            Self::Html(rows) => runs::html(summary, rows.as_deref())?,
             Self::Markdown => {
                 let run = runs::Run::new("this one", json_value(summary));
                 let document = Document {
@@ -80,6 +84,24 @@ impl Form {
                 };
                 page::markdown(&document, &[])
             }
+        })
+    }
+}
+
+/// What kind of a run it is, as far as its files go.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// Each way has files of its own, too.
+    both_ways: bool,
+    /// Lanes move the packets, not the kernel.
+    lanes: bool,
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self {
+            both_ways: false,
+            lanes: true,
         }
     }
 }
@@ -113,7 +135,7 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
         Lines::Ended => return,
         Lines::Open(lines) => lines.failed(&message, exit_code),
         Lines::None => {
-            let Some(path) = lines_of(std::env::args_os()) else {
+            let Some(path) = lines_of(words_of(std::env::args_os().collect()).into_iter()) else {
                 return;
             };
             // As the user whose file it is.
@@ -162,29 +184,46 @@ pub(crate) fn with_result(summary: Summary, plan: &Plan, sinks: &mut [Box<dyn Si
 impl Output {
     /// Opens the files that the user of the program asked for; another program has its own sinks.
     pub(crate) fn open(run: &Run, host: &Host<'_>) -> Result<Self> {
-        Self::open_all(run, host, None, false)
+        Self::open_all(run, host, None, Kind::default())
+    }
+
+    /// As [`Output::open`], of a run without lanes that could be told of.
+    pub(crate) fn open_in_kernel(run: &Run, host: &Host<'_>) -> Result<Self> {
+        Self::open_all(
+            run,
+            host,
+            None,
+            Kind {
+                lanes: false,
+                ..Kind::default()
+            },
+        )
     }
 
     /// As [`Output::open`], and for each of two ways files of its own, beside those of both.
     pub(crate) fn open_both_ways(run: &Run, host: &Host<'_>) -> Result<Self> {
-        Self::open_all(run, host, None, true)
+        Self::open_all(
+            run,
+            host,
+            None,
+            Kind {
+                both_ways: true,
+                ..Kind::default()
+            },
+        )
     }
 
     /// As [`Output::open`], beside a file of the workload's own: its option, its path, and what is told about it.
     pub(crate) fn open_beside(run: &Run, host: &Host<'_>, file: Option<(&'static str, &Path, Notes)>) -> Result<Self> {
-        Self::open_all(run, host, file, false)
+        Self::open_all(run, host, file, Kind::default())
     }
 
-    fn open_all(
-        run: &Run,
-        host: &Host<'_>,
-        file: Option<(&'static str, &Path, Notes)>,
-        both_ways: bool,
-    ) -> Result<Self> {
+    fn open_all(run: &Run, host: &Host<'_>, file: Option<(&'static str, &Path, Notes)>, kind: Kind) -> Result<Self> {
         let (sinks, own) = match host.sinks() {
             Some(sinks) => (sinks, None),
-            None => Own::open(run, file, both_ways)
-                .map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?,
+            None => {
+                Own::open(run, file, kind).map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?
+            }
         };
         Ok(Self {
             sinks,
@@ -270,7 +309,9 @@ impl Output {
         let (mut sinks, forms) = (self.sinks, own.forms);
         let ended = move || {
             sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
-            let written = forms.iter().map(|(form, target)| target.write_text(&form.of(&summary)));
+            let written = forms
+                .iter()
+                .map(|(form, target)| target.write_text(&form.of(&summary)?));
             let unwritten: Vec<ReportError> = written.filter_map(|written| written.err()).collect();
             let torn = match lines() {
                 Lines::Open(lines) => lines.end(&summary),
@@ -322,8 +363,12 @@ fn code(valid: bool, met: bool) -> ExitCode {
 }
 
 impl Own {
-    fn open(run: &Run, own: Option<(&'static str, &Path, Notes)>, both_ways: bool) -> Result<(Sinks, Self)> {
-        let of_ways = if both_ways { files_of_ways(run) } else { Vec::new() };
+    fn open(run: &Run, own: Option<(&'static str, &Path, Notes)>, kind: Kind) -> Result<(Sinks, Self)> {
+        let run = &Run {
+            tell: folder::placed(run, kind.lanes),
+            ..run.clone()
+        };
+        let of_ways = if kind.both_ways { files_of_ways(run) } else { Vec::new() };
         let files: Vec<_> = own
             .iter()
             .map(|(option, path, _)| (*option, Some(*path)))
@@ -369,6 +414,9 @@ impl Own {
         // The threads that write files inherit it.
         let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
         let clerk = Clerk::hire(run, &more)?;
+        if let Some(folder) = run.tell.out.clone() {
+            clerk.does(move || folder::make(&folder))??;
+        }
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
         let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
         let all = run.clone();
@@ -547,10 +595,16 @@ fn forms_of(run: &Run) -> Result<Vec<(Form, JsonTarget)>> {
     let given = all
         .into_iter()
         .filter_map(|(form, option, path)| Some((form, option, path.as_deref()?)));
-    let prepared = given.map(|(form, option, path)| match JsonTarget::prepare(path) {
-        Ok(target) => Ok((form, target)),
-        Err(e) => Err(unwritable(option, &e)),
-    });
+    let page = folder::page(run).map(|(path, rows)| (Form::Html(rows), "--out", path));
+    let page = page
+        .as_ref()
+        .map(|(form, option, path)| (form.clone(), *option, path.as_path()));
+    let prepared = given
+        .chain(page)
+        .map(|(form, option, path)| match JsonTarget::prepare(path) {
+            Ok(target) => Ok((form, target)),
+            Err(e) => Err(unwritable(option, &e)),
+        });
     prepared.collect()
 }
 

@@ -29,6 +29,7 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output
         let run = &draft.args.run;
         *output.borrow_mut() = Some(match draft.args.both_ways {
             true => Output::open_both_ways(run, host)?,
+            false if draft.port.traits.in_kernel => Output::open_in_kernel(run, host)?,
             false => Output::open(run, host)?,
         });
         Ok(())

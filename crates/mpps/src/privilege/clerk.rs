@@ -35,6 +35,7 @@ impl Clerk {
     pub(crate) fn hire(run: &Run, more: &[&Path]) -> Result<Self> {
         let tell = &run.tell;
         let given = [
+            &tell.out,
             &tell.csv,
             &tell.lanes_csv,
             &tell.json,

@@ -82,7 +82,7 @@ pub(crate) fn check(command: &Command) -> Result<()> {
             "isolate: it changes the host and starts programs, {}",
             refused()
         ))),
-        Command::Demo(_) | Command::Plot(_) | Command::Report(_) => {
+        Command::Demo(_) | Command::Plot(_) | Command::Report(_) | Command::Man(_) | Command::Completions(_) => {
             // None of them needs any, and the demo starts this program again.
             let closed = |e| failed(format!("give up privileges: {e}"));
             privilege::limit(CapabilitySet::empty()).map_err(closed)?;

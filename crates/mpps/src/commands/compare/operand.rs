@@ -211,6 +211,7 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
     let (tell, print_plan) =
         tell.ok_or_else(|| usage("no run: want sendrecv, send, drop, reflect, forward or capture"))?;
     for (option, given) in [
+        ("--out", tell.out.is_some()),
         ("--json", tell.json.is_some()),
         ("--csv", tell.csv.is_some()),
         ("--hdr", tell.hdr.is_some()),

@@ -170,7 +170,7 @@ impl<'a> Setup<'a> {
         let run = &self.args.traffic.run;
         // The thread that writes files can get nothing more either.
         privilege::check_run(run)?;
-        let folder = self.args.out.as_deref();
+        let folder = run.tell.out.as_deref();
         let record = folder.map(|folder| folder.join(FILE));
         let clerk = (record.is_some() || run.tell.serve.prom.is_some())
             .then(|| Clerk::hire(run, &record.as_deref().into_iter().collect::<Vec<_>>()))
@@ -262,7 +262,7 @@ fn chosen_by_method(args: &Method) -> Result<()> {
         ),
         (
             "--resume",
-            args.resume && args.out.is_none(),
+            args.resume && run.tell.out.is_none(),
             "it goes on with the test in a folder: want --out DIR as well",
         ),
     ];

@@ -6,9 +6,13 @@ mod join;
 mod tables;
 
 use super::{Chart, Definition, Document, SCHEMA};
+use crate::page::{self, Source};
 use crate::plot::Rows;
 use crate::units::{count, percent, pps, time};
+use crate::{ReportError, json_value};
+use mpps_stats::Summary;
 use serde_json::{Map, Value};
+use std::path::Path;
 use tables::PERCENTILES;
 
 /// A run.
@@ -171,6 +175,35 @@ fn sentence(text: &str) -> String {
     let mut letters = text.trim_end_matches('.').chars();
     let first = letters.next().map(|c| c.to_ascii_uppercase()).into_iter();
     format!("{}.", first.chain(letters).collect::<String>())
+}
+
+/// Bytes of the longest file of rows that is read: as of `mpps report`.
+const LONGEST: u64 = 64 << 20;
+
+/// The page of a run that has just ended; with charts, where its rows are in a file. A run may end before its first
+/// row, and rows of days have no room in memory: then without.
+///
+/// # Errors
+/// When the file can't be read.
+pub fn html(summary: &Summary, rows: Option<&Path>) -> Result<String, ReportError> {
+    let text = crate::json::text(summary);
+    let mut sources = vec![Source::of("result.json", text.as_bytes())];
+    let mut run = Run::new("this one", json_value(summary));
+    if let Some(file) = rows {
+        let failed = |e| ReportError::io("read", file, e);
+        let fits = std::fs::metadata(file).map_err(failed)?.len() <= LONGEST;
+        let bytes = if fits {
+            std::fs::read(file).map_err(failed)?
+        } else {
+            Vec::new()
+        };
+        if let Ok(rows) = crate::plot::rows_of(&bytes) {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            sources.push(Source::of(&name, &bytes));
+            run = run.with_rows(rows);
+        }
+    }
+    Ok(page::html(&document(&[run]), &sources))
 }
 
 /// Those that the verdict tells.

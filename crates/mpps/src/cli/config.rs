@@ -1,0 +1,339 @@
+//! `--config FILE`: options from a TOML file, made words of the command line before that is read. So whatever is
+//! checked of an option is checked of one from a file, which somebody else may have written. What is typed wins.
+
+use super::serve;
+use crate::fail::{Result as Checked, argument_line, usage};
+use crate::privilege::as_user;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Command};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use toml::de::{DeTable, DeValue};
+
+/// The option's name.
+const OPTION: &str = "config";
+/// Bytes of the longest file that is read.
+const LONGEST: u64 = 1 << 20;
+
+/// A command line with the options of its file.
+pub(super) struct Given {
+    pub(super) words: Vec<OsString>,
+    pub(super) origin: Origin,
+}
+
+/// Where options come from that were not typed.
+#[derive(Default)]
+pub(super) struct Origin {
+    file: String,
+    /// The line of each option, by its long name.
+    lines: BTreeMap<String, usize>,
+}
+
+impl Origin {
+    /// An error about an option from the file, with its place.
+    pub(super) fn located(&self, error: clap::Error) -> clap::Error {
+        let told = argument_line(&error);
+        // An option whose values have an error of their own begins with its name.
+        let about = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(arg)) => arg,
+            _ => &told,
+        };
+        let long = about
+            .strip_prefix("--")
+            .and_then(|about| about.split([' ', '=', '[']).next());
+        match long.and_then(|long| self.lines.get(long)) {
+            Some(line) => refused(format!("{}:{line}: {told}", self.file)),
+            None => error,
+        }
+    }
+}
+
+fn refused(line: String) -> clap::Error {
+    clap::Error::raw(ErrorKind::InvalidValue, line)
+}
+
+/// A command line with the options of the file that it names, if it names one.
+pub(super) fn given(command: &Command, words: Vec<OsString>) -> Result<Given, clap::Error> {
+    let plain = |words| Given {
+        words,
+        origin: Origin::default(),
+    };
+    let sub = words.get(1).and_then(|name| command.find_subcommand(name));
+    let takes_file = |sub: &&Command| named(sub, OPTION).is_some();
+    let Some(sub) = sub.filter(takes_file) else {
+        return Ok(plain(words));
+    };
+    let mut typed = Typed::of(sub, &words);
+    let Some((place, file)) = typed.files.pop() else {
+        return Ok(plain(words));
+    };
+    if !typed.files.is_empty() {
+        return Err(refused(format!("--{OPTION}: there are two: want one file")));
+    }
+    let (added, origin) = options(sub, &typed, &file).map_err(refused)?;
+    let mut all = words;
+    all.drain(place);
+    all.splice(2..2, added);
+    Ok(Given { words: all, origin })
+}
+
+/// The words of a command line with those of its file; as they are where it can't be read.
+pub(crate) fn words_of(words: Vec<OsString>) -> Vec<OsString> {
+    let read = given(&super::Cli::definition(), words.clone());
+    read.map_or(words, |given| given.words)
+}
+
+fn named<'c>(command: &'c Command, long: &str) -> Option<&'c Arg> {
+    command.get_arguments().find(|arg| arg.get_long() == Some(long))
+}
+
+/// What a command line says without its file.
+struct Typed<'c> {
+    options: Vec<&'c Arg>,
+    /// Where the option stands, and its value.
+    files: Vec<(std::ops::Range<usize>, OsString)>,
+}
+
+impl<'c> Typed<'c> {
+    /// As clap will read it. Whatever is wrong is told by clap.
+    fn of(sub: &'c Command, words: &[OsString]) -> Self {
+        let mut typed = Self {
+            options: Vec::new(),
+            files: Vec::new(),
+        };
+        let mut at = 2;
+        while let Some(word) = words.get(at).map(|word| word.as_bytes()) {
+            let start = at;
+            at += 1;
+            match word {
+                b"--" => break,
+                [b'-', b'-', rest @ ..] => {
+                    let (name, value) = match rest.iter().position(|byte| *byte == b'=') {
+                        Some(end) => (&rest[..end], Some(&rest[end + 1..])),
+                        None => (rest, None),
+                    };
+                    let Some(arg) = std::str::from_utf8(name).ok().and_then(|name| named(sub, name)) else {
+                        continue;
+                    };
+                    let mut value = value.map(|bytes| OsStr::from_bytes(bytes).to_owned());
+                    if value.is_none() && wants_value(arg) {
+                        value = words.get(at).cloned();
+                        at += 1;
+                    }
+                    typed.options.push(arg);
+                    if let Some(value) = value.filter(|value| name == OPTION.as_bytes() && !value.is_empty()) {
+                        typed.files.push((start..at, value));
+                    }
+                }
+                [b'-', letters @ ..] => {
+                    for (i, letter) in letters.iter().enumerate() {
+                        let short = |arg: &&Arg| arg.get_short() == Some(char::from(*letter));
+                        let Some(arg) = sub.get_arguments().find(short) else {
+                            break;
+                        };
+                        typed.options.push(arg);
+                        if wants_value(arg) {
+                            at += usize::from(i + 1 == letters.len());
+                            break;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        typed
+    }
+
+    /// Whether an option of the file gives way to what was typed.
+    fn overrides(&self, sub: &Command, arg: &Arg) -> bool {
+        let conflict = |a: &Arg, b: &Arg| {
+            sub.get_arg_conflicts_with(a)
+                .iter()
+                .any(|other| other.get_id() == b.get_id())
+        };
+        let mut typed = self.options.iter();
+        typed.any(|typed| typed.get_id() == arg.get_id() || conflict(typed, arg) || conflict(arg, typed))
+    }
+}
+
+/// Whether the word behind an option is its value, whatever it is.
+fn wants_value(arg: &Arg) -> bool {
+    takes_value(arg) && !may_stand_alone(arg)
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
+}
+
+/// Whether an option that takes a value may have none.
+fn may_stand_alone(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|values| values.min_values() == 0)
+}
+
+/// The file's options as words.
+fn options(sub: &Command, typed: &Typed<'_>, file: &OsStr) -> Result<(Vec<OsString>, Origin), String> {
+    let name = shown(&file.to_string_lossy());
+    let text = as_user(|| read(Path::new(file))).map_err(|failure| failure.line().to_owned())?;
+    let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let table = DeTable::parse(&text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let what = shown(error.message());
+        format!(
+            "{name}:{}: no TOML: {what}: want lines such as rate = \"1Mpps\"",
+            line(at)
+        )
+    })?;
+    // In the order of the file: the first thing that is wrong is told.
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let (mut words, mut origin) = (Vec::new(), Origin::default());
+    for (key, value) in entries {
+        let (long, value): (&str, _) = (key.get_ref(), value.get_ref());
+        let line = line(key.span().start);
+        let wrong = |why: String| format!("{name}:{line}: {}: {why}", shown(long));
+        let arg = named(sub, long).ok_or_else(|| wrong(unknown(sub, long, value)))?;
+        if long == OPTION {
+            return Err(wrong("a file names no other: want it left out".to_owned()));
+        }
+        // It runs with all rights, by whoever typed it and by nobody else.
+        if long == "reset-cmd" {
+            return Err(wrong(
+                "a command is started by who types it: want it on the command line".to_owned(),
+            ));
+        }
+        let texts = texts(arg, value).map_err(wrong)?;
+        if typed.overrides(sub, arg) {
+            continue;
+        }
+        origin.lines.insert(long.to_owned(), line);
+        words.extend(texts.into_iter().map(|text| match text {
+            Some(text) => OsString::from(format!("--{long}={text}")),
+            None => format!("--{long}").into(),
+        }));
+    }
+    origin.file = name;
+    Ok((words, origin))
+}
+
+/// The values of an option, `None` for a flag that is set; none at all where it is not to be.
+fn texts(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<Option<String>>, String> {
+    let is = value.type_str();
+    if !takes_value(arg) {
+        return match value.as_bool() {
+            Some(true) => Ok(vec![None]),
+            Some(false) => Ok(Vec::new()),
+            None => Err(format!("{} is no value of a flag: want true or false", article(is))),
+        };
+    }
+    if may_stand_alone(arg)
+        && let Some(given) = value.as_bool()
+    {
+        return Ok(given.then(|| Some(serve::ANYWHERE.to_owned())).into_iter().collect());
+    }
+    let several = matches!(arg.get_action(), ArgAction::Append);
+    let want = || match several {
+        true => "want a text as on the command line, a number, or a list of them",
+        false => "want a text as on the command line, or a number",
+    };
+    match value {
+        DeValue::Array(all) if several => {
+            let one = |value: &toml::Spanned<DeValue<'_>>| scalar(value.get_ref()).map(Some);
+            let texts: Option<Vec<_>> = all.iter().map(one).collect();
+            texts.ok_or_else(|| format!("an entry of the list is neither: {}", want()))
+        }
+        value => match scalar(value) {
+            Some(text) => Ok(vec![Some(text)]),
+            None if matches!(value, DeValue::String(_)) => {
+                Err("control characters: want a text of one line".to_owned())
+            }
+            None => Err(format!("{} is no value of --{}: {}", article(is), long_of(arg), want())),
+        },
+    }
+}
+
+fn long_of(arg: &Arg) -> &str {
+    arg.get_long().unwrap_or_default()
+}
+
+fn article(noun: &str) -> String {
+    let an = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {noun}", if an { "an" } else { "a" })
+}
+
+/// A text or a number as it would be typed.
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()).filter(|text| !text.contains(char::is_control)),
+        DeValue::Integer(number) => {
+            let digits = number.as_str().replace('_', "");
+            i64::from_str_radix(&digits, number.radix()).ok().map(|n| n.to_string())
+        }
+        DeValue::Float(number) => {
+            let number: f64 = number.as_str().replace('_', "").parse().ok()?;
+            number.is_finite().then(|| number.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// What is said of a key that is no option.
+fn unknown(sub: &Command, key: &str, value: &DeValue<'_>) -> String {
+    let command = sub.get_name();
+    if value.is_table() {
+        return format!("a table: want options of {command} alone, each a line KEY = VALUE");
+    }
+    let shown = sub.get_arguments().filter(|arg| !arg.is_hide_set());
+    let longs: BTreeSet<_> = shown.filter_map(Arg::get_long).filter(|long| *long != OPTION).collect();
+    let near = longs.iter().map(|long| (distance(key, long), *long)).min();
+    match near.filter(|(distance, long)| *distance <= 3 && *distance < long.len()) {
+        Some((_, long)) => format!("no option of {command}: did you mean {long}?"),
+        None => format!("no option of {command}: want a long option without its hyphens (mpps {command} --help)"),
+    }
+}
+
+/// Letters to insert, leave out or exchange (Levenshtein). A key may be as long as the file.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len() > 2 * b.len() + 8 {
+        return usize::MAX;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in b.iter().enumerate() {
+            let changed = corner + usize::from(a != *b);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// A text of the file, short and on one line.
+fn shown(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    mpps_io::hide_secrets(&plain.take(120).collect::<String>())
+}
+
+fn read(path: &Path) -> Checked<String> {
+    let name = shown(&path.display().to_string());
+    let wrong = |why: &str| usage(format!("--{OPTION} {name}: {why}: want a TOML file with options"));
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        let told = error.to_string();
+        return Err(wrong(told.split(" (os error").next().unwrap_or_default()));
+    }
+    if bytes.len() as u64 > LONGEST {
+        return Err(wrong("it is longer than 1 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8 text"))
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+//! `man` and `completions`: manual pages and completions of the program that prints them.
+
+use crate::cli::{Cli, Completions, Example, Man, examples, headed, version};
+use crate::fail::{Failure, Result, failed, print, usage};
+use clap::{Command, CommandFactory};
+use mpps_sys::private;
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What the exit codes of all commands have in common.
+const EXIT_CODES: [(&str, &str); 5] = [
+    ("0", "Done, and valid."),
+    ("1", "Failed; what was measured before is told and written."),
+    (
+        "2",
+        "Wrong arguments: one line names the option, the value and what would be right.",
+    ),
+    ("3", "Done, but the result is not valid."),
+    ("4", "Done and valid, but what --expect asks for was not reached."),
+];
+
+pub(crate) fn man(args: &Man) -> Result<ExitCode> {
+    let pages = pages().map_err(|e| failed(format!("make the pages: {e}")))?;
+    let Some(folder) = &args.out else {
+        let wanted = args.command.join(" ");
+        let Some(page) = pages.iter().find(|page| page.command == wanted) else {
+            let all: Vec<_> = pages
+                .iter()
+                .map(|page| page.command.as_str())
+                .filter(|name| !name.is_empty())
+                .collect();
+            return Err(usage(format!(
+                "man '{wanted}': no such command: want one of {}",
+                all.join(", ")
+            )));
+        };
+        print(|out| out.write_all(page.text.as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    // Not as the user who called sudo: pages that root installs are root's.
+    write(folder, &pages)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn completions(args: &Completions) -> Result<ExitCode> {
+    let script = args.shell.completions();
+    print(|out| out.write_all(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A manual page.
+struct Page {
+    /// The command's words behind the program's name.
+    command: String,
+    text: String,
+}
+
+impl Page {
+    fn file(&self) -> String {
+        format!("{}.1", name_of(&self.command))
+    }
+}
+
+/// The name that a page has: `mpps-lab-up`.
+fn name_of(command: &str) -> String {
+    format!("mpps {command}").trim_end().replace(' ', "-")
+}
+
+fn write(folder: &Path, pages: &[Page]) -> Result<()> {
+    let unwritten = |name: &str, e: io::Error| -> Failure {
+        usage(format!(
+            "--out {}: {name}: {e}: want a folder that can be made and written",
+            folder.display()
+        ))
+    };
+    private::open_folder(folder).map_err(|e| unwritten("the folder", e))?;
+    for page in pages {
+        let name = page.file();
+        let place = private::Place::find(&folder.join(&name)).map_err(|e| unwritten(&name, e))?;
+        let place = place.ok_or_else(|| unwritten(&name, io::Error::other("it is no file of its own")))?;
+        place.replace(page.text.as_bytes()).map_err(|e| unwritten(&name, e))?;
+    }
+    Ok(())
+}
+
+/// The pages of all commands that help shows.
+fn pages() -> io::Result<Vec<Page>> {
+    let mut root = without_help(headed(Cli::command()));
+    root.build();
+    let mut pages = Vec::new();
+    add(&root, "", &mut pages)?;
+    Ok(pages)
+}
+
+/// A command, and those below it, without the one that prints help.
+fn without_help(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
+}
+
+fn add(command: &Command, path: &str, pages: &mut Vec<Page>) -> io::Result<()> {
+    pages.push(Page {
+        command: path.to_owned(),
+        text: page(command, path)?,
+    });
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let path = format!("{path} {}", sub.get_name());
+        add(sub, path.trim_start(), pages)?;
+    }
+    Ok(())
+}
+
+/// One page. Sections that clap knows nothing of are written here.
+fn page(command: &Command, path: &str) -> io::Result<String> {
+    let man = clap_mangen::Man::new(command.clone()).title(name_of(path).to_uppercase());
+    let man = man
+        .date(option_env!("MPPS_DATE").unwrap_or_default())
+        .source(format!("mpps {}", version::short()))
+        .manual("mpps");
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut text)?;
+    }
+    let text = String::from_utf8(text).map_err(io::Error::other)?;
+    // Each section begins with the same definitions: once is enough.
+    let mut lines: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        let defines = line.starts_with(".ie ") || line.starts_with(".el ");
+        if !(defines && lines.contains(&line)) {
+            lines.push(line);
+        }
+    }
+    let mut text = lines.join("\n") + "\n";
+    if let Some(notes) = command.get_after_help().map(ToString::to_string) {
+        section(&mut text, "NOTES", &notes);
+    }
+    exit_status(&mut text, path);
+    of_examples(&mut text, examples(path));
+    let see = match path {
+        "" => ".BR ip (8),\n.BR tc (8)\n".to_owned(),
+        _ => ".BR mpps (1)\n".to_owned(),
+    };
+    text += &format!(".SH \"SEE ALSO\"\n{see}");
+    Ok(text)
+}
+
+/// A section of a text: as it is, where it has several lines.
+fn section(out: &mut String, title: &str, text: &str) {
+    out.push_str(&format!(".SH {title}\n"));
+    let lines: Vec<_> = text.lines().map(escaped).collect();
+    match &lines[..] {
+        [one] => out.push_str(&format!("{one}\n")),
+        lines => out.push_str(&format!(".nf\n{}\n.fi\n", lines.join("\n"))),
+    }
+}
+
+fn exit_status(out: &mut String, path: &str) {
+    if !path.is_empty() {
+        return;
+    }
+    out.push_str(".SH \"EXIT STATUS\"\n");
+    for (code, what) in EXIT_CODES {
+        // A String takes everything.
+        let _ = write!(out, ".TP\n.B {code}\n{}\n", escaped(what));
+    }
+}
+
+fn of_examples(out: &mut String, examples: &[Example]) {
+    if examples.is_empty() {
+        return;
+    }
+    out.push_str(".SH EXAMPLES\n");
+    for (what, line) in examples {
+        let _ = write!(out, ".TP\n\\fB{}\\fR\n{}\n", escaped(line), escaped(what));
+    }
+}
+
+/// Text that roff takes as it is.
+fn escaped(line: &str) -> String {
+    let plain = line.trim_end().replace('\\', "\\e").replace('-', "\\-");
+    match plain.starts_with(['.', '\'']) {
+        true => format!("\\&{plain}"),
+        false => plain,
+    }
+}
