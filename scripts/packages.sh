@@ -187,6 +187,18 @@ installed() {
     done <"$work/$name.files"
 }
 
+# Its services, by a systemd of their own.
+services() {
+    local name=$1
+    deb_there "$name"
+    [ "$(id -u)" = 0 ] || skip "namespaces want root"
+    [ -x "$base/lib/systemd/systemd" ] || skip "no Debian with systemd to boot: scripts/packages.sh --base makes one"
+    rm -rf "$root" && cp -a "$base" "$root" || exit 1
+    cp "$work/debs/$name"_*.deb "$root/tmp/package.deb"
+    inside dpkg -i /tmp/package.deb || exit 1
+    packaging/try-units.sh "$root"
+}
+
 # The program of the folder that is installed into does what it should, for root and for nobody.
 runs_inside() {
     local said status=0
@@ -290,6 +302,7 @@ for name in mpps mpps-dpdk; do
     holds "$name unpacked runs, and its manual opens" unpacked "$name"
     holds "$name installs into a Debian, runs, has a manual, and goes again" installed "$name"
 done
+[ ! -e "$work/mpps.files" ] || holds "services reflect in their sandbox, without privileges in force" services mpps
 holds "an RPM holds the same, and asks for what it needs" rpm_package
 holds "the static program runs where there is nothing else" static_program
 holds "units are well-formed, and narrow" units
