@@ -68,7 +68,7 @@ unit() {
         -e "s/@FAMILIES@/$*/g" 'packaging/systemd/mpps-reflect@.service.in' >"$made/unit"
     put 644 "$made/unit" "$root$units/mpps-reflect-$path@.service"
 }
-sockets='AF_INET AF_INET6 AF_NETLINK AF_UNIX'
+sockets='AF_INET AF_INET6 AF_NETLINK'
 unit udp '' "$sockets"
 unit io_uring '' "$sockets"
 unit af_packet 'CAP_NET_RAW CAP_NET_ADMIN CAP_BPF' "$sockets AF_PACKET"
