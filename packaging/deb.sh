@@ -7,7 +7,7 @@
 # target/packages, or FOLDER. Wants dpkg-deb and dpkg-shlibdeps (dpkg-dev). The same program gives the same bytes.
 #
 # DEBFULLNAME and DEBEMAIL say who made the package, DEB_REVISION which revision of this version it is (1),
-# DEB_COMPRESSION how it is compressed (xz).
+# DEB_COMPRESSION how it is compressed (xz; "gzip -z1" is quick).
 set -euo pipefail
 # shellcheck source=packaging/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -85,6 +85,7 @@ find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
 mkdir -p "$out"
 file=$out/${package}_${version}_$arch.deb
-dpkg-deb --root-owner-group -Z"${DEB_COMPRESSION:-xz}" --build "$root" "$made/package.deb" >/dev/null
+read -r -a compression <<<"-Z${DEB_COMPRESSION:-xz}"
+dpkg-deb --root-owner-group "${compression[@]}" --build "$root" "$made/package.deb" >/dev/null
 mv -f "$made/package.deb" "$file"
 echo "$file"
