@@ -15,7 +15,7 @@ ARGS :=
 # Where `make install` puts the program, its manual pages and completions: below $(DESTDIR)$(PREFIX).
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: help build pgo wheel demo test bench setup install lint fuzz clean program
+.PHONY: help build pgo wheel deb rpm static image licences deny demo test bench setup install lint fuzz clean program
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -32,6 +32,35 @@ wheel: ## a Python wheel that carries the program, into target/wheels (docs/pyth
 	@scripts/setup.sh wheel
 	@$(MAKE) --no-print-directory program
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" scripts/python.sh --wheel
+
+deb: ## Debian packages into target/packages: mpps without DPDK, and mpps-dpdk where DPDK is (docs/packages.md)
+	@scripts/setup.sh deb
+	@$(MAKE) --no-print-directory without-dpdk
+	packaging/deb.sh $(WITHOUT_DPDK)
+	@if [ "$${MPPS_NO_DPDK:-0}" != 0 ] || ! pkg-config --exists libdpdk; then \
+		echo "no mpps-dpdk: libdpdk is not installed, or MPPS_NO_DPDK is set"; \
+	else \
+		$(MAKE) --no-print-directory program && packaging/deb.sh $(PROGRAM) --dpdk; \
+	fi
+
+rpm: ## an RPM, without DPDK, into target/packages (docs/packages.md)
+	@scripts/setup.sh rpm
+	@$(MAKE) --no-print-directory without-dpdk
+	packaging/rpm.sh $(WITHOUT_DPDK)
+
+static: ## a static program without DPDK, with man pages and completions, into target/packages (docs/packages.md)
+	@scripts/setup.sh static
+	CARGO="$(CARGO)" packaging/static.sh
+
+image: static ## a container image of the static program, mpps:VERSION, by docker, podman or buildah (docs/packages.md)
+	packaging/image.sh
+
+licences: ## the licences of all that is linked in, into target/packages/THIRD-PARTY.txt
+	@mkdir -p target/packages
+	packaging/licences.py > target/packages/THIRD-PARTY.txt
+
+deny: ## advisories, licences and sources of all crates against deny.toml (cargo install cargo-deny --locked)
+	$(CARGO) deny --all-features check
 
 demo: ## two hosts on a veth pair, a live view, CSV, JSON, a plot, and the highest rate without loss
 	@scripts/setup.sh demo
@@ -88,3 +117,9 @@ program: export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
 program:
 	$(CARGO) build --release -p mpps
+
+# A program for packages that have no DPDK, in a folder of its own so that neither build throws the other's objects away.
+WITHOUT_DPDK := target/no-dpdk/release/mpps
+.PHONY: without-dpdk
+without-dpdk:
+	MPPS_NO_DPDK=1 $(CARGO) build --release -p mpps --target-dir target/no-dpdk

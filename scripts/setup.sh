@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that what the given task needs is installed, and installs what is missing where it may (root, apt-get).
 #
-#   scripts/setup.sh build|wheel|demo|test|bench|fuzz...      (nothing given: test)
+#   scripts/setup.sh build|wheel|deb|rpm|static|demo|test|bench|fuzz...      (nothing given: test)
 #
 # Fails only when the program can't be built. Whatever else can't be had is named, with the one line that installs
 # it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets, the build leaves the
@@ -22,6 +22,14 @@ dpdk  | pkg:libdpdk  | libdpdk-dev pkg-config
 demo  | ip           | iproute2
 wheel | python3      | python3
 wheel | py:ensurepip | python3-venv
+deb   | dpkg-shlibdeps | dpkg-dev
+deb   | strip        | binutils
+deb   | python3      | python3
+rpm   | rpmbuild     | rpm
+rpm   | strip        | binutils
+rpm   | python3      | python3
+static | strip       | binutils
+static | python3     | python3
 test  | sysctl       | procps
 test  | ping         | iputils-ping
 test  | ethtool      | ethtool
@@ -52,11 +60,13 @@ includes() {
     case "$1" in
         build) echo "$build" ;;
         wheel) echo "$build wheel" ;;
+        deb) echo "$build deb" ;;
+        rpm | static) echo "build $1" ;;
         demo) echo "$build demo" ;;
         test) echo "$build wheel demo test" ;;
         bench) echo "$build wheel demo test bench" ;;
         fuzz) echo build fuzz ;;
-        *) say "unknown task '$1': must be build, wheel, demo, test, bench or fuzz" && exit 2 ;;
+        *) say "unknown task '$1': must be build, wheel, deb, rpm, static, demo, test, bench or fuzz" && exit 2 ;;
     esac
 }
 

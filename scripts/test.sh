@@ -280,7 +280,8 @@ listed() {
 # Everything, those of FIRST first, those of ALONE by themselves.
 run_all() {
     local title all=() begun=()
-    mapfile -t all < <(printf '%s\n' "doc tests" scripts/miri.sh scripts/no-dpdk.sh scripts/msrv.sh scripts/python.sh
+    mapfile -t all < <(printf '%s\n' "doc tests" scripts/miri.sh scripts/no-dpdk.sh scripts/msrv.sh scripts/python.sh \
+        scripts/packages.sh
         cut -f 2 "$TEST_DIR/queued" | awk '!seen[$0]++')
     for title in "${FIRST[@]}" "${all[@]}"; do
         listed "$title" "${ALONE[@]}" || ! listed "$title" "${all[@]}" || listed "$title" "${begun[@]}" || {

@@ -193,11 +193,11 @@ impl Socket {
         let mut request: libc::ifreq = unsafe { zeroed() };
         request.ifr_ifru.ifru_ifindex = ifindex as i32;
         // SAFETY: SIOCGIFNAME reads the index and writes the name within `request`.
-        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) }).is_err() {
+        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) }).is_err() {
             return Link::Gone;
         }
         // SAFETY: SIOCGIFFLAGS reads the name and writes the flags within `request`.
-        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) }).is_err() {
+        if check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) }).is_err() {
             return Link::Gone;
         }
         // SAFETY: the call above has set the flags.
@@ -232,7 +232,7 @@ pub(crate) fn poll(sockets: &[(BorrowedFd<'_>, libc::c_short)], timeout: Duratio
         (slot.fd, slot.events) = (fd.as_raw_fd(), *events);
     }
     let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().min(libc::time_t::MAX as u64) as libc::time_t,
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
         tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
     };
     // SAFETY: `fds` and `timeout` live through the call; entries with fd -1 are ignored.

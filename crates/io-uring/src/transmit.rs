@@ -253,7 +253,7 @@ impl<'p> Sender<'p> {
         // SAFETY: header and vectors of this slot were written by `describe`, and the kernel only reads them.
         let (header, first, vectors) = unsafe {
             let header = &raw const (*self.headers.at(at)).msg_hdr;
-            (header, *self.vectors.at(at * self.run), (*header).msg_iovlen)
+            (header, *self.vectors.at(at * self.run), (*header).msg_iovlen as _)
         };
         let (data, len) = (first.iov_base.cast_const().cast::<u8>(), first.iov_len as u32);
         let plain = frames == 1 && !self.listening;

@@ -42,6 +42,8 @@ const IFINFOMSG: usize = 16;
 const IFADDRMSG: usize = 8;
 const RTMSG: usize = 12;
 const NDMSG: usize = 12;
+/// Of `linux/rtnetlink.h`; libc has it for glibc alone.
+const RTA_VIA: libc::c_ushort = 18;
 
 /// Neighbour states in which the address is usable: `NUD_REACHABLE | STALE | DELAY | PROBE | NOARP | PERMANENT`.
 const NUD_VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
@@ -299,7 +301,7 @@ pub fn route_lookup(dst: IpAddr, ifindex: u32) -> io::Result<Route> {
                 match kind {
                     libc::RTA_GATEWAY => route.next_hop = address(value).unwrap_or(dst),
                     // struct rtvia: the family, then the address: an IPv4 route by way of an IPv6 gateway (RFC 5549).
-                    libc::RTA_VIA => route.next_hop = value.get(2..).and_then(address).unwrap_or(dst),
+                    RTA_VIA => route.next_hop = value.get(2..).and_then(address).unwrap_or(dst),
                     libc::RTA_PREFSRC => route.source = address(value),
                     _ => {}
                 }
@@ -483,7 +485,7 @@ unsafe fn with_driver(name: &str, value: *mut libc::c_char) -> io::Result<()> {
     }
     request.ifr_ifru.ifru_data = value;
     // SAFETY: the kernel reads the name; the rest is promised by the caller.
-    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } != 0 {
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())

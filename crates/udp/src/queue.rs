@@ -196,7 +196,7 @@ impl<'p> Queue for UdpQueue<'p> {
             }
         }
         let time = libc::timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
             tv_nsec: timeout.subsec_nanos().into(),
         };
         // SAFETY: the kernel reads and writes the two entries of `fds` and reads `time`; both outlive the call.

@@ -70,7 +70,7 @@ impl LinuxSocket {
             let left = timeout.saturating_sub(start.elapsed());
             let slice = left.min(HEALTH);
             let time = libc::timespec {
-                tv_sec: slice.as_secs() as libc::time_t,
+                tv_sec: slice.as_secs() as _,
                 tv_nsec: slice.subsec_nanos() as _,
             };
             // SAFETY: one entry and one time, both alive during the call.

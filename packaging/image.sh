@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Makes the container image mpps:VERSION of what packaging/static.sh has packed.
+#
+#   packaging/image.sh [ARCHIVE]
+#
+# By docker, podman or buildah, the first that is there; ENGINE names another, with its arguments ("buildah
+# --storage-driver vfs").
+set -euo pipefail
+# shellcheck source=packaging/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+version=$(mpps_version)
+archive=target/packages/mpps-$version-$(uname -m)-linux-static.tar.gz
+[ $# -eq 0 ] || archive=$(from_caller "$1")
+[ -e "$archive" ] || fail "$archive is not there: make static makes it"
+engine=${ENGINE:-}
+for name in docker podman buildah; do
+    # A docker client without an engine behind it is none.
+    [ -n "$engine" ] || ! "$name" info >/dev/null 2>&1 || engine=$name
+done
+[ -n "$engine" ] || fail "neither docker, podman nor buildah works here (see \`docker info\`)"
+
+tar -xzf "$archive" -C "$made" --strip-components=1
+# shellcheck disable=SC2086 # the engine's arguments are split on purpose
+$engine build -t "mpps:$version" -f packaging/Dockerfile "$made"
