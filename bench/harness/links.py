@@ -11,7 +11,7 @@ from harness.proc import BenchError, Program, run
 
 FORWARD, EXAMPLE, CRATE = "mpps forward", "xsk l2fwd", "afxdp l2fwd-2link"
 C_LINKS = {"C libxdp": (), "C libxdp poll": ("poll",)}
-# Its driver busy-polls by itself, so NAPI runs in its own system calls; with a budget of 0 it does not.
+# Its driver busy-polls by default: a system call for each look that finds nothing.
 PMD = {"testpmd io": "", "testpmd io busy_budget=0": ",busy_budget=0"}
 LINKS = ("eth1", "eth2")
 
