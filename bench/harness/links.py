@@ -2,12 +2,13 @@
 test of the crate `afxdp`, one way and both. The ways to start each program."""
 
 import contextlib
-import glob
 import os
+import sys
+import time
 
 from harness import between, dpdk, mpps, testpmd, xdp
 from harness.machine import read
-from harness.proc import BenchError, Program, run
+from harness.proc import BenchError, Program, run, until
 
 FORWARD, EXAMPLE, CRATE = "mpps forward", "xsk l2fwd", "afxdp l2fwd-2link"
 C_LINKS = {"C libxdp": (), "C libxdp poll": ("poll",)}
@@ -15,25 +16,40 @@ C_LINKS = {"C libxdp": (), "C libxdp poll": ("poll",)}
 PMD = {"testpmd io": "", "testpmd io busy_budget=0": ",busy_budget=0"}
 LINKS = ("eth1", "eth2")
 
+# A poll that found packets is followed by so many others at this distance before the sender is asked to ask for one.
+POLLS, DISTANCE = 2**31 - 1, 100_000  # the most that the kernel takes; ns
+WINDOW = 0.1  # s, of which the loops' polls are counted
+# Of a device's two links: GRO brings a poll loop that stays when an XDP program goes.
+LOOP = (f"echo {POLLS} > /sys/class/net/{{0}}/napi_defer_hard_irqs; "
+        f"echo {DISTANCE} > /sys/class/net/{{0}}/gro_flush_timeout; ethtool -K {{0}} gro on")
+# A frame that is nobody's (EtherType for experiments) by an interface.
+NUDGE = """import socket, sys
+for name in sys.argv[1:]:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as port:
+        port.bind((name, 0))
+        port.send(b"\\xff" * 6 + b"\\x02" + bytes(5) + b"\\x88\\xb5" + bytes(46))
+"""
+
 
 class Links(between.Veth):
-    """Two veth pairs as in `between.Veth`. veth runs a link's receive loop on the sender's core, which is the tester's
-    here, unless the loop has a thread of its own: at the device it has, on the device's core."""
+    """Two veth pairs as in `between.Veth`, where the device's poll loops run on its core.
+
+    veth runs a link's poll loop on the core of who sends to it: the tester's. A NIC runs it where its interrupt is
+    handled, at most so often. So here timers run the loops, as with interrupt moderation, and as a timer stays on the
+    core that started it, a first frame that is sent from the device's core brings them there.
+    """
 
     DEVICES = (FORWARD, EXAMPLE, CRATE, *C_LINKS, *PMD)
     WAY = ()
 
     def __init__(self, ctx):
-        self.foreign = _threads()
         super().__init__(ctx)
-        # Refused while there is no loop; with GRO there is one, whether an XDP program is attached or not.
-        words = "; ".join(f"ethtool -K {link} gro on; echo 1 > /sys/class/net/{link}/threaded" for link in LINKS)
         try:
             ctx.need("ethtool", "taskset")
-            run([*self.inside, "sh", "-ec", words])
-            self.threaded = True
+            run([*self.inside, "sh", "-ec", "; ".join(LOOP.format(link) for link in LINKS)])
         except BenchError:
-            self.threaded = False
+            self.close()
+            raise
 
     def ports(self, _device):
         return [*(f"af_packet:{link}" for link in LINKS), *self.WAY]
@@ -42,7 +58,9 @@ class Links(between.Veth):
     def device(self, label, name, more=()):
         xdp.free_queue(self.ctx, [self.inside], LINKS)
         with self._program(label, name, more) as program:
-            self._place()
+            # Only with a program attached does what a socket sends go by the loops.
+            run([*self.tester, "taskset", "-c", self.ctx.core_b, sys.executable, "-c", NUDGE, *LINKS])
+            self._check()
             yield program
 
     def _program(self, label, name, more):
@@ -64,11 +82,15 @@ class Links(between.Veth):
         self.ctx.section.command(label, argv)
         return Program(argv, "ready", 10)
 
-    def _place(self):
-        """Brings the loops' threads to the device's core; with an XDP program there may be new ones."""
-        if self.threaded:
-            for pid in _threads() - self.foreign:
-                run(["taskset", "-pc", self.ctx.core_b, pid])
+    def _check(self):
+        """Waits until the poll loops' timers are on the device's core and on none else; no traffic is there yet."""
+        def here():
+            before = _polls()
+            time.sleep(WINDOW)
+            by_core = [after - first for first, after in zip(before, _polls())]
+            few = WINDOW * 1e9 / DISTANCE / 2  # of one loop
+            return all((count > few) == (core == self.ctx.core_b) for core, count in enumerate(by_core))
+        until(here, f"the links' poll loops to run on core {self.ctx.core_b}", 2)
 
 
 class OneWay(Links):
@@ -91,10 +113,12 @@ def _started(pmd):
         yield pmd
 
 
-def _threads():
-    """Kernel threads of receive loops of interfaces that are called as ours are."""
-    prefixes = tuple(f"napi/{link}-" for link in LINKS)
-    return {path.split("/")[2] for path in glob.glob("/proc/[0-9]*/comm") if read(path).startswith(prefixes)}
+def _polls():
+    """Soft interrupts for receiving since boot, of each core."""
+    for line in read("/proc/softirqs").splitlines():
+        if "NET_RX:" in line:
+            return list(map(int, line.split()[1:]))
+    raise BenchError("/proc/softirqs has no NET_RX")
 
 
 def build(ctx, section):
