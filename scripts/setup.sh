@@ -49,6 +49,7 @@ bench | valgrind     | valgrind
 bench | perf         | linux-perf
 bench | xdp-trafficgen | xdp-tools
 bench | /usr/include/bpf/libbpf.h | libbpf-dev
+bench | pkg:libxdp   | libxdp-dev pkg-config
 '
 
 say() { printf 'setup: %s\n' "$*" >&2; }

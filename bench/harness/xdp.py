@@ -17,16 +17,16 @@ SYSFS = "/sys/class/net/eth1"
 OWN_RUN = ("sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh")
 
 
-def free_queue(ctx):
-    """Leaves both interfaces as a program wants to find them.
+def free_queue(ctx, hosts="ab", interfaces=("eth1",)):
+    """Leaves the interfaces as a program wants to find them; `hosts`: as `ctx.command` takes them.
 
     testpmd that had to be killed leaves its XDP program behind; and a queue stays bound for a moment after its AF_XDP
     socket is closed, and nothing tells when that has passed.
     """
-    for host in "ab":
-        run(ctx.command(["sh", "-c", "for mode in xdpdrv xdpgeneric; do ip link set dev eth1 $mode off; done "
-                                     "2>&1"], host),
-            ok=range(256))
+    words = "; ".join(f"ip link set dev {interface} {mode} off 2>&1" for interface in interfaces
+                      for mode in ("xdpdrv", "xdpgeneric"))
+    for host in hosts:
+        run(ctx.command(["sh", "-c", words], host), ok=range(256))
     time.sleep(0.4)
 
 

@@ -199,7 +199,8 @@ def overload(ctx, section):
                  "to host a's interface, counted there alike for all; it is addressed to nobody, so host a drops it at "
                  "once. *Loss in front of the socket*: its RX ring was full, or it had no chunk to fill; the rest was "
                  "not sent on. veth runs host b's poll loop, its XDP program and the copy to the socket on the "
-                 "generator's core. `xsk-rs` and `afxdp` wrap libxdp and libbpf in C; they are left out.")
+                 "generator's core. `xsk-rs` wraps libxdp in C, and is left out; `afxdp`, over libbpf, is in "
+                 "`two_links`.")
 
 
 def _send_mpps(ctx):

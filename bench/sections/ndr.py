@@ -19,8 +19,8 @@ HEADER = ("rig", "device", "round", "lower_pps", "upper_pps", "conditional_throu
           "trials", "void", "why_void", "steal_ratio", "load_average", "took_s", "exit_code", "error")
 
 
-def search(ctx, rig, name, turn):
-    """One search: its row."""
+def search(ctx, rig, name, turn, section="ndr"):
+    """One search: its row. Raw data is kept with that of `section`."""
     row = {"rig": rig.NAME, "device": name, "round": turn + 1, "load_average": round(os.getloadavg()[0], 2)}
     try:
         with rig.device(f"{name}, {rig.NAME}", name):
@@ -30,7 +30,7 @@ def search(ctx, rig, name, turn):
     except BenchError as error:
         say(f"    failed: {error}")
         return row | {"error": str(error)}
-    data.keep(ctx, "ndr", found["folder"], f"{rig.NAME}-{name.replace(' ', '-')}-{turn + 1}")
+    data.keep(ctx, section, found["folder"], f"{rig.NAME}-{name.replace(' ', '-')}-{turn + 1}")
     (result, *_), (void, why) = found["results"] or [{}], between.void(found)
     row |= {key: result.get(key) for key in HEADER[3:8]}
     row |= {"trials": len(found["trials"]), "void": void, "why_void": why, "steal_ratio": round(found["steal"], 4),

@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         halves.push((rx.over(&pool)?, tx.over(&pool)?));
     }
 
+    println!("{}: ready", devices.join(", "));
     let mut burst = Vec::with_capacity(BURST);
     let mut forwarded = 0;
     while Instant::now() < end {
