@@ -1,7 +1,7 @@
 //! The full-screen view on a terminal: what it takes it gives back, however the run ends or stops, and it holds up
 //! nobody.
 
-use mpps_tests::{OnTerminal, Scratch, mpps, program, wait_until};
+use mpps_tests::{OnTerminal, Scratch, mpps, program, skip, threads_of_id, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ const SIZE: (u16, u16) = (100, 30);
 /// A run that goes on until it is ended.
 fn run(more: &str) -> Command {
     mpps(&format!(
-        "sendrecv loop:delay=1ms,loss=0.01 --rate 5kpps --duration 1h --settle 100ms {more}"
+        "sendrecv loop:delay=1ms,loss=0.01 --rate 5kpps --duration 1h {more}"
     ))
 }
 
@@ -39,7 +39,7 @@ fn assert_given_back(seen: &str) {
         "the cursor stays hidden: {after:?}"
     );
     assert!(
-        after.contains("sent") && after.contains("lost"),
+        after.contains("offered") && after.contains("lost"),
         "no summary: {after:?}"
     );
     let verdict = after
@@ -64,7 +64,7 @@ fn however_a_run_ends_the_terminal_is_as_it_was_and_the_summary_is_on_the_screen
         ("SIGHUP", |terminal| terminal.signal(Signal::HUP)),
     ];
     for (name, end) in ends {
-        let mut terminal = shown("");
+        let mut terminal = shown("--settle 100ms");
         end(&mut terminal);
         terminal.wait_for(LEAVE, 0);
         wait_until(&format!("the modes after {name}"), || terminal.is_as_it_was());
@@ -76,36 +76,29 @@ fn however_a_run_ends_the_terminal_is_as_it_was_and_the_summary_is_on_the_screen
 
 #[test]
 fn what_ends_a_run_at_once_leaves_the_terminal_as_it_was() {
-    for keys in [&b"\x1c"[..], b"\x03\x03\x03"] {
-        let mut terminal = OnTerminal::start(
-            &mpps("sendrecv loop:delay=1ms --rate 5kpps --duration 1h --settle 1h"),
-            SIZE,
-            None,
-        );
-        terminal.wait_for("VALID SO FAR", 0);
-        for key in keys {
-            let before = terminal.seen().len();
-            terminal.press(&[*key]);
-            if keys.len() > 1 && terminal.ended().is_none() {
-                // Signals of one kind that come together are one.
-                wait_until("the signal", || {
-                    terminal.seen().len() > before || terminal.ended().is_some()
-                });
+    for (name, key) in [("Ctrl-\\", b"\x1c"), ("Ctrl-C, again and again", b"\x03")] {
+        let mut terminal = shown("--settle 1h");
+        wait_until(name, || {
+            let ended = terminal.ended().is_some();
+            if !ended {
+                terminal.press(key);
             }
-        }
-        terminal.wait_for(LEAVE, 0);
-        wait_until("the modes", || terminal.is_as_it_was());
+            terminal.seen();
+            ended
+        });
+        assert!(terminal.is_as_it_was(), "{name}: keys come one by one");
         let (_, seen) = terminal.finish();
+        let after = |one: &str, other: &str| seen.rfind(one) > seen.rfind(other);
         assert!(
-            seen.rfind(LEAVE) > seen.rfind(ENTER) && seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l"),
-            "{seen:?}"
+            after(LEAVE, ENTER) && after("\x1b[?25h", "\x1b[?25l"),
+            "{name}: {seen:?}"
         );
     }
 }
 
 #[test]
 fn keys_show_the_other_tabs_and_help() {
-    let mut terminal = shown("");
+    let mut terminal = shown("--settle 100ms");
     for (key, words) in [
         ("2", "from sending"),
         ("3", "what lanes did in the last second"),
@@ -124,7 +117,7 @@ fn keys_show_the_other_tabs_and_help() {
 
 #[test]
 fn another_size_is_drawn_at_once_and_a_narrow_terminal_shows_what_matters() {
-    let mut terminal = shown("");
+    let mut terminal = shown("--settle 100ms");
     let after = terminal.seen().len();
     terminal.resize((40, 12));
     terminal.wait_for("q end  1-4 tabs  ? help", after);
@@ -177,7 +170,7 @@ fn ctrl_z_gives_the_terminal_back_and_going_on_takes_and_draws_it_again() {
 #[test]
 fn where_ctrl_z_stops_nobody_the_view_comes_back() {
     // The leader of a session has no shell to continue it: the kernel does not stop it.
-    let mut terminal = shown("");
+    let mut terminal = shown("--settle 100ms");
     for _ in 0..2 {
         let after = terminal.seen().len();
         terminal.press(b"\x1a");
@@ -193,7 +186,11 @@ fn where_ctrl_z_stops_nobody_the_view_comes_back() {
 fn a_terminal_that_takes_nothing_holds_up_neither_the_run_nor_its_end() {
     let scratch = Scratch::new();
     let (csv, json, out) = (scratch.file("run.csv"), scratch.file("run.json"), scratch.file("out"));
-    let command = run(&format!("--csv {} --json {}", csv.display(), json.display()));
+    let command = run(&format!(
+        "--settle 100ms --csv {} --json {}",
+        csv.display(),
+        json.display()
+    ));
     let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
     terminal.wait_for("VALID SO FAR", 0);
     // Ctrl-S: from now on a write to the terminal waits.
@@ -213,7 +210,7 @@ fn a_terminal_that_takes_nothing_holds_up_neither_the_run_nor_its_end() {
 fn a_summary_for_a_terminal_that_takes_nothing_comes_once_it_does_on_the_screen_that_stays() {
     let scratch = Scratch::new();
     let csv = scratch.file("run.csv");
-    let mut terminal = shown(&format!("--csv {}", csv.display()));
+    let terminal = shown(&format!("--csv {} --settle 100ms", csv.display()));
     terminal.press(b"\x13");
     let before = rows(&csv);
     wait_until("rows", || rows(&csv) > before + 20);
@@ -252,7 +249,7 @@ fn where_there_is_no_room_no_terminal_or_no_wish_for_it_lines_are_plain() {
 #[test]
 fn no_color_means_none() {
     for (no_color, coloured) in [(None, true), (Some("1"), false)] {
-        let mut command = run("");
+        let mut command = run("--settle 100ms");
         if let Some(value) = no_color {
             command.env("NO_COLOR", value);
         }
@@ -276,4 +273,25 @@ fn the_other_workloads_have_the_view_too() {
         assert!(matches!(code, Some(0 | 3)), "{words}: {seen:?}");
         assert!(seen.rfind(ENTER) < seen.rfind(LEAVE), "{words}: {seen:?}");
     }
+}
+
+#[test]
+fn the_thread_that_draws_holds_no_privilege() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root has any to hold");
+    }
+    let terminal = shown("--settle 100ms");
+    let threads = threads_of_id(terminal.id());
+    let drawing = threads
+        .iter()
+        .find(|thread| thread.name == "mpps-screen")
+        .expect("a thread");
+    assert_eq!(
+        (drawing.permitted, drawing.effective, drawing.handed_down),
+        (0, 0, 0),
+        "{drawing:?}"
+    );
+    assert!(drawing.no_new_privs, "{drawing:?}");
+    terminal.press(b"q");
+    assert_given_back(&terminal.finish().1);
 }

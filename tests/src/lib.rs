@@ -51,7 +51,7 @@ pub use recipes::{Shown, shown};
 pub use report::{COUNTS, Report, Row, Scratch, accounted_by_way, unheaded};
 pub use terminal::OnTerminal;
 pub use testpmd::{TESTPMD, Testpmd, no_testpmd};
-pub use threads::{NET_ADMIN, Thread, threads_of};
+pub use threads::{NET_ADMIN, Thread, threads_of, threads_of_id};
 pub use traced::Traced;
 pub use web::{Served, value};
 

@@ -30,7 +30,7 @@ impl OnTerminal {
         let mut shell = Command::new("sh");
         shell.args([
             "-c",
-            "out=$1; shift; exec setsid --ctty \"$@\" < \"$0\" > \"$out\" 2> \"$0\"",
+            "ulimit -c 0; out=$1; shift; exec setsid --ctty \"$@\" < \"$0\" > \"$out\" 2> \"$0\"",
         ]);
         shell.arg(name).arg(stdout.unwrap_or(name));
         shell.arg(command.get_program()).args(command.get_args());
@@ -63,6 +63,11 @@ impl OnTerminal {
     /// When nobody can.
     pub fn press(&self, keys: &[u8]) {
         rustix::io::write(&self.terminal, keys).expect("keys");
+    }
+
+    /// Number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends the program a signal.

@@ -64,7 +64,8 @@ impl Spread {
     }
 
     /// The whole in at most `most` parts, the first and the last of which are not empty: upper end, ns, and packets.
-    /// Ends are 1, 1.5, 2, 3, 5 and 7 of each power of ten, or fewer of these where so many find no room.
+    /// Ends are 1, 1.5, 2, 3, 5 and 7 of each power of ten, or fewer of these where so many find no room; of latencies
+    /// that lie close together, ends of buckets.
     pub(crate) fn parts(&self, most: usize) -> Vec<(u64, u64)> {
         const STEPS: [&[u64]; 3] = [&[10, 15, 20, 30, 50, 70], &[10, 20, 50], &[10]];
         if self.count == 0 || most == 0 {
@@ -72,7 +73,15 @@ impl Spread {
         }
         let mut parts = Vec::new();
         for steps in STEPS {
-            parts = self.parts_by(steps);
+            // From 10 ns on, since 1.5 is none.
+            let ends = (0..=9).flat_map(|power| steps.iter().map(move |step| step * 10u64.pow(power)));
+            parts = self.parts_by(ends);
+            if parts.len() * 2 <= most {
+                // Half of the room would stay empty.
+                let close =
+                    (0..BITS).map(|merged| self.parts_by((1..=COUNT >> merged).map(|at| first(at << merged) - 1)));
+                return close.into_iter().find(|close| close.len() <= most).unwrap_or(parts);
+            }
             if parts.len() <= most {
                 return parts;
             }
@@ -84,10 +93,8 @@ impl Spread {
         parts
     }
 
-    fn parts_by(&self, steps: &[u64]) -> Vec<(u64, u64)> {
-        // Tenths of a power of ten, from 1 ns to 100 s.
-        let ends = (0..=10).flat_map(|power| steps.iter().map(move |step| step * 10u64.pow(power)));
-        let mut ends = ends.map(|tenths| tenths / 10).peekable();
+    /// The parts with these upper ends, ns.
+    fn parts_by(&self, mut ends: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         let mut end = ends.next().unwrap_or(u64::MAX);
         let mut packets = 0;
@@ -145,11 +152,19 @@ mod tests {
     }
 
     #[test]
+    fn latencies_that_lie_close_together_are_told_apart() {
+        let mut spread = Spread::default();
+        spread.add(&[(1_001_000, 5), (1_040_000, 90), (1_100_000, 1)]);
+        let packets: Vec<_> = spread.parts(10).iter().map(|(_, packets)| *packets).collect();
+        assert_eq!(packets, [5, 90, 0, 1]);
+    }
+
+    #[test]
     fn parts_begin_and_end_where_packets_are() {
         let mut spread = Spread::default();
         assert_eq!((spread.parts(10), spread.at(0.5)), (Vec::new(), None));
         spread.add(&[(12_000, 5), (45_000, 90), (480_000, 1)]);
-        let parts = spread.parts(20);
+        let parts = spread.parts(16);
         assert_eq!((parts[0], parts[parts.len() - 1]), ((15_000, 5), (500_000, 1)));
         let coarse = spread.parts(6);
         assert_eq!(

@@ -54,6 +54,12 @@ pub fn catch_interrupts() {
     }
 }
 
+/// Does what one of these signals does, for a key that asks for the same. No signal is sent: the thread that hears the
+/// key may not be allowed to send the process any.
+pub fn interrupt() {
+    on_signal(libc::SIGINT);
+}
+
 /// Ends a sleep when one of these signals comes; `None` before [`catch_interrupts`].
 pub fn waker() -> Option<&'static Wake> {
     WAKE.get()?.as_ref()

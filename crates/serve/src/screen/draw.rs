@@ -57,6 +57,8 @@ pub(crate) enum Asked {
     End,
 }
 
+/// Columns from which on there is room for names and bars.
+const WIDE: usize = 60;
 /// Lines that a page scrolls.
 const PAGE: usize = 10;
 
@@ -171,18 +173,18 @@ fn progress(state: &State, columns: usize, look: Look) -> Line<'static> {
         (Phase::Waiting | Phase::Between | Phase::Ended, _) => format!("{trial}{}", state.phase.name()),
         (Phase::Running, Some(planned)) if planned > 0 => {
             let done = (state.elapsed_ns as f64 / planned as f64).min(1.0);
-            let text = format!("{trial}{at} of {}  {:.0} %", elapsed(planned), done * 100.0);
-            // The bar, where there is room for it.
-            let width = columns.saturating_sub(70).clamp(10, 40);
-            if columns >= 60 {
-                let full = bar(done, width);
-                return Line::from(vec![
-                    Span::raw(format!("{trial}{at} of {}  ", elapsed(planned))),
-                    Span::styled(format!("{full:░<width$}"), look.bar()),
-                    Span::raw(format!("  {:.0} %", done * 100.0)),
-                ]);
+            let percent = format!("{:.0} %", done * 100.0);
+            // In a narrow terminal the name has the room.
+            if columns < WIDE {
+                return plain(format!("{trial}{at}  {percent}"));
             }
-            text
+            let width = columns.saturating_sub(70).clamp(10, 40);
+            let full = bar(done, width);
+            return Line::from(vec![
+                Span::raw(format!("{trial}{at} of {}  ", elapsed(planned))),
+                Span::styled(format!("{full:░<width$}"), look.bar()),
+                Span::raw(format!("  {percent}")),
+            ]);
         }
         (Phase::Running, _) => format!("{trial}{at}"),
     };
@@ -190,7 +192,7 @@ fn progress(state: &State, columns: usize, look: Look) -> Line<'static> {
 }
 
 fn tabs(pane: &mut Pane<'_>, state: &State, choice: Choice, look: Look) {
-    let names = pane.columns() >= 60;
+    let names = pane.columns() >= WIDE;
     let mut spans = Vec::new();
     for (number, tab) in (1..).zip(Tab::ALL) {
         let notes = match tab {

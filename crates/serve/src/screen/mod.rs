@@ -16,6 +16,8 @@ mod look;
 mod notes;
 mod overview;
 #[cfg(test)]
+mod panic_tests;
+#[cfg(test)]
 mod tests;
 mod time;
 mod tty;
@@ -27,11 +29,11 @@ use draw::{Asked, Choice};
 use keys::Keys;
 use look::Look;
 use mpps_sys::evidence::continued;
+use mpps_sys::signal::interrupt;
 use mpps_sys::terminal;
 use mpps_sys::wake::Wake;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
-use rustix::process::{Signal, getpid, kill_process};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -263,7 +265,7 @@ impl View {
             if self.choice.press(*key) == Asked::End && !again {
                 self.ended_at = Some(Instant::now());
                 // As Ctrl-C does.
-                let _ = kill_process(getpid(), Signal::INT);
+                interrupt();
             }
         }
         !keys.is_empty()
