@@ -29,13 +29,21 @@ pub struct Thread {
 /// # Panics
 /// When it has ended.
 pub fn threads_of(process: &Background) -> Vec<Thread> {
-    let folder = format!("/proc/{}/task", process.id());
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder}: {e}: {}", process.stderr()));
+    threads_of_id(process.id())
+}
+
+/// As [`threads_of`], by its number.
+///
+/// # Panics
+/// When it has ended.
+pub fn threads_of_id(process: u32) -> Vec<Thread> {
+    let folder = format!("/proc/{process}/task");
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder}: {e}"));
     // One that has ended meanwhile is passed over.
     let texts = entries
         .flatten()
         .filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok());
-    texts.map(|text| thread(&text, process.id())).collect()
+    texts.map(|text| thread(&text, process)).collect()
 }
 
 fn thread(status: &str, process: u32) -> Thread {

@@ -1,4 +1,5 @@
-//! The live view: a few lines redrawn in place on a terminal, a plain line for each second elsewhere.
+//! The live view where a run does not have the whole terminal: a plain line for each second, or, of a program that
+//! another one shows (the demo), a few lines redrawn in place on the terminal.
 //!
 //! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
 //! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that
@@ -11,8 +12,8 @@ use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 use mpps_stats::{Event, Latency, LiveLane, Sink, Snapshot, Wants, Workload};
-use mpps_sys::cursor;
 use mpps_sys::evidence::continued;
+use mpps_sys::terminal;
 use mpps_trace::Stage;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -119,6 +120,20 @@ fn input() -> Input {
     }
 }
 
+/// Whether a view may have the whole terminal: pictures go there, keys come from there, and no other program draws on
+/// it.
+pub fn whole_terminal() -> bool {
+    io::stderr().is_terminal()
+        && !dumb()
+        && matches!(input(), Input::Terminal)
+        && std::env::var_os(LIVE_GROUP).is_none()
+}
+
+/// Whether the terminal can do no more than lines.
+fn dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Frames,
@@ -151,10 +166,9 @@ pub struct LiveSink {
 impl LiveSink {
     /// A view of the given style on standard error.
     pub fn new(style: LiveStyle) -> Self {
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let mode = match style {
             LiveStyle::Quiet => Mode::Off,
-            LiveStyle::Auto if io::stderr().is_terminal() && !dumb => match input() {
+            LiveStyle::Auto if io::stderr().is_terminal() && !dumb() => match input() {
                 Input::Terminal => Mode::Frames,
                 Input::Nothing => {
                     let _ = writeln!(
@@ -196,7 +210,7 @@ impl LiveSink {
                 let mut show = Vec::new();
                 let _ = queue!(show, Show);
                 let _ = self.screen.write(&show);
-                cursor::set_hidden(false);
+                terminal::set_hidden(false);
             }
             self.drawn = 0;
             return;
@@ -235,7 +249,7 @@ impl LiveSink {
             let _ = write!(frame, "\r\n");
         }
         let _ = queue!(frame, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate);
-        cursor::set_hidden(true);
+        terminal::set_hidden(true);
         if self.screen.write(&frame).is_err() {
             self.mode = Mode::Off;
         }
@@ -381,7 +395,7 @@ impl LiveSink {
             let _ = queue!(frame, Show);
             frame.extend_from_slice(b"\r\n");
             let _ = self.screen.write(&frame);
-            cursor::set_hidden(false);
+            terminal::set_hidden(false);
         }
     }
 }

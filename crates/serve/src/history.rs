@@ -130,6 +130,10 @@ impl History {
         self.0 = older;
     }
 
+    pub(crate) fn points(&self) -> &[Point] {
+        &self.0
+    }
+
     pub(crate) fn after(&self, row: Option<u64>) -> Vec<Point> {
         let from = self.0.partition_point(|point| row.is_some_and(|row| point.last <= row));
         self.0[from..].to_vec()

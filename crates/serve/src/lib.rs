@@ -1,8 +1,9 @@
-//! What a run tells while it goes on: metrics for Prometheus, and a live page.
+//! What a run tells while it goes on: metrics for Prometheus, a live page, and a full-screen view on the terminal.
 //!
 //! A [`Watcher`] reads the run's events on the collector's thread and publishes what it knows (a [`Board`]) four times
 //! a second; it never waits for whoever reads. One thread serves all connections ([`Server`]) from the newest that was
-//! published, and sleeps meanwhile. It asks no lane anything, so no request can hold up the run.
+//! published, and sleeps meanwhile; another draws it ([`Screen`]). Neither asks a lane anything, so no request and no
+//! terminal can hold up the run.
 //!
 //! What comes in is hostile: [`request`] reads it, with the host that it names checked before anything else.
 
@@ -16,14 +17,17 @@ mod page;
 mod prom_file;
 pub mod request;
 mod response;
+mod screen;
 mod server;
 mod site;
+mod spread;
 mod state;
 mod watcher;
 
 pub use board::Board;
 pub use metrics::{NAMES, text as metrics_text};
 pub use prom_file::PromFile;
+pub use screen::{Held, SMALLEST, Screen, terminal_size};
 pub use server::{LIMITS, Limits, Listener, Server};
 pub use site::{MetricsSite, PageSite, Token};
 pub use state::{About, Goal, State, TrialAbout};

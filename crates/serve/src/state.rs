@@ -1,7 +1,9 @@
 //! What is known of a run, or of the trials of a method, at one time.
 
 use crate::buckets::Buckets;
+use crate::spread::Spread;
 use mpps_stats::{Latency, LiveLane, Start, WaySnapshot, count};
+use mpps_trace::Stage;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -129,17 +131,27 @@ pub(crate) struct LaneState {
     pub(crate) busy: Option<f64>,
     /// Its device was down in the newest stretch.
     pub(crate) down: bool,
+    /// Rates of the newest stretch, packets/s.
+    pub(crate) tx_pps: f64,
+    pub(crate) rx_pps: f64,
+    /// Share of its receive rings that was taken in the newest stretch, on average; `None`: nobody looked.
+    pub(crate) fill: Option<f64>,
+    /// The highest share since the reading before.
+    pub(crate) highest_fill: f64,
 }
 
 impl LaneState {
-    /// With what was counted in earlier trials.
-    pub(crate) fn of(now: &LiveLane, before: &LiveLane, base: &Self) -> Self {
+    /// With what was counted in earlier trials. `before`: so many ns before `now`.
+    pub(crate) fn of(now: &LiveLane, (before, passed_ns): (&LiveLane, u64), base: &Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
         };
         let looped = now.loop_ns.saturating_sub(before.loop_ns);
         let busy = now.busy_ns.saturating_sub(before.busy_ns);
+        let looks = now.rx_fill_looks.saturating_sub(before.rx_fill_looks);
+        let filled = now.rx_fill_sum_ppm.saturating_sub(before.rx_fill_sum_ppm);
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / passed_ns.max(1) as f64 * 1e9;
         Self {
             queue: now.queue,
             tx: base.tx + now.tx_packets,
@@ -149,6 +161,10 @@ impl LaneState {
             not_running_ns: sum(base.not_running_ns, now.not_running_ns),
             busy: (looped > 0).then(|| (busy as f64 / looped as f64).min(1.0)),
             down: now.down_ns > before.down_ns,
+            tx_pps: rate(now.tx_packets, before.tx_packets),
+            rx_pps: rate(now.rx_packets, before.rx_packets),
+            fill: (looks > 0).then(|| filled as f64 / looks as f64 / 1e6),
+            highest_fill: now.rx_fill_highest_ppm as f64 / 1e6,
         }
     }
 }
@@ -176,10 +192,15 @@ pub struct State {
     pub(crate) recent_loss: f64,
     pub(crate) latency: Buckets,
     pub(crate) scheduled: Buckets,
+    /// The same, for percentiles.
+    pub(crate) latency_spread: Spread,
+    pub(crate) scheduled_spread: Spread,
     /// Of the newest row that had any.
     pub(crate) recent: Option<Latency>,
     pub(crate) recent_scheduled: Option<Latency>,
     pub(crate) lanes: Vec<LaneState>,
+    /// What the lanes did in the last second: the share of each stage.
+    pub(crate) stages: [f64; Stage::COUNT],
     pub(crate) ways: Vec<WaySnapshot>,
     /// What the user was told, the oldest first.
     pub(crate) notes: Vec<Arc<str>>,

@@ -29,6 +29,9 @@ struct Inner {
     /// The newest reading, and that of the last publication.
     lanes: Vec<LiveLane>,
     lanes_before: Vec<LiveLane>,
+    /// When these were read, ns since the start.
+    lanes_at_ns: u64,
+    lanes_before_ns: u64,
     /// The point that rows are still added to, and those that wait for a place in the history.
     open: Option<Point>,
     points: Vec<Point>,
@@ -56,6 +59,8 @@ impl Watcher {
             lanes_base: Vec::new(),
             lanes: Vec::new(),
             lanes_before: Vec::new(),
+            lanes_at_ns: 0,
+            lanes_before_ns: 0,
             open: None,
             points: Vec::new(),
             rows: 0,
@@ -100,6 +105,11 @@ impl Watcher {
         inner.board.publish(&inner.state);
     }
 
+    /// What the user was told, the oldest first.
+    pub fn notes(&self) -> Vec<Arc<str>> {
+        self.inner().state.notes.clone()
+    }
+
     /// A method is over, with this result.
     pub fn done(&self, document: &Document) {
         let complete = document.complete;
@@ -137,6 +147,7 @@ impl Inner {
         self.lanes_base.clone_from(&self.state.lanes);
         self.lanes.clear();
         self.lanes_before.clear();
+        (self.lanes_at_ns, self.lanes_before_ns) = (0, 0);
         let state = &mut self.state;
         state.trial += 1;
         state.phase = Phase::Running;
@@ -181,6 +192,8 @@ impl Inner {
     fn period(&mut self, period: &Period<'_>) {
         self.state.latency.add(period.buckets);
         self.state.scheduled.add(period.scheduled);
+        self.state.latency_spread.add(period.buckets);
+        self.state.scheduled_spread.add(period.scheduled);
         // Rows too short for percentiles have those of the period that they lie in.
         let all: u64 = period.buckets.iter().map(|(_, packets)| packets).sum();
         let at = |part: f64| {
@@ -201,6 +214,7 @@ impl Inner {
     fn lanes(&mut self, so_far: &LanesSoFar<'_>) {
         self.lanes.clear();
         self.lanes.extend_from_slice(so_far.lanes);
+        self.lanes_at_ns = so_far.at_ns;
     }
 
     fn publish(&mut self, snapshot: &Snapshot) {
@@ -217,6 +231,7 @@ impl Inner {
         state.of_trial.host_dropped = snapshot.host_dropped.or(state.of_trial.host_dropped);
         state.recent = snapshot.recent_latency.or(state.recent);
         state.ways.clone_from(&snapshot.ways);
+        state.stages = snapshot.stage_shares;
         self.take_lanes();
         self.sum();
         self.board.try_add(&mut self.points);
@@ -224,15 +239,21 @@ impl Inner {
     }
 
     fn take_lanes(&mut self) {
+        // At the end there may be no newer reading: the rates that were are the newest.
+        let passed_ns = self.lanes_at_ns.saturating_sub(self.lanes_before_ns);
+        if passed_ns == 0 && self.lanes_before_ns > 0 {
+            return;
+        }
         let none = (LiveLane::default(), LaneState::default());
         let lanes = self.lanes.iter().enumerate().map(|(number, now)| {
             let before = self.lanes_before.get(number).unwrap_or(&none.0);
-            LaneState::of(now, before, self.lanes_base.get(number).unwrap_or(&none.1))
+            LaneState::of(now, (before, passed_ns), self.lanes_base.get(number).unwrap_or(&none.1))
         });
         let lanes: Vec<_> = lanes.collect();
         if !lanes.is_empty() {
             self.state.lanes = lanes;
             self.lanes_before.clone_from(&self.lanes);
+            self.lanes_before_ns = self.lanes_at_ns;
         }
     }
 

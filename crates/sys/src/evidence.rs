@@ -16,7 +16,7 @@ extern "C" fn on_continue(_: libc::c_int) {
     // Only clock_gettime, atomics and sigaction: all may be used in a signal handler.
     let place = CONTINUED.fetch_add(1, Ordering::Relaxed) % REMEMBERED;
     TIMES[place].store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
-    crate::cursor::continued();
+    crate::terminal::continued();
 }
 
 /// Notes from now on when the process goes on after it was stopped (Ctrl-Z, SIGSTOP): the kernel sends SIGCONT then.

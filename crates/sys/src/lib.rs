@@ -4,7 +4,6 @@
 
 pub mod child;
 pub mod clock;
-pub mod cursor;
 pub mod evidence;
 pub mod journal;
 pub mod map;
@@ -18,5 +17,6 @@ pub mod ready;
 pub mod sched;
 pub mod signal;
 pub mod switches;
+pub mod terminal;
 pub mod uring;
 pub mod wake;

@@ -19,7 +19,7 @@ extern "C" fn on_signal(_: libc::c_int) {
         time.store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
     } else {
         // The third request is from somebody who wants out now.
-        crate::cursor::give_back();
+        crate::terminal::give_back();
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(130) };
     }
@@ -38,7 +38,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// not an end). The first signal ends the run with its results, a third ends the program at once. Notes when the
 /// process was continued, too, and leaves no cursor hidden when Ctrl-Z stops or Ctrl-\ ends the program.
 pub fn catch_interrupts() {
-    crate::cursor::watch();
+    crate::terminal::watch();
     crate::evidence::watch_continues();
     WAKE.get_or_init(|| Wake::new().ok());
     // SAFETY: the handler only does what is async-signal-safe; the struct is fully initialised by zeroed() plus the
@@ -52,6 +52,12 @@ pub fn catch_interrupts() {
         libc::sigaction(libc::SIGHUP, &action, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
+}
+
+/// Does what one of these signals does, for a key that asks for the same. No signal is sent: the thread that hears the
+/// key may not be allowed to send the process any.
+pub fn interrupt() {
+    on_signal(libc::SIGINT);
 }
 
 /// Ends a sleep when one of these signals comes; `None` before [`catch_interrupts`].

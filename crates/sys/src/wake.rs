@@ -3,7 +3,7 @@
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Wakes one sleeper (`eventfd(2)`). A wake before the sleep ends it at once.
@@ -24,8 +24,15 @@ impl Wake {
     }
 
     /// Takes note: the next sleep lasts until the next wake.
-    fn clear(&self) {
+    pub fn clear(&self) {
         let _ = read(&self.0, &mut [0; 8]);
+    }
+}
+
+/// To sleep on, beside other descriptors: it can be read once it was woken.
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -220,7 +220,6 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "flame",
         "folded",
         "verbose",
-        "plain",
         "print_plan",
         "tolerance",
     ];

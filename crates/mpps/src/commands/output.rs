@@ -1,7 +1,7 @@
 //! Where a run's results go: files checked before the first packet, written whatever happens after.
 
 use super::run_folder as folder;
-use super::serving::Serving;
+use super::serving::{Serving, Shown};
 use crate::cli::{Run, words_of};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::value::Plan;
@@ -263,6 +263,10 @@ impl Output {
 
     /// Prints the result, ends the stream of events with it, and gives the exit code that goes with it.
     pub(crate) fn finish(self, mut summary: Summary) -> Result<ExitCode> {
+        // The terminal is the user's again, whatever comes.
+        if let Some(serving) = self.own.as_ref().and_then(|own| own.serving.as_ref()) {
+            serving.leave_screen();
+        }
         // Millions of records: there is no second copy of them.
         let kept = summary.kept.take();
         let (programs, lack) = record::programs(&summary);
@@ -422,7 +426,9 @@ impl Own {
         let all = run.clone();
         let rows = Arc::new(Mutex::new(Rows::default()));
         let keep = run.tell.keep.trace.clone();
-        let (mut sinks, mut boards, json) = clerk.does(move || files_of(&run, notes, &of_ways))??;
+        let shown = Shown::of(&run, stdout > 0);
+        let style = shown.style();
+        let (mut sinks, mut boards, json) = clerk.does(move || files_of(&run, style, notes, &of_ways))??;
         let trace = clerk.does(move || keep.as_deref().map(JsonTarget::prepare).transpose())?;
         let trace = trace.map_err(|e| unwritable("--trace", &e))?;
         if trace.is_some() {
@@ -432,7 +438,7 @@ impl Own {
         let pictures = clerk.does(move || pictures_of(&samples))??;
         let given = all.clone();
         let forms = clerk.does(move || forms_of(&given))??;
-        let serving = Serving::start(&all, None, Some(&clerk))?;
+        let serving = Serving::start(&all, None, Some(&clerk), shown)?;
         if let Some(serving) = &serving {
             sinks.add(serving.sink());
             if let Some(notes) = serving.notes() {
@@ -520,13 +526,13 @@ fn files_of_ways(run: &Run) -> Vec<FileOfWay> {
 }
 
 /// Opens the files of a run, and starts what writes them.
-fn files_of(run: &Run, own: Option<Notes>, of_ways: &[FileOfWay]) -> Result<(Sinks, Vec<Notes>, Option<JsonWritten>)> {
+fn files_of(
+    run: &Run,
+    style: LiveStyle,
+    own: Option<Notes>,
+    of_ways: &[FileOfWay],
+) -> Result<(Sinks, Vec<Notes>, Option<JsonWritten>)> {
     let mut sinks = Sinks::new();
-    let style = match (run.tell.quiet, run.tell.plain) {
-        (true, _) => LiveStyle::Quiet,
-        (_, true) => LiveStyle::Plain,
-        _ => LiveStyle::Auto,
-    };
     sinks.add(LiveSink::new(style));
     let mut boards = Vec::from_iter(own);
     if let Some(path) = &run.tell.csv {

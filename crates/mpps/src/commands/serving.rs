@@ -1,4 +1,4 @@
-//! What is told of a run while it goes on: metrics and the live page.
+//! What is told of a run while it goes on: metrics, the live page, the full-screen view.
 //!
 //! Sockets are bound before anything else is opened, with the rights that the program was started with. The threads
 //! that serve and write have none of them from their first step on, and serve nobody before the run has begun: by then
@@ -12,18 +12,19 @@ use crate::paths::Checked;
 use crate::privilege::{Clerk, caller};
 use mpps_netdev::{NetDev, owner};
 use mpps_report::document::Document;
-use mpps_report::{Notes, ReportError};
-use mpps_serve::{About, Board, Goal, LIMITS, Listener, MetricsSite, PageSite, PromFile, Server, Token, TrialAbout};
-use mpps_serve::{Watcher, WatcherSink};
+use mpps_report::{Colour, LiveStyle, Notes, ReportError, whole_terminal};
+use mpps_serve::{About, Board, Goal, LIMITS, Listener, MetricsSite, PageSite, PromFile, SMALLEST, Screen, Server};
+use mpps_serve::{Token, TrialAbout, Watcher, WatcherSink, terminal_size};
 use mpps_sys::privilege::Keep;
 use mpps_sys::sched::{Heirs, Priority, keep_off, set_priority};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 
 /// Nice value of the threads: what they do can wait.
@@ -114,19 +115,56 @@ fn listen(address: SocketAddr, namespace: Option<&OsStr>) -> io::Result<TcpListe
     })
 }
 
+/// How a run is shown on the terminal while it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// By the full-screen view.
+    Screen,
+    /// By lines, or not at all.
+    Live(LiveStyle),
+}
+
+impl Shown {
+    /// As the user and the terminal have it. `rows`: they go to standard output.
+    pub(crate) fn of(run: &Run, rows: bool) -> Self {
+        if run.tell.quiet {
+            return Self::Live(LiveStyle::Quiet);
+        }
+        if !run.tell.plain && !whole_terminal() {
+            return Self::Live(LiveStyle::Auto);
+        }
+        let small = terminal_size().is_some_and(|size| size.0 < SMALLEST.0 || size.1 < SMALLEST.1);
+        if run.tell.plain || small || rows && io::stdout().is_terminal() {
+            return Self::Live(LiveStyle::Plain);
+        }
+        Self::Screen
+    }
+
+    /// What the live view beside the full-screen one is to do.
+    pub(crate) fn style(self) -> LiveStyle {
+        match self {
+            Self::Screen => LiveStyle::Quiet,
+            Self::Live(style) => style,
+        }
+    }
+}
+
 /// What tells of a run.
 pub(crate) struct Serving {
     watcher: Watcher,
     server: Option<Server>,
     prom: Option<PromFile>,
+    screen: RefCell<Option<Screen>>,
+    /// Notes are those of one run.
+    single: bool,
 }
 
 impl Serving {
     /// Starts it, where it is asked for. `test`: of a method, its name.
-    pub(crate) fn start(run: &Run, test: Option<&str>, clerk: Option<&Clerk>) -> Result<Option<Self>> {
+    pub(crate) fn start(run: &Run, test: Option<&str>, clerk: Option<&Clerk>, shown: Shown) -> Result<Option<Self>> {
         let bound = std::mem::take(&mut *BOUND.lock().unwrap_or_else(PoisonError::into_inner));
         let prom = run.tell.serve.prom.clone();
-        if bound.iter().all(Option::is_none) && prom.is_none() {
+        if bound.iter().all(Option::is_none) && prom.is_none() && shown != Shown::Screen {
             return Ok(None);
         }
         let board = Board::default();
@@ -140,8 +178,31 @@ impl Serving {
             }
             _ => None,
         };
-        let server = serve(bound, &watcher, board, cores)?;
-        Ok(Some(Self { watcher, server, prom }))
+        let server = serve(bound, &watcher, board.clone(), cores.clone())?;
+        let screen = match shown {
+            Shown::Screen => Some(view(&watcher, board, cores)?),
+            Shown::Live(_) => None,
+        };
+        Ok(Some(Self {
+            watcher,
+            server,
+            prom,
+            screen: RefCell::new(screen),
+            single: test.is_none(),
+        }))
+    }
+
+    /// Gives the terminal back, and tells there what the user was told meanwhile: before anything else is printed.
+    pub(crate) fn leave_screen(&self) {
+        let Some(screen) = self.screen.borrow_mut().take() else {
+            return;
+        };
+        // What is printed next would wait for the terminal, too.
+        let held = screen.finish(io::stdout().is_terminal());
+        held.iter().for_each(|line| eprintln!("{line}"));
+        if self.single {
+            self.watcher.notes().iter().for_each(|note| eprintln!("note: {note}"));
+        }
     }
 
     /// A reader of one trial's events.
@@ -164,9 +225,15 @@ impl Serving {
         self.watcher.search(goals);
     }
 
-    /// The user is told something.
-    pub(crate) fn note(&self, text: &str) {
-        self.watcher.note(text);
+    /// Tells the user something, there where it is looked at; true where it needs no line of its own, since the view
+    /// shows it, and leaves it on the screen that stays.
+    pub(crate) fn teller(&self) -> impl Fn(&str) -> bool + Send + Sync + 'static {
+        let watcher = self.watcher.clone();
+        let held = self.screen.borrow().as_ref().map(Screen::held);
+        move |line| {
+            watcher.note(line);
+            held.as_ref().is_some_and(|held| held.hold(&format!("mpps: {line}")))
+        }
     }
 
     /// A method is over.
@@ -177,6 +244,7 @@ impl Serving {
     /// Ends it: the file is written for the last time, and who looks at the page is given the result, for a second at
     /// the most. Returns what could not be written.
     pub(crate) fn finish(self) -> Option<ReportError> {
+        self.leave_screen();
         let unwritten = self.prom.and_then(|prom| prom.finish().err());
         if let Some(server) = self.server {
             server.finish();
@@ -217,6 +285,28 @@ fn serve(
     if let Some((url, (namespace, way))) = told.and_then(|url| Some((url, elsewhere()?))) {
         eprintln!("mpps: this is inside {namespace}; from outside: {way} curl {url}");
     }
+    let (ready, heard) = once_begun(watcher, cores);
+    let server = Server::start(listeners, LIMITS, ready).map_err(unstarted)?;
+    heard.recv().map_err(failed)?.map_err(unstarted)?;
+    Ok(Some(server))
+}
+
+/// Starts the thread that draws the full-screen view.
+fn view(watcher: &Watcher, board: Board, cores: Vec<usize>) -> Result<Screen> {
+    let unstarted = |e: io::Error| failed(format!("start the thread that draws: {e}"));
+    let colour = Colour::for_stream(&io::stderr()) == Colour::Always;
+    let (ready, heard) = once_begun(watcher, cores);
+    let screen = Screen::start(board, colour, ready).map_err(unstarted)?;
+    heard.recv().map_err(failed)?.map_err(unstarted)?;
+    Ok(screen)
+}
+
+/// What a thread beside the run does first: it gives up every privilege, and says so, and waits for the run to begin;
+/// false where it may not go on.
+fn once_begun(
+    watcher: &Watcher,
+    cores: Vec<usize>,
+) -> (impl FnOnce() -> bool + Send + 'static, Receiver<io::Result<()>>) {
     let (begin, begun) = channel::<()>();
     watcher.when_begun(move || {
         let _ = begin.send(());
@@ -233,9 +323,7 @@ fn serve(
         let _ = said.send(bare);
         may && begun.recv().is_ok()
     };
-    let server = Server::start(listeners, LIMITS, ready).map_err(unstarted)?;
-    heard.recv().map_err(failed)?.map_err(unstarted)?;
-    Ok(Some(server))
+    (ready, heard)
 }
 
 /// Keeps the calling thread out of the lanes' way, for good.

@@ -119,11 +119,6 @@ impl<'b, 's> Bench<'b, 's> {
         if self.setup.args.traffic.both_ways { 2 } else { 1 }
     }
 
-    /// Whether nothing is to be shown while it goes on.
-    pub(crate) fn quiet(&self) -> bool {
-        self.setup.quiet()
-    }
-
     /// Between two trials, beside the trials themselves.
     pub(crate) fn between(&self) -> Duration {
         self.setup.between()
@@ -152,12 +147,23 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Tells the user something on the way.
     pub(crate) fn say(&self, line: &str) {
-        if let Some(serving) = &self.serving {
-            serving.note(line);
-        }
-        if !self.setup.quiet() {
-            eprintln!("mpps: {line}");
-        }
+        self.teller()(line);
+    }
+
+    /// What [`Bench::say`] does, for a sink.
+    pub(crate) fn teller(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
+        let (serving, quiet) = (self.serving.as_ref().map(Serving::teller), self.setup.quiet());
+        Arc::new(move |line| {
+            let shown = serving.as_ref().is_some_and(|tell| tell(line));
+            if !shown && !quiet {
+                eprintln!("mpps: {line}");
+            }
+        })
+    }
+
+    /// Gives the terminal back, for the result.
+    pub(crate) fn leave_screen(&self) {
+        self.serving.iter().for_each(Serving::leave_screen);
     }
 
     /// Whether the port can send such frames.

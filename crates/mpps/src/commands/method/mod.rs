@@ -10,7 +10,7 @@ pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
-use crate::commands::serving::Serving;
+use crate::commands::serving::{Serving, Shown};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
@@ -183,7 +183,7 @@ impl<'a> Setup<'a> {
         let opened_record = std::cell::RefCell::new(None);
         let serving = std::cell::RefCell::new(None);
         let mut opened = || {
-            *serving.borrow_mut() = Serving::start(run, Some(test), clerk.as_ref())?;
+            *serving.borrow_mut() = Serving::start(run, Some(test), clerk.as_ref(), Shown::of(run, false))?;
             if let Some((clerk, folder)) = out {
                 *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
             }

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
             began.elapsed(),
             stop.as_ref(),
         );
+        bench.leave_screen();
         tell::result(&goals, found.as_ref(), bench, began.elapsed(), stop.as_ref())?;
         code = report::write(bench, &document, stop.as_ref().map_or(0, Stop::code));
         Ok(())

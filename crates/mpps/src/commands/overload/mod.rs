@@ -93,6 +93,7 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
         let stop = go(args, &setup, (times, given), bench, &mut test).err();
         let told = tell::Told::new(&setup, times, bench, &test, lanes.as_ref());
         let document = told.document(&setup, bench, began.elapsed(), stop.as_ref());
+        bench.leave_screen();
         told.print(bench, began.elapsed(), stop.as_ref())?;
         code = report::write(bench, &document, stop.as_ref().map_or(0, Stop::code));
         Ok(())

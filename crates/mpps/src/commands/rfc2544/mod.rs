@@ -136,6 +136,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
             stop: stop.as_ref(),
         };
         let document = result::document(&told);
+        bench.leave_screen();
         result::print_lines(&document)?;
         code = report::write(bench, &document, result::code(&told));
         Ok(())

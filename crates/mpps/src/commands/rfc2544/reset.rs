@@ -105,7 +105,7 @@ impl Drop for Resetter {
 struct Reset {
     lines: Option<Arc<Mutex<Option<ChildStdin>>>>,
     at_ns: u64,
-    quiet: bool,
+    say: Arc<dyn Fn(&str) + Send + Sync>,
     done: bool,
 }
 
@@ -129,8 +129,7 @@ impl Sink for Reset {
                 // A shell that has gone shows in the result: nothing was reset.
                 let _ = lines.as_mut().map(|lines| lines.write_all(b"\n"));
             }
-            None if self.quiet => {}
-            None => eprintln!("mpps: reset the device now"),
+            None => (self.say)("reset the device now"),
         }
     }
 }
@@ -152,12 +151,12 @@ pub(super) fn measure(
     };
     let ask = Ask::of(Phase::Reset, of.frame_size, input);
     let lines = resetter.map(|resetter| Arc::clone(&resetter.lines));
-    let (at_ns, quiet) = (AFTER_NS.min(choice.reset_ns / 3), bench.quiet());
+    let (at_ns, say) = (AFTER_NS.min(choice.reset_ns / 3), bench.teller());
     bench.watch = Some(Box::new(move || {
         Box::new(Reset {
             lines: lines.clone(),
             at_ns,
-            quiet,
+            say: Arc::clone(&say),
             done: false,
         })
     }));

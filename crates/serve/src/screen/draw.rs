@@ -1,0 +1,245 @@
+//! The whole picture, of what is known at one time: title, tabs, what the tab shows, keys.
+
+use super::keys::Key;
+use super::look::{Look, Pane, bar, plain, styled};
+use super::{lanes, latency, notes, overview};
+use crate::history::Point;
+use crate::state::{Phase, State};
+use mpps_report::units::elapsed;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::text::{Line, Span};
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tab {
+    #[default]
+    Overview,
+    Latency,
+    Lanes,
+    Notes,
+}
+
+impl Tab {
+    pub(crate) const ALL: [Self; 4] = [Self::Overview, Self::Latency, Self::Lanes, Self::Notes];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Latency => "Latency",
+            Self::Lanes => "Lanes",
+            Self::Notes => "Notes",
+        }
+    }
+
+    fn moved(self, by: usize) -> Self {
+        Self::ALL[(self as usize + by) % Self::ALL.len()]
+    }
+}
+
+/// What the user has chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Choice {
+    pub(crate) tab: Tab,
+    /// Lines that have scrolled away at the top.
+    pub(crate) scrolled: usize,
+    /// By how many steps columns of time are shorter than they need be.
+    pub(crate) scale: isize,
+    pub(crate) help: bool,
+}
+
+/// What a key asks for beyond the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Another picture at the most.
+    Picture,
+    /// The end of the run.
+    End,
+}
+
+/// Columns from which on there is room for names and bars.
+const WIDE: usize = 60;
+/// Lines that a page scrolls.
+const PAGE: usize = 10;
+
+impl Choice {
+    pub(crate) fn press(&mut self, key: Key) -> Asked {
+        let show = |tab| Self {
+            tab,
+            scrolled: 0,
+            help: false,
+            ..*self
+        };
+        match key {
+            Key::Char('q') => return Asked::End,
+            Key::Char(digit @ '1'..='4') => *self = show(Tab::ALL[digit as usize - '1' as usize]),
+            Key::Tab | Key::Right => *self = show(self.tab.moved(1)),
+            Key::BackTab | Key::Left => *self = show(self.tab.moved(Tab::ALL.len() - 1)),
+            Key::Char('?' | 'h') => (self.help, self.scrolled) = (!self.help, 0),
+            Key::Escape => (self.help, self.scrolled) = (false, 0),
+            Key::Up | Key::Char('k') => self.scrolled = self.scrolled.saturating_sub(1),
+            Key::Down | Key::Char('j') => self.scrolled += 1,
+            Key::PageUp => self.scrolled = self.scrolled.saturating_sub(PAGE),
+            Key::PageDown => self.scrolled += PAGE,
+            Key::Home => self.scrolled = 0,
+            Key::Char('+' | '=') => self.scale = (self.scale + 1).min(20),
+            Key::Char('-') => self.scale = (self.scale - 1).max(-20),
+            Key::Char('0') => self.scale = 0,
+            Key::Char(_) => {}
+        }
+        Asked::Picture
+    }
+}
+
+/// Draws all of it.
+pub(crate) fn draw(buf: &mut Buffer, state: &State, points: &[Point], choice: &mut Choice, look: Look) {
+    let area = *buf.area();
+    let roomy = area.height >= 16;
+    let footer = u16::from(area.height >= 6);
+    let mut pane = Pane {
+        area: Rect {
+            height: area.height - footer,
+            ..area
+        },
+        buf: &mut *buf,
+    };
+    title(&mut pane, state, look);
+    tabs(&mut pane, state, *choice, look);
+    let against = state.against();
+    // The notes have each on a line of its own.
+    if !against.is_empty() && choice.tab != Tab::Notes {
+        pane.line(&styled(against.join("; "), look.bad()));
+    } else if roomy {
+        pane.line(&Line::default());
+    }
+    if choice.help {
+        scrolled(&mut pane, &help(look), choice);
+    } else {
+        match choice.tab {
+            Tab::Overview => overview::draw(&mut pane, state, points, choice.scale, look),
+            Tab::Latency => latency::draw(&mut pane, state, look),
+            Tab::Lanes => scrolled(&mut pane, &lanes::lines(state, pane_columns(area), look), choice),
+            Tab::Notes => scrolled(&mut pane, &notes::lines(state, pane_columns(area), look), choice),
+        }
+    }
+    if footer > 0 {
+        let mut pane = Pane {
+            area: Rect::new(area.x, area.bottom() - 1, area.width, 1),
+            buf,
+        };
+        pane.line(&styled(keys(usize::from(area.width)), look.dim()));
+    }
+}
+
+fn pane_columns(area: Rect) -> usize {
+    usize::from(area.width)
+}
+
+/// As many of the lines as find room; it scrolls no further than to the last of them.
+fn scrolled(pane: &mut Pane<'_>, lines: &[Line<'_>], choice: &mut Choice) {
+    choice.scrolled = choice.scrolled.min(lines.len().saturating_sub(pane.rows()));
+    pane.lines(lines, choice.scrolled);
+}
+
+fn keys(columns: usize) -> &'static str {
+    match columns {
+        72.. => "q end  1-4 Tab ←→ tabs  ↑↓ scroll  +- time scale  ? help  Ctrl-Z suspend",
+        _ => "q end  1-4 tabs  ? help",
+    }
+}
+
+fn title(pane: &mut Pane<'_>, state: &State, look: Look) {
+    let about = &state.about;
+    let port = match about.device.is_empty() {
+        true => about.path.clone(),
+        false => format!("{}:{}", about.path, about.device),
+    };
+    let name = Line::from(vec![
+        Span::styled(format!("mpps {}", about.workload), look.head()),
+        Span::raw(format!(" {port}")),
+    ]);
+    pane.line_and(&name, &progress(state, pane.columns(), look));
+}
+
+/// How far the run is.
+fn progress(state: &State, columns: usize, look: Look) -> Line<'static> {
+    let at = elapsed(state.elapsed_ns);
+    let trial = match state.about.single {
+        true => String::new(),
+        false => format!("trial {}  ", state.trial),
+    };
+    let text = match (state.phase, state.planned_ns) {
+        (Phase::Settling, _) => format!("{trial}{at}  settling"),
+        (Phase::Waiting | Phase::Between | Phase::Ended, _) => format!("{trial}{}", state.phase.name()),
+        (Phase::Running, Some(planned)) if planned > 0 => {
+            let done = (state.elapsed_ns as f64 / planned as f64).min(1.0);
+            let percent = format!("{:.0} %", done * 100.0);
+            // In a narrow terminal the name has the room.
+            if columns < WIDE {
+                return plain(format!("{trial}{at}  {percent}"));
+            }
+            let width = columns.saturating_sub(70).clamp(10, 40);
+            let full = bar(done, width);
+            return Line::from(vec![
+                Span::raw(format!("{trial}{at} of {}  ", elapsed(planned))),
+                Span::styled(format!("{full:░<width$}"), look.bar()),
+                Span::raw(format!("  {percent}")),
+            ]);
+        }
+        (Phase::Running, _) => format!("{trial}{at}"),
+    };
+    plain(text)
+}
+
+fn tabs(pane: &mut Pane<'_>, state: &State, choice: Choice, look: Look) {
+    let names = pane.columns() >= WIDE;
+    let mut spans = Vec::new();
+    for (number, tab) in (1..).zip(Tab::ALL) {
+        let notes = match tab {
+            Tab::Notes if !state.notes.is_empty() => format!(" ({})", state.notes.len()),
+            _ => String::new(),
+        };
+        let chosen = tab == choice.tab && !choice.help;
+        // In a narrow terminal only the one that is shown has its name.
+        let text = match names || chosen {
+            true => format!(" {number} {}{notes} ", tab.name()),
+            false => format!(" {number} "),
+        };
+        spans.push(match chosen {
+            true => Span::styled(text, look.chosen()),
+            false => Span::raw(text),
+        });
+    }
+    pane.line_and(&Line::from(spans), &verdict(state, look));
+}
+
+fn verdict(state: &State, look: Look) -> Line<'static> {
+    match state.phase {
+        Phase::Waiting | Phase::Between | Phase::Ended => styled("valid so far?", look.dim()),
+        _ if state.against().is_empty() => styled("VALID SO FAR", look.good()),
+        _ => styled("NOT VALID SO FAR", look.bad()),
+    }
+}
+
+fn help(look: Look) -> Vec<Line<'static>> {
+    let keys = [
+        ("1 2 3 4", "overview, latency, lanes and stages, notes"),
+        ("Tab ← →", "the next tab, the one before"),
+        ("↑ ↓ PgUp PgDn", "scroll"),
+        ("+ - 0", "time scale: shorter, longer, all of the run"),
+        ("q Ctrl-C", "end the run, with its results"),
+        ("Ctrl-Z", "suspend the run (fg: go on)"),
+        ("? Esc", "this help"),
+    ];
+    let line = |(key, does): (&str, &str)| {
+        Line::from(vec![
+            Span::styled(format!("{key:<14}"), look.head()),
+            Span::raw(does.to_owned()),
+        ])
+    };
+    let mut lines: Vec<_> = keys.into_iter().map(line).collect();
+    lines.push(Line::default());
+    lines.push(plain("The verdict at the end looks at more than is known so far."));
+    lines.push(plain("--plain: a line per second instead of this view."));
+    lines
+}

@@ -1,0 +1,296 @@
+//! The full-screen view of a run, on the terminal of standard input and standard error.
+//!
+//! A thread of its own draws it, from what was last published on the [`Board`]: the collector never waits for it, and
+//! it never waits for a lane. A terminal that takes nothing (Ctrl-S, a slow line) costs pictures, not time: the rest of
+//! one frame is kept, the next one is drawn of what is then the newest.
+//!
+//! Keys come one by one and without echo, and Ctrl-C, Ctrl-Z and Ctrl-\ stay signals, so they do what they do without a
+//! view; [`mpps_sys::terminal`] puts the terminal back before the program stops or ends, whoever asks for that.
+
+mod draw;
+mod frame;
+mod keys;
+mod lanes;
+mod latency;
+mod look;
+mod notes;
+mod overview;
+#[cfg(test)]
+mod panic_tests;
+#[cfg(test)]
+mod tests;
+mod time;
+mod tty;
+
+use crate::board::Board;
+use crate::history::History;
+use crate::state::{Phase, State};
+use draw::{Asked, Choice};
+use keys::Keys;
+use look::Look;
+use mpps_sys::evidence::continued;
+use mpps_sys::signal::interrupt;
+use mpps_sys::terminal;
+use mpps_sys::wake::Wake;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tty::Tty;
+
+/// How often the thread looks for something new: a picture, another size, that the program goes on.
+const TICK: Duration = Duration::from_millis(100);
+/// A key that is held down asks for one end, not for three: the third is the end without results.
+const ONCE: Duration = Duration::from_secs(1);
+/// Looks after which a program that was not stopped by Ctrl-Z takes the terminal again.
+const NOT_STOPPED: u32 = 5;
+
+/// Fewest columns and rows that the view begins with.
+pub const SMALLEST: (u16, u16) = (30, 8);
+
+/// Columns and rows of the terminal on standard error, where it tells.
+pub fn terminal_size() -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
+struct Shared {
+    wake: Wake,
+    ended: AtomicBool,
+    held: Held,
+}
+
+/// Lines that are to be told once the screen is given back; clones share them.
+#[derive(Clone)]
+pub struct Held(Arc<Mutex<Option<Vec<String>>>>);
+
+impl Held {
+    /// Keeps a line; false where the screen is given back already.
+    pub fn hold(&self, line: &str) -> bool {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.iter_mut().for_each(|lines| lines.push(line.to_owned()));
+        held.is_some()
+    }
+
+    /// What was kept, once.
+    fn take(&self) -> Vec<String> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        held.unwrap_or_default()
+    }
+}
+
+/// The view; the terminal is given back when it ends, however that comes.
+pub struct Screen {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Screen {
+    /// Starts the thread that draws what is on the board; it takes the terminal once a trial has begun and something
+    /// was measured, and calls `ready` first, which may forbid it to go on. `colour`: false for `NO_COLOR`.
+    ///
+    /// # Errors
+    /// When there is no thread, or no descriptor is left.
+    pub fn start(board: Board, colour: bool, ready: impl FnOnce() -> bool + Send + 'static) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            wake: Wake::new()?,
+            ended: AtomicBool::new(false),
+            held: Held(Arc::new(Mutex::new(Some(Vec::new())))),
+        });
+        // A panic tells why on the screen that stays.
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            terminal::close();
+            before(panic);
+        }));
+        let of_thread = Arc::clone(&shared);
+        let body = move || {
+            terminal::deaf();
+            if ready() {
+                View::new(board, Look { colour }, of_thread).run();
+            }
+        };
+        let thread = std::thread::Builder::new().name("mpps-screen".to_owned()).spawn(body)?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where lines are kept until then.
+    pub fn held(&self) -> Held {
+        self.shared.held.clone()
+    }
+
+    /// Ends it, and gives the terminal back. One that takes nothing is waited for only where what comes next would wait
+    /// for it as well (`patient`). Returns what was held.
+    pub fn finish(mut self, patient: bool) -> Vec<String> {
+        self.end(patient);
+        self.shared.held.take()
+    }
+
+    fn end(&mut self, patient: bool) {
+        let Some(thread) = self.thread.take() else { return };
+        self.shared.ended.store(true, Ordering::Release);
+        self.shared.wake.wake();
+        let begun = Instant::now();
+        while !thread.is_finished() && begun.elapsed() < ONCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
+        terminal::close();
+        while patient && !terminal::leave() {}
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.end(false);
+        self.shared.held.take().iter().for_each(|line| eprintln!("{line}"));
+    }
+}
+
+/// What the thread knows.
+struct View {
+    board: Board,
+    look: Look,
+    shared: Arc<Shared>,
+    tty: Tty,
+    keys: Keys,
+    choice: Choice,
+    history: History,
+    last_row: Option<u64>,
+    /// The picture on the screen; `None`: whatever may be there.
+    shown: Option<Buffer>,
+    /// The version of the board that it shows.
+    version: u64,
+    continued: usize,
+    /// Looks since the terminal was taken away.
+    away: u32,
+    ended_at: Option<Instant>,
+}
+
+impl View {
+    fn new(board: Board, look: Look, shared: Arc<Shared>) -> Self {
+        Self {
+            board,
+            look,
+            shared,
+            tty: Tty::open(),
+            keys: Keys::default(),
+            choice: Choice::default(),
+            history: History::default(),
+            last_row: None,
+            shown: None,
+            version: 0,
+            continued: continued(),
+            away: 0,
+            ended_at: None,
+        }
+    }
+
+    fn run(mut self) {
+        let mut entered = false;
+        loop {
+            let there = self.tty.wait(&self.shared.wake, TICK, terminal::taken());
+            if !there || self.shared.ended.load(Ordering::Acquire) {
+                break;
+            }
+            let state = self.board.newest();
+            if !entered && !begun(&state) {
+                continue;
+            }
+            match self.holds(entered) {
+                Ok(true) => entered = true,
+                Ok(false) => continue,
+                // Whatever the terminal was, it is none now.
+                Err(_) => break,
+            }
+            let pressed = self.press();
+            let size = terminal_size().unwrap_or((80, 24));
+            let shown = self.shown.as_ref();
+            let other = shown.is_none_or(|shown| (shown.area().width, shown.area().height) != size);
+            // One picture at a time: what the terminal has not taken of the last one comes first.
+            if self.tty.flush().is_ok() && (pressed || other || self.board.version() != self.version) {
+                self.show(&state, size);
+            }
+        }
+        terminal::leave();
+    }
+
+    /// Whether the screen is this program's to draw on; takes it where it can be had.
+    fn holds(&mut self, entered: bool) -> io::Result<bool> {
+        let continued = continued();
+        let went_on = std::mem::replace(&mut self.continued, continued) != continued;
+        if !self.tty.ours() {
+            // The shell has it, with modes of its own.
+            if terminal::taken() {
+                terminal::leave();
+            }
+            (self.shown, self.away) = (None, 0);
+            return Ok(false);
+        }
+        if terminal::taken() && !went_on {
+            return Ok(true);
+        }
+        // Ctrl-Z has taken it away, and the program is about to stop; where no shell is there to continue it, it is not.
+        if entered && !went_on && !terminal::taken() {
+            self.away += 1;
+            if self.away < NOT_STOPPED {
+                return Ok(false);
+            }
+            terminal::not_stopped();
+        }
+        (self.shown, self.away) = (None, 0);
+        terminal::leave();
+        terminal::take()?;
+        self.tty.restart(frame::ENTER);
+        Ok(true)
+    }
+
+    /// Reads what was typed; whether something was.
+    fn press(&mut self) -> bool {
+        let bytes = self.tty.read().unwrap_or_default();
+        let mut keys = self.keys.read(&bytes);
+        if keys.is_empty() {
+            keys.extend(self.keys.pause());
+        }
+        for key in &keys {
+            let again = self.ended_at.is_some_and(|at| at.elapsed() < ONCE);
+            if self.choice.press(*key) == Asked::End && !again {
+                self.ended_at = Some(Instant::now());
+                // As Ctrl-C does.
+                interrupt();
+            }
+        }
+        !keys.is_empty()
+    }
+
+    fn show(&mut self, state: &State, (width, height): (u16, u16)) {
+        self.version = self.board.version();
+        for point in self.board.points_after(self.last_row) {
+            self.last_row = Some(point.last);
+            self.history.push(point);
+        }
+        let mut next = Buffer::empty(Rect::new(0, 0, width, height));
+        draw::draw(&mut next, state, self.history.points(), &mut self.choice, self.look);
+        self.tty.put(&frame::frame(self.shown.as_ref(), &next));
+        self.shown = Some(next);
+        let _ = self.tty.flush();
+    }
+}
+
+/// Whether there is something to show: the first lines of a run, before that, are for the screen that stays.
+fn begun(state: &State) -> bool {
+    match state.phase {
+        Phase::Waiting => false,
+        Phase::Running | Phase::Settling => state.elapsed_ns > 0 || state.trial > 1,
+        Phase::Between => true,
+        Phase::Ended => false,
+    }
+}

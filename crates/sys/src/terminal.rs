@@ -1,0 +1,228 @@
+//! The terminal comes back as it was however the program stops or ends: a live view hides the cursor, a full-screen
+//! view also takes the alternate screen and turns echo off, and few shells undo that.
+//!
+//! A view restores all of it when it ends. Ctrl-Z, Ctrl-\, a panic and the third Ctrl-C leave no time for that, so
+//! their handlers do.
+
+use std::io;
+use std::mem::zeroed;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+static HIDDEN: AtomicBool = AtomicBool::new(false);
+/// How the terminal on standard input was before [`take`]; null while it is as it was. What is behind the pointer is
+/// never freed: a handler may read it at any time. It is 60 bytes per [`take`], of which a run has one, and one more
+/// after each Ctrl-Z.
+static BEFORE: AtomicPtr<libc::termios> = AtomicPtr::new(null_mut());
+/// The alternate screen is shown, or may be.
+static ALTERNATE: AtomicBool = AtomicBool::new(false);
+/// A thread is writing to the full screen now.
+static DRAWING: AtomicBool = AtomicBool::new(false);
+/// Nobody takes the screen any more.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Whether Ctrl-Z is ours to handle: not where whoever started the program had it ignored.
+static STOPS: AtomicBool = AtomicBool::new(false);
+
+/// Ends a frame that was cut short, resets colours, leaves the alternate screen, shows the cursor.
+const LEAVE: &[u8] = b"\x1b[?2026l\x1b[0m\x1b[?1049l\x1b[?25h";
+const SHOW: &[u8] = b"\x1b[?25h";
+/// How long the way back waits for the terminal to take it, ms. One that takes nothing (Ctrl-S) stays as it is.
+const PATIENCE_MS: libc::c_int = 50;
+
+/// Says whether the cursor of the terminal on standard error is hidden now: before it is hidden, after it was shown.
+pub fn set_hidden(hidden: bool) {
+    HIDDEN.store(hidden, Ordering::Relaxed);
+}
+
+/// Takes the terminal on standard input for a full-screen view: keys come one by one and without echo, and Ctrl-C,
+/// Ctrl-Z and Ctrl-\ stay signals. Whoever takes it then draws inside [`draw`].
+///
+/// # Errors
+/// When standard input is no terminal, or nobody may take it any more ([`close`]).
+pub fn take() -> io::Result<()> {
+    if CLOSED.load(Ordering::Acquire) {
+        return Err(io::Error::other("the program ends"));
+    }
+    // SAFETY: tcgetattr fills the struct, which lives here; tcsetattr reads one.
+    unsafe {
+        let mut before: libc::termios = zeroed();
+        if libc::tcgetattr(libc::STDIN_FILENO, &raw mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut keys = before;
+        keys.c_lflag &= !(libc::ICANON | libc::ECHO);
+        keys.c_cc[libc::VMIN] = 1;
+        keys.c_cc[libc::VTIME] = 0;
+        // Before the change: a handler that comes between the two restores what still is.
+        BEFORE.store(Box::into_raw(Box::new(before)), Ordering::Release);
+        if libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const keys) != 0 {
+            let error = io::Error::last_os_error();
+            BEFORE.store(null_mut(), Ordering::Release);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a full-screen view has the terminal. Ctrl-Z takes it away.
+pub fn taken() -> bool {
+    !BEFORE.load(Ordering::Acquire).is_null()
+}
+
+/// Writes to the full screen, as long as it is taken; `None` where it is not. `write` gives how many bytes went out.
+/// Whoever gives the screen back waits for the end of this, a moment at the most.
+pub fn draw<E>(write: impl FnOnce() -> Result<usize, E>) -> Option<Result<usize, E>> {
+    struct Drawing;
+    impl Drop for Drawing {
+        fn drop(&mut self) {
+            DRAWING.store(false, Ordering::SeqCst);
+        }
+    }
+    DRAWING.store(true, Ordering::SeqCst);
+    let _drawing = Drawing;
+    // Sequentially consistent with the swap in `restore`: one of the two sees the other.
+    if BEFORE.load(Ordering::SeqCst).is_null() {
+        return None;
+    }
+    let written = write();
+    if matches!(written, Ok(1..)) {
+        ALTERNATE.store(true, Ordering::SeqCst);
+    }
+    Some(written)
+}
+
+/// Gives the terminal back, where it is taken. False: it takes nothing now, so the alternate screen stays for the next
+/// call to leave.
+pub fn leave() -> bool {
+    restore();
+    !ALTERNATE.load(Ordering::SeqCst)
+}
+
+/// Gives the terminal back and lets nobody take it again: the program panics or ends.
+pub fn close() {
+    CLOSED.store(true, Ordering::Release);
+    give_back();
+}
+
+/// The calling thread hears no signal from now on: other threads do. One that draws must not be interrupted by a
+/// handler that waits for the drawing to end, and is not stopped where it touches a terminal in the background.
+pub fn deaf() {
+    // SAFETY: sigfillset fills the set, which lives here; pthread_sigmask reads it.
+    unsafe {
+        let mut all: libc::sigset_t = zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, null_mut());
+    }
+}
+
+/// Writes to the terminal on standard error; false where it takes nothing now. Async-signal-safe.
+fn write(bytes: &[u8]) -> bool {
+    let mut terminal = libc::pollfd {
+        fd: libc::STDERR_FILENO,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: poll and write are async-signal-safe and get a pollfd and bytes that live here.
+    unsafe {
+        if libc::poll(&raw mut terminal, 1, PATIENCE_MS) != 1 {
+            return false;
+        }
+        // One that is gone has nobody to look at it.
+        libc::write(terminal.fd, bytes.as_ptr().cast(), bytes.len());
+    }
+    true
+}
+
+/// Puts back modes and screen, each once. Async-signal-safe.
+fn restore() {
+    let before = BEFORE.swap(null_mut(), Ordering::SeqCst);
+    if !before.is_null() {
+        // SAFETY: all calls are async-signal-safe and get structs that live here, or what `take` has put behind the
+        // pointer, which is never freed.
+        unsafe {
+            // In the background the terminal has another program's modes; and SIGTTOU would stop this one.
+            let group = libc::tcgetpgrp(libc::STDIN_FILENO);
+            if group == -1 || group == libc::getpgrp() {
+                let (mut stop, mut mask): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+                libc::sigemptyset(&raw mut stop);
+                libc::sigaddset(&raw mut stop, libc::SIGTTOU);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const stop, &raw mut mask);
+                libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, before);
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, null_mut());
+            }
+            // A frame that is being written now ends first.
+            let moment = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 1_000_000,
+            };
+            for _ in 0..PATIENCE_MS {
+                if !DRAWING.load(Ordering::SeqCst) {
+                    break;
+                }
+                libc::nanosleep(&raw const moment, null_mut());
+            }
+        }
+    }
+    if ALTERNATE.swap(false, Ordering::SeqCst) && !write(LEAVE) {
+        ALTERNATE.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Restores the screen, or shows a hidden cursor. Async-signal-safe, and waits for nobody but a moment: a terminal that
+/// takes nothing (Ctrl-S) stays as it is.
+pub(crate) fn give_back() {
+    // SAFETY: the interrupted code may be about to read errno, which is this thread's and always there, so it is put
+    // back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        restore();
+        if HIDDEN.swap(false, Ordering::Relaxed) {
+            write(SHOW);
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// The default, which SA_RESETHAND has put back, does the rest as soon as this returns. It is not for SIGSTOP to do: a
+/// group that has no shell to continue it is not stopped by Ctrl-Z, and would be for good.
+extern "C" fn on_leaving(signal: libc::c_int) {
+    give_back();
+    // SAFETY: raise is async-signal-safe. The signal is blocked until this handler returns.
+    unsafe { libc::raise(signal) };
+}
+
+/// From now on Ctrl-Z and Ctrl-\ restore the terminal first, unless they were ignored.
+pub(crate) fn watch() {
+    STOPS.store(handle(libc::SIGTSTP), Ordering::Relaxed);
+    handle(libc::SIGQUIT);
+}
+
+/// For the next Ctrl-Z: a handler of a signal is gone once it was called. Async-signal-safe.
+pub(crate) fn continued() {
+    if STOPS.load(Ordering::Relaxed) {
+        handle(libc::SIGTSTP);
+    }
+}
+
+/// For a group that has no shell to continue it: Ctrl-Z has not stopped it, so nothing says that it goes on.
+pub fn not_stopped() {
+    continued();
+}
+
+/// Whether it is handled now.
+fn handle(signal: libc::c_int) -> bool {
+    // SAFETY: sigaction is async-signal-safe, and so is all that the handler does; the structs are fully initialised by
+    // zeroed() plus the fields set, as sigaction(2) asks.
+    unsafe {
+        let mut before: libc::sigaction = zeroed();
+        libc::sigaction(signal, null(), &raw mut before);
+        if before.sa_sigaction == libc::SIG_IGN {
+            return false;
+        }
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = on_leaving as *const () as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        libc::sigaction(signal, &raw const action, null_mut()) == 0
+    }
+}

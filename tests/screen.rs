@@ -1,0 +1,297 @@
+//! The full-screen view on a terminal: what it takes it gives back, however the run ends or stops, and it holds up
+//! nobody.
+
+use mpps_tests::{OnTerminal, Scratch, mpps, program, skip, threads_of_id, wait_until};
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::Command;
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+const SIZE: (u16, u16) = (100, 30);
+
+/// A run that goes on until it is ended.
+fn run(more: &str) -> Command {
+    mpps(&format!(
+        "sendrecv loop:delay=1ms,loss=0.01 --rate 5kpps --duration 1h {more}"
+    ))
+}
+
+/// A run whose view is there.
+fn shown(more: &str) -> OnTerminal {
+    let mut terminal = OnTerminal::start(&run(more), SIZE, None);
+    terminal.wait_for("VALID SO FAR", 0);
+    assert!(!terminal.is_as_it_was(), "keys come as lines");
+    terminal
+}
+
+/// The screen was given back for good, with the cursor, and what follows is what stays: a summary with its verdict
+/// last.
+fn assert_given_back(seen: &str) {
+    let (entered, left) = (seen.rfind(ENTER), seen.rfind(LEAVE));
+    assert!(
+        entered.is_some() && entered < left,
+        "the screen was not given back: {seen:?}"
+    );
+    let after = &seen[left.expect("left")..];
+    assert!(
+        after.contains("\x1b[?25h") && !after.contains("\x1b[?25l"),
+        "the cursor stays hidden: {after:?}"
+    );
+    assert!(
+        after.contains("offered") && after.contains("lost"),
+        "no summary: {after:?}"
+    );
+    let verdict = after
+        .lines()
+        .rev()
+        .find(|line| line.contains("VALID"))
+        .expect("a verdict");
+    assert!(!verdict.contains("SO FAR"), "{after:?}");
+}
+
+fn rows(file: &Path) -> usize {
+    std::fs::read_to_string(file).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn however_a_run_ends_the_terminal_is_as_it_was_and_the_summary_is_on_the_screen_that_stays() {
+    type End = fn(&mut OnTerminal);
+    let ends: [(&str, End); 4] = [
+        ("q", |terminal| terminal.press(b"q")),
+        ("Ctrl-C", |terminal| terminal.press(b"\x03")),
+        ("SIGTERM", |terminal| terminal.signal(Signal::TERM)),
+        ("SIGHUP", |terminal| terminal.signal(Signal::HUP)),
+    ];
+    for (name, end) in ends {
+        let mut terminal = shown("--settle 100ms");
+        end(&mut terminal);
+        terminal.wait_for(LEAVE, 0);
+        wait_until(&format!("the modes after {name}"), || terminal.is_as_it_was());
+        let (code, seen) = terminal.finish();
+        assert!(matches!(code, Some(0 | 3)), "{name}: {code:?} {seen:?}");
+        assert_given_back(&seen);
+    }
+}
+
+#[test]
+fn what_ends_a_run_at_once_leaves_the_terminal_as_it_was() {
+    for (name, key) in [("Ctrl-\\", b"\x1c"), ("Ctrl-C, again and again", b"\x03")] {
+        let mut terminal = shown("--settle 1h");
+        wait_until(name, || {
+            let ended = terminal.ended().is_some();
+            if !ended {
+                terminal.press(key);
+            }
+            terminal.seen();
+            ended
+        });
+        assert!(terminal.is_as_it_was(), "{name}: keys come one by one");
+        let (_, seen) = terminal.finish();
+        let after = |one: &str, other: &str| seen.rfind(one) > seen.rfind(other);
+        assert!(
+            after(LEAVE, ENTER) && after("\x1b[?25h", "\x1b[?25l"),
+            "{name}: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn keys_show_the_other_tabs_and_help() {
+    let mut terminal = shown("--settle 100ms");
+    for (key, words) in [
+        ("2", "from sending"),
+        ("3", "what lanes did in the last second"),
+        ("\t", "notes"),
+        ("\x1b[D", "rx rings"),
+        ("?", "end the run, with its results"),
+        ("1", "intended"),
+    ] {
+        let after = terminal.seen().len();
+        terminal.press(key.as_bytes());
+        terminal.wait_for(words, after);
+    }
+    terminal.press(b"q");
+    assert_given_back(&terminal.finish().1);
+}
+
+#[test]
+fn another_size_is_drawn_at_once_and_a_narrow_terminal_shows_what_matters() {
+    let mut terminal = shown("--settle 100ms");
+    let after = terminal.seen().len();
+    terminal.resize((40, 12));
+    terminal.wait_for("q end  1-4 tabs  ? help", after);
+    let seen = terminal.seen();
+    let narrow = &seen[after..];
+    assert!(
+        narrow.contains("\x1b[12;1H") && narrow.contains("VALID SO FAR"),
+        "{narrow:?}"
+    );
+    terminal.press(b"q");
+    assert_given_back(&terminal.finish().1);
+}
+
+/// A run in a shell with jobs, which waits for a line when it has stopped, and then has it go on.
+fn in_a_shell() -> OnTerminal {
+    let run = "sendrecv loop:delay=1ms --rate 5kpps --duration 1h --settle 100ms";
+    let script = format!(
+        "set -m; '{}' {run}; echo STOP''PED; read line; fg; echo EN''DED",
+        program().display()
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]);
+    let mut terminal = OnTerminal::start(&shell, SIZE, None);
+    terminal.wait_for("VALID SO FAR", 0);
+    terminal
+}
+
+#[test]
+fn ctrl_z_gives_the_terminal_back_and_going_on_takes_and_draws_it_again() {
+    let mut terminal = in_a_shell();
+    terminal.press(b"\x1a");
+    let stopped = terminal.wait_for("STOPPED", 0);
+    assert!(terminal.is_as_it_was(), "the shell has no whole lines");
+    let seen = terminal.seen();
+    assert!(
+        seen.rfind(LEAVE) > seen.rfind(ENTER) && seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l"),
+        "{seen:?}"
+    );
+    terminal.press(b"\n");
+    terminal.wait_for(ENTER, stopped);
+    // All of it, not what has changed.
+    terminal.wait_for("mpps sendrecv", stopped);
+    terminal.wait_for("SO FAR", stopped);
+    terminal.press(b"q");
+    terminal.wait_for("ENDED", stopped);
+    assert!(terminal.is_as_it_was());
+    assert_given_back(&terminal.finish().1);
+}
+
+#[test]
+fn where_ctrl_z_stops_nobody_the_view_comes_back() {
+    // The leader of a session has no shell to continue it: the kernel does not stop it.
+    let mut terminal = shown("--settle 100ms");
+    for _ in 0..2 {
+        let after = terminal.seen().len();
+        terminal.press(b"\x1a");
+        let left = terminal.wait_for(LEAVE, after);
+        terminal.wait_for(ENTER, left.min(after + LEAVE.len()));
+        terminal.wait_for("mpps sendrecv", after + LEAVE.len());
+    }
+    terminal.press(b"q");
+    assert_given_back(&terminal.finish().1);
+}
+
+#[test]
+fn a_terminal_that_takes_nothing_holds_up_neither_the_run_nor_its_end() {
+    let scratch = Scratch::new();
+    let (csv, json, out) = (scratch.file("run.csv"), scratch.file("run.json"), scratch.file("out"));
+    let command = run(&format!(
+        "--settle 100ms --csv {} --json {}",
+        csv.display(),
+        json.display()
+    ));
+    let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
+    terminal.wait_for("VALID SO FAR", 0);
+    // Ctrl-S: from now on a write to the terminal waits.
+    terminal.press(b"\x13");
+    let before = rows(&csv);
+    wait_until("rows", || rows(&csv) > before + 20);
+    terminal.signal(Signal::TERM);
+    wait_until("the end", || terminal.ended().is_some());
+    assert!(matches!(terminal.ended().and_then(|status| status.code()), Some(0 | 3)));
+    assert!(terminal.is_as_it_was());
+    let told = std::fs::read_to_string(&json).expect("a result");
+    assert!(told.contains("\"valid\""), "{told}");
+    assert!(std::fs::read_to_string(&out).expect("a summary").contains("VALID"));
+}
+
+#[test]
+fn a_summary_for_a_terminal_that_takes_nothing_comes_once_it_does_on_the_screen_that_stays() {
+    let scratch = Scratch::new();
+    let csv = scratch.file("run.csv");
+    let terminal = shown(&format!("--csv {} --settle 100ms", csv.display()));
+    terminal.press(b"\x13");
+    let before = rows(&csv);
+    wait_until("rows", || rows(&csv) > before + 20);
+    terminal.signal(Signal::TERM);
+    wait_until("the modes", || terminal.is_as_it_was());
+    // Ctrl-Q.
+    terminal.press(b"\x11");
+    assert_given_back(&terminal.finish().1);
+}
+
+#[test]
+fn where_there_is_no_room_no_terminal_or_no_wish_for_it_lines_are_plain() {
+    let short = |more: &str| {
+        mpps(&format!(
+            "sendrecv loop:delay=1ms --rate 5kpps --duration 1500ms --settle 100ms {more}"
+        ))
+    };
+    let mut dumb = short("");
+    dumb.env("TERM", "dumb");
+    for (command, size) in [
+        (short("--plain"), SIZE),
+        (dumb, SIZE),
+        (short(""), (24, 6)),
+        (short("--csv -"), SIZE),
+    ] {
+        let (code, seen) = OnTerminal::start(&command, size, None).finish();
+        assert!(matches!(code, Some(0 | 3)), "{seen:?}");
+        assert!(
+            !seen.contains(ENTER) && !seen.contains("\x1b[?25l"),
+            "{command:?}: {seen:?}"
+        );
+        assert!(seen.contains("0-1 s  sent"), "{command:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn no_color_means_none() {
+    for (no_color, coloured) in [(None, true), (Some("1"), false)] {
+        let mut command = run("--settle 100ms");
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value);
+        }
+        let mut terminal = OnTerminal::start(&command, SIZE, None);
+        terminal.wait_for("VALID SO FAR", 0);
+        terminal.press(b"q");
+        let (_, seen) = terminal.finish();
+        let codes = ["\x1b[0;1;32m", "\x1b[0;36m"].iter().any(|code| seen.contains(code));
+        assert_eq!(codes, coloured, "{seen:?}");
+    }
+}
+
+#[test]
+fn the_other_workloads_have_the_view_too() {
+    for words in ["send null:", "reflect null:", "drop null:", "forward null: null:"] {
+        let command = mpps(&format!("{words} --duration 1h"));
+        let mut terminal = OnTerminal::start(&command, SIZE, None);
+        terminal.wait_for(&format!("mpps {}", words.split(' ').next().expect("one")), 0);
+        terminal.press(b"q");
+        let (code, seen) = terminal.finish();
+        assert!(matches!(code, Some(0 | 3)), "{words}: {seen:?}");
+        assert!(seen.rfind(ENTER) < seen.rfind(LEAVE), "{words}: {seen:?}");
+    }
+}
+
+#[test]
+fn the_thread_that_draws_holds_no_privilege() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root has any to hold");
+    }
+    let terminal = shown("--settle 100ms");
+    let threads = threads_of_id(terminal.id());
+    let drawing = threads
+        .iter()
+        .find(|thread| thread.name == "mpps-screen")
+        .expect("a thread");
+    assert_eq!(
+        (drawing.permitted, drawing.effective, drawing.handed_down),
+        (0, 0, 0),
+        "{drawing:?}"
+    );
+    assert!(drawing.no_new_privs, "{drawing:?}");
+    terminal.press(b"q");
+    assert_given_back(&terminal.finish().1);
+}
