@@ -613,3 +613,48 @@ fn a_folder_is_no_plan_and_an_option_of_the_run_is_told_as_a_field() {
     assert_refused(&format!("run {folder}"), 2, &["a folder", "--print-plan"]);
     assert_refused("run plan.json --rate 5", 2, &["--rate", "load.rate", "in the file"]);
 }
+
+#[test]
+fn a_file_of_options_is_as_if_they_were_typed_and_what_is_wrong_in_it_has_its_place() {
+    let scratch = Scratch::new();
+    let file = scratch.file("o.toml");
+    let path = file.display().to_string();
+    let lines = scratch.file("lines.jsonl").display().to_string();
+    let options = "rate = \"5kpps\"\nduration = \"200ms\"\nsettle = \"10ms\"\nexpect = [\"lost==0\"]\n";
+    std::fs::write(&file, format!("{options}json-lines = \"{lines}\"\n")).expect("written");
+    let plan = |words: &str| run(&format!("sendrecv loop: {words} --print-plan")).stdout;
+    assert_eq!(
+        plan(&format!("--config {path}")),
+        plan("--rate 5kpps --duration 200ms --settle 10ms")
+    );
+    let finished = run(&format!(
+        "sendrecv loop: --config {path} --catch-up 5s --quiet --json -"
+    ));
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert_eq!(json["plan"]["load"]["rate"], "5kpps");
+    assert_eq!(json["expectations"][0]["expected"], "lost==0");
+    // An error is a line of its JSON Lines, too.
+    let told = run(&format!("sendrecv loop: --config {path} --frame-size 70000"));
+    let last = std::fs::read_to_string(&lines).expect("lines");
+    assert_eq!(told.code, Some(2));
+    assert!(
+        last.contains("\"event\":\"error\"") && last.contains("--frame-size"),
+        "{last}"
+    );
+    for (text, part) in [
+        ("\nrates = 1\n", ":2: rates: no option of sendrecv: did you mean rate?"),
+        ("rate = \"5x\"\n", ":1: --rate '5x': want "),
+        ("reset-cmd = \"true\"\n", ":1: reset-cmd: no option of sendrecv"),
+    ] {
+        std::fs::write(&file, text).expect("written");
+        assert_refused(&format!("sendrecv loop: --config {path}"), 2, &[part]);
+    }
+    assert_refused(
+        "sendrecv loop: --config /nonesuch",
+        2,
+        &["--config /nonesuch", "want a TOML file"],
+    );
+    assert_refused("sendrecv loop: --config", 2, &["--config <FILE>"]);
+    assert_refused("doctor --config x", 2, &["--config"]);
+}
