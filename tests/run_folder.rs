@@ -141,7 +141,7 @@ fn an_option_of_its_own_says_where_else_a_file_goes() {
         &format!("{RUN} --csv - --markdown {}", scratch.file("x.md").display()),
     );
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    assert!(finished.stdout.starts_with("start_s,"), "{}", finished.stdout);
+    assert!(finished.stdout.starts_with("time_s,"), "{}", finished.stdout);
     let all = names(&folder);
     assert!(
         !all.contains("rows.csv") && !all.contains("report.md") && all.contains("report.html"),
