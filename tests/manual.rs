@@ -9,7 +9,9 @@ use mpps_tests::{Scratch, assert_refused, has, missing, mpps, program, run, skip
 /// The names of the files in a folder.
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn pages(scratch: &Scratch) -> PathBuf {
@@ -17,7 +19,12 @@ fn pages(scratch: &Scratch) -> PathBuf {
     let mut command = mpps("man --out");
     command.arg(&folder);
     let finished = mpps_tests::run_command(command);
-    assert_eq!((finished.code, finished.stdout.as_str()), (Some(0), ""), "{}", finished.stderr);
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (Some(0), ""),
+        "{}",
+        finished.stderr
+    );
     folder
 }
 
@@ -26,13 +33,28 @@ fn each_command_has_a_page_and_the_page_its_parts() {
     let scratch = Scratch::new();
     let folder = pages(&scratch);
     let names = names(&folder);
-    for name in ["mpps.1", "mpps-sendrecv.1", "mpps-lab.1", "mpps-lab-up.1", "mpps-trace-peer.1", "mpps-man.1"] {
+    for name in [
+        "mpps.1",
+        "mpps-sendrecv.1",
+        "mpps-lab.1",
+        "mpps-lab-up.1",
+        "mpps-trace-peer.1",
+        "mpps-man.1",
+    ] {
         assert!(names.contains(name), "{name}: {names:?}");
     }
     assert!(names.iter().all(|name| !name.contains("help")), "{names:?}");
     let text = std::fs::read_to_string(folder.join("mpps-sendrecv.1")).expect("a page");
     assert_eq!(text, run("man sendrecv").stdout);
-    for part in [".TH", "SYNOPSIS", "LANES AND CORES", "GATES", "EXAMPLES", "SEE ALSO", "\\-\\-busy\\-poll"] {
+    for part in [
+        ".TH",
+        "SYNOPSIS",
+        "LANES AND CORES",
+        "GATES",
+        "EXAMPLES",
+        "SEE ALSO",
+        "\\-\\-busy\\-poll",
+    ] {
         assert!(text.to_uppercase().contains(&part.to_uppercase()), "{part}: {text}");
     }
     assert_eq!(run("man lab up").code, Some(0));
@@ -48,7 +70,11 @@ fn mandoc_has_nothing_to_say_about_the_pages() {
     let scratch = Scratch::new();
     let folder = pages(&scratch);
     for name in names(&folder) {
-        let output = Command::new("mandoc").arg("-Tlint").arg(folder.join(&name)).output().expect("mandoc");
+        let output = Command::new("mandoc")
+            .arg("-Tlint")
+            .arg(folder.join(&name))
+            .output()
+            .expect("mandoc");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         // Outside of a clone there is no date.
         let told: Vec<_> = told.lines().filter(|line| !line.contains("missing date")).collect();
@@ -77,7 +103,11 @@ fn shells_read_their_completions() {
     if has("bash") {
         let line = "source \"$1\"; COMP_WORDS=(mpps sendrecv --busy); COMP_CWORD=2; _mpps mpps --busy sendrecv; \
                     echo \"${COMPREPLY[@]}\"";
-        let output = Command::new("bash").args(["-c", line, "bash"]).arg(scratch.file("bash")).output().expect("bash");
+        let output = Command::new("bash")
+            .args(["-c", line, "bash"])
+            .arg(scratch.file("bash"))
+            .output()
+            .expect("bash");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--busy-poll");
     }
     if read < 3 {

@@ -12,7 +12,9 @@ const RUN: &str = "sendrecv loop:delay=1ms --rate 5kpps --duration 400ms --settl
 
 fn names(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn into(folder: &Path, words: &str) -> Finished {
@@ -50,14 +52,27 @@ fn a_run_leaves_all_its_results_and_its_folder_can_be_read_again() {
     for part in ["rows.csv", "<svg", "id=\"charts\""] {
         assert!(page.contains(part), "{part}");
     }
-    let hash = Command::new("sha256sum").arg(folder.join("result.json")).output().expect("coreutils");
+    let hash = Command::new("sha256sum")
+        .arg(folder.join("result.json"))
+        .output()
+        .expect("coreutils");
     let hash = String::from_utf8_lossy(&hash.stdout)[..64].to_owned();
     assert!(page.contains(&hash), "the page is of the file beside it");
     let mut report = mpps("report -o");
-    report.arg(folder.join("again.html")).args([folder.join("result.json"), folder.join("rows.csv")]);
+    report
+        .arg(folder.join("again.html"))
+        .args([folder.join("result.json"), folder.join("rows.csv")]);
     assert_eq!(run_command(report).code, Some(0));
     let lines = std::fs::read_to_string(folder.join("events.jsonl")).expect("lines");
-    assert!(lines.trim_end().lines().last().expect("a line").contains("\"event\":\"end\""), "{lines}");
+    assert!(
+        lines
+            .trim_end()
+            .lines()
+            .last()
+            .expect("a line")
+            .contains("\"event\":\"end\""),
+        "{lines}"
+    );
 }
 
 #[test]
@@ -76,7 +91,14 @@ fn other_workloads_leave_what_they_have() {
         let finished = into(&folder, &format!("{words} --duration 200ms"));
         assert!(matches!(finished.code, Some(0 | 3)), "{name}: {}", finished.stderr);
         let all = names(&folder);
-        for file in ["result.json", "report.html", "report.md", "rows.csv", "lanes.csv", "events.jsonl"] {
+        for file in [
+            "result.json",
+            "report.html",
+            "report.md",
+            "rows.csv",
+            "lanes.csv",
+            "events.jsonl",
+        ] {
             assert!(all.contains(file), "{name}: {file}: {all:?}");
         }
         assert!(!all.contains("latency.hlog"), "{name}");
@@ -94,7 +116,10 @@ fn a_folder_that_is_there_is_refused_and_left_as_it_is() {
         command.arg("--out").arg(path);
         assert_refused(command, 2, parts);
     };
-    refused(&folder, &["--out", "it is there already: want a folder that is not there yet"]);
+    refused(
+        &folder,
+        &["--out", "it is there already: want a folder that is not there yet"],
+    );
     assert!(names(&folder).is_empty());
     let file = scratch.file("file");
     std::fs::write(&file, "mine").expect("written");
@@ -111,11 +136,17 @@ fn a_folder_that_is_there_is_refused_and_left_as_it_is() {
 fn an_option_of_its_own_says_where_else_a_file_goes() {
     let scratch = Scratch::new();
     let folder = scratch.file("results");
-    let finished = into(&folder, &format!("{RUN} --csv - --markdown {}", scratch.file("x.md").display()));
+    let finished = into(
+        &folder,
+        &format!("{RUN} --csv - --markdown {}", scratch.file("x.md").display()),
+    );
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    assert!(finished.stdout.starts_with("start_s,"), "{}", finished.stdout);
+    assert!(finished.stdout.starts_with("time_s,"), "{}", finished.stdout);
     let all = names(&folder);
-    assert!(!all.contains("rows.csv") && !all.contains("report.md") && all.contains("report.html"), "{all:?}");
+    assert!(
+        !all.contains("rows.csv") && !all.contains("report.md") && all.contains("report.html"),
+        "{all:?}"
+    );
     assert!(scratch.file("x.md").exists());
 }
 
@@ -130,13 +161,20 @@ fn a_disk_that_fills_is_told_and_the_summary_is_printed() {
     // Room for the folder, not for its files.
     let script = "mount --make-rprivate / && mount -t tmpfs -o size=8k none \"$0\" || exit 77; shift 0; exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]).arg(&place).arg(mpps_tests::program());
+    command
+        .args(["--mount", "sh", "-c", script])
+        .arg(&place)
+        .arg(mpps_tests::program());
     command.args(RUN.split(' ')).arg("--out").arg(place.join("results"));
     let finished = run_command(command);
     if finished.code == Some(77) {
         return mpps_tests::skip("no file system can be mounted here");
     }
     assert_eq!(finished.code, Some(1), "{}", finished.stderr);
-    assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("No space left on device"),
+        "{}",
+        finished.stderr
+    );
     assert!(finished.stdout.contains("VALID"), "{}", finished.stdout);
 }
