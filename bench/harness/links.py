@@ -1,5 +1,5 @@
-"""A device between two links on AF_XDP, its program and the kernel's receive loops (NAPI) of both links on one core: the
-test of the crate `afxdp`, one way and both. The ways to start each program."""
+"""A device between two links on AF_XDP, its program and the poll loops (NAPI) of both links on one core: the test of
+the crate `afxdp`, one way and both. The ways to start each program."""
 
 import contextlib
 import os
