@@ -71,11 +71,11 @@ def of_way(rig_class):
             for ours in OURS:
                 if ours in names:
                     judged(section, rows, samples, rig, ours)
-            section.text(f"Tester (`af_packet`) on core {ctx.core_a}, device on core {ctx.core_b}, a veth pair on each "
-                         f"side. NAPI of the device's two links runs on core {ctx.core_b}, too, as soft interrupt, by a "
-                         f"timer of {links.DISTANCE // 1000} µs (`gro_flush_timeout`, `napi_defer_hard_irqs`): with it "
-                         "their XDP programs and the copy to the sockets. What the device sends goes up to the "
-                         "tester's socket on the device's core.")
+            section.text(f"Tester (`af_packet`) on core {ctx.core_a}, device on core {ctx.core_b}, a veth pair on "
+                         f"each side. NAPI of the device's two links runs on core {ctx.core_b}, too, as soft "
+                         f"interrupt, by a timer of {links.DISTANCE // 1000} µs (`gro_flush_timeout`, "
+                         "`napi_defer_hard_irqs`): with it their XDP programs and the copy to the sockets. What the "
+                         "device sends goes up to the tester's socket on the device's core.")
     part.__name__ = rig_class.NAME
     return part
 
