@@ -77,7 +77,7 @@ fn however_a_run_ends_the_terminal_is_as_it_was_and_the_summary_is_on_the_screen
 #[test]
 fn what_ends_a_run_at_once_leaves_the_terminal_as_it_was() {
     for (name, key) in [("Ctrl-\\", b"\x1c"), ("Ctrl-C, again and again", b"\x03")] {
-        let mut terminal = shown("--settle 1h");
+        let mut terminal = shown("--settle 60s");
         wait_until(name, || {
             let ended = terminal.ended().is_some();
             if !ended {

@@ -37,6 +37,10 @@ fn first(place: usize) -> u64 {
     }
 }
 
+fn middle(place: usize) -> u64 {
+    (first(place) + first(place + 1)) / 2
+}
+
 impl Spread {
     /// Latencies, ns, and how many packets had each.
     pub(crate) fn add(&mut self, buckets: &[(u64, u64)]) {
@@ -59,8 +63,7 @@ impl Spread {
             seen += packets;
             seen >= rank
         })?;
-        // The middle of the bucket.
-        Some(((first(place) + first(place + 1)) / 2).min(self.max))
+        Some(middle(place).min(self.max))
     }
 
     /// The whole in at most `most` parts, the first and the last of which are not empty: upper end, ns, and packets.
@@ -99,7 +102,7 @@ impl Spread {
         let mut end = ends.next().unwrap_or(u64::MAX);
         let mut packets = 0;
         for (place, count) in self.counts.iter().enumerate() {
-            while first(place) > end {
+            while middle(place) > end {
                 parts.push((end, std::mem::take(&mut packets)));
                 end = ends.next().unwrap_or(u64::MAX);
             }
@@ -156,7 +159,7 @@ mod tests {
         let mut spread = Spread::default();
         spread.add(&[(1_001_000, 5), (1_040_000, 90), (1_100_000, 1)]);
         let packets: Vec<_> = spread.parts(10).iter().map(|(_, packets)| *packets).collect();
-        assert_eq!(packets, [5, 90, 0, 1]);
+        assert_eq!(packets, [5, 0, 90, 0, 1]);
     }
 
     #[test]

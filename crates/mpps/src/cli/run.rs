@@ -121,7 +121,7 @@ pub(crate) struct Tell {
     /// Add to the summary each lane, where times were taken, and host and device (the JSON has all of it)
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Plain lines even on a terminal
+    /// Lines instead of the full-screen view, on a terminal too
     #[arg(long)]
     pub(crate) plain: bool,
     /// Keep all privileges for the whole run; under sudo stay root, for files too [default: give up what is no longer

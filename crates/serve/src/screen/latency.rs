@@ -96,7 +96,7 @@ fn histogram(pane: &mut Pane<'_>, spread: &Spread, look: Look) {
         };
         let text = format!(
             "{:>10} {told:>10} {:>10} ",
-            time(end as f64),
+            time(if end == u64::MAX { spread.max } else { end } as f64),
             percent(seen as f64 / spread.count as f64)
         );
         let room = pane.columns().saturating_sub(TEXT + 2);
