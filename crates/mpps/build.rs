@@ -25,8 +25,8 @@ fn main() {
     }
     let Some(commit) = commit else { return };
     println!("cargo::rustc-env=MPPS_COMMIT={commit}");
-    // The log grows whenever HEAD moves: by a commit, a checkout, a reset. A file that is missing is not named: it would
-    // have this run each time.
+    // The log grows whenever HEAD moves: by a commit, a checkout, a reset. A file that is missing is not named: with it
+    // this would run each time.
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&top, &["rev-parse", "--git-path", name]).map(|path| top.join(path))
             && path.exists()
