@@ -1,5 +1,5 @@
 use super::*;
-use mpps_stats::{LiveLane, Period, Row, Start, Started};
+use mpps_stats::{LiveLane, Period, Row, Start};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 

@@ -105,7 +105,7 @@ pub(crate) fn draw(buf: &mut Buffer, state: &State, points: &[Point], choice: &m
     };
     title(&mut pane, state, look);
     tabs(&mut pane, state, *choice, look);
-    let against = state.against();
+    let against = against(state);
     // The notes have each on a line of its own.
     if !against.is_empty() && choice.tab != Tab::Notes {
         pane.line(&styled(against.join("; "), look.bad()));
@@ -213,10 +213,18 @@ fn tabs(pane: &mut Pane<'_>, state: &State, choice: Choice, look: Look) {
     pane.line_and(&Line::from(spans), &verdict(state, look));
 }
 
+/// What speaks against the trial that runs; of one that is over its method has told.
+pub(super) fn against(state: &State) -> Vec<String> {
+    match state.phase {
+        Phase::Running | Phase::Settling => state.against(),
+        Phase::Waiting | Phase::Between | Phase::Ended => Vec::new(),
+    }
+}
+
 fn verdict(state: &State, look: Look) -> Line<'static> {
     match state.phase {
         Phase::Waiting | Phase::Between | Phase::Ended => styled("valid so far?", look.dim()),
-        _ if state.against().is_empty() => styled("VALID SO FAR", look.good()),
+        _ if against(state).is_empty() => styled("VALID SO FAR", look.good()),
         _ => styled("NOT VALID SO FAR", look.bad()),
     }
 }

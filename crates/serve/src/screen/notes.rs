@@ -1,5 +1,6 @@
 //! The fourth tab: what speaks against the run, what took the lanes' cores, and what the user was told.
 
+use super::draw::against;
 use super::look::{Look, folded, plain, styled};
 use crate::state::State;
 use mpps_report::units::{percent, time};
@@ -7,7 +8,7 @@ use ratatui_core::text::Line;
 
 pub(crate) fn lines(state: &State, columns: usize, look: Look) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for reason in state.against() {
+    for reason in against(state) {
         let parts = folded(&format!("speaks against it: {reason}"), columns);
         lines.extend(parts.into_iter().map(|part| styled(part, look.bad())));
     }

@@ -131,7 +131,7 @@ fn goals(state: &State) -> Vec<Line<'static>> {
     let rate = |rate: Option<u64>| rate.map_or_else(|| "none yet".to_owned(), |rate| pps(rate as f64));
     let goals = state.goals.iter().map(|goal| {
         plain(format!(
-            "{:<9} {} bytes: passed {}, not {}",
+            "{:<9} {} bytes: passed: {}, did not: {}",
             goal.name,
             goal.frame_size,
             rate(goal.lower),

@@ -50,7 +50,7 @@ fn a_panic_gives_the_terminal_back_before_it_tells_why() {
         .spawn()
         .expect("a shell");
     let (mut seen, mut asked) = (String::new(), false);
-    let mut read = |seen: &mut String| {
+    let read = |seen: &mut String| {
         let mut polled = [PollFd::new(&terminal, PollFlags::IN)];
         let mut bytes = [0; 4096];
         if poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

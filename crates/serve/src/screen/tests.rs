@@ -247,7 +247,7 @@ fn a_search_shows_its_trial_and_what_it_knows() {
         &[
             "mpps ndr",
             "trial 7",
-            "loss 0    64 bytes: passed 1.200 Mpps, not none yet",
+            "loss 0    64 bytes: passed: 1.200 Mpps, did not: none yet",
         ],
     );
 }
