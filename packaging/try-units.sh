@@ -45,7 +45,8 @@ ln -s pts/ptmx "$root/dev/ptmx"
 cd "$root" && mkdir -p .old && pivot_root . .old && umount -l .old && mount --make-rshared / || exit 77
 exec /usr/bin/env -i container=lxc PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system
 '
-unshare --pid --mount --uts --ipc --net --cgroup --fork --kill-child bash -c "$boot" boot "$root" >"$root/boot.log" 2>&1 &
+unshare --pid --mount --uts --ipc --net --cgroup --fork --kill-child \
+    bash -c "$boot" boot "$root" >"$root/boot.log" 2>&1 &
 parent=$! init=
 stop() {
     [ -z "$init" ] || kill -KILL "$init" 2>/dev/null
