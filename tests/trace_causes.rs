@@ -247,10 +247,7 @@ fn a_program_that_was_stopped_is_named() {
         // A sender catches up with so much at the most, and leaves out the rest; and where it has its core a little
         // later than it was let go on, that time is another's.
         let most = length.min(Duration::from_millis(3));
-        assert!(
-            longest >= Some(most.as_nanos() as u64 / 2),
-            "{longest:?} of {length:?}"
-        );
+        assert!(longest >= Some(most.as_nanos() as u64 / 2), "{longest:?} of {length:?}");
     }
 }
 
