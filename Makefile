@@ -118,7 +118,7 @@ endif
 program:
 	$(CARGO) build --release -p mpps
 
-# A program for packages that have no DPDK, in a folder of its own so that neither build throws the other's objects away.
+# A program for packages that have no DPDK, in a folder of its own: neither build throws the other's objects away.
 WITHOUT_DPDK := target/no-dpdk/release/mpps
 .PHONY: without-dpdk
 without-dpdk:

@@ -18,7 +18,8 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-TARGET = "x86_64-unknown-linux-gnu"
+# What is linked in differs by target.
+TARGET = "x86_64-unknown-linux-musl" if "--musl" in sys.argv[1:] else "x86_64-unknown-linux-gnu"
 
 # Code and data by third parties that is no crate, or that a crate carries under a licence of its own: name, licence,
 # where the text is (below the repository, or below the package of the crate that is named).

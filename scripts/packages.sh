@@ -166,8 +166,8 @@ lint() {
     ! grep -q '^[EW]:' <<<"$said" || die "$said"
 }
 
-# inside COMMAND...: in the Debian of the tests.
-inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
+# inside COMMAND...: in the Debian of the tests, and not for ever: a mirror may not answer.
+inside() { timeout 600 chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 
 installed() {
     local name=$1

@@ -221,14 +221,13 @@ impl<'p> Queue for UringQueue<'p> {
         // would wait behind the next burst that is sent, and in the end find no room in the socket.
         while got > 0 && burst.room() > 0 {
             self.receiver.provide(&mut self.ring);
-            match self.work() {
-                Ok(true) => {}
-                Ok(false) => break,
+            // Where the kernel completes on its own, more is there by now.
+            self.reap();
+            if !self.receiver.pending()
+                && let Err(error) = self.work()
+            {
                 // The burst goes first; the next call returns the error.
-                Err(error) => {
-                    self.failed.get_or_insert(error);
-                    break;
-                }
+                self.failed.get_or_insert(error);
             }
             match self.receiver.deliver(burst) {
                 0 => break,
