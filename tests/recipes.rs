@@ -328,7 +328,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("make demo", "half a minute of several runs as fast as they go"),
     ("make test", "that is what runs this"),
     ("make wheel", "python/tests/test_wheel.py makes and runs such a wheel"),
-    ("make static", "minutes to build; scripts/packages.sh tries the program where it is there"),
+    (
+        "make static",
+        "minutes to build; scripts/packages.sh tries the program where it is there",
+    ),
     ("make image", "wants a container engine"),
     ("docker run ", "wants a container engine"),
     ("5.4 s of 10.0 s", "the picture of the view on a terminal, no command"),

@@ -11,7 +11,11 @@ use crate::plot::Rows;
 use crate::units::{count, percent, pps, time};
 use crate::{ReportError, json_value};
 use mpps_stats::Summary;
+use rustix::fs::OFlags;
 use serde_json::{Map, Value};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use tables::PERCENTILES;
 
@@ -193,13 +197,7 @@ pub fn html(summary: &Summary, rows: Option<&Path>) -> Result<String, ReportErro
     let mut sources = vec![Source::of("result.json", text.as_bytes())];
     let mut run = Run::new("this one", json_value(summary));
     if let Some(file) = rows {
-        let failed = |e| ReportError::io("read", file, e);
-        let fits = std::fs::metadata(file).map_err(failed)?.len() <= LONGEST;
-        let bytes = if fits {
-            std::fs::read(file).map_err(failed)?
-        } else {
-            Vec::new()
-        };
+        let bytes = read_rows(file).map_err(|e| ReportError::io("read", file, e))?;
         if let Ok(rows) = crate::plot::rows_of(&bytes) {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             sources.push(Source::of(&name, &bytes));
@@ -207,6 +205,25 @@ pub fn html(summary: &Summary, rows: Option<&Path>) -> Result<String, ReportErro
         }
     }
     Ok(page::html(&document(&[run]), &sources))
+}
+
+/// The rows that a run has written, none where they are too many. The folder may be another user's, who may have put
+/// something else there meanwhile: no link is followed, and what is no file keeps nobody waiting.
+fn read_rows(file: &Path) -> io::Result<Vec<u8>> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(file) {
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        bytes.clear();
+    }
+    Ok(bytes)
 }
 
 /// Those that the verdict tells.
@@ -364,4 +381,26 @@ fn definitions(run: &Run) -> Vec<Definition> {
         text: sentence(text),
     };
     all.into_iter().map(definition).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_rows;
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    #[test]
+    fn rows_are_read_from_a_file_and_nothing_that_was_put_in_its_place() {
+        let folder = std::env::temp_dir().join(format!("mpps-rows-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let [file, link, fifo] = ["rows.csv", "link", "fifo"].map(|name| folder.join(name));
+        std::fs::write(&file, "rows").expect("a file");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).expect("a FIFO");
+        assert_eq!(read_rows(&file).expect("rows"), b"rows");
+        assert_eq!(read_rows(&link).expect("none"), b"");
+        // Nobody writes to it: an open that waits would never return.
+        assert!(read_rows(&fifo).is_err());
+        assert!(read_rows("/dev/zero".as_ref()).is_err());
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 }
