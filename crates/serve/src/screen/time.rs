@@ -109,6 +109,23 @@ mod tests {
         lengths_ms.iter().map(point).collect()
     }
 
+    #[test]
+    fn points_that_do_not_follow_each_other_are_cut_off_at_the_last() {
+        for lengths in [[5_000, 100], [100, 5_000]] {
+            let mut points = points(&lengths);
+            points.reverse();
+            for most in [1, 4, 200] {
+                assert!(columns(&points, most, 0).0.len() <= most);
+            }
+            // One that begins early and ends late.
+            let long = Point {
+                length_ns: 9_000 * MS,
+                ..points[1]
+            };
+            assert!(!columns(&[long, points[0]], 200, 0).0.is_empty());
+        }
+    }
+
     proptest! {
         #[test]
         fn where_all_finds_room_no_packet_is_missing_and_rates_are_those_of_the_rows(
