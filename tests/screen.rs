@@ -3,7 +3,7 @@
 
 use mpps_tests::{OnTerminal, Scratch, mpps, program, skip, threads_of_id, wait_until};
 use rustix::process::Signal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const ENTER: &str = "\x1b[?1049h";
@@ -131,11 +131,11 @@ fn another_size_is_drawn_at_once_and_a_narrow_terminal_shows_what_matters() {
     assert_given_back(&terminal.finish().1);
 }
 
-/// A run in a shell with jobs, which waits for a line when it has stopped, and then has it go on.
-fn in_a_shell() -> OnTerminal {
+/// A run in a shell with jobs, which waits for a line when it has stopped, and then does `more` and has it go on.
+fn in_a_shell(before: &str, more: &str) -> OnTerminal {
     let run = "sendrecv loop:delay=1ms --rate 5kpps --duration 1h --settle 100ms";
     let script = format!(
-        "set -m; '{}' {run}; echo STOP''PED; read line; fg; echo EN''DED",
+        "{before} set -m; '{}' {run}; echo STOP''PED; read line; {more} fg; echo EN''DED",
         program().display()
     );
     let mut shell = Command::new("bash");
@@ -147,7 +147,7 @@ fn in_a_shell() -> OnTerminal {
 
 #[test]
 fn ctrl_z_gives_the_terminal_back_and_going_on_takes_and_draws_it_again() {
-    let mut terminal = in_a_shell();
+    let mut terminal = in_a_shell("", "");
     terminal.press(b"\x1a");
     let stopped = terminal.wait_for("STOPPED", 0);
     assert!(terminal.is_as_it_was(), "the shell has no whole lines");
@@ -165,6 +165,62 @@ fn ctrl_z_gives_the_terminal_back_and_going_on_takes_and_draws_it_again() {
     terminal.wait_for("ENDED", stopped);
     assert!(terminal.is_as_it_was());
     assert_given_back(&terminal.finish().1);
+}
+
+/// The number in a line of a process's, or of a thread's, `status`.
+fn status(path: &Path, name: &str) -> String {
+    let text = std::fs::read_to_string(path.join("status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// The run that a shell has started, in /proc, and the thread of it that draws.
+fn run_of(shell: u32) -> (PathBuf, PathBuf) {
+    let children = format!("/proc/{shell}/task/{shell}/children");
+    let children = std::fs::read_to_string(children).expect("a shell");
+    let run = PathBuf::from(format!("/proc/{}", children.trim()));
+    let threads = std::fs::read_dir(run.join("task")).expect("one child");
+    let threads = threads.map(|thread| thread.expect("a thread").path());
+    let drawing = threads.into_iter().find(|path| status(path, "Name:") == "mpps-screen");
+    (run, drawing.expect("a thread that draws"))
+}
+
+#[test]
+fn ctrl_z_in_the_middle_of_a_frame_stops_the_run_and_the_view_sleeps_until_it_goes_on() {
+    // With noflsh what was not read stays there, and the frame is half written when there is room again.
+    for modes in ["", "stty noflsh;"] {
+        let mut terminal = in_a_shell(modes, "bg; echo BEHI''ND; read line;");
+        let (run, drawing) = run_of(terminal.id());
+        let mut larger = false;
+        wait_until("a full terminal", || {
+            larger = !larger;
+            terminal.resize(if larger { (250, 80) } else { (249, 80) });
+            !terminal.has_room()
+        });
+        terminal.press(b"\x1a");
+        wait_until("the stop", || status(&run, "State:").starts_with('T'));
+        assert!(terminal.is_as_it_was(), "{modes}: the shell has no whole lines");
+        terminal.wait_for("STOPPED", 0);
+        terminal.press(b"\n");
+        let behind = terminal.wait_for("BEHIND", 0);
+        // A thread that finds something to do at each look never sleeps.
+        let sleeps = || {
+            status(&drawing, "voluntary_ctxt_switches:")
+                .parse::<u64>()
+                .expect("a number")
+        };
+        let before = sleeps();
+        wait_until("looks in the background", || {
+            terminal.seen();
+            sleeps() > before + 10
+        });
+        terminal.press(b"\n");
+        terminal.wait_for(ENTER, behind);
+        terminal.wait_for("SO FAR", behind);
+        terminal.press(b"q");
+        terminal.wait_for("ENDED", behind);
+        assert_given_back(&terminal.finish().1);
+    }
 }
 
 #[test]
@@ -186,13 +242,21 @@ fn where_ctrl_z_stops_nobody_the_view_comes_back() {
 fn a_terminal_that_takes_nothing_holds_up_neither_the_run_nor_its_end() {
     let scratch = Scratch::new();
     let (csv, json, out) = (scratch.file("run.csv"), scratch.file("run.json"), scratch.file("out"));
+    let folder = scratch.file("metrics");
+    std::fs::create_dir(&folder).expect("a folder");
     let command = run(&format!(
-        "--settle 100ms --csv {} --json {}",
+        "--settle 100ms --csv {} --json {} --prom {}",
         csv.display(),
-        json.display()
+        json.display(),
+        folder.join("mpps.prom").display()
     ));
     let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
     terminal.wait_for("VALID SO FAR", 0);
+    // A note, which the end prints: for a while the metrics could not be written.
+    std::fs::remove_dir_all(&folder).expect("ours");
+    // Only cells that change are written: the word is there already.
+    terminal.wait_for("(1)", 0);
+    std::fs::create_dir(&folder).expect("a folder");
     // Ctrl-S: from now on a write to the terminal waits.
     terminal.press(b"\x13");
     let before = rows(&csv);

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -86,6 +87,18 @@ impl OnTerminal {
     pub fn is_as_it_was(&self) -> bool {
         let modes = tcgetattr(&self.terminal).expect("modes").local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
+    /// Whether there is room for more: not where much has appeared that was not read.
+    ///
+    /// # Panics
+    /// When it can't be told.
+    pub fn has_room(&self) -> bool {
+        let name = ptsname(&self.terminal, Vec::new()).expect("a name");
+        let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let inside = open(name, flags, Mode::empty()).expect("the other side");
+        let mut polled = [PollFd::new(&inside, PollFlags::OUT)];
+        poll(&mut polled, Some(&Timespec::default())).expect("a terminal") > 0
     }
 
     /// All that has appeared so far.

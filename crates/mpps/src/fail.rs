@@ -57,7 +57,7 @@ impl Failure {
 }
 
 /// A text that may quote anything, with control characters in the words of a programmer: a terminal obeys them.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c.is_control() {

@@ -6,7 +6,7 @@ use crate::state::State;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What is known of a run, for whoever asks; clones share it.
+/// The newest state and the history of a run, for every reader; clones share it.
 #[derive(Clone, Default)]
 pub struct Board(Arc<Inner>);
 

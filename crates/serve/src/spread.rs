@@ -1,5 +1,5 @@
 //! Latencies of a run in buckets fine enough for percentiles: each is 1/32 of a power of two wide, so what is read off
-//! is within 1.6 % of the exact value. All of it is some 7 kB, which is copied four times a second.
+//! is within 1.6 % of the exact value. One is 8 KiB; a state has two, which are copied four times a second.
 
 /// Buckets of each power of two: 2^5.
 const BITS: u32 = 5;

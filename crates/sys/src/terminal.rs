@@ -20,7 +20,7 @@ static ALTERNATE: AtomicBool = AtomicBool::new(false);
 static DRAWING: AtomicBool = AtomicBool::new(false);
 /// Nobody takes the screen any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Whether Ctrl-Z is ours to handle: not where whoever started the program had it ignored.
+/// Whether Ctrl-Z is ours to handle: not where the program was started with it ignored.
 static STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Ends a frame that was cut short, resets colours, leaves the alternate screen, shows the cursor.
@@ -35,12 +35,13 @@ pub fn set_hidden(hidden: bool) {
 }
 
 /// Takes the terminal on standard input for a full-screen view: keys come one by one and without echo, and Ctrl-C,
-/// Ctrl-Z and Ctrl-\ stay signals. Whoever takes it then draws inside [`draw`].
+/// Ctrl-Z and Ctrl-\ stay signals. The caller then draws inside [`draw`]. False: Ctrl-Z or the end of the program came
+/// just then, and the terminal is given back again.
 ///
 /// # Errors
 /// When standard input is no terminal, or nobody may take it any more ([`close`]).
-pub fn take() -> io::Result<()> {
-    if CLOSED.load(Ordering::Acquire) {
+pub fn take() -> io::Result<bool> {
+    if CLOSED.load(Ordering::SeqCst) {
         return Err(io::Error::other("the program ends"));
     }
     // SAFETY: tcgetattr fills the struct, which lives here; tcsetattr reads one.
@@ -54,14 +55,22 @@ pub fn take() -> io::Result<()> {
         keys.c_cc[libc::VMIN] = 1;
         keys.c_cc[libc::VTIME] = 0;
         // Before the change: a handler that comes between the two restores what still is.
-        BEFORE.store(Box::into_raw(Box::new(before)), Ordering::Release);
+        let ours = Box::into_raw(Box::new(before));
+        BEFORE.store(ours, Ordering::SeqCst);
         if libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const keys) != 0 {
             let error = io::Error::last_os_error();
-            BEFORE.store(null_mut(), Ordering::Release);
+            BEFORE.store(null_mut(), Ordering::SeqCst);
             return Err(error);
         }
+        // `close` sets CLOSED and then takes BEFORE; here BEFORE is set and then CLOSED read: one of the two sees the
+        // other. One that took BEFORE ahead of the change has put back what had not changed yet: it is done again.
+        if CLOSED.load(Ordering::SeqCst) || BEFORE.load(Ordering::SeqCst) != ours {
+            BEFORE.store(ours, Ordering::SeqCst);
+            restore();
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Whether a full-screen view has the terminal. Ctrl-Z takes it away.
@@ -70,7 +79,7 @@ pub fn taken() -> bool {
 }
 
 /// Writes to the full screen, as long as it is taken; `None` where it is not. `write` gives how many bytes went out.
-/// Whoever gives the screen back waits for the end of this, a moment at the most.
+/// Giving the screen back waits for the end of this, a moment at the most.
 pub fn draw<E>(write: impl FnOnce() -> Result<usize, E>) -> Option<Result<usize, E>> {
     struct Drawing;
     impl Drop for Drawing {
@@ -98,9 +107,20 @@ pub fn leave() -> bool {
     !ALTERNATE.load(Ordering::SeqCst)
 }
 
+/// Whether the terminal on standard error takes something now, or in a moment. Async-signal-safe.
+pub fn takes() -> bool {
+    let mut terminal = libc::pollfd {
+        fd: libc::STDERR_FILENO,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: poll is async-signal-safe and gets one pollfd, which lives here.
+    unsafe { libc::poll(&raw mut terminal, 1, PATIENCE_MS) == 1 }
+}
+
 /// Gives the terminal back and lets nobody take it again: the program panics or ends.
 pub fn close() {
-    CLOSED.store(true, Ordering::Release);
+    CLOSED.store(true, Ordering::SeqCst);
     give_back();
 }
 
@@ -117,19 +137,11 @@ pub fn deaf() {
 
 /// Writes to the terminal on standard error; false where it takes nothing now. Async-signal-safe.
 fn write(bytes: &[u8]) -> bool {
-    let mut terminal = libc::pollfd {
-        fd: libc::STDERR_FILENO,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: poll and write are async-signal-safe and get a pollfd and bytes that live here.
-    unsafe {
-        if libc::poll(&raw mut terminal, 1, PATIENCE_MS) != 1 {
-            return false;
-        }
-        // One that is gone has nobody to look at it.
-        libc::write(terminal.fd, bytes.as_ptr().cast(), bytes.len());
+    if !takes() {
+        return false;
     }
+    // SAFETY: write is async-signal-safe and gets bytes that live here. A terminal that is gone has nobody to look at it.
+    unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
     true
 }
 

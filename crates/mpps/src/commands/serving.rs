@@ -7,7 +7,7 @@
 use crate::cli::Run;
 use crate::commands::elsewhere::way_in;
 use crate::commands::output::unwritable;
-use crate::fail::{Result, failed, usage};
+use crate::fail::{Result, failed, printable, usage};
 use crate::paths::Checked;
 use crate::privilege::{Clerk, caller};
 use mpps_netdev::{NetDev, owner};
@@ -17,6 +17,7 @@ use mpps_serve::{About, Board, Goal, LIMITS, Listener, MetricsSite, PageSite, Pr
 use mpps_serve::{Token, TrialAbout, Watcher, WatcherSink, terminal_size};
 use mpps_sys::privilege::Keep;
 use mpps_sys::sched::{Heirs, Priority, keep_off, set_priority};
+use mpps_sys::terminal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -24,7 +25,7 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 /// Nice value of the threads: what they do can wait.
@@ -155,6 +156,8 @@ pub(crate) struct Serving {
     server: Option<Server>,
     prom: Option<PromFile>,
     screen: RefCell<Option<Screen>>,
+    /// Lines that the terminal did not take when the screen was given back.
+    untold: RefCell<Vec<String>>,
     /// Notes are those of one run.
     single: bool,
 }
@@ -188,6 +191,7 @@ impl Serving {
             server,
             prom,
             screen: RefCell::new(screen),
+            untold: RefCell::default(),
             single: test.is_none(),
         }))
     }
@@ -198,11 +202,23 @@ impl Serving {
             return;
         };
         // What is printed next would wait for the terminal, too.
-        let held = screen.finish(io::stdout().is_terminal());
-        held.iter().for_each(|line| eprintln!("{line}"));
+        let patient = io::stdout().is_terminal();
+        let mut lines = screen.finish(patient);
         if self.single {
-            self.watcher.notes().iter().for_each(|note| eprintln!("note: {note}"));
+            let notes = self.watcher.notes();
+            lines.extend(notes.iter().map(|note| format!("note: {}", printable(note))));
         }
+        *self.untold.borrow_mut() = lines;
+        self.tell(patient);
+    }
+
+    /// Prints the lines that the terminal has not taken yet. One that takes nothing (Ctrl-S) is waited for only if
+    /// `patient`: the files of the run are not written yet.
+    fn tell(&self, patient: bool) {
+        let mut lines = self.untold.borrow_mut();
+        let taken = lines.iter().take_while(|_| patient || terminal::takes());
+        let taken = taken.map(|line| eprintln!("{line}")).count();
+        lines.drain(..taken);
     }
 
     /// A reader of one trial's events.
@@ -232,7 +248,8 @@ impl Serving {
         let held = self.screen.borrow().as_ref().map(Screen::held);
         move |line| {
             watcher.note(line);
-            held.as_ref().is_some_and(|held| held.hold(&format!("mpps: {line}")))
+            held.as_ref()
+                .is_some_and(|held| held.hold(&printable(&format!("mpps: {line}"))))
         }
     }
 
@@ -243,12 +260,15 @@ impl Serving {
 
     /// Ends it: the file is written for the last time, and who looks at the page is given the result, for a second at
     /// the most. Returns what could not be written.
-    pub(crate) fn finish(self) -> Option<ReportError> {
+    pub(crate) fn finish(mut self) -> Option<ReportError> {
         self.leave_screen();
-        let unwritten = self.prom.and_then(|prom| prom.finish().err());
-        if let Some(server) = self.server {
+        let unwritten = self.prom.take().and_then(|prom| prom.finish().err());
+        if let Some(server) = self.server.take() {
             server.finish();
         }
+        // All files are written. A terminal that takes nothing even now does not hold up the end.
+        terminal::leave();
+        self.tell(false);
         unwritten
     }
 }
@@ -285,7 +305,7 @@ fn serve(
     if let Some((url, (namespace, way))) = told.and_then(|url| Some((url, elsewhere()?))) {
         eprintln!("mpps: this is inside {namespace}; from outside: {way} curl {url}");
     }
-    let (ready, heard) = once_begun(watcher, cores);
+    let (ready, heard, _) = once_begun(watcher, cores);
     let server = Server::start(listeners, LIMITS, ready).map_err(unstarted)?;
     heard.recv().map_err(failed)?.map_err(unstarted)?;
     Ok(Some(server))
@@ -295,21 +315,27 @@ fn serve(
 fn view(watcher: &Watcher, board: Board, cores: Vec<usize>) -> Result<Screen> {
     let unstarted = |e: io::Error| failed(format!("start the thread that draws: {e}"));
     let colour = Colour::for_stream(&io::stderr()) == Colour::Always;
-    let (ready, heard) = once_begun(watcher, cores);
-    let screen = Screen::start(board, colour, ready).map_err(unstarted)?;
+    let (ready, heard, begin) = once_begun(watcher, cores);
+    let never = move || _ = begin.send(false);
+    let screen = Screen::start(board, colour, ready, never).map_err(unstarted)?;
     heard.recv().map_err(failed)?.map_err(unstarted)?;
     Ok(screen)
 }
 
 /// What a thread beside the run does first: it gives up every privilege, and says so, and waits for the run to begin;
-/// false where it may not go on.
+/// false where it may not go on. The sender lets it go on earlier: with false, to end.
 fn once_begun(
     watcher: &Watcher,
     cores: Vec<usize>,
-) -> (impl FnOnce() -> bool + Send + 'static, Receiver<io::Result<()>>) {
-    let (begin, begun) = channel::<()>();
+) -> (
+    impl FnOnce() -> bool + Send + 'static,
+    Receiver<io::Result<()>>,
+    Sender<bool>,
+) {
+    let (begin, begun) = channel();
+    let begins = begin.clone();
     watcher.when_begun(move || {
-        let _ = begin.send(());
+        let _ = begins.send(true);
     });
     let (said, heard) = channel();
     let ready = move || {
@@ -321,9 +347,9 @@ fn once_begun(
         let bare = keep.apply();
         let may = bare.is_ok();
         let _ = said.send(bare);
-        may && begun.recv().is_ok()
+        may && begun.recv().unwrap_or(false)
     };
-    (ready, heard)
+    (ready, heard, begin)
 }
 
 /// Keeps the calling thread out of the lanes' way, for good.

@@ -5,7 +5,7 @@
 //! one frame is kept, the next one is drawn of what is then the newest.
 //!
 //! Keys come one by one and without echo, and Ctrl-C, Ctrl-Z and Ctrl-\ stay signals, so they do what they do without a
-//! view; [`mpps_sys::terminal`] puts the terminal back before the program stops or ends, whoever asks for that.
+//! view; [`mpps_sys::terminal`] puts the terminal back before the program stops or ends, by whatever key or signal.
 
 mod draw;
 mod frame;
@@ -21,6 +21,8 @@ mod panic_tests;
 mod tests;
 mod time;
 mod tty;
+#[cfg(test)]
+mod view_tests;
 
 use crate::board::Board;
 use crate::history::History;
@@ -45,16 +47,27 @@ use tty::Tty;
 const TICK: Duration = Duration::from_millis(100);
 /// A key that is held down asks for one end, not for three: the third is the end without results.
 const ONCE: Duration = Duration::from_secs(1);
-/// Looks after which a program that was not stopped by Ctrl-Z takes the terminal again.
-const NOT_STOPPED: u32 = 5;
+/// Without a byte for so long, an escape is the key of that name: a slow line may cut a sequence in two.
+const PAUSE: Duration = Duration::from_millis(50);
+/// After Ctrl-Z, a program that still runs so much later was not stopped, and takes the terminal again. The signal's
+/// handler needs up to 0.1 s where the terminal takes nothing.
+const NOT_STOPPED: Duration = Duration::from_millis(500);
 
 /// Fewest columns and rows that the view begins with.
 pub const SMALLEST: (u16, u16) = (30, 8);
 
+/// Most columns and rows that are drawn. A terminal may claim 65535 of each, which would be 4 billion cells.
+const LARGEST: (u16, u16) = (1000, 500);
+
 /// Columns and rows of the terminal on standard error, where it tells.
 pub fn terminal_size() -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
-    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+    drawable((size.ws_col, size.ws_row))
+}
+
+/// The size to draw for a terminal that claims this one; `None` where it does not know its own.
+fn drawable((columns, rows): (u16, u16)) -> Option<(u16, u16)> {
+    (columns > 0 && rows > 0).then(|| (columns.min(LARGEST.0), rows.min(LARGEST.1)))
 }
 
 struct Shared {
@@ -86,15 +99,23 @@ impl Held {
 pub struct Screen {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Ends the thread's call of `ready`.
+    unready: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Screen {
     /// Starts the thread that draws what is on the board; it takes the terminal once a trial has begun and something
-    /// was measured, and calls `ready` first, which may forbid it to go on. `colour`: false for `NO_COLOR`.
+    /// was measured, and calls `ready` first, which may forbid it to go on. The end of the view calls `unready`, which
+    /// lets a `ready` that still waits return false. `colour`: false for `NO_COLOR`.
     ///
     /// # Errors
     /// When there is no thread, or no descriptor is left.
-    pub fn start(board: Board, colour: bool, ready: impl FnOnce() -> bool + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        board: Board,
+        colour: bool,
+        ready: impl FnOnce() -> bool + Send + 'static,
+        unready: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             wake: Wake::new()?,
             ended: AtomicBool::new(false),
@@ -117,6 +138,7 @@ impl Screen {
         Ok(Self {
             shared,
             thread: Some(thread),
+            unready: Some(Box::new(unready)),
         })
     }
 
@@ -136,6 +158,9 @@ impl Screen {
         let Some(thread) = self.thread.take() else { return };
         self.shared.ended.store(true, Ordering::Release);
         self.shared.wake.wake();
+        if let Some(unready) = self.unready.take() {
+            unready();
+        }
         let begun = Instant::now();
         while !thread.is_finished() && begun.elapsed() < ONCE {
             std::thread::sleep(Duration::from_millis(1));
@@ -151,7 +176,10 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.end(false);
-        self.shared.held.take().iter().for_each(|line| eprintln!("{line}"));
+        // An error is on its way, and must not wait for a terminal that takes nothing.
+        let lines = self.shared.held.take();
+        let taken = lines.iter().take_while(|_| terminal::takes());
+        taken.for_each(|line| eprintln!("{line}"));
     }
 }
 
@@ -170,8 +198,11 @@ struct View {
     /// The version of the board that it shows.
     version: u64,
     continued: usize,
-    /// Looks since the terminal was taken away.
-    away: u32,
+    /// When the terminal was first seen to be taken away.
+    away: Option<Instant>,
+    /// When a byte was last read.
+    read_at: Option<Instant>,
+    /// When the end was last asked for.
     ended_at: Option<Instant>,
 }
 
@@ -189,7 +220,8 @@ impl View {
             shown: None,
             version: 0,
             continued: continued(),
-            away: 0,
+            away: None,
+            read_at: None,
             ended_at: None,
         }
     }
@@ -207,7 +239,11 @@ impl View {
             }
             match self.holds(entered) {
                 Ok(true) => entered = true,
-                Ok(false) => continue,
+                Ok(false) => {
+                    // The rest of a frame is for a screen that is no more; waiting for room for it would not sleep.
+                    self.tty.forget();
+                    continue;
+                }
                 // Whatever the terminal was, it is none now.
                 Err(_) => break,
             }
@@ -232,7 +268,7 @@ impl View {
             if terminal::taken() {
                 terminal::leave();
             }
-            (self.shown, self.away) = (None, 0);
+            (self.shown, self.away) = (None, None);
             return Ok(false);
         }
         if terminal::taken() && !went_on {
@@ -240,15 +276,16 @@ impl View {
         }
         // Ctrl-Z has taken it away, and the program is about to stop; where no shell is there to continue it, it is not.
         if entered && !went_on && !terminal::taken() {
-            self.away += 1;
-            if self.away < NOT_STOPPED {
+            if self.away.get_or_insert_with(Instant::now).elapsed() < NOT_STOPPED {
                 return Ok(false);
             }
             terminal::not_stopped();
         }
-        (self.shown, self.away) = (None, 0);
+        (self.shown, self.away) = (None, None);
         terminal::leave();
-        terminal::take()?;
+        if !terminal::take()? {
+            return Ok(false);
+        }
         self.tty.restart(frame::ENTER);
         Ok(true)
     }
@@ -256,19 +293,31 @@ impl View {
     /// Reads what was typed; whether something was.
     fn press(&mut self) -> bool {
         let bytes = self.tty.read().unwrap_or_default();
-        let mut keys = self.keys.read(&bytes);
-        if keys.is_empty() {
+        let (any, end) = self.typed(&bytes, Instant::now());
+        if end {
+            // As Ctrl-C does.
+            interrupt();
+        }
+        any
+    }
+
+    /// Takes in the bytes that were read now: whether there was a key, and whether the run is to end.
+    fn typed(&mut self, bytes: &[u8], now: Instant) -> (bool, bool) {
+        let mut keys = self.keys.read(bytes);
+        if !bytes.is_empty() {
+            self.read_at = Some(now);
+        } else if self.read_at.is_some_and(|at| now.duration_since(at) >= PAUSE) {
             keys.extend(self.keys.pause());
         }
+        let mut end = false;
         for key in &keys {
-            let again = self.ended_at.is_some_and(|at| at.elapsed() < ONCE);
-            if self.choice.press(*key) == Asked::End && !again {
-                self.ended_at = Some(Instant::now());
-                // As Ctrl-C does.
-                interrupt();
+            if self.choice.press(*key) == Asked::End {
+                // A key that is held down repeats: only a pause makes a new request.
+                let before = self.ended_at.replace(now);
+                end |= before.is_none_or(|at| now.duration_since(at) >= ONCE);
             }
         }
-        !keys.is_empty()
+        (!keys.is_empty(), end)
     }
 
     fn show(&mut self, state: &State, (width, height): (u16, u16)) {

@@ -28,7 +28,7 @@ fn a_program_that_panics() {
         elapsed_ns: 1,
         ..State::default()
     });
-    let _screen = Screen::start(board, true, || true).expect("a thread");
+    let _screen = Screen::start(board, true, || true, || ()).expect("a thread");
     until("the terminal", terminal::taken);
     // Long enough for a picture; whether it has come is told by the terminal.
     std::io::stdin().read_line(&mut String::new()).expect("a line");

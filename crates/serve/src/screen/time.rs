@@ -60,20 +60,23 @@ pub(crate) fn columns(points: &[Point], most: usize, scale: isize) -> (Vec<Colum
     let (begin, end) = (first.start_ns, last.start_ns + last.length_ns);
     let enough = STEPS
         .iter()
-        .position(|step| end.div_ceil(step * MS) - begin / (step * MS) <= most as u64);
+        .position(|step| end.div_ceil(step * MS).saturating_sub(begin / (step * MS)) <= most as u64);
     let place = enough.unwrap_or(STEPS.len() - 1).saturating_add_signed(-scale);
     let step = STEPS[place.min(STEPS.len() - 1)] * MS;
     let newest = end.div_ceil(step);
     let oldest = (begin / step).max(newest.saturating_sub(most as u64));
-    let mut columns = vec![Column::default(); (newest - oldest) as usize];
+    let mut columns = vec![Column::default(); newest.saturating_sub(oldest) as usize];
     for point in points {
         let point_end = point.start_ns + point.length_ns;
         let from = (point.start_ns / step).max(oldest);
-        for at in from..point_end.div_ceil(step) {
+        // One that ends after the last is cut off there.
+        for at in from..point_end.div_ceil(step).min(newest) {
             let (start, stop) = (point.start_ns.max(at * step), point_end.min((at + 1) * step));
             let ns = stop.saturating_sub(start) as f64;
             let part = ns / point.length_ns.max(1) as f64;
-            let column = &mut columns[(at - oldest) as usize];
+            let Some(column) = columns.get_mut((at - oldest) as usize) else {
+                break;
+            };
             column.known_ns += ns;
             column.tx += point.tx as f64 * part;
             column.rx += point.rx as f64 * part;
@@ -104,6 +107,23 @@ mod tests {
             point
         };
         lengths_ms.iter().map(point).collect()
+    }
+
+    #[test]
+    fn points_that_do_not_follow_each_other_are_cut_off_at_the_last() {
+        for lengths in [[5_000, 100], [100, 5_000]] {
+            let mut points = points(&lengths);
+            points.reverse();
+            for most in [1, 4, 200] {
+                assert!(columns(&points, most, 0).0.len() <= most);
+            }
+            // One that begins early and ends late.
+            let long = Point {
+                length_ns: 9_000 * MS,
+                ..points[1]
+            };
+            assert!(!columns(&[long, points[0]], 200, 0).0.is_empty());
+        }
     }
 
     proptest! {

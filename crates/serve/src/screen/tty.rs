@@ -83,9 +83,14 @@ impl Tty {
         Ok(bytes)
     }
 
-    /// What was left is of a screen that is no more.
-    pub(super) fn restart(&mut self, first: &str) {
+    /// Drops the rest of a frame: it is for a screen that is no more.
+    pub(super) fn forget(&mut self) {
         self.left.clear();
+    }
+
+    /// Begins again, on another screen.
+    pub(super) fn restart(&mut self, first: &str) {
+        self.forget();
         self.put(first);
     }
 
