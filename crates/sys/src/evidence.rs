@@ -151,7 +151,7 @@ fn numbers(folder: &str) -> impl Iterator<Item = u32> {
 }
 
 fn comm(path: &str) -> String {
-    fs::read_to_string(format!("{path}/comm")).map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
+    crate::proc_stat::name_in(path.as_ref()).unwrap_or_default()
 }
 
 #[cfg(test)]

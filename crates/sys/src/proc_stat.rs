@@ -71,6 +71,15 @@ impl ThreadStat {
     }
 }
 
+/// The name of the thread or process with this folder in `/proc`. Any user may put any bytes into that of a thread
+/// (`PR_SET_NAME`): a terminal would obey control characters, so others stand in their place.
+pub(crate) fn name_in(folder: &std::path::Path) -> Option<String> {
+    let name = std::fs::read(folder.join("comm")).ok()?;
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name));
+    Some(name.trim().chars().map(shown).collect())
+}
+
 /// The threads of this process as they are now: number and name. Source: `/proc/self/task`.
 pub fn threads() -> Vec<(i32, String)> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
@@ -80,8 +89,7 @@ pub fn threads() -> Vec<(i32, String)> {
         .filter_map(|task| {
             let path = task.ok()?.path();
             let tid = path.file_name()?.to_str()?.parse().ok()?;
-            let name = std::fs::read_to_string(path.join("comm")).ok()?;
-            Some((tid, name.trim().to_owned()))
+            Some((tid, name_in(&path)?))
         })
         .collect();
     threads.sort_unstable();
@@ -117,6 +125,23 @@ impl Steal {
 mod tests {
     use super::*;
     use crate::sched::thread_id;
+
+    #[test]
+    fn the_name_of_a_thread_has_nothing_that_a_terminal_obeys() {
+        let (said, heard) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let body = move || {
+            let _ = tell.send(thread_id());
+            let _ = heard.recv();
+        };
+        let named = std::thread::Builder::new().name("a\x1b]0;b\x07".to_owned());
+        let thread = named.spawn(body).expect("a thread");
+        let id = told.recv().expect("it runs");
+        let name = threads().into_iter().find(|(tid, _)| *tid == id).map(|(_, name)| name);
+        assert_eq!(name.as_deref(), Some("a\u{fffd}]0;b\u{fffd}"));
+        drop(said);
+        thread.join().expect("it ends");
+    }
 
     #[test]
     fn times_of_a_thread_grow_with_its_work_and_end_with_it() {

@@ -16,6 +16,9 @@ use toml::de::{DeTable, DeValue};
 
 /// The option's name.
 const OPTION: &str = "config";
+/// Options that no file gives, as they run code or keep rights: a command with all rights (`reset-cmd`), plug-ins that
+/// DPDK loads (`eal`), root for the whole run (`keep-privileges`), another file.
+const ALWAYS_TYPED: [&str; 4] = ["reset-cmd", "eal", "keep-privileges", OPTION];
 /// Bytes of the longest file that is read.
 const LONGEST: u64 = 1 << 20;
 
@@ -196,13 +199,10 @@ fn options(sub: &Command, typed: &Typed<'_>, file: &OsStr) -> Result<(Vec<OsStri
         let line = line(key.span().start);
         let wrong = |why: String| format!("{name}:{line}: {}: {why}", shown(long));
         let arg = named(sub, long).ok_or_else(|| wrong(unknown(sub, long, value)))?;
-        if long == OPTION {
-            return Err(wrong("a file names no other: want it left out".to_owned()));
-        }
-        // It runs with all rights, by whoever typed it and by nobody else.
-        if long == "reset-cmd" {
+        // Somebody else may have written the file.
+        if ALWAYS_TYPED.contains(&long) {
             return Err(wrong(
-                "a command is started by who types it: want it on the command line".to_owned(),
+                "no file decides which code runs, and with which rights: want it on the command line".to_owned(),
             ));
         }
         let texts = texts(arg, value).map_err(wrong)?;
@@ -229,7 +229,8 @@ fn texts(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<Option<String>>, String> 
             None => Err(format!("{} is no value of a flag: want true or false", article(is))),
         };
     }
-    if may_stand_alone(arg)
+    // What `--metrics` and `--web` without an address say.
+    if matches!(long_of(arg), "metrics" | "web")
         && let Some(given) = value.as_bool()
     {
         return Ok(given.then(|| Some(serve::ANYWHERE.to_owned())).into_iter().collect());
@@ -287,7 +288,10 @@ fn unknown(sub: &Command, key: &str, value: &DeValue<'_>) -> String {
         return format!("a table: want options of {command} alone, each a line KEY = VALUE");
     }
     let shown = sub.get_arguments().filter(|arg| !arg.is_hide_set());
-    let longs: BTreeSet<_> = shown.filter_map(Arg::get_long).filter(|long| *long != OPTION).collect();
+    let longs: BTreeSet<_> = shown
+        .filter_map(Arg::get_long)
+        .filter(|long| !ALWAYS_TYPED.contains(long))
+        .collect();
     let near = longs.iter().map(|long| (distance(key, long), *long)).min();
     match near.filter(|(distance, long)| *distance <= 3 && *distance < long.len()) {
         Some((_, long)) => format!("no option of {command}: did you mean {long}?"),

@@ -119,7 +119,6 @@ fn what_is_wrong_in_a_file_is_one_line_with_its_place() {
         ("rate = \"1Mpps\"\nrate = \"2Mpps\"", ":2: no TOML"),
         ("rate = 1Mpps", ":1: no TOML"),
         ("rate =", ":1: no TOML"),
-        ("config = \"other.toml\"", ":1: config: a file names no other"),
         // By the option's own words.
         ("\n\nrate = \"fast\"", ":3: --rate 'fast': want a number above 0"),
         ("expect = \"loss<0.1\"", ":1: invalid value 'loss<0.1' for '--expect"),
@@ -144,11 +143,22 @@ fn what_is_wrong_in_a_file_is_one_line_with_its_place() {
 
 #[test]
 fn no_command_comes_from_a_file() {
-    let told = words("mpps rfc2544 reset loop: --config FILE", "reset-cmd = \"touch x\"").expect_err("refused");
-    assert!(
-        told.contains(":1: reset-cmd: a command is started by who types it"),
-        "{told}"
-    );
+    for (option, value) in [
+        ("reset-cmd", "\"touch x\""),
+        ("eal", "\"-d /tmp/x.so\""),
+        ("keep-privileges", "true"),
+        ("config", "\"other.toml\""),
+    ] {
+        // Nor where the same is typed, and not a flag that is off either: nobody is to think that it may stand there.
+        for line in [
+            "mpps rfc2544 reset loop: --config FILE",
+            "mpps rfc2544 --config=FILE --eal x reset loop:",
+        ] {
+            let told = words(line, &format!("quiet = true\n{option} = {value}")).expect_err(option);
+            let want = format!(":2: {option}: no file decides which code runs, and with which rights: want it on");
+            assert!(told.contains(&want), "{told}");
+        }
+    }
 }
 
 #[test]

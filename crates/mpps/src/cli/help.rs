@@ -145,7 +145,7 @@ static ELSEWHERE: [(&str, &str, &str); 4] = [
 /// A command line and what it is for.
 pub(crate) type Example = (&'static str, &'static str);
 
-/// Commands with their examples. Each is checked by a test, and run by another where that can be done anywhere.
+/// Commands with their examples. A test reads each as a command line; none runs them.
 static EXAMPLES: &[(&str, &[Example])] = &[
     (
         "",

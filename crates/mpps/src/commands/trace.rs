@@ -218,7 +218,7 @@ fn why(recording: &Recording, most: usize, file: &Path, out: &mut dyn Write) -> 
         writeln!(out, "{} more, less bad: mpps trace {name} why", count(more as u64))?;
     }
     if !any {
-        writeln!(out, "Nothing was lost, late or slow that the trace has kept.")?;
+        writeln!(out, "Nothing was lost, missed, late or slow that the trace has kept.")?;
     }
     Ok(())
 }
