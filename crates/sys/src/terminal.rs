@@ -140,7 +140,8 @@ fn write(bytes: &[u8]) -> bool {
     if !takes() {
         return false;
     }
-    // SAFETY: write is async-signal-safe and gets bytes that live here. A terminal that is gone has nobody to look at it.
+    // SAFETY: write is async-signal-safe and gets bytes that live here. A terminal that is gone has nobody to look at
+    // it.
     unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
     true
 }

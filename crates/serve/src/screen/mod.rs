@@ -274,7 +274,8 @@ impl View {
         if terminal::taken() && !went_on {
             return Ok(true);
         }
-        // Ctrl-Z has taken it away, and the program is about to stop; where no shell is there to continue it, it is not.
+        // Ctrl-Z has taken it away, and the program is about to stop; where no shell is there to continue it, it is
+        // not.
         if entered && !went_on && !terminal::taken() {
             if self.away.get_or_insert_with(Instant::now).elapsed() < NOT_STOPPED {
                 return Ok(false);

@@ -337,7 +337,8 @@ mod tests {
     #[test]
     fn who_disturbed_a_trial_is_named_in_full() {
         let culprit = "other threads kept the lanes from running for 48.0 % of the sending time (cc1 (thread 7) ran \
-                       for 480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core 1)";
+                       for 480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core \
+                       1)";
         let void = |reason: String| {
             let summary = Summary {
                 invalid_reasons: vec![reason],
