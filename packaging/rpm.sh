@@ -24,7 +24,7 @@ done
 command -v rpmbuild >/dev/null ||
     fail "rpmbuild is missing (Debian: apt-get install rpm; Fedora: dnf install rpm-build)"
 [ -x "$program" ] || fail "$program is not built"
-if objdump -p "$program" | grep -q 'NEEDED *librte_'; then
+if grep -q 'NEEDED *librte_' <<<"$(objdump -p "$program")"; then
     fail "$program is linked with DPDK, of which each distribution has a version of its own: build with MPPS_NO_DPDK=1"
 fi
 

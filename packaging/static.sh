@@ -30,7 +30,7 @@ if [ -z "$program" ]; then
     MPPS_NO_DPDK=1 "${CARGO:-cargo}" build --release -p mpps --target "$target" --target-dir target/static
     program=target/static/$target/release/mpps
 fi
-if objdump -p "$program" | grep -q 'NEEDED\|INTERP'; then
+if grep -q 'NEEDED\|INTERP' <<<"$(objdump -p "$program")"; then
     fail "$program is not static"
 fi
 

@@ -56,7 +56,7 @@ stop() {
 trap stop EXIT
 booted() {
     init=$(pgrep -P "$parent") && [ "$(cat "/proc/$init/comm")" = systemd ] &&
-        inside systemctl is-system-running | grep -q 'running\|degraded'
+        inside systemctl is-system-running | grep 'running\|degraded' >/dev/null
 }
 inside() { nsenter -t "$init" -a /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 ended() { ! kill -0 "$parent" 2>/dev/null; }
@@ -74,7 +74,7 @@ inside sh -ec '
     ip addr add 10.99.0.2/24 dev eth1 && ip link set eth1 up
     ip -n b addr add 10.99.0.1/24 dev eth1 && ip -n b link set eth1 up
 ' || { echo "no veth pair can be made here" && exit 77; }
-link_up() { inside ip link show eth1 | grep -q 'state UP'; }
+link_up() { inside ip link show eth1 | grep 'state UP' >/dev/null; }
 within link_up || fail "the veth pair has no carrier"
 
 # reflects UNIT FORMAT BOUNDING: whether it sends back what FORMAT's port sends, with this bounding set of capabilities.

@@ -59,7 +59,8 @@ die() { echo "$*" && exit 1; }
 # needs TOOL PACKAGE
 needs() { command -v "$1" >/dev/null || skip "$1 is missing (apt-get install $2)"; }
 
-has_dpdk() { objdump -p "$1" | grep -q 'NEEDED *librte_'; }
+# Not by a pipe: grep ends at what it looks for, and pipefail takes the writer that this ends for a failure.
+has_dpdk() { grep -q 'NEEDED *librte_' <<<"$(objdump -p "$1")"; }
 
 # The programs to package: that of MPPS_BIN, and where it has DPDK another without.
 with='' without=''
@@ -185,8 +186,8 @@ installed() {
         inside dpkg -i /tmp/package.deb || exit 1
     fi
     runs_inside || exit 1
-    inside man -P cat mpps | grep -q 'mpps' || die "man mpps shows nothing"
-    inside man -P cat mpps-reflect | grep -qi 'reflect' || die "man mpps-reflect shows nothing"
+    inside man -P cat mpps | grep 'mpps' >/dev/null || die "man mpps shows nothing"
+    inside man -P cat mpps-reflect | grep -i 'reflect' >/dev/null || die "man mpps-reflect shows nothing"
     [ "$(stat -c '%U %a' "$root/usr/bin/mpps")" = 'root 755' ] || die "$(stat -c '%U %a' "$root/usr/bin/mpps")"
     [ -z "$(getcap "$root/usr/bin/mpps" 2>/dev/null)" ] || die "the package gave capabilities"
     inside dpkg -P "$name" || exit 1
@@ -212,7 +213,7 @@ services() {
 runs_inside() {
     local said status=0
     mount -t proc proc "$root/proc" || skip "no /proc can be mounted here"
-    inside mpps --version | grep -q '^mpps [0-9]' || die "mpps --version"
+    inside mpps --version | grep '^mpps [0-9]' >/dev/null || die "mpps --version"
     inside mpps doctor >"$work/doctor" 2>&1 || status=$?
     if [ "$status" -gt 1 ] || ! grep -q af_xdp "$work/doctor"; then
         die "doctor: exit code $status: $(cat "$work/doctor")"
@@ -230,9 +231,9 @@ unpacked() {
     deb_there "$name"
     [ ! -d "$base" ] || skip "it was installed for real"
     mkdir "$work/unpacked" && dpkg-deb -x "$work/debs/$name"_*.deb "$work/unpacked" || exit 1
-    "$work/unpacked/usr/bin/mpps" --version | grep -q '^mpps [0-9]' || die "mpps --version"
+    "$work/unpacked/usr/bin/mpps" --version | grep '^mpps [0-9]' >/dev/null || die "mpps --version"
     command -v man >/dev/null || return 0
-    man -P cat -l "$work/unpacked/usr/share/man/man1/mpps.1.gz" | grep -q mpps || die "man mpps.1.gz"
+    man -P cat -l "$work/unpacked/usr/share/man/man1/mpps.1.gz" | grep mpps >/dev/null || die "man mpps.1.gz"
 }
 
 rpm_package() {
@@ -251,14 +252,14 @@ rpm_package() {
     ! grep -q librte "$work/rpm.needs" || die "it asks for DPDK: $(cat "$work/rpm.needs")"
     # What is in it is the program, whole.
     mkdir "$work/rpm" && rpm2archive - <"$(echo "$work"/rpms/*.rpm)" | tar -xzC "$work/rpm" || exit 1
-    "$work/rpm/usr/bin/mpps" --version | grep -q '^mpps [0-9]' || die "the program does not run"
+    "$work/rpm/usr/bin/mpps" --version | grep '^mpps [0-9]' >/dev/null || die "the program does not run"
 }
 
 static_program() {
     [ -x "$static" ] || skip "no static program: packaging/static.sh builds one"
     [ "$(id -u)" = 0 ] || skip "chroot wants root"
     mkdir "$work/empty" && cp "$static" "$work/empty/mpps"
-    chroot "$work/empty" /mpps --version | grep -q '^mpps [0-9]' || die "mpps --version"
+    chroot "$work/empty" /mpps --version | grep '^mpps [0-9]' >/dev/null || die "mpps --version"
     local status=0
     chroot "$work/empty" /mpps sendrecv loop: --rate 10kpps --duration 200ms --settle 20ms || status=$?
     case "$status" in 0 | 3) ;; *) die "sendrecv loop: exit code $status" ;; esac
@@ -268,7 +269,7 @@ static_program() {
     chroot "$work/empty" /mpps send udp:127.0.0.1 --dest here.invalid:9 --rate 1kpps --duration 50ms || status=$?
     case "$status" in 0 | 3) ;; *) die "a name of /etc/hosts: exit code $status" ;; esac
     MPPS_STATIC=$static packaging/static.sh --out "$work/static" || exit 1
-    tar -tzf "$work"/static/*.tar.gz | grep -q '/usr/bin/mpps$' || die "no program in the archive"
+    tar -tzf "$work"/static/*.tar.gz | grep '/usr/bin/mpps$' >/dev/null || die "no program in the archive"
 }
 
 units() {
