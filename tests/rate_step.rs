@@ -67,7 +67,10 @@ fn the_time_of_each_end_of_a_loss_is_known_to_the_packet() {
         // the stamps before and after it bound the times. Nothing here asks how soon the host ran the lane.
         let gap = report.json["departure_gap_ns"]["max"].as_f64().expect("gaps") as u64;
         let slack = 2_000_000 + gap;
-        assert!((200_000_000 - slack.min(200_000_000)..350_000_000 + slack).contains(&first), "{more}: {first}");
+        assert!(
+            (200_000_000 - slack.min(200_000_000)..350_000_000 + slack).contains(&first),
+            "{more}: {first}"
+        );
         assert!(last >= first && last < 350_000_000 + slack, "{more}: {last}");
         let after = ns(&times["received_after_ns"]);
         assert!(after > last, "{more}: {after} {last}");

@@ -146,7 +146,16 @@ fn without_privileges_a_lane_that_was_displaced_is_told_where_the_kernel_notes_s
     // programs on core 0.
     let core = mpps_tests::last_core();
     let mut spinner = Command::new("nice");
-    spinner.args(["-n", "-10", "taskset", "-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
+    spinner.args([
+        "-n",
+        "-10",
+        "taskset",
+        "-c",
+        &core.to_string(),
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]);
     let spinner = Background::start(spinner);
     let words = format!("sendrecv loop: --rate 5kpps --duration 1s --settle 200ms --cores {core} --busy-poll");
     let Some(traced) = by_nobody(&words) else { return };
