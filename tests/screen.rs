@@ -242,21 +242,23 @@ fn where_ctrl_z_stops_nobody_the_view_comes_back() {
 fn a_terminal_that_takes_nothing_holds_up_neither_the_run_nor_its_end() {
     let scratch = Scratch::new();
     let (csv, json, out) = (scratch.file("run.csv"), scratch.file("run.json"), scratch.file("out"));
-    let folder = scratch.file("metrics");
-    std::fs::create_dir(&folder).expect("a folder");
+    let metrics = scratch.file("mpps.prom");
     let command = run(&format!(
         "--settle 100ms --csv {} --json {} --prom {}",
         csv.display(),
         json.display(),
-        folder.join("mpps.prom").display()
+        metrics.display()
     ));
     let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
     terminal.wait_for("VALID SO FAR", 0);
     // A note, which the end prints: for a while the metrics could not be written.
-    std::fs::remove_dir_all(&folder).expect("ours");
+    wait_until("a folder in their place", || {
+        let _ = std::fs::remove_file(&metrics);
+        std::fs::create_dir(&metrics).is_ok()
+    });
     // Only cells that change are written: the word is there already.
     terminal.wait_for("(1)", 0);
-    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::remove_dir(&metrics).expect("ours");
     // Ctrl-S: from now on a write to the terminal waits.
     terminal.press(b"\x13");
     let before = rows(&csv);
