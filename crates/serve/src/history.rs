@@ -149,7 +149,7 @@ mod tests {
             start_ns: number * 1_000,
             length_ns: 1_000,
             tx: 1 + number % 3,
-            lost: i64::from(number % 5 == 0),
+            lost: i64::from(number.is_multiple_of(5)),
             ..Row::default()
         };
         Point::of(&row, number, (trial, 0), None)

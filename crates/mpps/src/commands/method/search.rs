@@ -116,8 +116,9 @@ impl Found {
         let wants = self.search.goals().iter().zip(&outcomes).filter_map(|(goal, outcome)| {
             let passed = outcome.bounds.lower.unwrap_or(0);
             let max = step.max(passed + load.saturating_sub(passed) / 2);
-            (passed < load && !(in_vain && passed == 0) && !goal.is_within(passed, load) && !outcome.regular)
-                .then_some(max)
+            let hopeless = in_vain && passed == 0;
+            let known = outcome.regular || goal.is_within(passed, load);
+            (passed < load && !hopeless && !known).then_some(max)
         });
         let Some(max) = wants.max().filter(|max| *max < limits.max) else {
             return false;
