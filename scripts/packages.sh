@@ -167,6 +167,9 @@ lint() {
     ! grep -q '^[EW]:' <<<"$said" || die "$said"
 }
 
+# with_package NAME: the Debian of the tests, made anew, with this package in its /tmp.
+with_package() { rm -rf "$root" && cp -a "$base" "$root" && cp "$work/debs/$1"_*.deb "$root/tmp/package.deb"; }
+
 # inside COMMAND...: in the Debian of the tests, and not for ever: a mirror may not answer.
 inside() { timeout 600 chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
 
@@ -175,8 +178,7 @@ installed() {
     deb_there "$name"
     [ "$(id -u)" = 0 ] || skip "installing wants root"
     [ -d "$base" ] || skip "no Debian to install into: scripts/packages.sh --base makes one"
-    rm -rf "$root" && cp -a "$base" "$root" || exit 1
-    cp "$work/debs/$name"_*.deb "$root/tmp/package.deb"
+    with_package "$name" || exit 1
     if [ "$name" = mpps-dpdk ]; then
         # The one that it takes the place of.
         inside apt-get -qq update >/dev/null 2>&1
@@ -203,8 +205,7 @@ services() {
     deb_there "$name"
     [ "$(id -u)" = 0 ] || skip "namespaces want root"
     [ -x "$base/lib/systemd/systemd" ] || skip "no Debian with systemd to boot: scripts/packages.sh --base makes one"
-    rm -rf "$root" && cp -a "$base" "$root" || exit 1
-    cp "$work/debs/$name"_*.deb "$root/tmp/package.deb"
+    with_package "$name" || exit 1
     inside dpkg -i /tmp/package.deb || exit 1
     packaging/try-units.sh "$root"
 }

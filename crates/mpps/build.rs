@@ -1,9 +1,8 @@
 //! Tells the program which commit it is built from, where that can be told: a clone has a commit, a tarball has none.
 //!
 //! The date, which manual pages have, is that of the commit, or the one that SOURCE_DATE_EPOCH gives: two builds of one
-//! commit are the same to the byte. It runs again when HEAD moves or a source of the program
-//! changes, which rebuilds the program anyway, so `-dirty` is never about an earlier state, and nothing is built more
-//! often for it.
+//! commit are the same to the byte. This runs again when HEAD moves, and when a source of the program changes. The
+//! latter rebuilds the program anyway, and keeps `-dirty` from telling of an earlier state.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -57,8 +57,8 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
     let rest_ns: u64 = rest.iter().map(|culprit| culprit.ran_ns).sum();
     let more: usize = rest.iter().map(|culprit| culprit.threads).sum();
     if more > 0 && counts(rest_ns) {
-        let (s, whom) = (if more == 1 { "" } else { "s" }, if named > 0 { "more " } else { "" });
-        whose.push(format!("{more} {whom}thread{s} ran for {} in all", span(rest_ns)));
+        let (s, beside) = (if more == 1 { "" } else { "s" }, if named > 0 { "more " } else { "" });
+        whose.push(format!("{more} {beside}thread{s} ran for {} in all", span(rest_ns)));
     }
     match whose.is_empty() {
         true => String::new(),
