@@ -13,6 +13,8 @@ fn seen(words: &str, terminal: &str, no_color: Option<&str>) -> String {
     command
         .arg(scratch.file("typescript"))
         .env("TERM", terminal)
+        // To clap it is a reason for colours on a terminal that has none.
+        .env("CI", "true")
         .env_remove("NO_COLOR");
     if let Some(value) = no_color {
         command.env("NO_COLOR", value);

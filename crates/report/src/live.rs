@@ -130,7 +130,7 @@ pub fn whole_terminal() -> bool {
 }
 
 /// Whether the terminal can do no more than lines.
-fn dumb() -> bool {
+pub(crate) fn dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term == "dumb")
 }
 

@@ -4,6 +4,7 @@
 //! what was measured on what) is shown when asked for, and is in the JSON.
 
 use crate::json::{layer1_bps, workload};
+use crate::live::dumb;
 use crate::units::{count, elapsed, percent, pps, si, time};
 use mpps_stats::{CaptureSummary, Latency, Summary, Workload};
 use std::io::{self, IsTerminal, Write};
@@ -40,13 +41,18 @@ pub enum Colour {
 impl Colour {
     /// Colour for a terminal, unless `NO_COLOR` is set (no-color.org) or the terminal is dumb.
     pub fn for_stream(stream: &impl IsTerminal) -> Self {
-        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        if stream.is_terminal() && !set("NO_COLOR") && !dumb {
+        if stream.is_terminal() && Self::is_welcome() {
             Self::Always
         } else {
             Self::Never
         }
+    }
+
+    /// Whether the environment leaves a terminal its colours: no `NO_COLOR` that says something, and a terminal that is
+    /// not dumb.
+    pub fn is_welcome() -> bool {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        !no_color && !dumb()
     }
 
     fn paint(self, code: &str, text: &str) -> String {

@@ -44,7 +44,8 @@ pub(crate) use traffic::Traffic;
 use crate::paths;
 use crate::plan::value::Plan;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use mpps_report::Colour;
 use std::ffi::OsString;
 use traffic::only_sends;
 
@@ -67,8 +68,14 @@ impl Cli {
         let command = Self::definition();
         let config::Given { words, origin } = config::given(&command, words.into_iter().collect())?;
         let words = lab::named(&command, words);
+        // clap itself colours what a dumb terminal gets wherever CI is set.
+        let colour = match Colour::is_welcome() {
+            true => ColorChoice::Auto,
+            false => ColorChoice::Never,
+        };
         let matches = command
             .clone()
+            .color(colour)
             .try_get_matches_from(&words)
             .map_err(|error| origin.located(error))?;
         let mut cli = Self::from_arg_matches(&matches)?;
