@@ -2,7 +2,7 @@
 # Measures mpps side by side with other programs and writes bench/RESULTS.md. `make bench` builds first, then runs this.
 #
 #   bench/run.sh [SECTION…]      engine udp io_uring af_packet af_xdp xdp dpdk latency stats growth ndr l2fwd_study
-#                                pairs two_links
+#                                pairs two_links views
 #                                (nothing given: all)
 #
 # BENCH_ROUNDS=5           how often each pair is alternated

@@ -228,13 +228,13 @@ runs_inside() {
 }
 
 unpacked() {
-    local name=$1
+    local name=$1 root=$work/unpacked-$1
     deb_there "$name"
     [ ! -d "$base" ] || skip "it was installed for real"
-    mkdir "$work/unpacked" && dpkg-deb -x "$work/debs/$name"_*.deb "$work/unpacked" || exit 1
-    "$work/unpacked/usr/bin/mpps" --version | grep '^mpps [0-9]' >/dev/null || die "mpps --version"
+    mkdir "$root" && dpkg-deb -x "$work/debs/$name"_*.deb "$root" || exit 1
+    "$root/usr/bin/mpps" --version | grep '^mpps [0-9]' >/dev/null || die "mpps --version"
     command -v man >/dev/null || return 0
-    man -P cat -l "$work/unpacked/usr/share/man/man1/mpps.1.gz" | grep mpps >/dev/null || die "man mpps.1.gz"
+    man -P cat -l "$root/usr/share/man/man1/mpps.1.gz" | grep mpps >/dev/null || die "man mpps.1.gz"
 }
 
 rpm_package() {
