@@ -235,19 +235,29 @@ fn a_program_that_was_stopped_is_named() {
     for length in [Duration::from_millis(3), Duration::from_millis(300)] {
         let traced = stopped_for(length);
         traced.assert_says(&["stopped by a signal"]);
-        // Of the packets that were late by it, or the burst that was slow, it is a part of that length.
-        let why = traced.json["why"].as_array().expect("why").iter();
-        let parts = why.flat_map(|cause| cause["parts"].as_array().expect("parts"));
-        let stops = parts.filter(|part| {
-            part["what"]
-                .as_str()
-                .is_some_and(|what| what.contains("stopped by a signal"))
-        });
-        let longest = stops.filter_map(|part| part["amount"].as_u64()).max();
-        // A sender catches up with so much at the most, and leaves out the rest; and where it has its core a little
-        // later than it was let go on, that time is another's.
+        // Of the packets that were late by it, or the burst that was slow, it is a part of that length; of departures
+        // that were missed, of that many.
+        let longest = |missed: bool| {
+            let why = traced.json["why"].as_array().expect("why").iter();
+            let of_these = why.filter(|cause| (cause["subject"] == "missed") == missed);
+            let parts = of_these.flat_map(|cause| cause["parts"].as_array().expect("parts"));
+            let stops = parts.filter(|part| {
+                part["what"]
+                    .as_str()
+                    .is_some_and(|what| what.contains("stopped by a signal"))
+            });
+            stops.filter_map(|part| part["amount"].as_u64()).max().unwrap_or(0)
+        };
+        // A sender catches up with so much at the most, and leaves out the rest; and where it has its core later than
+        // it was let go on, that time is another's, all that it catches up with on a busy host.
         let most = length.min(Duration::from_millis(3));
-        assert!(longest >= Some(most.as_nanos() as u64 / 2), "{longest:?} of {length:?}");
+        let departures = (length.as_secs_f64() * 5_000.0) as u64;
+        assert!(
+            longest(false) >= most.as_nanos() as u64 / 2 || longest(true) >= departures.max(2) / 2,
+            "{} ns, {} departures of {length:?}",
+            longest(false),
+            longest(true)
+        );
     }
 }
 
