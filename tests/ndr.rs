@@ -1,6 +1,6 @@
 //! `ndr`: searches on a device of known rate, what becomes of them when they are broken off, and what they refuse.
 
-use mpps_tests::{Background, Finished, Scratch, assert_refused, mpps, run_command, wait_until};
+use mpps_tests::{Background, Finished, Scratch, assert_refused, mpps, mpps_first, run_command, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -20,13 +20,13 @@ fn json(path: &Path) -> Value {
 
 /// Runs a search to its end, with its results in `out`.
 fn search(out: &Path, more: &str) -> Finished {
-    let mut done = run_command(mpps(&format!("{SEARCH} --out {} {more}", out.display())));
+    let mut done = run_command(mpps_first(&format!("{SEARCH} --out {} {more}", out.display())));
     // A host that others use may void three trials in a row: it is asked again.
     for _ in 0..20 {
         if done.code != Some(3) || !done.stdout.contains("this host could not") {
             break;
         }
-        done = run_command(mpps(&format!("{SEARCH} --out {} --resume", out.display())));
+        done = run_command(mpps_first(&format!("{SEARCH} --out {} --resume", out.display())));
     }
     done
 }
@@ -118,7 +118,7 @@ fn the_limit_of_a_device_lies_between_the_bounds_and_its_trials_are_recorded() {
 fn a_search_that_was_killed_goes_on_after_its_last_trial() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
-    let running = Background::start(mpps(&format!("{SEARCH} --out {}", out.display())));
+    let running = Background::start(mpps_first(&format!("{SEARCH} --out {}", out.display())));
     let record = out.join("trials.jsonl");
     let lines = || std::fs::read_to_string(&record).map_or(0, |text| text.lines().count());
     wait_until("four trials", || lines() >= 6);
@@ -130,10 +130,13 @@ fn a_search_that_was_killed_goes_on_after_its_last_trial() {
     let again = search(&out, "");
     assert_eq!(again.code, Some(2), "{}", again.stderr);
     assert!(again.stderr.contains("--resume to go on"), "{}", again.stderr);
-    let other = run_command(mpps(&format!("{SEARCH} --seed 9 --resume --out {}", out.display())));
+    let other = run_command(mpps_first(&format!(
+        "{SEARCH} --seed 9 --resume --out {}",
+        out.display()
+    )));
     assert_eq!(other.code, Some(2), "{}", other.stderr);
     assert!(other.stderr.contains("its plan.seed is another"), "{}", other.stderr);
-    let done = run_command(mpps(&format!("{SEARCH} --out {} --resume", out.display())));
+    let done = run_command(mpps_first(&format!("{SEARCH} --out {} --resume", out.display())));
     assert!(
         done.stderr.contains(&format!("going on after {before} trials")),
         "{}",
@@ -146,7 +149,7 @@ fn a_search_that_was_killed_goes_on_after_its_last_trial() {
 fn a_search_that_is_interrupted_says_what_it_knows() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
-    let running = Background::start(mpps(&format!("{SEARCH} --out {}", out.display())));
+    let running = Background::start(mpps_first(&format!("{SEARCH} --out {}", out.display())));
     wait_until("a trial", || {
         std::fs::read_to_string(out.join("trials.jsonl")).is_ok_and(|t| t.lines().count() > 2)
     });
@@ -165,7 +168,7 @@ fn a_device_faster_than_the_highest_rate_is_at_least_that_fast() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
     let line = SEARCH.replace("40kpps", "10kpps");
-    let done = run_command(mpps(&format!("{line} --out {}", out.display())));
+    let done = run_command(mpps_first(&format!("{line} --out {}", out.display())));
     if done.code == Some(3) && done.stdout.contains("this host could not") {
         return println!("SKIPPED: this host is too busy to send 10 kpps at given times");
     }

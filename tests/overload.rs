@@ -1,7 +1,9 @@
 //! `overload`: a device of known rate under up to twice that, what a forwarder on this host says of itself meanwhile,
 //! and what is refused.
 
-use mpps_tests::{Background, Finished, Scratch, assert_refused, joined_twice, mpps, run_command, wait_until};
+use mpps_tests::{
+    Background, Finished, Scratch, assert_refused, joined_twice, mpps, mpps_first, run_command, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -69,7 +71,7 @@ fn assert_accounted(out: &Path, result: &Value) {
 fn a_device_of_known_rate_forwards_that_much_under_twice_the_load() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
-    let done = to_its_end(|more| mpps(&format!("{TEST} --quiet --out {} {more}", out.display())));
+    let done = to_its_end(|more| mpps_first(&format!("{TEST} --quiet --out {} {more}", out.display())));
     assert!(done.stdout.lines().count() <= 25, "{}", done.stdout);
     let result = json(&out.join("result.json"));
     assert_eq!(mpps_tests::unheaded(&result), Vec::<String>::new());
@@ -111,13 +113,13 @@ fn a_test_that_was_killed_goes_on_and_a_cap_is_marked() {
     let scratch = Scratch::new();
     let out = scratch.file("results");
     let capped = TEST.replace("60kpps", "25kpps");
-    let running = Background::start(mpps(&format!("{capped} --quiet --out {}", out.display())));
+    let running = Background::start(mpps_first(&format!("{capped} --quiet --out {}", out.display())));
     let record = out.join("trials.jsonl");
     let lines = || std::fs::read_to_string(&record).map_or(0, |text| text.lines().count());
     wait_until("five trials", || lines() >= 6);
     running.end(Signal::KILL);
     let before = lines();
-    let done = to_its_end(|_| mpps(&format!("{capped} --out {} --resume", out.display())));
+    let done = to_its_end(|_| mpps_first(&format!("{capped} --out {} --resume", out.display())));
     assert!(done.stderr.contains("more trials of the record"), "{}", done.stderr);
     assert!(lines() > before);
     let result = json(&out.join("result.json"));

@@ -1,7 +1,9 @@
 //! `rfc2544`: each test on a device of known rate and queue, sizes that can't be, resumption, and refusals.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Finished, Scratch, assert_refused, bridge, joined_twice, mpps, run_command, wait_until};
+use mpps_tests::{
+    Background, Finished, Scratch, assert_refused, bridge, joined_twice, mpps, mpps_first, run_command, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -30,13 +32,14 @@ fn json(path: &Path) -> Value {
 /// Runs a test to its end, with its results in `out`.
 fn tested(test: &str, out: &Path, more: &str) -> Finished {
     let line = format!("rfc2544 {test} {DEVICE} {more} --out {}", out.display());
-    let mut done = run_command(mpps(&line));
+    let mut done = run_command(mpps_first(&line));
     // A host that others use may void three trials in a row: it is asked again.
     for _ in 0..20 {
         if done.code != Some(3) || !done.stdout.contains("this host could not") {
             break;
         }
-        done = run_command(mpps(&format!("{line} --resume")));
+        let again = if more.contains("--resume") { "" } else { "--resume" };
+        done = run_command(mpps_first(&format!("{line} {again}")));
     }
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     done
@@ -241,12 +244,12 @@ fn a_size_above_the_mtu_has_a_throughput_of_0() {
         "rfc2544 throughput {device} {CLOSE} --sizes 512,1518 --out {}",
         out.display()
     );
-    let mut done = run_command(mpps(&line));
+    let mut done = run_command(mpps_first(&line));
     for _ in 0..20 {
         if done.code != Some(3) {
             break;
         }
-        done = run_command(mpps(&format!("{line} --resume")));
+        done = run_command(mpps_first(&format!("{line} --resume")));
     }
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     let result = json(&out.join("result.json"));
@@ -260,7 +263,7 @@ fn a_test_that_was_killed_goes_on_after_its_last_trial() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let out = scratch.file("results");
     let line = format!("rfc2544 loss {DEVICE} --sizes 64 --out {}", out.display());
-    let running = Background::start(mpps(&line));
+    let running = Background::start(mpps_first(&line));
     let record = out.join("trials.jsonl");
     let trials = || {
         let text = std::fs::read_to_string(&record).unwrap_or_default();
@@ -286,7 +289,10 @@ fn a_test_that_was_killed_goes_on_after_its_last_trial() {
 fn a_test_that_is_interrupted_says_what_it_knows() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let out = scratch.file("results");
-    let running = Background::start(mpps(&format!("rfc2544 all {DEVICE} {CLOSE} --out {}", out.display())));
+    let running = Background::start(mpps_first(&format!(
+        "rfc2544 all {DEVICE} {CLOSE} --out {}",
+        out.display()
+    )));
     let record = out.join("trials.jsonl");
     wait_until("a trial", || {
         std::fs::read_to_string(&record).is_ok_and(|text| text.lines().count() > 3)

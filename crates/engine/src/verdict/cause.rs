@@ -10,6 +10,8 @@ use std::cell::Cell;
 
 /// A lane that works for this share of its time has none left.
 const BUSY: f64 = 0.9;
+/// What took this share of the time left less than it took.
+const MOST: f64 = 0.5;
 /// The least share of a run's time that is worth a note.
 const NOTABLE: f64 = 0.01;
 
@@ -74,7 +76,9 @@ impl<'e> Causes<'e> {
             return format!("the link was down for {}", span(self.e.link_down_ns));
         }
         let stolen = self.stolen();
-        if explains(time.waited + stolen) {
+        // Lanes that lack their cores for most of the time don't send on as in the rest of it: they come back to more
+        // than they may catch up with, and spend it on that.
+        if explains(time.waited + stolen) || time.waited + stolen >= MOST {
             self.told_host.set(true);
             let (mut parts, of) = (Vec::new(), "the sending time");
             if time.waited > stolen || explains(time.waited) {

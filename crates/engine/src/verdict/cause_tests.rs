@@ -133,6 +133,11 @@ fn missing_departures_have_the_cause_that_explains_half_of_them() {
             "other threads kept the lanes from running for 10.0 % of the sending time",
         ),
         (
+            "lanes that waited for most of the time, and caught up with little of it",
+            short(85_000, waited(690), none),
+            "other threads kept the lanes from running for 69.0 % of the sending time",
+        ),
+        (
             "lanes that waited for 1 %",
             short(10_000, waited(10), none),
             "waited for their cores for 1.0 %",
