@@ -78,13 +78,14 @@ impl<'e> Causes<'e> {
         let stolen = self.stolen();
         // Lanes that lack their cores for most of the time don't send on as in the rest of it: they come back to more
         // than they may catch up with, and spend it on that.
-        if explains(time.waited + stolen) || time.waited + stolen >= MOST {
+        let enough = |share: f64| explains(share) || share >= MOST;
+        if enough(time.waited + stolen) {
             self.told_host.set(true);
             let (mut parts, of) = (Vec::new(), "the sending time");
-            if time.waited > stolen || explains(time.waited) {
+            if time.waited > stolen || enough(time.waited) {
                 parts.push(self.kept_off(time.waited, of));
             }
-            if stolen >= time.waited || explains(stolen) || !explains(time.waited) {
+            if stolen >= time.waited || enough(stolen) || !enough(time.waited) {
                 parts.push(hypervisor(stolen));
             }
             return format!("the host interfered: {}", parts.join("; "));
