@@ -76,19 +76,19 @@ impl<'e> Causes<'e> {
             return format!("the link was down for {}", span(self.e.link_down_ns));
         }
         let stolen = self.stolen();
-        // Lanes that lack their cores for most of the time don't send on as in the rest of it: they come back to more
-        // than they may catch up with, and spend it on that.
-        let enough = |share: f64| explains(share) || share >= MOST;
-        if enough(time.waited + stolen) {
+        let host = |enough: &dyn Fn(f64) -> bool| {
             self.told_host.set(true);
-            let (mut parts, of) = (Vec::new(), "the sending time");
+            let mut parts = Vec::new();
             if time.waited > stolen || enough(time.waited) {
-                parts.push(self.kept_off(time.waited, of));
+                parts.push(self.kept_off(time.waited, "the sending time"));
             }
             if stolen >= time.waited || enough(stolen) || !enough(time.waited) {
                 parts.push(hypervisor(stolen));
             }
-            return format!("the host interfered: {}", parts.join("; "));
+            format!("the host interfered: {}", parts.join("; "))
+        };
+        if explains(time.waited + stolen) {
+            return host(&explains);
         }
         if explains(time.held()) {
             return format!(
@@ -113,6 +113,12 @@ impl<'e> Causes<'e> {
                  lanes or use a faster path",
                 percent(time.busy)
             );
+        }
+        // Lanes that lack their cores for most of the time, and yet are not busy, don't send on as in the rest of it: they
+        // come back to more than they may catch up with.
+        let most = |share: f64| share >= MOST;
+        if most(time.waited + stolen) {
+            return host(&most);
         }
         format!(
             "the cause is not known: {}",
