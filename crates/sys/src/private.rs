@@ -4,6 +4,10 @@
 //! rules here are those of the kernel's `protected_symlinks` and `protected_regular`, for every folder where others may
 //! make files, whether or not the kernel has them switched on.
 
+mod author;
+
+pub use author::other_author;
+
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
