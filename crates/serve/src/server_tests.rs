@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 /// Times short enough for tests, and with which no test passes by being quick.
 const SHORT: Limits = Limits {
     connections: 4,
+    streams: 2,
     request: Duration::from_millis(400),
     write: Duration::from_millis(400),
     answer: Duration::from_secs(5),
@@ -168,6 +169,87 @@ fn a_stream_that_nobody_reads_is_let_go_and_holds_up_nobody() {
     while !closed() {
         assert!(Instant::now() < deadline, "it is still there");
     }
+    served.server.finish();
+}
+
+/// A stream that has begun; nobody reads more of it.
+fn stream(served: &Served) -> TcpStream {
+    let mut socket = connect(served.at);
+    let request = format!("GET {}events HTTP/1.1\r\nHost: localhost\r\n\r\n", served.page);
+    socket.write_all(request.as_bytes()).expect("sent");
+    let mut first = [0; 15];
+    socket.read_exact(&mut first).expect("its head");
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    socket
+}
+
+/// Whether a stream goes on, after all that it was given so far.
+fn goes_on(socket: &mut TcpStream) -> bool {
+    let on = |result: io::Result<usize>| match result {
+        Ok(0) => Some(false),
+        Ok(_) => None,
+        Err(e) => Some(e.kind() == ErrorKind::WouldBlock),
+    };
+    socket.set_nonblocking(true).expect("set");
+    let mut bytes = [0; 4096];
+    loop {
+        if let Some(on) = on(socket.read(&mut bytes)) {
+            socket.set_nonblocking(false).expect("set");
+            return on;
+        }
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn mute_streams_shut_nobody_out_and_the_oldest_gives_way_to_a_new_one() {
+    for limits in [SHORT, LIMITS] {
+        let served = serve(limits);
+        let mut mute: Vec<_> = (0..limits.connections).map(|_| stream(&served)).collect();
+        assert!(ask(served.at, GET).starts_with("HTTP/1.1 200"), "a plain request");
+        let page = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", served.page);
+        assert!(ask(served.at, &page).starts_with("HTTP/1.1 200"), "the page");
+        // Those that came last stay, and a new one is among them.
+        let mut newest = stream(&served);
+        let ended = limits.connections - limits.streams + 1;
+        until("the oldest end", || {
+            mute[..ended].iter_mut().all(|socket| !goes_on(socket))
+        });
+        assert!(mute[ended..].iter_mut().all(goes_on) && goes_on(&mut newest));
+        served.server.finish();
+    }
+}
+
+#[test]
+fn a_stream_that_is_read_stays_where_one_that_takes_nothing_can_give_way() {
+    let patient = Limits {
+        write: 2 * PATIENCE,
+        ..SHORT
+    };
+    let served = serve(patient);
+    let mut read = stream(&served);
+    let lazy = stream(&served);
+    // More than sockets hold: from now on it takes nothing.
+    let state = Known {
+        notes: vec!["x".repeat(1 << 20).into(); 12],
+        ..Known::default()
+    };
+    served.board.publish(&state);
+    let mut taken = 0;
+    let mut bytes = vec![0; 1 << 16];
+    while taken < 12 << 20 {
+        taken += read.read(&mut bytes).expect("read");
+    }
+    let mut newest = stream(&served);
+    assert!(goes_on(&mut read) && goes_on(&mut newest), "one that is read was ended");
+    drop(lazy);
     served.server.finish();
 }
 
