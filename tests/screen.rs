@@ -3,6 +3,7 @@
 
 use mpps_tests::{OnTerminal, Scratch, mpps, program, skip, threads_of_id, wait_until};
 use rustix::process::Signal;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -92,6 +93,41 @@ fn what_ends_a_run_at_once_leaves_the_terminal_as_it_was() {
         assert!(
             after(LEAVE, ENTER) && after("\x1b[?25h", "\x1b[?25l"),
             "{name}: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn a_signal_that_nobody_catches_ends_the_run_and_leaves_the_terminal_as_it_was() {
+    for signal in [
+        Signal::USR1,
+        Signal::USR2,
+        Signal::ABORT,
+        Signal::SEGV,
+        Signal::BUS,
+        Signal::FPE,
+        Signal::ILL,
+        Signal::QUIT,
+        Signal::ALARM,
+        Signal::TRAP,
+        Signal::XFSZ,
+    ] {
+        let mut terminal = shown("--settle 60s");
+        terminal.signal(signal);
+        let mut status = None;
+        wait_until(&format!("the end by {signal:?}"), || {
+            terminal.seen();
+            status = terminal.ended();
+            status.is_some()
+        });
+        let by = status.and_then(|status| status.signal());
+        assert_eq!(by, Some(signal.as_raw()), "{signal:?}: {status:?}");
+        assert!(terminal.is_as_it_was(), "{signal:?}: keys come one by one");
+        let (_, seen) = terminal.finish();
+        let after = |one: &str, other: &str| seen.rfind(one) > seen.rfind(other);
+        assert!(
+            after(LEAVE, ENTER) && after("\x1b[?25h", "\x1b[?25l"),
+            "{signal:?}: {seen:?}"
         );
     }
 }
