@@ -165,6 +165,16 @@ impl Place {
         Ok(Some(Self { folder, name, shared }))
     }
 
+    /// The file `name` in an open folder. A link of that name is followed by nobody, whoever has made it.
+    ///
+    /// # Errors
+    /// When the folder can't be looked at.
+    pub fn within(folder: &OwnedFd, name: &str) -> io::Result<Self> {
+        let shared = open_to_others(&rustix::fs::fstat(folder)?);
+        let (folder, name) = (folder.try_clone()?, OsString::from(name));
+        Ok(Self { folder, name, shared })
+    }
+
     /// What lies there; `None`: nothing.
     ///
     /// # Errors
