@@ -309,6 +309,35 @@ fn a_terminal_that_takes_nothing_holds_up_neither_the_run_nor_its_end() {
 }
 
 #[test]
+fn an_error_for_a_terminal_that_takes_nothing_holds_up_no_end_and_the_exit_code_tells_of_it() {
+    let scratch = Scratch::new();
+    let (csv, json, out) = (scratch.file("run.csv"), scratch.file("run.json"), scratch.file("out"));
+    let command = run(&format!(
+        "--settle 100ms --csv {} --json {} --junit /dev/full --markdown /dev/full",
+        csv.display(),
+        json.display()
+    ));
+    let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
+    terminal.wait_for("VALID SO FAR", 0);
+    // Ctrl-S.
+    terminal.press(b"\x13");
+    let before = rows(&csv);
+    wait_until("rows", || rows(&csv) > before + 20);
+    terminal.signal(Signal::TERM);
+    wait_until("the end", || terminal.ended().is_some());
+    assert_eq!(terminal.ended().and_then(|status| status.code()), Some(1));
+    assert!(terminal.is_as_it_was());
+    assert!(std::fs::read_to_string(&json).expect("a result").contains("\"valid\""));
+    // One that takes it is told, both files.
+    let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
+    terminal.wait_for("VALID SO FAR", 0);
+    terminal.signal(Signal::TERM);
+    let (code, seen) = terminal.finish();
+    assert_eq!(code, Some(1), "{seen:?}");
+    assert_eq!(seen.matches("write /dev/full").count(), 2, "{seen:?}");
+}
+
+#[test]
 fn a_summary_for_a_terminal_that_takes_nothing_comes_once_it_does_on_the_screen_that_stays() {
     let scratch = Scratch::new();
     let csv = scratch.file("run.csv");
