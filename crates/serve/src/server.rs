@@ -278,15 +278,19 @@ impl Serving {
         }
     }
 
-    /// Turns away who has been in longest without having said what it wants: a crowd that says nothing keeps nobody
-    /// out. False: all who are in have asked.
+    /// Turns away who has been in longest without having said what it wants, or else who has been answered and stays:
+    /// neither crowd keeps anybody out. False: all who are in are being answered.
     fn makes_room(&mut self, listener: usize) -> bool {
-        let idle = |of: &Connection| of.listener == listener && matches!(of.state, State::Reading(_));
-        let Some(at) = self.connections.iter().position(idle) else {
-            return false;
+        let first = |is: fn(&State) -> bool| {
+            let mut all = self.connections.iter();
+            all.position(|of| of.listener == listener && is(&of.state))
         };
-        turn_away(&self.connections.remove(at).socket);
-        true
+        if let Some(at) = first(|state| matches!(state, State::Reading(_))) {
+            turn_away(&self.connections.remove(at).socket);
+            return true;
+        }
+        let answered = first(|state| matches!(state, State::Draining(_)));
+        answered.map(|at| self.connections.remove(at)).is_some()
     }
 
     /// Ends a stream where the one that has just begun is one too many: that which has taken nothing for longest, of

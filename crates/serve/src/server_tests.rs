@@ -129,6 +129,23 @@ fn who_says_nothing_gives_its_place_to_who_asks() {
 }
 
 #[test]
+fn who_was_answered_and_stays_gives_its_place_to_who_asks() {
+    let served = serve(SHORT);
+    // The server has said all, and waits a moment for the client's end.
+    let answered = || {
+        let mut socket = connect(served.at);
+        socket.write_all(GET.as_bytes()).expect("sent");
+        let mut told = String::new();
+        socket.read_to_string(&mut told).expect("text");
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        socket
+    };
+    let crowd: Vec<_> = (0..3 * SHORT.connections).map(|_| answered()).collect();
+    drop(crowd);
+    served.server.finish();
+}
+
+#[test]
 fn a_crowd_is_turned_away_and_then_there_is_room_again() {
     let served = serve(SHORT);
     let crowd: Vec<_> = (0..20).map(|_| connect(served.at)).collect();
