@@ -285,12 +285,15 @@ impl Serving {
             let mut all = self.connections.iter();
             all.position(|of| of.listener == listener && is(&of.state))
         };
-        if let Some(at) = first(|state| matches!(state, State::Reading(_))) {
-            turn_away(&self.connections.remove(at).socket);
-            return true;
+        let silent = first(|state| matches!(state, State::Reading(_)));
+        let Some(at) = silent.or_else(|| first(|state| matches!(state, State::Draining(_)))) else {
+            return false;
+        };
+        let gone = self.connections.remove(at);
+        if silent.is_some() {
+            turn_away(&gone.socket);
         }
-        let answered = first(|state| matches!(state, State::Draining(_)));
-        answered.map(|at| self.connections.remove(at)).is_some()
+        true
     }
 
     /// Ends a stream where the one that has just begun is one too many: that which has taken nothing for longest, of
