@@ -6,7 +6,7 @@
 
 mod author;
 
-pub use author::other_author;
+pub use author::{is_open_to_others, other_author};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;

@@ -43,6 +43,16 @@ pub fn other_author(file: &File, path: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
+/// Whether others than root and its owner may write to a file or into a folder, links followed. A sticky folder is no
+/// exception: they may put more into it.
+///
+/// # Errors
+/// When it can't be looked at.
+pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    let stat = rustix::fs::stat(path)?;
+    Ok(others_write(&stat, || rustix::fs::getxattr_query(path, ACCESS_LIST)))
+}
+
 /// The attribute that holds a file's access list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
