@@ -42,8 +42,7 @@ impl Author {
     /// # Errors
     /// When the file may be another's, and names code to run or a file elsewhere.
     pub(crate) fn check(&self, words: &[OsString]) -> Result<()> {
-        let decisive = || decisive(words);
-        match self.0.as_ref().and_then(|_| self.refuses(&decisive()?)) {
+        match self.0.as_ref().and_then(|_| self.refuses(&decisive(words)?)) {
             Some(line) => Err(usage(line)),
             None => Ok(()),
         }
