@@ -245,29 +245,43 @@ fn mute_streams_shut_nobody_out_and_the_oldest_gives_way_to_a_new_one() {
 }
 
 #[test]
-fn a_stream_that_is_read_stays_where_one_that_takes_nothing_can_give_way() {
-    let patient = Limits {
-        write: 2 * PATIENCE,
-        ..SHORT
+fn of_streams_the_one_gives_way_that_has_taken_nothing_for_longest_or_else_the_oldest() {
+    let now = Instant::now();
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = socket.local_addr().expect("its address");
+    let of = |listener, ago_s| Connection {
+        socket: connect(at),
+        listener,
+        state: State::Streaming(Box::new(Feed::new(Board::default(), None))),
+        out: Vec::new(),
+        at: 0,
+        deadline: now,
+        last: None,
+        taken: now.checked_sub(Duration::from_secs(ago_s)).unwrap_or(now),
     };
-    let served = serve(patient);
-    let mut read = stream(&served);
-    let lazy = stream(&served);
-    // More than sockets hold: from now on it takes nothing.
-    let state = Known {
-        notes: vec!["x".repeat(1 << 20).into(); 12],
-        ..Known::default()
-    };
-    served.board.publish(&state);
-    let mut taken = 0;
-    let mut bytes = vec![0; 1 << 16];
-    while taken < 12 << 20 {
-        taken += read.read(&mut bytes).expect("read");
+    // Listener and seconds of each, and which gives way to the last.
+    for (all, gives_way) in [
+        (&[(0, 0), (0, 0)][..], None),
+        (&[(0, 9), (1, 8), (0, 0)], None),
+        (&[(0, 0), (0, 0), (0, 0)], Some(0)),
+        (&[(0, 1), (0, 2), (0, 0)], Some(1)),
+        (&[(1, 9), (0, 1), (0, 1), (0, 3)], Some(1)),
+    ] {
+        let mut serving = Serving {
+            listeners: Vec::new(),
+            limits: SHORT,
+            connections: all.iter().map(|&(listener, ago_s)| of(listener, ago_s)).collect(),
+            woken: UnixStream::pair().expect("a pair").0,
+            full_until: None,
+            last: None,
+        };
+        serving.limit_streams(all.len() - 1);
+        let over = serving
+            .connections
+            .iter()
+            .position(|of| matches!(of.state, State::Over));
+        assert_eq!(over, gives_way, "{all:?}");
     }
-    let mut newest = stream(&served);
-    assert!(goes_on(&mut read) && goes_on(&mut newest), "one that is read was ended");
-    drop(lazy);
-    served.server.finish();
 }
 
 #[test]
