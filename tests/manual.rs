@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mpps_tests::{Scratch, assert_refused, has, missing, mpps, program, run, skip};
+use mpps_tests::{Scratch, assert_refused, has, missing, mpps, program, run, run_command, skip};
 
 /// The names of the files in a folder.
 fn names(folder: &Path) -> BTreeSet<String> {
@@ -18,7 +18,7 @@ fn pages(scratch: &Scratch) -> PathBuf {
     let folder = scratch.file("man1");
     let mut command = mpps("man --out");
     command.arg(&folder);
-    let finished = mpps_tests::run_command(command);
+    let finished = run_command(command);
     assert_eq!(
         (finished.code, finished.stdout.as_str()),
         (Some(0), ""),
@@ -60,6 +60,26 @@ fn each_command_has_a_page_and_the_page_its_parts() {
     assert_eq!(run("man lab up").code, Some(0));
     assert_refused(mpps("man nonesuch"), 2, &["nonesuch", "sendrecv"]);
     assert_refused(mpps("completions tcsh"), 2, &["tcsh", "bash, zsh, fish"]);
+}
+
+#[test]
+fn a_page_goes_through_no_link_and_replaces_what_was_there() {
+    let scratch = Scratch::new();
+    let folder = pages(&scratch);
+    let (page, victim) = (folder.join("mpps-sendrecv.1"), scratch.file("victim"));
+    let again = || mpps(&format!("man --out {}", folder.display()));
+    std::fs::write(&page, "old").expect("ours");
+    assert_eq!(run_command(again()).code, Some(0));
+    assert!(std::fs::read_to_string(&page).expect("a page").contains(".TH"));
+    for target in ["../victim", "../none"] {
+        std::fs::write(&victim, "kept").expect("ours");
+        std::fs::remove_file(&page).expect("ours");
+        std::os::unix::fs::symlink(target, &page).expect("a link");
+        assert_refused(again(), 2, &["--out", "mpps-sendrecv.1: it is a link", "want"]);
+        assert_eq!(std::fs::read(&victim).expect("a file"), b"kept");
+        assert!(!scratch.file("none").exists());
+        assert!(page.symlink_metadata().expect("a link").is_symlink());
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A run as a value: what `--print-plan` prints is what `run` does, a result can be repeated from its own file, and
 //! what no plan has is refused by its name before anything is opened.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 
 use mpps_tests::{Finished, Scratch, assert_refused, mpps, run};
@@ -113,6 +115,113 @@ fn what_no_plan_has_is_refused_by_the_name_of_the_field_before_anything_is_opene
     std::fs::write(&file, [0xff, 0xfe, 0]).expect("writable");
     assert_refused(mpps(&format!("run {}", file.display())), 2, &["no text"]);
     assert_refused(mpps("run /dev/zero"), 2, &["above 16777216 bytes"]);
+}
+
+#[test]
+fn what_somebody_else_may_have_written_runs_no_code_and_names_no_file_elsewhere() {
+    if !rustix::process::geteuid().is_root() {
+        return mpps_tests::skip("only root can make files of somebody else");
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.file("folder");
+    let file = folder.join("plan.json");
+    // They get as far as here.
+    mode(scratch.path(), 0o755);
+    std::fs::create_dir(&folder).expect("a folder");
+    let change = |words: &str, section: &str, key: &str, value: &str| {
+        let mut plan = json(&printed(words));
+        match section {
+            "" => plan[key] = json(value),
+            _ => plan[section][key] = json(value),
+        }
+        std::fs::write(&file, plan.to_string()).expect("writable");
+    };
+    let run = || format!("run {} --print-plan", file.display());
+    let compared = || format!("compare {0} {0} --rounds 1", file.display());
+    type Change = fn(&Path, &Path);
+    let hands: [(&str, Change); 4] = [
+        ("user 65534 owns this file", |_, file| owned(file, NOBODY)),
+        ("others than its owner may write", |_, file| mode(file, 0o666)),
+        ("user 65534 owns its folder", |folder, _| owned(folder, NOBODY)),
+        ("others may put files into its folder", |folder, _| mode(folder, 0o777)),
+    ];
+    for (who, change_hands) in hands {
+        let again = || {
+            owned(&folder, 0);
+            mode(&folder, 0o755);
+            owned(&file, 0);
+            mode(&file, 0o644);
+        };
+        for (words, section, key, value, told) in [
+            (
+                "drop null:",
+                "device",
+                "eal",
+                "\"-d /tmp/x.so\"",
+                "device.eal (--eal) decides which code runs, and",
+            ),
+            (
+                "drop null:",
+                "",
+                "ports",
+                "[\"dpdk:net_failsafe0,exec(id)\"]",
+                "ports: 'dpdk:net_failsafe0,exec(id)'",
+            ),
+            (
+                "capture af_packet:lo -o x",
+                "capture",
+                "output",
+                "\"/etc/x\"",
+                "capture.output (--output) '/etc/x'",
+            ),
+        ] {
+            change(words, section, key, value);
+            again();
+            let finished = mpps_tests::run(&run());
+            assert!(!finished.stderr.contains(told), "of root: {}", finished.stderr);
+            change_hands(&folder, &file);
+            assert_refused(mpps(&run()), 2, &["plan.json: ", told, who, "want it read through"]);
+            if section == "device" {
+                assert_refused(mpps(&compared()), 2, &["plan.json: ", told, who]);
+            }
+            // What is typed is believed, whoever the text is of; a file that stands there is not.
+            let mut command = mpps("run - --print-plan");
+            command.stdin(Stdio::from(std::fs::File::open(&file).expect("there")));
+            let by_stdin = command.output().expect("the program starts");
+            let stderr = String::from_utf8_lossy(&by_stdin.stderr).into_owned();
+            assert!(stderr.contains(told) && stderr.contains(who), "{stderr}");
+            // By sudo it is the caller's own.
+            let mut command = mpps(&run());
+            command
+                .env("SUDO_UID", NOBODY.to_string())
+                .env("SUDO_GID", NOBODY.to_string());
+            if who.starts_with("user") {
+                let stderr = mpps_tests::run_command(command).stderr;
+                assert!(!stderr.contains(told), "of the caller: {stderr}");
+            }
+        }
+        // Whatever runs no code may be anybody's.
+        again();
+        change(
+            "send null: --src 10.99.0.1 --dest 10.99.0.2:9000",
+            "load",
+            "rate",
+            "\"5kpps\"",
+        );
+        change_hands(&folder, &file);
+        let plain = mpps_tests::run(&run());
+        assert_eq!((plain.code, plain.stderr.as_str()), (Some(0), ""), "{who}");
+    }
+}
+
+const NOBODY: u32 = 65_534;
+
+fn owned(path: &Path, by: u32) {
+    std::os::unix::fs::chown(path, Some(by), Some(by)).expect("chown");
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
 }
 
 #[test]

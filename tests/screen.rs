@@ -3,6 +3,7 @@
 
 use mpps_tests::{OnTerminal, Scratch, mpps, program, skip, threads_of_id, wait_until};
 use rustix::process::Signal;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -92,6 +93,41 @@ fn what_ends_a_run_at_once_leaves_the_terminal_as_it_was() {
         assert!(
             after(LEAVE, ENTER) && after("\x1b[?25h", "\x1b[?25l"),
             "{name}: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn a_signal_that_nobody_catches_ends_the_run_and_leaves_the_terminal_as_it_was() {
+    for signal in [
+        Signal::USR1,
+        Signal::USR2,
+        Signal::ABORT,
+        Signal::SEGV,
+        Signal::BUS,
+        Signal::FPE,
+        Signal::ILL,
+        Signal::QUIT,
+        Signal::ALARM,
+        Signal::TRAP,
+        Signal::XFSZ,
+    ] {
+        let mut terminal = shown("--settle 60s");
+        terminal.signal(signal);
+        let mut status = None;
+        wait_until(&format!("the end by {signal:?}"), || {
+            terminal.seen();
+            status = terminal.ended();
+            status.is_some()
+        });
+        let by = status.and_then(|status| status.signal());
+        assert_eq!(by, Some(signal.as_raw()), "{signal:?}: {status:?}");
+        assert!(terminal.is_as_it_was(), "{signal:?}: keys come one by one");
+        let (_, seen) = terminal.finish();
+        let after = |one: &str, other: &str| seen.rfind(one) > seen.rfind(other);
+        assert!(
+            after(LEAVE, ENTER) && after("\x1b[?25h", "\x1b[?25l"),
+            "{signal:?}: {seen:?}"
         );
     }
 }
@@ -270,6 +306,35 @@ fn a_terminal_that_takes_nothing_holds_up_neither_the_run_nor_its_end() {
     let told = std::fs::read_to_string(&json).expect("a result");
     assert!(told.contains("\"valid\""), "{told}");
     assert!(std::fs::read_to_string(&out).expect("a summary").contains("VALID"));
+}
+
+#[test]
+fn an_error_for_a_terminal_that_takes_nothing_holds_up_no_end_and_the_exit_code_tells_of_it() {
+    let scratch = Scratch::new();
+    let (csv, json, out) = (scratch.file("run.csv"), scratch.file("run.json"), scratch.file("out"));
+    let command = run(&format!(
+        "--settle 100ms --csv {} --json {} --junit /dev/full --markdown /dev/full",
+        csv.display(),
+        json.display()
+    ));
+    let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
+    terminal.wait_for("VALID SO FAR", 0);
+    // Ctrl-S.
+    terminal.press(b"\x13");
+    let before = rows(&csv);
+    wait_until("rows", || rows(&csv) > before + 20);
+    terminal.signal(Signal::TERM);
+    wait_until("the end", || terminal.ended().is_some());
+    assert_eq!(terminal.ended().and_then(|status| status.code()), Some(1));
+    assert!(terminal.is_as_it_was());
+    assert!(std::fs::read_to_string(&json).expect("a result").contains("\"valid\""));
+    // One that takes it is told, both files.
+    let mut terminal = OnTerminal::start(&command, SIZE, Some(out.to_str().expect("text")));
+    terminal.wait_for("VALID SO FAR", 0);
+    terminal.signal(Signal::TERM);
+    let (code, seen) = terminal.finish();
+    assert_eq!(code, Some(1), "{seen:?}");
+    assert_eq!(seen.matches("write /dev/full").count(), 2, "{seen:?}");
 }
 
 #[test]

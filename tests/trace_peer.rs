@@ -1,5 +1,6 @@
 //! `mpps trace peer`: what testpmd's threads did, as it counts itself; its terminal, its signals, its exit code.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -357,7 +358,7 @@ fn root_puts_the_plug_in_below_no_folder_of_somebody_elses() {
     std::fs::create_dir(&target).expect("a folder");
     // Neither in it nor where a link in it leads to.
     std::os::unix::fs::symlink(&target, home.path().join("link")).expect("a link");
-    for cache in ["cache", "link/cache"] {
+    let tried = |cache: &str| {
         // Folders of root's own are mounted so that no plug-in can be loaded from them.
         let script = "mkdir -p /run/mpps /var/cache/mpps && mount -t tmpfs -o noexec,mode=700 none /run/mpps && \
                       mount -t tmpfs -o noexec,mode=700 none /var/cache/mpps && exec \"$@\"";
@@ -365,7 +366,10 @@ fn root_puts_the_plug_in_below_no_folder_of_somebody_elses() {
         command.args(["--mount", "sh", "-c", script, "sh"]);
         command.arg(mpps_tests::program()).args(["trace", "peer", "--", "true"]);
         command.env("XDG_CACHE_HOME", home.path().join(cache));
-        let finished = run_command(command);
+        run_command(command)
+    };
+    for cache in ["cache", "link/cache"] {
+        let finished = tried(cache);
         assert_eq!(finished.code, Some(1), "{}", finished.stderr);
         assert!(
             finished.stderr.contains("which belongs to user 65534"),
@@ -374,4 +378,14 @@ fn root_puts_the_plug_in_below_no_folder_of_somebody_elses() {
         );
         assert!(!home.path().join(cache).exists(), "root made a folder there");
     }
+    // Whoever is in the group could put another folder in the place of root's.
+    std::os::unix::fs::chown(home.path(), Some(0), Some(65_534)).expect("ours");
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o775)).expect("ours");
+    let finished = tried("of-group");
+    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    let told = format!(
+        "lies in {}, which others than its owner may write to",
+        home.path().display()
+    );
+    assert!(finished.stderr.contains(&told), "{}", finished.stderr);
 }

@@ -4,9 +4,12 @@ use crate::plan::holders::held;
 use crate::plan::value::field_of;
 use mpps_netdev::NetDev;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// A failure, sorted by its exit code.
 #[derive(Debug)]
@@ -45,14 +48,46 @@ impl Failure {
 
     /// Prints the one line and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        let line = printable(self.line());
+        let mut line = printable(self.line());
+        let failed = matches!(self, Self::Failed(_));
         // The paths know what they need, not where they run.
-        let advises = matches!(self, Self::Failed(_)) && line.contains("with the command that `mpps doctor` prints");
-        match mpps_host::privilege::why_not_setcap().filter(|_| advises) {
-            Some(why) => eprintln!("mpps: {line} (setcap does not help here: {why})"),
-            None => eprintln!("mpps: {line}"),
+        let advises = failed && line.contains("with the command that `mpps doctor` prints");
+        if let Some(why) = mpps_host::privilege::why_not_setcap().filter(|_| advises) {
+            line += &format!(" (setcap does not help here: {why})");
+        }
+        match failed {
+            true => tell_at_end(&line),
+            // Nothing was done, and nobody waits for the end of it.
+            false => eprintln!("mpps: {line}"),
         }
         ExitCode::from(self.code())
+    }
+}
+
+/// How long words at the end wait for a terminal that takes nothing (Ctrl-S).
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Prints a line on standard error when the results are written, or nothing is left to be done with them. A terminal
+/// that takes nothing does not hold up the end for long: it goes without this line, and without those after it.
+pub(crate) fn tell_at_end(line: &str) {
+    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+    let text = format!("mpps: {line}");
+    if !io::stderr().is_terminal() {
+        return eprintln!("{text}");
+    }
+    if GIVEN_UP.load(Ordering::Relaxed) {
+        return;
+    }
+    // A write that waits can't be broken off, and whether it will wait can't be told of a whole line: so another thread
+    // waits, which ends with the process.
+    let (said, heard) = channel();
+    let write = move || {
+        eprintln!("{text}");
+        let _ = said.send(());
+    };
+    let thread = std::thread::Builder::new().name("mpps-error".to_owned()).spawn(write);
+    if thread.is_err() || heard.recv_timeout(PATIENCE).is_err() {
+        GIVEN_UP.store(true, Ordering::Relaxed);
     }
 }
 

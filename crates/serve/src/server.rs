@@ -3,6 +3,10 @@
 //! It never waits for one of them: sockets don't block, each has a time by which something must have come or gone, and
 //! what a connection may hold is bounded. A stream is given something new only when it has taken what it was given, so
 //! a reader that is slow gets less, and one that takes nothing is let go.
+//!
+//! Streams stay for as long as the run, so there may be fewer of them than connections: what is left is for requests
+//! that are answered and gone. One stream too many takes the place of another, and is not refused: a browser takes up
+//! again a stream that has ended, but none that was refused.
 
 use crate::page::Feed;
 use crate::request::{LONGEST, Parsed, Refusal, parse};
@@ -20,6 +24,8 @@ use std::time::{Duration, Instant};
 pub struct Limits {
     /// Connections of a listener at a time.
     pub connections: usize,
+    /// Streams among them.
+    pub streams: usize,
     /// Time for the whole request.
     pub request: Duration,
     /// Time in which a client must have taken something of what is for it.
@@ -31,6 +37,7 @@ pub struct Limits {
 /// What is used.
 pub const LIMITS: Limits = Limits {
     connections: 16,
+    streams: 12,
     request: Duration::from_secs(2),
     write: Duration::from_secs(2),
     answer: Duration::from_secs(10),
@@ -140,6 +147,8 @@ struct Connection {
     deadline: Instant,
     /// By when all must be over; `None`: never.
     last: Option<Instant>,
+    /// When it last took something of what is for it.
+    taken: Instant,
 }
 
 struct Serving {
@@ -264,27 +273,56 @@ impl Serving {
                 at: 0,
                 deadline: now + self.limits.request,
                 last: None,
+                taken: now,
             });
         }
     }
 
-    /// Turns away who has been in longest without having said what it wants: a crowd that says nothing keeps nobody
-    /// out. False: all who are in have asked.
+    /// Turns away who has been in longest without having said what it wants, or else who has been answered and stays:
+    /// neither crowd keeps anybody out. False: all who are in are being answered.
     fn makes_room(&mut self, listener: usize) -> bool {
-        let idle = |of: &Connection| of.listener == listener && matches!(of.state, State::Reading(_));
-        let Some(at) = self.connections.iter().position(idle) else {
+        let first = |is: fn(&State) -> bool| {
+            let mut all = self.connections.iter();
+            all.position(|of| of.listener == listener && is(&of.state))
+        };
+        let silent = first(|state| matches!(state, State::Reading(_)));
+        let Some(at) = silent.or_else(|| first(|state| matches!(state, State::Draining(_)))) else {
             return false;
         };
-        turn_away(&self.connections.remove(at).socket);
+        let gone = self.connections.remove(at);
+        if silent.is_some() {
+            turn_away(&gone.socket);
+        }
         true
+    }
+
+    /// Ends a stream where the one that has just begun is one too many: that which has taken nothing for longest, of
+    /// several the oldest. Streams that nobody reads give way in time to those that are read; a page whose stream ends
+    /// comes back a second later, and goes on where it was.
+    fn limit_streams(&mut self, newest: usize) {
+        let listener = self.connections[newest].listener;
+        let same = |of: &&mut Connection| of.listener == listener && of.is_stream();
+        if self.connections.iter_mut().filter(same).count() <= self.limits.streams {
+            return;
+        }
+        let others = self.connections.iter_mut().enumerate().filter(|(at, _)| *at != newest);
+        // The first of several that are equal: connections are in the order in which they came.
+        if let Some(stale) = others.map(|(_, of)| of).filter(same).min_by_key(|of| of.taken) {
+            stale.state = State::Over;
+        }
     }
 
     /// Goes on with each connection as far as that goes without waiting.
     fn serve(&mut self, now: Instant) {
         let ending = self.last.is_some();
-        for connection in &mut self.connections {
+        for at in 0..self.connections.len() {
+            let connection = &mut self.connections[at];
             let site = self.listeners[connection.listener].site.as_ref();
+            let before = connection.is_stream();
             connection.go_on(site, &self.limits, now, ending);
+            if connection.is_stream() && !before {
+                self.limit_streams(at);
+            }
         }
         self.connections
             .retain(|connection| !matches!(connection.state, State::Over));
@@ -292,6 +330,10 @@ impl Serving {
 }
 
 impl Connection {
+    fn is_stream(&self) -> bool {
+        matches!(self.state, State::Streaming(_))
+    }
+
     fn go_on(&mut self, site: &dyn Site, limits: &Limits, now: Instant, ending: bool) {
         if matches!(self.state, State::Reading(_)) {
             self.read(site, limits, now);
@@ -390,6 +432,7 @@ impl Connection {
                 Some(Ok(n)) if n > 0 => {
                     self.at += n;
                     self.deadline = now + limits.write;
+                    self.taken = now;
                 }
                 Some(_) => {
                     self.state = State::Over;

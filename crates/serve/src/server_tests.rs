@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 /// Times short enough for tests, and with which no test passes by being quick.
 const SHORT: Limits = Limits {
     connections: 4,
+    streams: 2,
     request: Duration::from_millis(400),
     write: Duration::from_millis(400),
     answer: Duration::from_secs(5),
@@ -128,6 +129,23 @@ fn who_says_nothing_gives_its_place_to_who_asks() {
 }
 
 #[test]
+fn who_was_answered_and_stays_gives_its_place_to_who_asks() {
+    let served = serve(SHORT);
+    // The server has said all, and waits a moment for the client's end.
+    let answered = || {
+        let mut socket = connect(served.at);
+        socket.write_all(GET.as_bytes()).expect("sent");
+        let mut told = String::new();
+        socket.read_to_string(&mut told).expect("text");
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        socket
+    };
+    let crowd: Vec<_> = (0..3 * SHORT.connections).map(|_| answered()).collect();
+    drop(crowd);
+    served.server.finish();
+}
+
+#[test]
 fn a_crowd_is_turned_away_and_then_there_is_room_again() {
     let served = serve(SHORT);
     let crowd: Vec<_> = (0..20).map(|_| connect(served.at)).collect();
@@ -169,6 +187,101 @@ fn a_stream_that_nobody_reads_is_let_go_and_holds_up_nobody() {
         assert!(Instant::now() < deadline, "it is still there");
     }
     served.server.finish();
+}
+
+/// A stream that has begun; nobody reads more of it.
+fn stream(served: &Served) -> TcpStream {
+    let mut socket = connect(served.at);
+    let request = format!("GET {}events HTTP/1.1\r\nHost: localhost\r\n\r\n", served.page);
+    socket.write_all(request.as_bytes()).expect("sent");
+    let mut first = [0; 15];
+    socket.read_exact(&mut first).expect("its head");
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    socket
+}
+
+/// Whether a stream goes on, after all that it was given so far.
+fn goes_on(socket: &mut TcpStream) -> bool {
+    let on = |result: io::Result<usize>| match result {
+        Ok(0) => Some(false),
+        Ok(_) => None,
+        Err(e) => Some(e.kind() == ErrorKind::WouldBlock),
+    };
+    socket.set_nonblocking(true).expect("set");
+    let mut bytes = [0; 4096];
+    loop {
+        if let Some(on) = on(socket.read(&mut bytes)) {
+            socket.set_nonblocking(false).expect("set");
+            return on;
+        }
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn mute_streams_shut_nobody_out_and_the_oldest_gives_way_to_a_new_one() {
+    for limits in [SHORT, LIMITS] {
+        let served = serve(limits);
+        let mut mute: Vec<_> = (0..limits.connections).map(|_| stream(&served)).collect();
+        assert!(ask(served.at, GET).starts_with("HTTP/1.1 200"), "a plain request");
+        let page = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", served.page);
+        assert!(ask(served.at, &page).starts_with("HTTP/1.1 200"), "the page");
+        // Those that came last stay, and a new one is among them.
+        let mut newest = stream(&served);
+        let ended = limits.connections - limits.streams + 1;
+        until("the oldest end", || {
+            mute[..ended].iter_mut().all(|socket| !goes_on(socket))
+        });
+        assert!(mute[ended..].iter_mut().all(goes_on) && goes_on(&mut newest));
+        served.server.finish();
+    }
+}
+
+#[test]
+fn of_streams_the_one_gives_way_that_has_taken_nothing_for_longest_or_else_the_oldest() {
+    let now = Instant::now();
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = socket.local_addr().expect("its address");
+    let of = |listener, ago_s| Connection {
+        socket: connect(at),
+        listener,
+        state: State::Streaming(Box::new(Feed::new(Board::default(), None))),
+        out: Vec::new(),
+        at: 0,
+        deadline: now,
+        last: None,
+        taken: now.checked_sub(Duration::from_secs(ago_s)).unwrap_or(now),
+    };
+    // Listener and seconds of each, and which gives way to the last.
+    for (all, gives_way) in [
+        (&[(0, 0), (0, 0)][..], None),
+        (&[(0, 9), (1, 8), (0, 0)], None),
+        (&[(0, 0), (0, 0), (0, 0)], Some(0)),
+        (&[(0, 1), (0, 2), (0, 0)], Some(1)),
+        (&[(1, 9), (0, 1), (0, 1), (0, 3)], Some(1)),
+    ] {
+        let mut serving = Serving {
+            listeners: Vec::new(),
+            limits: SHORT,
+            connections: all.iter().map(|&(listener, ago_s)| of(listener, ago_s)).collect(),
+            woken: UnixStream::pair().expect("a pair").0,
+            full_until: None,
+            last: None,
+        };
+        serving.limit_streams(all.len() - 1);
+        let over = serving
+            .connections
+            .iter()
+            .position(|of| matches!(of.state, State::Over));
+        assert_eq!(over, gives_way, "{all:?}");
+    }
 }
 
 #[test]

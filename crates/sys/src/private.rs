@@ -4,6 +4,10 @@
 //! rules here are those of the kernel's `protected_symlinks` and `protected_regular`, for every folder where others may
 //! make files, whether or not the kernel has them switched on.
 
+mod author;
+
+pub use author::{is_open_to_others, other_author};
+
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -159,6 +163,16 @@ impl Place {
         };
         let shared = open_to_others(&rustix::fs::fstat(&folder)?);
         Ok(Some(Self { folder, name, shared }))
+    }
+
+    /// The file `name` in an open folder. A link of that name is followed by nobody, whoever has made it.
+    ///
+    /// # Errors
+    /// When the folder can't be looked at.
+    pub fn within(folder: &OwnedFd, name: &str) -> io::Result<Self> {
+        let shared = open_to_others(&rustix::fs::fstat(folder)?);
+        let (folder, name) = (folder.try_clone()?, OsString::from(name));
+        Ok(Self { folder, name, shared })
     }
 
     /// What lies there; `None`: nothing.

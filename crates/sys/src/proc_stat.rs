@@ -71,13 +71,17 @@ impl ThreadStat {
     }
 }
 
-/// The name of the thread or process with this folder in `/proc`. Any user may put any bytes into that of a thread
-/// (`PR_SET_NAME`): a terminal would obey control characters, so others stand in their place.
-pub(crate) fn name_in(folder: &std::path::Path) -> Option<String> {
+/// The name of the thread or process with this folder in `/proc`, as [`shown`].
+pub fn name_in(folder: &std::path::Path) -> Option<String> {
     let name = std::fs::read(folder.join("comm")).ok()?;
+    Some(shown(name.strip_suffix(b"\n").unwrap_or(&name)))
+}
+
+/// A name, or words, that a program has given itself. Any user may put any bytes there (`PR_SET_NAME`): a terminal
+/// would obey control characters, so others stand in their place.
+pub fn shown(name: &[u8]) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name));
-    Some(name.trim().chars().map(shown).collect())
+    String::from_utf8_lossy(name).trim().chars().map(shown).collect()
 }
 
 /// The threads of this process as they are now: number and name. Source: `/proc/self/task`.

@@ -36,7 +36,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 
 /// Catches SIGINT, SIGTERM and SIGHUP from now on, and ignores SIGPIPE (a reader that has gone is an error to report,
 /// not an end). The first signal ends the run with its results, a third ends the program at once. Notes when the
-/// process was continued, too, and leaves no cursor hidden when Ctrl-Z stops or Ctrl-\ ends the program.
+/// process was continued, too, and leaves no cursor hidden when Ctrl-Z stops, or another signal ends, the program.
 pub fn catch_interrupts() {
     crate::terminal::watch();
     crate::evidence::watch_continues();

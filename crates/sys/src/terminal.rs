@@ -1,8 +1,8 @@
 //! The terminal comes back as it was however the program stops or ends: a live view hides the cursor, a full-screen
 //! view also takes the alternate screen and turns echo off, and few shells undo that.
 //!
-//! A view restores all of it when it ends. Ctrl-Z, Ctrl-\, a panic and the third Ctrl-C leave no time for that, so
-//! their handlers do.
+//! A view restores all of it when it ends. Ctrl-Z, Ctrl-\, a panic, the third Ctrl-C, and signals that end a program
+//! which does not catch them, a fault of its own among them, leave no time for that, so their handlers do.
 
 use std::io;
 use std::mem::zeroed;
@@ -28,6 +28,31 @@ const LEAVE: &[u8] = b"\x1b[?2026l\x1b[0m\x1b[?1049l\x1b[?25h";
 const SHOW: &[u8] = b"\x1b[?25h";
 /// How long the way back waits for the terminal to take it, ms. One that takes nothing (Ctrl-S) stays as it is.
 const PATIENCE_MS: libc::c_int = 50;
+
+/// Signals that a fault of the program's own raises, by an instruction that is tried again when a handler returns.
+const FAULTS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+/// Other signals that end the program, and that it has no use for. Real-time signals are left to the libraries that
+/// take them; SIGINT and its like end a run with its results, and SIGPIPE is ignored.
+const ENDINGS: [libc::c_int; 13] = [
+    libc::SIGABRT,
+    libc::SIGALRM,
+    libc::SIGIO,
+    libc::SIGPROF,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGSYS,
+    libc::SIGTRAP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGVTALRM,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+/// What was in place for each of [`FAULTS`] before; null: nothing, or the default. What is behind the pointers is never
+/// freed.
+static FORMER: [AtomicPtr<libc::sigaction>; FAULTS.len()] = [const { AtomicPtr::new(null_mut()) }; FAULTS.len()];
+/// [`watch_ends`] was called.
+static WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Says whether the cursor of the terminal on standard error is hidden now: before it is hidden, after it was shown.
 pub fn set_hidden(hidden: bool) {
@@ -125,12 +150,16 @@ pub fn close() {
 }
 
 /// The calling thread hears no signal from now on: other threads do. One that draws must not be interrupted by a
-/// handler that waits for the drawing to end, and is not stopped where it touches a terminal in the background.
+/// handler that waits for the drawing to end, and is not stopped where it touches a terminal in the background. A fault
+/// of its own is the exception: where its signal is blocked the kernel ends the program at once.
 pub fn deaf() {
-    // SAFETY: sigfillset fills the set, which lives here; pthread_sigmask reads it.
+    // SAFETY: sigfillset fills the set, which lives here; sigdelset changes it, and pthread_sigmask reads it.
     unsafe {
         let mut all: libc::sigset_t = zeroed();
         libc::sigfillset(&raw mut all);
+        for fault in FAULTS {
+            libc::sigdelset(&raw mut all, fault);
+        }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, null_mut());
     }
 }
@@ -204,10 +233,63 @@ extern "C" fn on_leaving(signal: libc::c_int) {
     unsafe { libc::raise(signal) };
 }
 
-/// From now on Ctrl-Z and Ctrl-\ restore the terminal first, unless they were ignored.
+/// As [`on_leaving`], and a fault goes to whoever had it before: the instruction is tried again when this returns, and
+/// Rust's own handler, say, tells of a stack that is full.
+extern "C" fn on_ending(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    give_back();
+    // SAFETY: the kernel hands a siginfo to a handler with SA_SIGINFO. sigaction and raise are async-signal-safe, and
+    // what is behind a pointer in FORMER is never freed. The signal is blocked until this handler returns.
+    unsafe {
+        let number = FAULTS.iter().position(|fault| *fault == signal);
+        // Else a process has sent it, and no instruction will raise it again.
+        match number.filter(|_| (*info).si_code > 0) {
+            Some(number) => {
+                let former = FORMER[number].load(Ordering::Acquire);
+                if !former.is_null() {
+                    libc::sigaction(signal, former, null_mut());
+                }
+            }
+            None => _ = libc::raise(signal),
+        }
+    }
+}
+
+/// From now on Ctrl-Z and Ctrl-\, and whatever else stops or ends the program, restore the terminal first, unless they
+/// were ignored.
 pub(crate) fn watch() {
     STOPS.store(handle(libc::SIGTSTP), Ordering::Relaxed);
     handle(libc::SIGQUIT);
+    watch_ends();
+}
+
+/// Only once: libraries that have a use for a fault put their handlers above these later, and have them called.
+fn watch_ends() {
+    if WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    for (number, signal) in FAULTS.into_iter().chain(ENDINGS).enumerate() {
+        // SAFETY: the handler only does what is async-signal-safe; the structs are fully initialised by zeroed() plus
+        // the fields set, as sigaction(2) asks.
+        unsafe {
+            let mut before: libc::sigaction = zeroed();
+            libc::sigaction(signal, null(), &raw mut before);
+            let former = FORMER.get(number);
+            // Whoever has a handler for another signal has a use for it.
+            let free = before.sa_sigaction == libc::SIG_DFL || former.is_some();
+            if before.sa_sigaction == libc::SIG_IGN || !free {
+                continue;
+            }
+            if let Some(former) = former.filter(|_| before.sa_sigaction != libc::SIG_DFL) {
+                former.store(Box::into_raw(Box::new(before)), Ordering::Release);
+            }
+            let mut action: libc::sigaction = zeroed();
+            action.sa_sigaction = on_ending as *const () as usize;
+            // SA_ONSTACK: where the fault is that the stack is full.
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_RESETHAND | libc::SA_ONSTACK;
+            libc::sigemptyset(&raw mut action.sa_mask);
+            libc::sigaction(signal, &raw const action, null_mut());
+        }
+    }
 }
 
 /// For the next Ctrl-Z: a handler of a signal is gone once it was called. Async-signal-safe.

@@ -1,6 +1,7 @@
 //! Names of what the kernel tells by number or address.
 
 use crate::btf::Types;
+use mpps_sys::proc_stat::shown;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 
@@ -26,10 +27,10 @@ pub(crate) fn vector(number: u32) -> String {
     name.map_or_else(|| format!("vector {number}"), |&name| name.to_owned())
 }
 
-/// Text of the kernel's that ends with a zero byte, or fills its room.
+/// Text of the kernel's that ends with a zero byte, or fills its room. Names of threads are anybody's.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    shown(&bytes[..end])
 }
 
 /// Names that are looked up once.
@@ -160,5 +161,6 @@ mod tests {
         );
         assert_eq!(text(b"udp\0\0\0"), "udp");
         assert_eq!(text(b"full"), "full");
+        assert_eq!(text(b"\x1b[2Jx\n\0"), "\u{fffd}[2Jx");
     }
 }

@@ -4,6 +4,7 @@ use super::cgroup;
 use super::cpus::Cpus;
 use super::online;
 use super::tree::Tree;
+use mpps_sys::proc_stat::name_in;
 use serde::Serialize;
 use std::io;
 
@@ -395,7 +396,7 @@ fn threads(tree: &Tree, cores: &Cpus, rest: &Cpus) -> Part {
             let (Some(after), Some(started)) = (moved(&before, cores, rest), started(&stat)) else {
                 continue;
             };
-            let name = tree.read(&format!("{folder}/comm")).unwrap_or_default();
+            let name = name_in(&tree.path(&folder)).unwrap_or_default();
             steps.push(Step::Affinity {
                 thread: number,
                 started,

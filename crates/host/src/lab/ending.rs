@@ -4,8 +4,10 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mpps_sys::proc_stat::name_in;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -57,12 +59,8 @@ fn processes(kernel: &Kernel, namespace: &str) -> Result<Vec<Process>> {
         // Asked once it is held: whoever had the number before may have been the one that was listed.
         let net = fs::metadata(format!("/proc/{id}/ns/net")).ok()?;
         ((net.dev(), net.ino()) == inside).then_some(())?;
-        let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
-        Some(Process {
-            id,
-            name: name.trim().to_owned(),
-            handle,
-        })
+        let name = name_in(Path::new(&format!("/proc/{id}"))).unwrap_or_default();
+        Some(Process { id, name, handle })
     };
     let listed = kernel.processes(namespace)?;
     Ok(listed

@@ -86,7 +86,7 @@ fn holder(inode: u64) -> String {
     let words: Vec<_> = command
         .split(|b| *b == 0)
         .filter(|word| !word.is_empty())
-        .map(String::from_utf8_lossy)
+        .map(mpps_sys::proc_stat::shown)
         .collect();
     match words.is_empty() {
         // Its lock lives on in a program that it started.

@@ -3,15 +3,17 @@
 
 use super::serve;
 use crate::fail::{Result as Checked, argument_line, usage};
+use crate::plan::author::{Author, leads_away};
 use crate::privilege::as_user;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// The option's name.
@@ -180,7 +182,7 @@ fn may_stand_alone(arg: &Arg) -> bool {
 /// The file's options as words.
 fn options(sub: &Command, typed: &Typed<'_>, file: &OsStr) -> Result<(Vec<OsString>, Origin), String> {
     let name = shown(&file.to_string_lossy());
-    let text = as_user(|| read(Path::new(file))).map_err(|failure| failure.line().to_owned())?;
+    let (text, author) = as_user(|| read(Path::new(file))).map_err(|failure| failure.line().to_owned())?;
     let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
     let table = DeTable::parse(&text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -208,6 +210,11 @@ fn options(sub: &Command, typed: &Typed<'_>, file: &OsStr) -> Result<(Vec<OsStri
         let texts = texts(arg, value).map_err(wrong)?;
         if typed.overrides(sub, arg) {
             continue;
+        }
+        let away = names_file(arg) && texts.iter().flatten().any(|text| leads_away(Path::new(text)));
+        let refused = || author.refuses("it names a file outside of this folder");
+        if let Some(why) = away.then(refused).flatten() {
+            return Err(wrong(why));
         }
         origin.lines.insert(long.to_owned(), line);
         words.extend(texts.into_iter().map(|text| match text {
@@ -254,6 +261,11 @@ fn texts(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<Option<String>>, String> 
             None => Err(format!("{} is no value of --{}: {}", article(is), long_of(arg), want())),
         },
     }
+}
+
+/// Whether an option's value is the path of a file.
+fn names_file(arg: &Arg) -> bool {
+    arg.get_value_parser().type_id() == TypeId::of::<PathBuf>()
 }
 
 fn long_of(arg: &Arg) -> &str {
@@ -323,19 +335,25 @@ fn shown(text: &str) -> String {
     mpps_io::hide_secrets(&plain.take(120).collect::<String>())
 }
 
-fn read(path: &Path) -> Checked<String> {
+fn read(path: &Path) -> Checked<(String, Author)> {
     let name = shown(&path.display().to_string());
     let wrong = |why: &str| usage(format!("--{OPTION} {name}: {why}: want a TOML file with options"));
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
-    if let Err(error) = read {
+    let mut read = || -> io::Result<Author> {
+        let file = File::open(path)?;
+        let author = Author::of(&file, path)?;
+        file.take(LONGEST + 1).read_to_end(&mut bytes)?;
+        Ok(author)
+    };
+    let author = read().map_err(|error| {
         let told = error.to_string();
-        return Err(wrong(told.split(" (os error").next().unwrap_or_default()));
-    }
+        wrong(told.split(" (os error").next().unwrap_or_default())
+    })?;
     if bytes.len() as u64 > LONGEST {
         return Err(wrong("it is longer than 1 MiB"));
     }
-    String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8 text"))
+    let text = String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8 text"))?;
+    Ok((text, author))
 }
 
 #[cfg(test)]

@@ -162,6 +162,32 @@ fn no_command_comes_from_a_file() {
 }
 
 #[test]
+fn somebody_elses_file_names_no_file_outside_of_this_folder() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: only root can make files of somebody else");
+    }
+    let read = |text: &str, owner: u32| {
+        let (_file, path) = file(text);
+        std::os::unix::fs::chown(&path, Some(owner), None).expect("chown");
+        let words = ["mpps", "send", "null:", "--config"].map(OsString::from).into_iter();
+        let given = given(&Cli::definition(), words.chain([path]).collect());
+        given.map(|given| given.words.len()).map_err(|e| argument_line(&e))
+    };
+    for option in ["csv", "json", "out", "hdr", "trace", "prom"] {
+        for away in ["/etc/shadow", "../x", "a/../../x"] {
+            let text = format!("rate = \"1kpps\"\n{option} = \"{away}\"");
+            let told = read(&text, 65534).expect_err(away);
+            let want = format!(":2: {option}: it names a file outside of this folder, and user 65534 owns this file");
+            assert!(told.contains(&want), "{told}");
+            assert_eq!(read(&text, 0), Ok(5), "{text}");
+        }
+        for here in ["x", "a/x", "-"] {
+            assert_eq!(read(&format!("{option} = \"{here}\""), 65534), Ok(4), "{option} {here}");
+        }
+    }
+}
+
+#[test]
 fn a_plan_is_the_same_from_a_file_and_typed() {
     let text = "rate = \"5kpps\"\nduration = \"2s\"\nsettle = \"10ms\"\nframe-size = 128\nbusy-poll = true\n";
     let (_file, path) = file(text);

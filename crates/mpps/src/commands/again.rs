@@ -2,6 +2,7 @@
 
 use crate::cli::{Again, Cli};
 use crate::fail::{Failure, Result, argument_line, failed, print, usage};
+use crate::plan::author::Author;
 use crate::plan::value::{in_fields, schema, words};
 use crate::privilege::as_user;
 use std::ffi::OsString;
@@ -19,8 +20,9 @@ pub(crate) fn run(args: &Again) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let file = path.display();
-    let text = as_user(|| read(path))?;
+    let (text, author) = as_user(|| read(path))?;
     let mut words = words(&text).map_err(|line| usage(format!("{file}: {line}")))?;
+    author.check(&words).map_err(|failure| failure.of(&file))?;
     let workload = words[1].to_string_lossy().into_owned();
     let named = |line: &str| usage(format!("{file}: {}", in_fields(&workload, line)));
     // In front of the ports, which are the last.
@@ -72,13 +74,19 @@ fn told(args: &Again) -> Vec<OsString> {
     words
 }
 
-fn read(path: &Path) -> Result<String> {
-    let stdin = path == Path::new("-");
+fn read(path: &Path) -> Result<(String, Author)> {
     let mut text = String::new();
-    let read = match stdin {
-        true => std::io::stdin().take(LONGEST + 1).read_to_string(&mut text),
-        false => File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)),
+    let mut author = Author::default();
+    let mut open = || -> std::io::Result<usize> {
+        if path == Path::new("-") {
+            author = Author::of_stdin()?;
+            return std::io::stdin().take(LONGEST + 1).read_to_string(&mut text);
+        }
+        let file = File::open(path)?;
+        author = Author::of(&file, path)?;
+        file.take(LONGEST + 1).read_to_string(&mut text)
     };
+    let read = open();
     let name = path.display();
     match read {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(usage(format!(
@@ -94,6 +102,6 @@ fn read(path: &Path) -> Result<String> {
         Ok(n) if n as u64 > LONGEST => Err(usage(format!(
             "{name}: above {LONGEST} bytes: want a plan (--print-plan)"
         ))),
-        Ok(_) => Ok(text),
+        Ok(_) => Ok((text, author)),
     }
 }

@@ -4,6 +4,7 @@ use crate::cli::{Cli, Completions, Example, Man, examples, headed, version};
 use crate::fail::{Failure, Result, failed, print, usage};
 use clap::{Command, CommandFactory};
 use mpps_sys::private;
+use rustix::io::Errno;
 use std::fmt::Write;
 use std::io;
 use std::path::Path;
@@ -68,19 +69,24 @@ fn name_of(command: &str) -> String {
     format!("mpps {command}").trim_end().replace(' ', "-")
 }
 
-fn write(folder: &Path, pages: &[Page]) -> Result<()> {
+/// Each page is a file of its own: a link in its place, of root's too, may lead to anything.
+fn write(path: &Path, pages: &[Page]) -> Result<()> {
     let unwritten = |name: &str, e: io::Error| -> Failure {
+        let why = match Errno::from_io_error(&e) {
+            Some(Errno::LOOP) => "it is a link".to_owned(),
+            _ => e.to_string(),
+        };
         usage(format!(
-            "--out {}: {name}: {e}: want a folder that can be made and written",
-            folder.display()
+            "--out {}: {name}: {why}: want a folder that can be made and written, without links of these names",
+            path.display()
         ))
     };
-    private::open_folder(folder).map_err(|e| unwritten("the folder", e))?;
+    let folder = private::open_folder(path).map_err(|e| unwritten("the folder", e))?;
     for page in pages {
         let name = page.file();
-        let place = private::Place::find(&folder.join(&name)).map_err(|e| unwritten(&name, e))?;
-        let place = place.ok_or_else(|| unwritten(&name, io::Error::other("it is no file of its own")))?;
-        place.replace(page.text.as_bytes()).map_err(|e| unwritten(&name, e))?;
+        let place = private::Place::within(&folder, &name);
+        let put = place.and_then(|place| place.replace(page.text.as_bytes()));
+        put.map_err(|e| unwritten(&name, e))?;
     }
     Ok(())
 }

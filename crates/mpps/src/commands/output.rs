@@ -3,7 +3,7 @@
 use super::run_folder as folder;
 use super::serving::{Serving, Shown};
 use crate::cli::{Run, words_of};
-use crate::fail::{Failure, Result, failed, usage};
+use crate::fail::{Failure, Result, failed, tell_at_end, usage};
 use crate::plan::value::Plan;
 use crate::privilege::{Clerk, as_user, caller};
 use crate::profile::{self, Picture};
@@ -148,7 +148,7 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
     };
     // Where they can't be opened that is why it fails, and told already.
     let more = told.iter().filter(|line| **line != message);
-    more.for_each(|line| eprintln!("mpps: {line}"));
+    more.for_each(|line| tell_at_end(line));
 }
 
 /// Where JSON Lines are to go, of a command line that may not be right.
@@ -329,10 +329,7 @@ impl Output {
             unwritten.extend(own.clerk.does(move || write_trace(&target, &recording).err())?);
         }
         if let Some(profiled) = profiled {
-            profiled
-                .told(self.quiet)
-                .iter()
-                .for_each(|line| eprintln!("mpps: {line}"));
+            profiled.told(self.quiet).iter().for_each(|line| tell_at_end(line));
             let pictures = own.pictures;
             let write = move || {
                 let files = pictures.iter();
@@ -343,7 +340,7 @@ impl Output {
         }
         if let Some(json) = own.json {
             if json.overtaken() {
-                eprintln!("mpps: json: another program has written this file since the run began: it is replaced");
+                tell_at_end("json: another program has written this file since the run began: it is replaced");
             }
             unwritten.extend(json.written().err());
         }
@@ -352,7 +349,7 @@ impl Output {
         let Some(first) = unwritten.next() else {
             return Ok(code(valid, met));
         };
-        unwritten.for_each(|error| eprintln!("mpps: {error}"));
+        unwritten.for_each(|error| tell_at_end(&error));
         Err(failed(first))
     }
 }

@@ -29,8 +29,6 @@ use std::process::{Command, ExitCode, ExitStatus};
 const COUNTS: &str = "MPPS_PEER_FILE";
 /// What stands for the plug-in among the words of a command.
 const PLACE: &str = "{plugin}";
-/// Permission of others to write.
-const OTHERS_WRITE: u32 = 0o002;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.exec {
@@ -238,8 +236,8 @@ impl Drop for Folder {
     }
 }
 
-/// The folder to make it in: of this user's alone, where programs may be loaded from, and below no folder that
-/// everybody may write to.
+/// The folder to make it in: of this user's alone, where programs may be loaded from, and below no folder that others
+/// may write to.
 fn above() -> Result<PathBuf> {
     let absolute = |name: &str| {
         std::env::var_os(name)
@@ -296,9 +294,12 @@ fn unfit(place: &Path) -> Option<String> {
     if let Some(reason) = place.ancestors().find_map(others) {
         return Some(reason);
     }
-    let open = |folder: &&Path| stat(*folder).is_ok_and(|stat| stat.st_mode & OTHERS_WRITE != 0);
+    let open = |folder: &&Path| private::is_open_to_others(folder).unwrap_or(true);
     let open = place.ancestors().find(open)?;
-    Some(format!("lies in {}, which everybody may write to", open.display()))
+    Some(format!(
+        "lies in {}, which others than its owner may write to",
+        open.display()
+    ))
 }
 
 /// Removes what commands have left that were killed.

@@ -1,7 +1,9 @@
 //! UDP ports that programs of this host have open, and which programs those are.
 
+use mpps_sys::proc_stat::name_in;
 use std::collections::BTreeMap;
 use std::fs::{read_dir, read_link, read_to_string};
+use std::path::Path;
 
 /// Processes that are looked through for the holder of a port, at the most: the answer is worth no more time.
 const MOST_PROCESSES: usize = 4096;
@@ -48,8 +50,8 @@ pub(crate) fn held(ports: &[u16]) -> String {
             inode.parse::<u64>().ok()
         });
         for port in inodes.filter_map(|inode| wanted.get(&inode)) {
-            let name = read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-            holders.insert(*port, format!("{port} ({}, pid {process})", name.trim()));
+            let name = name_in(Path::new(&format!("/proc/{process}"))).unwrap_or_default();
+            holders.insert(*port, format!("{port} ({name}, pid {process})"));
         }
     }
     let named = ports.iter().map(|port| match holders.get(port) {
@@ -83,5 +85,16 @@ mod tests {
             told.starts_with(&format!("{port} (")) && told.contains(&std::process::id().to_string()),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_program_that_holds_a_port_says_nothing_to_the_terminal_by_its_name() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let before = std::fs::read("/proc/self/comm").unwrap();
+        std::fs::write("/proc/self/comm", "a\u{1b}]0;b\u{7}").unwrap();
+        let told = held(&[port]);
+        std::fs::write("/proc/self/comm", before).unwrap();
+        assert!(told.contains("(a\u{fffd}]0;b\u{fffd}, pid"), "{told:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! From raw arguments to a validated plan: every contradiction is found here, before anything is opened.
 
 pub(crate) mod across;
+pub(crate) mod author;
 pub(crate) mod capture;
 pub(crate) mod ends;
 pub(crate) mod forward;

@@ -1,4 +1,5 @@
-//! A panic while the view has the terminal: it is given back first, so that the panic's own words stay to be read.
+//! A panic, or a fault, while the view has the terminal: it is given back first, so that the words of it stay to be
+//! read.
 
 use super::*;
 use crate::state::State;
@@ -18,34 +19,67 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The program on the terminal, of the test below.
-#[test]
-#[ignore = "it takes the terminal, and panics: a test starts it on a terminal of its own"]
-fn a_program_that_panics() {
+/// Has the view take the terminal, and waits for a line: whether a picture has come is told by the terminal.
+fn shown() -> Screen {
+    mpps_sys::signal::catch_interrupts();
     let board = Board::default();
     board.publish(&State {
         phase: Phase::Running,
         elapsed_ns: 1,
         ..State::default()
     });
-    let _screen = Screen::start(board, true, || true, || ()).expect("a thread");
+    let screen = Screen::start(board, true, || true, || ()).expect("a thread");
     until("the terminal", terminal::taken);
-    // Long enough for a picture; whether it has come is told by the terminal.
     std::io::stdin().read_line(&mut String::new()).expect("a line");
+    screen
+}
+
+/// A program on the terminal, of a test below.
+#[test]
+#[ignore = "it takes the terminal, and panics: a test starts it on a terminal of its own"]
+fn a_program_that_panics() {
+    let _screen = shown();
     panic!("{WORDS}");
+}
+
+/// Another.
+#[test]
+#[ignore = "it takes the terminal, and fills its stack: a test starts it on a terminal of its own"]
+fn a_program_that_fills_its_stack() {
+    fn deeper(depth: u64) -> u64 {
+        let here = std::hint::black_box([depth; 32]);
+        match depth {
+            u64::MAX => 0,
+            _ => deeper(depth + 1).wrapping_add(here[0]),
+        }
+    }
+    let _screen = shown();
+    let full = std::thread::spawn(|| deeper(0));
+    drop(full.join());
 }
 
 #[test]
 fn a_panic_gives_the_terminal_back_before_it_tells_why() {
+    given_back_before("a_program_that_panics", WORDS);
+}
+
+#[test]
+fn a_full_stack_gives_the_terminal_back_before_it_tells_why() {
+    // Rust's own words.
+    given_back_before("a_program_that_fills_its_stack", "has overflowed its stack");
+}
+
+/// The terminal is as it was before a program of these tests tells its last words there.
+fn given_back_before(program: &str, words: &str) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("our own");
     let name = ptsname(&terminal, Vec::new()).expect("a name");
     let mut child = Command::new("sh")
-        .args(["-c", "exec \"$@\" < \"$0\" 2> \"$0\""])
+        .args(["-c", "ulimit -c 0; exec \"$@\" < \"$0\" 2> \"$0\""])
         .arg(name.to_str().expect("text"))
         .arg(std::env::current_exe().expect("this test"))
         .args(["--ignored", "--exact", "--nocapture", "--test-threads=1"])
-        .arg("screen::panic_tests::a_program_that_panics")
+        .arg(format!("screen::panic_tests::{program}"))
         .stdout(Stdio::null())
         .spawn()
         .expect("a shell");
@@ -69,15 +103,15 @@ fn a_panic_gives_the_terminal_back_before_it_tells_why() {
     });
     until("its words", || {
         read(&mut seen);
-        seen.contains(WORDS)
+        seen.contains(words)
     });
     let at = |what: &str| seen.find(what).unwrap_or_else(|| panic!("no {what:?}: {seen:?}"));
     assert!(
-        at("\x1b[?1049h") < at("\x1b[?1049l") && at("\x1b[?1049l") < at(WORDS),
+        at("\x1b[?1049h") < at("\x1b[?1049l") && at("\x1b[?1049l") < at(words),
         "{seen:?}"
     );
     assert!(
-        at("\x1b[?25l") < at("\x1b[?25h") && !seen[at(WORDS)..].contains("\x1b[?1049h"),
+        at("\x1b[?25l") < at("\x1b[?25h") && !seen[at(words)..].contains("\x1b[?1049h"),
         "{seen:?}"
     );
     let modes = tcgetattr(&terminal).expect("modes").local_modes;

@@ -146,3 +146,54 @@ fn a_private_folder_is_no_link_nobody_elses_and_closed() {
         assert!(folder(&path).expect_err("theirs").to_string().contains("user 65534"));
     }
 }
+
+#[test]
+fn a_file_is_its_readers_or_roots_only_where_nobody_else_has_a_hand_in_it() {
+    let place = Scratch::new("author");
+    let mode =
+        |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
+    let (folder, file) = (place.0.join("folder"), place.0.join("folder/file"));
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(&file, "text").expect("a file");
+    symlink("folder/file", place.0.join("link")).expect("a link");
+    let told = |path: &Path| {
+        let file = File::open(path).expect("there");
+        other_author(&file, path).expect("a look").unwrap_or_default()
+    };
+    for (of_folder, of_file, part) in [
+        (0o755, 0o644, ""),
+        (0o1777, 0o644, ""),
+        (0o755, 0o646, "others than its owner may write to this file"),
+        (0o777, 0o644, "others may put files into its folder"),
+    ] {
+        mode(&folder, of_folder);
+        mode(&file, of_file);
+        for path in [&file, &place.0.join("link")] {
+            let told = told(path);
+            assert!(
+                told.starts_with(part) && told.is_empty() == part.is_empty(),
+                "{of_folder:o} {of_file:o}: {told}"
+            );
+        }
+    }
+    mode(&folder, 0o755);
+    assert_eq!(told(Path::new("/dev/null")), "");
+    if me() != 0 {
+        return println!("SKIPPED: only root can make files of somebody else");
+    }
+    // A group of root's is more than root.
+    for (path, part) in [(&file, "others than its owner"), (&folder, "others may put files")] {
+        mode(path, 0o775);
+        assert!(told(&file).starts_with(part), "{part}");
+        mode(path, 0o755);
+    }
+    for (path, part) in [
+        (&file, "user 65534 owns this file"),
+        (&folder, "user 65534 owns its folder "),
+    ] {
+        chown(path, Some(65534), Some(65534)).expect("chown");
+        assert!(told(&file).starts_with(part), "{part}");
+        assert!(told(&place.0.join("link")).starts_with(part), "{part}");
+        chown(path, Some(0), Some(0)).expect("chown");
+    }
+}

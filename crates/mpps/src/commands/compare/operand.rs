@@ -4,12 +4,14 @@ use super::searches;
 use crate::cli::{Cli, Command};
 use crate::commands::in_lab;
 use crate::fail::{Failure, Result, argument_line, failed, usage};
+use crate::plan::author::Author;
 use crate::plan::traffic::{Draft, sizes};
 use crate::plan::value;
 use crate::privilege::as_user;
 use crate::run::Plan;
 use serde_json::Value;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -129,11 +131,12 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
     let mut results = Vec::new();
     for file in files {
         let at = file.display().to_string();
-        let content = read_text(&file)?;
+        let (content, author) = read_text(&file)?;
         let wrong = |why: &str| usage(format!("{at}: {why}"));
         let json: Value = serde_json::from_str(&content).map_err(|e| wrong(&format!("no JSON: {e}: {WANT}")))?;
         if json.get("mpps_plan").is_some() && single {
             let mut words = value::words(&content).map_err(|line| wrong(&line))?;
+            author.check(&words).map_err(|failure| failure.of(&at))?;
             words.remove(0);
             let variant = variant(name, text, words).map_err(|failure| failure.of(&at))?;
             return Ok(One::Run(Box::new(variant)));
@@ -191,15 +194,17 @@ fn files(path: &str) -> std::result::Result<Vec<PathBuf>, String> {
     }
 }
 
-fn read_text(file: &Path) -> Result<String> {
+fn read_text(path: &Path) -> Result<(String, Author)> {
     let mut text = String::new();
-    let read = as_user(|| {
-        let read = std::fs::File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
-        read.map_err(|e| failed(format!("read {}: {e}", file.display())))
-    })?;
-    match read as u64 > LONGEST {
-        true => Err(usage(format!("{}: above {LONGEST} bytes: {WANT}", file.display()))),
-        false => Ok(text),
+    let read = |text: &mut String| -> std::io::Result<(usize, Author)> {
+        let file = File::open(path)?;
+        let author = Author::of(&file, path)?;
+        Ok((file.take(LONGEST + 1).read_to_string(text)?, author))
+    };
+    let (length, author) = as_user(|| read(&mut text).map_err(|e| failed(format!("read {}: {e}", path.display()))))?;
+    match length as u64 > LONGEST {
+        true => Err(usage(format!("{}: above {LONGEST} bytes: {WANT}", path.display()))),
+        false => Ok((text, author)),
     }
 }
 

@@ -1,0 +1,137 @@
+//! Whose word a file is. A plan, or a file of options, can name code that is to run and files that are to be written,
+//! with all rights that `mpps` has; so it names none where another user may have written it.
+
+use super::value::field_of;
+use crate::fail::{Result, usage};
+use mpps_sys::private;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Component, Path};
+
+/// Who else than root and the user may have written a file.
+#[derive(Debug, Default)]
+pub(crate) struct Author(Option<String>);
+
+impl Author {
+    /// That of an open file, and the path that it was found by.
+    pub(crate) fn of(file: &File, path: &Path) -> io::Result<Self> {
+        Ok(Self(private::other_author(file, path)?))
+    }
+
+    /// That of standard input. A pipe is typed on the command line, a file that stands there was written by somebody.
+    pub(crate) fn of_stdin() -> io::Result<Self> {
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        match file.metadata()?.is_file() {
+            true => Self::of(&file, Path::new("/dev/stdin")),
+            false => Ok(Self::default()),
+        }
+    }
+
+    /// What is said of something that such a file may not decide, and what to do; `None`: nobody else has a hand in it.
+    pub(crate) fn refuses(&self, what: &str) -> Option<String> {
+        let who = self.0.as_ref()?;
+        Some(format!(
+            "{what}, and {who}: want it read through, then copied to where only you and root can write"
+        ))
+    }
+
+    /// Checks the command line that a plan is.
+    ///
+    /// # Errors
+    /// When the file may be another's, and names code to run or a file elsewhere.
+    pub(crate) fn check(&self, words: &[OsString]) -> Result<()> {
+        match self.0.as_ref().and_then(|_| self.refuses(&decisive(words)?)) {
+            Some(line) => Err(usage(line)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a path leads out of the folder that the program was started in.
+pub(crate) fn leads_away(path: &Path) -> bool {
+    path.is_absolute() || path.components().any(|part| part == Component::ParentDir)
+}
+
+/// The first thing in the command line of a plan that runs code or writes a file elsewhere, in words. Devices of DPDK
+/// have options for programs (`net_failsafe`), scripts and files.
+fn decisive(words: &[OsString]) -> Option<String> {
+    let named =
+        |option: &str| field_of(option).map_or_else(|| option.to_owned(), |field| format!("{field} ({option})"));
+    let mut ports = false;
+    for word in words {
+        let word = word.to_string_lossy();
+        let (option, value) = word.split_once('=').unwrap_or((&word, ""));
+        match option {
+            "--" => ports = true,
+            _ if ports && word.starts_with("dpdk:") => {
+                let port = mpps_io::hide_secrets(&word);
+                return Some(format!(
+                    "ports: '{port}' loads and runs what DPDK's drivers are told to"
+                ));
+            }
+            _ if ports => {}
+            "--eal" => return Some(format!("{} decides which code runs", named(option))),
+            "--output" if leads_away(Path::new(value)) => {
+                let value = crate::fail::printable(value);
+                return Some(format!("{} '{value}' is outside of this folder", named(option)));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_and_files_elsewhere_are_found_in_the_words_of_a_plan() {
+        let found = |text: &str| decisive(&text.split(' ').map(OsString::from).collect::<Vec<_>>()).unwrap_or_default();
+        for (text, part) in [
+            ("mpps sendrecv --rate=5kpps -- loop:", ""),
+            ("mpps capture --output=out/x.pcapng -- af_packet:lo", ""),
+            ("mpps capture --output=- -- af_packet:lo", ""),
+            ("mpps send --src=10.0.0.1 -- udp:dpdk:", ""),
+            (
+                "mpps drop --eal=-d/tmp/x.so -- null:",
+                "device.eal (--eal) decides which code runs",
+            ),
+            (
+                "mpps capture --output=/etc/x -- null:",
+                "capture.output (--output) '/etc/x' is outside",
+            ),
+            (
+                "mpps capture --output=a/../../x -- null:",
+                "capture.output (--output) 'a/../../x'",
+            ),
+            (
+                "mpps drop -- null: dpdk:net_failsafe0,exec(x)",
+                "ports: 'dpdk:net_failsafe0,exec(x)'",
+            ),
+            (
+                "mpps drop -- dpdk:net_memif0,secret=swordfish",
+                "ports: 'dpdk:net_memif0,secret=…'",
+            ),
+        ] {
+            let told = found(text);
+            assert!(
+                told.starts_with(part) && told.is_empty() == part.is_empty(),
+                "{text}: {told}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_of_nobody_elses_may_say_anything() {
+        let words = ["mpps", "drop", "--eal=-d x.so", "--", "null:"].map(OsString::from);
+        assert!(Author::default().check(&words).is_ok());
+        let told = Author(Some("user 7 owns this file".to_owned()))
+            .check(&words)
+            .unwrap_err();
+        let want = "device.eal (--eal) decides which code runs, and user 7 owns this file: want it read through";
+        assert!(told.line().starts_with(want), "{}", told.line());
+    }
+}
