@@ -16,6 +16,9 @@ const TRAFFIC: &str = "--src 10.99.0.1 --dest 10.99.0.2:9000 --rate 2kpps --dura
 /// What libxdp needs to take its program back: NET_ADMIN, NET_RAW, SYS_ADMIN, PERFMON, BPF.
 const AF_XDP: u64 = NET_ADMIN | 1 << 13 | 1 << 21 | 1 << 38 | 1 << 39;
 
+/// To have the kernel count what its programs take.
+const SYS_ADMIN: u64 = 1 << 21;
+
 /// Which threads of a run may hold what; all others nothing.
 type Kept<'k> = &'k [(&'k str, u64)];
 
@@ -144,6 +147,22 @@ fn the_kernels_programs_run_on_without_and_only_a_reflector_looks_at_the_other_e
         looks,
         &format!("sendrecv xdp:eth1 {TRAFFIC}"),
     );
+}
+
+#[test]
+fn one_thread_may_switch_the_kernels_count_of_programs_where_they_are_traced() {
+    let Some(net) = net_of(1) else { return };
+    let switches: Kept<'_> = &[("mpps-programs", SYS_ADMIN)];
+    let scratch = Scratch::new();
+    let traced = |name: &str| format!("--trace {}", scratch.file(name).display());
+    let (listen, send) = (
+        format!("drop xdp:eth1 {}", traced("there")),
+        format!("send xdp:eth1 {TRAFFIC} {}", traced("here")),
+    );
+    both_ends((net.b(&listen), &listen, switches), (net.a(&send), &send, switches));
+    // On other paths none does.
+    let send = format!("send af_packet:eth1 {TRAFFIC} {}", traced("packet"));
+    on(&net, "drop xdp:eth1", &[], &send);
 }
 
 #[test]

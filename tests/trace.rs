@@ -212,6 +212,7 @@ fn what_programs_in_the_kernel_take_is_told_by_packet() {
                 (1.0..1e6).contains(&number("ns_per_packet")) && number("share") > 0.0,
                 "{row}"
             );
+            assert!((1.0..=number("runs")).contains(&number("timed")), "{row}");
             assert_eq!(row["device"], "eth1", "{row}");
             assert!(traced.told("table").contains(name));
         }

@@ -1,6 +1,5 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
-mod admin;
 mod capability;
 mod carrier;
 mod change;
@@ -29,7 +28,7 @@ pub use promiscuous::Promiscuous;
 pub use veth_statistics::veth_transmit_errors;
 pub use xdp_features::{XdpFeatures, xdp_features};
 
-use admin::with_net_admin;
+use mpps_sys::privilege::{CapabilitySet, with_reserve};
 use netlink::{Request, attributes, u16_at, u32_at};
 use std::ffi::CStr;
 use std::io;
@@ -269,7 +268,7 @@ pub fn veth_peer_has_program(ifindex: u32) -> io::Result<bool> {
     }
     let mut program = false;
     // What is in another namespace is told to its administrators only.
-    with_net_admin(|| {
+    with_reserve(CapabilitySet::NET_ADMIN, || {
         request.run(|_, body| {
             let xdp = attributes(body, IFINFOMSG).find(|(kind, _)| *kind == IFLA_XDP);
             for (kind, value) in xdp.into_iter().flat_map(|(_, nested)| attributes(nested, 0)) {

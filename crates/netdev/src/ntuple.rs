@@ -3,10 +3,10 @@
 //! The device keeps a filter until it is taken back, whoever set it: an [`NtupleFilter`] takes its own back when it is
 //! dropped.
 
-use crate::admin::with_net_admin;
 use crate::netlink::{Request, attributes};
 use crate::ntuple_spec::{FlowSpec, Ntuple};
 use crate::{Ethtool, EthtoolValue, IFINFOMSG, ethtool, set_ethtool, text};
+use mpps_sys::privilege::{CapabilitySet, with_reserve};
 use std::io;
 use std::mem::{offset_of, size_of};
 
@@ -180,7 +180,7 @@ impl<C: Commands> Drop for Held<C> {
         let mut command = RxNfc::<1>::new(ETHTOOL_SRXCLSRLDEL);
         command.fs.location = self.location;
         // Nobody is left to tell a failure: somebody else has taken the filter back, most likely.
-        let _ = with_net_admin(|| self.commands.call(&device, command));
+        let _ = with_reserve(CapabilitySet::NET_ADMIN, || self.commands.call(&device, command));
     }
 }
 

@@ -223,6 +223,26 @@ pub fn limit(keep: CapabilitySet) -> io::Result<()> {
     )?)
 }
 
+/// Does something with a capability in force, if the calling thread has it in reserve (held, and not in force); else
+/// as it is.
+pub fn with_reserve<T>(cap: CapabilitySet, work: impl FnOnce() -> T) -> T {
+    let reserve = raw::capabilities(None)
+        .ok()
+        .filter(|sets| sets.permitted.contains(cap) && !sets.effective.contains(cap));
+    let Some(before) = reserve else { return work() };
+    // A refusal is told by the call that then lacks it.
+    let _ = raw::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: before.effective | cap,
+            ..before
+        },
+    );
+    let done = work();
+    let _ = raw::set_capabilities(None, before);
+    done
+}
+
 /// What [`everywhere`] asks of threads that the signal reaches.
 static WANTED: AtomicPtr<Keep> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -376,6 +396,35 @@ mod tests {
         assert_eq!(sets.permitted, CapabilitySet::NET_ADMIN);
         assert!(sets.effective.is_empty() && sets.inheritable.is_empty());
         assert!(getuid().is_root(), "the user of one thread is not that of another");
+    }
+
+    #[test]
+    fn what_is_in_reserve_is_in_force_for_the_call_alone() {
+        let cap = CapabilitySet::NET_ADMIN;
+        let before = raw::capabilities(None).expect("our own");
+        if !before.permitted.contains(cap) {
+            println!("SKIPPED: needs CAP_NET_ADMIN (root)");
+            return;
+        }
+        let in_force = || raw::capabilities(None).expect("our own").effective.contains(cap);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let reserve = CapabilitySets {
+                    effective: CapabilitySet::empty(),
+                    ..before
+                };
+                raw::set_capabilities(None, reserve).expect("less is always granted");
+                assert!(!in_force());
+                assert!(with_reserve(cap, in_force));
+                assert!(!in_force());
+                let nothing = CapabilitySets {
+                    permitted: CapabilitySet::empty(),
+                    ..reserve
+                };
+                raw::set_capabilities(None, nothing).expect("less is always granted");
+                assert!(!with_reserve(cap, in_force));
+            });
+        });
     }
 
     #[test]

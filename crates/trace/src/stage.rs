@@ -122,24 +122,33 @@ impl StageRow {
     }
 }
 
-/// A row of the table of programs in the kernel: what one took, by the kernel's own count, over a run.
+/// A row of the table of programs in the kernel: what one took over a run, by the kernel's own count of all its runs or
+/// of some.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramRow {
     /// Its name.
     pub program: String,
     /// The device that it is of.
     pub device: String,
-    /// How often it ran.
+    /// How often it ran: counted where all runs were timed, else reckoned for the times in between.
     pub runs: u64,
+    /// Runs that the kernel has counted and timed. A file of a version that timed all of them does not say.
+    #[serde(default)]
+    pub timed: u64,
     /// Packets that it handled; 0 where it handles none itself.
     pub packets: u64,
-    /// For how long it ran in all, ns.
+    /// For how long it ran in all, ns: where not all runs were timed, reckoned from those that were.
     pub total_ns: u64,
     /// That as a share of the time that was measured: of one core, so it may be above 1 on several.
     pub share: f64,
 }
 
 impl ProgramRow {
+    /// Whether its numbers are of some of its runs.
+    pub fn is_sampled(&self) -> bool {
+        self.timed > 0 && self.timed < self.runs
+    }
+
     /// Packets a run; 0 where it never ran.
     pub fn packets_per_run(&self) -> f64 {
         ratio(self.packets as f64, self.runs)

@@ -48,10 +48,11 @@ pub fn stage_cells(row: &StageRow) -> [String; 11] {
 }
 
 /// Names of the columns of a table of programs.
-pub const PROGRAM_HEADS: [&str; 9] = [
+pub const PROGRAM_HEADS: [&str; 10] = [
     "program",
     "device",
     "runs",
+    "timed",
     "packets",
     "a run",
     "ns/packet",
@@ -66,17 +67,18 @@ pub fn programs(rows: &[ProgramRow]) -> String {
 }
 
 /// A row of a table of programs, cell by cell. What means nothing is `-`.
-pub fn program_cells(row: &ProgramRow) -> [String; 9] {
+pub fn program_cells(row: &ProgramRow) -> [String; 10] {
     let known = |text: String, is: bool| if is { text } else { "-".to_owned() };
-    let (moves, ran) = (row.packets > 0, row.runs > 0);
+    let (moves, ran, told) = (row.packets > 0, row.runs > 0, row.total_ns > 0);
     [
         row.program.clone(),
         row.device.clone(),
         count(row.runs),
+        known(count(row.timed), row.timed > 0),
         known(count(row.packets), moves),
         known(format!("{:.2}", row.packets_per_run()), moves && ran),
-        known(format!("{:.1}", row.ns_per_packet()), moves),
-        known(format!("{:.1}", row.ns_per_run()), ran),
+        known(format!("{:.1}", row.ns_per_packet()), moves && told),
+        known(format!("{:.1}", row.ns_per_run()), ran && told),
         time(row.total_ns as f64),
         format!("{:.2} %", row.share * 100.0),
     ]
@@ -243,8 +245,8 @@ mod tests {
         );
         assert_eq!(
             programs(&recording.programs),
-            "program  device   runs  packets  a run  ns/packet  ns/run      time  of a core\n\
-             receive  veth1   1,000      990   0.99      100.0    99.0  99.00 µs     9.90 %\n"
+            "program  device   runs  timed  packets  a run  ns/packet  ns/run      time  of a core\n\
+             receive  veth1   1,000    500      990   0.99      100.0    99.0  99.00 µs     9.90 %\n"
         );
         let text = takers(&recording.takers);
         assert!(text.contains("rustc (99)") && text.contains("100.0 µs"), "{text}");

@@ -240,17 +240,19 @@ INLINE int on_device(struct net_device *device)
 SEC("tp_btf/kfree_skb") int dropped(u64 *ctx)
 {
 	struct sk_buff *skb = (void *)ctx[0];
-	struct settings *settings_ = settings();
+	struct settings *settings_;
 	struct net_device *device;
 	struct drops *drops;
 	struct named *record;
-	u32 reason = PLAN.tells_reason ? (u32)ctx[2] : 0, key = reason < REASONS ? reason : REASONS - 1, cpu, packets;
+	u32 reason = PLAN.tells_reason ? (u32)ctx[2] : 0, key, cpu, packets;
 	int our;
 
 	device = skb->dev;
 	/* First of all: a guard drops every packet that its lane receives. */
 	if (reason && reason == PLAN.filtered && guarded(device))
 		return 0;
+	key = reason < REASONS ? reason : REASONS - 1;
+	settings_ = settings();
 	if (!settings_ || !settings_->process)
 		return 0;
 	our = ours(skb, device);

@@ -36,7 +36,8 @@
 //! and each poll of the kernel's was looked at; therefore those within the lane's own calls are passed over now, and
 //! polls are looked at only where asked for ([`Options::polls`]). That has not been measured again.
 //!
-//! What the kernel's programs of the `xdp` path take is told by [`ProgramTimes`].
+//! What the kernel's programs of the `xdp` path take is told by [`ProgramTimes`], all the time or, by
+//! [`ProgramSample`], now and then.
 
 mod abi;
 mod btf;
@@ -50,10 +51,12 @@ mod load;
 mod names;
 mod own;
 mod record;
+mod sample;
 mod times;
 mod watch;
 
 pub use lack::Lack;
 pub use own::OwnSwitches;
+pub use sample::{ProgramReading, ProgramSample, ProgramSum, ProgramTotals};
 pub use times::{ProgramTime, ProgramTimes};
 pub use watch::{Dropped, Lane, Options, Polls, Stamps, Watch};

@@ -1,11 +1,13 @@
 //! What programs in the kernel take, by its own count (`BPF_ENABLE_STATS`, Linux 5.8).
 //!
-//! The count is off as a rule, since it costs two readings of the clock a run: it is on while a [`ProgramTimes`] lives.
-//! The numbers are read in `/proc/self/fdinfo`, from files that stay open, which needs no privileges.
+//! The count is off as a rule, since it costs two readings of the clock a run, of every program of the host: it is on
+//! while a [`ProgramTimes`] lives and is not [paused](ProgramTimes::pause). The numbers are read in
+//! `/proc/self/fdinfo`, from files that stay open, which needs no privileges.
 
 use crate::lack::Lack;
 use aya::programs::loaded_programs;
 use aya::sys::{Stats, enable_stats};
+use mpps_sys::privilege::{CapabilitySet, with_reserve};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -34,8 +36,18 @@ struct Program {
 #[derive(Debug)]
 pub struct ProgramTimes {
     programs: Vec<Program>,
-    /// The kernel counts as long as this is open; `None`: it does anyhow.
-    _counting: Option<OwnedFd>,
+    counting: Counting,
+}
+
+/// Who has the kernel count.
+#[derive(Debug)]
+enum Counting {
+    /// This one, as long as it is open.
+    Ours { _open: OwnedFd },
+    /// Nobody, as far as is known here.
+    Paused,
+    /// The host, whatever happens here.
+    Anyhow,
 }
 
 impl ProgramTimes {
@@ -52,7 +64,7 @@ impl ProgramTimes {
         let programs = all.filter_map(|program| Program::new(program.fd().ok()?.as_fd()).ok());
         Ok(Self {
             programs: programs.collect(),
-            _counting: counting,
+            counting,
         })
     }
 
@@ -65,11 +77,31 @@ impl ProgramTimes {
         let programs: io::Result<Vec<_>> = programs.iter().map(|&program| Program::new(program)).collect();
         Ok(Self {
             programs: programs.map_err(|e| Lack::os("read the numbers of BPF programs", &e))?,
-            _counting: counting,
+            counting,
         })
     }
 
-    /// What each has taken since the count began.
+    /// Counts no more until [`resume`](Self::resume). False, and nothing is changed, where the kernel counts anyhow.
+    pub fn pause(&mut self) -> bool {
+        let counts = !matches!(self.counting, Counting::Anyhow);
+        if counts {
+            self.counting = Counting::Paused;
+        }
+        counts
+    }
+
+    /// Counts again. The calling thread may have `CAP_SYS_ADMIN` in reserve.
+    ///
+    /// # Errors
+    /// As [`of_ids`](Self::of_ids).
+    pub fn resume(&mut self) -> Result<(), Lack> {
+        if matches!(self.counting, Counting::Paused) {
+            self.counting = counting()?;
+        }
+        Ok(())
+    }
+
+    /// What each has taken since the count began, pauses apart.
     ///
     /// # Errors
     /// Where `/proc` can't be read.
@@ -86,10 +118,12 @@ impl ProgramTimes {
     }
 }
 
-fn counting() -> Result<Option<OwnedFd>, Lack> {
-    match enable_stats(Stats::RunTime) {
-        Ok(counting) => Ok(Some(counting)),
-        Err(_) if counts_anyhow() => Ok(None),
+fn counting() -> Result<Counting, Lack> {
+    if counts_anyhow() {
+        return Ok(Counting::Anyhow);
+    }
+    match with_reserve(CapabilitySet::SYS_ADMIN, || enable_stats(Stats::RunTime)) {
+        Ok(counting) => Ok(Counting::Ours { _open: counting }),
         Err(e) => Err(match e.io_error.raw_os_error() {
             Some(libc::EPERM) => Lack::Privileges("CAP_SYS_ADMIN, or kernel.bpf_stats_enabled".to_owned()),
             _ => Lack::Kernel(format!("count the time of BPF programs: {}", e.io_error)),

@@ -62,9 +62,8 @@ impl Use for Forwarding<'_> {
         let plan = self.draft.plan(&devices.capabilities())?;
         let port = devices.forward(&plan)?;
         output.when_ready(ready(&plan));
-        record::programs_loaded(std::slice::from_ref(&port));
-        let summary = run_forward_in_kernel(&port, &plan, &mut output.sinks, self.host.interruptions)?;
-        record::programs_ran(std::slice::from_ref(&port));
+        let run = || run_forward_in_kernel(&port, &plan, &mut output.sinks, self.host.interruptions);
+        let summary = record::with_programs(std::slice::from_ref(&port), run)?;
         Ok((summary, output))
     }
 }

@@ -98,9 +98,8 @@ impl Use for DropRun<'_> {
         // A sender may wait for "ready": by then the programs are loaded and attached.
         let port = devices.drop(&plan)?;
         announce("drop", listener, &mut output);
-        record::programs_loaded(std::slice::from_ref(&port));
-        let summary = run_drop_in_kernel(&port, &plan, &mut output.sinks, host.interruptions)?;
-        record::programs_ran(std::slice::from_ref(&port));
+        let run = || run_drop_in_kernel(&port, &plan, &mut output.sinks, host.interruptions);
+        let summary = record::with_programs(std::slice::from_ref(&port), run)?;
         Ok((summary, output))
     }
 }
@@ -129,9 +128,8 @@ impl Use for ReflectRun<'_> {
         let plan = listener.reflect_plan(args, devices.capabilities()[0])?;
         let port = devices.reflect(&plan)?;
         announce("reflect", listener, &mut output);
-        record::programs_loaded(std::slice::from_ref(&port));
-        let summary = run_reflect_in_kernel(&port, &plan, &mut output.sinks, host.interruptions)?;
-        record::programs_ran(std::slice::from_ref(&port));
+        let run = || run_reflect_in_kernel(&port, &plan, &mut output.sinks, host.interruptions);
+        let summary = record::with_programs(std::slice::from_ref(&port), run)?;
         Ok((summary, output))
     }
 }

@@ -11,7 +11,7 @@ mod clerk;
 mod plan;
 
 pub(crate) use clerk::{Clerk, as_user};
-pub(crate) use plan::{facts, give_up, plan};
+pub(crate) use plan::{facts, give_up, keep_for_programs, plan};
 
 use crate::cli::{Command, Run};
 use crate::fail::{Result, failed, usage};

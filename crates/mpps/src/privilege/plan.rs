@@ -24,6 +24,8 @@ struct Plan {
     in_reserve: CapabilitySet,
     /// With the main thread and those that DPDK made, in force.
     in_force: CapabilitySet,
+    /// With the thread that has the kernel count its programs, made use of for the call that needs it.
+    programs: CapabilitySet,
     /// The user that lanes become.
     user: Option<User>,
     /// The main thread and DPDK's become the user, too.
@@ -43,6 +45,9 @@ pub(crate) fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> 
     for port in ports {
         plan.add(port, filters, work);
     }
+    if run.tell.keep.trace.is_some() {
+        plan.count_programs(ports);
+    }
     let _ = PLAN.set(plan);
     Ok(())
 }
@@ -56,6 +61,7 @@ impl Plan {
             reader: none,
             in_reserve: none,
             in_force: none,
+            programs: none,
             user,
             all_become: true,
         }
@@ -70,6 +76,13 @@ impl Plan {
         // Filters of the host's interfaces are taken back at the end.
         if filters && port.traits.interface.is_some() {
             self.in_reserve |= CapabilitySet::NET_ADMIN;
+        }
+    }
+
+    /// Where the kernel runs the workload it counts now and then what its programs take.
+    fn count_programs(&mut self, ports: &[&Checked]) {
+        if ports.iter().any(|port| port.traits.in_kernel) && !super::lent() {
+            self.programs = held() & CapabilitySet::SYS_ADMIN;
         }
     }
 
@@ -99,7 +112,7 @@ impl Plan {
             in_force: self.in_force,
             user,
         };
-        let most = own.held | self.lanes | self.reader | clerk::kept();
+        let most = own.held | self.lanes | self.reader | self.programs | clerk::kept();
         everywhere(&others, most)
     }
 }
@@ -129,6 +142,19 @@ pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
     given_up.map_err(|e| io::Error::new(e.kind(), format!("{e} (--keep-privileges goes on with all of them)")))
 }
 
+/// Has the calling thread give up all but what it takes to have the kernel count its programs, which it has in reserve:
+/// nothing where [`plan`] found nothing to give up.
+pub(crate) fn keep_for_programs() {
+    let Some(plan) = PLAN.get() else { return };
+    let keep = Keep {
+        held: plan.programs,
+        in_force: CapabilitySet::empty(),
+        user: plan.user.clone(),
+    };
+    // Where it fails the main thread, which gives up its own last, finds this one.
+    let _ = keep.apply();
+}
+
 /// What stays, for the report.
 pub(crate) fn facts(run: &Run) -> Option<HostFact> {
     let text = match PLAN.get() {
@@ -141,6 +167,7 @@ pub(crate) fn facts(run: &Run) -> Option<HostFact> {
                 ("main thread", plan.in_reserve | plan.in_force),
                 ("lanes", plan.lanes),
                 ("lane 0", plan.reader),
+                ("programs' times", plan.programs),
                 ("files", clerk::kept()),
             ] {
                 if !what.is_empty() {

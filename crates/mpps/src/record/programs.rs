@@ -1,23 +1,31 @@
 //! What programs in the kernel take, where the kernel runs the workload.
 //!
 //! The kernel's count of it costs two readings of the clock for each run of any program of the host, and a program runs
-//! for each packet: that is no share of a run that could go unnoticed. So it is on with `--trace` alone.
+//! for each packet: that is no share of a run that could go unnoticed. So it is on with `--trace` alone, and where
+//! programs run often only now and then ([`ProgramSample`]). A thread beside the lanes switches it, for as long as the
+//! run lasts, however it ends.
 
 use crate::privilege;
 use mpps_io::kernel::{KernelPort, KernelProgram};
 use mpps_stats::Summary;
+use mpps_sys::clock::monotonic_ns;
 use mpps_trace::{LeftOut, ProgramRow};
-use mpps_watch::ProgramTimes;
+use mpps_watch::{ProgramReading, ProgramSample, ProgramSum, ProgramTimes, ProgramTotals};
+use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// Numbers that are read within so long, ns, are of one moment.
+const ONE_MOMENT_NS: u64 = 200_000;
 
 /// How far it is.
 enum State {
     /// Nobody has asked for it.
     Off,
     Asked,
-    /// The kernel counts for these programs, in their order.
-    Counting(ProgramTimes),
     Counted(Vec<ProgramRow>),
     /// It does not: why.
     Failed(String),
@@ -34,42 +42,137 @@ pub(super) fn ask() {
     *state() = State::Asked;
 }
 
-/// The programs are loaded, and the main thread has its privileges yet.
-pub(crate) fn programs_loaded<P: KernelPort>(ports: &[P]) {
-    let mut state = state();
-    if !matches!(*state, State::Asked) {
-        return;
+/// Runs a workload whose programs are loaded, and has them counted meanwhile where that was asked for. The main thread
+/// has its privileges yet.
+pub(crate) fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() -> T) -> T {
+    if !matches!(*state(), State::Asked) {
+        return run();
+    }
+    let failed = |why: String| *state() = State::Failed(why);
+    let times = match begin(ports) {
+        Ok(times) => times,
+        Err(why) => {
+            failed(why);
+            return run();
+        }
+    };
+    let over = AtomicBool::new(false);
+    let (said, ready) = mpsc::channel();
+    thread::scope(|scope| {
+        let over = &over;
+        let body = move || {
+            privilege::keep_for_programs();
+            let _ = said.send(());
+            count(ports, times, over)
+        };
+        // The name is in security.md.
+        let counting = thread::Builder::new()
+            .name("mpps-programs".to_owned())
+            .spawn_scoped(scope, body);
+        let counting = match counting {
+            Ok(counting) => counting,
+            Err(e) => {
+                failed(format!("start the thread that counts programs: {e}"));
+                return run();
+            }
+        };
+        // Whoever looks for threads that have kept too much is to find it as it stays.
+        let _ = ready.recv();
+        let ends = Ends(over, counting.thread().clone());
+        let done = run();
+        drop(ends);
+        // The programs are there yet.
+        *state() = match counting.join() {
+            Ok(Ok(sums)) => State::Counted(rows(all(ports), sums)),
+            Ok(Err(e)) => State::Failed(format!("read the times of programs: {e}")),
+            Err(_) => State::Failed("the thread that counts programs has panicked".to_owned()),
+        };
+        done
+    })
+}
+
+/// Tells the thread that the run is over when it is dropped: a panic ends it, too.
+struct Ends<'o>(&'o AtomicBool, Thread);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        self.1.unpark();
+    }
+}
+
+fn begin<P: KernelPort>(ports: &[P]) -> Result<ProgramTimes, String> {
+    // What the program's file lends is not for its user to have others' programs slowed down with.
+    if privilege::lent() {
+        return Err("the program's file lends its privileges to every user".to_owned());
     }
     let programs = all(ports);
     let descriptors: Vec<_> = programs.iter().map(|program| program.descriptor.as_fd()).collect();
-    // What the program's file lends is not for its user to have others' programs slowed down with.
-    let times = match privilege::lent() {
-        true => Err("the program's file lends its privileges to every user".to_owned()),
-        false => ProgramTimes::of(&descriptors).map_err(|lack| lack.to_string()),
-    };
-    *state = times.map_or_else(State::Failed, State::Counting);
+    ProgramTimes::of(&descriptors).map_err(|lack| lack.to_string())
 }
 
-/// The run is over, and the programs are there yet.
-pub(crate) fn programs_ran<P: KernelPort>(ports: &[P]) {
-    let mut state = state();
-    if let State::Counting(times) = &*state {
-        let counted = times.read().map_err(|e| format!("read the times of programs: {e}"));
-        *state = match counted {
-            Err(why) => State::Failed(why),
-            Ok(times) => {
-                let row = |(program, time): (KernelProgram, mpps_watch::ProgramTime)| ProgramRow {
-                    program: program.name,
-                    device: program.device,
-                    runs: time.runs,
-                    packets: program.packets,
-                    total_ns: time.total_ns,
-                    share: 0.0,
-                };
-                let rows = all(ports).into_iter().zip(times).map(row);
-                State::Counted(rows.filter(|row| row.runs > 0).collect())
-            }
-        };
+/// Counts until the run is over: all the time where that costs little, else now and then.
+fn count<P: KernelPort>(ports: &[P], mut times: ProgramTimes, over: &AtomicBool) -> io::Result<Vec<ProgramSum>> {
+    let mut sample = ProgramSample::new(reading(ports, &times)?);
+    let mut stretch = ProgramSample::SHORTEST;
+    loop {
+        let ends = wait(stretch, over);
+        let rest = sample.counted(reading(ports, &times)?);
+        if ends {
+            break;
+        }
+        if rest.is_zero() || !times.pause() {
+            stretch = (stretch * 2).min(ProgramSample::LONGEST);
+            continue;
+        }
+        let mut ends = wait(rest, over);
+        if !ends && times.resume().is_err() {
+            // It is allowed no more: what comes is reckoned by what was seen.
+            ends = wait(Duration::MAX, over);
+        }
+        sample.passed(reading(ports, &times)?);
+        if ends {
+            break;
+        }
+        stretch = ProgramSample::SHORTEST;
+    }
+    Ok(sample.end())
+}
+
+/// Waits for so long, or until the run is over: whether it is.
+fn wait(long: Duration, over: &AtomicBool) -> bool {
+    let until = Instant::now().checked_add(long);
+    loop {
+        if over.load(Ordering::Acquire) {
+            return true;
+        }
+        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            None => thread::park(),
+            Some(Duration::ZERO) => return false,
+            Some(left) => thread::park_timeout(left),
+        }
+    }
+}
+
+/// What all programs have counted, and what the kernel has of them, in one moment: a thread that was put off its core
+/// in between reads again.
+fn reading<P: KernelPort>(ports: &[P], times: &ProgramTimes) -> io::Result<ProgramReading> {
+    const TRIES: u32 = 4;
+    let mut tries = 0;
+    loop {
+        let ns = monotonic_ns();
+        let packets = all(ports).into_iter().map(|program| program.packets);
+        let programs = times.read()?.into_iter().zip(packets);
+        let totals = programs.map(|(time, packets)| ProgramTotals {
+            packets,
+            runs: time.runs,
+            ns: time.total_ns,
+        });
+        let programs = totals.collect();
+        tries += 1;
+        if tries == TRIES || monotonic_ns() - ns < ONE_MOMENT_NS {
+            return Ok(ProgramReading { ns, programs });
+        }
     }
 }
 
@@ -77,6 +180,24 @@ fn all<P: KernelPort>(ports: &[P]) -> Vec<KernelProgram> {
     // It finds who owns an address before the run, and has no part in it.
     let programs = ports.iter().flat_map(P::programs);
     programs.filter(|program| program.name != "inject").collect()
+}
+
+fn rows(programs: Vec<KernelProgram>, sums: Vec<ProgramSum>) -> Vec<ProgramRow> {
+    let row = |(program, sum): (KernelProgram, ProgramSum)| ProgramRow {
+        program: program.name,
+        device: program.device,
+        // A run handles one packet at the most, and packets are counted one by one.
+        runs: match sum.timed == sum.runs {
+            true => sum.runs,
+            false => sum.runs.max(program.packets),
+        },
+        timed: sum.timed,
+        packets: program.packets,
+        total_ns: sum.total_ns,
+        share: 0.0,
+    };
+    let rows = programs.into_iter().zip(sums).map(row);
+    rows.filter(|row| row.runs > 0).collect()
 }
 
 /// What was counted of a run, and what is missing. The program that took most comes first.
@@ -93,7 +214,25 @@ pub(crate) fn programs(summary: &Summary) -> (Vec<ProgramRow>, Option<LeftOut>) 
             let what = "the time of programs in the kernel".to_owned();
             (Vec::new(), Some(LeftOut { what, count: 0, why }))
         }
-        // No program was loaded, or the run has not come to its end.
-        State::Off | State::Asked | State::Counting(_) => (Vec::new(), None),
+        // No program was loaded.
+        State::Off | State::Asked => (Vec::new(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_with_its_time_or_with_the_run() {
+        let over = AtomicBool::new(false);
+        assert!(!wait(Duration::from_millis(1), &over));
+        thread::scope(|scope| {
+            let over = &over;
+            let waits = scope.spawn(move || wait(Duration::MAX, over));
+            drop(Ends(over, waits.thread().clone()));
+            assert!(waits.join().expect("it ends"));
+        });
+        assert!(wait(Duration::ZERO, &over));
     }
 }

@@ -427,9 +427,9 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
                 link.dest_mac = link.dest_mac.or(mac);
             }
         }
-        record::programs_loaded(&self.programs);
-        let summary = run_traffic_in_kernel(&self.programs, &plan, sinks, interruptions)?;
-        record::programs_ran(&self.programs);
+        let programs = &self.programs;
+        let run = || run_traffic_in_kernel(programs, &plan, sinks, interruptions);
+        let summary = record::with_programs(programs, run)?;
         // Answers come to the device that packets leave by, where those of the other way are received.
         for (mac, programs) in self.macs.iter_mut().zip(self.programs.iter().rev()) {
             *mac = mac.or_else(|| programs.heard().map(MacAddr));

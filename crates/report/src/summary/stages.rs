@@ -2,8 +2,8 @@
 
 use super::text::{Heads, Page, fold, table};
 use mpps_stats::Summary;
-use mpps_trace::StageRow;
 use mpps_trace::table::{PROGRAM_HEADS, program_cells, stage_cells};
+use mpps_trace::{ProgramRow, StageRow, count};
 use std::io::{self, Write};
 
 /// Lanes that have a line of their own in brief.
@@ -39,8 +39,9 @@ pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
 
 /// A line for each program in the kernel that handles packets.
 fn programs_in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
-    for row in s.programs.iter().filter(|row| row.packets > 0).take(LANES) {
-        let parts = [
+    let told = |row: &&ProgramRow| row.packets > 0 && row.total_ns > 0;
+    for row in s.programs.iter().filter(told).take(LANES) {
+        let mut parts = vec![
             format!(
                 "program {} of {}: {:.1} ns a packet",
                 row.program,
@@ -49,6 +50,9 @@ fn programs_in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
             ),
             format!("{:.1} % of a core", row.share * 100.0),
         ];
+        if row.is_sampled() {
+            parts.push(format!("{} of {} runs timed", count(row.timed), count(row.runs)));
+        }
         fold(parts, "   ", "  ", out)?;
     }
     Ok(())
@@ -65,7 +69,7 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let mut rows = vec![PROGRAM_HEADS.map(str::to_owned).to_vec()];
     rows.extend(s.programs.iter().map(|row| program_cells(row).to_vec()));
     writeln!(out)?;
-    table(&rows, "llrrrrrrr", Heads::Named, out)
+    table(&rows, "llrrrrrrrr", Heads::Named, out)
 }
 
 fn lanes_in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {

@@ -224,6 +224,7 @@ pub(crate) fn example(rounds: Vec<Round>) -> Recording {
             program: "receive".to_owned(),
             device: "veth1".to_owned(),
             runs: 1000,
+            timed: 500,
             packets: 990,
             total_ns: 99_000,
             share: 0.099,
