@@ -1,5 +1,5 @@
-"""What the views of a run cost it where cores are free: the full-screen view, the live page, metrics and JSON Lines, all
-on and all read, beside none."""
+"""What the views of a run cost it where cores are free: the full-screen view, the live page, metrics and JSON Lines,
+all on and all read, beside none."""
 
 import shlex
 
@@ -145,8 +145,8 @@ def of_path(path):
 
 
 def explain(ctx, section):
-    section.text(f"The lane on core {ctx.core_a}; the far end is `reflect xdp:`, which runs in the kernel on that core, "
-                 f"so that core {ctx.core_b} is free for views and readers. The page's events are read as they come, "
+    section.text(f"The lane on core {ctx.core_a}; the far end is `reflect xdp:`, which runs in the kernel on that "
+                 f"core, so that core {ctx.core_b} is free for views and readers. The page's events are read as they come, "
                  "the metrics once a second, both by a Python program. Where runs without views differ among "
                  "themselves by more than views do, the two are not told apart.")
 

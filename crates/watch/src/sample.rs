@@ -32,7 +32,8 @@ pub struct ProgramTotals {
     pub ns: u64,
 }
 
-/// The totals of all programs, always in the same order, and when they were read; or what they grew by, and in how long.
+/// The totals of all programs, always in the same order, and when they were read; or what they grew by, and in how
+/// long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramReading {
     /// When, or how long, ns.

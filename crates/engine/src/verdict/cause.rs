@@ -114,8 +114,8 @@ impl<'e> Causes<'e> {
                 percent(time.busy)
             );
         }
-        // Lanes that lack their cores for most of the time, and yet are not busy, don't send on as in the rest of it: they
-        // come back to more than they may catch up with.
+        // Lanes that lack their cores for most of the time, and yet are not busy, don't send on as in the rest of it:
+        // they come back to more than they may catch up with.
         let most = |share: f64| share >= MOST;
         if most(time.waited + stolen) {
             return host(&most);
