@@ -146,8 +146,8 @@ def of_path(path):
 
 def explain(ctx, section):
     section.text(f"The lane on core {ctx.core_a}; the far end is `reflect xdp:`, which runs in the kernel on that "
-                 f"core, so that core {ctx.core_b} is free for views and readers. The page's events are read as they come, "
-                 "the metrics once a second, both by a Python program. Where runs without views differ among "
+                 f"core, so that core {ctx.core_b} is free for views and readers. The page's events are read as they "
+                 "come, the metrics once a second, both by a Python program. Where runs without views differ among "
                  "themselves by more than views do, the two are not told apart.")
 
 
