@@ -634,6 +634,18 @@ fn a_file_of_options_is_as_if_they_were_typed_and_what_is_wrong_in_it_has_its_pl
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     assert_eq!(json["plan"]["load"]["rate"], "5kpps");
     assert_eq!(json["expectations"][0]["expected"], "lost==0");
+    // The result can be had again without the file.
+    let command: Vec<&str> = json["command"]
+        .as_array()
+        .expect("words")
+        .iter()
+        .filter_map(|word| word.as_str())
+        .collect();
+    assert!(
+        command.contains(&"--rate=5kpps") && command.contains(&"--catch-up"),
+        "{command:?}"
+    );
+    assert!(!command.contains(&"--config"), "{command:?}");
     // An error is a line of its JSON Lines, too.
     let told = run(&format!("sendrecv loop: --config {path} --frame-size 70000"));
     let last = std::fs::read_to_string(&lines).expect("lines");
@@ -642,6 +654,17 @@ fn a_file_of_options_is_as_if_they_were_typed_and_what_is_wrong_in_it_has_its_pl
         last.contains("\"event\":\"error\"") && last.contains("--frame-size"),
         "{last}"
     );
+    // A pipe gives it once.
+    std::fs::remove_file(&lines).expect("lines");
+    let piped =
+        format!("printf 'frame-size = 70000\njson-lines = \"{lines}\"\n' | \"$0\" sendrecv loop: --config /dev/stdin");
+    let told = std::process::Command::new("sh")
+        .args(["-c", &piped])
+        .arg(mpps_tests::program())
+        .output()
+        .expect("a shell");
+    assert_eq!(told.status.code(), Some(2));
+    assert!(std::fs::read_to_string(&lines).expect("lines").contains("--frame-size"));
     for (text, part) in [
         ("\nrates = 1\n", ":2: rates: no option of sendrecv: did you mean rate?"),
         ("rate = \"5x\"\n", ":1: --rate '5x': want "),

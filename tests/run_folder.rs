@@ -133,6 +133,21 @@ fn a_folder_that_is_there_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_run_that_is_refused_leaves_no_folder() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("results");
+    // Known to be wrong only when the files are open.
+    let mut command = mpps("drop null: --cores 77");
+    command.arg("--out").arg(&folder);
+    assert_refused(command, 2, &["--cores"]);
+    assert!(!folder.exists(), "{:?}", names(&folder));
+    // One that takes place has it.
+    let finished = into(&folder, RUN);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert!(names(&folder).contains("result.json"));
+}
+
+#[test]
 fn an_option_of_its_own_says_where_else_a_file_goes() {
     let scratch = Scratch::new();
     let folder = scratch.file("results");

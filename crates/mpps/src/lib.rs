@@ -50,7 +50,7 @@ pub fn program() -> ExitCode {
         return failure.report();
     }
     commands::end_with_parent();
-    let ended = match cli::Cli::of(std::env::args_os()) {
+    let ended = match cli::Cli::of_program() {
         Ok(cli) => commands::run(cli.command),
         Err(error) => fail::of_arguments(&error),
     };

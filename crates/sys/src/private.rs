@@ -348,15 +348,45 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// When it is there, whatever it is, or can't be made.
-pub fn new_folder(path: &Path) -> io::Result<()> {
+pub fn new_folder(path: &Path) -> io::Result<NewFolder> {
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty())
         && matches!(walk(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     {
         open_folder(above)?;
     }
     match walk(path)? {
-        End::File(parent, name) => Ok(rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777))?),
-        _ => Err(Errno::EXIST.into()),
+        End::File(parent, name) => {
+            rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777))?;
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::PATH | OFlags::CLOEXEC;
+            let folder = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
+            Ok(NewFolder { parent, name, folder })
+        }
+        End::Kernel => Err(Errno::EXIST.into()),
+    }
+}
+
+/// A folder that this process has made, kept open, so that it can be taken back wherever it is moved to.
+#[derive(Debug)]
+pub struct NewFolder {
+    parent: OwnedFd,
+    name: OsString,
+    folder: OwnedFd,
+}
+
+impl NewFolder {
+    /// Removes the files of these names in it, links and not what they lead to, and then the folder, unless there is
+    /// more in it or another stands in its place.
+    pub fn remove(&self, names: &[impl AsRef<OsStr>]) {
+        for name in names {
+            let _ = rustix::fs::unlinkat(&self.folder, name.as_ref(), AtFlags::empty());
+        }
+        let there = rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let same = |there: Stat| {
+            rustix::fs::fstat(&self.folder).is_ok_and(|made| (made.st_dev, made.st_ino) == (there.st_dev, there.st_ino))
+        };
+        if there.is_ok_and(same) {
+            let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use toml::de::{DeTable, DeValue};
 
 /// The option's name.
@@ -86,10 +87,29 @@ pub(super) fn given(command: &Command, words: Vec<OsString>) -> Result<Given, cl
     Ok(Given { words: all, origin })
 }
 
-/// The words of a command line with those of its file; as they are where it can't be read.
-pub(crate) fn words_of(words: Vec<OsString>) -> Vec<OsString> {
-    let read = given(&super::Cli::definition(), words.clone());
-    read.map_or(words, |given| given.words)
+/// The words of this program's command line, once they are [`given_to_program`].
+static OF_PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// As [`given`], of this program's command line, whose words are kept: a file in a pipe can be read only once.
+pub(super) fn given_to_program(command: &Command, words: Vec<OsString>) -> Result<Given, clap::Error> {
+    let read = given(command, words.clone());
+    let kept = read.as_ref().map_or(words, |given| given.words.clone());
+    let _ = OF_PROGRAM.set(kept);
+    read
+}
+
+/// The words of this program's command line with those of its file in the place of `--config`; as they are typed where
+/// it can't be read, and in a program that uses the library.
+pub(crate) fn words_of_program() -> Vec<OsString> {
+    let kept = OF_PROGRAM.get().cloned();
+    kept.unwrap_or_else(|| std::env::args_os().collect())
+}
+
+/// The same as a result records them: they make the same run again without the file.
+pub(crate) fn recorded_command() -> Vec<String> {
+    let words = words_of_program();
+    let texts = words.iter().map(|word| mpps_io::hide_secrets(&word.to_string_lossy()));
+    texts.collect()
 }
 
 fn named<'c>(command: &'c Command, long: &str) -> Option<&'c Arg> {

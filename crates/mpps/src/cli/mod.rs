@@ -23,7 +23,7 @@ pub(crate) mod version;
 
 pub(crate) use capture::Capture;
 pub(crate) use compare::{Compare, Metric, Setting};
-pub(crate) use config::words_of;
+pub(crate) use config::{recorded_command, words_of_program};
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 pub(crate) use help::{Example, examples, headed};
 pub(crate) use host::{Demo, Doctor, Lab, LabAction};
@@ -66,8 +66,20 @@ impl Cli {
     /// Reads a command line; a run is given its plan.
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let command = Self::definition();
-        let config::Given { words, origin } = config::given(&command, words.into_iter().collect())?;
-        let words = lab::named(&command, words);
+        let given = config::given(&command, words.into_iter().collect())?;
+        Self::with(&command, given)
+    }
+
+    /// Reads the command line of this program.
+    pub(crate) fn of_program() -> Result<Self, clap::Error> {
+        let command = Self::definition();
+        let given = config::given_to_program(&command, std::env::args_os().collect())?;
+        Self::with(&command, given)
+    }
+
+    fn with(command: &clap::Command, given: config::Given) -> Result<Self, clap::Error> {
+        let config::Given { words, origin } = given;
+        let words = lab::named(command, words);
         // clap itself colours what a dumb terminal gets wherever CI is set.
         let colour = match Colour::is_welcome() {
             true => ColorChoice::Auto,
@@ -81,7 +93,7 @@ impl Cli {
         let mut cli = Self::from_arg_matches(&matches)?;
         if let Some(run) = cli.command.run_mut() {
             debug_assert!(run.config.is_none(), "its options stand in its place");
-            run.plan = Plan::written(&command, &matches);
+            run.plan = Plan::written(command, &matches);
         }
         if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
             let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);

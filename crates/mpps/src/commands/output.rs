@@ -2,7 +2,7 @@
 
 use super::run_folder as folder;
 use super::serving::{Serving, Shown};
-use crate::cli::{Run, words_of};
+use crate::cli::{Run, recorded_command, words_of_program};
 use crate::fail::{Failure, Result, failed, tell_at_end, usage};
 use crate::plan::value::Plan;
 use crate::privilege::{Clerk, as_user, caller};
@@ -135,7 +135,7 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
         Lines::Ended => return,
         Lines::Open(lines) => lines.failed(&message, exit_code),
         Lines::None => {
-            let Some(path) = lines_of(words_of(std::env::args_os().collect()).into_iter()) else {
+            let Some(path) = lines_of(words_of_program().into_iter()) else {
                 return;
             };
             // As the user whose file it is.
@@ -278,9 +278,7 @@ impl Output {
         let summary = Summary {
             programs,
             warnings,
-            command: std::env::args_os()
-                .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
-                .collect(),
+            command: recorded_command(),
             plan: self.plan.for_summary(),
             ..summary
         };
@@ -415,9 +413,11 @@ impl Own {
         // The threads that write files inherit it.
         let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
         let clerk = Clerk::hire(run, &more)?;
-        if let Some(folder) = run.tell.out.clone() {
-            clerk.does(move || folder::make(&folder))??;
-        }
+        let opened: Vec<PathBuf> = files.iter().filter_map(|(_, file)| Some((*file)?.to_owned())).collect();
+        let made = match run.tell.out.clone() {
+            Some(folder) => Some(clerk.does(move || folder::make(&folder, &opened))??),
+            None => None,
+        };
         let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
         let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
         let all = run.clone();
@@ -442,6 +442,10 @@ impl Own {
                 sinks.watch(notes.clone());
                 boards.push(notes);
             }
+        }
+        // The last to be dropped: what writes the files has ended.
+        if let Some(made) = made {
+            sinks.add(made);
         }
         let own = Self {
             boards,
@@ -577,14 +581,13 @@ fn files_of(
 
 /// What the first of the JSON Lines says of a run.
 fn head(run: &Run) -> Map<String, Value> {
-    let command = std::env::args_os().map(|word| Value::from(mpps_io::hide_secrets(&word.to_string_lossy())));
     let plan = run.plan.for_summary();
     let plan = plan
         .and_then(|text| serde_json::from_str(&text).ok())
         .unwrap_or(Value::Null);
     Map::from_iter([
         ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
-        ("command".to_owned(), command.collect()),
+        ("command".to_owned(), recorded_command().into()),
         ("plan".to_owned(), plan),
     ])
 }

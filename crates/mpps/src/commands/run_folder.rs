@@ -2,7 +2,9 @@
 
 use crate::cli::{Run, Tell};
 use crate::fail::{Result, usage};
-use mpps_sys::private;
+use mpps_stats::{Event, Sink, Wants};
+use mpps_sys::private::{self, NewFolder};
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -38,9 +40,43 @@ pub(super) fn page(run: &Run) -> Option<(PathBuf, Option<PathBuf>)> {
     Some((folder.join("report.html"), rows))
 }
 
-/// Makes the folder. One that is there may hold the results of another run.
-pub(super) fn make(folder: &Path) -> Result<()> {
-    private::new_folder(folder).map_err(|error| {
+/// A folder that was made for a run which has not begun. Dropped before it does, it is taken back with the files that
+/// were opened in it: a command that is refused leaves nothing.
+pub(super) struct Made {
+    /// `None` once the run has begun.
+    folder: Option<NewFolder>,
+    files: Vec<OsString>,
+}
+
+impl Sink for Made {
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        if !matches!(event, Event::Note(_)) {
+            self.folder = None;
+        }
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            folder.remove(&self.files);
+        }
+    }
+}
+
+/// Makes the folder, for a run that has these files. One that is there may hold the results of another run.
+pub(super) fn make(folder: &Path, files: &[PathBuf]) -> Result<Made> {
+    let inside = files.iter().filter(|file| file.parent() == Some(folder));
+    let files = inside.filter_map(|file| Some(file.file_name()?.to_owned())).collect();
+    let made = private::new_folder(folder).map(|folder| Made {
+        folder: Some(folder),
+        files,
+    });
+    made.map_err(|error| {
         let why = match error.kind() {
             ErrorKind::AlreadyExists => "it is there already".to_owned(),
             _ => error.to_string(),

@@ -392,9 +392,7 @@ fn about(run: &Run, test: Option<&str>) -> About {
         workload: test.or(plan["workload"].as_str()).unwrap_or_default().to_owned(),
         path: paths.join(","),
         device: devices.join(","),
-        command: std::env::args_os()
-            .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
-            .collect(),
+        command: crate::cli::recorded_command(),
         single: test.is_none(),
     }
 }

@@ -363,9 +363,7 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
             false => format!("Comparison of {} in {} rounds", setup.names.join(", "), setup.rounds),
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args_os()
-            .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
-            .collect(),
+        command: crate::cli::recorded_command(),
         started: first
             .and_then(|trial| trial.figures.started.clone())
             .unwrap_or_default(),

@@ -323,9 +323,7 @@ fn document(args: &Compare, sides: &[Side], rows: &[Row], lines: &[String]) -> D
         test: "compare".to_owned(),
         title: format!("Comparison of searches: {}", names.join(", ")),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args_os()
-            .map(|word| mpps_io::hide_secrets(&word.to_string_lossy()))
-            .collect(),
+        command: crate::cli::recorded_command(),
         complete: true,
         verdict: lines.to_vec(),
         params: json!({ "margin_ratio": args.margin, "alternated": false, "forced": args.force }),

@@ -90,7 +90,6 @@ pub(crate) fn document(
         .iter()
         .map(|(name, value)| (name.clone(), Value::from(value.clone())))
         .collect();
-    let command = std::env::args_os().map(|word| mpps_io::hide_secrets(&word.to_string_lossy()));
     let definition = |(term, text): (&str, &str)| Definition {
         term: term.to_owned(),
         text: text.to_owned(),
@@ -101,7 +100,7 @@ pub(crate) fn document(
         test: test.to_owned(),
         title,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: command.collect(),
+        command: crate::cli::recorded_command(),
         started: trials
             .first()
             .map_or_else(String::new, |first| rfc3339(first.started_unix_ns)),
