@@ -28,6 +28,16 @@ if grep -q 'NEEDED *librte_' <<<"$(objdump -p "$program")"; then
     fail "$program is linked with DPDK, of which each distribution has a version of its own: build with MPPS_NO_DPDK=1"
 fi
 
+# They become macros, which rpm expands, and words of the shell that runs what the .spec file says.
+for text in "$program" "$PWD" "$made" "${RPM_PAYLOAD:-}" "${RPM_RELEASE:-}"; do
+    case "$text" in
+        *[!A-Za-z0-9/._+~=@,:-]*)
+            shown=$(printf '%s' "$text" | tr -c '[:print:]' '?')
+            fail "'$shown': want a path or value of letters, digits and /._+~=@,:- alone"
+            ;;
+    esac
+done
+
 version=$(mpps_version)
 rpmbuild -bb --quiet --nodeps \
     --define "_topdir $made" --define "_rpmdir $made/rpms" --define "_buildhost localhost" \
