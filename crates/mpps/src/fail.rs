@@ -95,7 +95,7 @@ pub(crate) fn tell_at_end(line: &str) {
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() {
+        match mpps_sys::text::is_hidden(c) {
             true => shown.extend(c.escape_default()),
             false => shown.push(c),
         }

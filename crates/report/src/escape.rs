@@ -1,5 +1,7 @@
 //! The one function that makes any text part of HTML or XML, in contents and in attributes between double quotes.
 
+pub(crate) use mpps_sys::text::is_hidden;
+
 /// `text` as it can stand in HTML and XML. XML 1.0 can't hold control characters at all; a file name can. Characters
 /// that turn the direction of writing would show another text than the one that is there.
 pub(crate) fn escape(text: &str) -> String {
@@ -16,14 +18,4 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     escaped
-}
-
-/// Characters that are not shown, or change how others are.
-pub(crate) fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{fffe}' | '\u{ffff}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}'
-        )
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -18,5 +18,6 @@ pub mod sched;
 pub mod signal;
 pub mod switches;
 pub mod terminal;
+pub mod text;
 pub mod uring;
 pub mod wake;

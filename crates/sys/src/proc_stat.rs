@@ -80,8 +80,7 @@ pub fn name_in(folder: &std::path::Path) -> Option<String> {
 /// A name, or words, that a program has given itself. Any user may put any bytes there (`PR_SET_NAME`): a terminal
 /// would obey control characters, so others stand in their place.
 pub fn shown(name: &[u8]) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    String::from_utf8_lossy(name).trim().chars().map(shown).collect()
+    crate::text::plain(String::from_utf8_lossy(name).trim(), '\u{fffd}')
 }
 
 /// The threads of this process as they are now: number and name. Source: `/proc/self/task`.

@@ -237,7 +237,7 @@ fn undoing(step: &Step) -> String {
 
 /// A name that a program may have given itself, within a comment.
 fn one_line(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    mpps_sys::text::plain(name, ' ')
 }
 
 /// A word for a shell.

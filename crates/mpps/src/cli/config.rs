@@ -7,6 +7,7 @@ use crate::plan::author::{Author, leads_away};
 use crate::privilege::as_user;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
+use mpps_sys::text::plain;
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -64,18 +65,18 @@ fn refused(line: String) -> clap::Error {
 
 /// A command line with the options of the file that it names, if it names one.
 pub(super) fn given(command: &Command, words: Vec<OsString>) -> Result<Given, clap::Error> {
-    let plain = |words| Given {
+    let as_it_is = |words| Given {
         words,
         origin: Origin::default(),
     };
     let sub = words.get(1).and_then(|name| command.find_subcommand(name));
     let takes_file = |sub: &&Command| named(sub, OPTION).is_some();
     let Some(sub) = sub.filter(takes_file) else {
-        return Ok(plain(words));
+        return Ok(as_it_is(words));
     };
     let mut typed = Typed::of(sub, &words);
     let Some((place, file)) = typed.files.pop() else {
-        return Ok(plain(words));
+        return Ok(as_it_is(words));
     };
     if !typed.files.is_empty() {
         return Err(refused(format!("--{OPTION}: there are two: want one file")));
@@ -351,8 +352,8 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// A text of the file, short and on one line.
 fn shown(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    mpps_io::hide_secrets(&plain.take(120).collect::<String>())
+    let short: String = text.chars().take(120).collect();
+    mpps_io::hide_secrets(&plain(&short, ' '))
 }
 
 fn read(path: &Path) -> Checked<(String, Author)> {

@@ -169,6 +169,5 @@ fn insert(rule: &Rule, device: &NetDev) -> std::result::Result<NtupleFilter, Str
 
 /// What the user wrote, without line breaks and other control characters.
 fn on_one_line(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().map(plain).collect()
+    mpps_sys::text::plain(text, ' ')
 }

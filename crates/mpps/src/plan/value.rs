@@ -418,8 +418,8 @@ fn check_names(plan: &Map<String, Value>, workload: &str, fields: &[(&Field, &Ar
 
 /// A text of a file, short and without control characters.
 fn shown(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    mpps_io::hide_secrets(&plain.take(80).collect::<String>())
+    let short: String = text.chars().take(80).collect();
+    mpps_io::hide_secrets(&mpps_sys::text::plain(&short, ' '))
 }
 
 /// The words of one field.

@@ -77,7 +77,7 @@ fn document(value: Value) -> Result<Document, String> {
 
 impl Document {
     fn deserialize_from(value: Value) -> Result<Self, String> {
-        serde_json::from_value(value).map_err(|e| e.to_string().replace(char::is_control, " "))
+        serde_json::from_value(value).map_err(|e| mpps_sys::text::plain(&e.to_string(), ' '))
     }
 }
 

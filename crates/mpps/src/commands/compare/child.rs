@@ -122,5 +122,5 @@ pub(crate) fn last_words(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let line = text.lines().rev().find(|line| !line.trim().is_empty());
     let line = line.map(|line| line.strip_prefix("mpps: ").unwrap_or(line));
-    line.unwrap_or("it said nothing").replace(char::is_control, "?")
+    mpps_sys::text::plain(line.unwrap_or("it said nothing"), '?')
 }

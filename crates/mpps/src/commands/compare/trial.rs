@@ -50,7 +50,7 @@ fn number(value: &Value) -> Option<f64> {
 
 /// Texts that are shown to people, and anybody may have written.
 fn texts(value: &Value) -> Vec<String> {
-    let shown = |text: &str| text.replace(char::is_control, "?");
+    let shown = |text: &str| mpps_sys::text::plain(text, '?');
     let all = value.as_array().into_iter().flatten();
     all.filter_map(|text| text.as_str().map(shown)).collect()
 }

@@ -62,7 +62,7 @@ fn fields(plan: &Value, into: &mut Traits) {
             let text = value.as_str().map(str::to_owned).or(texts);
             let text = text.unwrap_or_else(|| value.to_string());
             // Anybody may have written it.
-            let shown = |text: &str| text.replace(char::is_control, "?");
+            let shown = |text: &str| mpps_sys::text::plain(text, '?');
             into.insert(shown(&name), shown(&text));
         }
     };
@@ -112,7 +112,7 @@ pub(super) fn of_results(sides: &[Side], force: bool) -> Result<Vec<Difference>>
         let mut traits = Traits::new();
         for name in FACTS {
             if let Some(fact) = result["host"][name].as_str() {
-                traits.insert(name.to_owned(), fact.replace(char::is_control, "?"));
+                traits.insert(name.to_owned(), mpps_sys::text::plain(fact, '?'));
             }
         }
         let size = &result["frame_size_bytes"];

@@ -95,7 +95,7 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
 
 /// A text from a record, as it is shown to people: anybody may have written it.
 fn shown(text: &str) -> String {
-    text.replace(char::is_control, "?")
+    mpps_sys::text::plain(text, '?')
 }
 
 /// Reads a trial's line.
