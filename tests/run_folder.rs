@@ -148,6 +148,22 @@ fn a_run_that_is_refused_leaves_no_folder() {
 }
 
 #[test]
+fn the_page_names_the_json_where_it_is() {
+    let scratch = Scratch::new();
+    let page = |name: &str, words: &str| {
+        let folder = scratch.file(name);
+        let finished = into(&folder, &format!("{RUN} {words}"));
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        std::fs::read_to_string(folder.join("report.html")).expect("a page")
+    };
+    assert!(page("a", "").contains("result.json"));
+    // The command line is in the page, too, so only what it must not name is told apart.
+    let elsewhere = page("b", &format!("--json {}", scratch.file("x.json").display()));
+    assert!(elsewhere.contains("x.json") && !elsewhere.contains("result.json"));
+    assert!(!page("c", "--json -").contains("result.json"));
+}
+
+#[test]
 fn an_option_of_its_own_says_where_else_a_file_goes() {
     let scratch = Scratch::new();
     let folder = scratch.file("results");

@@ -1,6 +1,6 @@
 //! Where a run's results go: files checked before the first packet, written whatever happens after.
 
-use super::run_folder as folder;
+use super::run_folder::{self as folder, Sources};
 use super::serving::{Serving, Shown};
 use crate::cli::{Run, recorded_command, words_of_program};
 use crate::fail::{Failure, Result, failed, tell_at_end, usage};
@@ -67,14 +67,14 @@ enum Form {
     Junit,
     Markdown,
     /// With charts, if the run's rows are in a file.
-    Html(Option<PathBuf>),
+    Html(Sources),
 }
 
 impl Form {
     fn of(&self, summary: &Summary) -> std::result::Result<String, ReportError> {
         Ok(match self {
             Self::Junit => junit(summary),
-            Self::Html(rows) => runs::html(summary, rows.as_deref())?,
+            Self::Html(of) => runs::html(summary, of.json.as_deref(), of.rows.as_deref())?,
             Self::Markdown => {
                 let run = runs::Run::new("this one", json_value(summary));
                 let document = Document {
@@ -601,7 +601,7 @@ fn forms_of(run: &Run) -> Result<Vec<(Form, JsonTarget)>> {
     let given = all
         .into_iter()
         .filter_map(|(form, option, path)| Some((form, option, path.as_deref()?)));
-    let page = folder::page(run).map(|(path, rows)| (Form::Html(rows), "--out", path));
+    let page = folder::page(run).map(|(path, of)| (Form::Html(of), "--out", path));
     let page = page
         .as_ref()
         .map(|(form, option, path)| (form.clone(), *option, path.as_path()));

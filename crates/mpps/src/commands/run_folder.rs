@@ -32,12 +32,24 @@ pub(super) fn placed(run: &Run, lanes: bool) -> Tell {
     tell
 }
 
-/// The page in the folder of a run that is [`placed`], and the rows that it draws.
-pub(super) fn page(run: &Run) -> Option<(PathBuf, Option<PathBuf>)> {
+/// What a page is made from.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    /// The JSON as the page names it; none on standard output.
+    pub(super) json: Option<PathBuf>,
+    /// The rows that it draws.
+    pub(super) rows: Option<PathBuf>,
+}
+
+/// The page in the folder of a run that is [`placed`].
+pub(super) fn page(run: &Run) -> Option<(PathBuf, Sources)> {
     let folder = run.tell.out.as_ref()?;
     // Elsewhere they may be in a pipe, which gives them once.
     let rows = run.tell.csv.clone().filter(|file| *file == folder.join("rows.csv"));
-    Some((folder.join("report.html"), rows))
+    let json = run.tell.json.as_deref().filter(|file| *file != Path::new("-"));
+    // A folder with all of its files may be moved.
+    let json = json.map(|file| file.strip_prefix(folder).unwrap_or(file).to_owned());
+    Some((folder.join("report.html"), Sources { json, rows }))
 }
 
 /// A folder that was made for a run which has not begun. Dropped before it does, it is taken back with the files that

@@ -187,14 +187,14 @@ fn sentence(text: &str) -> String {
 /// Bytes of the longest file of rows that is read: as of `mpps report`.
 const LONGEST: u64 = 64 << 20;
 
-/// The page of a run that has just ended; with charts, where its rows are in a file. A run may end before its first
-/// row, and rows of days have no room in memory: then without.
+/// The page of a run that has just ended, which names the file of its JSON, if there is one; with charts, where its
+/// rows are in a file. A run may end before its first row, and rows of days have no room in memory: then without.
 ///
 /// # Errors
 /// When the file can't be read.
-pub fn html(summary: &Summary, rows: Option<&Path>) -> Result<String, ReportError> {
-    let text = crate::json::text(summary);
-    let mut sources = vec![Source::of("result.json", text.as_bytes())];
+pub fn html(summary: &Summary, json: Option<&Path>, rows: Option<&Path>) -> Result<String, ReportError> {
+    let source = |file: &Path| Source::of(&file.to_string_lossy(), crate::json::text(summary).as_bytes());
+    let mut sources = Vec::from_iter(json.map(source));
     let mut run = Run::new("this one", json_value(summary));
     if let Some(file) = rows {
         let bytes = read_rows(file).map_err(|e| ReportError::io("read", file, e))?;
