@@ -125,6 +125,12 @@ fn a_folder_that_is_there_is_refused_and_left_as_it_is() {
     std::fs::write(&file, "mine").expect("written");
     refused(&file, &["--out", "it is there already"]);
     assert_eq!(std::fs::read_to_string(&file).expect("read"), "mine");
+    refused(&folder.join(".."), &["--out", "it is there already"]);
+    refused(
+        &scratch.file("none/../new"),
+        &["--out", "there is no ", "none/..: want a path without .."],
+    );
+    assert!(!scratch.file("none").exists());
     // What is refused before makes none.
     let mut command = mpps("sendrecv loop: --rate 1x");
     command.arg("--out").arg(scratch.file("new"));

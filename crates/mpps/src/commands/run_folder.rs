@@ -82,6 +82,14 @@ impl Drop for Made {
 
 /// Makes the folder, for a run that has these files. One that is there may hold the results of another run.
 pub(super) fn make(folder: &Path, files: &[PathBuf]) -> Result<Made> {
+    let back = |path: &&Path| path.ends_with("..") && !path.exists();
+    if let Some(back) = folder.ancestors().find(back) {
+        return Err(usage(format!(
+            "--out {}: there is no {}: want a path without .., or folders that are there before it",
+            folder.display(),
+            back.display()
+        )));
+    }
     let inside = files.iter().filter(|file| file.parent() == Some(folder));
     let files = inside.filter_map(|file| Some(file.file_name()?.to_owned())).collect();
     let made = private::new_folder(folder).map(|folder| Made {
@@ -90,7 +98,7 @@ pub(super) fn make(folder: &Path, files: &[PathBuf]) -> Result<Made> {
     });
     made.map_err(|error| {
         let why = match error.kind() {
-            ErrorKind::AlreadyExists => "it is there already".to_owned(),
+            ErrorKind::AlreadyExists | ErrorKind::IsADirectory => "it is there already".to_owned(),
             _ => error.to_string(),
         };
         usage(format!(

@@ -119,7 +119,13 @@ fn writable(file: &Path) -> bool {
         let asked = accessat(CWD, path, access, AtFlags::EACCESS);
         !matches!(asked, Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM))
     };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // Of those above it that `--out` makes where they are missing, the one in which the first is made.
+    let is_there = |path: &Path| {
+        let asked = accessat(CWD, path, Access::EXISTS, AtFlags::EACCESS);
+        !matches!(asked, Err(rustix::io::Errno::NOENT))
+    };
+    let mut above = file.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let folder = above.find(|folder| is_there(folder));
     let device = std::fs::metadata(file).is_ok_and(|meta| !meta.is_file());
     file == Path::new("-")
         || (may(file, Access::WRITE_OK)
