@@ -86,7 +86,13 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
 
 /// Without what would act on a terminal: the file may be a stranger's, and has names of threads, which are anybody's.
 fn harmless(text: &str) -> String {
-    let shown = |c: char| if mpps_sys::text::is_hidden(c) && c != '\n' { '\u{fffd}' } else { c };
+    let shown = |c: char| {
+        if mpps_sys::text::is_hidden(c) && c != '\n' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
     text.chars().map(shown).collect()
 }
 
