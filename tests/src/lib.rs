@@ -97,29 +97,6 @@ pub fn mpps_first(words: &str) -> Command {
     command
 }
 
-/// What the cores of this host have dropped so far because what came in faster than it was taken had filled their
-/// backlog (`netdev_max_backlog` packets each). Loopback and veth pass packets by it, those of all tests.
-pub fn backlog_drops() -> u64 {
-    let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
-    let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
-    text.lines().filter_map(dropped).sum()
-}
-
-/// Measures until no packet is lost, or none was dropped from a backlog meanwhile, which another test may have filled.
-///
-/// # Panics
-/// When packets were dropped there 20 times in a row.
-pub fn beside_floods<T>(mut measure: impl FnMut() -> T, lost: impl Fn(&T) -> u64) -> T {
-    for _ in 0..20 {
-        let before = backlog_drops();
-        let done = measure();
-        if lost(&done) == 0 || backlog_drops() == before {
-            return done;
-        }
-    }
-    panic!("the backlogs of this host's cores were full 20 times in a row");
-}
-
 /// Tests that root runs by sudo are root's: mpps would become the user who called, in folders that are root's.
 pub(crate) fn without_sudo(command: &mut Command) {
     for name in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
