@@ -42,7 +42,7 @@ fn a_program_that_panics() {
     panic!("{WORDS}");
 }
 
-/// Another.
+/// A program on the terminal, of the test of full stacks.
 #[test]
 #[ignore = "it takes the terminal, and fills its stack: a test starts it on a terminal of its own"]
 fn a_program_that_fills_its_stack() {
