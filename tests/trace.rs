@@ -204,10 +204,14 @@ fn what_programs_in_the_kernel_take_is_told_by_packet() {
             let row = programs.iter().find(|row| row["program"] == *name);
             let row = row.unwrap_or_else(|| panic!("{name} of {programs:?}"));
             let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"));
+            // Its own, and what else has come in. However few those are on a busy host: that is another test's.
+            let own = traced.json[if *name == "send" { "tx_packets" } else { "rx_packets" }].as_f64();
+            let packets = number("packets");
             assert!(
-                number("packets") >= 1_000.0 && number("runs") >= number("packets"),
+                own > Some(0.0) && Some(packets) >= own && number("runs") >= packets,
                 "{row}"
             );
+            assert!(*name != "send" || Some(packets) == own, "{own:?} {row}");
             assert!(
                 (1.0..1e6).contains(&number("ns_per_packet")) && number("share") > 0.0,
                 "{row}"

@@ -12,7 +12,7 @@ use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{MacAddr, ReflectFilter, SlowPath, build_arp_reply, parse_slow_path, reflect_in_place};
 use setup::{loop_port, reason, traffic};
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -299,23 +299,29 @@ enum Whim {
     None,
     Panic,
     Vanish,
+    /// When it receives: it does not get on before a trial has begun.
+    Linger,
 }
 
 /// A port whose queues have whims.
 struct Moody<P> {
     port: P,
     whim: Mutex<Whim>,
+    /// A trial has begun.
+    begun: Arc<AtomicBool>,
+    /// It had while a queue lingered.
+    lingered: AtomicBool,
 }
 
-struct MoodyQueue<'p, Q> {
+struct MoodyQueue<'p, P, Q> {
     queue: Q,
-    whim: &'p Mutex<Whim>,
+    port: &'p Moody<P>,
 }
 
 impl<P: Port> Port for Moody<P> {
     type Pool = P::Pool;
     type Queue<'p>
-        = MoodyQueue<'p, P::Queue<'p>>
+        = MoodyQueue<'p, P, P::Queue<'p>>
     where
         Self: 'p;
 
@@ -326,8 +332,8 @@ impl<P: Port> Port for Moody<P> {
         self.port.pool(queue)
     }
     fn queue<'p>(&'p self, queue: usize, pool: &'p P::Pool) -> Result<Self::Queue<'p>> {
-        let (queue, whim) = (self.port.queue(queue, pool)?, &self.whim);
-        Ok(MoodyQueue { queue, whim })
+        let queue = self.port.queue(queue, pool)?;
+        Ok(MoodyQueue { queue, port: self })
     }
     fn counters(&self, queue: usize) -> QueueCounters {
         self.port.counters(queue)
@@ -337,16 +343,28 @@ impl<P: Port> Port for Moody<P> {
     }
 }
 
-impl<Q: Queue> Queue for MoodyQueue<'_, Q> {
+impl<P: Port, Q: Queue> Queue for MoodyQueue<'_, P, Q> {
     type Frame = Q::Frame;
 
     fn receive(&mut self, burst: &mut Burst<Q::Frame>) -> Result<usize> {
+        let lingers = {
+            let mut whim = self.port.whim.lock().unwrap();
+            *whim == Whim::Linger && std::mem::replace(&mut *whim, Whim::None) == Whim::Linger
+        };
+        if lingers {
+            let until = monotonic_ns() + 300_000_000;
+            let begun = || self.port.begun.load(Ordering::SeqCst);
+            while !begun() && monotonic_ns() < until {
+                std::thread::sleep(MS);
+            }
+            self.port.lingered.store(begun(), Ordering::SeqCst);
+        }
         self.queue.receive(burst)
     }
     fn allocate(&mut self, burst: &mut Burst<Q::Frame>, n: usize) -> Result<usize> {
-        let whim = std::mem::replace(&mut *self.whim.lock().unwrap(), Whim::None);
+        let whim = std::mem::replace(&mut *self.port.whim.lock().unwrap(), Whim::None);
         match whim {
-            Whim::None => self.queue.allocate(burst, n),
+            Whim::None | Whim::Linger => self.queue.allocate(burst, n),
             Whim::Panic => panic!("a lane that panics, as it is told to"),
             Whim::Vanish => Err(Error::new("send", "the device", "it has vanished", ErrorKind::Gone)),
         }
@@ -366,7 +384,35 @@ fn moody() -> Moody<impl Port> {
     Moody {
         port: loop_port(LoopConfig::default(), 2),
         whim: Mutex::new(Whim::None),
+        begun: Arc::default(),
+        lingered: AtomicBool::new(false),
     }
+}
+
+#[test]
+fn no_trial_begins_while_a_lane_still_empties_its_queue() {
+    let (port, opening) = (moody(), traffic(2, 8, 18));
+    session(&port, &opening, &|| 0, |session| {
+        // Before the first, and before another.
+        for _ in 0..2 {
+            port.begun.store(false, Ordering::SeqCst);
+            *port.whim.lock().unwrap() = Whim::Linger;
+            // A lane looks after its queue, and gets on with it only slowly.
+            while *port.whim.lock().unwrap() == Whim::Linger {
+                std::thread::sleep(MS);
+            }
+            let begun = Arc::clone(&port.begun);
+            let begins = move |event: &Event<'_>| {
+                if matches!(event, Event::Start(_)) {
+                    begun.store(true, Ordering::SeqCst);
+                }
+            };
+            let summary = session.trial(opening.clone(), &mut [Box::new(begins)], &|| 0);
+            assert!(port.begun.load(Ordering::SeqCst) && summary.is_ok());
+            assert!(!port.lingered.load(Ordering::SeqCst));
+        }
+    })
+    .expect("a session");
 }
 
 #[test]

@@ -129,7 +129,7 @@ struct Go<T> {
 
 /// The messages to a lane.
 enum Word<T> {
-    /// Empty your queue, and say so.
+    /// Empty your queue, say so, and leave it alone until the next word: a trial is about to begin.
     Attend(mpsc::Sender<()>),
     Go(Go<T>),
 }
@@ -196,6 +196,8 @@ pub(crate) struct Crew<'s, T> {
     /// Of the trial before.
     rings: Vec<LaneSeries>,
     trials: u64,
+    /// There may be more of them than one.
+    several: bool,
     panicked: Option<usize>,
     /// What the host refused the lanes and a run can do without: for the warnings of each trial.
     refused: Vec<String>,
@@ -247,6 +249,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             stats: Vec::new(),
             rings: Vec::new(),
             trials: 0,
+            several: base.several,
             panicked: None,
             refused: Vec::new(),
         };
@@ -319,12 +322,14 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         result
     }
 
-    /// From the trial before to the next: what has come in meanwhile is of neither.
+    /// From the trial before, or from the opening, to the next: what has come in meanwhile is of neither. Lanes that
+    /// look after their queues of their own accord do so no longer: one that did it late, as it lacked its core, would
+    /// take the first packets of the trial for leftovers.
     fn between(&mut self, interruptions: &dyn Fn() -> u32) -> Result<(), RunError> {
-        if self.trials == 0 {
+        if !self.several {
             return Ok(());
         }
-        if interruptions() > 0 {
+        if self.trials > 0 && interruptions() > 0 {
             return Err(RunError::Interrupted);
         }
         let (done, is_done) = mpsc::channel();
@@ -662,8 +667,10 @@ fn serve<J: Job>(
     let mut traces: Option<Arc<Traces>> = None;
     // Packets of earlier trials that came in between two.
     let mut strays = 0;
+    // What comes in is nobody's yet.
+    let mut between = base.several;
     loop {
-        let word = match base.several {
+        let word = match between {
             true => words.recv_timeout(ATTEND_EVERY),
             false => words.recv().map_err(mpsc::RecvTimeoutError::from),
         };
@@ -671,6 +678,7 @@ fn serve<J: Job>(
             Ok(Word::Go(go)) => go,
             Ok(Word::Attend(done)) => {
                 strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                between = false;
                 let _ = done.send(());
                 continue;
             }
@@ -686,13 +694,13 @@ fn serve<J: Job>(
         } = go;
         // Before it says that it has ended: they are used again.
         drop(series);
-        if ends.0.last {
-            return Ok(Some((ends, outcome, ended)));
-        }
         outcome
             .reasons
             .extend((strays > 0).then_some((Reason::LateOfAnEarlierTrial, strays)));
-        strays = 0;
+        if ends.0.last {
+            return Ok(Some((ends, outcome, ended)));
+        }
+        (strays, between) = (0, base.several);
         traces = job.traces(&ends.0.own);
         let _ = ended.send((index, outcome));
     }
