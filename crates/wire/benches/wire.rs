@@ -1,4 +1,4 @@
-//! ns per packet for writing, verifying and reflecting frames of six sizes (FCS counted).
+//! ns per packet for writing, verifying and reflecting frames of ten sizes (FCS counted).
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use mpps_wire::{
 };
 
 const SEED: u64 = 1;
-const SIZES: [usize; 6] = [64, 72, 96, 128, 256, 1518];
+const SIZES: [usize; 10] = [64, 65, 72, 96, 120, 128, 136, 144, 256, 1518];
 
 fn template(size: usize, v6: bool) -> Option<Template> {
     let (src, dst) = if v6 {

@@ -117,18 +117,47 @@ pub(crate) fn fill_and_sum(base: u64, out: &mut [u8]) -> Sum {
 /// Out of line for the same reason as [`differs`].
 #[inline(never)]
 fn fill_words(base: u64, out: &mut [u8]) -> Sum {
+    match out.len() / 8 {
+        1 => fill_exactly::<1>(base, out),
+        2 => fill_exactly::<2>(base, out),
+        3 => fill_exactly::<3>(base, out),
+        4 => fill_exactly::<4>(base, out),
+        5 => fill_exactly::<5>(base, out),
+        6 => fill_exactly::<6>(base, out),
+        7 => fill_exactly::<7>(base, out),
+        _ => fill_more(base, out),
+    }
+}
+
+/// As [`fill_and_sum`], where `out` holds `N` whole words and perhaps a part of another. Other lengths are not filled.
+#[inline(always)]
+pub(crate) fn fill_exactly<const N: usize>(base: u64, out: &mut [u8]) -> Sum {
+    if N == 0 {
+        return fill_tail(base, out);
+    }
     let (words, tail) = out.as_chunks_mut::<8>();
-    let sum = match words.len() {
-        1 => fill_few::<1>(base, words),
-        2 => fill_few::<2>(base, words),
-        3 => fill_few::<3>(base, words),
-        4 => fill_few::<4>(base, words),
-        5 => fill_few::<5>(base, words),
-        6 => fill_few::<6>(base, words),
-        7 => fill_few::<7>(base, words),
-        _ => fill_many(base, words),
+    let tail = tail.len();
+    fill_few::<N>(base, words).plus(fill_end(word_of(base, N), tail, out))
+}
+
+/// As [`fill_and_sum`], for any length from eight bytes on.
+#[inline(always)]
+pub(crate) fn fill_more(base: u64, out: &mut [u8]) -> Sum {
+    let (words, tail) = out.as_chunks_mut::<8>();
+    let (n, tail) = (words.len(), tail.len());
+    fill_many(base, words).plus(fill_end(word_of(base, n), tail, out))
+}
+
+/// Fills the last `tail` bytes (0 to 7) of `out`, whose word before them is `last`: one store of eight bytes, the first
+/// of which are there already. Pieces of four, two and one byte cost three branches.
+#[inline(always)]
+fn fill_end(last: u64, tail: usize, out: &mut [u8]) -> Sum {
+    let (Some(end), 1..8) = (out.last_chunk_mut::<8>(), tail) else {
+        return Sum::ZERO;
     };
-    sum.plus(fill_tail(word_of(base, words.len()), tail))
+    let next = last.wrapping_add(STEP);
+    *end = (last >> (8 * tail) | next << (64 - 8 * tail)).to_le_bytes();
+    Sum::ZERO.word(next & !(u64::MAX << (8 * tail)))
 }
 
 #[inline(always)]

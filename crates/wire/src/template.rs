@@ -2,7 +2,8 @@
 //!
 //! Writing a 64-byte frame is a copy of the headers, three stores and a dozen additions: the sum of all constant words
 //! is kept, so only ports, stamp and data are summed. The four header lengths that occur (IPv4 or IPv6, with or without
-//! a VLAN tag) are compiled apart, so that no copy has a variable length.
+//! a VLAN tag) are compiled apart, so that no copy has a variable length, and so are short payloads by their number of
+//! words: which of these writers it is, is chosen once for each template.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -110,6 +111,39 @@ pub struct Template {
     checksum: ChecksumMode,
     /// It makes the frame of [`SMALLEST`] bytes, unpadded, with the checksum in software.
     smallest: bool,
+    /// Writes it, whatever it is.
+    writer: Writer,
+}
+
+/// Writes a template's frame, of the right length, with these ports (source, destination).
+type Writer = fn(&Template, &mut [u8], [u16; 2], Stamp);
+
+/// Writers for frames with so many bytes before UDP, by the whole words of data.
+const fn short_writers<const L4: usize>() -> [Writer; SHORT_WORDS] {
+    [
+        Template::write_short::<L4, 0>,
+        Template::write_short::<L4, 1>,
+        Template::write_short::<L4, 2>,
+        Template::write_short::<L4, 3>,
+        Template::write_short::<L4, 4>,
+        Template::write_short::<L4, 5>,
+        Template::write_short::<L4, 6>,
+        Template::write_short::<L4, 7>,
+    ]
+}
+
+/// From so many words of data on a loop over vectors is faster than code of constant length.
+const SHORT_WORDS: usize = 8;
+
+/// The writer for frames with `L4` bytes before UDP.
+fn writer_of<const L4: usize>(data_len: usize, checksum: ChecksumMode) -> Writer {
+    match checksum {
+        ChecksumMode::Device => Template::write_unsummed::<L4>,
+        ChecksumMode::Software => {
+            let short = const { short_writers::<L4>() };
+            short.get(data_len / 8).copied().unwrap_or(Template::write_long::<L4>)
+        }
+    }
 }
 
 impl Template {
@@ -175,17 +209,25 @@ impl Template {
             (src, dst) => return Err(TemplateError::FamilyMismatch { src, dst }),
         };
         let smallest = l4 == V4 && spec.payload_len == STAMP_LEN + SMALLEST_DATA;
+        let data_len = spec.payload_len - STAMP_LEN;
+        let writer_of = match l4 {
+            V4 => writer_of::<V4>,
+            V4_TAGGED => writer_of::<V4_TAGGED>,
+            V6 => writer_of::<V6>,
+            _ => writer_of::<V6_TAGGED>,
+        };
         Ok(Self {
             headers,
             l4,
             frame_len: (l4 + usize::from(udp_len)).max(eth::MIN_FRAME_LEN),
-            data_len: spec.payload_len - STAMP_LEN,
+            data_len,
             udp_len: udp_len.swap_bytes(),
             constant: pseudo.number(udp_len),
             partial: pseudo.fold(),
             seed: spec.seed,
             checksum: spec.checksum,
             smallest: smallest && spec.checksum == ChecksumMode::Software,
+            writer: writer_of(data_len, spec.checksum),
         })
     }
 
@@ -230,8 +272,18 @@ impl Template {
     #[inline]
     pub fn write(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) {
         if !self.write_smallest(frame, src_port, dst_port, stamp) {
-            self.write_any(frame, [src_port, dst_port], stamp);
+            self.write_any(frame, src_port, dst_port, stamp);
         }
+    }
+
+    /// As [`Template::write`], without asking whether it is the frame that rates are quoted for: no less right for
+    /// that, only slower.
+    ///
+    /// # Panics
+    /// As [`Template::write`].
+    #[inline(always)]
+    pub fn write_any(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) {
+        (self.writer)(self, frame, [src_port, dst_port], stamp);
     }
 
     /// As [`Template::write`], but only the frame that rates are quoted for; false, with nothing written, for any
@@ -243,7 +295,8 @@ impl Template {
         {
             self.write_constant::<V4>(
                 frame,
-                (SMALLEST_DATA, ChecksumMode::Software),
+                SMALLEST_DATA,
+                data::fill_exactly::<0>,
                 [src_port, dst_port],
                 stamp,
             );
@@ -263,12 +316,10 @@ impl Template {
     /// # Panics
     /// When `frame` is not [`Template::frame_len`] bytes long, or an address is of the other family.
     pub fn write_between(&self, frame: &mut [u8], (src, dst): (IpAddr, IpAddr), ports: (u16, u16), stamp: Stamp) {
-        assert_eq!(
-            frame.len(),
-            self.frame_len,
-            "frame of another length than the template's"
-        );
         let ports = [ports.0, ports.1];
+        if frame.len() != self.frame_len {
+            wrong_length(frame.len(), self.frame_len);
+        }
         match (src, dst, self.l4) {
             (IpAddr::V4(src), IpAddr::V4(dst), V4) => self.write_v4::<V4>(frame, src, dst, ports, stamp),
             (IpAddr::V4(src), IpAddr::V4(dst), V4_TAGGED) => self.write_v4::<V4_TAGGED>(frame, src, dst, ports, stamp),
@@ -315,49 +366,69 @@ impl Template {
         ports: [u16; 2],
         stamp: Stamp,
     ) {
-        let sums = (pseudo.number(self.udp_len.swap_bytes()), pseudo.fold());
-        self.write_behind(frame, headers, sums, (self.data_len, self.checksum), ports, stamp);
-    }
-
-    #[inline(never)]
-    fn write_any(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
-        assert_eq!(
-            frame.len(),
-            self.frame_len,
-            "frame of another length than the template's"
-        );
-        let what = (self.data_len, self.checksum);
-        match self.l4 {
-            V4 => self.write_constant::<V4>(frame, what, ports, stamp),
-            V4_TAGGED => self.write_constant::<V4_TAGGED>(frame, what, ports, stamp),
-            V6 => self.write_constant::<V6>(frame, what, ports, stamp),
-            _ => self.write_constant::<V6_TAGGED>(frame, what, ports, stamp),
+        let constant = pseudo.number(self.udp_len.swap_bytes());
+        let (data, len) = (data::fill_and_sum, self.data_len);
+        match self.checksum {
+            ChecksumMode::Software => {
+                self.write_behind(frame, headers, Field::Sum(constant), (len, data), ports, stamp)
+            }
+            ChecksumMode::Device => {
+                self.write_behind(frame, headers, Field::Partial(pseudo.fold()), (len, data), ports, stamp);
+            }
         }
     }
 
-    /// Writes a frame with the template's own addresses.
+    /// Where data has `WORDS` whole words, and perhaps a part of one.
+    fn write_short<const L4: usize, const WORDS: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+        self.write_constant::<L4>(frame, self.data_len, data::fill_exactly::<WORDS>, ports, stamp);
+    }
+
+    /// Where data has eight bytes or more.
+    fn write_long<const L4: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+        self.write_constant::<L4>(frame, self.data_len, data::fill_more, ports, stamp);
+    }
+
+    /// Where the device completes the checksum.
+    fn write_unsummed<const L4: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+        if frame.len() != self.frame_len {
+            wrong_length(frame.len(), self.frame_len);
+        }
+        if let Some(headers) = self.headers.first_chunk::<L4>() {
+            let data = (self.data_len, data::fill_and_sum);
+            self.write_behind(frame, headers, Field::Partial(self.partial), data, ports, stamp);
+        }
+    }
+
+    /// Writes a frame with the template's own addresses and the checksum in software.
     #[inline(always)]
     fn write_constant<const L4: usize>(
         &self,
         frame: &mut [u8],
-        what: (usize, ChecksumMode),
+        data_len: usize,
+        fill: impl FnOnce(u64, &mut [u8]) -> Sum,
         ports: [u16; 2],
         stamp: Stamp,
     ) {
         if let Some(headers) = self.headers.first_chunk::<L4>() {
-            self.write_behind(frame, headers, (self.constant, self.partial), what, ports, stamp);
+            self.write_behind(
+                frame,
+                headers,
+                Field::Sum(self.constant),
+                (data_len, fill),
+                ports,
+                stamp,
+            );
         }
     }
 
-    /// Writes a frame: these headers, and what is behind them. `sums`: of all constant words that the UDP checksum
-    /// covers, and what its field holds where the device completes it.
+    /// Writes a frame: these headers, and what is behind them: so many bytes of data, written and summed by `fill`.
     #[inline(always)]
     fn write_behind<const L4: usize>(
         &self,
         frame: &mut [u8],
         constant: &[u8; L4],
-        sums: (Sum, u16),
-        (data_len, checksum): (usize, ChecksumMode),
+        field: Field,
+        (data_len, fill): (usize, impl FnOnce(u64, &mut [u8]) -> Sum),
         [src_port, dst_port]: [u16; 2],
         stamp: Stamp,
     ) {
@@ -375,17 +446,18 @@ impl Template {
         };
         *headers = *constant;
         *stamp_out = stamp.to_bytes();
-        let base = data::base(self.seed, stamp.seq);
         let ports = u64::from(src_port.swap_bytes()) | u64::from(dst_port.swap_bytes()) << 16;
-        let field = match checksum {
-            ChecksumMode::Software => {
-                let data = data::fill_and_sum(base, data_out);
-                udp_field(sums.0.word(ports).word(stamp.seq).word(stamp.time_ns).plus(data).fold())
-            }
-            ChecksumMode::Device => {
-                data::fill(base, data_out);
-                sums.1
-            }
+        let data = fill(data::base(self.seed, stamp.seq), data_out);
+        let field = match field {
+            Field::Sum(constant) => udp_field(
+                constant
+                    .word(ports)
+                    .word(stamp.seq)
+                    .word(stamp.time_ns)
+                    .plus(data)
+                    .fold(),
+            ),
+            Field::Partial(sum) => sum,
         };
         *udp = (ports | u64::from(self.udp_len) << 32 | u64::from(field) << 48).to_le_bytes();
         // Only a payload of 16 or 17 bytes over untagged IPv4 is padded: at most two bytes.
@@ -412,6 +484,19 @@ impl Template {
             *field = update_udp(u16::from_le_bytes(*field), old, time_ns).to_le_bytes();
         }
     }
+}
+
+#[cold]
+fn wrong_length(len: usize, wanted: usize) -> ! {
+    panic!("frame of {len} bytes: the template's have {wanted}")
+}
+
+/// What is in the checksum field.
+enum Field {
+    /// The checksum; this is the sum of all constant words that it covers.
+    Sum(Sum),
+    /// What the device completes.
+    Partial(u16),
 }
 
 fn pseudo<const N: usize>(from: &[u8], udp_len: u16, sum: fn(&[u8; N], u8, u16) -> Sum) -> Sum {

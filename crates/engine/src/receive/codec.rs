@@ -224,7 +224,7 @@ impl EthernetCodec {
     #[inline(never)]
     fn write_any(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
         if self.ends.flows.is_plain() {
-            self.template.write(bytes, ports.0, ports.1, stamp);
+            self.template.write_any(bytes, ports.0, ports.1, stamp);
         } else {
             let (src, dst) = self.ends.addresses(flow);
             let addresses = if self.turned { (dst, src) } else { (src, dst) };
