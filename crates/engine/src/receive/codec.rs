@@ -192,7 +192,10 @@ impl Codec for EthernetCodec {
     #[inline(always)]
     fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
         if !self.template.write_smallest(bytes, ports.0, ports.1, stamp) {
-            self.write_any(bytes, flow, ports, stamp);
+            match self.ends.flows.is_plain() {
+                true => self.template.write_any(bytes, ports.0, ports.1, stamp),
+                false => self.write_between(bytes, flow, ports, stamp),
+            }
         }
     }
 
@@ -220,16 +223,12 @@ impl Codec for EthernetCodec {
 }
 
 impl EthernetCodec {
-    /// Writes a packet that is not the smallest, or one of flows whose addresses vary.
+    /// Writes a packet of flows whose addresses vary.
     #[inline(never)]
-    fn write_any(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
-        if self.ends.flows.is_plain() {
-            self.template.write_any(bytes, ports.0, ports.1, stamp);
-        } else {
-            let (src, dst) = self.ends.addresses(flow);
-            let addresses = if self.turned { (dst, src) } else { (src, dst) };
-            self.template.write_between(bytes, addresses, ports, stamp);
-        }
+    fn write_between(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
+        let (src, dst) = self.ends.addresses(flow);
+        let addresses = if self.turned { (dst, src) } else { (src, dst) };
+        self.template.write_between(bytes, addresses, ports, stamp);
     }
 
     /// The long way; remembers the headers of what is intact.
