@@ -128,8 +128,15 @@ try {
   server.close();
   server.closeAllConnections();
   await new Promise((done) => browser.once("exit", done));
-  // Its helpers may still write there for a moment.
-  rmSync(profile, { recursive: true, force: true, maxRetries: 50, retryDelay: 100 });
+  // Its helpers may still write there for a moment, and a folder that is left behind is no reason to fail.
+  for (let tries = 0; tries < 100; tries++) {
+    try {
+      rmSync(profile, { recursive: true, force: true });
+      break;
+    } catch {
+      await pause(100);
+    }
+  }
 }
 if (failed) {
   console.error(failed.message);

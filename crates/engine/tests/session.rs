@@ -294,8 +294,9 @@ fn the_peer_is_asked_for_its_address_once() {
 }
 
 /// What a lane's queue does on its next call.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Whim {
+    #[default]
     None,
     Panic,
     Vanish,
@@ -306,7 +307,7 @@ enum Whim {
 /// A port whose queues have whims.
 struct Moody<P> {
     port: P,
-    whim: Mutex<Whim>,
+    whim: Arc<Mutex<Whim>>,
     /// A trial has begun.
     begun: Arc<AtomicBool>,
     /// It had while a queue lingered.
@@ -383,33 +384,48 @@ impl<P: Port, Q: Queue> Queue for MoodyQueue<'_, P, Q> {
 fn moody() -> Moody<impl Port> {
     Moody {
         port: loop_port(LoopConfig::default(), 2),
-        whim: Mutex::new(Whim::None),
+        whim: Arc::default(),
         begun: Arc::default(),
         lingered: AtomicBool::new(false),
     }
 }
 
 #[test]
-fn no_trial_begins_while_a_lane_still_empties_its_queue() {
+fn no_trial_begins_while_a_lane_still_empties_its_queue_and_none_does_so_once_it_has_begun() {
     let (port, opening) = (moody(), traffic(2, 8, 18));
+    let whim = || *port.whim.lock().unwrap();
     session(&port, &opening, &|| 0, |session| {
         // Before the first, and before another.
         for _ in 0..2 {
             port.begun.store(false, Ordering::SeqCst);
             *port.whim.lock().unwrap() = Whim::Linger;
-            // A lane looks after its queue, and gets on with it only slowly.
-            while *port.whim.lock().unwrap() == Whim::Linger {
+            let until = monotonic_ns() + 60_000_000_000;
+            while whim() == Whim::Linger {
+                // A lane looks after its queue, and gets on with it only slowly.
+                assert!(monotonic_ns() < until, "no lane looks after its queue");
                 std::thread::sleep(MS);
             }
-            let begun = Arc::clone(&port.begun);
+            let (begun, next, left) = (
+                Arc::clone(&port.begun),
+                Arc::clone(&port.whim),
+                Arc::new(AtomicBool::new(false)),
+            );
+            let alone = Arc::clone(&left);
             let begins = move |event: &Event<'_>| {
                 if matches!(event, Event::Start(_)) {
                     begun.store(true, Ordering::SeqCst);
+                    // Lanes have not been told yet. For longer than they would wait between two trials, the first that
+                    // takes something off its queue takes the whim, too.
+                    *next.lock().unwrap() = Whim::Linger;
+                    std::thread::sleep(200 * MS);
+                    let whim = std::mem::replace(&mut *next.lock().unwrap(), Whim::None);
+                    alone.store(whim == Whim::Linger, Ordering::SeqCst);
                 }
             };
             let summary = session.trial(opening.clone(), &mut [Box::new(begins)], &|| 0);
             assert!(port.begun.load(Ordering::SeqCst) && summary.is_ok());
             assert!(!port.lingered.load(Ordering::SeqCst));
+            assert!(left.load(Ordering::SeqCst));
         }
     })
     .expect("a session");

@@ -81,12 +81,17 @@ pub(crate) fn tell_at_end(line: &str) {
     // A write that waits can't be broken off, and whether it will wait can't be told of a whole line: so another thread
     // waits, which ends with the process.
     let (said, heard) = channel();
+    let words = text.clone();
     let write = move || {
-        eprintln!("{text}");
+        eprintln!("{words}");
         let _ = said.send(());
     };
     let thread = std::thread::Builder::new().name("mpps-error".to_owned()).spawn(write);
-    if thread.is_err() || heard.recv_timeout(PATIENCE).is_err() {
+    if thread.is_err() {
+        // A host that starts no threads is what this line is most likely about.
+        return eprintln!("{text}");
+    }
+    if heard.recv_timeout(PATIENCE).is_err() {
         GIVEN_UP.store(true, Ordering::Relaxed);
     }
 }

@@ -380,11 +380,17 @@ impl Template {
 
     /// Where data has `WORDS` whole words, and perhaps a part of one.
     fn write_short<const L4: usize, const WORDS: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+        if frame.len() != self.frame_len {
+            wrong_length(frame.len(), self.frame_len);
+        }
         self.write_constant::<L4>(frame, self.data_len, data::fill_exactly::<WORDS>, ports, stamp);
     }
 
     /// Where data has eight bytes or more.
     fn write_long<const L4: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+        if frame.len() != self.frame_len {
+            wrong_length(frame.len(), self.frame_len);
+        }
         self.write_constant::<L4>(frame, self.data_len, data::fill_more, ports, stamp);
     }
 

@@ -248,6 +248,29 @@ fn small() -> TemplateSpec {
 }
 
 #[test]
+fn a_frame_of_another_length_is_written_by_no_writer() {
+    let device = TemplateSpec {
+        checksum: ChecksumMode::Device,
+        ..small()
+    };
+    for spec in [18, 19, 60, 200]
+        .map(|payload_len| TemplateSpec { payload_len, ..small() })
+        .iter()
+        .chain([&device])
+    {
+        let template = Template::new(spec).unwrap();
+        for len in [0, template.frame_len() - 1, template.frame_len() + 1] {
+            let write = || template.write(&mut vec![0; len], 1, 2, Stamp::default());
+            assert!(
+                std::panic::catch_unwind(write).is_err(),
+                "{len} of {}",
+                template.frame_len()
+            );
+        }
+    }
+}
+
+#[test]
 fn smallest_frame_is_64_bytes_with_fcs() {
     for (payload_len, frame_len) in [(16, 60), (17, 60), (18, 60), (19, 61)] {
         let frame = written(&TemplateSpec { payload_len, ..small() }, (1, 2), Stamp::default());

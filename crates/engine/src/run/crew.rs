@@ -130,7 +130,7 @@ struct Go<T> {
 /// The messages to a lane.
 enum Word<T> {
     /// Empty your queue, say so, and leave it alone until the next word: a trial is about to begin.
-    Attend(mpsc::Sender<()>),
+    Attend(mpsc::Sender<usize>),
     Go(Go<T>),
 }
 
@@ -338,8 +338,9 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             told.map_err(|_| RunError::Panicked(index))?;
         }
         drop(done);
-        for _ in &self.members {
-            is_done.recv().map_err(|_| RunError::Panicked(self.finished()))?;
+        let done: Vec<usize> = is_done.iter().collect();
+        if let Some(panicked) = (0..self.members.len()).find(|lane| !done.contains(lane)) {
+            return Err(RunError::Panicked(panicked));
         }
         // Nobody has kept it true since.
         self.clocks.discipline();
@@ -679,7 +680,7 @@ fn serve<J: Job>(
             Ok(Word::Attend(done)) => {
                 strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
                 between = false;
-                let _ = done.send(());
+                let _ = done.send(index);
                 continue;
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {

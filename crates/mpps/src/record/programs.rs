@@ -62,8 +62,10 @@ pub(crate) fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() ->
         let over = &over;
         let body = move || {
             privilege::keep_for_programs();
+            // What the run does before this thread has its core again is counted from here, too.
+            let first = reading(ports, &times);
             let _ = said.send(());
-            count(ports, times, over)
+            count(ports, times, first?, over)
         };
         // The name is in security.md.
         let counting = thread::Builder::new()
@@ -112,8 +114,13 @@ fn begin<P: KernelPort>(ports: &[P]) -> Result<ProgramTimes, String> {
 }
 
 /// Counts until the run is over: all the time where that costs little, else now and then.
-fn count<P: KernelPort>(ports: &[P], mut times: ProgramTimes, over: &AtomicBool) -> io::Result<Vec<ProgramSum>> {
-    let mut sample = ProgramSample::new(reading(ports, &times)?);
+fn count<P: KernelPort>(
+    ports: &[P],
+    mut times: ProgramTimes,
+    first: ProgramReading,
+    over: &AtomicBool,
+) -> io::Result<Vec<ProgramSum>> {
+    let mut sample = ProgramSample::new(first);
     let mut stretch = ProgramSample::SHORTEST;
     loop {
         let ends = wait(stretch, over);
@@ -161,8 +168,13 @@ fn reading<P: KernelPort>(ports: &[P], times: &ProgramTimes) -> io::Result<Progr
     let mut tries = 0;
     loop {
         let ns = monotonic_ns();
-        let packets = all(ports).into_iter().map(|program| program.packets);
-        let programs = times.read()?.into_iter().zip(packets);
+        let (packets, times) = (all(ports), times.read()?);
+        if packets.len() != times.len() {
+            // They would be taken for one another.
+            return Err(io::Error::other("one of them can no longer be read"));
+        }
+        let packets = packets.into_iter().map(|program| program.packets);
+        let programs = times.into_iter().zip(packets);
         let totals = programs.map(|(time, packets)| ProgramTotals {
             packets,
             runs: time.runs,
@@ -187,10 +199,7 @@ fn rows(programs: Vec<KernelProgram>, sums: Vec<ProgramSum>) -> Vec<ProgramRow> 
         program: program.name,
         device: program.device,
         // A run handles one packet at the most, and packets are counted one by one.
-        runs: match sum.timed == sum.runs {
-            true => sum.runs,
-            false => sum.runs.max(program.packets),
-        },
+        runs: sum.runs.max(program.packets),
         timed: sum.timed,
         packets: program.packets,
         total_ns: sum.total_ns,
