@@ -2,8 +2,8 @@
 //!
 //! A cause is named where it has a quantity, was at work at the time of its effect and in the lanes concerned, and
 //! explains at least half of it. Where none does, a host that kept the lanes from their cores for half of the sending
-//! time is named: what they did in the other half tells little of what they would have done. Else the sentence says that
-//! the cause is not known, and gives what was measured.
+//! time is named: what they did in the other half tells little of what they would have done. Else the sentence says
+//! that the cause is not known, and gives what was measured.
 
 use super::{Evidence, whose};
 use crate::verdict::meanwhile::LaneTime;
