@@ -5,7 +5,8 @@
 // is given no other address. scripts/viewer.sh fetches what it needs.
 
 import { spawn } from "node:child_process";
-import { createReadStream, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createReadStream, mkdtempSync, statSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { extname, join, normalize } from "node:path";
@@ -129,14 +130,7 @@ try {
   server.closeAllConnections();
   await new Promise((done) => browser.once("exit", done));
   // Its helpers may still write there for a moment, and a folder that is left behind is no reason to fail.
-  for (let tries = 0; tries < 100; tries++) {
-    try {
-      rmSync(profile, { recursive: true, force: true });
-      break;
-    } catch {
-      await pause(100);
-    }
-  }
+  await rm(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }).catch(() => {});
 }
 if (failed) {
   console.error(failed.message);

@@ -4,7 +4,8 @@
 // Says "live" on standard error when the page has filled; whoever started it then ends the run.
 
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -121,14 +122,7 @@ try {
   browser.kill();
   await new Promise((done) => browser.once("exit", done));
   // Its helpers may still write there for a moment, and a folder that is left behind is no reason to fail.
-  for (let tries = 0; tries < 100; tries++) {
-    try {
-      rmSync(profile, { recursive: true, force: true });
-      break;
-    } catch {
-      await pause(100);
-    }
-  }
+  await rm(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }).catch(() => {});
 }
 if (failed) {
   console.error(failed.message);

@@ -317,9 +317,7 @@ impl Template {
     /// When `frame` is not [`Template::frame_len`] bytes long, or an address is of the other family.
     pub fn write_between(&self, frame: &mut [u8], (src, dst): (IpAddr, IpAddr), ports: (u16, u16), stamp: Stamp) {
         let ports = [ports.0, ports.1];
-        if frame.len() != self.frame_len {
-            wrong_length(frame.len(), self.frame_len);
-        }
+        self.check_length(frame);
         match (src, dst, self.l4) {
             (IpAddr::V4(src), IpAddr::V4(dst), V4) => self.write_v4::<V4>(frame, src, dst, ports, stamp),
             (IpAddr::V4(src), IpAddr::V4(dst), V4_TAGGED) => self.write_v4::<V4_TAGGED>(frame, src, dst, ports, stamp),
@@ -378,27 +376,29 @@ impl Template {
         }
     }
 
-    /// Where data has `WORDS` whole words, and perhaps a part of one.
-    fn write_short<const L4: usize, const WORDS: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+    /// Panics where a frame is not one of the template's. Every writer asks this first.
+    #[inline(always)]
+    fn check_length(&self, frame: &[u8]) {
         if frame.len() != self.frame_len {
             wrong_length(frame.len(), self.frame_len);
         }
+    }
+
+    /// Where data has `WORDS` whole words, and perhaps a part of one.
+    fn write_short<const L4: usize, const WORDS: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
+        self.check_length(frame);
         self.write_constant::<L4>(frame, self.data_len, data::fill_exactly::<WORDS>, ports, stamp);
     }
 
     /// Where data has eight bytes or more.
     fn write_long<const L4: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
-        if frame.len() != self.frame_len {
-            wrong_length(frame.len(), self.frame_len);
-        }
+        self.check_length(frame);
         self.write_constant::<L4>(frame, self.data_len, data::fill_more, ports, stamp);
     }
 
     /// Where the device completes the checksum.
     fn write_unsummed<const L4: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
-        if frame.len() != self.frame_len {
-            wrong_length(frame.len(), self.frame_len);
-        }
+        self.check_length(frame);
         if let Some(headers) = self.headers.first_chunk::<L4>() {
             let data = (self.data_len, data::fill_and_sum);
             self.write_behind(frame, headers, Field::Partial(self.partial), data, ports, stamp);

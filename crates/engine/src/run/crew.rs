@@ -338,8 +338,9 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             told.map_err(|_| RunError::Panicked(index))?;
         }
         drop(done);
-        let done: Vec<usize> = is_done.iter().collect();
-        if let Some(panicked) = (0..self.members.len()).find(|lane| !done.contains(lane)) {
+        // All that can be heard: one that panics lets go of its end, too.
+        let answered: Vec<usize> = is_done.iter().collect();
+        if let Some(panicked) = (0..self.members.len()).find(|lane| !answered.contains(lane)) {
             return Err(RunError::Panicked(panicked));
         }
         // Nobody has kept it true since.
