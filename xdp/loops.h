@@ -228,6 +228,15 @@ INLINE enum look look_at(struct watch *watch, u32 key, u64 hash, u32 weight, int
 		if (!seen && set->way[i].tag == tag)
 			seen = &set->way[i];
 	if (!seen) {
+#pragma unroll
+		for (u32 i = 0; i < WAYS; i++)
+			if (!seen && !set->way[i].tag)
+				seen = &set->way[i];
+		if (seen) {
+			seen->due = FIRST_DUE;
+			seen->tag = tag;
+			return ORDINARY;
+		}
 		watch->random = watch->random * 0x5851f42d4c957f2dULL + 0x14057b7ef767814fULL;
 		way = watch->random >> 40;
 		seen = !(way & 3) ? (!(way & 12) ? (!(way & 48) ? &set->way[3] : &set->way[2]) : &set->way[1]) : &set->way[0];

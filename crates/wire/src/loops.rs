@@ -10,9 +10,10 @@
 //! The probe is due when a source has sent the same bytes [`FIRST_DUE`] times more, then at twice as many, and so on:
 //! three times before a packet has gone round 255 times, 25 times in a thousand million packets.
 //!
-//! What has been seen is kept in a table of fixed size, in sets of four. Each of the four takes newcomers four times
-//! more rarely than the one before, and so keeps them four times longer: beside other traffic a packet is found again
-//! after a long way, too. Nothing here allocates after the start.
+//! What has been seen is kept in a table of fixed size, in sets of four. Newcomers take the places that are free, so that
+//! few packets do not push each other out. In a full set each of the four takes them four times more rarely than the one
+//! before, and so keeps them four times longer: beside other traffic a packet is found again after a long way, too.
+//! Nothing here allocates after the start.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -190,6 +191,10 @@ impl Loops {
 
     #[inline]
     fn insert(&mut self, set: usize, tag: u32) {
+        if let Some(free) = self.seen[set].iter_mut().find(|seen| seen.tag == NOT_SEEN.tag) {
+            free.tag = tag;
+            return;
+        }
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

@@ -121,6 +121,13 @@ fn what_an_echo_server_returns_stops_for_one_packet_and_for_many_stamped_or_not(
 }
 
 #[test]
+fn few_packets_do_not_push_each_other_out_of_what_has_been_seen() {
+    // Too short for a probe in place of the first answer, so that each of them has to be found for itself.
+    let short = |i: u8| udp_v4(&[], &[], &[i, 0, 3]);
+    assert_eq!(rounds(vec![short(0)], 1), rounds((0..200).map(short).collect(), 1));
+}
+
+#[test]
 fn one_that_repeats_itself_is_answered_but_for_a_few() {
     let filter = ReflectFilter::default();
     // Whoever waits for each answer looks as a loop does; so does the port of the reflector as a source.
