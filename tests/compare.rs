@@ -170,6 +170,10 @@ fn a_setting_that_helps_is_named() {
         .expect("the best");
     assert!(best.contains("queue=2000"), "{}", done.stdout);
     assert!(done.stderr.is_empty(), "{}", done.stderr);
+    // Alone it needs no line that says the same again.
+    let done = run_command(compare(&[base], "--pause 0 --settings queue=4|2000 --quiet"));
+    let told = done.stdout.lines().filter(|line| line.contains("queue=2000 is "));
+    assert_eq!(told.count(), 1, "{}", done.stdout);
 }
 
 #[test]

@@ -136,6 +136,10 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
             }
         })
         .collect();
+    // Of one setting with two values its effect is all that there is to know.
+    if matches!(&setup.settings[..], [(_, _, values)] if values.len() == 2) {
+        return all;
+    }
     all.push(match found.best() {
         Some(row) => format!("Best: {}", sentence(row)),
         None if found.rows.iter().any(|row| row.estimate.is_some() && row.why.is_none()) => {
