@@ -158,6 +158,29 @@ fn what_a_driver_refuses_is_told_in_one_line_that_says_what_to_do() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Why no test here sees a rule that a driver has accepted: docs/published-works.md.
+#[test]
+fn no_driver_of_a_software_device_takes_a_flow_rule_and_each_is_named() {
+    if no_dpdk() {
+        return;
+    }
+    let folder = Scratch::new();
+    // A soft NIC needs its script, which may say nothing.
+    let script = folder.file("firmware.cli");
+    std::fs::write(&script, "").expect("writable");
+    for device in ["null", "ring", "memif", "softnic"] {
+        let options = match device {
+            "memif" => ",role=server".to_owned(),
+            "softnic" => format!(",firmware={}", script.display()),
+            _ => String::new(),
+        };
+        let mut command = mpps(&format!("drop dpdk:net_{device}0{options} --duration 50ms --quiet"));
+        command.args(["--flow", "ingress pattern eth / ipv4 / udp / end actions queue index 0 / end"]);
+        let named = format!("net_{device} takes no flow rules at all");
+        assert_refused(command, 2, &[&named, "want a device whose driver does"]);
+    }
+}
+
 #[test]
 fn a_socket_that_a_killed_server_has_left_is_in_nobodys_way_and_one_in_use_is_left_alone() {
     if no_dpdk() {
