@@ -308,8 +308,8 @@ fn escaped(text: &str) -> String {
             '>' => told.push_str("&gt;"),
             '"' => told.push_str("&quot;"),
             c if c.is_control() => told.push('\u{fffd}'),
-            '\u{fffe}' | '\u{ffff}' | '\u{200e}' | '\u{200f}' => told.push('\u{fffd}'),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => told.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' | '\u{61c}' | '\u{200e}' | '\u{200f}' => told.push('\u{fffd}'),
+            '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => told.push('\u{fffd}'),
             c => told.push(c),
         }
     }

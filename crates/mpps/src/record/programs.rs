@@ -195,15 +195,19 @@ fn all<P: KernelPort>(ports: &[P]) -> Vec<KernelProgram> {
 }
 
 fn rows(programs: Vec<KernelProgram>, sums: Vec<ProgramSum>) -> Vec<ProgramRow> {
-    let row = |(program, sum): (KernelProgram, ProgramSum)| ProgramRow {
-        program: program.name,
-        device: program.device,
+    let row = |(program, sum): (KernelProgram, ProgramSum)| {
         // A run handles one packet at the most, and packets are counted one by one.
-        runs: sum.runs.max(program.packets),
-        timed: sum.timed,
-        packets: program.packets,
-        total_ns: sum.total_ns,
-        share: 0.0,
+        let runs = sum.runs.max(program.packets);
+        let total_ns = u128::from(sum.total_ns) * u128::from(runs) / u128::from(sum.runs.max(1));
+        ProgramRow {
+            program: program.name,
+            device: program.device,
+            runs,
+            timed: sum.timed,
+            packets: program.packets,
+            total_ns: u64::try_from(total_ns).unwrap_or(u64::MAX),
+            share: 0.0,
+        }
     };
     let rows = programs.into_iter().zip(sums).map(row);
     rows.filter(|row| row.runs > 0).collect()

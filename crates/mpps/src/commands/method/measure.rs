@@ -183,13 +183,6 @@ impl Measured {
         cause.map_or(short.clone(), |(_, cause)| cause.to_owned())
     }
 
-    /// Of a trial that is void for missed departures alone, and not since this host can send no faster: their share.
-    pub(crate) fn missed_ratio(&self) -> Option<f64> {
-        let alone = matches!(&self.reasons[..], [reason] if reason.starts_with("the offered rate is "));
-        let share = 1.0 - self.offered_pps / self.trial.input.load.max(1) as f64;
-        (!self.counts() && !self.outpaced && alone && share > 0.0).then_some(share)
-    }
-
     /// Packets that were due, and those of them that are missing; none of either in a void trial.
     pub(crate) fn loss(&self) -> (u64, u64) {
         match self.trial.verdict {

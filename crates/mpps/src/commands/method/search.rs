@@ -15,8 +15,6 @@ const LOWER: f64 = 0.8;
 /// Of the first rate that was given up in a row of void trials: no lower one is tried. What a host can offer only so
 /// far below what it sends says nothing of a device.
 const LEAST: f64 = 0.01;
-/// Share of missed departures above which a larger tolerance is no advice.
-const MOST_TOLERANCE: f64 = 0.02;
 /// Departures of a full trial below which it shows no disturbance: the tolerance of a valid one is a thousandth.
 const SEEN: f64 = 1000.0;
 
@@ -188,20 +186,14 @@ impl Found {
         })
     }
 
-    /// What can be done about what this host was in the way of, in a sentence.
-    pub(crate) fn remedy(&self) -> Option<String> {
+    /// What can be done about what this host was in the way of, in a sentence; `None` where `hindered` says it itself, or
+    /// nobody can.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
         self.hindered()?;
-        let isolate = "what helps: mpps isolate, which keeps other threads off the lanes' cores";
-        let missed = self.trials.iter().filter_map(Measured::missed_ratio);
-        let least = missed.fold(f64::INFINITY, f64::min);
-        if least > MOST_TOLERANCE {
-            return Some(isolate.to_owned());
-        }
-        Some(format!(
-            "{isolate}; or --tolerance {}%: the least disturbed of the void trials missed {:.2} % of its departures",
-            (least * 1000.0).ceil() / 10.0,
-            least * 100.0
-        ))
+        let why = self.trials.iter().rfind(|trial| !trial.counts())?.disturbance();
+        let ours = ["--cores", "lanes on", "mpps's own threads"];
+        let others = why.starts_with("other threads kept the lanes from running") && !ours.iter().any(|o| why.contains(o));
+        others.then_some("what helps: mpps isolate N -- mpps … --cores N, which keeps other threads off the lanes' cores")
     }
 
     /// The last void trials were at the highest rate, and this host could not send as fast.
@@ -440,17 +432,21 @@ mod tests {
         );
         let told = crate::commands::method::outcome::verdict(&outcome, &found);
         assert_eq!(told, "not known: 800 pps passed, and no more could be offered");
-        let isolate = "what helps: mpps isolate, which keeps other threads off the lanes' cores";
-        assert_eq!(found.remedy().unwrap(), isolate, "a tenth was missed");
-        let mut less = void(1000, 994.9, false);
-        less.reasons = vec!["the offered rate is 0.510 % off the intended one (5 of 980 departures missed)".to_owned()];
-        found.trials.insert(0, less);
-        assert_eq!(
-            found.remedy().unwrap(),
-            format!(
-                "{isolate}; or --tolerance 0.6%: the least disturbed of the void trials missed 0.51 % of its departures"
-            )
-        );
+        assert_eq!(found.remedy(), None, "for no reason that is known");
+        let kept = |more: &str| {
+            let kept = "other threads kept the lanes from running for 9.0 % of the sending time";
+            vec![format!(
+                "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the \
+                 host interfered: {kept} ({more})"
+            )]
+        };
+        let mut of = |more: &str| {
+            found.trials[2].reasons = kept(more);
+            found.remedy()
+        };
+        assert!(of("cc1 (thread 7) ran for 90.0 ms meanwhile").unwrap().contains("mpps isolate N -- "));
+        assert_eq!(of("another mpps (process 7) has 2 lanes on cores 0, 1, too"), None);
+        assert_eq!(of("give each end cores of its own (--cores)"), None);
         // A device that has failed at a higher rate has an upper bound of its own.
         found.limited_by = LimitedBy::MaxRate;
         assert_eq!((found.hindered(), found.remedy()), (None, None));

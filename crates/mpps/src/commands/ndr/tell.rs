@@ -164,7 +164,7 @@ fn lines(goals: &[Goal], found: &Found) -> Vec<String> {
     let outcomes = found.outcomes();
     let of =
         |(goal, outcome): (&Goal, &Outcome)| format!("loss {:>5}  {}", goal.loss.to_string(), verdict(outcome, found));
-    let hindered = found.hindered().into_iter().chain(found.remedy());
+    let hindered = found.hindered().into_iter().chain(found.remedy().map(str::to_owned));
     hindered.chain(goals.iter().zip(&outcomes).map(of)).collect()
 }
 

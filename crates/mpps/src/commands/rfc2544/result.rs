@@ -97,7 +97,9 @@ fn sentences(choice: &Choice, sizes: &[OfSize]) -> Vec<String> {
     let unfit = |of: &OfSize| Some(format!("{} bytes: 0 pps: {}", of.frame_size, of.unfit.as_ref()?));
     let hindered = |of: &OfSize| Some(format!("{} bytes: {}", of.frame_size, of.found.as_ref()?.hindered()?));
     let mut all: Vec<_> = sizes.iter().filter_map(hindered).collect();
-    all.extend(sizes.iter().find_map(|of| of.found.as_ref()?.remedy()));
+    // It is the same for all.
+    let remedy = sizes.iter().find_map(|of| of.found.as_ref()?.remedy());
+    all.extend(remedy.map(str::to_owned));
     all.extend(sizes.iter().filter_map(|of| throughput_verdict(choice, of)));
     all.extend(sizes.iter().flat_map(throughput::bursts_verdict));
     all.extend(sizes.iter().filter_map(unfit));
