@@ -175,7 +175,10 @@ fn no_driver_of_a_software_device_takes_a_flow_rule_and_each_is_named() {
             _ => String::new(),
         };
         let mut command = mpps(&format!("drop dpdk:net_{device}0{options} --duration 50ms --quiet"));
-        command.args(["--flow", "ingress pattern eth / ipv4 / udp / end actions queue index 0 / end"]);
+        command.args([
+            "--flow",
+            "ingress pattern eth / ipv4 / udp / end actions queue index 0 / end",
+        ]);
         let named = format!("net_{device} takes no flow rules at all");
         assert_refused(command, 2, &[&named, "want a device whose driver does"]);
     }

@@ -192,8 +192,10 @@ impl Found {
         self.hindered()?;
         let why = self.trials.iter().rfind(|trial| !trial.counts())?.disturbance();
         let ours = ["--cores", "lanes on", "mpps's own threads"];
-        let others = why.starts_with("other threads kept the lanes from running") && !ours.iter().any(|o| why.contains(o));
-        others.then_some("what helps: mpps isolate N -- mpps … --cores N, which keeps other threads off the lanes' cores")
+        let others =
+            why.starts_with("other threads kept the lanes from running") && !ours.iter().any(|o| why.contains(o));
+        others
+            .then_some("what helps: mpps isolate N -- mpps … --cores N, which keeps other threads off the lanes' cores")
     }
 
     /// The last void trials were at the highest rate, and this host could not send as fast.
@@ -444,7 +446,11 @@ mod tests {
             found.trials[2].reasons = kept(more);
             found.remedy()
         };
-        assert!(of("cc1 (thread 7) ran for 90.0 ms meanwhile").unwrap().contains("mpps isolate N -- "));
+        assert!(
+            of("cc1 (thread 7) ran for 90.0 ms meanwhile")
+                .unwrap()
+                .contains("mpps isolate N -- ")
+        );
         assert_eq!(of("another mpps (process 7) has 2 lanes on cores 0, 1, too"), None);
         assert_eq!(of("give each end cores of its own (--cores)"), None);
         // A device that has failed at a higher rate has an upper bound of its own.
