@@ -10,10 +10,10 @@
 //! The probe is due when a source has sent the same bytes [`FIRST_DUE`] times more, then at twice as many, and so on:
 //! three times before a packet has gone round 255 times, 25 times in a thousand million packets.
 //!
-//! What has been seen is kept in a table of fixed size, in sets of four. Newcomers take the places that are free, so that
-//! few packets do not push each other out. In a full set each of the four takes them four times more rarely than the one
-//! before, and so keeps them four times longer: beside other traffic a packet is found again after a long way, too.
-//! Nothing here allocates after the start.
+//! What has been seen is kept in a table of fixed size, in sets of four. Newcomers take the places that are free, so
+//! that few packets do not push each other out. In a full set each of the four takes them four times more rarely than
+//! the one before, and so keeps them four times longer: beside other traffic a packet is found again after a long way,
+//! too. Nothing here allocates after the start.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -186,8 +186,8 @@ impl Found {
         })
     }
 
-    /// What can be done about what this host was in the way of, in a sentence; `None` where `hindered` says it itself, or
-    /// nobody can.
+    /// What can be done about what this host was in the way of, in a sentence; `None` where `hindered` says it itself,
+    /// or nobody can.
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         self.hindered()?;
         let why = self.trials.iter().rfind(|trial| !trial.counts())?.disturbance();
