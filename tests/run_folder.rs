@@ -147,6 +147,17 @@ fn a_run_that_is_refused_leaves_no_folder() {
     command.arg("--out").arg(&folder);
     assert_refused(command, 2, &["--cores"]);
     assert!(!folder.exists(), "{:?}", names(&folder));
+    // Nor those above it that were made for it, but those that were there.
+    let (above, deep) = (scratch.file("above"), scratch.file("above/new/results"));
+    std::fs::create_dir(&above).expect("made");
+    let mut command = mpps("drop null: --cores 77");
+    command.arg("--out").arg(&deep);
+    assert_refused(command, 2, &["--cores"]);
+    assert!(names(&above).is_empty(), "{:?}", names(&above));
+    // One line says what is wrong, and none that a file in it could not be opened.
+    let mut command = mpps("drop af_packet:none9");
+    command.arg("--out").arg(&folder).arg("--json-lines").arg(folder.join("x.jsonl"));
+    assert_refused(command, 2, &["none9"]);
     // One that takes place has it.
     let finished = into(&folder, RUN);
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);

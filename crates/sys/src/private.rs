@@ -349,19 +349,39 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// When it is there, whatever it is, or can't be made.
 pub fn new_folder(path: &Path) -> io::Result<NewFolder> {
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty())
+    let mut above = None;
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
         && matches!(walk(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     {
-        open_folder(above)?;
+        above = match new_folder(parent) {
+            Ok(made) => Some(Box::new(made)),
+            // Somebody else has made it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+            Err(error) => return Err(error),
+        };
     }
-    match walk(path)? {
-        End::File(parent, name) => {
-            rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777))?;
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::PATH | OFlags::CLOEXEC;
-            let folder = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
-            Ok(NewFolder { parent, name, folder })
+    let made = || -> io::Result<_> {
+        let End::File(parent, name) = walk(path)? else {
+            return Err(Errno::EXIST.into());
+        };
+        rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777))?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::PATH | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
+        Ok((parent, name, folder))
+    };
+    match made() {
+        Ok((parent, name, folder)) => Ok(NewFolder {
+            parent,
+            name,
+            folder,
+            above,
+        }),
+        Err(error) => {
+            if let Some(above) = above {
+                above.remove(&[] as &[&OsStr]);
+            }
+            Err(error)
         }
-        End::Kernel => Err(Errno::EXIST.into()),
     }
 }
 
@@ -371,11 +391,13 @@ pub struct NewFolder {
     parent: OwnedFd,
     name: OsString,
     folder: OwnedFd,
+    /// The one that it is in, if that was made for it.
+    above: Option<Box<NewFolder>>,
 }
 
 impl NewFolder {
     /// Removes the files of these names in it, links and not what they lead to, and then the folder, unless there is
-    /// more in it or another stands in its place.
+    /// more in it or another stands in its place; then those above it that were made for it, by the same rule.
     pub fn remove(&self, names: &[impl AsRef<OsStr>]) {
         for name in names {
             let _ = rustix::fs::unlinkat(&self.folder, name.as_ref(), AtFlags::empty());
@@ -386,6 +408,9 @@ impl NewFolder {
         };
         if there.is_ok_and(same) {
             let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+        }
+        if let Some(above) = &self.above {
+            above.remove(&[] as &[&OsStr]);
         }
     }
 }

@@ -135,9 +135,14 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
         Lines::Ended => return,
         Lines::Open(lines) => lines.failed(&message, exit_code),
         Lines::None => {
-            let Some(path) = lines_of(words_of_program().into_iter()) else {
+            let named = |option: &str| path_of(option, words_of_program().into_iter());
+            let Some(path) = named("--json-lines") else {
                 return;
             };
+            // A run that is refused makes no folder.
+            if path.parent().is_some_and(|folder| named("--out").as_deref() == Some(folder) && !folder.exists()) {
+                return;
+            }
             // As the user whose file it is.
             let written = as_user(|| {
                 let lines = JsonLines::create(&path, Map::new()).map_err(|e| unwritable("--json-lines", &e))?;
@@ -151,19 +156,18 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
     more.for_each(|line| tell_at_end(line));
 }
 
-/// Where JSON Lines are to go, of a command line that may not be right.
-fn lines_of(mut words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
-    const OPTION: &str = "--json-lines";
+/// The file or folder that an option names, of a command line that may not be right.
+fn path_of(option: &str, mut words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
     while let Some(word) = words.next() {
         if word == "--" {
             return None;
         }
-        if word == OPTION {
+        if word == option {
             return words.next().map(PathBuf::from);
         }
         let path = word
             .to_str()
-            .and_then(|word| word.strip_prefix(OPTION)?.strip_prefix('='));
+            .and_then(|word| word.strip_prefix(option)?.strip_prefix('='));
         if let Some(path) = path {
             return Some(path.into());
         }
