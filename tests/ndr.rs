@@ -220,11 +220,7 @@ fn a_search_that_the_host_bounds_says_so_first_and_names_who_had_the_core() {
     if !rustix::process::geteuid().is_root() {
         return mpps_tests::skip("only root can have a program that a lane does not displace");
     }
-    let mut spinner = std::process::Command::new("nice");
-    spinner
-        .args("-n -10 taskset -c 0 sh -c".split(' '))
-        .arg("while :; do :; done");
-    let spinner = Background::start(spinner);
+    let spinner = mpps_tests::spinner(0);
     let scratch = Scratch::new();
     let out = scratch.file("results");
     // 1,000 packets of a full trial are 20 kpps: it goes down by a few steps, and no further.

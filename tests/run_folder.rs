@@ -156,7 +156,11 @@ fn a_run_that_is_refused_leaves_no_folder() {
     assert!(names(&above).is_empty(), "{:?}", names(&above));
     // One line says what is wrong, and none that a file in it could not be opened.
     let mut command = mpps("drop af_packet:none9");
-    command.arg("--out").arg(&folder).arg("--json-lines").arg(folder.join("x.jsonl"));
+    command
+        .arg("--out")
+        .arg(&folder)
+        .arg("--json-lines")
+        .arg(folder.join("x.jsonl"));
     assert_refused(command, 2, &["none9"]);
     // One that takes place has it.
     let finished = into(&folder, RUN);

@@ -142,21 +142,9 @@ fn without_privileges_a_lane_that_was_displaced_is_told_where_the_kernel_notes_s
     if !own_switches() {
         return mpps_tests::skip("kernel.perf_event_paranoid is more than 2");
     }
-    // Three are named: on a busy host this one has most of the core only by its nice value, and other tests have such
-    // programs on core 0.
+    // Three are named, and other tests have such programs on core 0.
     let core = mpps_tests::last_core();
-    let mut spinner = Command::new("nice");
-    spinner.args([
-        "-n",
-        "-10",
-        "taskset",
-        "-c",
-        &core.to_string(),
-        "sh",
-        "-c",
-        "while :; do :; done",
-    ]);
-    let spinner = Background::start(spinner);
+    let spinner = mpps_tests::spinner(core);
     let words = format!("sendrecv loop: --rate 5kpps --duration 1s --settle 200ms --cores {core} --busy-poll");
     let Some(traced) = by_nobody(&words) else { return };
     let tid = spinner.id();

@@ -261,15 +261,11 @@ fn a_program_that_was_stopped_is_named() {
     }
 }
 
-/// A program that keeps core 0 busy, and is not easily kept from it: one at a time, or the runs get nothing.
+/// A program that keeps core 0 busy: one at a time, or the runs get nothing.
 fn spinner() -> (Background, MutexGuard<'static, ()>) {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut spinner = Command::new("nice");
-    spinner
-        .args("-n -10 taskset -c 0 sh -c".split(' '))
-        .arg("while :; do :; done");
-    (Background::start(spinner), one)
+    (mpps_tests::spinner(0), one)
 }
 
 /// A run on the spinner's core. What it has behind it of a turn of the scheduler's, of 3 ms and more, is missed.
@@ -350,7 +346,7 @@ fn in_a_container_threads_of_the_host_are_told_from_own_ones_of_the_same_number(
     let traced = folder.traced(mpps(&BESIDE_SPINNER.replace("1s", "2s")));
     // In the namespace a spinner of its own, and mpps' threads with numbers around the one that the other has outside.
     let script = format!(
-        "nice -n -10 taskset -c 0 yes >/dev/null & echo {} >/proc/sys/kernel/ns_last_pid; exec \"$0\" \"$@\"",
+        "setsid nice -n -10 taskset -c 0 yes >/dev/null & echo {} >/proc/sys/kernel/ns_last_pid; exec \"$0\" \"$@\"",
         outside.id().saturating_sub(4)
     );
     let mut inside = Command::new("unshare");

@@ -97,6 +97,25 @@ pub fn mpps_first(words: &str) -> Command {
     command
 }
 
+/// A program that keeps a core busy, and is not easily kept from it. It has a session of its own: with autogroups its nice
+/// value would draw the weight of all tests to that core, and those on the others would hardly run.
+pub fn spinner(core: usize) -> Background {
+    let mut spinner = Command::new("setsid");
+    let core = core.to_string();
+    spinner.args([
+        "nice",
+        "-n",
+        "-10",
+        "taskset",
+        "-c",
+        &core,
+        "sh",
+        "-c",
+        "while :; do :; done",
+    ]);
+    Background::start(spinner)
+}
+
 /// Tests that root runs by sudo are root's: mpps would become the user who called, in folders that are root's.
 pub(crate) fn without_sudo(command: &mut Command) {
     for name in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {

@@ -56,6 +56,8 @@ pub(crate) struct Evidence {
     /// Threads of other processes on the cores of ours.
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,
+    /// Packets in no percentile, of those with a latency.
+    pub(crate) unranked: [u64; 2],
     pub(crate) beyond_window: u64,
     /// Times that a packet of a flow was counted by another source in the kernel than the one before.
     pub(crate) flow_moved: u64,

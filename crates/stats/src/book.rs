@@ -220,6 +220,7 @@ impl Book {
         totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
         totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
         totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
+        totals.unranked = totals.latency.count.saturating_sub(self.latency_total.count());
         totals.distance_max = distance_max;
         totals.loss = std::mem::take(&mut self.loss).end();
         totals.missed = std::mem::take(&mut self.missed).end();

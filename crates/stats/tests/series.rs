@@ -191,6 +191,7 @@ fn a_collector_that_never_runs_loses_places_but_no_counts() {
     let totals = collector.finish(&mut sinks);
     assert_eq!((totals.tally.tx, totals.tally.rx), (180_000, 60_000));
     assert!(totals.overflowed > 0);
+    assert!((1..60_000).contains(&totals.unranked), "{}", totals.unranked);
     let rows = rows.0.lock().unwrap();
     assert_eq!(rows.iter().map(|r| r.tx).sum::<u64>(), 180_000);
     assert_eq!(rows.iter().filter_map(|r| r.rx_by_arrival).sum::<u64>(), 60_000);

@@ -106,6 +106,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         host_drops_known: m.totals.host_dropped.is_some(),
         rivals: rivals(&lanes, m.rivals, run_ns),
         overflowed: m.totals.overflowed,
+        unranked: [m.totals.unranked, m.totals.latency.count],
         beyond_window: reason(Reason::BeyondWindow),
         flow_moved: reason(Reason::FlowMoved),
         flow_contended: reason(Reason::FlowContended),

@@ -376,6 +376,15 @@ impl Case<'_> {
     fn collector_late(&self) -> Option<Finding> {
         let text = "the collector was kept from running for seconds: some counts are in a later row than they should \
                     be (the totals are exact)";
-        (self.e.overflowed > 0).then(|| Finding::Warning(text.to_owned()))
+        let [unranked, all] = self.e.unranked;
+        let ranked = match unranked {
+            0 => String::new(),
+            _ => format!(
+                ", and latency percentiles rest on {} of {} packets",
+                count(all - unranked.min(all)),
+                count(all)
+            ),
+        };
+        (self.e.overflowed + unranked > 0).then(|| Finding::Warning(format!("{text}{ranked}")))
     }
 }

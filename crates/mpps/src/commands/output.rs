@@ -140,7 +140,10 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
                 return;
             };
             // A run that is refused makes no folder.
-            if path.parent().is_some_and(|folder| named("--out").as_deref() == Some(folder) && !folder.exists()) {
+            if path
+                .parent()
+                .is_some_and(|folder| named("--out").as_deref() == Some(folder) && !folder.exists())
+            {
                 return;
             }
             // As the user whose file it is.
