@@ -97,8 +97,8 @@ pub fn mpps_first(words: &str) -> Command {
     command
 }
 
-/// A program that keeps a core busy, and is not easily kept from it. It has a session of its own: with autogroups its nice
-/// value would draw the weight of all tests to that core, and those on the others would hardly run.
+/// A program that keeps a core busy, and is not easily kept from it. It has a session of its own: with autogroups its
+/// nice value would draw the weight of all tests to that core, and those on the others would hardly run.
 pub fn spinner(core: usize) -> Background {
     let mut spinner = Command::new("setsid");
     let core = core.to_string();

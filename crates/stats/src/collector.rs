@@ -22,7 +22,7 @@ pub struct Totals {
     pub scheduled: Latency,
     /// Bookings that are in the totals but in no particular row, because the collector could not keep up.
     pub overflowed: u64,
-    /// Packets whose latency is in the moments and in no histogram, for the same reason: percentiles rest on the others.
+    /// Packets whose latency is in the moments and in no histogram, for the same reason: percentiles rest on others.
     pub unranked: u64,
     /// Rows handed on.
     pub rows: u64,
