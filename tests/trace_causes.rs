@@ -45,7 +45,8 @@ fn loss_for_want_of_capacity_is_the_path_s() {
 
 #[test]
 fn a_delay_on_the_path_is_what_the_latest_packet_s_time_went_to() {
-    let traced = Traced::run(&format!("sendrecv loop:delay=20ms --rate 2kpps {LOOP_TIMES}"));
+    // Much longer than a busy host keeps the lane from its core, which is told apart from it.
+    let traced = Traced::run("sendrecv loop:delay=200ms --rate 2kpps --duration 300ms --settle 600ms");
     traced.assert_says(&["was back ", "after it was due", " path"]);
     let late = traced.json["why"].as_array().expect("why").iter();
     let path = late
@@ -54,7 +55,7 @@ fn a_delay_on_the_path_is_what_the_latest_packet_s_time_went_to() {
     let path = path.filter(|part| part["what"] == "path");
     assert!(
         path.filter_map(|part| part["amount"].as_u64())
-            .any(|ns| ns >= 19_000_000),
+            .any(|ns| ns >= 100_000_000),
         "{:#}",
         traced.json["why"]
     );
