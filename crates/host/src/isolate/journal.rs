@@ -118,7 +118,21 @@ impl Journal {
     /// As after a kill: the file stays, and is locked no longer.
     pub(super) fn forget(&mut self) {
         self.lines.clear();
-        drop(self.entry.take());
+        let Some(entry) = self.entry.take() else { return };
+        let path = entry.path().to_owned();
+        drop(entry);
+        // A process that another test is about to start has the lock, too, until it is a program of its own.
+        let is_left = || {
+            abandoned(&folder(&self.tree), PREFIX)
+                .iter()
+                .any(|entry| entry.path() == path)
+        };
+        for _ in 0..10_000 {
+            if is_left() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 
     pub(super) fn text(&self) -> String {
