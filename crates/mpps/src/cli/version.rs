@@ -16,11 +16,25 @@ pub(crate) fn short() -> &'static str {
 pub(crate) fn long() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
+        let built = |name: &&str| *name != "dpdk" || dpdk_version().is_some();
+        let paths: Vec<_> = all_names().into_iter().filter(built).collect();
         format!(
             "{}\npaths: {}\nDPDK: {}",
             short(),
-            all_names().join(", "),
+            paths.join(", "),
             dpdk_version().unwrap_or("not built in")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_built_in_is_named() {
+        let paths = long().lines().nth(1).expect("the second line");
+        assert!(paths.starts_with("paths: udp, "), "{paths}");
+        assert_eq!(paths.contains("dpdk"), dpdk_version().is_some(), "{}", long());
+    }
 }
