@@ -119,7 +119,12 @@ pub fn print_summary(
     if !s.expectations.is_empty() {
         writeln!(out)?;
         for of in &s.expectations {
-            let (code, verdict) = if of.met { ("32", "met") } else { ("31", "NOT met") };
+            let (code, verdict) = match (of.met, s.valid) {
+                (true, true) => ("32", "met"),
+                // As the exit code has it: a run that is not valid shows nothing.
+                (true, false) => ("33", "not proven"),
+                (false, _) => ("31", "NOT met"),
+            };
             let note = of.note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
             let told = format!("{}: {}{note}", of.expected, of.told);
             sentence(&format!("expected, {}:", colour.paint(code, verdict)), &told, "  ", out)?;

@@ -277,6 +277,7 @@ pub(super) fn expected(runs: &[Run]) -> Option<Table> {
         for of in all.into_iter().flatten().filter(|of| of.is_object()) {
             let cell = |key: &str| of.get(key).filter(|cell| cell.is_string()).cloned().unwrap_or_default();
             let met = match of.get("met").and_then(Value::as_bool) {
+                Some(true) if run.summary.get("valid") == Some(&Value::Bool(false)) => "not proven".into(),
                 Some(true) => "yes".into(),
                 Some(false) => "no".into(),
                 None => Value::Null,
