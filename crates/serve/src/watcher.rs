@@ -279,6 +279,11 @@ impl Inner {
             self.board.add(&mut self.points);
             return self.board.publish(&self.state);
         }
+        // From here on it is told of the whole run, as all else is.
+        if summary.latency.count > 0 {
+            self.state.recent = Some(summary.latency);
+            self.state.recent_scheduled = summary.latency_scheduled.or(self.state.recent_scheduled);
+        }
         let document = runs::document(&[runs::Run::new("this run", json_value(summary))]);
         let expectations = summary.expectations.iter().map(|of| (of.expected.clone(), of.met));
         let told = json!({
@@ -316,7 +321,7 @@ impl Sink for WatcherSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_stats::Started;
+    use mpps_stats::{Latency, Started};
 
     fn begun(about: About) -> (Watcher, Board, WatcherSink) {
         let board = Board::default();
@@ -359,6 +364,33 @@ mod tests {
         sink.event(&Event::Live(&live(10, 10)));
         assert_eq!((board.newest().counts.tx, board.newest().counts.rx), (110, 100));
         assert_eq!((board.newest().trial, board.newest().phase), (2, Phase::Running));
+    }
+
+    #[test]
+    fn what_has_ended_is_told_of_as_a_whole() {
+        let (_watcher, board, mut sink) = begun(About {
+            single: true,
+            ..About::default()
+        });
+        let of = |count, mean| Latency {
+            count,
+            mean,
+            ..Latency::default()
+        };
+        let row = Row {
+            length_ns: 1_000_000_000,
+            latency: of(10, 5.0),
+            ..Row::default()
+        };
+        sink.event(&Event::Row(&row));
+        sink.event(&Event::Live(&live(100, 100)));
+        assert_eq!(board.newest().recent, Some(of(10, 5.0)));
+        let summary = Summary {
+            latency: of(100, 7.0),
+            ..Summary::default()
+        };
+        sink.event(&Event::End(&summary));
+        assert_eq!(board.newest().recent, Some(of(100, 7.0)));
     }
 
     #[test]

@@ -165,7 +165,8 @@
     put('lost', s.settled_tx ? lost + ' of ' + live.count(s.settled_tx) + ' settled' : '');
     const l = s.latency;
     put('p50', l ? live.time(l.p50 == null ? l.mean : l.p50) : '–');
-    put('tail', l && l.p99 != null ? 'p99 ' + live.time(l.p99) + ', p99.9 ' + live.time(l.p999) : '');
+    const tail = l && l.p99 != null ? 'p99 ' + live.time(l.p99) + ', p99.9 ' + live.time(l.p999) : '';
+    put('tail', tail && !s.ended ? tail + '; newest row' : tail);
     put('wait', live.time(s.host_wait_ns));
     const dropped = s.host_dropped == null ? 'drops not known' : live.count(s.host_dropped) + ' dropped';
     put('host', 'lanes not running; ' + dropped);
