@@ -269,7 +269,7 @@ fn spinner() -> (Background, MutexGuard<'static, ()>) {
     (mpps_tests::spinner(0), one)
 }
 
-/// A run on the spinner's core. What it has behind it of a turn of the scheduler's, of 3 ms and more, is missed.
+/// A run on the spinner's core. The scheduler gives a core away for 3 ms or more, and a departure is missed after 1 ms.
 const BESIDE_SPINNER: &str =
     "sendrecv loop: --rate 5kpps --catch-up 1ms --duration 1s --settle 200ms --cores 0 --busy-poll";
 

@@ -195,7 +195,7 @@ pub struct State {
     /// The same, for percentiles.
     pub(crate) latency_spread: Spread,
     pub(crate) scheduled_spread: Spread,
-    /// Of the newest row that had any.
+    /// Of the newest row that had any; of all packets once a single run has ended.
     pub(crate) recent: Option<Latency>,
     pub(crate) recent_scheduled: Option<Latency>,
     pub(crate) lanes: Vec<LaneState>,

@@ -279,7 +279,7 @@ impl Inner {
             self.board.add(&mut self.points);
             return self.board.publish(&self.state);
         }
-        // From here on it is told of the whole run, as all else is.
+        // The latency of a run that has ended is that of all its packets, as its other numbers are.
         if summary.latency.count > 0 {
             self.state.recent = Some(summary.latency);
             self.state.recent_scheduled = summary.latency_scheduled.or(self.state.recent_scheduled);

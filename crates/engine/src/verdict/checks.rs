@@ -381,7 +381,7 @@ impl Case<'_> {
             0 => String::new(),
             _ => format!(
                 ", and latency percentiles rest on {} of {} packets",
-                count(all - unranked.min(all)),
+                count(all.saturating_sub(unranked)),
                 count(all)
             ),
         };

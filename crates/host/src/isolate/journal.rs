@@ -121,7 +121,7 @@ impl Journal {
         let Some(entry) = self.entry.take() else { return };
         let path = entry.path().to_owned();
         drop(entry);
-        // A process that another test is about to start has the lock, too, until it is a program of its own.
+        // Another test may be starting a program: the child holds the lock, too, between fork and exec.
         let is_left = || {
             abandoned(&folder(&self.tree), PREFIX)
                 .iter()

@@ -139,7 +139,7 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
             let Some(path) = named("--json-lines") else {
                 return;
             };
-            // A run that is refused makes no folder.
+            // A refused run leaves no folder, so a file in that of --out can't be opened, and that is no second fault.
             if path
                 .parent()
                 .is_some_and(|folder| named("--out").as_deref() == Some(folder) && !folder.exists())

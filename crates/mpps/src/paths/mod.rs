@@ -489,7 +489,7 @@ pub(crate) fn shown() -> impl Iterator<Item = (&'static str, Demo)> {
     LIST.iter().filter_map(|entry| Some((entry.name, entry.demo?)))
 }
 
-/// Names of all paths of this build.
+/// Names of all paths, `dpdk` also where it is not built in: its error says so.
 pub(crate) fn all_names() -> Vec<&'static str> {
     names(|_| true)
 }
