@@ -6,7 +6,7 @@
 use mpps_host::lab::Host;
 use mpps_tests::{
     Background, Net, Scratch, Traced, bridge, free_port, joined_twice, mpps, net_of, silent, source_ports,
-    wait_for_more, wait_until,
+    wait_for_more, wait_for_silence, wait_until,
 };
 use rustix::process::Signal;
 use std::process::Command;
@@ -134,7 +134,7 @@ fn a_reflector_that_is_killed_is_a_port_that_nobody_listens_on_any_more() {
     let folder = Scratch::new();
     let (sender, reflector) = over_loopback(&folder);
     reflector.end(Signal::KILL);
-    wait_for_more("rows in which everything is lost", || silent(&folder));
+    wait_for_silence(&folder);
     let traced = Traced::of(folder, &sender.end(Signal::INT));
     traced.assert_says(&[
         "packets were lost",

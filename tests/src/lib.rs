@@ -46,7 +46,7 @@ pub use middlebox::{Middlebox, Treated};
 pub use perfetto::{IMPORT_ERRORS, processor, sql};
 pub use process::{Background, Finished, run, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};
-pub use progress::{assert_only_the_gap_is_lost, returning, silent, under_way, wait_for_more};
+pub use progress::{assert_only_the_gap_is_lost, returning, silent, under_way, wait_for_more, wait_for_silence};
 pub use recipes::{Shown, shown};
 pub use report::{COUNTS, Report, Row, Scratch, accounted_by_way, unheaded};
 pub use terminal::OnTerminal;

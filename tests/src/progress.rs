@@ -47,6 +47,25 @@ pub fn silent(scratch: &Scratch) -> usize {
     text.lines().skip(1).filter(lost).count()
 }
 
+/// Waits for a row of packets that were sent from now on and all of which were lost. Rows close later than what they
+/// are of: those that come next are older.
+///
+/// # Panics
+/// When it does not come in time.
+pub fn wait_for_silence(scratch: &Scratch) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now_ns = now.expect("a time after 1970").as_nanos();
+    let after = |row: &str| {
+        let cells: Vec<_> = row.split(',').collect();
+        let began_ns = cells.get(29).and_then(|cell| cell.parse::<u128>().ok());
+        cells.get(3) == Some(&"1.000000000") && began_ns.is_some_and(|ns| ns >= now_ns)
+    };
+    wait_until("a row in which everything is lost", || {
+        let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
+        text.lines().skip(1).any(after)
+    });
+}
+
 /// Waits until there are three more than now.
 ///
 /// # Panics

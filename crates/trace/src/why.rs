@@ -286,6 +286,17 @@ pub struct Loss {
     pub ring_lasts_ns: u64,
     /// When lanes were away by their own clocks, beside what their records tell.
     pub away: Vec<Gap>,
+    /// Sending ended with it.
+    pub last: bool,
+}
+
+/// When packets that were lost in a stretch up to `to_ns` have been dropped at the latest, ns. What was due when sending
+/// ended leaves after that, for as long as lanes catch up, and counts in the last row.
+pub fn dropped_by(to_ns: u64, last: bool) -> u64 {
+    match last {
+        true => u64::MAX,
+        false => to_ns.saturating_add(AFTER_NS),
+    }
 }
 
 /// Why packets were lost, as far as can be told: the kernel's own reasons first, then the counters of sockets and
@@ -371,11 +382,11 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
 
 /// A packet that was sent at the end of a stretch is dropped this long after it at the latest, ns: on its way, or on
 /// the way back. Stretches are further apart.
-pub const AFTER_NS: u64 = 60_000_000;
+const AFTER_NS: u64 = 60_000_000;
 
 /// Drops of the test's packets as they were recorded, of events in the order of time.
 fn recorded<'e>(loss: &Loss, kernel: &'e [KernelEvent]) -> impl Iterator<Item = &'e crate::Drop> + use<'e> {
-    let to_ns = loss.to_ns.saturating_add(AFTER_NS);
+    let to_ns = dropped_by(loss.to_ns, loss.last);
     let first = kernel.partition_point(|event| event.at_ns < loss.from_ns);
     let within = kernel[first..].iter().take_while(move |event| event.at_ns <= to_ns);
     within.filter_map(|event| match &event.event {
@@ -648,6 +659,17 @@ mod tests {
             cause.sentence,
             "5 packets were lost between 0.000000 s and 0.000000 s: 2 dropped by this host's kernel: SOCKET_RCVBUFF (a \
              socket's receive buffer was full); 3 on the path or beyond it, as far as this run's own counters tell."
+        );
+        // The last stretch has what left after it, too.
+        let last = Loss {
+            last: true,
+            ..lost.clone()
+        };
+        let cause = loss(&last, &[], &kernel, 0, &nobody);
+        assert!(
+            cause.sentence.contains(": 3 dropped by this host's kernel"),
+            "{}",
+            cause.sentence
         );
         // The socket's own count has the same two, and another.
         let counted = Loss {

@@ -56,6 +56,17 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
         area.add(Status::Ok, "affinity", "all online cores may be used", "", "");
     }
 
+    if let Some(load) = machine.read("/proc/loadavg").and_then(|text| parse::load(&text)) {
+        let finding = format!("{load:.2} threads wanted a core, on average over the last minute");
+        let why = "a lane whose core others want waits for milliseconds, and the run is not valid";
+        // A run needs a core at least.
+        let (grade, note, command) = match load > count.saturating_sub(1).max(1) as f64 {
+            true => (Status::Warn, ": less than a core is free", "top -H -o %CPU"),
+            false => (Status::Ok, "", ""),
+        };
+        area.add(grade, "load", format!("{finding}{note}"), why, command);
+    }
+
     let siblings: Vec<String> = online
         .iter()
         .filter_map(|c| machine.read(&format!("{CPU}/cpu{c}/topology/thread_siblings_list")))

@@ -63,6 +63,13 @@ pub(super) fn steal_share(stat: &str) -> Option<f64> {
     (times.len() == 8 && total > 0).then(|| times[7] as f64 / total as f64)
 }
 
+/// Threads that ran, or waited for a core or a disk, on average over the last minute: the first number of
+/// `/proc/loadavg`.
+pub(super) fn load(text: &str) -> Option<f64> {
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    (load.is_finite() && load >= 0.0).then_some(load)
+}
+
 /// CPUs' worth of time that a `cpu.max` of cgroup v2 (`200000 100000`) allows; `None` when it does not bound.
 pub(super) fn cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
@@ -133,6 +140,8 @@ mod tests {
         );
         assert_eq!(steal_share("cpu  50 0 20 20 0 0 0 10 0 0\ncpu0 1"), Some(0.1));
         assert_eq!(steal_share("cpu  0 0 0 0 0 0 0 0 0 0"), None);
+        assert_eq!(load("2.50 1.00 0.75 3/412 9001"), Some(2.5));
+        assert_eq!((load(""), load("nan 1"), load("-1 1")), (None, None, None));
         assert!(mask_is_set("00000000,00000003") && !mask_is_set("0,00"));
         assert_eq!(cpu_max("150000 100000"), Some(1.5));
         assert_eq!(cpu_max("max 100000"), None);

@@ -177,6 +177,23 @@ fn a_server_out_of_the_box_gets_the_command_for_each_thing_that_costs_it() {
 }
 
 #[test]
+fn a_host_with_less_than_a_core_to_spare_is_told_before_the_run_is() {
+    let on = |online: &'static str, load: &'static str| {
+        let files = [("sys/devices/system/cpu/online", online), ("proc/loadavg", load)];
+        let report = examine_sample(&files, &Options::default());
+        let found = find(&report, "cores", "load").clone();
+        (found.status, found.command.is_some(), found.finding)
+    };
+    let (calm, busy) = (on("0-1", "0.98 2.0 2.0 1/99 7\n"), on("0-1", "1.02 0.1 0.1 1/99 7\n"));
+    assert_eq!((calm.0, calm.1), (Status::Ok, false), "{}", calm.2);
+    assert_eq!((busy.0, busy.1), (Status::Warn, true), "{}", busy.2);
+    assert!(busy.2.starts_with("1.02 threads") && busy.2.ends_with("less than a core is free"));
+    assert_eq!(on("0-15", "14.9 0 0 1/99 7").0, Status::Ok);
+    // One core has none to spare in any case: that is said elsewhere.
+    assert_eq!(on("0", "0.9 0 0 1/99 7").0, Status::Ok);
+}
+
+#[test]
 fn a_path_is_called_working_only_when_this_version_has_it() {
     let report = examine_sample(SERVER, &Options::default());
     assert_eq!(find(&report, "paths", "udp").status, Status::Ok);

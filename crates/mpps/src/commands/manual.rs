@@ -135,10 +135,14 @@ fn page(command: &Command, path: &str) -> io::Result<String> {
     }
     let text = String::from_utf8(text).map_err(io::Error::other)?;
     let mut text = tidied(&text);
-    if let Some(notes) = command.get_after_help().map(ToString::to_string) {
+    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    if !notes.is_empty() {
         section(&mut text, "NOTES", &notes);
     }
-    exit_status(&mut text, path);
+    // A command whose codes mean something else says so in its notes.
+    if path.is_empty() || !(command.has_subcommands() || notes.contains("Exit codes:")) {
+        exit_status(&mut text);
+    }
     of_examples(&mut text, examples(path));
     let see = match path {
         "" => ".BR ip (8),\n.BR tc (8)\n".to_owned(),
@@ -203,10 +207,7 @@ fn section(out: &mut String, title: &str, text: &str) {
     }
 }
 
-fn exit_status(out: &mut String, path: &str) {
-    if !path.is_empty() {
-        return;
-    }
+fn exit_status(out: &mut String) {
     out.push_str(".SH \"EXIT STATUS\"\n");
     for (code, what) in EXIT_CODES {
         // A String takes everything.
@@ -248,6 +249,25 @@ mod tests {
             assert!(!line.starts_with(['.', '\'']) && !line.ends_with(' '), "{line}");
         }
         assert_eq!(escaped(".a\\b -c"), "\\&.a\\eb \\-c");
+    }
+
+    #[test]
+    fn each_command_that_runs_something_tells_its_exit_codes_once() {
+        for page in pages().expect("pages") {
+            let own = page
+                .text
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .contains("Exit codes:");
+            let told = page.text.contains(".SH \"EXIT STATUS\"");
+            let only_holds_others = page.text.contains(".SH SUBCOMMANDS") && !page.command.is_empty();
+            assert!(
+                own ^ told || only_holds_others && !told,
+                "mpps {}: {own} {told}",
+                page.command
+            );
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::watched::{Dropping, Watched};
 use crate::profile::Samples;
-use mpps_stats::{LaneSummary, Shortfall, Summary};
+use mpps_stats::{LaneSummary, Shortfall, Stretch, Summary};
 use mpps_sys::clock;
 use mpps_trace::missed::{Missed, missed};
 use mpps_trace::why::{self, Loss};
@@ -87,7 +87,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             host_drops: host_drops.into_iter().collect(),
             kernel_drops: watched
                 .saw_drops
-                .then(|| kernel_drops(watched, &copies, (start_ns + from_ns, start_ns + to_ns))),
+                .then(|| kernel_drops(watched, &copies, dropped_in(summary, stretch))),
             answered: rows.answered_before(from_ns),
             // That a lane was away tells something only where its ring was seen to be full, or packets found no room.
             ring_lasts_ns: match dropped > 0 || fill.is_some_and(|fill| fill >= FULL) {
@@ -95,6 +95,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
                 false => 0,
             },
             away: away.clone(),
+            last: is_last(summary, stretch),
         };
         causes.push(why::loss(&loss, lanes, &watched.events, start_ns, &explain));
     }
@@ -155,7 +156,7 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
         None => "in times too short for a record of each",
     };
     let start_ns = summary.started.monotonic_ns;
-    let cause = |stretch: &mpps_stats::Stretch| {
+    let cause = |stretch: &Stretch| {
         let of = Missed {
             from_ns: start_ns + stretch.from_ns,
             to_ns: start_ns + stretch.to_ns,
@@ -196,19 +197,30 @@ fn kernel_drops(watched: &Watched, copies: &[&str], (from_ns, to_ns): (u64, u64)
     sums
 }
 
-/// What was dropped between two looks may be of this stretch.
+/// Sending ended with this stretch.
+fn is_last(summary: &Summary, stretch: &Stretch) -> bool {
+    stretch.to_ns >= summary.duration_ns
+}
+
+/// From when to when packets of a stretch may have been dropped, ns.
+fn dropped_in(summary: &Summary, stretch: &Stretch) -> (u64, u64) {
+    let start_ns = summary.started.monotonic_ns;
+    let to_ns = why::dropped_by(start_ns + stretch.to_ns, is_last(summary, stretch));
+    (start_ns + stretch.from_ns, to_ns)
+}
+
+/// What was dropped between two looks may be of that time.
 fn within(dropping: &Dropping, (from_ns, to_ns): (u64, u64)) -> bool {
-    dropping.to_ns > from_ns && dropping.from_ns < to_ns + why::AFTER_NS
+    dropping.to_ns > from_ns && dropping.from_ns < to_ns
 }
 
 /// Reasons for which the kernel drops packets that are not lost: it has a copy of each that a packet socket took, or a
 /// bridge has sent everywhere. They are told by what is dropped while nothing is lost, or by more drops than loss.
 fn copies<'w>(summary: &Summary, watched: &'w Watched) -> Vec<&'w str> {
-    let start_ns = summary.started.monotonic_ns;
     let all = &summary.loss_stretches;
     let in_loss = |dropping: &Dropping| {
         let mut stretches = all.largest.iter();
-        stretches.any(|stretch| within(dropping, (start_ns + stretch.from_ns, start_ns + stretch.to_ns)))
+        stretches.any(|stretch| within(dropping, dropped_in(summary, stretch)))
     };
     // Packets dropped for it while some were lost, and while none were.
     let mut sums: Vec<(&str, [u64; 2])> = Vec::new();
