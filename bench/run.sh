@@ -2,14 +2,15 @@
 # Measures mpps side by side with other programs and writes bench/RESULTS.md. `make bench` builds first, then runs this.
 #
 #   bench/run.sh [SECTION…]      engine udp io_uring af_packet af_xdp xdp dpdk latency stats growth ndr l2fwd_study
-#                                pairs two_links long views
+#                                pairs bursts two_links long views
 #                                (nothing given: all)
 #
 # BENCH_ROUNDS=5           how often each pair is alternated
 # BENCH_SECONDS=3          length of one run
 # BENCH_STEADY_SECONDS=60  length of the paced no-loss and no-dip runs
 # BENCH_LONG=1             adds the 10 min runs; long: 20 min instead of BENCH_STEADY_SECONDS
-# BENCH_QUICK=1            ndr, l2fwd_study, pairs, two_links: coarser bounds, three frame sizes, three sizes of bursts
+# BENCH_QUICK=1            ndr, l2fwd_study, pairs, bursts, two_links: coarser bounds, three frame sizes, three sizes
+#                          of bursts
 # BENCH_RIGS=veth,memif    ndr: on what
 # BENCH_DEVICES='mpps forward,C l2fwd,testpmd io,testpmd macswap,testpmd 5tswap,Linux bridge,Linux router'
 #                          ndr: of which devices
@@ -21,7 +22,7 @@
 # BENCH_SIZES=64,1518      l2fwd_study: some of its 26 frame sizes
 # BENCH_STUDY_ROUNDS=2     l2fwd_study: searches of each size and program
 # BENCH_METHOD_ARGS=…      ndr, l2fwd_study, two_links: further options of the tester, such as '--catch-up 20ms'
-# BENCH_DATA=bench/data    where io_uring, ndr, l2fwd_study, pairs, two_links and long keep raw data (CSV)
+# BENCH_DATA=bench/data    where io_uring, ndr, l2fwd_study, pairs, bursts, two_links, long keep raw data (CSV)
 # MPPS_BIN=…               the program to measure (default: target/release/mpps)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -8,7 +8,7 @@ import time
 from harness.stat import percent, rate, times
 
 ORDER = ("engine", "udp", "io_uring", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
-         "l2fwd_study", "pairs", "two_links", "long", "views")
+         "l2fwd_study", "pairs", "bursts", "two_links", "long", "views")
 # And what scripts/two-hosts.sh puts into the file.
 PARTS = ORDER + ("two_hosts",)
 

@@ -9,6 +9,7 @@ from harness import data, dpdk, mpps
 from harness.proc import BenchError, Proc, run
 from harness.report import say
 from harness.stat import percent, rate
+from sections.pairs import micro
 
 TITLE = "Long and steady: rows of 1 ms, and none"
 LONG = 1200.0  # s, with BENCH_LONG
@@ -78,9 +79,10 @@ class Rows:
 def senders(ctx, seconds):
     """The two runs, `path: argv without its files`: each all on a core of its own, collector and writers with it."""
     common = ["--lanes", 1, "--settle", "200ms", "--duration", mpps.seconds(seconds), "--quiet"]
+    ring = [f"dpdk:{dpdk.RING}", *dpdk.PALINDROME]
     return {
-        "dpdk": ctx.command([ctx.mpps, "sendrecv", f"dpdk:{dpdk.RING}", *dpdk.flow(), "--cores", ctx.core_b, "--rate",
-                             f"{RATES['dpdk']}pps", *common], None, ctx.core_b),
+        "dpdk": ctx.command([ctx.mpps, "sendrecv", *ring, "--cores", ctx.core_b, "--rate", f"{RATES['dpdk']}pps",
+                             *common], None, ctx.core_b),
         "af_packet": ctx.command([ctx.mpps, "sendrecv", "af_packet:eth1", "--src", ctx.lab.A, "--dest",
                                   f"{ctx.lab.B}:9000", "--cores", ctx.core_a, "--rate", f"{RATES['af_packet']}pps",
                                   *common], "a", ctx.core_a),
@@ -103,10 +105,6 @@ def both(ctx, seconds, fine):
             raise BenchError(f"{path} ended with {status}: {proc.last_line()}")
         found[path] = mpps.load(summary), table
     return found
-
-
-def micro(ns):
-    return "–" if ns is None else f"{ns / 1000:.1f} µs"
 
 
 def totals(path, how, s):
@@ -138,12 +136,13 @@ def steady(ctx, section):
     if ctx.core_a == ctx.core_b:
         raise BenchError("one core: the two runs need one each")
     seconds = LONG if ctx.long else ctx.steady
-    section.heading(f"`dpdk:` and `af_packet:` at a time, {seconds:g} s with rows of 1 ms and {seconds:g} s without")
-    with mpps.Listener(ctx, "reflector of af_packet", ["reflect", "xdp:eth1"], "b"):
+    half = seconds / 2
+    section.heading(f"`dpdk:` and `af_packet:` at a time, {seconds:g} s with rows of 1 ms and {half:g} s without")
+    with mpps.Listener(ctx, "reflector of af_packet", ["reflect", "xdp:eth1"], "b", ctx.core_a):
         say(f"  rows of 1 ms, {seconds:g} s")
         fine = both(ctx, seconds, True)
-        say(f"  one row, {seconds:g} s")
-        coarse = both(ctx, seconds, False)
+        say(f"  one row, {half:g} s")
+        coarse = both(ctx, half, False)
     lines, cells, raw = [], [], []
     for path, (summary, table) in fine.items():
         lines += [totals(path, "rows of 1 ms", summary), totals(path, "one row", coarse[path][0])]
@@ -158,8 +157,8 @@ def steady(ctx, section):
     section.table(["run", "offered", "sent", "departures missed", "lost", "gap p50", "p99.9", "max", "latency p99",
                    "lane kept from its core", "other threads of mpps, of a core", "valid"], lines)
     section.table(["rows of 1 ms", "rows", "rate ÷ intended: 0.1 % / median / 99.9 % of rows", "rows below half",
-                   "dips", "in a minute", "spacing: 10 % / median / 90 %", "longest", "lacking in dips", "rows with loss",
-                   "highest loss of a row"], cells)
+                   "dips", "in a minute", "spacing: 10 % / median / 90 %", "longest", "lacking in dips",
+                   "rows with loss", "highest loss of a row"], cells)
     section.text(f"A *dip* is one row or several in a row with less than {DIP:g} times the intended rate, which is "
                  f"{rate(RATES['dpdk'])} on `dpdk:{dpdk.RING}` (what is sent comes back in) and "
                  f"{rate(RATES['af_packet'])} on `af_packet:` (a veth pair, `reflect xdp:` at its other end). Both run "
@@ -168,6 +167,10 @@ def steady(ctx, section):
                  "not. Without rows there are no dips to count; departure gaps and missed departures are counted "
                  f"packet by packet in both. The {KEPT_DIPS} dips of each path that lack most: "
                  "`bench/data/long/dips.csv`.")
+    for how, runs in (("rows of 1 ms", fine), ("one row", coarse)):
+        for path, (summary, _) in runs.items():
+            for told in (*summary["invalid_reasons"], *summary["warnings"]):
+                section.text(f"`{path}:`, {how}: {told}.")
     for path in fine:
         section.text(f"![{path}: packets sent and received, loss and latency over {seconds:g} s](data/long/{path}.svg)")
 

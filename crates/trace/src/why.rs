@@ -290,8 +290,8 @@ pub struct Loss {
     pub last: bool,
 }
 
-/// When packets that were lost in a stretch up to `to_ns` have been dropped at the latest, ns. What was due when sending
-/// ended leaves after that, for as long as lanes catch up, and counts in the last row.
+/// When packets that were lost in a stretch up to `to_ns` have been dropped at the latest, ns. What was due when
+/// sending ended leaves after that, for as long as lanes catch up, and counts in the last row.
 pub fn dropped_by(to_ns: u64, last: bool) -> u64 {
     match last {
         true => u64::MAX,

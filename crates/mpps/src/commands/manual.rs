@@ -135,12 +135,10 @@ fn page(command: &Command, path: &str) -> io::Result<String> {
     }
     let text = String::from_utf8(text).map_err(io::Error::other)?;
     let mut text = tidied(&text);
-    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    if !notes.is_empty() {
+    if let Some(notes) = command.get_after_help().map(ToString::to_string) {
         section(&mut text, "NOTES", &notes);
     }
-    // A command whose codes mean something else says so in its notes.
-    if path.is_empty() || !(command.has_subcommands() || notes.contains("Exit codes:")) {
+    if path.is_empty() || !(command.has_subcommands() || tells_exit_codes(&text)) {
         exit_status(&mut text);
     }
     of_examples(&mut text, examples(path));
@@ -205,6 +203,12 @@ fn section(out: &mut String, title: &str, text: &str) {
         [one] => out.push_str(&format!("{}\n", folded(one))),
         lines => out.push_str(&format!(".nf\n{}\n.fi\n", lines.join("\n"))),
     }
+}
+
+/// Whether a page's command has exit codes of its own.
+fn tells_exit_codes(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.windows(2).any(|pair| pair == ["Exit", "codes:"])
 }
 
 fn exit_status(out: &mut String) {
