@@ -93,7 +93,8 @@ def both(ctx, seconds, fine):
     """Runs both paths at a time; {path: (summary, CSV or None)}."""
     running = {}
     for path, argv in senders(ctx, seconds).items():
-        summary, table = ctx.file(".json"), ctx.file(".csv") if fine else None
+        # The picture has the file's name.
+        summary, table = ctx.file(".json"), os.path.join(ctx.tmp, f"{path}.csv") if fine else None
         argv = [*argv, "--json", summary, "--interval", "1ms" if fine else mpps.seconds(seconds)]
         argv += ["--csv", table] if fine else []
         ctx.section.command(f"{path}, {'rows of 1 ms' if fine else 'one row'}", argv)
