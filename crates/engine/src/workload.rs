@@ -254,10 +254,7 @@ pub(crate) fn send_and_take<Q: Queue>(
                 },
             };
             // The plan was validated; a template that can't be made from it is a defect.
-            let mut template = Template::new(&spec).expect("validated plan");
-            if !plan.flows.is_plain() {
-                template.vary();
-            }
+            let template = Template::new(&spec).expect("validated plan");
             let arrives = &taken.plan;
             // Whichever way they go, flows are told by their ends on the way there.
             let (src, dst) = match taken.turned {

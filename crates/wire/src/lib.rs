@@ -57,5 +57,5 @@ pub use reflector::{Finish, Reflector};
 pub use size::FrameSize;
 pub use slow_path::{MAX_SLOW_PATH_LEN, SlowPath, parse_slow_path};
 pub use stamp::{STAMP_LEN, Stamp};
-pub use template::{ChecksumMode, PayloadTemplate, Template, TemplateError, TemplateSpec};
+pub use template::{Blank, ChecksumMode, PayloadTemplate, Template, TemplateError, TemplateSpec};
 pub use udp::{complete_udp_checksum, udp_checksum_ok, udp_checksum_open};

@@ -115,6 +115,27 @@ pub struct Template {
     writer: Writer,
 }
 
+/// A frame that a template is to write, and what is its own.
+#[derive(Debug)]
+pub struct Blank<'f> {
+    /// The whole frame, [`Template::frame_len`] bytes, or payload, [`PayloadTemplate::payload_len`] bytes.
+    pub bytes: &'f mut [u8],
+    /// The caller's; nothing is written of it.
+    pub flow: u32,
+    /// Source and destination port.
+    pub ports: (u16, u16),
+    /// Sequence number in the stamp.
+    pub seq: u64,
+}
+
+impl Blank<'_> {
+    /// Its stamp, with this time.
+    #[inline(always)]
+    pub fn stamp(&self, time_ns: u64) -> Stamp {
+        Stamp { seq: self.seq, time_ns }
+    }
+}
+
 /// Writes a template's frame, of the right length, with these ports (source, destination).
 type Writer = fn(&Template, &mut [u8], [u16; 2], Stamp);
 
@@ -271,43 +292,73 @@ impl Template {
     /// When `frame` is not [`Template::frame_len`] bytes long.
     #[inline]
     pub fn write(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) {
-        if !self.write_smallest(frame, src_port, dst_port, stamp) {
-            self.write_any(frame, src_port, dst_port, stamp);
-        }
-    }
-
-    /// As [`Template::write`], without asking whether it is the frame that rates are quoted for: no less right for
-    /// that, only slower.
-    ///
-    /// # Panics
-    /// As [`Template::write`].
-    #[inline(always)]
-    pub fn write_any(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) {
-        (self.writer)(self, frame, [src_port, dst_port], stamp);
-    }
-
-    /// As [`Template::write`], but only the frame that rates are quoted for; false, with nothing written, for any
-    /// other, and where the addresses [vary](Template::vary).
-    #[inline(always)]
-    pub fn write_smallest(&self, frame: &mut [u8], src_port: u16, dst_port: u16, stamp: Stamp) -> bool {
         if self.smallest
             && let Ok(frame) = <&mut [u8; SMALLEST]>::try_from(&mut *frame)
         {
-            self.write_constant::<V4>(
-                frame,
-                SMALLEST_DATA,
-                data::fill_exactly::<0>,
-                [src_port, dst_port],
-                stamp,
-            );
-            return true;
+            return self.write_smallest(frame, (src_port, dst_port), stamp);
         }
-        false
+        (self.writer)(self, frame, [src_port, dst_port], stamp);
     }
 
-    /// For frames between many addresses, which [`Template::write_between`] writes.
-    pub fn vary(&mut self) {
-        self.smallest = false;
+    /// As [`Template::write`], for each of several frames, with one time in all stamps. Which writer it is, and what is
+    /// the same in each, is found out once: where nothing else bounds the rate, a frame a little longer than the one
+    /// that rates are quoted for costs little more than it.
+    ///
+    /// # Panics
+    /// When one is not [`Template::frame_len`] bytes long.
+    #[inline(always)]
+    pub fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+        if self.smallest {
+            for blank in frames {
+                let (stamp, len) = (blank.stamp(time_ns), blank.bytes.len());
+                match <&mut [u8; SMALLEST]>::try_from(blank.bytes) {
+                    Ok(frame) => self.write_smallest(frame, blank.ports, stamp),
+                    Err(_) => wrong_length(len, SMALLEST),
+                }
+            }
+            return;
+        }
+        let words = if self.l4 == V4 && self.checksum == ChecksumMode::Software {
+            self.data_len / 8
+        } else {
+            SHORT_WORDS
+        };
+        match words {
+            0 => self.write_each(frames, data::fill_exactly::<0>, time_ns),
+            1 => self.write_each(frames, data::fill_exactly::<1>, time_ns),
+            2 => self.write_each(frames, data::fill_exactly::<2>, time_ns),
+            3 => self.write_each(frames, data::fill_exactly::<3>, time_ns),
+            4 => self.write_each(frames, data::fill_exactly::<4>, time_ns),
+            5 => self.write_each(frames, data::fill_exactly::<5>, time_ns),
+            6 => self.write_each(frames, data::fill_exactly::<6>, time_ns),
+            7 => self.write_each(frames, data::fill_exactly::<7>, time_ns),
+            _ => {
+                for blank in frames {
+                    (self.writer)(self, blank.bytes, [blank.ports.0, blank.ports.1], blank.stamp(time_ns));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write_each<'f>(
+        &self,
+        frames: impl Iterator<Item = Blank<'f>>,
+        fill: impl Fn(u64, &mut [u8]) -> Sum,
+        time_ns: u64,
+    ) {
+        for blank in frames {
+            self.check_length(blank.bytes);
+            let (ports, stamp) = ([blank.ports.0, blank.ports.1], blank.stamp(time_ns));
+            self.write_constant::<V4>(blank.bytes, self.data_len, &fill, ports, stamp);
+        }
+    }
+
+    /// The frame that rates are quoted for.
+    #[inline(always)]
+    fn write_smallest(&self, frame: &mut [u8; SMALLEST], ports: (u16, u16), stamp: Stamp) {
+        let fill = data::fill_exactly::<0>;
+        self.write_constant::<V4>(frame, SMALLEST_DATA, fill, [ports.0, ports.1], stamp);
     }
 
     /// As [`Template::write`], but from `src` to `dst`, which are of the template's family. What the addresses change

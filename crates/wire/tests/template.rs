@@ -121,6 +121,27 @@ proptest! {
     }
 
     #[test]
+    fn frames_that_are_written_together_are_those_that_are_written_one_by_one(
+        spec in spec(), short in 16usize..120, other: bool, device: bool, ports: (u16, u16), first in 0..u64::MAX - 9,
+        time_ns: u64,
+    ) {
+        let checksum = if device { ChecksumMode::Device } else { ChecksumMode::Software };
+        let payload_len = if other { spec.payload_len } else { short };
+        let spec = TemplateSpec { checksum, payload_len, ..spec };
+        let template = Template::new(&spec).unwrap();
+        let mut frames = vec![vec![0xee; template.frame_len()]; 9];
+        let blanks = (first..).zip(&mut frames).map(|(seq, bytes)| {
+            let (flow, ports) = (7, (ports.0.wrapping_add(seq as u16), ports.1));
+            Blank { bytes, flow, ports, seq }
+        });
+        template.write_all(blanks, time_ns);
+        for (seq, frame) in (first..).zip(&frames) {
+            let ports = (ports.0.wrapping_add(seq as u16), ports.1);
+            prop_assert_eq!(frame, &written(&spec, ports, Stamp { seq, time_ns }));
+        }
+    }
+
+    #[test]
     fn headers_and_constant_sum_are_all_that_a_frame_needs(spec in spec(), ports: (u16, u16), seq: u64, time_ns: u64) {
         let stamp = Stamp { seq, time_ns };
         prop_assert_eq!(rebuilt(&spec, ports, stamp), written(&spec, ports, stamp));
@@ -261,11 +282,23 @@ fn a_frame_of_another_length_is_written_by_no_writer() {
         let template = Template::new(spec).unwrap();
         for len in [0, template.frame_len() - 1, template.frame_len() + 1] {
             let write = || template.write(&mut vec![0; len], 1, 2, Stamp::default());
-            assert!(
-                std::panic::catch_unwind(write).is_err(),
-                "{len} of {}",
-                template.frame_len()
-            );
+            let write_all = || {
+                let (flow, ports, seq) = (0, (1, 2), 0);
+                let bytes = &mut *vec![0; len];
+                template.write_all(
+                    [Blank {
+                        bytes,
+                        flow,
+                        ports,
+                        seq,
+                    }]
+                    .into_iter(),
+                    0,
+                );
+            };
+            let whole = template.frame_len();
+            assert!(std::panic::catch_unwind(write).is_err(), "{len} of {whole}");
+            assert!(std::panic::catch_unwind(write_all).is_err(), "{len} of {whole}");
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::FlowSet;
 use mpps_io::{Frame, Reason, RxChecksum, addresses};
 use mpps_wire::{
-    Checker, PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp, udp_checksum_open, verify_data,
+    Blank, Checker, PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp, udp_checksum_open,
+    verify_data,
 };
 use std::net::IpAddr;
 
@@ -65,8 +66,13 @@ pub(crate) enum Class {
 pub(crate) trait Codec {
     /// Bytes of every frame.
     fn frame_len(&self) -> usize;
-    /// Writes a whole test packet of a flow, whose ports are given; `bytes` is [`Codec::frame_len`] long.
-    fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp);
+    /// Writes a whole test packet of a flow, whose ports are given; it is [`Codec::frame_len`] bytes long.
+    fn write(&self, frame: Blank<'_>, time_ns: u64);
+    /// The same for each of several.
+    #[inline(always)]
+    fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+        frames.for_each(|frame| self.write(frame, time_ns));
+    }
     /// Changes the send time of a packet written before.
     fn restamp(&self, bytes: &mut [u8], time_ns: u64);
     /// Reads a packet that came back. `known` remembers the headers of packets that did.
@@ -190,12 +196,21 @@ impl Codec for EthernetCodec {
     }
 
     #[inline(always)]
-    fn write(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
-        if !self.template.write_smallest(bytes, ports.0, ports.1, stamp) {
-            match self.ends.flows.is_plain() {
-                true => self.template.write_any(bytes, ports.0, ports.1, stamp),
-                false => self.write_between(bytes, flow, ports, stamp),
+    fn write(&self, frame: Blank<'_>, time_ns: u64) {
+        match self.ends.flows.is_plain() {
+            true => {
+                let stamp = frame.stamp(time_ns);
+                self.template.write(frame.bytes, frame.ports.0, frame.ports.1, stamp);
             }
+            false => self.write_between(frame, time_ns),
+        }
+    }
+
+    #[inline(always)]
+    fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+        match self.ends.flows.is_plain() {
+            true => self.template.write_all(frames, time_ns),
+            false => frames.for_each(|frame| self.write_between(frame, time_ns)),
         }
     }
 
@@ -225,10 +240,11 @@ impl Codec for EthernetCodec {
 impl EthernetCodec {
     /// Writes a packet of flows whose addresses vary.
     #[inline(never)]
-    fn write_between(&self, bytes: &mut [u8], flow: u32, ports: (u16, u16), stamp: Stamp) {
-        let (src, dst) = self.ends.addresses(flow);
+    fn write_between(&self, frame: Blank<'_>, time_ns: u64) {
+        let (src, dst) = self.ends.addresses(frame.flow);
         let addresses = if self.turned { (dst, src) } else { (src, dst) };
-        self.template.write_between(bytes, addresses, ports, stamp);
+        let stamp = frame.stamp(time_ns);
+        self.template.write_between(frame.bytes, addresses, frame.ports, stamp);
     }
 
     /// The long way; remembers the headers of what is intact.
@@ -275,8 +291,9 @@ impl Codec for PayloadCodec {
     }
 
     #[inline]
-    fn write(&self, bytes: &mut [u8], _flow: u32, _ports: (u16, u16), stamp: Stamp) {
-        self.template.write(bytes, stamp);
+    fn write(&self, frame: Blank<'_>, time_ns: u64) {
+        let stamp = frame.stamp(time_ns);
+        self.template.write(frame.bytes, stamp);
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::*;
 use mpps_stats::{Collector, LaneSeries, Timing, Workload};
-use mpps_wire::Stamp;
+use mpps_wire::{Blank, Stamp};
 use proptest::prelude::*;
 
 const START: u64 = 1_000_000_000;
@@ -39,7 +39,7 @@ impl Codec for Teller<'_> {
     fn frame_len(&self) -> usize {
         0
     }
-    fn write(&self, _: &mut [u8], _: u32, _: (u16, u16), _: Stamp) {}
+    fn write(&self, _: Blank<'_>, _: u64) {}
     fn restamp(&self, _: &mut [u8], _: u64) {}
     fn classify<F: Frame>(&self, _: &F, _: &mut Checker) -> Class {
         self.0.borrow_mut().next().expect("a class a frame")

@@ -9,7 +9,7 @@ use crate::{FlowSet, TrafficPlan};
 use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
 use mpps_stats::{Counter, Histogram, Moments, Recorder};
 use mpps_trace::Stage;
-use mpps_wire::Stamp;
+use mpps_wire::Blank;
 
 /// This long before the end of a run, ns, the time is read anew wherever it matters.
 const NEAR_NS: u64 = 100_000;
@@ -51,12 +51,32 @@ impl LaneFlows {
         }
     }
 
+    /// Number of the flow at this place.
+    #[inline]
+    fn flow_at(&self, at: usize) -> u32 {
+        self.first + at as u32 * self.step
+    }
+
     #[inline]
     fn advance(&mut self) {
         self.cursor += 1;
         if self.cursor == self.ports.len() {
             self.cursor = 0;
         }
+    }
+}
+
+/// A frame as the codec is to write it: `len` bytes, of this flow, with these ports and this sequence number.
+#[inline(always)]
+fn blank<F: Frame>(frame: &mut F, len: usize, flow: u32, ports: (u16, u16), seq: u64) -> Blank<'_> {
+    frame.set_len(len);
+    frame.set_flow(flow);
+    let bytes = frame.bytes_mut();
+    Blank {
+        bytes,
+        flow,
+        ports,
+        seq,
     }
 }
 
@@ -258,35 +278,14 @@ impl<'r> Generator<'r> {
 
     #[inline]
     fn write<F: Frame, C: Codec>(&mut self, codec: &C, burst: &mut Burst<F>, now: u64) {
-        let len = codec.frame_len();
         self.left = 0;
         self.written_bursts += 1;
         self.written_packets += burst.len() as u64;
-        for (frame, written) in burst.as_mut_slice().iter_mut().zip(self.written.iter_mut()) {
-            let scheduled = self.pacer.as_mut().map(Pacer::pop);
-            let at = self.flows.cursor;
-            let seq = self.flows.next_seq[at];
-            self.flows.next_seq[at] = seq + 1;
-            self.max_seq = self.max_seq.max(seq + 1);
-            let flow = self.flows.first + at as u32 * self.flows.step;
-            frame.set_len(len);
-            frame.set_flow(flow);
-            codec.write(
-                frame.bytes_mut(),
-                flow,
-                self.flows.ports[at],
-                Stamp { seq, time_ns: now },
-            );
-            if let (Some(slips), Some(scheduled)) = (self.slips, scheduled) {
-                slips.note(flow, seq, now.saturating_sub(scheduled));
-                *written = (flow, seq, scheduled);
-            }
-            if !self.one_flow_per_burst {
-                self.flows.advance();
-            }
-        }
-        if self.one_flow_per_burst {
-            self.flows.advance();
+        let frames = burst.as_mut_slice();
+        match (&self.pacer, self.one_flow_per_burst || self.flows.ports.len() == 1) {
+            (Some(_), _) => self.write_by_schedule(codec, frames, now),
+            (None, true) => self.write_one_flow(codec, frames, now),
+            (None, false) => self.write_in_turn(codec, frames, now),
         }
         if let Some(departures) = &mut self.departures {
             departures.wrote(burst.len(), now, self.last_departure_ns);
@@ -297,6 +296,77 @@ impl<'r> Generator<'r> {
             departures.turns(now);
         }
         self.sent_seq.0.publish(self.max_seq);
+    }
+
+    /// Packets of one flow, without a schedule.
+    #[inline]
+    fn write_one_flow<F: Frame, C: Codec>(&mut self, codec: &C, frames: &mut [F], now: u64) {
+        let len = codec.frame_len();
+        let at = self.flows.cursor;
+        let (flow, ports) = (self.flows.flow_at(at), self.flows.ports[at]);
+        let first = self.flows.next_seq[at];
+        for (seq, frame) in (first..).zip(&mut *frames) {
+            codec.write(blank(frame, len, flow, ports, seq), now);
+        }
+        let next = first + frames.len() as u64;
+        self.flows.next_seq[at] = next;
+        self.max_seq = self.max_seq.max(next);
+        self.flows.advance();
+    }
+
+    /// Packets of many flows in turn, without a schedule. The highest rates have these: nothing is asked anew for each.
+    #[inline]
+    fn write_in_turn<F: Frame, C: Codec>(&mut self, codec: &C, mut frames: &mut [F], now: u64) {
+        let len = codec.frame_len();
+        let flows = &mut self.flows;
+        let mut max_seq = self.max_seq;
+        while !frames.is_empty() {
+            let at = flows.cursor;
+            let stretch = frames.len().min(flows.ports.len() - at);
+            let (these, rest) = std::mem::take(&mut frames).split_at_mut(stretch);
+            let mut flow = flows.flow_at(at);
+            let turns = flows.next_seq[at..].iter_mut().zip(&flows.ports[at..]);
+            let blanks = these.iter_mut().zip(turns).map(|(frame, (next_seq, &ports))| {
+                let (this, seq) = (flow, *next_seq);
+                flow = flow.wrapping_add(flows.step);
+                *next_seq = seq + 1;
+                max_seq = max_seq.max(seq + 1);
+                blank(frame, len, this, ports, seq)
+            });
+            codec.write_all(blanks, now);
+            flows.cursor = if at + stretch == flows.ports.len() {
+                0
+            } else {
+                at + stretch
+            };
+            frames = rest;
+        }
+        self.max_seq = max_seq;
+    }
+
+    /// Packets by their schedule.
+    #[inline]
+    fn write_by_schedule<F: Frame, C: Codec>(&mut self, codec: &C, frames: &mut [F], now: u64) {
+        let Some(pacer) = &mut self.pacer else { return };
+        let len = codec.frame_len();
+        for (frame, written) in frames.iter_mut().zip(self.written.iter_mut()) {
+            let scheduled = pacer.pop();
+            let at = self.flows.cursor;
+            let (flow, ports, seq) = (self.flows.flow_at(at), self.flows.ports[at], self.flows.next_seq[at]);
+            self.flows.next_seq[at] = seq + 1;
+            self.max_seq = self.max_seq.max(seq + 1);
+            codec.write(blank(frame, len, flow, ports, seq), now);
+            if let Some(slips) = self.slips {
+                slips.note(flow, seq, now.saturating_sub(scheduled));
+                *written = (flow, seq, scheduled);
+            }
+            if !self.one_flow_per_burst {
+                self.flows.advance();
+            }
+        }
+        if self.one_flow_per_burst {
+            self.flows.advance();
+        }
     }
 
     #[inline]
