@@ -269,6 +269,45 @@ fn small() -> TemplateSpec {
 }
 
 #[test]
+fn each_writer_of_several_frames_writes_what_the_one_of_one_frame_does() {
+    let v6 = TemplateSpec {
+        src: Ipv6Addr::LOCALHOST.into(),
+        dst: Ipv6Addr::UNSPECIFIED.into(),
+        ..small()
+    };
+    let vlan = Some(7);
+    for spec in [
+        small(),
+        TemplateSpec { vlan, ..small() },
+        v6,
+        TemplateSpec { vlan, ..v6 },
+    ] {
+        for (payload_len, checksum) in
+            (16..=90).flat_map(|len| [ChecksumMode::Software, ChecksumMode::Device].map(|mode| (len, mode)))
+        {
+            let spec = TemplateSpec {
+                payload_len,
+                checksum,
+                ..spec
+            };
+            let template = Template::new(&spec).unwrap();
+            let mut frames = vec![vec![0xee; template.frame_len()]; 3];
+            let blanks = (5..).zip(&mut frames).map(|(seq, bytes)| Blank {
+                bytes,
+                flow: 0,
+                ports: (seq as u16, 9),
+                seq,
+            });
+            template.write_all(blanks, 11);
+            for (seq, frame) in (5..).zip(&frames) {
+                let stamp = Stamp { seq, time_ns: 11 };
+                assert_eq!(frame, &written(&spec, (seq as u16, 9), stamp), "{spec:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_frame_of_another_length_is_written_by_no_writer() {
     let device = TemplateSpec {
         checksum: ChecksumMode::Device,

@@ -57,12 +57,65 @@ impl LaneFlows {
         self.first + at as u32 * self.step
     }
 
+    /// Writes packets of one flow, the next one's turn. `departs` is told flow and sequence number of each. Returns the
+    /// highest sequence number + 1.
     #[inline]
-    fn advance(&mut self) {
-        self.cursor += 1;
-        if self.cursor == self.ports.len() {
-            self.cursor = 0;
+    fn write_one<F: Frame, C: Codec>(
+        &mut self,
+        codec: &C,
+        frames: &mut [F],
+        now: u64,
+        mut departs: impl FnMut(u32, u64),
+    ) -> u64 {
+        let len = codec.frame_len();
+        let at = self.cursor;
+        let (flow, ports, first) = (self.flow_at(at), self.ports[at], self.next_seq[at]);
+        let next = first + frames.len() as u64;
+        let blanks = (first..).zip(frames).map(|(seq, frame)| {
+            departs(flow, seq);
+            blank(frame, len, flow, ports, seq)
+        });
+        codec.write_all(blanks, now);
+        self.next_seq[at] = next;
+        self.cursor = if at + 1 == self.ports.len() { 0 } else { at + 1 };
+        next
+    }
+
+    /// The same of many flows in turn. The highest rates have these: nothing is asked anew for each packet.
+    #[inline]
+    fn write_in_turn<F: Frame, C: Codec>(
+        &mut self,
+        codec: &C,
+        mut frames: &mut [F],
+        now: u64,
+        mut departs: impl FnMut(u32, u64),
+    ) -> u64 {
+        debug_assert!(!self.ports.is_empty(), "a lane sends a flow");
+        let len = codec.frame_len();
+        let mut highest = 0;
+        while !frames.is_empty() {
+            let at = self.cursor;
+            let stretch = frames.len().min(self.ports.len() - at);
+            let (these, rest) = std::mem::take(&mut frames).split_at_mut(stretch);
+            let mut flow = self.flow_at(at);
+            let turns = self.next_seq[at..].iter_mut().zip(&self.ports[at..]);
+            let blanks = these.iter_mut().zip(turns).map(|(frame, (next_seq, &ports))| {
+                let (this, seq) = (flow, *next_seq);
+                flow = flow.wrapping_add(self.step);
+                *next_seq = seq + 1;
+                highest = highest.max(seq + 1);
+                departs(this, seq);
+                blank(frame, len, this, ports, seq)
+            });
+            codec.write_all(blanks, now);
+            self.cursor = if at + stretch == self.ports.len() {
+                0
+            } else {
+                at + stretch
+            };
+            frames = rest;
         }
+        highest
     }
 }
 
@@ -282,11 +335,29 @@ impl<'r> Generator<'r> {
         self.written_bursts += 1;
         self.written_packets += burst.len() as u64;
         let frames = burst.as_mut_slice();
-        match (&self.pacer, self.one_flow_per_burst || self.flows.ports.len() == 1) {
-            (Some(_), _) => self.write_by_schedule(codec, frames, now),
-            (None, true) => self.write_one_flow(codec, frames, now),
-            (None, false) => self.write_in_turn(codec, frames, now),
-        }
+        let by_burst = self.one_flow_per_burst || self.flows.ports.len() == 1;
+        let flows = &mut self.flows;
+        let highest = match &mut self.pacer {
+            None if by_burst => flows.write_one(codec, frames, now, |_, _| {}),
+            None => flows.write_in_turn(codec, frames, now, |_, _| {}),
+            Some(pacer) => {
+                let mut written = self.written.iter_mut();
+                let departs = |flow, seq| {
+                    let scheduled = pacer.pop();
+                    if let Some(slips) = self.slips {
+                        slips.note(flow, seq, now.saturating_sub(scheduled));
+                        if let Some(written) = written.next() {
+                            *written = (flow, seq, scheduled);
+                        }
+                    }
+                };
+                match by_burst {
+                    true => flows.write_one(codec, frames, now, departs),
+                    false => flows.write_in_turn(codec, frames, now, departs),
+                }
+            }
+        };
+        self.max_seq = self.max_seq.max(highest);
         if let Some(departures) = &mut self.departures {
             departures.wrote(burst.len(), now, self.last_departure_ns);
         }
@@ -296,77 +367,6 @@ impl<'r> Generator<'r> {
             departures.turns(now);
         }
         self.sent_seq.0.publish(self.max_seq);
-    }
-
-    /// Packets of one flow, without a schedule.
-    #[inline]
-    fn write_one_flow<F: Frame, C: Codec>(&mut self, codec: &C, frames: &mut [F], now: u64) {
-        let len = codec.frame_len();
-        let at = self.flows.cursor;
-        let (flow, ports) = (self.flows.flow_at(at), self.flows.ports[at]);
-        let first = self.flows.next_seq[at];
-        for (seq, frame) in (first..).zip(&mut *frames) {
-            codec.write(blank(frame, len, flow, ports, seq), now);
-        }
-        let next = first + frames.len() as u64;
-        self.flows.next_seq[at] = next;
-        self.max_seq = self.max_seq.max(next);
-        self.flows.advance();
-    }
-
-    /// Packets of many flows in turn, without a schedule. The highest rates have these: nothing is asked anew for each.
-    #[inline]
-    fn write_in_turn<F: Frame, C: Codec>(&mut self, codec: &C, mut frames: &mut [F], now: u64) {
-        let len = codec.frame_len();
-        let flows = &mut self.flows;
-        let mut max_seq = self.max_seq;
-        while !frames.is_empty() {
-            let at = flows.cursor;
-            let stretch = frames.len().min(flows.ports.len() - at);
-            let (these, rest) = std::mem::take(&mut frames).split_at_mut(stretch);
-            let mut flow = flows.flow_at(at);
-            let turns = flows.next_seq[at..].iter_mut().zip(&flows.ports[at..]);
-            let blanks = these.iter_mut().zip(turns).map(|(frame, (next_seq, &ports))| {
-                let (this, seq) = (flow, *next_seq);
-                flow = flow.wrapping_add(flows.step);
-                *next_seq = seq + 1;
-                max_seq = max_seq.max(seq + 1);
-                blank(frame, len, this, ports, seq)
-            });
-            codec.write_all(blanks, now);
-            flows.cursor = if at + stretch == flows.ports.len() {
-                0
-            } else {
-                at + stretch
-            };
-            frames = rest;
-        }
-        self.max_seq = max_seq;
-    }
-
-    /// Packets by their schedule.
-    #[inline]
-    fn write_by_schedule<F: Frame, C: Codec>(&mut self, codec: &C, frames: &mut [F], now: u64) {
-        let Some(pacer) = &mut self.pacer else { return };
-        let len = codec.frame_len();
-        for (frame, written) in frames.iter_mut().zip(self.written.iter_mut()) {
-            let scheduled = pacer.pop();
-            let at = self.flows.cursor;
-            let (flow, ports, seq) = (self.flows.flow_at(at), self.flows.ports[at], self.flows.next_seq[at]);
-            self.flows.next_seq[at] = seq + 1;
-            self.max_seq = self.max_seq.max(seq + 1);
-            codec.write(blank(frame, len, flow, ports, seq), now);
-            if let Some(slips) = self.slips {
-                slips.note(flow, seq, now.saturating_sub(scheduled));
-                *written = (flow, seq, scheduled);
-            }
-            if !self.one_flow_per_burst {
-                self.flows.advance();
-            }
-        }
-        if self.one_flow_per_burst {
-            self.flows.advance();
-        }
     }
 
     #[inline]
