@@ -162,7 +162,11 @@ impl<'n> Bridge<'n> {
         wait_until("the interface of the tap to be up", || {
             is_up(&show()) || !started.running()
         });
-        assert!(started.running(), "{}", started.stderr());
+        if !started.running() {
+            // Only the end of the process is the end of what it says.
+            let ended = started.finish();
+            panic!("it ended with {:?}: {}{}", ended.code, ended.stdout, ended.stderr);
+        }
         self.0
             .on(Host::B, &format!("ip link set {name} address {mac} master br0"));
         let shown = show();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SEED: u64 = 7;
 /// Bursts that are looked at, of each lane: several times through all flows.
-const BURSTS: usize = 12;
+const BURSTS: usize = 80;
 const LANES: u32 = 2;
 
 /// A burst as it was sent: the flow that the path was told, and the bytes, of each frame.
@@ -117,7 +117,8 @@ fn watch(port: &Watched, flows: FlowSet, rate: Option<Rate>) -> TrafficPlan {
         receive: false,
         flows,
         rate,
-        catch_up: Duration::from_secs(60),
+        // So long a run goes on after its end.
+        catch_up: Duration::from_millis(10),
         ..traffic(Common {
             lanes: vec![
                 LanePlan {
@@ -153,8 +154,8 @@ fn flows_leave_in_turn_each_with_its_own_ports_addresses_and_numbers() {
         for (one_flow_per_burst, rate) in [
             (false, None),
             (true, None),
-            (false, Rate::new(1_000_000, 1)),
-            (true, Rate::new(1_000_000, 1)),
+            (false, Rate::new(10_000_000_000, 1)),
+            (true, Rate::new(10_000_000_000, 1)),
         ] {
             let port = Watched::new(one_flow_per_burst);
             let plan = watch(&port, flows.clone(), rate);
@@ -162,7 +163,10 @@ fn flows_leave_in_turn_each_with_its_own_ports_addresses_and_numbers() {
                 let own = flows.count_of_lane(lane, LANES);
                 let mut numbers = vec![0; own as usize];
                 let mut turn = 0;
-                for burst in bursts.lock().unwrap().iter() {
+                let bursts = bursts.lock().unwrap();
+                // More is due than a burst takes, with a schedule as well.
+                assert!(bursts.len() == BURSTS && bursts.iter().any(|burst| burst.len() == 32));
+                for burst in bursts.iter() {
                     for (told, bytes) in burst {
                         let flow = lane + turn * LANES;
                         let about = format!("flow {flow} of {flows:?}, by burst {one_flow_per_burst}, {rate:?}");

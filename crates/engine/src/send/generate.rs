@@ -42,6 +42,7 @@ impl LaneFlows {
     fn new(flows: &FlowSet, lane: u32, lanes: u32, turned: bool) -> Self {
         let turn = |(src, dst)| if turned { (dst, src) } else { (src, dst) };
         let ports: Box<[_]> = flows.ports_of_lane(lane, lanes).map(turn).collect();
+        assert!(!ports.is_empty(), "a lane sends one flow at the least");
         Self {
             next_seq: vec![0; ports.len()].into_boxed_slice(),
             ports,
@@ -81,7 +82,8 @@ impl LaneFlows {
         next
     }
 
-    /// The same of many flows in turn. The highest rates have these: nothing is asked anew for each packet.
+    /// The same of many flows in turn. The highest rates have these: without a schedule nothing is
+    /// asked anew for each packet.
     #[inline]
     fn write_in_turn<F: Frame, C: Codec>(
         &mut self,
@@ -90,7 +92,6 @@ impl LaneFlows {
         now: u64,
         mut departs: impl FnMut(u32, u64),
     ) -> u64 {
-        debug_assert!(!self.ports.is_empty(), "a lane sends a flow");
         let len = codec.frame_len();
         let mut highest = 0;
         while !frames.is_empty() {
@@ -440,6 +441,111 @@ impl<'r> Generator<'r> {
             gaps: Some((self.gaps, self.gap_moments)),
             departures,
             written: (self.written_bursts, self.written_packets),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receive::codec::PayloadCodec;
+    use crate::send::pacing::Pacing;
+    use crate::send::rate::{Rate, RateStep, Rates};
+    use mpps_wire::{PayloadTemplate, Stamp};
+
+    #[derive(Debug)]
+    struct Packet(Vec<u8>, u32);
+
+    impl Frame for Packet {
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+        fn bytes_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+        fn capacity(&self) -> usize {
+            64
+        }
+        fn set_len(&mut self, len: usize) {
+            self.0.resize(len, 0);
+        }
+        fn set_flow(&mut self, flow: u32) {
+            self.1 = flow;
+        }
+    }
+
+    /// One of two lanes with so many flows, 100 packets of 1 ns each and then some of 3 ns.
+    fn generator<'r>(flows: u32, by_burst: bool, slips: &'r Slips, sent_seq: &'r SentSeq) -> Generator<'r> {
+        let rate = |pps| Rate::new(pps, 1).unwrap();
+        let then = Some(RateStep {
+            after_ns: 100,
+            rate: rate(333_333_333),
+        });
+        let rates = Rates {
+            first: rate(1_000_000_000),
+            then,
+        };
+        let all = FlowSet::new(1000..=999 + 2 * flows as u16, 9000..=9000, None);
+        Generator {
+            flows: LaneFlows::new(&all, 1, 2, false),
+            pacer: Some(Pacer::new(1_000, None, rates, Pacing::Constant, (0, 1), 0)),
+            slips: Some(slips),
+            sent_seq,
+            catch_up_ns: u64::MAX,
+            burst: 32,
+            one_flow_per_burst: by_burst,
+            max_seq: 0,
+            last_departure_ns: 0,
+            departures: None,
+            unsent: 0,
+            written_bursts: 0,
+            written_packets: 0,
+            gaps: Histogram::default(),
+            gap_moments: Moments::default(),
+            done: false,
+            written: Box::new([(0, 0, 0); MAX_BURST]),
+            left: 0,
+            blocked: false,
+        }
+    }
+
+    #[test]
+    fn each_packet_is_noted_under_its_own_flow_number_and_time() {
+        let template = PayloadTemplate::new(18, 7).unwrap();
+        let codec = PayloadCodec {
+            template,
+            flows: 1 << 16,
+            seed: 7,
+        };
+        for (flows, by_burst) in [1, 3, 32, 34].into_iter().flat_map(|n| [(n, false), (n, true)]) {
+            let (slips, sent_seq) = (Slips::new(2 * flows, 1e9, 10_000), SentSeq::default());
+            let mut generator = generator(flows, by_burst, &slips, &sent_seq);
+            // By the definition of the rate and its step.
+            let mut due = (0..100)
+                .map(|k| 1_000 + k)
+                .chain((0..).map(|k| 1_100 + 3 * k + k / 333_333_333));
+            let mut packets = 0;
+            for round in 1..=70 {
+                let now = 1_000_000 + round;
+                let want = generator.pacer.as_ref().unwrap().due(now, 32);
+                let mut burst = Burst::new(32);
+                burst.array_mut().extend((0..want).map(|_| Packet(Vec::new(), 0)));
+                generator.write(&codec, &mut burst, now);
+                for (packet, &(flow, seq, scheduled)) in burst.as_slice().iter().zip(generator.written.iter()) {
+                    let about = format!("{flows} flows, by burst {by_burst}, packet {packets}");
+                    let stamp = Stamp::read(packet.bytes()).unwrap();
+                    assert_eq!(
+                        (packet.1, stamp.seq, due.next().unwrap()),
+                        (flow, seq, scheduled),
+                        "{about}"
+                    );
+                    assert_eq!(stamp.time_ns, now, "{about}");
+                    assert_eq!(slips.of(flow, seq), Some(now - scheduled), "{about}");
+                    packets += 1;
+                }
+            }
+            // All bursts are full but the one that ends with the first rate.
+            assert_eq!(packets, 4 + 69 * 32);
         }
     }
 }
