@@ -58,7 +58,13 @@ impl LaneFlows {
         self.first + at as u32 * self.step
     }
 
-    /// Writes packets of one flow, the next one's turn. `departs` is told flow and sequence number of each. Returns the
+    /// Makes it the turn of the flow at this place, or behind the last one of the first.
+    #[inline]
+    fn turn_to(&mut self, at: usize) {
+        self.cursor = if at == self.ports.len() { 0 } else { at };
+    }
+
+    /// Writes packets of the flow whose turn it is. `departs` is told flow and sequence number of each. Returns the
     /// highest sequence number + 1.
     #[inline]
     fn write_one<F: Frame, C: Codec>(
@@ -78,12 +84,12 @@ impl LaneFlows {
         });
         codec.write_all(blanks, now);
         self.next_seq[at] = next;
-        self.cursor = if at + 1 == self.ports.len() { 0 } else { at + 1 };
+        self.turn_to(at + 1);
         next
     }
 
-    /// The same of many flows in turn. The highest rates have these: without a schedule nothing is
-    /// asked anew for each packet.
+    /// The same of many flows in turn. The highest rates have these: without a schedule nothing is asked anew for each
+    /// packet.
     #[inline]
     fn write_in_turn<F: Frame, C: Codec>(
         &mut self,
@@ -109,11 +115,7 @@ impl LaneFlows {
                 blank(frame, len, this, ports, seq)
             });
             codec.write_all(blanks, now);
-            self.cursor = if at + stretch == self.ports.len() {
-                0
-            } else {
-                at + stretch
-            };
+            self.turn_to(at + stretch);
             frames = rest;
         }
         highest
