@@ -102,7 +102,11 @@ class Proc:
         """CPU time of all threads so far, where the kernel counts soft interrupts to whom they interrupt: theirs,
         too."""
         total = 0
-        for task in os.listdir(f"/proc/{self.pid}/task"):
+        try:
+            tasks = os.listdir(f"/proc/{self.pid}/task")
+        except OSError as error:
+            raise BenchError(f"{self.name()} has ended: {self.last_line()}") from error
+        for task in tasks:
             try:
                 with open(f"/proc/{self.pid}/task/{task}/schedstat") as spent:
                     total += int(spent.read().split()[0])

@@ -2,6 +2,8 @@
 settings."""
 
 import contextlib
+import glob
+import json
 import os
 import shutil
 import signal
@@ -12,6 +14,7 @@ from harness.proc import BenchError, Proc, run, until
 SINK_MAC = "02:00:00:00:00:01"  # nobody's: the host drops what is sent to it before its stack looks at it
 SOURCE6, TARGET6 = "fd99::1", "fd99::2"
 SYSFS = "/sys/class/net/eth1"
+STATS = "/proc/sys/kernel/bpf_stats_enabled"
 # xdp-tools keep a lock file there as long as they run, so that of two the second would end, and after a kill each. The
 # mount is seen by this process only (`lab exec` gives each a mount namespace).
 OWN_RUN = ("sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh")
@@ -109,6 +112,64 @@ def bench(ctx, action, host, label):
         proc.stop()
     finally:
         proc.kill()
+
+
+@contextlib.contextmanager
+def run_times():
+    """The kernel counts the runs of each BPF program and their time, as long as the block lasts."""
+    with open(STATS, encoding="ascii") as file:
+        before = file.read()
+    _set(STATS, "1")
+    try:
+        yield
+    finally:
+        _set(STATS, before)
+
+
+def _set(path, value):
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(value)
+    except OSError as error:
+        raise BenchError(f"{path}: {error}") from error
+
+
+def _program(ctx, host):
+    """The file in which the kernel tells of the XDP program on a host's interface, one of the process's that loaded it.
+    """
+    listed = json.loads(run(ctx.command(["ip", "-j", "link", "show", "dev", "eth1"], host)))
+    number = listed[0].get("xdp", {}).get("prog", {}).get("id")
+    for path in glob.iglob("/proc/[0-9]*/fdinfo/*"):
+        try:
+            told = _told(path)
+        except OSError:
+            continue  # closed, or its process has ended
+        if told.get("prog_id") == str(number) and "run_time_ns" in told:
+            return path
+    raise BenchError(f"no process holds the XDP program {number} of host {host}")
+
+
+def _told(path):
+    with open(path, encoding="ascii") as file:
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+
+
+def runs(ctx, host, seconds):
+    """What the XDP program on a host's interface ran over `seconds` of `run_times`: `ns` a run, and `runs` a second."""
+    path = _program(ctx, host)
+
+    def read():
+        try:
+            told = _told(path)
+        except OSError as error:
+            raise BenchError(f"the program of host {host} has ended: {error}") from error
+        return time.monotonic(), int(told["run_time_ns"]), int(told["run_cnt"])
+    first = read()
+    time.sleep(seconds)
+    passed, spent, count = (b - a for a, b in zip(first, read()))
+    if not count:
+        raise BenchError(f"the XDP program of host {host} did not run")
+    return {"ns": spent / count, "runs": count / passed}
 
 
 def meter(ctx, seconds):
