@@ -167,10 +167,11 @@ impl<'n> Bridge<'n> {
             let ended = started.finish();
             panic!("it ended with {:?}: {}{}", ended.code, ended.stdout, ended.stderr);
         }
-        self.0
-            .on(Host::B, &format!("ip link set {name} address {mac} master br0"));
+        self.0.on(Host::B, &format!("ip link set {name} address {mac}"));
         let shown = show();
         assert!(shown.contains(&format!("link/ether {mac} ")), "{shown}");
+        // Last of all: a short run may be over, and its interface gone, soon after the bridge lets its packets through.
+        self.0.on(Host::B, &format!("ip link set {name} master br0"));
         started
     }
 }
