@@ -23,10 +23,23 @@ fn under_way(memif: &Memif, here: &Scratch, there: &Scratch, idle: &str) -> (Bac
 }
 
 fn sender(memif: &Memif, here: &Scratch, idle: &str) -> Background {
-    let words = format!("sendrecv {} {SENDRECV} {idle} --duration 1h --quiet", memif.client());
+    let words = format!("sendrecv {} {SENDRECV} {idle} --duration 1h", memif.client());
     let sender = Background::start(here.results(mpps(&words)));
     wait_until("packets that come back", || returning(here) >= 3);
     sender
+}
+
+/// A listener that says what it notes, as `listen_by`'s do not.
+fn listen_aloud(there: &Scratch, words: &str) -> Background {
+    Background::ready(there.results(mpps(&format!("{words} --interval 20ms"))))
+}
+
+/// Until a lane has seen that the other end has gone: it looks when it has a core, which may be after the next end has
+/// come. Not for a program that is quiet.
+fn wait_until_told_of_the_link(run: &mut Background) {
+    wait_until("a word about the link, or the end", || {
+        run.stderr().contains("link is down") || !run.running()
+    });
 }
 
 fn assert_told_of_the_link(report: &Report) {
@@ -56,6 +69,7 @@ fn a_reflector_that_is_killed_costs_its_sender_no_more_than_packets() {
         // Somewhere else in the lane's loop each time.
         std::thread::sleep(Duration::from_micros(3_700 * moment));
         reflector.end(Signal::KILL);
+        wait_until_told_of_the_link(&mut sender);
         let rows = here.rows_so_far();
         wait_until("rows after it, or the end", || {
             here.rows_so_far() >= rows + 15 || !sender.running()
@@ -85,7 +99,7 @@ fn a_sender_that_is_killed_is_told_by_its_reflector_which_takes_the_next() {
     for idle in IDLE {
         let (memif, there) = (Memif::new(), Scratch::new());
         let words = format!("reflect {} --ip 10.99.0.2 {idle}", memif.server(0));
-        let mut reflector = listen_by(&there, mpps(&words));
+        let mut reflector = listen_aloud(&there, &words);
         for moment in 0..3 {
             let here = Scratch::new();
             let sender = sender(&memif, &here, idle);
@@ -105,6 +119,7 @@ fn a_sender_that_is_killed_is_told_by_its_reflector_which_takes_the_next() {
             report.json
         );
         wait_until("rows with the next sender's packets", || there.busy_rows() > before);
+        wait_until_told_of_the_link(&mut reflector);
         let reflected = there.read(reflector.end(Signal::INT));
         assert_eq!(reflected.finished.code, Some(0), "{}", reflected.said());
         assert_told_of_the_link(&reflected);
@@ -118,7 +133,7 @@ fn a_forwarder_outlives_both_its_neighbours() {
     }
     let (left, right, there) = (Memif::new(), Memif::new(), Scratch::new());
     let words = format!("forward {} {}", left.server(0), right.server(1));
-    let mut forwarder = listen_by(&there, mpps(&words));
+    let mut forwarder = listen_aloud(&there, &words);
     for (first, second) in [(Signal::KILL, Signal::INT), (Signal::INT, Signal::KILL)] {
         let (here, beyond) = (Scratch::new(), Scratch::new());
         let reflector = listen_by(&beyond, mpps(&format!("reflect {}", right.client())));
@@ -134,6 +149,7 @@ fn a_forwarder_outlives_both_its_neighbours() {
         wait_for_more("rows of the forwarder", || there.rows_so_far());
         assert!(forwarder.running(), "{}", forwarder.stderr());
     }
+    wait_until_told_of_the_link(&mut forwarder);
     let report = there.read(forwarder.end(Signal::INT));
     assert_told_of_the_link(&report);
     let reasons = report.json["reasons"].as_object().expect("reasons").values();
