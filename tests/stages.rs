@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use mpps_tests::{Background, Report, Scratch, free_port, listen_by, mpps, source_ports};
+use mpps_tests::{Background, Report, SPIN, Scratch, free_port, listen_by, mpps, source_ports};
 use serde_json::Value;
 
 /// Threads of another program that want a core each, for as long as it lives.
@@ -12,7 +12,7 @@ impl Rivals {
     fn start(count: usize) -> Self {
         let spin = |_| {
             let mut command = Command::new("sh");
-            command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+            command.args(["-c", SPIN]).stdin(Stdio::null());
             command.spawn().expect("a shell")
         };
         Self((0..count).map(spin).collect())

@@ -97,22 +97,15 @@ pub fn mpps_first(words: &str) -> Command {
     command
 }
 
+/// What keeps a core busy, for `sh -c`; not beyond the test that started it, should that be killed.
+pub const SPIN: &str = "while [ -d /proc/$PPID ]; do :; done";
+
 /// A program that keeps a core busy, and is not easily kept from it. It has a session of its own: with autogroups its
 /// nice value would draw the weight of all tests to that core, and those on the others would hardly run.
 pub fn spinner(core: usize) -> Background {
     let mut spinner = Command::new("setsid");
     let core = core.to_string();
-    spinner.args([
-        "nice",
-        "-n",
-        "-10",
-        "taskset",
-        "-c",
-        &core,
-        "sh",
-        "-c",
-        "while :; do :; done",
-    ]);
+    spinner.args(["nice", "-n", "-10", "taskset", "-c", &core, "sh", "-c", SPIN]);
     Background::start(spinner)
 }
 
