@@ -82,10 +82,16 @@ GLOBAL u32 search_flow(u64 first, u64 second, u32 hash)
 			break;
 		state = place->state;
 		if (state == FREE) {
+			u32 full;
+
 			count = bpf_map_lookup_elem(&FLOW_COUNT, &zero);
-			if (!count || *count >= PLAN.max_flows)
+			if (!count)
 				break;
-			state = __sync_val_compare_and_swap(&place->state, FREE, CLAIMED);
+			/* A place is claimed before it is counted: if this is the one that filled the table, it is free no more. */
+			full = *(volatile u64 *)count >= PLAN.max_flows;
+			state = __sync_val_compare_and_swap(&place->state, FREE, full ? FREE : CLAIMED);
+			if (state == FREE && full)
+				break;
 			if (state == FREE) {
 				u64 flow = __sync_fetch_and_add(count, 1);
 
