@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::{Background, Net, Report, Scratch, run_command, wait_until};
 
 /// For a moment, and patient: a machine that is loaded holds packets up and misses departures.
-const SHORT: [[&str; 2]; 3] = [["--duration", "100ms"], ["--settle", "500ms"], ["--catch-up", "1s"]];
+const SHORT: [[&str; 2]; 3] = [["--duration", "100ms"], ["--settle", "500ms"], ["--catch-up", "10s"]];
 
 /// Adds what is in [`SHORT`] and was not said otherwise.
 fn short(command: &mut Command) {

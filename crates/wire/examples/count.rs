@@ -1,4 +1,4 @@
-//! Work for an instruction counter: `count write|verify|reflect|nothing SIZE PACKETS`.
+//! Work for an instruction counter: `count write|burst|verify|known|reflect|nothing SIZE PACKETS`.
 //!
 //! `valgrind --tool=callgrind target/release/examples/count write 64 100000`; the difference between two numbers of
 //! packets, divided by theirs, is the cost of one.
@@ -6,13 +6,14 @@
 use std::hint::black_box;
 
 use mpps_wire::{
-    ChecksumMode, FrameSize, MacAddr, ReflectFilter, Stamp, Template, TemplateSpec, check_udp, reflect_in_place,
+    Blank, Checker, ChecksumMode, FrameSize, MacAddr, ReflectFilter, Stamp, Template, TemplateSpec, check_udp,
+    reflect_in_place,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [work, size, packets] = args.as_slice() else {
-        return Err("want write|verify|reflect|nothing SIZE PACKETS".into());
+        return Err("want write|burst|verify|known|reflect|nothing SIZE PACKETS".into());
     };
     let (size, packets): (usize, u64) = (size.parse()?, packets.parse()?);
     let template = Template::new(&TemplateSpec {
@@ -44,6 +45,40 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             template.write(frame, 10_000, 9_000, Stamp { seq, time_ns: seq });
             true
         }),
+        // As senders write, a burst of 32 at a time.
+        "burst" => {
+            let mut frames = vec![frame.clone(); 32];
+            (0..packets / 32)
+                .map(|burst| {
+                    let blanks = black_box(&mut frames)
+                        .iter_mut()
+                        .zip(burst * 32..)
+                        .map(|(bytes, seq)| Blank {
+                            bytes,
+                            flow: 0,
+                            ports: (10_000, 9_000),
+                            seq,
+                        });
+                    template.write_all(blanks, burst);
+                    32
+                })
+                .sum()
+        }
+        // As receivers do with packets whose headers they know.
+        "known" => {
+            let mut checker = Checker::default();
+            checker.remember(
+                &frame,
+                &check_udp(&frame, 1, true)
+                    .map_err(|reject| format!("{reject:?}"))?
+                    .packet,
+            );
+            run(&mut |frame, _| {
+                checker
+                    .check(frame, 1, true)
+                    .is_some_and(|known| known.checksum_ok && known.data_ok)
+            })
+        }
         "verify" => run(&mut |frame, _| check_udp(frame, 1, true).is_ok_and(|c| c.checksum_ok && c.data_ok)),
         "reflect" => run(&mut |frame, _| {
             // Its time to live would be used up.

@@ -302,9 +302,9 @@ impl Template {
     }
 
     /// As [`Template::write`], for each of several frames, with one time in all stamps. Over untagged IPv4 with the
-    /// checksum in software, up to 63 bytes of data are written by code of constant length within the loop, chosen
-    /// once: where nothing else bounds the rate, a frame a little longer than the one that rates are quoted for then
-    /// costs little more than it. All others are written as [`Template::write`] does.
+    /// checksum in software, data are written by code within the loop, of constant length up to 63 bytes, chosen once:
+    /// where nothing else bounds the rate, a frame a little longer than the one that rates are quoted for then costs
+    /// little more than it, and so on. All others are written as [`Template::write`] does.
     ///
     /// # Panics
     /// When one is not [`Template::frame_len`] bytes long.
@@ -330,6 +330,7 @@ impl Template {
             Some(5) => self.write_each(frames, data::fill_exactly::<5>, time_ns),
             Some(6) => self.write_each(frames, data::fill_exactly::<6>, time_ns),
             Some(7) => self.write_each(frames, data::fill_exactly::<7>, time_ns),
+            Some(_) => self.write_each(frames, data::fill_more, time_ns),
             _ => {
                 for blank in frames {
                     (self.writer)(self, blank.bytes, [blank.ports.0, blank.ports.1], blank.stamp(time_ns));

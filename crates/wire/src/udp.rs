@@ -22,21 +22,34 @@ pub(crate) fn pseudo_header<const N: usize>(addresses: &[u8; N], protocol: u8, u
     sum
 }
 
-/// The sum over pseudo-header, UDP header and payload; `None` where the frame ends before the packet.
+/// The sum of the packet's pseudo-header; `None` where the frame ends before its addresses.
 #[inline(always)]
-fn sum(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
+fn pseudo(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
     let l3 = usize::from(p.l3);
     let udp_len = p.payload_len.checked_add(HEADER_LEN as u16)?;
-    let pseudo = if p.v6 {
+    Some(if p.v6 {
         pseudo_header::<32>(chunk(frame, l3 + 8)?, PROTOCOL_UDP, udp_len)
     } else {
         pseudo_header::<8>(chunk(frame, l3 + 12)?, PROTOCOL_UDP, udp_len)
-    };
-    let datagram = frame.get(usize::from(p.l4)..)?.get(..usize::from(udp_len))?;
-    Some(pseudo.bytes(datagram))
+    })
 }
 
-/// The same for the frame that rates are quoted for (64 bytes with FCS, IPv4, untagged): every offset is constant.
+/// The sum over pseudo-header, UDP header and payload; `None` where the frame ends before the packet.
+#[inline(always)]
+fn sum(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
+    let len = HEADER_LEN + usize::from(p.payload_len);
+    let datagram = frame.get(usize::from(p.l4)..)?.get(..len)?;
+    Some(pseudo(frame, p)?.bytes(datagram))
+}
+
+/// The part of that before the payload; `None` where there is no checksum, or the frame ends before.
+#[inline(always)]
+pub(crate) fn sum_before_payload(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
+    let header = u64::from_le_bytes(*chunk(frame, usize::from(p.l4))?);
+    (header >> 48 != 0).then_some(pseudo(frame, p)?.word(header))
+}
+
+/// [`sum`] for the frame that rates are quoted for (64 bytes with FCS, IPv4, untagged): every offset is constant.
 #[inline(always)]
 fn sum_of_smallest(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
     const ADDRESSES: usize = 26;
@@ -73,15 +86,8 @@ pub fn udp_checksum_ok(frame: &[u8], p: &UdpPacket) -> bool {
 /// (`CHECKSUM_PARTIAL`). One in 65536 finished checksums looks the same; computing it again changes none that is right.
 #[inline]
 pub fn udp_checksum_open(frame: &[u8], p: &UdpPacket) -> bool {
-    let l3 = usize::from(p.l3);
-    let udp_len = p.payload_len.wrapping_add(HEADER_LEN as u16);
-    let pseudo = if p.v6 {
-        chunk(frame, l3 + 8).map(|addresses| pseudo_header::<32>(addresses, PROTOCOL_UDP, udp_len))
-    } else {
-        chunk(frame, l3 + 12).map(|addresses| pseudo_header::<8>(addresses, PROTOCOL_UDP, udp_len))
-    };
     let field = chunk::<2>(frame, usize::from(p.l4) + CHECKSUM_OFFSET);
-    pseudo
+    pseudo(frame, p)
         .zip(field)
         .is_some_and(|(sum, field)| sum.fold().to_le_bytes() == *field)
 }

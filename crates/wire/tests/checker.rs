@@ -20,8 +20,8 @@ proptest! {
     /// Whatever bytes or length are changed of packets whose headers are remembered, or are not.
     #[test]
     fn a_checker_with_a_memory_sees_in_each_frame_what_one_without_sees(
-        data in 0usize..60,
-        changes in prop::collection::vec((0usize..70, any::<u8>(), 0usize..8, any::<u64>(), any::<bool>()), 1..40),
+        data in 0usize..160,
+        changes in prop::collection::vec((0usize..200, any::<u8>(), 0usize..8, any::<u64>(), any::<bool>()), 1..40),
     ) {
         let mut checker = Checker::default();
         let mut known = 0;
