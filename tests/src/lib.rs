@@ -101,12 +101,22 @@ pub fn mpps_first(words: &str) -> Command {
 pub const SPIN: &str = "while [ -d /proc/$PPID ]; do :; done";
 
 /// A program that keeps a core busy, and is not easily kept from it. It has a session of its own: with autogroups its
-/// nice value would draw the weight of all tests to that core, and those on the others would hardly run.
+/// nice value would draw the weight of all tests to that core, and those on the others would hardly run. It is busy by
+/// now: on a loaded host a shell may take longer to start than a run takes.
 pub fn spinner(core: usize) -> Background {
     let mut spinner = Command::new("setsid");
     let core = core.to_string();
     spinner.args(["nice", "-n", "-10", "taskset", "-c", &core, "sh", "-c", SPIN]);
-    Background::start(spinner)
+    let spinner = Background::start(spinner);
+    let stat = format!("/proc/{}/stat", spinner.id());
+    wait_until("a shell that spins", || {
+        let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+        let (name, rest) = stat.rsplit_once(") ").unwrap_or_default();
+        // Ticks in user space, of 10 ms: field 14 of proc(5), whose third comes after the name.
+        let ticks = rest.split(' ').nth(11).and_then(|ticks| ticks.parse().ok());
+        name.ends_with("(sh") && ticks.is_some_and(|ticks: u64| ticks > 1)
+    });
+    spinner
 }
 
 /// Tests that root runs by sudo are root's: mpps would become the user who called, in folders that are root's.
