@@ -33,7 +33,9 @@ impl Scale {
         };
         let decimals = (-(step / unit).log10().floor()).clamp(0.0, 9.0) as usize;
         let first = (low / step - 1e-9).ceil() as i64;
-        let last = (high / step + 1e-9).floor() as i64;
+        // There are no more of them, but where numbers are so far from 0 that a step changes none.
+        let most = first.saturating_add(n as i64 + 1);
+        let last = ((high / step + 1e-9).floor() as i64).min(most);
         let tick = |i: i64| {
             let value = i as f64 * step;
             Tick {
