@@ -348,6 +348,31 @@ fn millions_of_frames_of_every_size_arrive_bit_for_bit_both_ways_at_once() {
     }
 }
 
+/// Says, should a wait be in vain, what the forwarder, its threads and its links were doing: once, in hundreds of runs,
+/// it forwarded nothing after it had been stopped, and it is not known why.
+struct Telling<'a> {
+    net: &'a Net,
+    scratch: &'a Scratch,
+    process: u32,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        println!("{}", read(self.scratch.file("run.csv")));
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process));
+        for thread in threads.into_iter().flatten().flatten() {
+            let [status, wchan, syscall] = ["status", "wchan", "syscall"].map(|file| read(thread.path().join(file)));
+            println!("{status}{wchan}\n{syscall}");
+        }
+        println!("{}", self.net.on(Host::B, "ip -s -s link show").stdout);
+        println!("{}", self.net.on(Host::A, "ip -s -s link show").stdout);
+    }
+}
+
 #[test]
 fn frames_that_are_too_many_are_lost_where_that_is_counted_and_nowhere_else() {
     let Some(net) = two_links(1) else { return };
@@ -365,7 +390,13 @@ fn frames_that_are_too_many_are_lost_where_that_is_counted_and_nowhere_else() {
     };
     let sent = run(&net, vec![one_way], 1000).passed[0].sent;
     forwarder.signal(Signal::CONT);
+    let telling = Telling {
+        net: &net,
+        scratch: &scratch,
+        process: forwarder.id(),
+    };
     wait_until("frames", || scratch.busy_rows() > 0);
+    drop(telling);
     let report = scratch.read(forwarder.end(Signal::INT));
     report.assert_rows_add_up();
     let (passed, dropped) = (report.count("tx_packets"), report.lanes("rx_dropped"));
