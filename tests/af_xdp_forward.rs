@@ -1,6 +1,7 @@
 //! `forward`, `drop` and `capture` on af_xdp: each use that other AF_XDP programs ship as a sample, and millions of
 //! frames of every size that arrive bit for bit as they must.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
@@ -362,14 +363,19 @@ impl Drop for Telling<'_> {
             return;
         }
         let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-        println!("{}", read(self.scratch.file("run.csv")));
+        // Not by `println!`, which a test that ends in the middle of a panic would keep to itself.
+        let say = |text: &str| drop(std::io::stderr().write_all(text.as_bytes()));
+        say(&read(self.scratch.file("run.csv")));
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.process));
         for thread in threads.into_iter().flatten().flatten() {
             let [status, wchan, syscall] = ["status", "wchan", "syscall"].map(|file| read(thread.path().join(file)));
-            println!("{status}{wchan}\n{syscall}");
+            say(&format!("{status}{wchan}\n{syscall}"));
         }
-        println!("{}", self.net.on(Host::B, "ip -s -s link show").stdout);
-        println!("{}", self.net.on(Host::A, "ip -s -s link show").stdout);
+        for host in [Host::B, Host::A] {
+            // A panic within a panic would end all tests of this file.
+            let links = || self.net.on(host, "ip -s -s link show").stdout;
+            say(&std::panic::catch_unwind(std::panic::AssertUnwindSafe(links)).unwrap_or_default());
+        }
     }
 }
 

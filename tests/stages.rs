@@ -1,32 +1,7 @@
 //! The stage table: it accounts for all of a lane's time, and its counts are those of the run.
 
-use std::process::{Child, Command, Stdio};
-
-use mpps_tests::{Background, Report, SPIN, Scratch, free_port, listen_by, mpps, source_ports};
+use mpps_tests::{Background, Report, Scratch, free_port, listen_by, mpps, rival, source_ports};
 use serde_json::Value;
-
-/// Threads of another program that want a core each, for as long as it lives.
-struct Rivals(Vec<Child>);
-
-impl Rivals {
-    fn start(count: usize) -> Self {
-        let spin = |_| {
-            let mut command = Command::new("sh");
-            command.args(["-c", SPIN]).stdin(Stdio::null());
-            command.spawn().expect("a shell")
-        };
-        Self((0..count).map(spin).collect())
-    }
-}
-
-impl Drop for Rivals {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
 
 fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("{key} of {value}"))
@@ -153,7 +128,7 @@ fn both_ends_over_sockets_account_for_all_of_their_time() {
 
 #[test]
 fn beside_busy_loops_on_every_core_the_table_is_as_complete() {
-    let rivals = Rivals::start(2);
+    let rivals = [rival(), rival()];
     let [sender, reflector] = over_loopback();
     drop(rivals);
     for report in [&sender, &reflector] {

@@ -98,15 +98,26 @@ pub fn mpps_first(words: &str) -> Command {
 }
 
 /// What keeps a core busy, for `sh -c`; not beyond the test that started it, should that be killed.
-pub const SPIN: &str = "while [ -d /proc/$PPID ]; do :; done";
+const SPIN: &str = "while [ -d /proc/$PPID ]; do :; done";
 
 /// A program that keeps a core busy, and is not easily kept from it. It has a session of its own: with autogroups its
-/// nice value would draw the weight of all tests to that core, and those on the others would hardly run. It is busy by
-/// now: on a loaded host a shell may take longer to start than a run takes.
+/// nice value would draw the weight of all tests to that core, and those on the others would hardly run.
 pub fn spinner(core: usize) -> Background {
     let mut spinner = Command::new("setsid");
     let core = core.to_string();
     spinner.args(["nice", "-n", "-10", "taskset", "-c", &core, "sh", "-c", SPIN]);
+    spinning(spinner)
+}
+
+/// A program that wants a core, whichever.
+pub fn rival() -> Background {
+    let mut rival = Command::new("sh");
+    rival.args(["-c", SPIN]);
+    spinning(rival)
+}
+
+/// It is busy by now: on a loaded host a shell may take longer to start than a run takes.
+fn spinning(spinner: Command) -> Background {
     let spinner = Background::start(spinner);
     let stat = format!("/proc/{}/stat", spinner.id());
     wait_until("a shell that spins", || {

@@ -39,11 +39,11 @@ pub fn bps(rate: f64) -> String {
 
 /// A long time given in ns, to 0.1 s below a minute: `12.3 s`, `2 min 03 s`, `1 h 02 min 03 s`.
 pub fn elapsed(ns: u64) -> String {
-    let tenths = (ns + 50_000_000) / 100_000_000;
+    let tenths = ns.saturating_add(50_000_000) / 100_000_000;
     if tenths < 600 {
         return format!("{}.{} s", tenths / 10, tenths % 10);
     }
-    let seconds = (ns + 500_000_000) / 1_000_000_000;
+    let seconds = ns.saturating_add(500_000_000) / 1_000_000_000;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours == 0 {
         format!("{minutes} min {seconds:02} s")
@@ -54,10 +54,10 @@ pub fn elapsed(ns: u64) -> String {
 
 /// A ratio in percent: `0 %` only when it is 0, `1.234 %`, `0.0012 %`, `1.2e-7 %`.
 pub fn percent(ratio: f64) -> String {
-    if !ratio.is_finite() {
+    let value = ratio * 100.0;
+    if !value.is_finite() {
         return "-".to_owned();
     }
-    let value = ratio * 100.0;
     match value.abs() {
         0.0 => "0 %".to_owned(),
         v if v >= 99.95 => format!("{value:.1} %"),

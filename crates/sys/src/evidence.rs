@@ -160,11 +160,20 @@ mod tests {
 
     #[test]
     fn a_thread_of_another_process_is_seen_to_run() {
-        let mut spinner = std::process::Command::new("sh")
-            .args(["-c", "while :; do :; done"])
+        struct Spinner(std::process::Child);
+        impl Drop for Spinner {
+            fn drop(&mut self) {
+                let _ = self.0.kill();
+                let _ = self.0.wait();
+            }
+        }
+        // It ends with this test, even one that is killed.
+        let spinner = std::process::Command::new("sh")
+            .args(["-c", "while [ -d /proc/$PPID ]; do :; done"])
             .spawn()
             .expect("a shell");
-        let id = spinner.id();
+        let spinner = Spinner(spinner);
+        let id = spinner.0.id();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
         let of_it = |then: &OthersRan, least_ns| {
             let seen = then.since(least_ns).into_iter().find(|rival| rival.thread == id);
@@ -185,7 +194,7 @@ mod tests {
         };
         // Looked at later, and without what it had run before: it goes on running meanwhile.
         let all = of_it(&OthersRan::default(), 1).expect("it has run");
-        let _ = (spinner.kill(), spinner.wait());
+        drop(spinner);
         assert_eq!((ran.name.as_str(), ran.program.as_str(), ran.process), ("sh", "sh", id));
         assert!(!ran.is_lane());
         assert!(

@@ -1,16 +1,30 @@
 use super::*;
-use crate::plot::overlay;
+use crate::plot::about::About;
+use crate::plot::{draw, overlay};
 use proptest::prelude::*;
 
 const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,interval_s,lost_packets,latency_p50_us";
 
+/// Each place in the picture is a number.
+fn whole(svg: &str) {
+    for none in ["NaN", "inf\"", "inf,", "inf "] {
+        assert!(!svg.contains(none), "{none} in {svg}");
+    }
+}
+
 fn used(bytes: &[u8]) {
     match read_bytes(bytes) {
         Ok(run) => {
+            let about = About {
+                title: String::new(),
+                command: None,
+                warning: None,
+            };
+            whole(&draw::draw(&about, &run));
             let charts = overlay::charts(&[("a".to_owned(), run.clone()), ("b".to_owned(), run)]);
             assert!(!charts.is_empty());
             for chart in charts {
-                crate::chart::svg(&chart);
+                whole(&crate::chart::svg(&chart));
             }
         }
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),

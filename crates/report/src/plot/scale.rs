@@ -20,11 +20,31 @@ pub(crate) struct Scale {
     pub(crate) ticks: Vec<Tick>,
 }
 
+/// Beyond these numbers no axis goes, up and near to 0: none that a run can have, and steps can be told apart.
+const MOST: f64 = 1e30;
+const LEAST: f64 = 1e-30;
+
+/// `value` within the given ends; NaN is the least.
+fn bounded(value: f64, least: f64) -> f64 {
+    if value.is_nan() {
+        least
+    } else {
+        value.clamp(least, MOST)
+    }
+}
+
 impl Scale {
     /// From `low` to `high`, with about `n` ticks, values divided by `unit` for the labels. `round`: the end of the
     /// axis moves out to a tick.
     pub(crate) fn linear(low: f64, high: f64, n: usize, unit: f64, round: bool) -> Self {
-        let span = if high > low { high - low } else { 1.0 };
+        let [low, high] = [low, high].map(|end| bounded(end, -MOST));
+        // A shorter one has steps that change no number.
+        let shortest = (low.abs().max(high.abs()) * 1e-9).max(LEAST);
+        let span = if high - low >= shortest {
+            high - low
+        } else {
+            shortest.max(1.0)
+        };
         let step = nice(span / n as f64);
         let high = if round {
             low + (span / step - 1e-9).ceil().max(1.0) * step
@@ -33,9 +53,7 @@ impl Scale {
         };
         let decimals = (-(step / unit).log10().floor()).clamp(0.0, 9.0) as usize;
         let first = (low / step - 1e-9).ceil() as i64;
-        // There are no more of them, but where numbers are so far from 0 that a step changes none.
-        let most = first.saturating_add(n as i64 + 1);
-        let last = ((high / step + 1e-9).floor() as i64).min(most);
+        let last = (high / step + 1e-9).floor() as i64;
         let tick = |i: i64| {
             let value = i as f64 * step;
             Tick {
@@ -54,6 +72,7 @@ impl Scale {
 
     /// Logarithmic over positive values; `zero` is the part of the axis, at its start, kept for 0.
     pub(crate) fn log(low: f64, high: f64, zero: f64, label: impl Fn(f64) -> String) -> Self {
+        let [low, high] = [low, high].map(|end| bounded(end, LEAST));
         let low = step_125(low * (1.0 + 1e-9), false);
         let mut high = step_125(high * (1.0 - 1e-9), true);
         if high < low * 9.0 {
@@ -110,7 +129,7 @@ impl Scale {
         } else {
             self.zero + (1.0 - self.zero) * (value / self.low).ln() / (self.high / self.low).ln()
         };
-        at.clamp(0.0, 1.0)
+        if at.is_nan() { 0.0 } else { at.clamp(0.0, 1.0) }
     }
 }
 
@@ -166,6 +185,16 @@ mod tests {
             prop_assert!(scale.ticks.iter().all(|t| (-1e-6..=1.0 + 1e-6).contains(&t.at)));
             prop_assert!(scale.ticks.windows(2).all(|w| w[0].at < w[1].at));
             prop_assert!(scale.at(low) == 0.0 && scale.at(low + span) > 0.4);
+        }
+
+        #[test]
+        fn axes_of_any_numbers_have_few_ticks_all_on_them(low: f64, high: f64, round: bool) {
+            let label = |v: f64| v.to_string();
+            for scale in [Scale::linear(low, high, 5, 1.0, round), Scale::log(low, high, 0.1, label)] {
+                prop_assert!(scale.ticks.len() <= 200, "{}", scale.ticks.len());
+                prop_assert!(scale.ticks.iter().all(|t| (-1e-6..=1.0 + 1e-6).contains(&t.at)), "{:?}", scale.ticks);
+                prop_assert!([low, high, f64::NAN].into_iter().all(|v| (0.0..=1.0).contains(&scale.at(v))));
+            }
         }
 
         #[test]
