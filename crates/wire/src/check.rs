@@ -52,10 +52,10 @@ pub fn check_udp(frame: &[u8], seed: u64, verify_checksum: bool) -> Result<Check
 fn examine_any(frame: &[u8], packet: UdpPacket, seed: u64, verify_checksum: bool) -> Checked {
     let payload = packet.payload(frame);
     if verify_checksum
-        && let (Some(stamp), Some(data)) = (Stamp::read(payload), payload.get(STAMP_LEN..))
+        && let Some(stamp) = Stamp::read(payload)
         && let Some(before) = sum_before_payload(frame, &packet)
     {
-        let (data_ok, data_sum) = verify_and_sum(seed, stamp.seq, data);
+        let (data_ok, data_sum) = verify_and_sum(seed, stamp.seq, payload);
         let sum = before.word(stamp.seq).word(stamp.time_ns).plus(data_sum);
         return Checked {
             packet,

@@ -6,6 +6,7 @@
 
 use crate::bytes::{tail_word, write_tail_word};
 use crate::checksum::Sum;
+use crate::stamp::STAMP_LEN;
 
 /// Difference between neighbouring words; odd, so that no two words of a packet are equal, with bits all over.
 pub const STEP: u64 = 0xd134_2543_de82_ef95;
@@ -34,10 +35,13 @@ pub fn verify_data(seed: u64, seq: u64, data: &[u8]) -> bool {
     compare::<false>(base(seed, seq), data).0 == 0
 }
 
-/// As [`verify_data`], and the sum of `data`, in one pass.
+/// As [`verify_data`] of the data in `payload`, which has a stamp, and the sum of the data, in one pass.
 #[inline(always)]
-pub(crate) fn verify_and_sum(seed: u64, seq: u64, data: &[u8]) -> (bool, Sum) {
-    let (difference, sum) = compare::<true>(base(seed, seq), data);
+pub(crate) fn verify_and_sum(seed: u64, seq: u64, payload: &[u8]) -> (bool, Sum) {
+    let Some(data) = payload.get(STAMP_LEN..) else {
+        return (false, Sum::ZERO);
+    };
+    let (difference, sum) = compare_in::<true>(base(seed, seq), data, payload);
     (difference == 0, sum)
 }
 
@@ -54,11 +58,18 @@ fn compare<const SUM: bool>(base: u64, data: &[u8]) -> (u64, Sum) {
     (word ^ partial_word(base, data.len()), Sum::ZERO.word(word))
 }
 
-/// Out of line: inlined, the vector loop would cost the shortest packets more than their whole check.
+/// Out of line: inlined, it would cost the shortest packets more than their whole check.
 #[inline(never)]
 fn compare_words<const SUM: bool>(base: u64, data: &[u8]) -> (u64, Sum) {
+    compare_in::<SUM>(base, data, data)
+}
+
+/// As [`compare`] of `data`, which is the end of `whole`, a slice of eight bytes at least.
+#[inline(always)]
+fn compare_in<const SUM: bool>(base: u64, data: &[u8], whole: &[u8]) -> (u64, Sum) {
     let (words, tail) = data.as_chunks::<8>();
     let (difference, sum) = match words.len() {
+        0 => (0, Sum::ZERO),
         1 => compare_few::<SUM, 1>(base, words),
         2 => compare_few::<SUM, 2>(base, words),
         3 => compare_few::<SUM, 3>(base, words),
@@ -68,7 +79,7 @@ fn compare_words<const SUM: bool>(base: u64, data: &[u8]) -> (u64, Sum) {
         7 => compare_few::<SUM, 7>(base, words),
         _ => compare_many::<SUM>(base, words),
     };
-    let (Some(end), 1..8) = (data.last_chunk::<8>(), tail.len()) else {
+    let (Some(end), 1..8) = (whole.last_chunk::<8>(), tail.len()) else {
         return (difference, sum);
     };
     // One read of the last eight bytes, the first of which were looked at: of four, two and one it would be three.
@@ -83,7 +94,8 @@ const fn word_of(base: u64, n: usize) -> u64 {
     base.wrapping_add(STEP.wrapping_mul(n as u64))
 }
 
-#[inline(always)]
+/// Out of line: the vector loop would cost shorter packets their registers.
+#[inline(never)]
 fn compare_many<const SUM: bool>(base: u64, words: &[[u8; 8]]) -> (u64, Sum) {
     let mut next = base;
     let (mut difference, mut high) = (0, 0);
@@ -273,6 +285,7 @@ mod tests {
         fn verifying_sums_whatever_it_reads(
             seed: u64, seq: u64, len in 0usize..1600,
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+            stamp: [u8; STAMP_LEN],
         ) {
             let mut out = vec![0; len];
             fill_data(seed, seq, &mut out);
@@ -281,7 +294,8 @@ mod tests {
                     *place = byte;
                 }
             }
-            let (right, sum) = verify_and_sum(seed, seq, &out);
+            let payload = [&stamp[..], &out].concat();
+            let (right, sum) = verify_and_sum(seed, seq, &payload);
             prop_assert_eq!(right, out == naive(seed, seq, len));
             prop_assert_eq!(right, verify_data(seed, seq, &out));
             prop_assert_eq!(sum.fold(), Sum::ZERO.bytes(&out).fold());
