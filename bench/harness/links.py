@@ -99,7 +99,8 @@ class OneWay(Links):
 
 class BothWays(Links):
     NAME = "both-ways"
-    WAY = ("--both-ways", "--lanes", 1)
+    # A lane for each way, both on the tester's core: each waits while the other has its turn, of milliseconds.
+    WAY = ("--both-ways", "--lanes", 1, "--catch-up", "10ms")
 
 
 WAYS = {way.NAME: way for way in (OneWay, BothWays)}

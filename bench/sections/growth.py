@@ -10,7 +10,7 @@ TITLE = "Growth: flows, frame sizes, run lengths, lanes"
 
 FLOWS = (1, 64, 1_000, 10_000, 100_000)
 FRAMES = (64, 128, 256, 512, 1024, 1280, 1518)
-NEIGHBOURS = (64, 72, 80, 88, 96, 112, 128, 160, 192, 256, 384, 512, 768, 1024, 1280, 1518)
+NEIGHBOURS = (64, 72, 80, 88, 96, 112, 128, 160, 192, 256, 384, 512, 640, 768, 896, 1024, 1280, 1518)
 LANES = (1, 2, 3, 4)
 CLIFF = 2.0
 STEP = 1.3  # between sizes that are close to each other, where no kernel bounds the rate
