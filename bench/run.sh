@@ -17,7 +17,8 @@
 # BENCH_GOAL=…             ndr, two_links: another goal, as `mpps ndr --goal` has it
 # BENCH_WAYS=one-way,both-ways
 #                          two_links: in which directions
-# BENCH_LINKS='mpps forward,xsk l2fwd,afxdp l2fwd-2link,C libxdp,C libxdp poll,testpmd io,testpmd io busy_budget=0'
+# BENCH_LINKS='mpps forward,mpps forward busy-poll,xsk l2fwd,afxdp l2fwd-2link,C libxdp,C libxdp poll,
+# testpmd io,testpmd io busy_budget=0'
 #                          two_links: of which devices
 # BENCH_SIZES=64,1518      l2fwd_study: some of its 26 frame sizes
 # BENCH_STUDY_ROUNDS=2     l2fwd_study: searches of each size and program

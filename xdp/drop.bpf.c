@@ -118,7 +118,7 @@ GLOBAL u32 search_flow(u64 first, u64 second, u32 hash)
 		if (state == CLAIMED && !wait_for_claim(at))
 			break;
 		state = state_of(place);
-		/* Where loads overtake each other (arm64) a key may be not there yet; nothing passes this addition of nothing. */
+		/* Where loads overtake each other (arm64) a key may be not there yet; nothing passes an atomic operation. */
 		if (!word_of(place, 0) || !word_of(place, 1))
 			state = __sync_fetch_and_add(&place->state, 0);
 		if (word_of(place, 1) == second && word_of(place, 0) == first)
@@ -137,6 +137,7 @@ INLINE u32 flow_of_key(u64 first, u64 second)
 	if (place) {
 		u32 state = state_of(place);
 
+		/* A key that is half there is no flow's: see search_flow(). */
 		if (state >= TAKEN && place->key[1] == second && place->key[0] == first)
 			return state - TAKEN;
 	}

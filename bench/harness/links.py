@@ -11,6 +11,7 @@ from harness.machine import read
 from harness.proc import BenchError, Program, run, until
 
 FORWARD, EXAMPLE, CRATE = "mpps forward", "xsk l2fwd", "afxdp l2fwd-2link"
+SPINNING = "mpps forward busy-poll"  # as all spin but those that are said to sleep
 C_LINKS = {"C libxdp": (), "C libxdp poll": ("poll",)}
 # Its driver busy-polls by default: a system call for each look that finds nothing.
 PMD = {"testpmd io": "", "testpmd io busy_budget=0": ",busy_budget=0"}
@@ -39,7 +40,7 @@ class Links(between.Veth):
     core that started it, a first frame that is sent from the device's core brings them there.
     """
 
-    DEVICES = (FORWARD, EXAMPLE, CRATE, *C_LINKS, *PMD)
+    DEVICES = (FORWARD, SPINNING, EXAMPLE, CRATE, *C_LINKS, *PMD)
     WAY = ()
 
     def __init__(self, ctx):
@@ -65,9 +66,9 @@ class Links(between.Veth):
 
     def _program(self, label, name, more):
         ctx = self.ctx
-        if name == FORWARD:
+        if name in (FORWARD, SPINNING):
             args = ["forward", *(f"af_xdp:{link},mode=copy" for link in LINKS), "--mode", "io", "--take", "all", *more,
-                    "--lanes", 1, "--cores", ctx.core_b]
+                    "--lanes", 1, "--cores", ctx.core_b, *(["--busy-poll"] if name == SPINNING else [])]
             return mpps.Listener(ctx, label, args, self.inside, ctx.core_b)
         if name in PMD:
             vdevs = [f"net_af_xdp{n},iface={link},force_copy=1{PMD[name]}" for n, link in enumerate(LINKS)]
@@ -156,4 +157,4 @@ def _c(ctx, section):
 
 def missing(ctx, name):
     """Whether a device can't be had here; `build` has said why."""
-    return name not in ctx.links and name not in (FORWARD, *PMD)
+    return name not in ctx.links and name not in (FORWARD, SPINNING, *PMD)

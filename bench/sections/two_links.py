@@ -11,7 +11,7 @@ from sections import ndr
 TITLE = "Two links on AF_XDP, one core: where loss begins"
 NAME = "two_links"
 VOID = 0.3  # share of trials: more, and the host was looked at rather than the device
-OURS = (links.FORWARD, links.EXAMPLE)
+OURS = (links.FORWARD, links.SPINNING, links.EXAMPLE)
 COLUMNS = (("rate", "highest rate without loss", rate), ("upper_pps", "lowest with loss", rate))
 
 
@@ -67,7 +67,8 @@ def of_way(rig_class):
             rows, samples = measured(ctx, rig, names)
             section.programs(samples, COLUMNS)
             table(section, rows, names)
-            section.ratios(samples, [(ours, other) for ours in OURS for other in names if other not in OURS])
+            section.ratios(samples, [(ours, other) for ours in names if ours in OURS
+                                     for other in names if other not in OURS])
             for ours in OURS:
                 if ours in names:
                     judged(section, rows, samples, rig, ours)

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// A line of the CSV is a few hundred bytes.
-const LONGEST_LINE: u64 = 64 * 1024;
+pub(super) const LONGEST_LINE: u64 = 64 * 1024;
 /// Digits that a row's time and the summary's share: the rows have them to the µs.
 pub(super) const SAME: usize = "2026-11-22T11:00:42.123456".len();
 

@@ -3,6 +3,7 @@
 //! Two passes: the first finds the extent, the second sorts rows into bins. Memory depends on the picture only, not
 //! on the run; every bin keeps minimum and maximum, so that a dip of one interval in a run of hours stays visible.
 
+use super::about::LONGEST_LINE;
 use super::bins::{Bin, LATENCY, P50, Run};
 use crate::ReportError;
 use std::fs::File;
@@ -61,9 +62,36 @@ impl<'p> Source<'p> {
     }
 }
 
+/// Refuses a line that no row of ours can be: the CSV reader would keep all of it.
+struct Lines<R> {
+    inner: R,
+    /// Bytes since the last end of a line.
+    since: u64,
+}
+
+impl<R: io::Read> io::Read for Lines<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buf)?;
+        self.since = match buf[..read].iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => (read - 1 - at) as u64,
+            None => self.since + read as u64,
+        };
+        if self.since > LONGEST_LINE {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "a line of more than {} KiB: want a CSV written by --csv",
+                    LONGEST_LINE >> 10
+                ),
+            ));
+        }
+        Ok(read)
+    }
+}
+
 struct Reader<'p> {
     path: &'p Path,
-    csv: csv::Reader<Box<dyn io::Read + 'p>>,
+    csv: csv::Reader<Lines<Box<dyn io::Read + 'p>>>,
     headers: csv::StringRecord,
     columns: Columns,
     /// Bytes of the file, and whether its last line has no end.
@@ -75,7 +103,8 @@ impl<'p> Reader<'p> {
     fn open(source: Source<'p>) -> Result<Self, ReportError> {
         let path = source.path();
         let (file, length, torn) = source.open().map_err(|e| ReportError::io("read", path, e))?;
-        let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
+        let lines = Lines { inner: file, since: 0 };
+        let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(lines);
         let headers = csv.headers().map_err(|e| wrong(path, &e))?.clone();
         if headers.is_empty() {
             return Err(ReportError::malformed(
@@ -161,6 +190,7 @@ fn wrong(path: &Path, error: &csv::Error) -> ReportError {
             format!("line {line}: {len} cells, where the header has {expected_len}")
         }
         csv::ErrorKind::Utf8 { .. } => format!("line {line}: not text"),
+        csv::ErrorKind::Io(error) => error.to_string(),
         _ => error.to_string(),
     };
     ReportError::malformed(path, message)
