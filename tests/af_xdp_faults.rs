@@ -265,11 +265,30 @@ fn a_queue_that_another_socket_has_and_a_program_that_is_there_already_are_named
     assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
 }
 
+/// Reserved pages of so many KiB that nobody has taken.
+fn free_pages(kib: u32) -> std::io::Result<Result<u64, std::num::ParseIntError>> {
+    let free = std::fs::read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages"));
+    free.map(|text| text.trim().parse())
+}
+
+#[test]
+fn packet_memory_is_of_1_gib_pages_where_they_are_reserved_and_refused_where_not() {
+    let Some(net) = net_of(1) else { return };
+    let reflect = net.a("reflect af_xdp:eth1,pages=huge-1g --duration 50ms");
+    match free_pages(1 << 20) {
+        Ok(Ok(0)) => assert_refused(reflect, 1, &["huge pages", "hugepages-1048576kB/nr_hugepages"]),
+        Ok(_) => {
+            let finished = run_command(reflect);
+            assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        }
+        Err(e) => skip(&format!("this kernel has no huge pages of 1 GiB ({e})")),
+    }
+}
+
 #[test]
 fn packet_memory_that_can_not_be_had_is_refused_in_one_line() {
     let Some(net) = net_of(1) else { return };
-    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
-    match free.map(|text| text.trim().parse::<u64>()) {
+    match free_pages(2048) {
         // The packet memory asked for is beyond 2 GiB.
         Ok(Ok(free)) if free <= 1024 => assert_refused(
             net.a("reflect af_xdp:eth1,pages=huge,frames=1048576 --duration 50ms"),

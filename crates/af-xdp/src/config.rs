@@ -34,6 +34,8 @@ pub enum Pages {
     Normal,
     /// Reserved huge pages of 2 MiB.
     Huge,
+    /// Reserved huge pages of 1 GiB.
+    Huge1G,
 }
 
 /// A parsed `af_xdp:IFACE[,options]`.
@@ -99,9 +101,10 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let chunk = options.number("chunk", 2048..=65_536)?.map(|n| n as u32);
     let headroom = options.number("headroom", 0..=1024)?.unwrap_or(0) as u32;
     let unaligned = options.switch("unaligned")?.unwrap_or(false);
-    let pages = options.get("pages", "normal or huge", |v| match v {
+    let pages = options.get("pages", "normal, huge or huge-1g", |v| match v {
         "normal" => Some(Pages::Normal),
         "huge" => Some(Pages::Huge),
+        "huge-1g" => Some(Pages::Huge1G),
         _ => None,
     })?;
     let need_wakeup = options.switch("need_wakeup")?;
@@ -180,13 +183,24 @@ mod tests {
     }
 
     #[test]
+    fn packet_memory_is_of_the_pages_that_are_named() {
+        for (name, pages) in [
+            ("normal", Pages::Normal),
+            ("huge", Pages::Huge),
+            ("huge-1g", Pages::Huge1G),
+        ] {
+            assert_eq!(parse(&format!("af_xdp:eth1,pages={name}")).expect("valid").pages, pages);
+        }
+    }
+
+    #[test]
     fn refusals_name_the_option_the_value_and_what_would_be_right() {
         for (text, parts) in [
             ("af_xdp:eth1,queues=0", ["queues=0", "1"]),
             ("af_xdp:eth1,mode=fast", ["mode=fast", "auto, zerocopy, copy or skb"]),
             ("af_xdp:eth1,ring=1000", ["ring=1000", "power of two"]),
             ("af_xdp:eth1,chunk=3000", ["chunk=3000", "unaligned=on"]),
-            ("af_xdp:eth1,pages=big", ["pages=big", "normal or huge"]),
+            ("af_xdp:eth1,pages=big", ["pages=big", "normal, huge or huge-1g"]),
             ("af_xdp:eth1,mode=skb,busy_budget=64", ["busy_budget", "mode=copy"]),
             ("af_xdp:eth1,rings=64", ["rings", "ring"]),
             ("af_xdp:", ["interface ''", "af_xdp:eth1"]),

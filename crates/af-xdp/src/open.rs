@@ -120,6 +120,7 @@ fn over(wanted: &[Wanted<'_>], shape: Chunks, mode: SocketMode) -> Result<Vec<Af
         pages: match first.pages {
             Pages::Normal => xsk::Pages::Transparent,
             Pages::Huge => xsk::Pages::Huge2M,
+            Pages::Huge1G => xsk::Pages::Huge1G,
         },
         ..UmemConfig::default()
     })

@@ -50,7 +50,7 @@ impl Path for AfXdp {
             ),
             option("headroom", "0 to 1024", "0", "bytes in front of each packet"),
             option("unaligned", SWITCH, "off", "buffers at any address"),
-            option("pages", "normal|huge", "normal", "pages of the packet memory"),
+            option("pages", "normal|huge|huge-1g", "normal", "pages of the packet memory"),
             option("need_wakeup", SWITCH, "on", "the kernel says when it must be called"),
             option(
                 "busy_budget",
