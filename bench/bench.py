@@ -12,9 +12,8 @@ import time
 from harness import machine
 from harness.context import Context
 from harness.proc import BenchError, kill_all
-from harness.report import ORDER, Results, Section, now, say
+from harness.report import ORDER, ROOT, Results, Section, now, say
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDER = "mpps-bench-"
 
 PREAMBLE = """# mpps beside other programs

@@ -22,9 +22,9 @@ enum { FREE, CLAIMED, TAKEN };
 
 /* A place in the table of flows. */
 struct place {
-	/* Neither word of a flow's key is zero, but where all addresses are. */
+	/* A word of a flow's key is zero only where its addresses are. */
 	u64 key[2];
-	/* FREE, CLAIMED by the CPU that is writing the key, or from TAKEN on TAKEN + the flow's number, for ever. */
+	/* FREE, CLAIMED by the CPU that is writing the key, or, for ever, TAKEN + the flow's number. */
 	u32 state;
 	u32 unused;
 };
@@ -118,7 +118,7 @@ GLOBAL u32 search_flow(u64 first, u64 second, u32 hash)
 		if (state == CLAIMED && !wait_for_claim(at))
 			break;
 		state = state_of(place);
-		/* Where loads overtake each other (arm64) a key may be not there yet; nothing passes an atomic operation. */
+		/* Loads may overtake each other (arm64), so the key may be missing yet; none overtakes an atomic operation. */
 		if (!word_of(place, 0) || !word_of(place, 1))
 			state = __sync_fetch_and_add(&place->state, 0);
 		if (word_of(place, 1) == second && word_of(place, 0) == first)
@@ -137,7 +137,7 @@ INLINE u32 flow_of_key(u64 first, u64 second)
 	if (place) {
 		u32 state = state_of(place);
 
-		/* A key that is half there is no flow's: see search_flow(). */
+		/* A key that is half written is no flow's: search_flow() waits for the rest. */
 		if (state >= TAKEN && place->key[1] == second && place->key[0] == first)
 			return state - TAKEN;
 	}

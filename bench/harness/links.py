@@ -10,8 +10,9 @@ from harness import between, dpdk, mpps, testpmd, xdp
 from harness.machine import read
 from harness.proc import BenchError, Program, run, until
 
-FORWARD, EXAMPLE, CRATE = "mpps forward", "xsk l2fwd", "afxdp l2fwd-2link"
-SPINNING = "mpps forward busy-poll"  # as all spin but those that are said to sleep
+# Our lane sleeps while nothing comes; with `--busy-poll` it spins, as the programs of others do.
+FORWARD = {"mpps forward": (), "mpps forward busy-poll": ("--busy-poll",)}
+EXAMPLE, CRATE = "xsk l2fwd", "afxdp l2fwd-2link"
 C_LINKS = {"C libxdp": (), "C libxdp poll": ("poll",)}
 # Its driver busy-polls by default: a system call for each look that finds nothing.
 PMD = {"testpmd io": "", "testpmd io busy_budget=0": ",busy_budget=0"}
@@ -40,7 +41,7 @@ class Links(between.Veth):
     core that started it, a first frame that is sent from the device's core brings them there.
     """
 
-    DEVICES = (FORWARD, SPINNING, EXAMPLE, CRATE, *C_LINKS, *PMD)
+    DEVICES = (*FORWARD, EXAMPLE, CRATE, *C_LINKS, *PMD)
     WAY = ()
 
     def __init__(self, ctx):
@@ -66,9 +67,9 @@ class Links(between.Veth):
 
     def _program(self, label, name, more):
         ctx = self.ctx
-        if name in (FORWARD, SPINNING):
+        if name in FORWARD:
             args = ["forward", *(f"af_xdp:{link},mode=copy" for link in LINKS), "--mode", "io", "--take", "all", *more,
-                    "--lanes", 1, "--cores", ctx.core_b, *(["--busy-poll"] if name == SPINNING else [])]
+                    "--lanes", 1, "--cores", ctx.core_b, *FORWARD[name]]
             return mpps.Listener(ctx, label, args, self.inside, ctx.core_b)
         if name in PMD:
             vdevs = [f"net_af_xdp{n},iface={link},force_copy=1{PMD[name]}" for n, link in enumerate(LINKS)]
@@ -100,7 +101,7 @@ class OneWay(Links):
 
 class BothWays(Links):
     NAME = "both-ways"
-    # A lane for each way, both on the tester's core: each waits while the other has its turn, of milliseconds.
+    # The tester has a lane for each way on one core. A lane's turn lasts milliseconds; the other sends late.
     WAY = ("--both-ways", "--lanes", 1, "--catch-up", "10ms")
 
 
@@ -157,4 +158,4 @@ def _c(ctx, section):
 
 def missing(ctx, name):
     """Whether a device can't be had here; `build` has said why."""
-    return name not in ctx.links and name not in (FORWARD, SPINNING, *PMD)
+    return name not in ctx.links and name not in (*FORWARD, *PMD)

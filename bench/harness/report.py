@@ -7,6 +7,7 @@ import time
 
 from harness.stat import percent, rate, times
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ORDER = ("engine", "udp", "io_uring", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
          "l2fwd_study", "pairs", "bursts", "two_links", "long", "views")
 # And what scripts/two-hosts.sh puts into the file.
@@ -80,9 +81,9 @@ class Section:
         say(line.replace("**", ""))
 
     def command(self, label, argv):
-        """Notes the exact command of a program, once; the benchmark's own folder is left out of its paths."""
+        """Notes the exact command of a program, once; paths begin in the benchmark's or the project's folder."""
         line = " ".join(_quote(str(a)) for a in argv)
-        self.commands.setdefault(label, line.replace(self.folder + "/", ""))
+        self.commands.setdefault(label, line.replace(self.folder + "/", "").replace(ROOT + "/", ""))
 
     def markdown(self):
         out = list(self.lines)

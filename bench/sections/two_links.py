@@ -11,7 +11,7 @@ from sections import ndr
 TITLE = "Two links on AF_XDP, one core: where loss begins"
 NAME = "two_links"
 VOID = 0.3  # share of trials: more, and the host was looked at rather than the device
-OURS = (links.FORWARD, links.SPINNING, links.EXAMPLE)
+OURS = (*links.FORWARD, links.EXAMPLE)
 COLUMNS = (("rate", "highest rate without loss", rate), ("upper_pps", "lowest with loss", rate))
 
 
@@ -102,8 +102,8 @@ def preparation(ctx, section):
                  "together. Every device forwards frames untouched, copy mode in the driver, a queue of each link, one "
                  f"thread. `xsk l2fwd` is the example of our crate; `{links.CRATE}` does on the crate afxdp 0.4 what "
                  "its sample of that name does (`bench/peers/afxdp_crate`); `C libxdp` is `bench/peers/xsk_links.c`, "
-                 "which goes the way of the kernel's sample xdpsock, and with `poll` sleeps while nothing comes, as "
-                 "the two of ours do; the others spin. Raw data: `bench/data/two_links`.")
+                 "which goes the way of the kernel's sample xdpsock. With `poll` it sleeps while nothing comes, as "
+                 "`mpps forward` and `xsk l2fwd` do; the others spin. Raw data: `bench/data/two_links`.")
 
 
 PARTS = (preparation, *map(of_way, links.WAYS.values()))

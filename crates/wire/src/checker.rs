@@ -79,7 +79,7 @@ impl Checker {
     }
 
     /// Whether checksum and data are right. Sum and data in one pass; for data as short as that of the smallest frame
-    /// two are faster. What else the packet says the caller reads itself: it would come back by memory.
+    /// two are faster. Ports and stamp the caller reads itself: with them the answer would go by memory.
     #[inline(never)]
     fn examine_any(&self, frame: &[u8], seed: u64, verify_checksum: bool) -> Option<(bool, bool)> {
         let end = HEADERS + usize::from(u16::from_be(self.udp_len));

@@ -190,7 +190,6 @@ fn wrong(path: &Path, error: &csv::Error) -> ReportError {
             format!("line {line}: {len} cells, where the header has {expected_len}")
         }
         csv::ErrorKind::Utf8 { .. } => format!("line {line}: not text"),
-        csv::ErrorKind::Io(error) => error.to_string(),
         _ => error.to_string(),
     };
     ReportError::malformed(path, message)

@@ -20,11 +20,11 @@ pub(crate) struct Scale {
     pub(crate) ticks: Vec<Tick>,
 }
 
-/// Beyond these numbers no axis goes, up and near to 0: none that a run can have, and steps can be told apart.
+/// An axis ends within these numbers, and its steps are no shorter: no run has others, and none overflows.
 const MOST: f64 = 1e30;
 const LEAST: f64 = 1e-30;
 
-/// `value` within the given ends; NaN is the least.
+/// `value`, from `least` to [`MOST`]; NaN is `least`.
 fn bounded(value: f64, least: f64) -> f64 {
     if value.is_nan() {
         least
@@ -39,17 +39,15 @@ impl Scale {
     pub(crate) fn linear(low: f64, high: f64, n: usize, unit: f64, round: bool) -> Self {
         let [low, high] = [low, high].map(|end| bounded(end, -MOST));
         let far = low.abs().max(high.abs());
-        // A shorter one has steps that hardly change a number, or none.
+        // The steps of a shorter axis hardly change a number.
         let shortest = (far * 1e-12).max(LEAST);
         let span = if high - low >= shortest {
             high - low
-        } else {
+        } else if far > 0.0 {
             // Of one number: as long as suits its size.
-            if far > 0.0 {
-                (far * 0.1).clamp(shortest, shortest.max(1.0))
-            } else {
-                1.0
-            }
+            (far * 0.1).clamp(shortest, shortest.max(1.0))
+        } else {
+            1.0
         };
         let step = nice(span / n as f64);
         let high = if round {
