@@ -403,6 +403,139 @@ fn more_lanes_than_cores_are_allowed_and_warned_about() {
 }
 
 #[test]
+fn commas_semicolons_and_byte_order_marks_of_other_programs_are_named() {
+    let comma = "a comma in a number: decimals have a point";
+    for (words, option) in [
+        ("sendrecv loop: --rate 3,5Mpps", "--rate"),
+        ("send null: --rate 0,5%", "--rate"),
+        ("sendrecv loop: --duration 0,5s", "--duration"),
+        ("sendrecv loop: --settle 1,25ms", "--settle"),
+        ("sendrecv loop: --expect loss<0,1%", "--expect"),
+        ("sendrecv loop: --expect p99<1,5us", "--expect"),
+    ] {
+        assert_refused(words, 2, &[option, comma]);
+    }
+    assert_refused(
+        "sendrecv loop:delay=1,5ms",
+        2,
+        &["'5ms'", "a comma ends an option: decimals have a point"],
+    );
+
+    let scratch = Scratch::new();
+    let plan = run_command(mpps("send null: --rate 1kpps --duration 10ms --print-plan")).stdout;
+    let report = scratch.measure(mpps(
+        "sendrecv loop: --rate 2kpps --duration 200ms --settle 50ms --quiet",
+    ));
+    report.assert_accounted();
+    let [json, csv] = ["run.json", "run.csv"].map(|name| std::fs::read_to_string(scratch.file(name)).expect("text"));
+    let utf16 = |text: &str| -> Vec<u8> {
+        let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+        [0xff, 0xfe].into_iter().chain(units).collect()
+    };
+    let marked = |text: &str| format!("\u{feff}{text}").into_bytes();
+    let put = |name: &str, bytes: &[u8]| {
+        std::fs::write(scratch.file(name), bytes).expect("written");
+        scratch.file(name).display().to_string()
+    };
+    let svg = scratch.file("x.svg").display().to_string();
+    let html = scratch.file("x.html").display().to_string();
+    // As a spreadsheet of a country with decimal commas writes it.
+    let german = csv.replace(',', ";").replace('.', ",");
+    let quoted: Vec<String> = csv
+        .lines()
+        .map(|line| {
+            line.split(',')
+                .map(|cell| format!("\"{}\"", cell.replace('.', ",")))
+                .collect::<Vec<_>>()
+                .join(",")
+        })
+        .collect();
+    let tabs = csv.replace(',', "\t");
+    for (name, bytes, words, code, part) in [
+        ("a.json", marked(&plan), "run FILE", 2, "a byte order mark (EF BB BF)"),
+        (
+            "b.json",
+            utf16(&plan),
+            "run FILE",
+            2,
+            "the byte order mark of UTF-16 (FF FE)",
+        ),
+        (
+            "c.json",
+            plan.replacen("1,", "1;", 1).into_bytes(),
+            "run FILE",
+            2,
+            "a semicolon: want a comma",
+        ),
+        (
+            "d.json",
+            plan.replacen("\"seed\": 1", "\"seed\": 1,5", 1).into_bytes(),
+            "run FILE",
+            2,
+            "a decimal comma",
+        ),
+        (
+            "e.json",
+            marked(&json),
+            "report FILE -o HTML",
+            2,
+            "a byte order mark (EF BB BF)",
+        ),
+        (
+            "f.json",
+            marked(&json),
+            "compare FILE FILE",
+            2,
+            "a byte order mark (EF BB BF)",
+        ),
+        (
+            "g.csv",
+            german.into_bytes(),
+            "plot FILE -o SVG",
+            1,
+            "separated by semicolons: want commas",
+        ),
+        (
+            "h.csv",
+            tabs.into_bytes(),
+            "plot FILE -o SVG",
+            1,
+            "separated by tabs: want commas",
+        ),
+        (
+            "i.csv",
+            (quoted.join("\n") + "\n").into_bytes(),
+            "plot FILE -o SVG",
+            1,
+            "a decimal comma: want a point",
+        ),
+        (
+            "j.csv",
+            utf16(&csv),
+            "plot FILE -o SVG",
+            1,
+            "the byte order mark of UTF-16 (FF FE)",
+        ),
+    ] {
+        let file = put(name, &bytes);
+        let words = words.replace("FILE", &file).replace("SVG", &svg).replace("HTML", &html);
+        let finished = run_command(mpps(&words));
+        assert_eq!(finished.code, Some(code), "{name}: {}", finished.stderr);
+        assert_eq!(
+            finished.stderr.trim_end().lines().count(),
+            1,
+            "{name}: {}",
+            finished.stderr
+        );
+        assert!(
+            finished.stderr.contains(part) && finished.stderr.contains(name),
+            "{name}: {}",
+            finished.stderr
+        );
+    }
+}
+
+#[test]
 fn plots_of_nothing_and_to_nowhere_are_refused() {
     let scratch = Scratch::new();
     let file = |name: &str| scratch.file(name).display().to_string();

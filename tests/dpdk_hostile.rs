@@ -210,7 +210,7 @@ fn client_has_sent(peer: &MemifPeer) -> bool {
 type Said = fn(&mut MemifPeer, BorrowedFd<'_>);
 
 /// Messages that break the protocol, or ask for what would be wrong; each after a good `HELLO` of the server.
-const MESSAGES: [(&str, Said); 14] = [
+const MESSAGES: [(&str, Said); 17] = [
     ("a region before anything", |peer, fd| {
         let _ = peer.say(&add_region(0, REGION), Some(fd));
     }),
@@ -245,6 +245,13 @@ const MESSAGES: [(&str, Said); 14] = [
     ("a ring of 2^200", |peer, fd| {
         ring(peer, fd, &[add_ring(0, 0, 0, 0, 200)])
     }),
+    ("a region a thousand times as large as its rings need", |peer, fd| {
+        connect_with(peer, fd, &[1 << 34])
+    }),
+    ("a region of a TiB", |peer, fd| connect_with(peer, fd, &[1 << 40])),
+    ("regions that are too large together", |peer, fd| {
+        connect_with(peer, fd, &[1 << 20; 40])
+    }),
     ("the same ring again and again", |peer, fd| {
         ring(peer, fd, &[add_ring(0, 0, 0, 0, 10); 300])
     }),
@@ -261,6 +268,49 @@ const MESSAGES: [(&str, Said); 14] = [
         }
     }),
 ];
+
+/// All that a good client says, with regions of these sizes in a file that has room for the largest.
+fn connect_with(peer: &mut MemifPeer, fd: BorrowedFd<'_>, sizes: &[u64]) {
+    let largest = sizes.iter().max().expect("a region");
+    peer.memory.set_len(*largest).expect("a file with a hole");
+    let good = peer.ask(&init(), None)
+        && (0..)
+            .zip(sizes)
+            .all(|(index, &size)| peer.ask(&add_region(index, size), Some(fd)))
+        && [0, 1].into_iter().all(|kind| {
+            let event = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
+            let ring = add_ring(kind, 0, 0, 0x8000 * u32::from(kind), 10);
+            peer.ask(&ring, Some(event.as_fd()))
+        });
+    assert!(good, "all of that is in order");
+    assert!(!peer.say(&packed(message::CONNECT, &[]), None) || peer.receive().0 != message::CONNECTED);
+}
+
+#[test]
+fn a_client_may_share_what_its_rings_need_and_a_hole_beyond_it_is_no_memory_of_the_listeners() {
+    if no_dpdk() {
+        return;
+    }
+    let (own, scratch) = (Own::new(), Scratch::new());
+    let reflector = listen_by(&scratch, mpps(&format!("reflect {},bsize=9216", own.port(0, "server"))));
+    for (size, may) in [(32 << 20, true), (33 << 20, false)] {
+        let mut peer = own.client();
+        let memory = peer.memory.try_clone().expect("a descriptor");
+        memory.set_len(size).expect("a file with a hole");
+        let good = peer.ask(&init(), None) && peer.ask(&add_region(0, size), Some(memory.as_fd()));
+        let event = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
+        let mut ring = |kind: u16| peer.ask(&add_ring(kind, 0, 0, 0x8000 * u32::from(kind), 10), Some(event.as_fd()));
+        assert!(good && ring(0) && ring(1), "{size}");
+        let connected = peer.say(&packed(message::CONNECT, &[]), None) && peer.receive().0 == message::CONNECTED;
+        assert_eq!(connected, may, "{size}");
+    }
+    let reflected = scratch.read(reflector.end(Signal::INT));
+    assert_eq!(
+        reflected.json["lanes"][0]["path_counters"]["memif_refused"], 1,
+        "{:#}",
+        reflected.json
+    );
+}
 
 fn ring(peer: &mut MemifPeer, fd: BorrowedFd<'_>, rings: &[[u8; 128]]) {
     let _ = peer.ask(&init(), None) && peer.ask(&add_region(0, REGION), Some(fd));

@@ -87,3 +87,147 @@ fn demands_that_nothing_measures_are_refused_before_anything_is_opened() {
     }
     assert_refused(mpps("ndr loop: --expect loss<1%"), 2, &["--expect", "--goal"]);
 }
+
+#[test]
+fn of_packets_none_of_which_came_back_nothing_is_known_but_that_they_are_lost() {
+    for (words, code, unknown) in [
+        (
+            "sendrecv null:",
+            4,
+            &[
+                "duplicates==0",
+                "reordered==0",
+                "corrupt==0",
+                "late==0",
+                "foreign==0",
+                "p99<1s",
+            ][..],
+        ),
+        (
+            "sendrecv loop:loss=100%",
+            4,
+            &["duplicates<1", "reordered<=3", "corrupt==0"],
+        ),
+        ("sendrecv loop:", 0, &[]),
+    ] {
+        let scratch = Scratch::new();
+        let mut command = mpps(&format!(
+            "{words} --rate 1kpps --duration 100ms --settle 50ms --catch-up 5s --quiet"
+        ));
+        command.arg("--json").arg(scratch.file("run.json"));
+        for demand in unknown.iter().chain(&["lost>=0", "missed==0", "received<1Mpps"]) {
+            command.args(["--expect", demand]);
+        }
+        if unknown.is_empty() {
+            command.args([
+                "--expect",
+                "duplicates==0",
+                "--expect",
+                "reordered==0",
+                "--expect",
+                "corrupt==0",
+            ]);
+        }
+        let finished = run_command(command);
+        assert_eq!(finished.code, Some(code), "{words}: {}", finished.stderr);
+        let json = json(&scratch);
+        for of in json["expectations"].as_array().expect("a list") {
+            let is_unknown = unknown.iter().any(|demand| of["expected"] == *demand);
+            assert_eq!(of["told"] == "not measured", is_unknown, "{words}: {of:#}");
+            assert_eq!(of["met"] == true, !is_unknown, "{words}: {of:#}");
+        }
+    }
+    // Counted, and not looked at.
+    let scratch = Scratch::new();
+    let mut command = mpps("drop null: --no-verify --duration 100ms --quiet --expect corrupt==0 --expect received>0");
+    command.arg("--json").arg(scratch.file("run.json"));
+    assert_eq!(run_command(command).code, Some(4));
+    let met: Vec<bool> = json(&scratch)["expectations"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|of| of["met"] == true)
+        .collect();
+    assert_eq!(met, [false, true]);
+}
+
+#[test]
+fn the_share_that_was_offered_is_what_was_sent_of_what_was_due() {
+    for (words, due) in [
+        ("sendrecv loop: --rate 0.1pps --duration 1200ms --settle 50ms", 1),
+        ("sendrecv loop: --rate 0.7pps --duration 1700ms --settle 50ms", 2),
+        ("send null: --rate 1pps --duration 1ms", 1),
+        ("sendrecv loop: --rate 1kpps --duration 100ms --settle 50ms", 100),
+    ] {
+        let scratch = Scratch::new();
+        let mut command = mpps(&format!("{words} --catch-up 5s --plain"));
+        command
+            .arg("--json")
+            .arg(scratch.file("run.json"))
+            .args(["--expect", "sent>=100%", "--expect", "sent<=100%"]);
+        let finished = run_command(command);
+        assert_eq!(
+            finished.code,
+            Some(0),
+            "{words}: {} {}",
+            finished.stdout,
+            finished.stderr
+        );
+        let json = json(&scratch);
+        assert_eq!(json["due_packets"], due, "{json:#}");
+        assert_eq!(json["tx_packets"], due, "{json:#}");
+        let offered = finished
+            .stdout
+            .lines()
+            .find(|line| line.starts_with("offered"))
+            .expect("a line");
+        assert!(offered.contains("  100.000 %  "), "{offered}");
+        let intended = finished
+            .stdout
+            .lines()
+            .find(|line| line.starts_with("intended"))
+            .expect("a line");
+        assert!(intended.ends_with(&format!(" {due} packets")), "{intended}");
+    }
+}
+
+#[test]
+fn a_receiver_of_one_packet_or_of_one_burst_tells_no_rate() {
+    for count in [1, 3] {
+        let scratch = Scratch::new();
+        let port = mpps_tests::free_port();
+        let mut command = mpps(&format!("reflect udp:127.0.0.1:{port} --interval 20ms --plain"));
+        command
+            .arg("--csv")
+            .arg(scratch.file("run.csv"))
+            .arg("--json")
+            .arg(scratch.file("run.json"));
+        let reflector = mpps_tests::Background::start(command);
+        mpps_tests::wait_until("a row", || scratch.rows_so_far() > 0);
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        for _ in 0..count {
+            socket.send_to(&[0; 64], ("127.0.0.1", port)).expect("sent");
+        }
+        mpps_tests::wait_until("what was sent", || scratch.received_so_far() == count);
+        let finished = reflector.end(rustix::process::Signal::INT);
+        let json = json(&scratch);
+        // Three that a busy host took one by one may have taken a while.
+        if json["duration_s"].as_f64() < Some(0.001) {
+            assert!(
+                json["received_pps"].is_null() && json["offered_pps"].is_null(),
+                "{json:#}"
+            );
+            assert!(!finished.stdout.contains("pps"), "{}", finished.stdout);
+        }
+        let told = format!("{count} packets");
+        assert!(
+            finished
+                .stdout
+                .lines()
+                .any(|l| l.starts_with("received") && l.ends_with(&told)),
+            "{}",
+            finished.stdout
+        );
+        assert!(count > 1 || json["received_pps"].is_null(), "{json:#}");
+    }
+}

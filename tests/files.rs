@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-use mpps_tests::{Background, Scratch, missing, mpps, program, run_command, skip};
+use mpps_tests::{Background, Finished, Scratch, missing, mpps, program, run_command, skip, wait_until};
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -35,12 +36,11 @@ fn a_full_disk_is_told_once_and_the_run_goes_on() {
     let json = std::fs::read_to_string(scratch.file("run.json")).expect("the summary, which had room");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let count = |key: &str| json[key].as_u64().expect("a count");
-    assert_eq!(
-        finished.code,
-        Some(if json["valid"] == true { 0 } else { 3 }),
-        "{}",
-        finished.stderr
-    );
+    // The results are there, and not all that was asked for: the last line says what is missing.
+    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    assert!(finished.stdout.contains("VALID"), "{}", finished.stdout);
+    let last = finished.stderr.trim_end().lines().last().unwrap_or_default();
+    assert!(last.contains("rows are not in the file"), "{last}");
     // The run went on to its end.
     assert_eq!(count("tx_packets") + count("missed"), 30_000, "{json:#}");
     assert_eq!(
@@ -214,4 +214,166 @@ fn a_fifo_that_nobody_reads_is_told_with_quiet_too() {
         "{}",
         finished.stderr
     );
+}
+
+/// A short run, valid on a busy host, too.
+const SHORT: &str = "sendrecv loop:delay=1ms --rate 5kpps --duration 300ms --settle 50ms --interval 1ms --catch-up 5s";
+
+/// The results were printed, and the last line says what is not written; exit code 1.
+fn assert_told(finished: &Finished, on_stdout: bool, part: &str, context: &str) {
+    let context = format!(
+        "{context}: {:?}\n{}\n{}",
+        finished.code, finished.stdout, finished.stderr
+    );
+    assert_eq!(finished.code, Some(1), "{context}");
+    let summary = if on_stdout { &finished.stdout } else { &finished.stderr };
+    assert!(summary.contains("VALID  sendrecv"), "{context}");
+    let last = finished.stderr.trim_end().lines().last().unwrap_or_default();
+    assert!(last.starts_with("mpps: ") && last.contains(part), "{context}");
+}
+
+#[test]
+fn what_a_full_disk_does_not_take_is_an_error_in_every_kind_of_file() {
+    if missing("unshare", "util-linux") {
+        return;
+    }
+    let small = Scratch::new();
+    let script = "mount -t tmpfs -o size=4k none \"$0\" || exit 77; exec \"$@\"";
+    for (option, noun) in [
+        ("csv", "rows are not in the file"),
+        ("json-lines", "lines are not in the file"),
+        ("hdr", "histograms are not in the file"),
+        ("lanes-csv", "rows are not in the file"),
+    ] {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", script])
+            .arg(small.path())
+            .arg(program());
+        command.args(
+            SHORT
+                .split(' ')
+                .map(|word| if word == "300ms" { "1500ms" } else { word }),
+        );
+        command.arg(format!("--{option}")).arg(small.file("results"));
+        let finished = run_command(command);
+        if finished.code == Some(77) {
+            return skip("a file system that is full is mounted, which needs root");
+        }
+        assert_told(&finished, true, noun, option);
+    }
+}
+
+#[test]
+fn a_file_that_is_removed_or_replaced_during_the_run_is_not_written() {
+    let change: [(&str, fn(&Path), &str); 3] = [
+        (
+            "removed",
+            |file| std::fs::remove_file(file).expect("ours"),
+            "it was removed during the run",
+        ),
+        (
+            "renamed",
+            |file| std::fs::rename(file, file.with_extension("old")).expect("ours"),
+            "it was removed during the run",
+        ),
+        (
+            "replaced",
+            |file| {
+                std::fs::write(file.with_extension("new"), "another's").expect("ours");
+                std::fs::rename(file.with_extension("new"), file).expect("ours");
+            },
+            "another file was put in its place during the run",
+        ),
+    ];
+    for (option, what) in [
+        ("csv", 0),
+        ("lanes-csv", 0),
+        ("json-lines", 0),
+        ("csv", 1),
+        ("hdr", 2),
+        ("lanes-csv", 2),
+    ] {
+        let (what, change, part) = change[what];
+        let scratch = Scratch::new();
+        let file = scratch.file("results");
+        let mut command = mpps(&SHORT.replace("--duration 300ms", "--duration 1h"));
+        command.arg(format!("--{option}")).arg(&file);
+        let run = Background::start(command);
+        wait_until("something in the file", || {
+            std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 0)
+        });
+        change(&file);
+        let finished = run.end(rustix::process::Signal::INT);
+        assert_told(&finished, true, part, &format!("{option} {what}"));
+        if what == "replaced" {
+            assert_eq!(std::fs::read_to_string(&file).expect("there"), "another's");
+        }
+    }
+}
+
+/// Runs a program whose standard output is what a shell makes of `redirection`.
+fn with_stdout(redirection: &str, words: &str) -> Finished {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]);
+    command.arg(program()).args(words.split(' '));
+    run_command(command)
+}
+
+#[test]
+fn a_standard_output_that_takes_nothing_is_an_error_and_the_results_are_on_standard_error() {
+    for (redirection, why) in [(">/dev/full", "No space left on device"), (">&-", "it is closed")] {
+        for option in ["", " --json -", " --junit -", " --markdown -"] {
+            let finished = with_stdout(redirection, &format!("{SHORT}{option}"));
+            assert_told(&finished, false, why, &format!("{redirection} {option}"));
+        }
+        for (option, noun) in [
+            ("csv", "rows"),
+            ("lanes-csv", "rows"),
+            ("hdr", "histograms"),
+            ("json-lines", "lines"),
+        ] {
+            let finished = with_stdout(redirection, &format!("{SHORT} --{option} -"));
+            let context = format!("{redirection} {option}");
+            assert_told(&finished, false, &format!("{noun} are not in the file"), &context);
+            assert!(finished.stderr.contains(why), "{context}: {}", finished.stderr);
+        }
+        // With nothing to print there is nothing amiss.
+        let finished = with_stdout(redirection, &format!("{SHORT} --quiet"));
+        assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
+        for words in ["doctor lo udp", "--help", "lab status --name none-such"] {
+            let finished = with_stdout(redirection, words);
+            assert_eq!(finished.code, Some(1), "{words} {redirection}: {}", finished.stderr);
+            assert!(
+                finished.stderr.contains(why),
+                "{words} {redirection}: {}",
+                finished.stderr
+            );
+        }
+    }
+    // Whoever throws it away has it so.
+    assert!(matches!(with_stdout(">/dev/null", SHORT).code, Some(0 | 3)));
+}
+
+#[test]
+fn the_histogram_log_begins_when_the_run_did_however_long_packets_are_waited_for() {
+    for settle in ["10ms", "1s"] {
+        let scratch = Scratch::new();
+        let mut command = mpps(&format!(
+            "sendrecv loop: --rate 2kpps --duration 200ms --settle {settle} --quiet"
+        ));
+        command.arg("--hdr").arg(scratch.file("run.hdr"));
+        command.arg("--json-lines").arg(scratch.file("run.jsonl"));
+        run_command(command);
+        let log = std::fs::read_to_string(scratch.file("run.hdr")).expect("a log");
+        let start = log
+            .split("#[StartTime: ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        let lines = std::fs::read_to_string(scratch.file("run.jsonl")).expect("lines");
+        let first: serde_json::Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+        let began_ms = first["start_utc_ns"].as_u64().expect("a time") as f64 / 1e6;
+        let start_ms = start.and_then(|text| text.parse::<f64>().ok()).expect("a time") * 1e3;
+        assert!((start_ms - began_ms).abs() <= 1.0, "{settle}: {start_ms} {began_ms}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Garbage, truncated and hostile frames on the wire: counted by reason, answered by nothing, survived by both ends.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Net, Scratch, arrived, missing, net_of, wait_until};
+use mpps_tests::{Background, Net, Scratch, arrived, missing, net_of, run_command, wait_until};
 use rustix::process::Signal;
 
 /// Sends frames of each kind from `eth1` through a raw socket; `sys.argv`: MAC address and last byte of the IPv4
@@ -170,5 +170,67 @@ fn forged_answers_are_no_packets_of_the_test() {
         assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{context}");
         assert_eq!(sent.count("duplicates") + sent.count("lost"), 0, "{context}");
         assert!(sent.count("foreign") + sent.count("corrupt") >= 5 * ports, "{context}");
+    }
+}
+
+#[test]
+fn a_name_that_turns_the_direction_of_writing_is_escaped_wherever_it_is_shown() {
+    let Some(net) = net_of(1) else { return };
+    for (name, hidden) in [
+        ("ev\u{202e}il", '\u{202e}'),
+        ("a\u{2066}b\u{2069}", '\u{2066}'),
+        ("r\u{200f}l", '\u{200f}'),
+        ("e\u{1b}[8mx", '\u{1b}'),
+    ] {
+        net.on(Host::A, &format!("ip link add {name} type dummy"));
+        net.on(Host::A, &format!("ip link set {name} up"));
+        let scratch = Scratch::new();
+        let mut send = net.a(&format!(
+            "send af_packet:{name} --src 192.0.2.1 --dest 192.0.2.2:9 --dest-mac 02:00:00:00:00:09 --rate 100pps \
+             --duration 200ms --settle 10ms --catch-up 5s --plain --verbose"
+        ));
+        for kind in ["json", "json-lines", "junit", "markdown", "prom", "csv"] {
+            send.arg(format!("--{kind}")).arg(scratch.file(kind));
+        }
+        let sent = run_command(send);
+        assert!(matches!(sent.code, Some(0 | 3)), "{name:?}: {}", sent.stderr);
+        let json: serde_json::Value = {
+            let text = std::fs::read_to_string(scratch.file("json")).expect("a summary");
+            serde_json::from_str(&text).expect("JSON")
+        };
+        assert_eq!(json["plan"]["ports"][0], format!("af_packet:{name}"), "the name itself");
+        let mut texts: Vec<(String, String)> = std::fs::read_dir(scratch.path())
+            .expect("our folder")
+            .flatten()
+            .map(|entry| {
+                (
+                    format!("{entry:?}"),
+                    std::fs::read_to_string(entry.path()).expect("text"),
+                )
+            })
+            .collect();
+        assert!(texts.len() >= 6, "{texts:?}");
+        texts.push(("send".to_owned(), format!("{}{}", sent.stdout, sent.stderr)));
+        let wrong = format!("{name}q");
+        for words in [
+            format!("doctor {name}"),
+            "doctor --json".to_owned(),
+            format!("send af_packet:{wrong} --src 192.0.2.1 --dest 192.0.2.2:9"),
+            format!("send af_packet:{name},nonesuch=1 --src 192.0.2.1 --dest 192.0.2.2:9"),
+            format!("reflect af_packet:{name} --duration 100ms --plain"),
+            format!("send af_packet:{name} --src 192.0.2.1 --dest 192.0.2.2:9 --print-plan"),
+        ] {
+            let finished = run_command(net.a(&words));
+            texts.push((words, format!("{}{}", finished.stdout, finished.stderr)));
+        }
+        for (what, text) in &texts {
+            assert!(!text.contains(hidden), "{what}: {text:?}");
+        }
+        let shown = |of: &str| {
+            texts
+                .iter()
+                .any(|(what, text)| what.contains(of) && text.contains("\\u"))
+        };
+        assert!(shown("doctor --json") && shown("nonesuch"), "{texts:?}");
     }
 }

@@ -207,6 +207,115 @@ fn what_a_killed_command_has_left_is_removed_by_the_next_one() {
     run.finish();
 }
 
+/// The number of a process that was there and is not any more.
+fn dead() -> u32 {
+    let mut child = Command::new("true").spawn().expect("a process");
+    let id = child.id();
+    child.wait().expect("its end");
+    id
+}
+
+#[test]
+fn what_killed_commands_have_left_is_removed_by_doctor_and_by_lab_down() {
+    if !possible() {
+        return;
+    }
+    for (words, told) in [
+        ("doctor lo", "left over"),
+        ("lab down --name mpps-none-such", "removed the lab"),
+    ] {
+        let scratch = Scratch::new();
+        let (mut run, lab) = begun(&scratch);
+        run.signal(Signal::KILL);
+        wait_until("the end of the command", || !run.running());
+        // What DPDK and `trace peer` make for a process, and somebody else's beside it.
+        let folder = |name: String| {
+            let path = Path::new(&name).to_owned();
+            std::fs::create_dir_all(&path).expect("a folder");
+            std::fs::write(path.join("config"), "left").expect("a file");
+            path
+        };
+        let me = std::process::id();
+        let gone = [
+            folder(format!("/var/run/dpdk/mpps{}", dead())),
+            folder(format!("/run/mpps/peer-{}", dead())),
+            folder(format!("/run/mpps/new-{}", dead())),
+        ];
+        let stay = [
+            folder(format!("/var/run/dpdk/mpps{me}")),
+            folder(format!("/run/mpps/new-{me}")),
+        ];
+        let finished = run_command(mpps(words));
+        // Another test's command may have removed some of it in the meantime.
+        assert_eq!(left_of(&lab), 0, "{finished:?}");
+        assert!(gone.iter().all(|path| !path.exists()), "{finished:?}");
+        assert!(stay.iter().all(|path| path.exists()), "{finished:?}");
+        assert!(finished.stdout.contains(told), "{finished:?}");
+        for path in stay {
+            std::fs::remove_dir_all(path).expect("ours");
+        }
+        run.finish();
+        let again = run_command(mpps(words));
+        assert!(!again.stdout.contains(&lab), "{again:?}");
+    }
+}
+
+#[test]
+fn while_the_run_goes_on_its_parent_has_no_rights_in_force() {
+    if !possible() {
+        return;
+    }
+    for user in [None, Some(65_534)] {
+        let mut command = mpps("sendrecv af_packet --lab --rate 1kpps --duration 1h --settle 200ms --plain --csv -");
+        command.env_remove("SUDO_UID");
+        if let Some(user) = user {
+            command
+                .env("SUDO_UID", user.to_string())
+                .env("SUDO_GID", user.to_string());
+        }
+        let run = Background::start(command).wait_to_hear("removed at the end");
+        let lab = lab_of(&run.stderr());
+        assert_bare(&run, user, 2, "--lab");
+        let finished = run.end(Signal::INT);
+        assert!(matches!(finished.code, Some(0 | 3)), "{finished:?}");
+        assert_eq!(left_of(&lab), 0, "it had its rights again: {finished:?}");
+    }
+    let compare = "send null: --duration 1h";
+    let mut command = mpps("compare --rounds 1 --pause 0s");
+    command.args([compare, &format!("{compare} --burst 8")]);
+    command.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
+    let run = Background::start(command);
+    assert_bare(&run, Some(65_534), 1, "compare");
+    run.end(Signal::INT);
+}
+
+/// Waits until so many runs of this process go on, and it has nothing in force.
+fn assert_bare(parent: &Background, user: Option<u32>, runs: usize, context: &str) {
+    let id = parent.id();
+    let children = || {
+        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        text.split_whitespace().count()
+    };
+    let mut threads = Vec::new();
+    let bare = |thread: &mpps_tests::Thread| {
+        let [_, effective, _, files] = thread.uids[..] else {
+            panic!("{thread:?}")
+        };
+        thread.effective == 0 && user.is_none_or(|user| [effective, files] == [user; 2])
+    };
+    wait_until(&format!("a parent without rights: {context}"), || {
+        threads = mpps_tests::threads_of(parent);
+        children() >= runs && threads.iter().all(bare)
+    });
+    // All but the one that starts processes have nothing at all.
+    assert!(
+        threads
+            .iter()
+            .all(|thread| thread.name == "main" || thread.permitted == 0),
+        "{context}: {threads:x?}"
+    );
+}
+
 #[test]
 fn what_contradicts_a_lab_is_refused_before_one_is_made() {
     for (words, parts) in [

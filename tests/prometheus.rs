@@ -83,6 +83,40 @@ fn dashboard_and_alerts_name_only_metrics_that_there_are() {
 }
 
 #[test]
+fn files_of_runs_in_one_folder_can_be_read_together() {
+    let scratch = Scratch::new();
+    let samples = |name: &str, words: &str| {
+        let file = scratch.file(name);
+        let mut command = mpps(&format!(
+            "{words} --rate 2kpps --duration 200ms --settle 50ms --quiet --prom"
+        ));
+        command.arg(&file);
+        run_command(command);
+        let text = read(&file);
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        // All but the value.
+        samples
+            .map(|line| line.rsplit_once(' ').expect("a value").0.to_owned())
+            .collect::<Vec<_>>()
+    };
+    let same = "sendrecv loop:";
+    let all = [
+        samples("a.prom", same),
+        samples("b.prom", same),
+        samples("c d\u{e9}.prom", "send null:"),
+        samples("x\u{202e}y.prom", same),
+    ];
+    let each: std::collections::HashSet<_> = all.iter().flatten().collect();
+    assert_eq!(each.len(), all.iter().map(Vec::len).sum::<usize>(), "{all:#?}");
+    for (of, run) in all.iter().zip(["a", "b", "c d\u{e9}", "x\u{fffd}y"]) {
+        assert!(
+            of.len() > 15 && of.iter().all(|line| line.contains(&format!("{{run=\"{run}\""))),
+            "{of:#?}"
+        );
+    }
+}
+
+#[test]
 fn a_prometheus_scrapes_a_run() {
     if missing("prometheus", "prometheus") {
         return;

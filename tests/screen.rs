@@ -365,6 +365,10 @@ fn where_there_is_no_room_no_terminal_or_no_wish_for_it_lines_are_plain() {
         (short("--plain"), SIZE),
         (dumb, SIZE),
         (short(""), (24, 6)),
+        // One that does not know its size.
+        (short(""), (0, 0)),
+        (short(""), (0, 24)),
+        (short("--flows 8"), (132, 0)),
         (short("--csv -"), SIZE),
     ] {
         let (code, seen) = OnTerminal::start(&command, size, None).finish();

@@ -63,6 +63,31 @@ fn doctor_s_exit_code_is_about_what_was_asked() {
 }
 
 #[test]
+fn doctor_is_folded_as_everything_whatever_the_terminal_says_of_itself() {
+    let fits = |text: &str, columns: usize| {
+        let text = text.replace('\r', "");
+        let mut lines = text.lines().filter(|line| !line.contains('→'));
+        // A word, or what is looked at, can be longer than there is room for.
+        let cut = |line: &str| {
+            line.trim_start()
+                .split("  ")
+                .last()
+                .is_some_and(|last| !last.contains(' '))
+        };
+        let wide = lines.find(|line| line.chars().count() > columns && !cut(line));
+        assert_eq!(wide, None, "{text}");
+    };
+    fits(&run("doctor").stdout, 80);
+    for (size, columns) in [((0, 0), 80), ((100, 30), 80), ((72, 20), 72)] {
+        let mut command = mpps_tests::mpps("doctor");
+        command.env("NO_COLOR", "1");
+        let (_, seen) = mpps_tests::OnTerminal::start(&command, size, None).finish();
+        assert!(seen.contains("findings:"), "{seen}");
+        fits(&seen, columns);
+    }
+}
+
+#[test]
 fn doctor_without_a_bounding_set_fails_and_does_not_advise_what_can_not_start() {
     if missing("setpriv", "util-linux") {
         return;

@@ -6,7 +6,7 @@ use crate::error::of;
 use crate::layout::{Chunks, Depth, Shares, chunks, deal, queue_count};
 use crate::port::{AfXdpPort, Parts};
 use mpps_io::selection::{Listed, left_to_host, without};
-use mpps_io::{Capabilities, Error, Layer, Mailbox, Request, Result, Selection, Task};
+use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Request, Result, Selection, Task};
 use mpps_netdev::{NetDev, Promiscuous, await_carrier};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -55,6 +55,9 @@ pub fn open(ports: &[(&Config, &Request<'_>)]) -> Result<Vec<AfXdpPort>> {
 fn wanted<'a>(config: &'a Config, request: &'a Request<'_>) -> Result<Wanted<'a>> {
     let roles = request.roles;
     let device = NetDev::of_port(&config.device, "af_xdp")?;
+    if config.rx_time && receives(request) {
+        clocks_agree(config)?;
+    }
     let depth = Depth::of(config);
     depth.check(config)?;
     let there = xsk::Device::named(&config.device)
@@ -73,6 +76,14 @@ fn wanted<'a>(config: &'a Config, request: &'a Request<'_>) -> Result<Wanted<'a>
             .iter()
             .map(|role| role.rx && !role.tx && config.busy_budget.is_none())
             .collect(),
+    })
+}
+
+/// Refuses `rx_time=on` if times of arrival, which are the kernel's, could not be compared with this process's.
+fn clocks_agree(config: &Config) -> Result<()> {
+    mpps_sys::clock::namespace::agrees(xsk::kernel_clock).map_err(|why| {
+        let cause = format!("rx_time=on: {why}: leave it out, or run outside of the time namespace");
+        Error::new("set up", config.device.as_str(), cause, ErrorKind::Unsupported)
     })
 }
 

@@ -21,6 +21,8 @@ struct rte_mempool;
 enum { MEMIF_ACK = 1, MEMIF_HELLO, MEMIF_INIT, MEMIF_ADD_REGION, MEMIF_ADD_RING, MEMIF_CONNECT, MEMIF_CONNECTED,
        MEMIF_DISCONNECT };
 enum { MEMIF_MESSAGE_BYTES = 128, MEMIF_REGIONS = 256, MEMIF_RINGS = 256, MEMIF_LOG2_MOST = 14, MEMIF_PATH = 108 };
+/* Bytes of buffers that a client may have for each of its rings, if more than what the ring and `bsize` come to. */
+#define MEMIF_BUFFERS_LEAST ((uint64_t)16 << 20)
 #define MEMIF_NEXT 1		/* flag of a descriptor: the packet goes on in the next */
 #define MEMIF_MASK_INT 1	/* flag of a ring: its reader polls */
 
@@ -45,6 +47,7 @@ struct memif_region {
 	uint8_t *base;
 	uint64_t size;		/* bytes; the file had as many when it was mapped */
 	uint64_t mapped;	/* whole pages, which may be huge */
+	bool huge;		/* of hugetlbfs: an administrator has set aside what there is of it */
 };
 
 struct memif_ring_place {

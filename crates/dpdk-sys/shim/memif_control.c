@@ -498,6 +498,35 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 	return NULL;
 }
 
+/* What a client has offered beyond the rings that were agreed on; NULL: nothing.
+ *
+ * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client that
+ * moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the client can
+ * free. Pages of hugetlbfs are taken from a store of their own. */
+static const char *
+beyond_agreed(const struct control *c)
+{
+	const struct memif_link *link = c->link;
+	uint64_t left = 0;
+
+	for (unsigned int kind = 0; kind < 2; kind++)
+		for (unsigned int i = 0; i < (kind == MEMIF_C2S ? c->port->rx_queues : c->port->tx_queues); i++) {
+			const struct memif_ring_place *ring = &link->ring[kind][i];
+			if (!ring->set)
+				continue;
+			left += sizeof(struct memif_shared_ring) + ((uint64_t)16 << ring->log2);
+			left += RTE_MAX((uint64_t)c->port->buffer << ring->log2, MEMIF_BUFFERS_LEAST);
+		}
+	for (unsigned int i = 0; i < link->regions; i++) {
+		if (link->region[i].huge)
+			continue;
+		if (link->region[i].size > left)
+			return "more memory than its rings need (set bsize= to the client's, or have the client copy)";
+		left -= link->region[i].size;
+	}
+	return NULL;
+}
+
 /* Lanes take it up once the driver says that the link is up. */
 static const char *
 publish(struct control *c)
@@ -552,7 +581,10 @@ received(struct control *c, uint8_t *message, int fd)
 	case MEMIF_CONNECT:
 		message[2 + 31] = '\0';
 		c->asked = true;
-		return c->port != NULL ? publish(c) : NULL;
+		if (c->port == NULL)
+			return NULL;
+		const char *wrong = beyond_agreed(c);
+		return wrong != NULL ? wrong : publish(c);
 	default:
 		return "a message of no known kind";
 	}

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -44,6 +45,7 @@ memif_memory_of(int fd, struct memif_region *region)
 		return "a region without a file";
 	if (region->size == 0 || region->size > (uint64_t)file.st_size)
 		return "a region larger than its file";
+	region->huge = system.f_type == HUGETLBFS_MAGIC;
 	/* Of hugetlbfs whole pages are mapped, and only whole ones can be unmapped or replaced. */
 	uint64_t page = system.f_bsize > 0 ? (uint64_t)system.f_bsize : 1;
 	if (region->size > UINT64_MAX - page)

@@ -8,6 +8,7 @@
 pub mod doctor;
 pub mod isolate;
 pub mod lab;
+pub mod left;
 pub mod privilege;
 mod tool;
 

@@ -59,8 +59,14 @@ impl PortSpec {
                         "port '{self},{HIDDEN}': an option is not of the form key=value; a secret has no comma in it"
                     )));
                 }
+                let digit = |text: Option<char>| text.is_some_and(|c| c.is_ascii_digit());
+                let before = self.options.last().and_then(|(_, value)| value.chars().last());
+                let why = match digit(before) && digit(part.chars().next()) {
+                    true => " (a comma ends an option: decimals have a point)",
+                    false => "",
+                };
                 return Err(SpecError(hide_secrets(&format!(
-                    "port '{text}': option '{part}' is not of the form key=value"
+                    "port '{text}': option '{part}' is not of the form key=value{why}"
                 ))));
             };
             if self.options.iter().any(|(k, _)| k == key) {

@@ -3,6 +3,8 @@
 use crate::plan::holders::held;
 use crate::plan::value::field_of;
 use mpps_netdev::NetDev;
+use mpps_sys::stdio::stdout_is_closed;
+use mpps_sys::text::Harmless;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -10,6 +12,14 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
+
+/// Prints a line on standard error, with what others have written in it made [`printable`].
+macro_rules! say {
+    ($($words:tt)*) => {
+        eprintln!("mpps: {}", $crate::fail::printable(&format!($($words)*)))
+    };
+}
+pub(crate) use say;
 
 /// A failure, sorted by its exit code.
 #[derive(Debug)]
@@ -71,7 +81,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// that takes nothing does not hold up the end for long: it goes without this line, and without those after it.
 pub(crate) fn tell_at_end(line: &str) {
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
-    let text = format!("mpps: {line}");
+    let text = format!("mpps: {}", printable(line));
     if !io::stderr().is_terminal() {
         return eprintln!("{text}");
     }
@@ -147,7 +157,10 @@ impl From<mpps_host::lab::LabError> for Failure {
 
 /// Writes to standard output. A reader that has gone (`| head`) had all that it wanted.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let mut out = io::stdout().lock();
+    if stdout_is_closed() {
+        return Err(failed("write to standard output: it is closed"));
+    }
+    let mut out = Harmless(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(failed(format!("write to standard output: {error}")))
@@ -192,7 +205,10 @@ pub(crate) fn of_arguments(error: &clap::Error) -> Result<ExitCode> {
         error.kind(),
         DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        let _ = error.print();
+        match error.use_stderr() {
+            true => error.print().unwrap_or_default(),
+            false => print(|_| error.print())?,
+        }
         return Ok(ExitCode::from(match error.kind() {
             DisplayHelpOnMissingArgumentOrSubcommand => 2,
             _ => 0,

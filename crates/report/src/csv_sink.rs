@@ -62,6 +62,7 @@ impl CsvSink {
             records: ROWS,
             patience,
             noun: "rows",
+            to_the_end: false,
         };
         let zero = Arc::new(AtomicU64::new(0));
         let format = CsvFormat(Arc::clone(&zero));

@@ -11,7 +11,9 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use mpps_stats::{Event, Sink, Wants};
 use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Periods kept in memory before the rest goes to disk.
 const PERIODS: usize = 64;
@@ -20,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Writes latency histograms (from the actual send time, ns) to an HdrHistogram log, never holding up the caller.
 pub struct HdrSink {
     spool: Spool<Logged>,
+    /// Time of day of the start of the run, ns since 1970; 0 until it is known. Shared with the thread that writes.
+    zero: Arc<AtomicU64>,
 }
 
 impl HdrSink {
@@ -32,17 +36,17 @@ impl HdrSink {
             records: PERIODS,
             patience: PATIENCE,
             noun: "histograms",
+            to_the_end: false,
+        };
+        let zero = Arc::new(AtomicU64::new(0));
+        let format = HdrFormat {
+            zero: Arc::clone(&zero),
+            histogram: None,
+            scratch: Vec::new(),
         };
         Ok(Self {
-            spool: Spool::create(
-                "hdr",
-                path,
-                HdrFormat {
-                    histogram: None,
-                    scratch: Vec::new(),
-                },
-                limits,
-            )?,
+            spool: Spool::create("hdr", path, format, limits)?,
+            zero,
         })
     }
 
@@ -62,11 +66,13 @@ impl Sink for HdrSink {
 
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Start(_) => self.spool.begin(),
+            Event::Start(start) => {
+                self.zero.store(start.started.utc_ns, Ordering::Relaxed);
+                self.spool.begin();
+            }
             Event::Period(period) => self.spool.push(Logged {
                 start_ns: period.start_ns,
                 length_ns: period.length_ns,
-                closed: SystemTime::now(),
                 buckets: period.buckets.to_vec(),
             }),
             _ => {}
@@ -81,18 +87,12 @@ impl Sink for HdrSink {
 struct Logged {
     start_ns: u64,
     length_ns: u64,
-    closed: SystemTime,
     buckets: Vec<(u64, u64)>,
 }
 
 impl Record for Logged {
     fn encode(&self, out: &mut Vec<u8>) {
-        let closed = self.closed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let head = [
-            self.start_ns,
-            self.length_ns,
-            u64::try_from(closed.as_nanos()).unwrap_or(u64::MAX),
-        ];
+        let head = [self.start_ns, self.length_ns];
         for word in head
             .into_iter()
             .chain(self.buckets.iter().flat_map(|&(value, count)| [value, count]))
@@ -104,36 +104,31 @@ impl Record for Logged {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let (&[start_ns, length_ns, closed], pairs) = words.split_first_chunk::<3>()?;
+        let (&[start_ns, length_ns], pairs) = words.split_first_chunk::<2>()?;
         let (pairs, odd) = pairs.as_chunks::<2>();
         (rest.is_empty() && odd.is_empty()).then(|| Self {
             start_ns,
             length_ns,
-            closed: SystemTime::UNIX_EPOCH + Duration::from_nanos(closed),
             buckets: pairs.iter().map(|&[value, count]| (value, count)).collect(),
         })
     }
 }
 
 struct HdrFormat {
+    zero: Arc<AtomicU64>,
     histogram: Option<Histogram<u64>>,
     scratch: Vec<u8>,
 }
 
 impl Format<Logged> for HdrFormat {
-    fn header(&mut self, first: Option<&Logged>, out: &mut Vec<u8>) {
-        // The period closes soon after its end: that gives the wall-clock time of the run's start.
-        let start = match first {
-            Some(period) => {
-                let age = Duration::from_nanos(period.start_ns.saturating_add(period.length_ns));
-                period.closed.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
-            }
-            None => SystemTime::now(),
-        };
-        let start = start
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs_f64();
+    fn header(&mut self, _: Option<&Logged>, out: &mut Vec<u8>) {
+        // The header is written after the start, ordered by a lock. Readers add each period's start to this time.
+        let start = Duration::from_nanos(match self.zero.load(Ordering::Relaxed) {
+            // A run that never began.
+            0 => mpps_sys::clock::realtime_ns(),
+            zero => zero,
+        });
+        let start = start.as_secs_f64();
         let version = env!("CARGO_PKG_VERSION");
         // A Vec takes everything.
         let _ = writeln!(

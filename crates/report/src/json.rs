@@ -89,7 +89,7 @@ impl JsonWritten {
 }
 
 pub(crate) fn text(summary: &Summary) -> String {
-    format!("{:#}\n", json_value(summary))
+    mpps_sys::text::json(format!("{:#}\n", json_value(summary)))
 }
 
 /// Name of a workload as the command line has it.
@@ -120,6 +120,10 @@ pub fn json_value(s: &Summary) -> Value {
 
 /// What was counted and timed.
 fn measured(s: &Summary) -> Value {
+    // A sender's is what it is, however short it was: its verdict says so.
+    let tells = s.workload.generates() || s.tells_rate();
+    let (offered, received) = (tells.then_some(s.offered_pps), tells.then_some(s.received_pps));
+    let layer1 = |pps: Option<f64>| pps.and_then(|pps| layer1_bps(pps, s.frame_size));
     json!({
         "workload": workload(s.workload),
         "tx_packets": s.tx,
@@ -138,13 +142,14 @@ fn measured(s: &Summary) -> Value {
         "corrupt": s.corrupt,
         "foreign": s.foreign,
         "missed": s.missed,
+        "due_packets": s.due,
         "intended_pps": s.intended_pps.map(number),
-        "offered_pps": number(s.offered_pps),
-        "received_pps": number(s.received_pps),
+        "offered_pps": offered.map(number),
+        "received_pps": received.map(number),
         "frame_size_bytes": (s.frame_size > 0).then_some(s.frame_size),
         "intended_bps": s.intended_pps.and_then(|pps| layer1_bps(pps, s.frame_size)),
-        "offered_bps": layer1_bps(s.offered_pps, s.frame_size),
-        "received_bps": layer1_bps(s.received_pps, s.frame_size),
+        "offered_bps": layer1(offered),
+        "received_bps": layer1(received),
         "loss_ratio": number(s.loss_ratio),
         "duration_s": number(s.duration_ns as f64 / 1e9),
         "latency_ns": latency(&s.latency),

@@ -80,6 +80,7 @@ impl JsonLines {
             records: LINES,
             patience: PATIENCE,
             noun: "lines",
+            to_the_end: true,
         };
         let spool = Spool::create("json-lines", path, format, limits)?;
         let open = Open {
@@ -125,7 +126,7 @@ impl JsonLines {
 
 impl Open {
     fn text(&mut self, line: &Value) {
-        self.spool.push(Line::Text(line.to_string()));
+        self.spool.push(Line::Text(mpps_sys::text::json(line.to_string())));
     }
 
     fn last(&mut self, line: &Value) -> Vec<String> {

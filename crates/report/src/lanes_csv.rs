@@ -46,6 +46,7 @@ impl LanesCsvSink {
             records: ROWS,
             patience: PATIENCE,
             noun: "rows",
+            to_the_end: false,
         };
         Ok(Self {
             spool: Spool::create("csv of lanes", path, LanesFormat, limits)?,

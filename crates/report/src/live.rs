@@ -6,7 +6,7 @@
 //! takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view runs on the collector's thread.
 
 use crate::output::writable;
-use crate::summary::wrapped;
+use crate::summary::{is_of_no_width, wrapped};
 use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
@@ -14,6 +14,7 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 use mpps_stats::{Event, Latency, LiveLane, Sink, Snapshot, Wants, Workload};
 use mpps_sys::evidence::continued;
 use mpps_sys::terminal;
+use mpps_sys::text::plain;
 use mpps_trace::Stage;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -169,6 +170,7 @@ impl LiveSink {
         let mode = match style {
             LiveStyle::Quiet => Mode::Off,
             LiveStyle::Auto if io::stderr().is_terminal() && !dumb() => match input() {
+                Input::Terminal if is_of_no_width(&io::stderr()) => Mode::Lines,
                 Input::Terminal => Mode::Frames,
                 Input::Nothing => {
                     let _ = writeln!(
@@ -373,7 +375,7 @@ impl LiveSink {
     fn line(&mut self, s: &Snapshot) {
         let mut text = String::new();
         for note in &self.news {
-            text += &format!("note: {note}\n");
+            text += &format!("note: {}\n", plain(note, '\u{fffd}'));
         }
         if !self.screen.ready() {
             return;

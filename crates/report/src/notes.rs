@@ -1,10 +1,16 @@
-//! Notes: what a writer on another thread has to tell the reader, each told once.
+//! Notes: what a writer on another thread has to tell the reader, each told once; and why its file is not complete.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A board that writers put notes on and the live view reads; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(Arc<Mutex<Vec<String>>>);
+pub struct Notes(Arc<Mutex<Board>>);
+
+#[derive(Debug, Default)]
+struct Board {
+    notes: Vec<String>,
+    unwritten: Vec<String>,
+}
 
 impl Notes {
     /// An empty board.
@@ -15,15 +21,29 @@ impl Notes {
     /// Puts up a note; a note that is already there is not repeated.
     pub fn tell(&self, note: impl Into<String>) {
         let note = note.into();
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes = &mut self.board().notes;
         if !notes.contains(&note) {
             notes.push(note);
         }
     }
 
+    /// Records that something is not in the file that the run was asked to write, and why.
+    pub(crate) fn not_written(&self, why: impl Into<String>) {
+        self.board().unwritten.push(why.into());
+    }
+
+    /// Reasons why a file is not complete, once it is finished: the run has not done what it was asked for.
+    pub fn unwritten(&self) -> Vec<String> {
+        self.board().unwritten.clone()
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The notes that have come since `told` were told, which is raised.
     pub(crate) fn from(&self, told: &mut usize) -> Vec<String> {
-        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes = &self.board().notes;
         let new = notes[(*told).min(notes.len())..].to_vec();
         *told = notes.len();
         new
@@ -31,6 +51,6 @@ impl Notes {
 
     /// All notes so far, oldest first.
     pub fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.board().notes.clone()
     }
 }

@@ -7,6 +7,7 @@
 use crate::{ReportError, lock};
 use mpps_sys::private;
 use mpps_sys::signal::interruptions;
+use mpps_sys::stdio::stdout_is_closed;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Access, OFlags};
 use std::fs::File;
@@ -74,6 +75,8 @@ pub(crate) struct Output {
     path: PathBuf,
     file: Option<File>,
     regular: bool,
+    /// Standard output, which the program was started without.
+    closed: bool,
     /// Where a file is that was made by opening it.
     made: Option<private::Place>,
     /// Bytes written.
@@ -93,12 +96,16 @@ impl Output {
             path: path.to_owned(),
             file,
             regular,
+            closed: false,
             made: None,
             written: 0,
         };
         if path == Path::new("-") {
             let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(error)?;
-            return Ok(output(Some(File::from(stdout)), false));
+            return Ok(Self {
+                closed: stdout_is_closed(),
+                ..output(Some(File::from(stdout)), false)
+            });
         }
         if std::fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo()) {
             rustix::fs::access(path, Access::WRITE_OK).map_err(|e| error(e.into()))?;
@@ -158,9 +165,32 @@ impl Output {
         self.file.is_none()
     }
 
+    /// Whether it is standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    /// Checks at the end that what was written has its name still.
+    ///
+    /// # Errors
+    /// When the file was removed or renamed, or another has its name.
+    pub(crate) fn check_name(&self) -> io::Result<()> {
+        let (true, Some(file)) = (self.regular, &self.file) else {
+            return Ok(());
+        };
+        let id = |meta: &std::fs::Metadata| (meta.dev(), meta.ino());
+        match std::fs::metadata(&self.path) {
+            Ok(there) if id(&there) == id(&file.metadata()?) => Ok(()),
+            Ok(_) => Err(io::Error::other("another file was put in its place during the run")),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::other("it was removed during the run")),
+            // A folder that can't be read any more says nothing of the file.
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Where it writes to, for notes.
     pub(crate) fn name(&self) -> String {
-        if self.path == Path::new("-") {
+        if self.is_stdout() {
             "standard output".to_owned()
         } else {
             self.path.display().to_string()
@@ -174,6 +204,9 @@ impl Output {
 
     /// Writes some of `bytes`, waiting at most `patience` for the reader.
     pub(crate) fn write(&mut self, bytes: &[u8], patience: Duration) -> io::Result<Progress> {
+        if self.closed {
+            return Err(io::Error::other("it is closed"));
+        }
         let Some(file) = self.file.as_mut() else {
             return self.open_fifo(patience);
         };

@@ -36,6 +36,8 @@ pub(crate) struct Limits {
     pub(crate) patience: Duration,
     /// What a record is called in notes.
     pub(crate) noun: &'static str,
+    /// A reader needs the last record, too: one that goes away before has not had what it wanted.
+    pub(crate) to_the_end: bool,
 }
 
 struct Inbox<T> {
@@ -63,10 +65,17 @@ struct Shared<T> {
     capacity: usize,
 }
 
+/// Why the thread stopped early.
+struct Stopped {
+    told: String,
+    /// Whoever read it has gone, and had all that was wanted (`| head`).
+    wanted: bool,
+}
+
 /// A file being written by a thread of its own.
 pub(crate) struct Spool<T> {
     shared: Arc<Shared<T>>,
-    thread: Option<thread::JoinHandle<Option<String>>>,
+    thread: Option<thread::JoinHandle<Option<Stopped>>>,
     notes: Notes,
     label: String,
     limits: Limits,
@@ -105,6 +114,7 @@ impl<T: Record> Spool<T> {
             notes: notes.clone(),
             label: label.clone(),
             noun: limits.noun,
+            to_the_end: limits.to_the_end,
             buffer: Vec::new(),
             taken: 0,
             ends: Vec::new(),
@@ -188,30 +198,51 @@ impl<T: Record> Spool<T> {
             );
             // For those who print no summary.
             self.notes.tell(note.clone());
+            self.notes.not_written(note.clone());
             return vec![note];
         }
         let left = accepted - inbox.written;
         drop(inbox);
         let failure = thread
             .join()
-            .unwrap_or_else(|_| Some("the writing thread failed".to_owned()));
-        let mut notes = Vec::new();
-        if let Some(failure) = failure {
-            let left = units::count(left);
-            notes.push(format!(
-                "{}: {failure}; the run went on, the remaining {left} {noun} are not in the file",
-                self.label
-            ));
-        } else if left > 0 {
-            let backlog = self.shared.backlog();
-            notes.push(format!(
-                "{}: {} {noun} were lost: the reader was slow and they could not be kept in a temporary file ({})",
-                self.label,
-                units::count(left),
-                backlog.failure().map_or_else(String::new, reason)
-            ));
+            .unwrap_or_else(|_| Some(Stopped::failed("the writing thread failed".to_owned())));
+        let (lost, label) = (units::count(left), &self.label);
+        let (note, unwritten) = match failure {
+            // The file is complete, and not where it was asked for.
+            Some(Stopped { told, .. }) if left == 0 => {
+                let note = format!("{label}: {told}");
+                (note.clone(), Some(note))
+            }
+            Some(Stopped { told, wanted }) => {
+                let note = format!("{label}: {told}; the run went on, the remaining {lost} {noun} are not in the file");
+                // Why has been told as it happened.
+                let short = format!(
+                    "{label}: {lost} of {} {noun} are not in the file",
+                    units::count(accepted)
+                );
+                (note, (!wanted).then_some(short))
+            }
+            None if left > 0 => {
+                let backlog = self.shared.backlog();
+                let why = backlog.failure().map_or_else(String::new, reason);
+                let note = format!(
+                    "{label}: {lost} {noun} were lost: the reader was slow and they could not be kept in a temporary \
+                     file ({why})"
+                );
+                (note.clone(), Some(note))
+            }
+            None => return Vec::new(),
+        };
+        if let Some(unwritten) = unwritten {
+            self.notes.not_written(unwritten);
         }
-        notes
+        vec![note]
+    }
+}
+
+impl Stopped {
+    fn failed(told: String) -> Self {
+        Self { told, wanted: false }
     }
 }
 
@@ -260,6 +291,7 @@ struct Writer<T, F> {
     notes: Notes,
     label: String,
     noun: &'static str,
+    to_the_end: bool,
     /// Formatted, of which the first `taken` bytes are written.
     buffer: Vec<u8>,
     taken: usize,
@@ -271,19 +303,35 @@ struct Writer<T, F> {
 
 impl<T: Record, F: Format<T>> Writer<T, F> {
     /// Writes until closed and empty; returns why it stopped early.
-    fn run(&mut self) -> Option<String> {
-        let failure = self.write_all().err();
-        let failure = failure.map(|error| {
-            let written = self.shared.inbox().written;
-            let failure = format!("{} after {} {}", reason(&error), units::count(written), self.noun);
-            self.notes
-                .tell(format!("{}: {failure}; the run goes on without it", self.label));
-            self.discard();
-            failure
-        });
+    fn run(&mut self) -> Option<Stopped> {
+        let failure = match self.write_all() {
+            Ok(()) => self.misplaced(),
+            Err(error) => {
+                let written = self.shared.inbox().written;
+                let told = format!("{} after {} {}", reason(&error), units::count(written), self.noun);
+                self.notes
+                    .tell(format!("{}: {told}; the run goes on without it", self.label));
+                self.discard();
+                let wanted = error.kind() == io::ErrorKind::BrokenPipe && !self.to_the_end;
+                Some(Stopped { told, wanted })
+            }
+        };
         self.shared.inbox().done = true;
         self.shared.wake.notify_all();
         failure
+    }
+
+    /// Why a reader does not find what was written, if so.
+    fn misplaced(&self) -> Option<Stopped> {
+        let inbox = self.shared.inbox();
+        if !inbox.begun || inbox.abandoned {
+            return None;
+        }
+        let written = units::count(inbox.written);
+        drop(inbox);
+        let error = self.output.check_name().err()?;
+        let told = format!("{}: its {written} {} are not there", reason(&error), self.noun);
+        Some(Stopped::failed(told))
     }
 
     fn write_all(&mut self) -> io::Result<()> {

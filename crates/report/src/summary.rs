@@ -9,8 +9,8 @@ use crate::units::{count, elapsed, percent, pps, si, time};
 use mpps_stats::{CaptureSummary, Latency, Summary, Workload};
 use std::io::{self, IsTerminal, Write};
 pub use text::columns_of;
-pub(crate) use text::wrapped;
 use text::{Heads, Page, fold, sentence, table};
+pub(crate) use text::{is_of_no_width, wrapped};
 use when::when;
 
 mod directions;
@@ -151,16 +151,15 @@ fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
 
 fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let row = |name: &str, rate: f64, packets: u64| {
+        // Three decimals: a trial is judged by 0.1 %.
+        let share = s
+            .share_of_due(packets)
+            .map_or_else(String::new, |share| format!("{:.3} %", share * 100.0));
         if !s.tells_rate() {
             let packets = format!("{} packets", count(packets));
             return vec![name.to_owned(), "-".to_owned(), String::new(), String::new(), packets];
         }
         let layer1 = layer1_bps(rate, s.frame_size).map_or_else(String::new, |bps| si(bps, "bps L1"));
-        let share = match s.intended_pps {
-            // Three decimals: a trial is judged by 0.1 %.
-            Some(intended) if intended > 0.0 => format!("{:.3} %", rate / intended * 100.0),
-            _ => String::new(),
-        };
         vec![
             name.to_owned(),
             pps(rate),
@@ -171,11 +170,7 @@ fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     };
     let mut rows = Vec::new();
     if let Some(intended) = s.intended_pps.filter(|_| s.tells_rate()) {
-        rows.push(row(
-            "intended",
-            intended,
-            (intended * s.duration_ns as f64 / 1e9).round() as u64,
-        ));
+        rows.push(row("intended", intended, s.due.unwrap_or(0)));
     }
     match s.workload {
         Workload::SendRecv => rows.extend([

@@ -117,7 +117,11 @@ impl JsonTarget {
 }
 
 fn stream(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
-    let error = |e: io::Error| ReportError::io("write", path, e);
+    let name = match path == Path::new("-") {
+        true => Path::new("standard output"),
+        false => path,
+    };
+    let error = |e: io::Error| ReportError::io("write", name, e);
     let mut output = Output::open(path)?;
     output.empty().map_err(error)?;
     let (mut rest, mut waiting) = (bytes, Waiting::begin(PATIENCE));

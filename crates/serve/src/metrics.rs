@@ -6,7 +6,7 @@
 use crate::buckets::Buckets;
 use crate::state::{Phase, State};
 use mpps_stats::Latency;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// What the text is, for `Content-Type`: exactly so, as Prometheus 3 refuses another.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -169,56 +169,77 @@ const STATES: [Phase; 5] = [
 
 /// The text of all metrics.
 pub fn text(state: &State) -> String {
-    let mut all = Text::default();
+    text_of(state, None)
+}
+
+/// The same with the run's name as a label of every metric: texts of several runs can be read together, as the textfile
+/// collector of the node exporter does, which refuses all of them if two have a metric of the same labels.
+pub(crate) fn text_of(state: &State, run: Option<&str>) -> String {
+    let mut all = Text {
+        run: run.map(str::to_owned),
+        ..Text::default()
+    };
     for (name, kind, help) in NAMES {
-        let before = all.0.len();
+        let before = all.text.len();
         // A String takes everything.
-        let _ = write!(all.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        let head = all.0.len();
+        let _ = write!(all.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let head = all.text.len();
         put(&mut all, name, state);
-        if all.0.len() == head {
-            all.0.truncate(before);
+        if all.text.len() == head {
+            all.text.truncate(before);
         }
     }
-    all.0
+    all.text
 }
 
 #[derive(Default)]
-struct Text(String);
+struct Text {
+    text: String,
+    /// First label of every metric.
+    run: Option<String>,
+}
 
 impl Text {
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.0.push_str(name);
-        if !labels.is_empty() {
-            for (place, (label, text)) in labels.iter().enumerate() {
-                self.0.push(if place == 0 { '{' } else { ',' });
-                let _ = write!(self.0, "{label}=\"{}\"", escaped(text));
-            }
-            self.0.push('}');
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(name);
+        let run = self.run.as_deref().map(|run| ("run", run));
+        let mut open = '{';
+        for (label, text) in run.iter().chain(labels) {
+            let _ = write!(self.text, "{open}{label}=\"{}\"", escaped(text));
+            open = ',';
         }
-        let _ = writeln!(self.0, " {value}");
+        if open == ',' {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.line(name, labels, value);
     }
 
     fn count(&mut self, name: &str, value: u64) {
-        let _ = writeln!(self.0, "{name} {value}");
+        self.line(name, &[], value);
     }
 
     fn histogram(&mut self, name: &str, of: &Buckets) {
         if of.count == 0 {
             return;
         }
+        let bucket = format!("{name}_bucket");
         for (end_ns, packets) in of.up_to() {
-            let _ = writeln!(self.0, "{name}_bucket{{le=\"{}\"}} {packets}", end_ns as f64 / 1e9);
+            self.line(&bucket, &[("le", &(end_ns as f64 / 1e9).to_string())], packets);
         }
-        let _ = writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {}", of.count);
-        let _ = writeln!(self.0, "{name}_sum {}", of.sum_ns / 1e9);
-        let _ = writeln!(self.0, "{name}_count {}", of.count);
+        self.line(&bucket, &[("le", "+Inf")], of.count);
+        self.line(&format!("{name}_sum"), &[], of.sum_ns / 1e9);
+        self.line(&format!("{name}_count"), &[], of.count);
     }
 }
 
-/// A label's value: backslash first.
+/// A label's value: backslash first. What a terminal would obey is not shown.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    mpps_sys::text::plain(&text, '\u{fffd}')
 }
 
 fn put(all: &mut Text, name: &str, state: &State) {

@@ -34,9 +34,11 @@ impl PromFile {
         let (end, ended) = channel();
         let notes = Notes::new();
         let told = notes.clone();
+        // Files of one folder, which are read together, differ in their names.
+        let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let body = move || {
             ready();
-            write(&target, &board, &ended, &told)
+            write((&target, &run), &board, &ended, &told)
         };
         let thread = std::thread::Builder::new().name("mpps-prom".to_owned()).spawn(body);
         let thread = thread.map_err(|e| ReportError::io("start the thread that writes", path, e))?;
@@ -65,7 +67,12 @@ impl PromFile {
     }
 }
 
-fn write(target: &JsonTarget, board: &Board, ended: &Receiver<()>, notes: &Notes) -> Result<(), ReportError> {
+fn write(
+    (target, run): (&JsonTarget, &str),
+    board: &Board,
+    ended: &Receiver<()>,
+    notes: &Notes,
+) -> Result<(), ReportError> {
     let mut seen = 0;
     loop {
         let over = !matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout));
@@ -75,7 +82,7 @@ fn write(target: &JsonTarget, board: &Board, ended: &Receiver<()>, notes: &Notes
             continue;
         }
         seen = version;
-        let written = target.write_text(&metrics::text(&board.newest()));
+        let written = target.write_text(&metrics::text_of(&board.newest(), Some(run)));
         if over {
             return written;
         }
@@ -108,7 +115,7 @@ mod tests {
         });
         file.finish().expect("written");
         let text = std::fs::read_to_string(&path).expect("the file");
-        assert!(text.contains("mpps_run_trials 41\n"), "{text}");
+        assert!(text.contains("mpps_run_trials{run=\"mpps\"} 41\n"), "{text}");
         assert_eq!(
             std::fs::read_dir(&folder).expect("the folder").count(),
             1,

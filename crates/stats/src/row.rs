@@ -348,6 +348,8 @@ pub struct Summary {
     pub frame_size: usize,
     /// Rate asked for, packets/s; `None` when not paced.
     pub intended_pps: Option<f64>,
+    /// Departures that were due in the time of sending; `None` when not paced.
+    pub due: Option<u64>,
     /// Rate sent, packets/s.
     pub offered_pps: f64,
     /// Rate received (rx over the same duration), packets/s.
@@ -444,10 +446,22 @@ pub struct Direction {
 
 /// A sender that is interrupted earlier has sent a burst or two, and tells no rate, ns.
 pub const LEAST_NS: u64 = 100_000_000;
+/// Packets that came within a shorter time are one burst, which tells no rate, ns.
+const LEAST_SPAN_NS: u64 = 1_000_000;
 
 impl Summary {
-    /// Whether the run lasted long enough to tell a rate: as long as the user had asked for, or for a while.
+    /// Whether the run lasted long enough to tell a rate: a sender as long as the user had asked for, or for a while.
+    /// The time of a receiver is that between its first and last packets: one has none, nor has a single burst.
     pub fn tells_rate(&self) -> bool {
-        !(self.workload.generates() && self.interrupted && self.duration_ns < LEAST_NS)
+        if self.workload.generates() {
+            return !(self.interrupted && self.duration_ns < LEAST_NS);
+        }
+        self.tx.max(self.rx) != 1 && self.duration_ns >= LEAST_SPAN_NS
+    }
+
+    /// Share of the departures due that left, of all if `packets` are those received; `None` when not paced.
+    pub fn share_of_due(&self, packets: u64) -> Option<f64> {
+        let due = self.due.filter(|due| *due > 0)?;
+        Some(packets as f64 / due as f64)
     }
 }

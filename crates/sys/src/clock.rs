@@ -1,4 +1,5 @@
-//! The time base: `CLOCK_MONOTONIC` nanoseconds, read through a calibrated TSC where that is sound.
+//! The time base: the host's `CLOCK_MONOTONIC` in nanoseconds, read through a calibrated TSC where that is sound. In a
+//! time namespace that is the namespace's clock less its offset ([`namespace`]).
 //!
 //! Two programs on one host compare times, so a private calibration must not drift away from the kernel's clock, which
 //! NTP keeps slewing. [`ClockSource::discipline`] is therefore called as often as it asks for by one thread (the
@@ -12,6 +13,8 @@
 //! may slew by. From then on pairs come every 20 ms until the error is gone (test
 //! `the_line_follows_a_clock_that_is_slewed`).
 
+pub mod namespace;
+
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,34 +24,56 @@ use std::time::Duration;
 /// Fraction bits of the scale (ns a tick).
 const SHIFT: u32 = 32;
 
-/// `CLOCK_MONOTONIC` in ns, by a system (vDSO) call; about 20 ns.
+/// The host's `CLOCK_MONOTONIC` in ns, by a system (vDSO) call; about 20 ns.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    let t = clock_gettime(ClockId::Monotonic);
+    raw_ns(ClockId::Monotonic).wrapping_add_signed(-namespace::monotonic_ns())
+}
+
+/// The same in a signal handler, which may read no file: right once any thread has read the clock.
+pub(crate) fn monotonic_in_handler_ns() -> u64 {
+    raw_ns(ClockId::Monotonic).wrapping_add_signed(-namespace::known_monotonic_ns())
+}
+
+/// A clock as this process's time namespace has it, ns.
+#[inline]
+fn raw_ns(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// The time of day (`CLOCK_REALTIME`, ns since 1970) at a reading of `CLOCK_MONOTONIC`, by the offset that lies between
+/// Time of day now (`CLOCK_REALTIME`), ns since 1970.
+pub fn realtime_ns() -> u64 {
+    let t = clock_gettime(ClockId::Realtime);
+    (t.tv_sec * 1_000_000_000 + t.tv_nsec).max(0).cast_unsigned()
+}
+
+/// Returns how far the time of day is ahead of [`monotonic_ns`], and how far apart the two were read, ns: the tightest
+/// of a few pairs, as a thread that loses its core between two readings has a wrong one.
+pub fn utc_offset_ns() -> (i64, u64) {
+    let once = |_| {
+        let before = monotonic_ns();
+        let real = realtime_ns();
+        let width = monotonic_ns() - before;
+        (width, real as i64 - (before + width / 2) as i64)
+    };
+    let (width, offset) = (0..8).map(once).min().unwrap_or_default();
+    (offset, width)
+}
+
+/// The time of day (`CLOCK_REALTIME`, ns since 1970) at a reading of [`monotonic_ns`], by the offset that lies between
 /// the two now.
 pub fn utc_ns(monotonic_ns: u64) -> u64 {
-    // The tightest of a few pairs: a thread that loses its core between two readings has a wrong one.
-    let once = |_| {
-        let before = self::monotonic_ns();
-        let t = clock_gettime(ClockId::Realtime);
-        let width = self::monotonic_ns() - before;
-        let real = t.tv_sec * 1_000_000_000 + t.tv_nsec;
-        (width, real - (before + width / 2) as i64)
-    };
-    let (_, offset) = (0..8).map(once).min().unwrap_or_default();
-    monotonic_ns.saturating_add_signed(offset)
+    monotonic_ns.saturating_add_signed(utc_offset_ns().0)
 }
 
 /// For how long the host has been suspended since it was started, ns: by so much `CLOCK_BOOTTIME` is ahead.
 pub fn suspended_ns() -> u64 {
     let before = monotonic_ns();
-    let t = clock_gettime(ClockId::Boottime);
-    let boot = t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64;
-    let ahead = boot.saturating_sub(before);
+    let offset = namespace::offsets().map_or(0, |offsets| offsets.boottime_ns);
+    let ahead = raw_ns(ClockId::Boottime)
+        .wrapping_add_signed(-offset)
+        .saturating_sub(before);
     // Two readings take some time; a suspension takes longer.
     if ahead < 10_000_000 { 0 } else { ahead }
 }
@@ -315,7 +340,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// `CLOCK_MONOTONIC` now, ns; within some 100 ns of the system call's answer.
+    /// The host's `CLOCK_MONOTONIC` now, ns; within some 100 ns of the system call's answer.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         let Some(p) = &self.published else {

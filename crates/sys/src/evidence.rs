@@ -1,7 +1,7 @@
 //! What tells apart why a thread did not run: that the process was stopped and continued, whose threads used how much
 //! of the processor, and which threads of other processes ran meanwhile.
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::clock::monotonic_in_handler_ns;
 use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,12 +15,14 @@ static TIMES: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED
 extern "C" fn on_continue(_: libc::c_int) {
     // Only clock_gettime, atomics and sigaction: all may be used in a signal handler.
     let place = CONTINUED.fetch_add(1, Ordering::Relaxed) % REMEMBERED;
-    TIMES[place].store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
+    TIMES[place].store(monotonic_in_handler_ns(), Ordering::Relaxed);
     crate::terminal::continued();
 }
 
 /// Notes from now on when the process goes on after it was stopped (Ctrl-Z, SIGSTOP): the kernel sends SIGCONT then.
 pub fn watch_continues() {
+    // The handler can't read the offset of a time namespace.
+    crate::clock::monotonic_ns();
     // SAFETY: the handler does only what is async-signal-safe; the struct is fully initialised by zeroed() plus the
     // fields set, as sigaction(2) asks. SA_RESTART: system calls that can go on do.
     unsafe {
@@ -37,17 +39,12 @@ pub fn continued() -> usize {
     CONTINUED.load(Ordering::Relaxed)
 }
 
-/// When the process was continued, ns on `CLOCK_MONOTONIC`: the newest 64 times. The handler runs on a thread that has
+/// When the process was continued, ns of the lanes' clock: the newest 64 times. The handler runs on a thread that has
 /// to get a core first, so each may be some ms late. One that had not been stopped is told, too: `timeout` does so
 /// after each signal that it sends.
 pub fn continues() -> Vec<u64> {
     let known = CONTINUED.load(Ordering::Relaxed).min(REMEMBERED);
     TIMES[..known].iter().map(|time| time.load(Ordering::Relaxed)).collect()
-}
-
-pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A thread of another process that has run.
@@ -210,10 +207,10 @@ mod tests {
     #[test]
     fn a_continue_is_noted_with_its_time() {
         watch_continues();
-        let before = nanoseconds(ClockId::Monotonic);
+        let before = crate::clock::monotonic_ns();
         // SAFETY: raise sends a signal to the calling thread, which has a handler for it.
         unsafe { libc::raise(libc::SIGCONT) };
-        let after = nanoseconds(ClockId::Monotonic);
+        let after = crate::clock::monotonic_ns();
         assert!(
             continues().iter().any(|time| (before..=after).contains(time)),
             "{:?} not between {before} and {after}",

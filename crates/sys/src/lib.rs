@@ -16,6 +16,7 @@ pub mod proc_stat;
 pub mod ready;
 pub mod sched;
 pub mod signal;
+pub mod stdio;
 pub mod switches;
 pub mod terminal;
 pub mod text;

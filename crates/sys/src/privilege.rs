@@ -206,6 +206,73 @@ impl Keep {
     }
 }
 
+/// What the calling thread has put aside ([`aside`]): it has it again when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropped, the thread has its rights again"]
+pub struct Aside {
+    sets: CapabilitySets,
+    /// Effective user and group, and the groups.
+    ids: Option<(Uid, Gid, Vec<Gid>)>,
+    /// The thread's, and no other's.
+    _here: std::marker::PhantomData<*const ()>,
+}
+
+/// Puts aside what the calling thread has beyond its user: no capability is in force, and it is `user` to the files
+/// that it opens and to whoever looks. It keeps what it takes to have all of that again. For a thread that waits for
+/// processes of its own, and has to start or undo something afterwards.
+///
+/// # Errors
+/// When the kernel refuses: the thread then has what it had.
+pub fn aside(user: Option<&User>) -> io::Result<Aside> {
+    let sets = raw::capabilities(None)?;
+    let mut aside = Aside {
+        sets,
+        ids: None,
+        _here: std::marker::PhantomData,
+    };
+    if let Some(user) = user {
+        let before = (geteuid(), getegid(), rustix::process::getgroups()?);
+        raw::set_thread_groups(&user.groups)?;
+        // From here on what was changed is put back where the rest fails.
+        aside.ids = Some(before);
+        effective_ids(user.uid, user.gid)?;
+    }
+    raw::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: CapabilitySet::empty(),
+            ..sets
+        },
+    )?;
+    Ok(aside)
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // What is not had again is missed by the call that needs it, which says so.
+        if let Some((uid, gid, groups)) = self.ids.take() {
+            // The user first: without capabilities only the saved user and group may be taken up again.
+            let _ = effective_ids(uid, gid);
+            let _ = raw::set_capabilities(None, self.sets);
+            let _ = raw::set_thread_groups(&groups);
+        } else {
+            let _ = raw::set_capabilities(None, self.sets);
+        }
+    }
+}
+
+/// Sets the effective user and group of the calling thread; the real and the saved stay.
+fn effective_ids(uid: Uid, gid: Gid) -> io::Result<()> {
+    // SAFETY: plain numbers; -1 leaves an id as it is (`man 2 setresuid`). The system calls, and not the C library's
+    // wrappers, change the calling thread alone.
+    let set = |call, id: u32| match unsafe { libc::syscall(call, u32::MAX, id, u32::MAX) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    set(libc::SYS_setresgid, gid.as_raw())?;
+    set(libc::SYS_setresuid, uid.as_raw())
+}
+
 /// Gives up what is not in `keep`, for the calling thread and those that it makes; the rest stays in force.
 ///
 /// # Errors
@@ -425,6 +492,47 @@ mod tests {
                 assert!(!with_reserve(cap, in_force));
             });
         });
+    }
+
+    #[test]
+    fn what_is_put_aside_is_not_in_force_and_comes_back() {
+        let before = raw::capabilities(None).expect("our own");
+        if !before.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+            println!("SKIPPED: becoming another user needs root");
+            return;
+        }
+        let user = User {
+            uid: Uid::from_raw(65_534),
+            gid: Gid::from_raw(65_533),
+            groups: vec![Gid::from_raw(65_533)],
+        };
+        let now = || {
+            (
+                raw::capabilities(None).expect("our own").effective,
+                geteuid(),
+                getegid(),
+            )
+        };
+        let body = || {
+            let whole = now();
+            let groups = rustix::process::getgroups().expect("groups");
+            {
+                let _aside = aside(None).expect("root");
+                assert_eq!(now(), (CapabilitySet::empty(), whole.1, whole.2));
+            }
+            assert_eq!(now(), whole);
+            {
+                let _aside = aside(Some(&user)).expect("root");
+                assert_eq!(now(), (CapabilitySet::empty(), user.uid, user.gid));
+                assert_eq!(rustix::process::getgroups().expect("groups"), user.groups);
+                let shadow = std::fs::File::open("/proc/1/mem").map(|_| ());
+                assert!(shadow.is_err(), "root's files are root's");
+            }
+            assert_eq!(now(), whole);
+            assert_eq!(rustix::process::getgroups().expect("groups"), groups);
+        };
+        std::thread::scope(|scope| scope.spawn(body).join().expect("a thread"));
+        assert!(geteuid().is_root(), "the user of one thread is not that of another");
     }
 
     #[test]

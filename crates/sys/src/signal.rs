@@ -1,8 +1,7 @@
 //! Ctrl-C, SIGTERM and a closed terminal as a flag: a run ends early, with its results.
 
-use crate::evidence::nanoseconds;
+use crate::clock::monotonic_in_handler_ns;
 use crate::wake::Wake;
-use rustix::time::ClockId;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -16,7 +15,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     // Only what is async-signal-safe: atomics, clock_gettime(2), poll(2), write(2), _exit(2).
     let before = CAUGHT.fetch_add(1, Ordering::Relaxed) as usize;
     if let Some(time) = TIMES.get(before) {
-        time.store(nanoseconds(ClockId::Monotonic), Ordering::Relaxed);
+        time.store(monotonic_in_handler_ns(), Ordering::Relaxed);
     } else {
         // The third request is from somebody who wants out now.
         crate::terminal::give_back();
@@ -70,7 +69,7 @@ pub fn interruptions() -> u32 {
     CAUGHT.load(Ordering::Relaxed)
 }
 
-/// When the first two of them came, ns on `CLOCK_MONOTONIC`.
+/// When the first two of them came, ns of the lanes' clock.
 pub fn interrupted_at() -> Vec<u64> {
     let times = TIMES.iter().map(|time| time.load(Ordering::Relaxed));
     times.filter(|&time| time > 0).collect()

@@ -1,6 +1,8 @@
 //! Texts of others (names, files, what was typed) as they may be shown: on one line, and none of it obeyed by a
 //! terminal or read in another order than it stands.
 
+use std::io::{self, Write};
+
 /// Characters that are not shown, or change how others are: control characters, those that turn the direction of
 /// writing, and separators of lines.
 pub fn is_hidden(c: char) -> bool {
@@ -12,6 +14,104 @@ pub fn is_hidden(c: char) -> bool {
 /// `text` with `instead` in the place of each character that [`is_hidden`].
 pub fn plain(text: &str, instead: char) -> String {
     text.replace(is_hidden, instead.encode_utf8(&mut [0; 4]))
+}
+
+/// Names the byte order mark that a file begins with, if any: spreadsheets and some editors put one there.
+pub fn byte_order_mark(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0xef, 0xbb, 0xbf, ..] => Some("a byte order mark (EF BB BF)"),
+        [0xff, 0xfe, ..] => Some("the byte order mark of UTF-16 (FF FE)"),
+        [0xfe, 0xff, ..] => Some("the byte order mark of UTF-16 (FE FF)"),
+        _ => None,
+    }
+}
+
+/// Says so if a number in a text has a comma in it; else nothing.
+pub fn comma_in_number(text: &str) -> &'static str {
+    let bytes = text.as_bytes();
+    let found = bytes
+        .windows(3)
+        .any(|w| w[0].is_ascii_digit() && w[1] == b',' && w[2].is_ascii_digit());
+    match found {
+        true => " (a comma in a number: decimals have a point, thousands have nothing)",
+        false => "",
+    }
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// What it is instead, in a few words.
+pub fn of_bytes(bytes: Vec<u8>) -> Result<String, String> {
+    let mark = byte_order_mark(&bytes);
+    String::from_utf8(bytes).map_err(|_| match mark {
+        Some(mark) => format!("it begins with {mark}: want UTF-8"),
+        None => "no text".to_owned(),
+    })
+}
+
+/// JSON text with each hidden character in a string as its escape, which reads back as the same character. Ends of
+/// lines and tabs stand between values: inside strings a writer of JSON has escaped them already.
+pub fn json(text: String) -> String {
+    let hidden = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
+    if !text.contains(hidden) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match hidden(c) {
+            // None of them is above U+FFFF.
+            true => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// A writer that lets no terminal obey what others have put into names: hidden characters are written as escapes in
+/// the words of JSON, so JSON stays what it is. Ends of lines, tabs and colours (`ESC [ … m`) pass.
+#[derive(Debug)]
+pub struct Harmless<W>(pub W);
+
+impl<W: Write> Write for Harmless<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Formatting hands over whole texts; other bytes are no text of ours.
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return self.0.write(bytes);
+        };
+        if !text.contains(|c| is_hidden(c) && !matches!(c, '\n' | '\t')) {
+            return self.0.write(bytes);
+        }
+        self.0.write_all(harmless(text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len() + 16);
+    for (at, c) in text.char_indices() {
+        let passes = match c {
+            '\n' | '\t' => true,
+            '\x1b' => is_colour(&text[at + 1..]),
+            c => !is_hidden(c),
+        };
+        match passes {
+            true => shown.push(c),
+            false => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    shown
+}
+
+/// Whether what follows an escape character chooses a colour that texts of ours have: none hides what is written.
+fn is_colour(rest: &str) -> bool {
+    let codes = rest.strip_prefix('[').and_then(|rest| rest.split_once('m'));
+    let ours = |code| matches!(code, "0" | "1" | "2" | "31" | "32" | "33" | "34" | "35" | "36");
+    codes.is_some_and(|(codes, _)| codes.split(';').all(ours))
 }
 
 #[cfg(test)]
@@ -31,6 +131,23 @@ mod tests {
                 prop_assert_eq!(is, if is_hidden(was) { '?' } else { was });
             }
         }
+    }
+
+    #[test]
+    fn json_has_hidden_characters_as_escapes_and_nothing_else_changes() {
+        let text = "{\n\t\"a\u{202e}b\": \"\u{2066}x\u{7f}\u{9b}\u{fffe} é\u{200d}\"\n}\n".to_owned();
+        let want = "{\n\t\"a\\u202eb\": \"\\u2066x\\u007f\\u009b\\ufffe é\u{200d}\"\n}\n";
+        assert_eq!(json(text), want);
+        assert_eq!(json("{}".to_owned()), "{}");
+    }
+
+    #[test]
+    fn a_terminal_is_given_colours_and_no_other_sequence() {
+        let mut out = Harmless(Vec::new());
+        let text = "\x1b[1;32mok\x1b[0m\ta\u{202e}b \x1b]0;x\x07 \x1b[2J\x1b[8m\n";
+        write!(out, "{text}").unwrap();
+        let want = "\x1b[1;32mok\x1b[0m\ta\\u202eb \\u001b]0;x\\u0007 \\u001b[2J\\u001b[8m\n";
+        assert_eq!(String::from_utf8(out.0).unwrap(), want);
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub struct XdpDevice {
 pub fn open(config: &Config) -> Result<XdpDevice> {
     privileges(config)?;
     let device = NetDev::of_port(&config.device, "xdp")?;
+    // The programs stamp, send and age packets by the kernel's clock, and are given times of this process's.
+    mpps_sys::clock::namespace::agrees(xsk::kernel_clock).map_err(|why| {
+        let cause = format!("{why}: mount /proc, or run outside of the time namespace");
+        Error::new("set up", config.device.as_str(), cause, ErrorKind::Unsupported)
+    })?;
     let xsk = xsk::Device::named(&config.device).map_err(of)?;
     let queues = xsk.queues().map_err(of)?.current;
     Ok(XdpDevice {

@@ -52,7 +52,7 @@ pub use mapping::Pages;
 pub use pool::{Pool, PoolRef};
 pub use program::{
     Addresses, AttachedMode, Attachment, CounterReader, Counters, Filter, Match, Ports, Program, ProgramConfig,
-    ProgramMode, Take, load_failure,
+    ProgramMode, Take, kernel_clock, load_failure,
 };
 pub use rx::{Rx, RxHalf};
 pub use socket::{BusyPoll, Options, RingSizes, Socket, SocketConfig, SocketMode, Statistics};

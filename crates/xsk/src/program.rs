@@ -7,6 +7,7 @@
 //! The program is C, compiled beforehand, and embedded here as an object; `xdp/redirect.bpf.c` is its source. It is
 //! loaded by `aya`, so that no C library is needed.
 
+mod clock;
 mod config;
 mod counters;
 mod link;
@@ -18,6 +19,7 @@ use aya::maps::{MapData, XskMap};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 
+pub use clock::kernel_clock;
 pub use config::{Addresses, Filter, Match, Ports, ProgramConfig, Take};
 pub use counters::{CounterReader, Counters};
 

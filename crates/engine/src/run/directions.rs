@@ -16,6 +16,7 @@ pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     let sum = |rate: fn(&Summary) -> f64| directions.iter().map(|way| rate(&way.summary)).sum();
     let intended = directions.iter().map(|way| way.summary.intended_pps);
     all.intended_pps = intended.sum();
+    all.due = directions.iter().map(|way| way.summary.due).sum();
     all.offered_pps = sum(|summary| summary.offered_pps);
     all.received_pps = sum(|summary| summary.received_pps);
     all.directions = directions;

@@ -160,6 +160,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         missed: tally.missed,
         frame_size: m.work.frame_size,
         intended_pps: m.work.rates.map(|rates| rates.mean_pps(run_ns)),
+        due: scheduled,
         offered_pps: tally.tx as f64 / seconds,
         received_pps: tally.rx as f64 / seconds,
         loss_ratio: if base == 0 { 0.0 } else { lost as f64 / base as f64 },
@@ -574,6 +575,20 @@ fn port_summaries(m: &Measured<'_>) -> Vec<PortSummary> {
     m.port_names.iter().enumerate().map(summary).collect()
 }
 
+/// How the clocks of a time namespace were related to the host's; `None` outside of one.
+fn time_namespace() -> Option<String> {
+    match mpps_sys::clock::namespace::offsets() {
+        Ok(offsets) if offsets.monotonic_ns == 0 => None,
+        Ok(offsets) => {
+            let seconds = offsets.monotonic_ns as f64 / 1e9;
+            Some(format!(
+                "its clock is {seconds} s ahead of the host's: times here are the host's"
+            ))
+        }
+        Err(why) => Some(format!("not known whether in one ({why})")),
+    }
+}
+
 fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<HostFact> {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned());
     let cpu = read("/proc/cpuinfo").and_then(|text| {
@@ -591,6 +606,7 @@ fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<HostFact> {
         HostFact::shown("clock", m.clock),
         HostFact::new("path", m.path_name.as_str()),
     ]);
+    facts.extend(time_namespace().map(|told| HostFact::shown("time_namespace", told)));
     facts.extend_from_slice(&m.common.host);
     facts.extend_from_slice(&m.port_facts);
     let ms = |time: Duration| format!("{}", time.as_secs_f64() * 1e3);

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use mpps_sys::text::Harmless;
 use serde::Serialize;
 
 /// How good or bad a finding is.
@@ -107,6 +108,15 @@ impl Report {
         }
     }
 
+    /// Adds what was removed before the host was looked at.
+    pub fn removed(&mut self, lines: &[String]) {
+        let mut area = self.area("left over");
+        for line in lines {
+            let why = "runs that are killed (kill -9) can't remove what they have made";
+            area.add(Status::Info, "removed", line.as_str(), why, "");
+        }
+    }
+
     /// How many findings there are of each status.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -151,6 +161,8 @@ impl Report {
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, out: &mut dyn Write, colour: bool, columns: Option<usize>) -> io::Result<()> {
+        // Names of interfaces and drivers are anybody's.
+        let out = &mut Harmless(out);
         let paint = |sgr: &str, text: &str| {
             if colour {
                 format!("\x1b[{sgr}m{text}\x1b[0m")

@@ -6,6 +6,7 @@ use clap::builder::{StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use mpps_engine::Rate;
+use mpps_sys::text::comma_in_number;
 use mpps_wire::FrameSize;
 use std::ffi::OsStr;
 use std::fmt;
@@ -80,6 +81,7 @@ impl RateText {
             (None, "%") if num > 100 * den => return Err("at most 100%".to_owned()),
             (None, "%") => Amount::Share(Fraction { num, den: 100 * den }),
             (None, "") => return Err(format!("{WANT} (the unit is missing)")),
+            (None, _) if !comma_in_number(text).is_empty() => return Err(format!("{WANT}{}", comma_in_number(text))),
             (None, _) => {
                 // `m` is milli: nobody means that, but a unit in another case is a slip to be asked about.
                 let like = UNITS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(unit));

@@ -2,6 +2,7 @@
 
 use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, addresses as ranges};
+use mpps_sys::text::comma_in_number;
 use mpps_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -46,7 +47,7 @@ fn no_time(text: &str, want: &str) -> String {
     let like = TIME_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
     match like.filter(|(name, _)| *name != unit && !number.is_empty()) {
         Some((name, _)) => format!("want {want}: did you mean {number}{name}?"),
-        None => format!("want {want}"),
+        None => format!("want {want}{}", comma_in_number(text)),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::fail::{Failure, Result, argument_line, failed, print, usage};
 use crate::plan::author::Author;
 use crate::plan::value::{in_fields, schema, words};
 use crate::privilege::as_user;
+use mpps_sys::text::of_bytes;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -75,25 +76,22 @@ fn told(args: &Again) -> Vec<OsString> {
 }
 
 fn read(path: &Path) -> Result<(String, Author)> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let mut author = Author::default();
     let mut open = || -> std::io::Result<usize> {
         if path == Path::new("-") {
             author = Author::of_stdin()?;
-            return std::io::stdin().take(LONGEST + 1).read_to_string(&mut text);
+            return std::io::stdin().take(LONGEST + 1).read_to_end(&mut bytes);
         }
         let file = File::open(path)?;
         author = Author::of(&file, path)?;
-        file.take(LONGEST + 1).read_to_string(&mut text)
+        file.take(LONGEST + 1).read_to_end(&mut bytes)
     };
     let read = open();
     let name = path.display();
     match read {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(usage(format!(
             "{name}: no such file: want a plan (--print-plan), or a result that holds one"
-        ))),
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(usage(format!(
-            "{name}: no text: want a plan (--print-plan), or a result that holds one"
         ))),
         Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => Err(usage(format!(
             "{name}: a folder: want a file with a plan (--print-plan), or a result that holds one"
@@ -102,6 +100,11 @@ fn read(path: &Path) -> Result<(String, Author)> {
         Ok(n) if n as u64 > LONGEST => Err(usage(format!(
             "{name}: above {LONGEST} bytes: want a plan (--print-plan)"
         ))),
-        Ok(_) => Ok((text, author)),
+        Ok(_) => match of_bytes(bytes) {
+            Ok(text) => Ok((text, author)),
+            Err(why) => Err(usage(format!(
+                "{name}: {why}: want a plan (--print-plan), or a result that holds one"
+            ))),
+        },
     }
 }

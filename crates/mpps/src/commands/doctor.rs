@@ -6,8 +6,7 @@ use crate::paths::{all_names, dpdk_version, drives_interface};
 use mpps_host::doctor::{Options, examine};
 use mpps_io::PortSpec;
 use mpps_netdev::NetDev;
-use mpps_report::Colour;
-use std::io::IsTerminal;
+use mpps_report::{Colour, columns_of};
 use std::process::ExitCode;
 
 /// Exit codes: 0 nothing failed; 1 a check failed, of what was asked about or of anything at all; 2 a device that was
@@ -17,11 +16,13 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     let about: Vec<String> = args.about.iter().flat_map(|name| named(name, &paths)).collect();
     let is_path = |name: &&String| paths.contains(&name.as_str()) && NetDev::by_name(name).is_err();
     let built_paths = paths.iter().map(|p| (*p).to_owned()).collect();
-    let report = examine(&Options {
+    let left = mpps_host::left::remove();
+    let mut report = examine(&Options {
         interfaces: about.iter().filter(|name| !is_path(name)).cloned().collect(),
         built_paths,
         dpdk: dpdk_version().map(str::to_owned),
     });
+    report.removed(&left);
     if let Some(absent) = report.absent() {
         return Err(usage(format!(
             "doctor: {absent}: want an interface, the address of a device for DPDK, or one of {}",
@@ -34,12 +35,8 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     } else {
         let out = std::io::stdout();
         let colour = Colour::for_stream(&out) == Colour::Always;
-        let size = out
-            .is_terminal()
-            .then(|| rustix::termios::tcgetwinsize(&out).ok())
-            .flatten();
-        let columns = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
-        print(|out| report.render(out, colour, columns))?;
+        let columns = columns_of(&out);
+        print(|out| report.render(out, colour, Some(columns)))?;
     }
     Ok(ExitCode::from(u8::from(report.failed(&about))))
 }

@@ -103,7 +103,7 @@ impl<C: Borrow<Clerk>> Folder<C> {
     /// holes would be gone on with as if nothing were missing.
     pub(crate) fn line(&mut self, value: &Value) {
         let Some(mut file) = self.record.take() else { return };
-        let line = format!("{value}\n");
+        let line = mpps_sys::text::json(format!("{value}\n"));
         let written = self.clerk.borrow().does(move || {
             let result = file.write_all(line.as_bytes());
             (file, result)

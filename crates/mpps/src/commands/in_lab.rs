@@ -8,7 +8,7 @@ use super::demo::child::{Reflector, answered, interrupted};
 use super::demo::stage::executable;
 use super::serving::NAMESPACE;
 use crate::cli::{Traffic, lab};
-use crate::fail::{Result, failed, usage};
+use crate::fail::{Result, failed, say, usage};
 use crate::paths;
 use crate::run::Plan;
 use mpps_host::lab::{Host, Lab, LabError, LabOptions, ScratchLab};
@@ -28,10 +28,7 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
     let reflect = own.reflect();
     if !args.run.tell.quiet {
         let typed = reflect.join(" ");
-        eprintln!(
-            "mpps: lab {}, removed at the end; on its host b: mpps {typed}",
-            made.name()
-        );
+        say!("lab {}, removed at the end; on its host b: mpps {typed}", made.name());
     }
     let mut reflector = Reflector::of(own.command(&made, Host::B, reflect.into_iter().map(Into::into))?)?;
     let mut command = own.command(&made, Host::A, own.words())?;
@@ -68,7 +65,7 @@ fn lab_for(args: &Traffic) -> Result<ScratchLab> {
         queues: Some(lanes(args).clamp(1, 256) as u32),
         mtu: None,
     };
-    mpps_host::lab::tell_of_waiting(|line| eprintln!("mpps: {line}"));
+    mpps_host::lab::tell_of_waiting(|line| say!("{line}"));
     ScratchLab::new(options).map_err(|error| match error {
         _ if interrupted() => failed("--lab: interrupted before the lab was made"),
         LabError::NeedsRoot { .. } => {

@@ -1,7 +1,7 @@
 //! `lab`.
 
 use crate::cli::{Lab as Args, LabAction};
-use crate::fail::{Result, print};
+use crate::fail::{Result, print, say};
 use mpps_host::lab::{DEFAULT_NAME, Host, Lab, LabOptions, LabState};
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         LabAction::Up { queues, mtu } => LabOptions { queues, mtu },
         _ => LabOptions::default(),
     };
-    mpps_host::lab::tell_of_waiting(|line| eprintln!("mpps: {line}"));
+    mpps_host::lab::tell_of_waiting(|line| say!("{line}"));
     let lab = Lab::new(&args.name, options).map_err(crate::fail::usage)?;
     match args.action {
         LabAction::Up { .. } => {
@@ -31,7 +31,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             }));
             say(&lines)?;
         }
-        LabAction::Down => say(&done(lab.down()?, "there is no lab"))?,
+        LabAction::Down => {
+            let mut lines = lab.down()?;
+            lines.extend(mpps_host::left::remove());
+            say(&done(lines, "there is no lab"))?;
+        }
         LabAction::Status => {
             let status = lab.status()?;
             print(|out| status.render(out))?;

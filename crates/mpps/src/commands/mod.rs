@@ -30,7 +30,7 @@ pub(crate) use output::{failed_in_lines, with_result};
 pub(crate) use steps::prepare;
 
 use crate::cli::{Command, TraceAction};
-use crate::fail::{Result, print, usage};
+use crate::fail::{Result, print, say, usage};
 use crate::paths;
 use crate::plan;
 use crate::privilege::{self, as_user};
@@ -54,11 +54,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     };
     if mends && !privilege::lent() {
         // What a run that was killed has left of its changes to interfaces.
-        paths::mend().for_each(|line| eprintln!("mpps: {line}"));
+        paths::mend().for_each(|line| say!("{line}"));
         // `isolate` does so itself, when it is its turn.
         if !matches!(command, Command::Isolate(_)) {
             let host = mpps_host::isolate::mend(&mpps_host::isolate::Tree::live());
-            host.told.iter().for_each(|line| eprintln!("mpps: {line}"));
+            host.told.iter().for_each(|line| say!("{line}"));
         }
     }
     if let Some(traffic) = command.in_lab() {

@@ -3,7 +3,7 @@
 use super::run_folder::{self as folder, Sources};
 use super::serving::{Serving, Shown};
 use crate::cli::{Run, recorded_command, words_of_program};
-use crate::fail::{Failure, Result, failed, tell_at_end, usage};
+use crate::fail::{Failure, Result, failed, say, tell_at_end, usage};
 use crate::plan::value::Plan;
 use crate::privilege::{Clerk, as_user, caller};
 use crate::profile::{self, Picture};
@@ -17,6 +17,7 @@ use mpps_report::{
 };
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
+use mpps_sys::stdio::stdout_is_closed;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::io::Write;
@@ -251,14 +252,14 @@ impl Output {
     /// Tells something before the run begins.
     pub(crate) fn remark(&self, line: &str) {
         if !self.quiet {
-            eprintln!("mpps: {line}");
+            say!("{line}");
         }
     }
 
     /// Says at the start, when every lane receives, that it is so: whoever starts the sender may go on.
     pub(crate) fn when_ready(&mut self, line: String) {
         if !self.quiet {
-            self.sinks.push(Box::new(AtBegin(move || eprintln!("mpps: {line}"))));
+            self.sinks.push(Box::new(AtBegin(move || say!("{line}"))));
         }
     }
 
@@ -311,10 +312,10 @@ impl Output {
             expectations,
             ..summary
         };
-        own.print(&summary, self.quiet);
+        let unprinted = own.print(&summary, self.quiet);
         let command = summary.command.join(" ");
         // What was measured comes first. A file that can't be written takes no other with it.
-        let mut unwritten: Vec<ReportError> = Vec::new();
+        let mut unwritten: Vec<ReportError> = Vec::from_iter(unprinted);
         let (mut sinks, forms) = (self.sinks, own.forms);
         let ended = move || {
             sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
@@ -322,14 +323,13 @@ impl Output {
                 .iter()
                 .map(|(form, target)| target.write_text(&form.of(&summary)?));
             let unwritten: Vec<ReportError> = written.filter_map(|written| written.err()).collect();
-            let torn = match lines() {
-                Lines::Open(lines) => lines.end(&summary),
-                _ => Vec::new(),
-            };
-            (torn, unwritten)
+            if let Lines::Open(lines) = lines() {
+                // What could not be written is on its board.
+                let _ = lines.end(&summary);
+            }
+            unwritten
         };
-        let (torn, more) = own.clerk.does(ended)?;
-        unwritten.extend(more);
+        unwritten.extend(own.clerk.does(ended)?);
         if let (Some(target), Some(recording)) = (own.trace, recording) {
             unwritten.extend(own.clerk.does(move || write_trace(&target, &recording).err())?);
         }
@@ -350,7 +350,8 @@ impl Output {
             unwritten.extend(json.written().err());
         }
         unwritten.extend(own.serving.and_then(Serving::finish));
-        let mut unwritten = unwritten.into_iter().map(|error| error.to_string()).chain(torn);
+        let incomplete = own.boards.iter().flat_map(Notes::unwritten);
+        let mut unwritten = incomplete.chain(unwritten.into_iter().map(|error| error.to_string()));
         let Some(first) = unwritten.next() else {
             return Ok(code(valid, met));
         };
@@ -471,42 +472,50 @@ impl Own {
         Ok((sinks, own))
     }
 
-    /// Prints the summary; where nothing is to be printed, what is told nowhere else.
-    fn print(&self, summary: &Summary, quiet: bool) {
+    /// Prints the summary; if nothing is to be printed, what is told nowhere else. A summary that standard output does
+    /// not take goes to standard error; the reason is returned.
+    fn print(&self, summary: &Summary, quiet: bool) -> Option<ReportError> {
         if quiet {
-            for note in self.boards.iter().flat_map(Notes::all) {
-                eprintln!("mpps: {note}");
+            // What is not written is told last, with the exit code.
+            let unwritten: Vec<_> = self.boards.iter().flat_map(Notes::unwritten).collect();
+            let notes = self.boards.iter().flat_map(Notes::all);
+            for note in notes.filter(|note| !unwritten.contains(note)) {
+                say!("{note}");
             }
             if !summary.valid {
-                eprintln!("mpps: not valid: {}", summary.invalid_reasons.join("; "));
+                say!("not valid: {}", summary.invalid_reasons.join("; "));
             }
             let missed = summary.expectations.iter().filter(|of| !of.met);
-            missed.for_each(|of| eprintln!("mpps: expected {}: {}: not met", of.expected, of.told));
-            return;
+            missed.for_each(|of| say!("expected {}: {}: not met", of.expected, of.told));
+            return None;
         }
-        let (out, err) = (std::io::stdout(), std::io::stderr());
-        let printed = match self.stdout_taken {
-            true => print_summary(
-                summary,
-                self.detail,
-                Colour::for_stream(&err),
-                columns_of(&err),
-                &mut err.lock(),
-            ),
-            false => print_summary(
-                summary,
-                self.detail,
-                Colour::for_stream(&out),
-                columns_of(&out),
-                &mut out.lock(),
-            ),
+        let err = std::io::stderr();
+        let on_stderr = || {
+            let (colour, columns) = (Colour::for_stream(&err), columns_of(&err));
+            print_summary(summary, self.detail, colour, columns, &mut err.lock())
         };
-        // A reader that has gone is no reason to fail: the files still get everything.
-        if let Err(error) = printed
-            && error.kind() != std::io::ErrorKind::BrokenPipe
-        {
-            let _ = writeln!(err.lock(), "mpps: write the summary: {error}");
+        if self.stdout_taken {
+            // Nothing is left to say it on.
+            let _ = on_stderr();
+            return None;
         }
+        let out = std::io::stdout();
+        let (colour, columns) = (Colour::for_stream(&out), columns_of(&out));
+        let printed = match stdout_is_closed() {
+            true => Err(std::io::Error::other("it is closed")),
+            false => print_summary(summary, self.detail, colour, columns, &mut out.lock()),
+        };
+        // A reader that has gone (`| head`) had all that it wanted.
+        let error = printed
+            .and_then(|()| out.lock().flush())
+            .err()
+            .filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe)?;
+        let _ = on_stderr();
+        Some(ReportError::io(
+            "write the summary to",
+            Path::new("standard output"),
+            error,
+        ))
     }
 }
 

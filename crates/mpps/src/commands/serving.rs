@@ -7,7 +7,7 @@
 use crate::cli::Run;
 use crate::commands::elsewhere::way_in;
 use crate::commands::output::unwritable;
-use crate::fail::{Result, failed, printable, usage};
+use crate::fail::{Result, failed, printable, say, usage};
 use crate::paths::Checked;
 use crate::privilege::{Clerk, caller};
 use mpps_netdev::{NetDev, owner};
@@ -63,7 +63,7 @@ pub(crate) fn bind(run: &Run, ports: &[&Checked]) -> Result<()> {
             ))
         })?;
         if !ip.is_loopback() {
-            eprintln!("mpps: {option} {address}: whoever reaches this address can read what the run tells");
+            say!("{option} {address}: whoever reaches this address can read what the run tells");
         }
         *socket = Some(bound);
     }
@@ -134,7 +134,8 @@ impl Shown {
         if !run.tell.plain && !whole_terminal() {
             return Self::Live(LiveStyle::Auto);
         }
-        let small = terminal_size().is_some_and(|size| size.0 < SMALLEST.0 || size.1 < SMALLEST.1);
+        // One that does not know its size has none to draw for.
+        let small = terminal_size().is_none_or(|size| size.0 < SMALLEST.0 || size.1 < SMALLEST.1);
         if run.tell.plain || small || rows && io::stdout().is_terminal() {
             return Self::Live(LiveStyle::Plain);
         }
@@ -288,7 +289,7 @@ fn serve(
     let (mut listeners, mut told) = (Vec::new(), None);
     if let Some(socket) = metrics {
         let url = url(&socket).map_err(unstarted)?;
-        eprintln!("mpps: metrics: {url}metrics");
+        say!("metrics: {url}metrics");
         told.get_or_insert(format!("{url}metrics"));
         listeners.push(Listener::new(socket, MetricsSite(board.clone())).map_err(unstarted)?);
     }
@@ -296,14 +297,14 @@ fn serve(
         let token = Token::new().map_err(unstarted)?;
         let path = token.path();
         let url = format!("{}{}", url(&socket).map_err(unstarted)?, path.trim_start_matches('/'));
-        eprintln!("mpps: live page: {url}");
+        say!("live page: {url}");
         told.get_or_insert(url);
         listeners.push(Listener::new(socket, PageSite::new(board, token)).map_err(unstarted)?);
     }
     // Of a command with a lab of its own they are the user's.
     let elsewhere = || std::env::var_os(NAMESPACE).is_none().then(way_in).flatten();
     if let Some((url, (namespace, way))) = told.and_then(|url| Some((url, elsewhere()?))) {
-        eprintln!("mpps: this is inside {namespace}; from outside: {way} curl {url}");
+        say!("this is inside {namespace}; from outside: {way} curl {url}");
     }
     let (ready, heard, _) = once_begun(watcher, cores);
     let server = Server::start(listeners, LIMITS, ready).map_err(unstarted)?;
@@ -387,12 +388,14 @@ fn about(run: &Run, test: Option<&str>) -> About {
     let mut paths: Vec<&str> = ports.iter().map(|(path, _)| *path).collect();
     paths.dedup();
     let devices: Vec<&str> = ports.iter().map(|(_, device)| *device).collect();
+    // The page, the screen and the metrics show them as they are.
+    let shown = |text: &str| mpps_sys::text::plain(text, '\u{fffd}');
     About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         workload: test.or(plan["workload"].as_str()).unwrap_or_default().to_owned(),
         path: paths.join(","),
-        device: devices.join(","),
-        command: crate::cli::recorded_command(),
+        device: shown(&devices.join(",")),
+        command: crate::cli::recorded_command().iter().map(|word| shown(word)).collect(),
         single: test.is_none(),
     }
 }

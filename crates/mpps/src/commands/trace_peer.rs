@@ -7,7 +7,7 @@
 use crate::cli::Peer as Args;
 use crate::commands::compare::of_this_process;
 use crate::commands::demo::stage::executable;
-use crate::fail::{Result, failed, usage};
+use crate::fail::{Result, failed, say, usage};
 use crate::paths;
 use crate::privilege::as_user;
 use mpps_report::{JsonTarget, same_file, write_trace};
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &told {
         Ok(peer) if !args.quiet => eprint!("{}", peer.text()),
         Ok(_) => {}
-        Err(why) => eprintln!("mpps: trace peer: {why}"),
+        Err(why) => say!("trace peer: {why}"),
     }
     if let Some(target) = target {
         let mut value = told
@@ -173,7 +173,7 @@ struct Folder {
 impl Folder {
     fn make() -> Result<Self> {
         let above = above()?;
-        clear(&above);
+        let _ = mpps_host::left::remove_of_peers(&above);
         let named = |prefix: &str| above.join(format!("{prefix}-{}", std::process::id()));
         let (draft, path) = (named("new"), named("peer"));
         let unable = |what: &str, e: io::Error| failed(format!("{what} {}: {e}", path.display()));
@@ -239,20 +239,8 @@ impl Drop for Folder {
 /// The folder to make it in: of this user's alone, where programs may be loaded from, and below no folder that others
 /// may write to.
 fn above() -> Result<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let root = rustix::process::geteuid().is_root();
-    let places = [
-        Some(private::runtime_path()),
-        cache.map(|cache| cache.join("mpps")),
-        root.then(|| PathBuf::from("/var/cache/mpps")),
-    ];
     let mut why = Vec::new();
-    for place in places.into_iter().flatten() {
+    for place in mpps_host::left::peer_places() {
         // What root makes there is to stay there: nobody else may lead it elsewhere, or put a plug-in in its place.
         if let Some(reason) = place.ancestors().find_map(others) {
             why.push(format!("{} {reason}", place.display()));
@@ -300,26 +288,4 @@ fn unfit(place: &Path) -> Option<String> {
         "lies in {}, which others than its owner may write to",
         open.display()
     ))
-}
-
-/// Removes what commands have left that were killed.
-fn clear(above: &Path) {
-    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let gone = |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
-        let left = match (name.strip_prefix("peer-"), name.strip_prefix("new-")) {
-            (Some(pid), _) => match File::open(entry.path().join("lock")) {
-                Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-                // It was killed as it was removed.
-                Err(_) => gone(pid),
-            },
-            // It was killed before it was locked. Files of such names are others'.
-            (_, Some(pid)) => gone(pid),
-            _ => false,
-        };
-        if left {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::steps::printed;
 use crate::cli::Traffic;
-use crate::fail::{Result, failed};
+use crate::fail::{Result, failed, say};
 use crate::plan::traffic::Draft;
 use crate::run::{Host, on_ports};
 use mpps_stats::Summary;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
     let draft = Draft::new(args, receive)?;
     if let Some(name) = draft.dest.name.as_ref().filter(|_| !draft.args.run.tell.quiet) {
-        eprintln!("mpps: --dest {name} is {}", draft.dest.ip);
+        say!("--dest {name} is {}", draft.dest.ip);
     }
     if let Some(code) = printed(&draft.args.run)? {
         return Ok(code);

@@ -25,7 +25,7 @@ pub(crate) use help::{port_help, summary, text};
 pub(crate) use rules::Rules;
 
 use crate::cli::Run;
-use crate::fail::{Result, usage};
+use crate::fail::{Result, say, usage};
 use help::Help;
 use mpps_engine::{DropPlan, ForwardPlan, ReflectPlan, TrafficPlan};
 use mpps_io::kernel::KernelPort;
@@ -619,7 +619,7 @@ fn alone(spec: &PortSpec) -> crate::fail::Failure {
 /// Prints a port's remarks: requests that it could not meet, and better settings that it could not have.
 fn remark(remarks: &[String]) {
     for line in remarks {
-        eprintln!("mpps: {line}");
+        say!("{line}");
     }
 }
 

@@ -247,7 +247,13 @@ pub(crate) fn words(text: &str) -> Result<Vec<OsString>, String> {
         // Whatever else is wrong is told below.
         _ => {}
     }
-    let whole: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}: want a plan (--print-plan)"))?;
+    let no_plan = |e| {
+        format!(
+            "{}: want a plan (--print-plan)",
+            mpps_report::no_json(text.as_bytes(), &e)
+        )
+    };
+    let whole: Value = serde_json::from_str(text).map_err(no_plan)?;
     let schema = whole.get("schema").and_then(Value::as_str);
     if schema.is_some_and(|schema| schema.starts_with("mpps.test/")) {
         let why = "the result of a search, which varies a plan: want its plan alone, with a rate";

@@ -62,6 +62,25 @@ pub(crate) fn begin() -> Result<()> {
     privilege::limit(USEFUL).map_err(closed)
 }
 
+/// Puts aside what this thread has beyond the user who called, until the value is dropped: for the parent of runs while
+/// they go on. `None` where there is nothing to put aside, or the host forbids it.
+pub(crate) fn aside() -> Option<privilege::Aside> {
+    if privilege::held().is_empty() && caller().is_none() {
+        return None;
+    }
+    privilege::aside(caller()).ok()
+}
+
+/// Gives up all of that for good: for a thread that reads what processes say.
+pub(crate) fn shed() {
+    let keep = privilege::Keep {
+        user: caller().cloned(),
+        ..privilege::Keep::NOTHING
+    };
+    // A filter of system calls may forbid it: the thread does nothing with what it has.
+    let _ = keep.apply();
+}
+
 /// What a command may do with what the program's file gives.
 pub(crate) fn check(command: &Command) -> Result<()> {
     if !lent() {

@@ -225,6 +225,11 @@ impl Files {
         self.flush(ending)
     }
 
+    /// Checks that the file that was written last has its name still.
+    pub(super) fn check_name(&self) -> io::Result<()> {
+        self.output.check_name()
+    }
+
     /// Whether the file has a head, so that more may be appended after a failure.
     pub(super) fn can_go_on(&self) -> bool {
         self.output.is_regular() && self.file_bytes > 0

@@ -50,6 +50,16 @@ impl Sink {
         }
     }
 
+    /// Notes that the packets are not in a file of the name that was asked for.
+    fn check_name(&mut self) {
+        if let (None, Err(error)) = (&self.failure, self.files.check_name()) {
+            let written = units::count(self.files.written);
+            let text = format!("{}: {error}: {written} packets were written to it", self.files.name());
+            self.notes.tell(text.clone());
+            self.failure = Some(text);
+        }
+    }
+
     #[cold]
     fn fail(&mut self, failure: &Failure) {
         self.dropped += failure.lost;
@@ -168,6 +178,7 @@ impl Writer {
         };
         if sink.failure.is_none() {
             sink.attempt(0, |files| files.close(counts, &|| true));
+            sink.check_name();
         } else if sink.files.can_go_on() {
             // A full disk may have room for the last block, and need not.
             let _ = sink.files.close(counts, &|| true);

@@ -77,7 +77,7 @@ impl Document {
             series.points.retain(|point| point.0.is_finite());
         }
         // Maps have texts as keys, and numbers that are not finite become null: nothing fails.
-        write::text(&serde_json::to_value(whole).unwrap_or_default())
+        mpps_sys::text::json(write::text(&serde_json::to_value(whole).unwrap_or_default()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads `result.json` again. Anybody may have written it: what is read is checked before anything is made of it.
 
 use super::{Document, SCHEMA, is_plain};
+use crate::no_json;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -18,7 +19,7 @@ pub enum Found {
 /// # Errors
 /// One line that says what is wrong.
 pub fn find(bytes: &[u8]) -> Result<Found, String> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("no JSON: {e}"))?;
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| no_json(bytes, &e))?;
     if value.get("schema").is_some() {
         return document(value).map(|document| Found::Test(Box::new(document)));
     }
@@ -39,7 +40,7 @@ pub fn find(bytes: &[u8]) -> Result<Found, String> {
 /// # Errors
 /// One line that says what is wrong.
 pub fn read(bytes: &[u8]) -> Result<Document, String> {
-    document(serde_json::from_slice(bytes).map_err(|e| format!("no JSON: {e}"))?)
+    document(serde_json::from_slice(bytes).map_err(|e| no_json(bytes, &e))?)
 }
 
 fn document(value: Value) -> Result<Document, String> {

@@ -6,6 +6,7 @@
 use super::about::LONGEST_LINE;
 use super::bins::{Bin, LATENCY, P50, Run};
 use crate::ReportError;
+use mpps_sys::text::byte_order_mark;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -115,7 +116,11 @@ impl<'p> Reader<'p> {
         let find = |name: &str| headers.iter().position(|header| header == name);
         let need = |name: &str| {
             find(name).ok_or_else(|| {
-                ReportError::malformed(path, format!("line 1: no column {name}: want a CSV written by --csv"))
+                let why = separated_by(&headers).unwrap_or_default();
+                ReportError::malformed(
+                    path,
+                    format!("line 1: no column {name}{why}: want a CSV written by --csv"),
+                )
             })
         };
         let columns = Columns {
@@ -164,13 +169,30 @@ impl<'p> Reader<'p> {
             _ => {
                 let line = record.position().map_or(0, csv::Position::line);
                 let name = self.headers.get(column).unwrap_or_default();
+                let decimal = text.replacen(',', ".", 1).parse::<f64>().is_ok();
+                let why = if decimal {
+                    " (a decimal comma: want a point)"
+                } else {
+                    ""
+                };
                 Err(ReportError::malformed(
                     self.path,
-                    format!("line {line}, column {name}: '{text}' is not a number"),
+                    format!("line {line}, column {name}: '{text}' is not a number{why}"),
                 ))
             }
         }
     }
+}
+
+/// Says what a header is separated by, if not by commas: spreadsheets of many countries write semicolons.
+fn separated_by(headers: &csv::StringRecord) -> Option<&'static str> {
+    let first = headers.get(0)?;
+    [
+        (';', " (columns are separated by semicolons: want commas)"),
+        ('\t', " (columns are separated by tabs: want commas)"),
+    ]
+    .into_iter()
+    .find_map(|(separator, why)| first.split(separator).any(|name| name == "time_s").then_some(why))
 }
 
 /// Bytes of a file, and whether its last line has no end.
@@ -183,13 +205,23 @@ fn end(file: &File) -> io::Result<(u64, bool)> {
     Ok((length, last != [b'\n']))
 }
 
+/// The byte order mark that a file begins with, if any.
+fn mark(file: &File) -> Option<&'static str> {
+    let mut first = [0; 3];
+    let read = file.read_at(&mut first, 0).ok()?;
+    byte_order_mark(&first[..read])
+}
+
 fn wrong(path: &Path, error: &csv::Error) -> ReportError {
     let line = error.position().map_or(0, csv::Position::line);
     let message = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             format!("line {line}: {len} cells, where the header has {expected_len}")
         }
-        csv::ErrorKind::Utf8 { .. } => format!("line {line}: not text"),
+        csv::ErrorKind::Utf8 { .. } => match File::open(path).ok().and_then(|file| mark(&file)) {
+            Some(mark) => format!("it begins with {mark}: want UTF-8"),
+            None => format!("line {line}: not text"),
+        },
         _ => error.to_string(),
     };
     ReportError::malformed(path, message)

@@ -25,9 +25,9 @@ pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) ->
         if all.intended_pps.is_some() {
             rows.push(row("intended", &|s| s.intended_pps.map_or_else(String::new, pps)));
         }
-        rows.push(row("offered", &|s| match s.intended_pps {
+        rows.push(row("offered", &|s| match s.share_of_due(s.tx) {
             // One that is as intended to three decimals, by which a trial is judged, has no share beside it.
-            Some(intended) if intended > 0.0 => match format!("{:.3} %", s.offered_pps / intended * 100.0) {
+            Some(share) => match format!("{:.3} %", share * 100.0) {
                 share if share == "100.000 %" => pps(s.offered_pps),
                 share => format!("{} ({share})", pps(s.offered_pps)),
             },

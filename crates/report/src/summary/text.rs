@@ -1,7 +1,15 @@
 //! Columns and folded lines: nothing of ours is wider than the terminal, or than the smallest usual one, so that no
 //! terminal folds a table in the middle of a figure.
 
+use mpps_sys::text::Harmless;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+/// Whether a terminal does not know how wide it is (a serial line, a pseudo-terminal whose owner has not said): lines
+/// that it folds could not be drawn over.
+pub(crate) fn is_of_no_width(stream: &impl AsFd) -> bool {
+    rustix::termios::tcgetwinsize(stream).is_ok_and(|size| size.ws_col == 0)
+}
 
 /// Columns of the smallest usual terminal.
 const COLUMNS: usize = 80;
@@ -29,7 +37,8 @@ pub(super) struct Page<'o> {
 
 impl Write for Page<'_> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.out.write(text)
+        // Names of devices and files are anybody's.
+        Harmless(&mut *self.out).write(text)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
+use crate::privilege::{aside, shed};
 use mpps_sys::signal;
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
@@ -87,6 +88,7 @@ pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
 fn read(from: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (give, take) = channel();
     std::thread::spawn(move || {
+        shed();
         let mut all = Vec::new();
         if let Some(mut from) = from {
             let _ = from.read_to_end(&mut all);
@@ -98,6 +100,7 @@ fn read(from: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
 
 /// Waits until it has said all, and passes on requests to end; whether there were any.
 fn wait_for(child: &mut Child, out: &Receiver<Vec<u8>>) -> (Vec<u8>, bool) {
+    let _aside = aside();
     let (mut passed, mut deadline) = (0, None);
     loop {
         match out.recv_timeout(TICK) {

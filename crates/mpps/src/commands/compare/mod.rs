@@ -1,7 +1,8 @@
 //! `compare`: which of several runs is better, and whether that can be said.
 //!
 //! Each run is a process of its own, as it would be without this command: ports are opened and privileges given up each
-//! time, and a path that crashes ends one run. This process keeps what it was started with, to start the next one.
+//! time, and a path that crashes ends one run. This process keeps what it was started with, to start the next one, and
+//! puts it aside while a run goes on.
 
 mod child;
 mod operand;
@@ -20,7 +21,7 @@ pub(crate) use child::{end_with_parent, last_words, of_this_process};
 use crate::cli::{Compare, Metric, Setting};
 use crate::commands::folder::SCHEMA;
 use crate::commands::method::bench::repeats;
-use crate::fail::{Failure, Result, failed, print, usage};
+use crate::fail::{Failure, Result, failed, print, say, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_report::document::files;
 use mpps_sys::signal;
@@ -389,13 +390,13 @@ fn say(
     }
     if let Some(record) = record {
         if let Some(broken) = &record.broken {
-            eprintln!("mpps: {broken}: the record ends before");
+            say!("{broken}: the record ends before");
             code = 1;
         }
         let document = result::document(setup, found, trials, ended, took);
         for (name, bytes) in files(&document).map_err(failed)? {
             if let Err(failure) = record.file(&name, bytes) {
-                eprintln!("mpps: {}", failure.line());
+                say!("{}", failure.line());
                 code = 1;
             }
         }

@@ -9,6 +9,7 @@ use crate::plan::traffic::{Draft, sizes};
 use crate::plan::value;
 use crate::privilege::as_user;
 use crate::run::Plan;
+use mpps_sys::text::of_bytes;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::File;
@@ -133,7 +134,8 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         let at = file.display().to_string();
         let (content, author) = read_text(&file)?;
         let wrong = |why: &str| usage(format!("{at}: {why}"));
-        let json: Value = serde_json::from_str(&content).map_err(|e| wrong(&format!("no JSON: {e}: {WANT}")))?;
+        let no_json = |e| wrong(&format!("{}: {WANT}", mpps_report::no_json(content.as_bytes(), &e)));
+        let json: Value = serde_json::from_str(&content).map_err(no_json)?;
         if json.get("mpps_plan").is_some() && single {
             let mut words = value::words(&content).map_err(|line| wrong(&line))?;
             author.check(&words).map_err(|failure| failure.of(&at))?;
@@ -195,16 +197,21 @@ fn files(path: &str) -> std::result::Result<Vec<PathBuf>, String> {
 }
 
 fn read_text(path: &Path) -> Result<(String, Author)> {
-    let mut text = String::new();
-    let read = |text: &mut String| -> std::io::Result<(usize, Author)> {
+    let name = path.display();
+    let mut bytes = Vec::new();
+    let read = |bytes: &mut Vec<u8>| -> std::io::Result<Author> {
         let file = File::open(path)?;
         let author = Author::of(&file, path)?;
-        Ok((file.take(LONGEST + 1).read_to_string(text)?, author))
+        file.take(LONGEST + 1).read_to_end(bytes)?;
+        Ok(author)
     };
-    let (length, author) = as_user(|| read(&mut text).map_err(|e| failed(format!("read {}: {e}", path.display()))))?;
-    match length as u64 > LONGEST {
-        true => Err(usage(format!("{}: above {LONGEST} bytes: {WANT}", path.display()))),
-        false => Ok((text, author)),
+    let author = as_user(|| read(&mut bytes).map_err(|e| failed(format!("read {name}: {e}"))))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(usage(format!("{name}: above {LONGEST} bytes: {WANT}")));
+    }
+    match of_bytes(bytes) {
+        Ok(text) => Ok((text, author)),
+        Err(why) => Err(usage(format!("{name}: {why}: {WANT}"))),
     }
 }
 

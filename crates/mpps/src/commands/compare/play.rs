@@ -3,7 +3,8 @@
 use super::record::Record;
 use super::trial::{Figures, Trial};
 use super::{Ended, Setup, child, tell};
-use crate::fail::{Result, failed, usage};
+use crate::fail::{Result, failed, say, usage};
+use crate::privilege::aside;
 use mpps_method::compare::Turn;
 use mpps_sys::signal;
 use std::time::{Duration, Instant};
@@ -14,10 +15,7 @@ pub(super) fn play(setup: &Setup<'_>, trials: &mut Vec<Trial>, mut record: Optio
     if !setup.args.quiet {
         let count = setup.rounds * setup.variants.len();
         let left = tell::about(setup.left(trials));
-        eprintln!(
-            "mpps: {count} runs in {} rounds, in turns; left: about {left}",
-            setup.rounds
-        );
+        say!("{count} runs in {} rounds, in turns; left: about {left}", setup.rounds);
     }
     let mut rested = true;
     loop {
@@ -75,8 +73,8 @@ fn progress(setup: &Setup<'_>, trials: &[Trial]) {
         (false, _) => format!("not valid: {}", last.figures.why_invalid()),
     };
     let left = tell::about(setup.left(trials));
-    eprintln!(
-        "mpps: round {} of {}: {name}: {told}; left: about {left}",
+    say!(
+        "round {} of {}: {name}: {told}; left: about {left}",
         last.turn.round + 1,
         setup.rounds
     );
@@ -84,6 +82,7 @@ fn progress(setup: &Setup<'_>, trials: &[Trial]) {
 
 /// Waits between two runs; false where the end has been asked for.
 fn wait(pause: Duration) -> bool {
+    let _aside = aside();
     let until = Instant::now() + pause;
     while !signal::interrupted() {
         let left = until.saturating_duration_since(Instant::now());

@@ -9,7 +9,7 @@ use super::result::column;
 use super::{record, unlike};
 use crate::cli::Compare;
 use crate::commands::folder::SCHEMA as TRIALS_SCHEMA;
-use crate::fail::{Result, failed, print, usage};
+use crate::fail::{Result, failed, print, say, usage};
 use mpps_method::Ratio;
 use mpps_report::document::{Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_stats::count;
@@ -299,7 +299,7 @@ pub(super) fn compare(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for (name, bytes) in files(&document(args, sides, &rows, &lines)).map_err(failed)? {
         if let Err(failure) = record.file(&name, bytes) {
-            eprintln!("mpps: {}", failure.line());
+            say!("{}", failure.line());
             code = ExitCode::from(1);
         }
     }

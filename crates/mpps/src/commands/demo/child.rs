@@ -5,6 +5,7 @@ use super::stage::{Ends, Stage, Words, words};
 use super::tell::{Teller, say};
 use crate::commands::compare::of_this_process;
 use crate::fail::{Failure, Result, failed};
+use crate::privilege::{aside, shed};
 use mpps_host::lab::Host;
 use mpps_report::{LIVE_GROUP, own_group};
 use mpps_sys::signal;
@@ -34,7 +35,10 @@ impl Said {
         let (told, ready) = channel();
         Self {
             ready,
-            reader: Some(std::thread::spawn(move || last_words(stderr, &told))),
+            reader: Some(std::thread::spawn(move || {
+                shed();
+                last_words(stderr, &told)
+            })),
         }
     }
 
@@ -172,6 +176,8 @@ fn wait(child: &mut Child) -> Result<ExitStatus> {
 
 /// As [`wait`], for one that may take `limit` to end; it is asked to end as soon as `over` says so, too.
 fn wait_with(child: &mut Child, limit: Duration, mut over: impl FnMut() -> bool) -> Result<ExitStatus> {
+    // It starts nothing, and removes nothing, before the run is over.
+    let _aside = aside();
     let (mut passed, mut deadline) = (0, None);
     let mut is_over = false;
     loop {

@@ -14,7 +14,7 @@ mod guardian;
 mod result;
 
 use crate::cli::Isolate;
-use crate::fail::{Result, failed, print, usage};
+use crate::fail::{Result, failed, print, say, usage};
 use crate::plan::lanes::{asked, ranks_first};
 use child::{Ended, Ran, Runner};
 use mpps_host::isolate::noise::{self, Noise};
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
 }
 
 fn tell(lines: &[String]) {
-    lines.iter().for_each(|line| eprintln!("mpps: {line}"));
+    lines.iter().for_each(|line| say!("{line}"));
 }
 
 /// `--undo`.
@@ -98,7 +98,7 @@ fn undo(args: &Isolate, tree: &Tree) -> Result<ExitCode> {
     tell(&mended.told);
     match mended.stay {
         0 if mended.told.is_empty() && !args.quiet && !args.guard => {
-            eprintln!("mpps: isolate: nothing is left of earlier runs: nothing to undo");
+            say!("isolate: nothing is left of earlier runs: nothing to undo");
             Ok(ExitCode::SUCCESS)
         }
         0 => Ok(ExitCode::SUCCESS),
@@ -135,7 +135,7 @@ impl<'a> Isolation<'a> {
 
     fn say(&self, text: &str) {
         if !self.args.quiet {
-            eprintln!("mpps: {text}");
+            say!("{text}");
         }
     }
 
@@ -201,10 +201,9 @@ impl<'a> Isolation<'a> {
         guardian.end();
         self.say(&format!("isolate: {count} changes are undone"));
         // A failure to undo is an error, and told in any case.
-        left.iter()
-            .for_each(|why| eprintln!("mpps: isolate: not undone: {why}"));
+        left.iter().for_each(|why| say!("isolate: not undone: {why}"));
         if stay > 0 {
-            eprintln!("mpps: isolate: still noted: {stay}: {AGAIN}");
+            say!("isolate: still noted: {stay}: {AGAIN}");
         }
         (told.undone, told.not_undone) = (count, left);
         ran

@@ -88,7 +88,7 @@ impl Outlet {
     }
 
     pub(super) fn write(self, told: &Told) -> Result<()> {
-        let text = serde_json::to_string_pretty(told).map_err(failed)? + "\n";
+        let text = mpps_sys::text::json(serde_json::to_string_pretty(told).map_err(failed)? + "\n");
         let path = match self {
             Self::Stdout => return crate::fail::print(|out| out.write_all(text.as_bytes())),
             Self::Path(path) => path,

@@ -6,7 +6,7 @@ use super::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
 use super::record::{Earlier, Record};
 use super::{Setup, Step, Stop, time};
 use crate::commands::serving::Serving;
-use crate::fail::{Failure, Result, failed};
+use crate::fail::{Failure, Result, failed, say};
 use crate::run::{Plan, Session};
 use mpps_method::Limits;
 use mpps_serve::TrialAbout;
@@ -156,7 +156,7 @@ impl<'b, 's> Bench<'b, 's> {
         Arc::new(move |line| {
             let shown = serving.as_ref().is_some_and(|tell| tell(line));
             if !shown && !quiet {
-                eprintln!("mpps: {line}");
+                say!("{line}");
             }
         })
     }

@@ -4,7 +4,7 @@ use super::bench::Bench;
 use super::measure::Measured;
 use super::record::trial_json;
 use super::{Setup, Stop};
-use crate::fail::{Result, usage};
+use crate::fail::{Result, say, usage};
 use crate::privilege::as_user;
 use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_report::rfc3339;
@@ -244,19 +244,19 @@ pub(crate) fn write(bench: &Bench<'_, '_>, document: &Document, code: u8) -> u8 
     };
     let mut code = code;
     if let Some(broken) = &record.0.broken {
-        eprintln!("mpps: {broken}: the record ends before");
+        say!("{broken}: the record ends before");
         code = 1;
     }
     let files = match files(document) {
         Ok(files) => files,
         Err(e) => {
-            eprintln!("mpps: {e}");
+            say!("{e}");
             return 1;
         }
     };
     for (name, bytes) in files {
         if let Err(failure) = record.0.file(&name, bytes) {
-            eprintln!("mpps: {}", failure.line());
+            say!("{}", failure.line());
             code = 1;
         }
     }
