@@ -182,7 +182,8 @@ fn a_name_that_turns_the_direction_of_writing_is_escaped_wherever_it_is_shown() 
         ("r\u{200f}l", '\u{200f}'),
         ("e\u{1b}[8mx", '\u{1b}'),
     ] {
-        net.on(Host::A, &format!("ip link add {name} type dummy"));
+        net.on(Host::A, &format!("ip link add {name} type veth peer name away"));
+        net.on(Host::A, "ip link set away up");
         net.on(Host::A, &format!("ip link set {name} up"));
         let scratch = Scratch::new();
         let mut send = net.a(&format!(
@@ -232,5 +233,6 @@ fn a_name_that_turns_the_direction_of_writing_is_escaped_wherever_it_is_shown() 
                 .any(|(what, text)| what.contains(of) && text.contains("\\u"))
         };
         assert!(shown("doctor --json") && shown("nonesuch"), "{texts:?}");
+        net.on(Host::A, "ip link delete away");
     }
 }
