@@ -10,6 +10,7 @@
 #include "udp.h"
 #include "checksum.h"
 #include "own.h"
+#include "known.h"
 
 enum {
 	PROBE_LEN = 12,
@@ -24,8 +25,12 @@ enum {
 	PROBE_MAGIC = 0x706f6f6c,
 };
 
-/* Not every packet is looked at where they come fast: one in LOOK_NS, and in LOOK_MOST packets. */
-enum { LOOK_NS = 4096, LOOK_MOST = 64 };
+/*
+ * Where packets come fast, not every one is looked at. A loop brings the same bytes again. So one of CLOSE packets is
+ * looked at until CALM looks in a row have found bytes that were not seen before, and one of FAR from then on. If no
+ * look was for LOOK_NS, the next packet is looked at: a loop of few packets is slow, at some µs a round.
+ */
+enum { CLOSE = 16, FAR = 256, CALM = 64, LOOK_NS = 1 << 18 };
 
 struct seen {
 	u32 tag;
@@ -61,15 +66,18 @@ struct {
 
 /* Of a source, in the room that it leaves. */
 struct watch {
-	/* Packets until the next look, and the mean distance of looks. */
-	u32 until;
-	u32 step;
+	/* Numbers of packets, as `source.test` counts them: of the next that is looked at, and behind the last that was. */
+	u64 next;
+	u64 looked;
 	u64 looked_ns;
 	u64 random;
 	/* Some source returns what it gets. */
 	u64 alert;
 	/* The two addresses of a packet that was answered, and so is any other between them, whatever its ports; or 0. */
 	u64 pair;
+	struct known known;
+	/* Looks in a row that found something new, up to CALM. */
+	u64 calm;
 };
 _Static_assert(sizeof(struct watch) <= sizeof(((struct source *)0)->room), "room of a source");
 
@@ -175,44 +183,41 @@ INLINE int answerable6(void *at, u32 ports)
 	return 0;
 }
 
-/* Takes one from the time to live: RFC 1624. `at`: the word with it, the protocol and the checksum. */
-INLINE void lower_ttl4(void *at)
+/* Whether the next look at a packet is due. */
+INLINE int look_due(const struct source *source)
 {
-	u32 word = U32(at), sum = (word >> 16) + BE16(0x0100);
-
-	sum += sum >= 0xffff;
-	U32(at) = (sum & 0xffff) << 16 | ((word - 1) & 0xffff);
+	return source->test >= watch_of((struct source *)source)->next;
 }
 
-/* Whether it is a source's turn to look at a packet. */
-INLINE u32 look_due(struct source *source)
+/*
+ * A look begins, and the next one is chosen. Returns for how many packets it stands: those since the last look.
+ */
+INLINE u32 begin_look(struct source *source)
 {
 	struct watch *watch = watch_of(source);
-	u32 step = watch->step;
+	u64 since = source->test + 1 - watch->looked;
+	u32 distance = watch->calm < CALM ? CLOSE : FAR;
 
-	if (!LOOPS.secret[0])
-		return 0;
-	if (watch->until) {
-		watch->until--;
-		return 0;
-	}
-	if (!step)
-		step = 1;
-	if (source->now_ns - watch->looked_ns < LOOK_NS)
-		step = step < LOOK_MOST ? step * 2 : LOOK_MOST;
-	else if (source->now_ns - watch->looked_ns >= 2 * LOOK_NS && step > 1)
-		step /= 2;
+	watch->looked = source->test + 1;
 	watch->looked_ns = source->now_ns;
 	watch->random = (watch->random ^ source->now_ns) * 0x5851f42d4c957f2dULL + 0x14057b7ef767814fULL;
-	watch->step = step;
-	watch->until = step / 2 + ((watch->random >> 33) & (step - 1));
-	return step;
+	watch->next = watch->looked + distance / 2 + ((watch->random >> 33) & (distance - 1));
+	return since < MOST_WEIGHT ? since : MOST_WEIGHT;
+}
+
+/* The clock was read anew: where packets come slowly, the next one is looked at. */
+INLINE void look_in_time(struct source *source)
+{
+	struct watch *watch = watch_of(source);
+
+	if (LOOPS.secret[0] && source->now_ns - watch->looked_ns >= LOOK_NS && watch->next > source->test)
+		watch->next = source->test;
 }
 
 enum look { ORDINARY, WITHHELD, PROBE };
 
-/* In the weight of a packet: it was looked at, and a probe is to take its place. */
-enum { PROBE_DUE = 1 << 16 };
+/* Result of the look at a plain packet: nothing; the long way is to look at it; a probe is to take its place. */
+enum { LOOKED, LOOK_AGAIN, PROBE_DUE };
 
 /* Notes a packet that is to be answered, one of `weight`: `Loops::look`. */
 INLINE enum look look_at(struct watch *watch, u32 key, u64 hash, u32 weight, int is_short)
@@ -228,6 +233,8 @@ INLINE enum look look_at(struct watch *watch, u32 key, u64 hash, u32 weight, int
 		if (!seen && set->way[i].tag == tag)
 			seen = &set->way[i];
 	if (!seen) {
+		if (watch->calm < CALM)
+			watch->calm++;
 #pragma unroll
 		for (u32 i = 0; i < WAYS; i++)
 			if (!seen && !set->way[i].tag)
@@ -250,8 +257,9 @@ INLINE enum look look_at(struct watch *watch, u32 key, u64 hash, u32 weight, int
 		seen->withheld = 0;
 		return ORDINARY;
 	}
+	watch->calm = 0;
 	seen->life = seen->life + LIFE < MOST_LIFE ? seen->life + LIFE : MOST_LIFE;
-	seen->score += weight < MOST_WEIGHT ? weight : MOST_WEIGHT;
+	seen->score += weight;
 	if (seen->score < seen->due || !seen->due)
 		return ORDINARY;
 	if (is_short && !seen->withheld) {
@@ -300,11 +308,8 @@ INLINE u64 hash_of(const struct sender *sender, be16 checksum, u32 length, const
 	return mix(hash, words[1]);
 }
 
-/*
- * The look of `admit` at a plain packet that is answered otherwise, and is no probe. 0: it is an ordinary one; else its
- * weight for `admit`.
- */
-GLOBAL u32 look_plain(struct xdp_md *ctx, struct source *source, u32 weight, int v6)
+/* The look of `admit` at a plain packet that is answered otherwise, and is no probe. */
+GLOBAL u32 look_plain(struct xdp_md *ctx, struct source *source, int v6)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx), *payload;
 	struct udp_packet p = { .l3 = 14, .l4 = v6 ? PLAIN6_L4 : PLAIN4_L4, .v6 = v6 };
@@ -315,24 +320,31 @@ GLOBAL u32 look_plain(struct xdp_md *ctx, struct source *source, u32 weight, int
 
 	udp = data + (p.l4 & OFFSET);
 	payload = udp + 1;
-	if (!source || payload + sizeof(words) > end)
-		return weight;
+	if (!source)
+		return LOOK_AGAIN;
+	if (!LOOPS.secret[0]) {
+		watch_of(source)->next = ~0ULL;
+		return LOOKED;
+	}
+	if (payload + sizeof(words) > end)
+		return LOOK_AGAIN;
 	length = swap16(udp->length) - sizeof(struct udp);
 	/* Then another part of the frame follows, or the packet may be to be withheld. */
 	if (length < sizeof(words) || !read_sender(ctx, &p, &sender))
-		return weight;
+		return LOOK_AGAIN;
 	words[0] = U64(payload);
 	words[1] = U64(payload + 8);
-	if (look_at(watch_of(source), source_key(ctx), hash_of(&sender, udp->checksum, length, words), weight, 0) == PROBE)
+	if (look_at(watch_of(source), source_key(ctx), hash_of(&sender, udp->checksum, length, words), begin_look(source),
+		    0) == PROBE)
 		return PROBE_DUE;
-	return 0;
+	return LOOKED;
 }
 
 /*
  * Whether a packet that could be answered is, so far as others that return what they get go: 0, or the reason + 1;
- * minus one where a probe is to take its place. `weight`: of how many it is one, if it is looked at; or PROBE_DUE.
+ * minus one where a probe is to take its place. `plain`: the result of `look_plain`, if it was called.
  */
-NOINLINE int admit(struct xdp_md *ctx, struct source *source, const struct udp_packet *p, u32 weight)
+NOINLINE int admit(struct xdp_md *ctx, struct source *source, const struct udp_packet *p, u32 plain)
 {
 	struct watch *watch = watch_of(source);
 	u32 key = source_key(ctx), length = p->payload_len, size = length < 16 ? length : 16;
@@ -342,7 +354,7 @@ NOINLINE int admit(struct xdp_md *ctx, struct source *source, const struct udp_p
 	void *udp;
 	enum look look;
 
-	if (!LOOPS.secret[0] || (!weight && !probe && !watch->alert))
+	if (!LOOPS.secret[0] || (!look_due(source) && !probe && !watch->alert && plain != PROBE_DUE))
 		return 0;
 	if (!read_sender(ctx, p, &sender))
 		return 0;
@@ -360,19 +372,20 @@ NOINLINE int admit(struct xdp_md *ctx, struct source *source, const struct udp_p
 		if (probe && (u32)words[0] == PROBE_MAGIC && (words[0] >> 32 | words[1] << 32) == mark) {
 			returners->mark[mark & (RETURNERS - 1)] = mark;
 			watch->alert = 1;
+			watch->known.length = NONE_KNOWN;
 		}
 		if (returners->mark[mark & (RETURNERS - 1)] == mark)
 			LEAVE(LEFT_RETURNED);
 	}
-	if (!weight)
-		return 0;
-	if (weight == PROBE_DUE)
+	if (plain == PROBE_DUE)
 		return -1;
+	if (!look_due(source))
+		return 0;
 	udp = frame_data(ctx) + (p->l4 & OFFSET);
 	if (udp + sizeof(struct udp) > frame_end(ctx))
 		return 0;
 	hash = hash_of(&sender, U16(udp + 6), length, words);
-	look = look_at(watch, key, hash, weight, length < PROBE_LEN);
+	look = look_at(watch, key, hash, begin_look(source), length < PROBE_LEN);
 	if (look == WITHHELD)
 		LEAVE(LEFT_PROBED);
 	return look == PROBE ? -1 : 0;

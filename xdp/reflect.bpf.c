@@ -11,8 +11,8 @@
 #include "loops.h"
 #include "taps.h"
 
-/* Turns a packet that is taken. Returns 0, or the reason + 1. `weight`: see `admit`. */
-NOINLINE int turn_anywhere(struct xdp_md *ctx, struct source *source, u32 weight)
+/* Turns a packet that is taken. Returns 0, or the reason + 1. `plain`: see `admit`. */
+NOINLINE int turn_anywhere(struct xdp_md *ctx, struct source *source, u32 plain)
 {
 	struct udp_packet p = {};
 	struct sender sender = {};
@@ -39,7 +39,7 @@ NOINLINE int turn_anywhere(struct xdp_md *ctx, struct source *source, u32 weight
 	}
 	if (left)
 		return left;
-	probe = admit(ctx, source, &p, weight);
+	probe = admit(ctx, source, &p, plain);
 	if (probe > 0)
 		return probe;
 	if (probe && !read_sender(ctx, &p, &sender))
@@ -97,10 +97,38 @@ INLINE int plain_pair4(struct watch *watch, void *data)
 }
 
 /*
- * As `turn_anywhere`, for what nearly every packet is; false says nothing. A packet that is to be looked at costs no
- * more than the look: only with a probe does it go the long way. `weight` then says that it was looked at.
+ * The shortest way, for a packet whose headers are those of one before it; false says nothing. `plain`: the result of a
+ * look, if there was one and it ends this way.
  */
-INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *weight)
+INLINE int turn_known(struct xdp_md *ctx, struct source *source, u32 *plain)
+{
+	const struct known *known = &watch_of(source)->known;
+	void *data = frame_data(ctx), *end = frame_end(ctx);
+
+	if (UNLIKELY(data + PLAIN4_PAYLOAD > end) || UNLIKELY(!begins_known(known, data, end)))
+		return 0;
+	if (LIKELY(U16(data + 12) == BE16(ETHERTYPE_IPV4))) {
+		if (UNLIKELY(!ends_known4(known, data)) ||
+		    (UNLIKELY(look_due(source)) && (*plain = look_plain(ctx, source, 0))))
+			return 0;
+		turn_known4(known, data);
+		return 1;
+	}
+	/* Before the first packet the known headers are zeros, and of no type. */
+	if (UNLIKELY(U16(data + 12) != BE16(ETHERTYPE_IPV6)) || UNLIKELY(data + PLAIN6_PAYLOAD > end) ||
+	    UNLIKELY(!ends_known6(known, data)) ||
+	    (UNLIKELY(look_due(source)) && (*plain = look_plain(ctx, source, 1))))
+		return 0;
+	turn_known6(known, data);
+	return 1;
+}
+
+/*
+ * As `turn_anywhere`, for what nearly every packet is; false says nothing. A packet that is to be looked at costs no
+ * more than the look: only with a probe does it go the long way. Its headers are noted if it is the first of a poll
+ * loop, and its answer does not depend on its source port: between two of our own it does.
+ */
+INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *plain)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx);
 
@@ -113,8 +141,10 @@ INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *weight)
 			return 0;
 		if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain4(data)) == U16(data + PLAIN4_L4 + 6))
 			return 0;
-		if (*weight && (*weight = look_plain(ctx, source, *weight, 0)))
+		if (look_due(source) && (*plain = look_plain(ctx, source, 0)))
 			return 0;
+		if (!source->left && !is_ours4(U32(data + 26), U32(data + 30)))
+			note4(&watch_of(source)->known, data);
 		swap_macs(data);
 		lower_ttl4(data + 22);
 		swap_addresses4(data + 26);
@@ -127,8 +157,10 @@ INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *weight)
 		return 0;
 	if ((PLAN.flags & OPEN_CHECKSUMS) && fold(sum_pseudo_plain6(data)) == U16(data + PLAIN6_L4 + 6))
 		return 0;
-	if (*weight && (*weight = look_plain(ctx, source, *weight, 1)))
+	if (look_due(source) && (*plain = look_plain(ctx, source, 1)))
 		return 0;
+	if (!source->left && !is_ours6(data + 22))
+		note6(&watch_of(source)->known, data);
 	swap_macs(data);
 	*(u8 *)(data + 21) -= 1;
 	swap_addresses6(data + 22);
@@ -138,16 +170,16 @@ INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *weight)
 
 INLINE int turn(struct xdp_md *ctx)
 {
-	u32 key = source_key(ctx);
+	u32 key = source_key(ctx), plain = LOOKED;
 	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
 	struct row *row;
-	u32 weight;
 
-	if (!source)
+	if (UNLIKELY(!source))
 		return XDP_PASS;
-	weight = look_due(source);
-	if (watch_of(source)->alert || !turn_plain(ctx, source, &weight)) {
-		int left = turn_anywhere(ctx, source, weight);
+	/* A packet that was looked at and is not turned yet goes the long way. */
+	if (UNLIKELY(!turn_known(ctx, source, &plain)) &&
+	    (plain != LOOKED || watch_of(source)->alert || !turn_plain(ctx, source, &plain))) {
+		int left = turn_anywhere(ctx, source, plain);
 
 		if (left > LEFT_OWN_SOURCE) {
 			/* The test's, and what the host would answer it has not asked for. */
@@ -158,15 +190,21 @@ INLINE int turn(struct xdp_md *ctx)
 		if (left)
 			return left_over(ctx, source, left - 1);
 	}
-	/* The run is over: what is not counted is not sent back. */
-	if (!arrival(source, key))
-		return XDP_DROP;
+	if (LIKELY(source->left)) {
+		source->left--;
+	} else {
+		/* The run is over: what is not counted is not sent back. */
+		if (!arrival(source, key))
+			return XDP_DROP;
+		look_in_time(source);
+	}
 	source->test++;
 	row = current_row(source);
 	/* What came in and what went back are one number. */
 	if (row)
 		row->rx++;
-	return send_back(ctx, source);
+	/* Only on a veth, which `send_back` knows. */
+	return UNLIKELY(source->redirect) ? send_back(ctx, source) : XDP_TX;
 }
 
 SEC("xdp") int reflect(struct xdp_md *ctx)

@@ -224,7 +224,7 @@ struct source {
 	u64 reasons[REASONS];
 	/* Odd: it may be writing windows of its own. Another number each time that it begins. */
 	u64 burst;
-	u64 room[5];
+	u64 room[29];
 } __attribute__((aligned(64)));
 
 /* One octave of a log-linear histogram, as in crates/stats/src/histogram.rs. */
@@ -235,7 +235,7 @@ struct octave {
 _Static_assert(sizeof(struct plan) == 920, "crates/xdp/src/abi.rs");
 _Static_assert(sizeof(struct run) == 32, "crates/xdp/src/abi.rs");
 _Static_assert(sizeof(struct row) == 144, "crates/xdp/src/abi.rs");
-_Static_assert(sizeof(struct source) == 448, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct source) == 640, "crates/xdp/src/abi.rs");
 
 const volatile struct plan PLAN = {};
 /* One bit a port that a listener takes, least significant first. */

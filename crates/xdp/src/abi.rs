@@ -223,7 +223,7 @@ shared! {
         latency: Moments,
         scheduled: Moments,
     }
-    Source: 448 {
+    Source: 640 {
         now_ns: AtomicU64,
         left: AtomicU32,
         redirect: AtomicU32,
@@ -247,7 +247,7 @@ shared! {
         last_ns: AtomicU64,
         reasons: [AtomicU64; REASONS],
         burst: AtomicU64,
-        room: [AtomicU64; 5],
+        room: [AtomicU64; 29],
     }
     Octave: 4096 {
         bucket: [AtomicU32; OCTAVE],

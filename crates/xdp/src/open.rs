@@ -26,6 +26,10 @@ const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
 /// Frames that the kernel makes at a time where nothing is paced: more gain nothing, fewer cost.
 pub(crate) const BATCH: u32 = 64;
 
+/// Packets of a poll loop for which a reflector's reading of the clock is good. It measures no latency: the time only
+/// chooses the row. As many as the kernel's loops handle at a time.
+const REFLECT_CLOCK_EVERY: u32 = 64;
+
 /// A device that programs may be put on; nothing is loaded yet.
 #[derive(Clone, Debug)]
 pub struct XdpDevice {
@@ -200,6 +204,9 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
     };
     let mut plan = Box::new(encode::common(&first.config, place, order.series));
     let constants = (order.complete)(&mut plan, &counts)?;
+    if order.which == Which::Reflect && plan.clock_every > 0 {
+        plan.clock_every = REFLECT_CLOCK_EVERY;
+    }
     let sizes = Sizes::of(order.series);
     sizes.check(name, order.kinds, plan.sources, order.lanes)?;
     let writers = plan.sources + order.lanes as u32;
@@ -328,8 +335,8 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
     ));
     let config = &devices[0].config;
     let clock = match plan.clock_every {
-        0 => "for each packet",
-        _ => "once per poll loop, and after 16 packets",
+        0 => "for each packet".to_owned(),
+        every => format!("once per poll loop, and after {every} packets"),
     };
     facts.push(Fact::new("arrival_time", clock));
     if order.which == Which::Drop || plan.flags & flag::RECEIVE != 0 {

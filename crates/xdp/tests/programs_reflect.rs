@@ -237,6 +237,102 @@ fn the_time_to_live_is_lowered_and_the_last_one_stops_the_packet() {
 }
 
 #[test]
+fn a_packet_whose_headers_are_those_of_the_one_before_is_turned_as_any_other() {
+    if !programs::can_load() {
+        return;
+    }
+    let turn = |filter: &ReflectFilter, flags, frame: &mut [u8]| match flags {
+        flag::OPEN_CHECKSUMS => reflect_closing_in_place(frame, filter),
+        _ => reflect_in_place(frame, filter, false),
+    };
+    for (filter, flags) in filters()
+        .iter()
+        .flat_map(|filter| [(filter, 0), (filter, flag::OPEN_CHECKSUMS)])
+    {
+        for plain in [
+            frames::udp_v4(&[], &[], &[0x55; 18]),
+            frames::udp_v6(&[], &[], &[0x33; 40]),
+            frames::udp_v4(&[], &[], &[]),
+        ] {
+            let program = load(filter, flags, &[], None);
+            let check = |frame: &[u8]| same(&program, frame, |frame| turn(filter, flags, frame));
+            // Headers of zeros are known to be of no packet.
+            let mut zeros = [0; 64];
+            (zeros[34..44]).fill(1);
+            check(&zeros);
+            zeros[54..64].fill(1);
+            check(&zeros);
+            let header = plain.len().min(64);
+            for at in 0..header {
+                for bits in [0x01, 0x80, 0xff] {
+                    let mut other = plain.clone();
+                    other[at] ^= bits;
+                    check(&plain);
+                    check(&other);
+                    // A checksum that is right again, so that the other headers are good ones.
+                    if let Ok(p) = parse_udp(&other) {
+                        complete_udp_checksum(&mut other, &p);
+                        check(&other);
+                        check(&other);
+                    }
+                }
+                check(&plain);
+                // The kernel runs a program over a whole Ethernet header at the least.
+                check(&plain[..at.max(14)]);
+            }
+            let padded = [&plain[..], &[9; 20]].concat();
+            for frame in [&padded, &plain, &padded] {
+                check(frame);
+            }
+        }
+    }
+}
+
+/// Nobody's packets repeat themselves, so few are looked at: then one goes round all the same.
+#[test]
+fn a_packet_that_goes_round_is_found_after_many_that_did_not() {
+    if !programs::can_load() {
+        return;
+    }
+    let program = load_with([5, 3], &ReflectFilter::default(), 0, &[], None);
+    let send = |port: u16, payload: &[u8]| {
+        let mut frame = frames::udp_v4(&[], &[], payload);
+        let p = parse_udp(&frame).expect("a packet");
+        frame[34..36].copy_from_slice(&port.to_be_bytes());
+        complete_udp_checksum(&mut frame, &p);
+        program.run(&frame)
+    };
+    let unique = |n: u64| [n.to_le_bytes(), (!n).to_le_bytes()].concat();
+    for n in 0..20_000 {
+        assert_eq!(send(7, &unique(n)).0, TX, "{n}");
+    }
+    // One of ten packets is always the same, and an echo server returns what it gets for it.
+    let mut payload = unique(u64::MAX);
+    let mut rounds = 0;
+    loop {
+        let (verdict, mut bytes) = send(9, &payload);
+        if verdict != TX {
+            break;
+        }
+        echo(&mut bytes);
+        let p = parse_udp(&bytes).expect("a packet");
+        payload = bytes[usize::from(p.payload)..][..usize::from(p.payload_len)].to_vec();
+        rounds += 1;
+        assert!(rounds < 10_000, "found");
+        for n in 0..9 {
+            assert_eq!(send(7, &unique(100_000 + rounds * 9 + n)).0, TX);
+        }
+    }
+    let returned = program.source().reasons[place(Left::Returned)].load(Ordering::Relaxed);
+    assert_eq!(returned, 1, "after {rounds} rounds");
+    // All others are still answered, and that one never again.
+    for n in 0..1000 {
+        assert_eq!(send(7, &unique(500_000 + n)).0, TX);
+    }
+    assert_eq!(send(9, &unique(1)).0, DROP);
+}
+
+#[test]
 fn what_comes_from_ourselves_from_everybody_or_from_within_a_host_is_left_as_in_user_space() {
     if !programs::can_load() {
         return;
