@@ -9,9 +9,9 @@ import sys
 import tempfile
 import time
 
-from harness import machine
+from harness import age, machine
 from harness.context import Context
-from harness.proc import BenchError, kill_all
+from harness.proc import BenchError, Refused, kill_all
 from harness.report import ORDER, ROOT, Results, Section, now, say
 
 FOLDER = "mpps-bench-"
@@ -41,8 +41,8 @@ def interrupted(number, _frame):
 
 def measure(ctx, results, name):
     module = importlib.import_module(f"sections.{name}")
-    facts = (f"{now()}, {machine.ask(ctx.mpps, '--version')}, commit {machine.commit(ROOT)}; {ctx.rounds} rounds of "
-             f"{ctx.seconds:g} s, steady runs of {ctx.steady:g} s; load average before {os.getloadavg()[0]:.2f}")
+    facts = (f"{now()}, {machine.ask(ctx.mpps, '--version')}, commit {machine.commit(ROOT)}; on "
+             f"{machine.host()}; {ctx.rounds} rounds of {ctx.seconds:g} s, steady runs of {ctx.steady:g} s; load average before {os.getloadavg()[0]:.2f}")
     ctx.section = Section(name, module.TITLE, facts, ctx.tmp)
     started = time.monotonic()
     say(f"{name}: {module.TITLE}")
@@ -50,13 +50,35 @@ def measure(ctx, results, name):
         try:
             part(ctx, ctx.section)
         except BenchError as error:
+            if isinstance(error, Refused):
+                ctx.section.fail(f"{part.__name__}: {error}")
             ctx.section.text(f"Not measured: {error}")
             say(f"{name}: {part.__name__} not measured: {error}")
     ctx.section.text(f"Took {time.monotonic() - started:.0f} s.")
     results.put(ctx.section)
+    return not ctx.section.failures
+
+
+def marking(name, text):
+    return age.mark(ROOT, name, text)
+
+
+def mark():
+    """Says of each section whether it is older than the code, and measures nothing."""
+    path = os.environ.get("BENCH_RESULTS") or os.path.join(ROOT, "bench/RESULTS.md")
+    try:
+        with open(path, encoding="utf-8") as file:
+            preamble = file.read().partition("\n## Targets\n")[0].rstrip("\n") + "\n"
+    except OSError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    Results(path, preamble, marking).write()
+    return 0
 
 
 def main(names):
+    if names == ["--mark"]:
+        return mark()
     unknown = [n for n in names if n not in ORDER]
     if unknown:
         print(f"bench: unknown section '{unknown[0]}': want {', '.join(ORDER)}", file=sys.stderr)
@@ -79,10 +101,10 @@ def main(names):
         hugepages = machine.Hugepages()
         ctx = Context(ROOT, mpps, tmp, hugepages)
         path = os.environ.get("BENCH_RESULTS") or os.path.join(ROOT, "bench/RESULTS.md")
-        results = Results(path, PREAMBLE.format(facts=machine.facts(ROOT, mpps)))
+        results = Results(path, PREAMBLE.format(facts=machine.facts(ROOT, mpps)), marking)
         for name in ORDER:
-            if not names or name in names:
-                measure(ctx, results, name)
+            if (not names or name in names) and not measure(ctx, results, name):
+                status = 1
         say(f"written: {path}")
     except KeyboardInterrupt:
         say("interrupted: sections that were finished are in the report")

@@ -4,6 +4,9 @@
 #   bench/run.sh [SECTION…]      engine udp io_uring af_packet af_xdp xdp dpdk latency stats growth ndr l2fwd_study
 #                                pairs bursts two_links long views
 #                                (nothing given: all)
+#   bench/run.sh --mark          measures nothing; says below each section whether the code has changed since
+#
+# A section with a rate of 0, or in which a program refused its work, fails: it says so, and the exit code is 1.
 #
 # BENCH_ROUNDS=5           how often each pair is alternated
 # BENCH_SECONDS=3          length of one run

@@ -212,3 +212,146 @@ fn a_host_that_can_not_be_reached_is_named_in_the_last_line() {
     let last = finished.stderr.trim_end().lines().last().unwrap_or_default().to_owned();
     assert!(last.starts_with("two-hosts: a: can't be asked"), "{}", finished.stderr);
 }
+
+/// Runs Python with the modules of `bench/`; what it prints.
+fn of_bench(code: &str, words: &[&str]) -> String {
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", code])
+        .args(words)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../bench"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let finished = run_command(command);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    finished.stdout
+}
+
+#[test]
+fn a_row_of_nothing_or_refused_work_fails_its_section() {
+    if missing("python3", "python3") {
+        return;
+    }
+    const SECTION: &str = r#"
+import sys
+from harness import context, mpps
+from harness.report import Results, Section
+from harness.stat import Samples, rate
+
+class Bench(context.Context):
+    def __init__(self):
+        self.rounds, self.section = 2, Section("udp", "Sockets", "2026-11-28, on a host", "/none")
+
+def reflector(taken, **reasons):
+    return lambda: {"rate": mpps.worked({"rx_packets": taken, "reasons": reasons})["rx_packets"]}
+
+ctx = Bench()
+samples = ctx.compare({"good": reflector(1000, ttl_expired=3), "idle": reflector(0), "at last": reflector(0, ttl_expired=9),
+                       "own": reflector(10, own_source=30)})
+ctx.section.programs(samples)
+ctx.section.target("x another", 1.0, samples.ratio("idle", "good"), samples.why_not("idle", "good"))
+results = Results(sys.argv[1], "Head")
+results.put(ctx.section)
+other = Section("dpdk", "Rows by hand", "2026-11-28, on a host", "/none")
+other.table(["program", "rate"], [["one", rate(5e6)], ["two", rate(0)]])
+results.put(other)
+print(ctx.section.failures, other.failures)
+"#;
+    let scratch = Scratch::new();
+    let path = scratch.path().join("RESULTS.md");
+    let failures = of_bench(SECTION, &[&path.to_string_lossy()]);
+    for part in [
+        "idle: did nothing: its rate is 0",
+        "at last: it refused packets (ttl_expired 9) and took 0",
+        "own: it refused packets (own_source 30) and took 10",
+        "two: rate is 0",
+    ] {
+        assert!(failures.contains(part), "{part}: {failures}");
+    }
+    assert!(!failures.contains("good"), "{failures}");
+    let page = std::fs::read_to_string(&path).expect("a page");
+    // At the head of the section, and in the list of targets.
+    assert_eq!(page.matches("**Failed**: idle: did nothing").count(), 2, "{page}");
+    assert!(page.contains("target ≥ 1 x another: not measured"), "{page}");
+    assert!(page.contains("| good | 1 kpps |"), "{page}");
+}
+
+#[test]
+fn a_section_older_than_the_code_that_it_measures_says_so() {
+    if missing("python3", "python3") || missing("git", "git") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let root = scratch.path().join("tree");
+    std::fs::create_dir_all(root.join("crates/udp/src")).expect("folders");
+    std::fs::create_dir_all(root.join("docs")).expect("folders");
+    let git = |words: &str| {
+        let mut command = Command::new("git");
+        let name = [
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b.invalid",
+            "-c",
+            "commit.gpgsign=false",
+        ];
+        command.arg("-C").arg(&root).args(name).args(words.split(' '));
+        let finished = run_command(command);
+        assert_eq!(finished.code, Some(0), "git {words}: {}", finished.stderr);
+        finished.stdout.trim().to_owned()
+    };
+    let change = |file: &str| {
+        std::fs::write(root.join(file), format!("{file} {}", git_time())).expect("a file");
+        git("add -A");
+        git("commit -q -m change");
+        git("rev-parse --short=12 HEAD")
+    };
+    git("init -q");
+    let first = change("crates/udp/src/lib.rs");
+    let page = |commit: &str| format!("## T\n\n*2026-11-28, mpps 0.1.0, commit {commit}; on a host*\n\nText.\n");
+    let said = |name: &str, text: &str| {
+        const MARK: &str = "import sys\nfrom harness import age\nprint(age.mark(*sys.argv[1:]), end='')";
+        of_bench(MARK, &[&root.to_string_lossy(), name, text])
+    };
+    let text = page(&first);
+    assert_eq!(said("udp", &text), text);
+    // Neither documents, nor other paths, nor tests are what it measures.
+    for file in ["docs/a.md", "crates/dpdk.rs", "crates/udp/tests.md"] {
+        change(file);
+    }
+    assert_eq!(said("udp", &text), text);
+    let last = change("crates/udp/src/lib.rs");
+    let marked = said("udp", &text);
+    assert!(
+        marked.contains(&format!(
+            "\n\n*Older than the code that it measures: changed since by 1 commit, the last {}",
+            &last[..7]
+        )),
+        "{marked}"
+    );
+    // Said once, and no more when it was measured again.
+    assert_eq!(said("udp", &marked), marked);
+    assert_eq!(said("udp", &marked.replace(&first, &last)), page(&last));
+    assert!(said("udp", &page(&format!("{last}+"))).contains("*Age unknown: it was measured with changes"));
+    assert!(said("udp", &page("0123456789ab")).contains("*Age unknown: the history here has no commit"));
+}
+
+fn git_time() -> u128 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("a time after 1970").as_nanos()
+}
+
+#[test]
+fn each_section_of_the_results_names_commit_and_host() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/RESULTS.md")).expect("the page");
+    let mut sections = 0;
+    for section in page.split("<!-- part ").skip(1) {
+        let (name, text) = section.split_once(" -->").expect("a name");
+        let facts = text.lines().find(|line| line.starts_with("*20")).unwrap_or_default();
+        assert!(
+            facts.contains(", commit ") && facts.contains("; on ") && facts.contains(", Linux "),
+            "{name}: {facts:?}"
+        );
+        sections += 1;
+    }
+    assert!(sections > 10, "{sections}");
+}

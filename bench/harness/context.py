@@ -5,7 +5,7 @@ import os
 import shutil
 
 from harness.machine import ask
-from harness.proc import BenchError, Proc, run
+from harness.proc import BenchError, Proc, Refused, run
 from harness.report import say
 from harness.stat import Samples
 
@@ -19,6 +19,13 @@ def number(name, default, kind=float):
     if value <= 0:
         raise SystemExit(f"bench: {name}={text}: want more than 0")
     return value
+
+
+def worked(metrics):
+    """`metrics`, if they are of a program that did something."""
+    if metrics.get("rate") == 0:
+        raise Refused("did nothing: its rate is 0")
+    return metrics
 
 
 class Lab:
@@ -150,8 +157,10 @@ class Context:
                     continue
                 say(f"  round {turn + 1}/{rounds}: {label}")
                 try:
-                    samples.add(label, measure())
+                    samples.add(label, worked(measure()))
                 except BenchError as error:
+                    if isinstance(error, Refused) and self.section:
+                        self.section.fail(f"{label}: {error}")
                     hopeless[label] = hopeless.get(label, 0) + 1
                     samples.fail(label, str(error))
                     say(f"    failed: {error}")

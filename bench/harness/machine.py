@@ -71,6 +71,12 @@ def peers():
     return {name: (way() or "version unknown") if shutil.which(name) else None for name, way in ways.items()}
 
 
+def host():
+    """The host in a few words, for each section."""
+    virtual = ", virtual machine" if "hypervisor" in read("/proc/cpuinfo") else ""
+    return f"{cpu()}, {os.cpu_count()} cores{virtual}, Linux {platform.release()}"
+
+
 def facts(root, mpps):
     """Markdown list."""
     governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "none told"

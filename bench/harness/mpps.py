@@ -4,9 +4,25 @@ import csv
 import json
 import time
 
-from harness.proc import BenchError, Proc, Program
+from harness.proc import BenchError, Proc, Program, Refused
 
 DONE = (0, 3)  # 3: done, but the trial is not valid: flat out, a path that loses is no surprise here
+
+
+# Reasons for which a reflector sends nothing back though the packet was the test's.
+UNANSWERED = ("ttl_expired", "returned", "own_source", "bad_source", "wrong_address", "wrong_port")
+REFUSED_SHARE = 0.01  # of what came
+
+
+def worked(summary):
+    """The summary of a listener, if it has not refused its work."""
+    reasons = summary.get("reasons") or {}
+    refused = {name: reasons[name] for name in UNANSWERED if reasons.get(name)}
+    taken = summary.get("rx_packets") or 0
+    if sum(refused.values()) > REFUSED_SHARE * (taken + sum(refused.values())):
+        told = ", ".join(f"{name} {count}" for name, count in refused.items())
+        raise Refused(f"it refused packets ({told}) and took {taken}")
+    return summary
 
 
 def seconds(value):
@@ -53,7 +69,7 @@ class Listener(Program):
         status = self.proc.stop()
         if status not in DONE:
             raise BenchError(f"mpps listener ended with {status}: {self.proc.last_line()}")
-        return load(self.summary)
+        return worked(load(self.summary))
 
 
 def rows(path):

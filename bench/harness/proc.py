@@ -17,6 +17,10 @@ class BenchError(Exception):
     """One measurement failed; the benchmark goes on with the next."""
 
 
+class Refused(BenchError):
+    """The program under test did nothing of the work, or refused it: a figure of it would be none."""
+
+
 def _child():
     # A benchmark that is killed by SIGKILL cleans up nothing: let the kernel end its children then.
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

