@@ -323,7 +323,7 @@ fn a_section_older_than_the_code_that_it_measures_says_so() {
     let marked = said("udp", &text);
     assert!(
         marked.contains(&format!(
-            "\n\n*Older than the code that it measures: changed since by 1 commit, the last {}",
+            "\n\n*Older than the code that it measures: changed since, first by {}",
             &last[..7]
         )),
         "{marked}"

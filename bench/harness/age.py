@@ -52,9 +52,8 @@ def verdict(root, name, text):
     if newer is None:
         return "Age unknown: git can't list what has changed"
     if newer:
-        changes = newer.splitlines()
-        count = f"{len(changes)} commit{'s' * (len(changes) > 1)}"
-        return f"Older than the code that it measures: changed since by {count}, the last {changes[0]}"
+        # The first, so that the page does not change with each commit.
+        return f"Older than the code that it measures: changed since, first by {newer.splitlines()[-1]}"
     if facts["changed"]:
         return f"Age unknown: it was measured with changes on top of {commit} that were in no commit"
     return ""

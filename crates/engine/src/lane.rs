@@ -10,6 +10,7 @@ mod loop_clock;
 pub(crate) mod neighbor;
 pub(crate) mod ring;
 pub(crate) mod room;
+pub(crate) mod spin;
 pub(crate) mod stages;
 pub(crate) mod stamped;
 pub(crate) mod worst;

@@ -13,14 +13,13 @@
 //!   see.
 
 use crate::lane::away::Away;
+use crate::lane::spin::{SPIN_NS, Spin};
 use mpps_io::Result;
 use mpps_stats::LaneCounters;
 use mpps_sys::clock::Clock;
 use mpps_sys::sched;
 use std::time::Duration;
 
-/// Idle for this long before sleeping; also the time before a departure that is waited for awake.
-const SPIN_NS: u64 = 50_000;
 /// A lane that spins offers its core this often: a thread that waits for it waits no longer.
 const OFFER_NS: u64 = 4_000;
 /// A busy lane beside a rival offers it this often: a switch takes one or two µs, and flat out it is to cost no more
@@ -56,6 +55,9 @@ pub(crate) struct Idle<'r> {
     busy_poll: bool,
     always_share: bool,
     idle_since: u64,
+    /// Nothing but packets ends the wait at hand.
+    for_packets: bool,
+    spin: Spin,
     /// Last look at the clock; 0: asleep since.
     looked_at: u64,
     /// When the core was last offered.
@@ -84,13 +86,22 @@ pub(crate) struct Idle<'r> {
 }
 
 impl<'r> Idle<'r> {
-    pub(crate) fn new(busy_poll: bool, share_cores: bool, clock: Clock, counters: &'r LaneCounters) -> Self {
+    /// `real_time`: the lane's thread is in a real-time class.
+    pub(crate) fn new(
+        busy_poll: bool,
+        share_cores: bool,
+        real_time: bool,
+        clock: Clock,
+        counters: &'r LaneCounters,
+    ) -> Self {
         Self {
             counters,
             clock,
             busy_poll,
             always_share: share_cores && !busy_poll,
             idle_since: 0,
+            for_packets: false,
+            spin: Spin::new(real_time),
             looked_at: 0,
             offered_at: 0,
             preempted: sched::preemptions(),
@@ -134,6 +145,10 @@ impl<'r> Idle<'r> {
     /// The lane has worked.
     #[inline]
     pub(crate) fn worked(&mut self) {
+        if self.for_packets {
+            self.for_packets = false;
+            self.spin.waited(self.began.saturating_sub(self.idle_since));
+        }
         self.idle_since = 0;
         self.busy = true;
     }
@@ -158,7 +173,9 @@ impl<'r> Idle<'r> {
         let rival = now_ns < self.rival_until;
         let shared = self.always_share || (now_ns < self.shared_until && !rival);
         let until = next_ns.saturating_sub(now_ns).min(MAX_SLEEP_NS);
-        if !shared && (now_ns - self.idle_since < SPIN_NS || until < SPIN_NS) {
+        self.for_packets = until == MAX_SLEEP_NS;
+        let spin_ns = if self.for_packets { self.spin.ns() } else { SPIN_NS };
+        if !shared && (now_ns - self.idle_since < spin_ns || until < SPIN_NS) {
             self.spin(now_ns);
             return Ok(None);
         }
@@ -259,7 +276,7 @@ mod tests {
         let lane = |place: u64, clock: Clock| {
             sched::pin(core).expect("an allowed core");
             let counters = LaneCounters::default();
-            let mut idle = Idle::new(true, false, clock.clone(), &counters);
+            let mut idle = Idle::new(true, false, false, clock.clone(), &counters);
             while turn.load(Ordering::Acquire) < HANDOVERS {
                 let now = clock.now_ns();
                 idle.look(now);

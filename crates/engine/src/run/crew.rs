@@ -736,6 +736,7 @@ fn run_lane<J: Job>(
         idle: Idle::new(
             trial.common.busy_poll,
             trial.common.share_cores,
+            matches!(trial.common.priority, Some(sched::Priority::Fifo(_))),
             clock.clone(),
             counters,
         ),

@@ -170,7 +170,7 @@ fn with_frames<S>(
             clock: ClockSource::new().clock(),
             control: &control,
             counters: &counters,
-            idle: Idle::new(true, false, ClockSource::new().clock(), &counters),
+            idle: Idle::new(true, false, false, ClockSource::new().clock(), &counters),
             stages: Stages::new(&counters.stages, None, None),
             stamps: None,
             neighbor: None,
