@@ -11,6 +11,7 @@ mod denied;
 mod dpdk;
 mod ends;
 mod exchange;
+mod groups;
 mod host_of_files;
 mod hosts;
 mod links;
@@ -31,13 +32,14 @@ mod traced;
 mod web;
 
 pub use bystanders::{ECHO, TALK};
-pub use denied::{Call, denied};
+pub use denied::{Answer, Call, answered, denied};
 pub use dpdk::{Bridge, Memif, Own, no_dpdk};
 pub use ends::{
     all_back, all_back_by, all_there, all_there_by, arrived, assert_refused, each_back, listen, listen_by, one_way,
     one_way_by, round_trips, round_trips_by,
 };
 pub use exchange::{End, Frames, Passed, Way, exchange};
+pub use groups::{Group, Hierarchy};
 pub use host_of_files::{HostOfFiles, last_core};
 pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
 pub use links::{NOBODY, STRANGER, bridge, joined_twice, mac_of, macs, route, way};

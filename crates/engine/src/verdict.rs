@@ -6,10 +6,11 @@ pub(crate) mod host_drops;
 pub(crate) mod meanwhile;
 pub(crate) mod remarks;
 mod whose;
+pub(crate) mod withheld;
 
 use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{LaneSummary, Shortfall, Stretches, Workload};
+use mpps_stats::{LaneSummary, Shortfall, Stretches, Withheld, Workload};
 use mpps_sys::evidence::Rival;
 
 use cause::Causes;
@@ -53,6 +54,8 @@ pub(crate) struct Evidence {
     pub(crate) drops: Stretches,
     /// The path tells what this host drops.
     pub(crate) host_drops_known: bool,
+    /// CPU time that a quota withheld.
+    pub(crate) withheld: Option<Withheld>,
     /// Threads of other processes on the cores of ours.
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,

@@ -134,8 +134,7 @@ impl Setup {
             // The kernel's thread has for good what the thread has that makes the ring, and no signal of ours reaches
             // it: one makes it that has given up everything.
             let make = || Keep::NOTHING.apply().and_then(|()| builder.build(self.sq));
-            return std::thread::scope(|scope| scope.spawn(make).join())
-                .unwrap_or_else(|_| Err(io::Error::other("the thread that makes the ring has failed")));
+            return mpps_sys::thread::apart(make)?;
         }
         builder.build(self.sq)
     }
@@ -324,12 +323,15 @@ fn judged(result: io::Result<usize>) -> Result<()> {
 
 #[cold]
 pub(crate) fn explained(op: &'static str, error: &io::Error) -> Error {
+    let forbidden = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EOPNOTSUPP) => mpps_sys::uring::forbidden(),
+        _ => None,
+    };
+    if let Some(why) = forbidden {
+        let cause = format!("{why}: want the path udp, which needs no io_uring");
+        return Error::new(op, "io_uring", cause, ErrorKind::Permission);
+    }
     let (cause, kind) = match error.raw_os_error() {
-        Some(libc::EPERM) => (
-            format!("{error}: kernel.io_uring_disabled or a seccomp filter forbids it (mpps doctor says which)"),
-            ErrorKind::Permission,
-        ),
-        Some(libc::ENOSYS) => (format!("{error}: not in this kernel"), ErrorKind::Unsupported),
         Some(libc::ENOMEM) => (
             format!("{error}: locked memory (ulimit -l) may be too little: want smaller buffers=, sends= or cq="),
             ErrorKind::Unsupported,

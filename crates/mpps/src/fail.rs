@@ -3,6 +3,7 @@
 use crate::plan::holders::held;
 use crate::plan::value::field_of;
 use mpps_netdev::NetDev;
+use mpps_sys::probe::bpf_forbidden;
 use mpps_sys::stdio::stdout_is_closed;
 use mpps_sys::text::Harmless;
 use std::fmt::Display;
@@ -180,6 +181,9 @@ pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> F
                 held(&[address.port()])
             ));
         }
+        if let Some(why) = without_bpf(spec, &error) {
+            return failed(format!("port '{spec}': {why}"));
+        }
         match error.kind {
             // The kernel has many words for it: some blame an argument.
             kind if kind != NotFound && went(spec) => failed(format!(
@@ -190,6 +194,23 @@ pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> F
             _ => failed(error),
         }
     }
+}
+
+/// What is said of a port that could not be opened because BPF is forbidden here; `None`: that is not the reason.
+fn without_bpf(spec: &mpps_io::PortSpec, error: &mpps_io::Error) -> Option<String> {
+    use mpps_io::ErrorKind::{Other, Permission, Unsupported};
+    if !matches!(error.kind, Permission | Unsupported | Other) {
+        return None;
+    }
+    let guard = error.op.contains("guard");
+    if !guard && !crate::paths::needs_bpf(spec) {
+        return None;
+    }
+    let why = bpf_forbidden()?;
+    Some(match guard {
+        true => format!("{why}: want guard=off, with a firewall rule that drops this host's answers, or the path udp"),
+        false => format!("{why}: want the path udp, which needs no BPF"),
+    })
 }
 
 /// Whether the interface of a port is not there any more. The plan has seen it.

@@ -50,6 +50,7 @@ pub fn program() -> ExitCode {
         return failure.report();
     }
     commands::end_with_parent();
+    mpps_sys::signal::survive_file_size_limit();
     let ended = match cli::Cli::of_program() {
         Ok(cli) => commands::run(cli.command),
         Err(error) => fail::of_arguments(&error),

@@ -121,7 +121,7 @@ impl Reader {
                 thread::park_timeout(EVERY);
             }
         };
-        let thread = thread::Builder::new().name("mpps-profile".to_owned()).spawn(body)?;
+        let thread = mpps_sys::thread::spawn("mpps-profile", body)?;
         Ok(Self { thread, over })
     }
 }

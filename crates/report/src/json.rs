@@ -3,7 +3,7 @@
 use crate::{JsonTarget, ReportError};
 use mpps_stats::{
     CaptureSummary, Direction, Event, Expectation, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary,
-    RingFill, Sink, Stretch, Stretches, Summary, Wants, Workload,
+    RingFill, Sink, Stretch, Stretches, Summary, Wants, Withheld, Workload,
 };
 use mpps_trace::{ProgramRow, StageRow};
 use serde_json::{Map, Value, json};
@@ -172,6 +172,7 @@ fn circumstances(s: &Summary) -> Value {
         "invalid_reasons": s.invalid_reasons,
         "warnings": s.warnings,
         "interrupted": s.interrupted,
+        "cpu_quota": s.withheld.as_ref().map(withheld),
         "open_ended": s.open_ended,
         "housekeeping": s.housekeeping.as_ref().map(housekeeping),
         "reasons": counters(&s.reasons),
@@ -189,6 +190,18 @@ fn circumstances(s: &Summary) -> Value {
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
         "directions": s.directions.iter().map(direction).collect::<Vec<_>>(),
         "host": s.host.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str()))).collect::<Map<_, _>>(),
+    })
+}
+
+/// A quota that withheld CPU time.
+fn withheld(of: &Withheld) -> Value {
+    json!({
+        "group": of.group,
+        "quota_us": of.granted_us.map(|(quota, _)| quota),
+        "period_us": of.granted_us.map(|(_, period)| period),
+        "periods": of.periods,
+        "throttled_periods": of.throttled,
+        "withheld_ns": of.ns,
     })
 }
 

@@ -121,9 +121,7 @@ impl<T: Record> Spool<T> {
             started: false,
             fresh: Vec::with_capacity(limits.records),
         };
-        let thread = thread::Builder::new()
-            .name(format!("mpps-{kind}"))
-            .spawn(move || writer.run())
+        let thread = mpps_sys::thread::spawn(&format!("mpps-{kind}"), move || writer.run())
             .map_err(|e| ReportError::io("start the writing thread for", path, e))?;
         Ok(Self {
             shared,

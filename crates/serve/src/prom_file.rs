@@ -40,7 +40,7 @@ impl PromFile {
             ready();
             write((&target, &run), &board, &ended, &told)
         };
-        let thread = std::thread::Builder::new().name("mpps-prom".to_owned()).spawn(body);
+        let thread = mpps_sys::thread::spawn("mpps-prom", body);
         let thread = thread.map_err(|e| ReportError::io("start the thread that writes", path, e))?;
         Ok(Self {
             end: Some(end),

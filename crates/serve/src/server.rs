@@ -110,7 +110,7 @@ impl Server {
             }
             drop(end);
         };
-        std::thread::Builder::new().name("mpps-serve".to_owned()).spawn(body)?;
+        mpps_sys::thread::spawn("mpps-serve", body)?;
         Ok(Self { wake, ended })
     }
 

@@ -20,6 +20,7 @@ mod streams;
 mod stretches;
 mod tally;
 mod window;
+mod withheld;
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
@@ -40,3 +41,4 @@ pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};
 pub use stretches::{Stretch, Stretches};
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};
+pub use withheld::{Withheld, WithheldTime};

@@ -4,6 +4,7 @@ use crate::HostFact;
 use crate::fill::{RingFill, RowFill};
 use crate::gaps::Gap;
 use crate::stretches::Stretches;
+use crate::withheld::Withheld;
 use mpps_trace::{Cause, Kept, LatePacket, ProgramRow, SlowBurst, StageCost, StageRow};
 
 /// Latency of one interval or one run in ns. All zero when [`Latency::count`] is zero.
@@ -374,6 +375,8 @@ pub struct Summary {
     pub invalid_reasons: Vec<String>,
     /// What the reader should know though the numbers stand.
     pub warnings: Vec<String>,
+    /// CPU time that a quota of the control groups withheld; `None`: nothing was withheld, or nothing shows it.
+    pub withheld: Option<Withheld>,
     /// Ended by a signal.
     pub interrupted: bool,
     /// No end was asked for: the run goes on until a signal ends it.

@@ -2,6 +2,7 @@
 //!
 //! The unsafe code that the engine and the statistics would otherwise need lives here, a few lines at a time.
 
+pub mod cgroup;
 pub mod child;
 pub mod clock;
 pub mod evidence;
@@ -20,5 +21,6 @@ pub mod stdio;
 pub mod switches;
 pub mod terminal;
 pub mod text;
+pub mod thread;
 pub mod uring;
 pub mod wake;

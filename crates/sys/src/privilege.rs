@@ -43,14 +43,17 @@ impl User {
         if uid == u32::MAX || gid == u32::MAX {
             return None;
         }
+        // In a user namespace a number that has no counterpart outside of it is nobody to become.
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        if !is_mapped(uid, gid) || groups_are_fixed() {
+            return None;
+        }
         let groups = std::env::var("SUDO_USER")
             .ok()
-            .and_then(|name| groups_of(&CString::new(name).ok()?, gid));
-        Some(Self {
-            uid: Uid::from_raw(uid),
-            gid: Gid::from_raw(gid),
-            groups: groups.unwrap_or_else(|| vec![Gid::from_raw(gid)]),
-        })
+            .and_then(|name| groups_of(&CString::new(name).ok()?, gid.as_raw()));
+        let mut groups = groups.unwrap_or_else(|| vec![gid]);
+        groups.retain(|&group| is_mapped(geteuid(), group));
+        Some(Self { uid, gid, groups })
     }
 
     /// The user's number.
@@ -84,6 +87,24 @@ fn set_file_ids(uid: Uid, gid: Gid) {
         libc::setfsgid(gid.as_raw());
         libc::setfsuid(uid.as_raw());
     }
+}
+
+/// Whether the user namespace of this process has this user and this group. The kernel is asked: a thread that may
+/// become anybody becomes them for files, and is what it was before at the end.
+fn is_mapped(uid: Uid, gid: Gid) -> bool {
+    // Numbers that are none change nothing, and the answer is what the thread has.
+    const NONE: u32 = u32::MAX;
+    set_file_ids(uid, gid);
+    // SAFETY: as in `set_file_ids`.
+    let (user, group) = unsafe { (libc::setfsuid(NONE), libc::setfsgid(NONE)) };
+    set_file_ids(geteuid(), getegid());
+    user as u32 == uid.as_raw() && group as u32 == gid.as_raw()
+}
+
+/// Whether the user namespace of this process lets nobody change groups (`user_namespaces(7)`). A host without the file
+/// has no such rule.
+fn groups_are_fixed() -> bool {
+    std::fs::read_to_string("/proc/self/setgroups").is_ok_and(|rule| rule.trim() == "deny")
 }
 
 /// The groups of a user, by the host's user database; `None` where it does not tell.
@@ -404,7 +425,10 @@ fn strays(keep: &Keep, most: CapabilitySet) -> Vec<(i32, String)> {
 
 /// Whether the kernel lets a thread without capabilities run programs and read maps that it has descriptors of. Before
 /// Linux 5.19 it does not where `kernel.unprivileged_bpf_disabled` is set. Asked by a thread that gives up its own.
-pub fn bpf_needs_none() -> bool {
+///
+/// # Errors
+/// When no thread can be started to ask: then it is not known.
+pub fn bpf_needs_none() -> io::Result<bool> {
     const BPF_PROG_TEST_RUN: libc::c_int = 10;
     let ask = || {
         if Keep::NOTHING.apply().is_err() {
@@ -418,7 +442,7 @@ pub fn bpf_needs_none() -> bool {
         let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, attr.as_mut_ptr(), size_of_val(&attr)) };
         result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
     };
-    std::thread::scope(|scope| scope.spawn(ask).join().unwrap_or(false))
+    crate::thread::apart(ask)
 }
 
 #[cfg(test)]

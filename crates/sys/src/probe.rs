@@ -3,6 +3,7 @@
 //! A version number does not tell: a container's seccomp filter, a sysctl or a build option can refuse what the
 //! version has. Nothing here changes the host.
 
+use crate::privilege::{CapabilitySet, held};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -33,6 +34,45 @@ pub fn bpf_map() -> io::Result<()> {
     // SAFETY: `attr` is readable for the size passed and outlives the call.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &raw const attr, size_of::<MapCreate>()) };
     close_or_error(fd)
+}
+
+/// Why BPF is forbidden to this process, whatever capabilities it has; `None`: it is not, or it only lacks these.
+pub fn bpf_forbidden() -> Option<String> {
+    let error = bpf_map().err()?;
+    let may = held().intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN);
+    match error.raw_os_error()? {
+        libc::ENOSYS | libc::EOPNOTSUPP => Some(format!(
+            "bpf(2) is answered with \"{error}\": this kernel has no BPF, or a sandbox (seccomp) hides it"
+        )),
+        libc::EPERM | libc::EACCES if may => Some(match in_user_namespace() {
+            Some(true) => format!(
+                "bpf(2) is answered with \"{error}\": this process is root in a user namespace only, and its CAP_BPF \
+                 does not count"
+            ),
+            _ => format!(
+                "bpf(2) is answered with \"{error}\" though this process holds the capability: a sandbox (seccomp) \
+                 forbids it"
+            ),
+        }),
+        _ => None,
+    }
+}
+
+/// Whether this process is in a user namespace beside the host's own; `None`: nothing shows it.
+pub fn in_user_namespace() -> Option<bool> {
+    let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
+    // The host's own has all numbers, each as itself (`user_namespaces(7)`).
+    Some(!map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
+}
+
+/// Release of the kernel, as `uname -r` prints it. It takes no file, so that it is known where `/proc` is hidden.
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Name of the host, as `uname -n` prints it.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Sets `PACKET_QDISC_BYPASS` on an AF_PACKET socket.

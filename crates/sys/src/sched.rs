@@ -1,5 +1,8 @@
 //! Threads and their cores: pinning, timer slack, and what the scheduler did to a thread.
 
+use crate::cgroup::Groups;
+use crate::privilege::{CapabilitySet, held};
+use crate::probe::in_user_namespace;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::sync::OnceLock;
@@ -17,6 +20,16 @@ fn own_cores() -> Vec<usize> {
         |_| vec![0],
         |set| (0..CpuSet::MAX_CPU).filter(|&c| set.is_set(c)).collect(),
     )
+}
+
+/// Of these cores those that a thread of this process could be given: `taskset` widens what was narrowed by it, and not
+/// what a cpuset allows. `None`: no thread can be started to try.
+pub fn possible_cores(wanted: &[usize]) -> Option<Vec<usize>> {
+    let mut set = CpuSet::new();
+    let named = wanted.iter().filter(|&&core| core < CpuSet::MAX_CPU);
+    named.for_each(|&core| set.set(core));
+    let widest = || sched_setaffinity(None, &set).map_or_else(|_| Vec::new(), |()| own_cores());
+    crate::thread::apart(widest).ok()
 }
 
 /// Pins the calling thread to `core`.
@@ -167,6 +180,26 @@ pub fn set_priority(priority: Priority, heirs: Heirs) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// What a refused priority lacks, as the end of a sentence: empty where nothing shows it.
+pub fn lacks_for(priority: Priority, error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return String::new();
+    }
+    if let (Priority::Fifo(_), Some((group, 0))) = (priority, Groups::live().real_time_us()) {
+        return format!(
+            ": the control group {group} grants real-time threads no time (cpu.rt_runtime_us is 0): want another \
+             group, or --nice"
+        );
+    }
+    if !held().contains(CapabilitySet::SYS_NICE) {
+        return ": want root, or CAP_SYS_NICE".to_owned();
+    }
+    match in_user_namespace() {
+        Some(true) => ": this process is root in a user namespace only, and its CAP_SYS_NICE does not count".to_owned(),
+        _ => ": this process holds CAP_SYS_NICE, so a sandbox or another limit refuses it".to_owned(),
+    }
 }
 
 /// The policy that a thread with a nice value has.

@@ -1,9 +1,11 @@
-//! Ctrl-C, SIGTERM and a closed terminal as a flag: a run ends early, with its results.
+//! Ctrl-C, SIGTERM, a closed terminal and a spent CPU-time limit as a flag: a run ends early, with its results.
 
 use crate::clock::monotonic_in_handler_ns;
 use crate::wake::Wake;
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
 /// When they came: the third ends the program.
@@ -11,8 +13,18 @@ static TIMES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Written by the handler: made before the handler is put in place, and never closed.
 static WAKE: OnceLock<Option<Wake>> = OnceLock::new();
 
-extern "C" fn on_signal(_: libc::c_int) {
+/// SIGXCPU came.
+static SPENT: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_signal(signal: libc::c_int) {
     // Only what is async-signal-safe: atomics, clock_gettime(2), poll(2), write(2), _exit(2).
+    if signal == libc::SIGXCPU {
+        SPENT.store(true, Ordering::Relaxed);
+        // The kernel repeats it for each further second of CPU time: that is no third request.
+        if interruptions() as usize >= TIMES.len() {
+            return;
+        }
+    }
     let before = CAUGHT.fetch_add(1, Ordering::Relaxed) as usize;
     if let Some(time) = TIMES.get(before) {
         time.store(monotonic_in_handler_ns(), Ordering::Relaxed);
@@ -33,24 +45,97 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// Catches SIGINT, SIGTERM and SIGHUP from now on, and ignores SIGPIPE (a reader that has gone is an error to report,
-/// not an end). The first signal ends the run with its results, a third ends the program at once. Notes when the
-/// process was continued, too, and leaves no cursor hidden when Ctrl-Z stops, or another signal ends, the program.
+/// Catches SIGINT, SIGTERM, SIGHUP and SIGXCPU from now on, and ignores SIGPIPE (a reader that has gone is an error to
+/// report, not an end). The first signal ends the run with its results, a third ends the program at once. Notes when
+/// the process was continued, too, and leaves no cursor hidden when Ctrl-Z stops, or another signal ends, the program.
+///
+/// SIGHUP stays ignored if the program was started with it ignored (`nohup`). SIGINT and SIGTERM do not: a shell starts
+/// `command &` of a script with SIGINT ignored, and such a run, too, is to end with its results.
 pub fn catch_interrupts() {
     crate::terminal::watch();
     crate::evidence::watch_continues();
     WAKE.get_or_init(|| Wake::new().ok());
+    let hang_up = (!ignores_hang_up()).then_some(libc::SIGHUP);
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGXCPU].into_iter().chain(hang_up) {
+        handle(signal, on_signal);
+    }
+    // SAFETY: no handler and no memory is passed.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Puts a handler in place that does only what is async-signal-safe.
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
     // SAFETY: the handler only does what is async-signal-safe; the struct is fully initialised by zeroed() plus the
     // fields set, as sigaction(2) asks.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_sigaction = handler as *const () as usize;
         libc::sigemptyset(&mut action.sa_mask);
-        libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
-        libc::sigaction(libc::SIGTERM, &action, std::ptr::null_mut());
-        libc::sigaction(libc::SIGHUP, &action, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::sigaction(signal, &action, std::ptr::null_mut());
     }
+}
+
+/// Whether this process ignores SIGHUP: whoever started it wants it to outlive the terminal (`nohup`).
+pub fn ignores_hang_up() -> bool {
+    // SAFETY: a zeroed `sigaction` is a value; the call only writes to it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Has a write beyond the file size limit (`ulimit -f`) fail with EFBIG from now on, as a write to a full disk fails.
+/// Without a handler the kernel ends the program by SIGXFSZ. A handler, unlike SIG_IGN, is not handed on to programs
+/// that this one starts.
+pub fn survive_file_size_limit() {
+    handle(libc::SIGXFSZ, nothing);
+}
+
+/// Whether SIGXCPU came: a limit of CPU time was reached.
+pub fn cpu_time_is_spent() -> bool {
+    SPENT.load(Ordering::Relaxed)
+}
+
+/// A limit of CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuLimit {
+    /// Seconds (`RLIMIT_CPU`) or microseconds (`RLIMIT_RTTIME`) at which SIGXCPU comes.
+    pub soft: u64,
+    /// The same at which the kernel kills the program; `None`: it does not.
+    pub hard: Option<u64>,
+}
+
+impl CpuLimit {
+    /// The limit of the process's CPU time, s; `None`: there is none.
+    pub fn of_process() -> Option<Self> {
+        Self::of(Resource::Cpu)
+    }
+
+    /// The limit of the time that a thread with real-time priority may run without sleeping, µs; `None`: there is none.
+    pub fn of_real_time() -> Option<Self> {
+        Self::of(Resource::Rttime)
+    }
+
+    fn of(resource: Resource) -> Option<Self> {
+        let limit = getrlimit(resource);
+        let soft = limit.current.or(limit.maximum)?;
+        Some(Self {
+            soft,
+            hard: limit.maximum,
+        })
+    }
+
+    /// Whether the kernel kills the program when this limit is reached, and leaves no time for results.
+    pub fn kills(&self) -> bool {
+        self.hard.is_some_and(|hard| hard <= self.soft)
+    }
+}
+
+/// CPU time of this process, all threads together, s.
+pub fn cpu_time_s() -> u64 {
+    clock_gettime(ClockId::ProcessCPUTime).tv_sec as u64
 }
 
 /// Does what one of these signals does, for a key that asks for the same. No signal is sent: the thread that hears the
@@ -98,18 +183,12 @@ extern "C" fn on_passed(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
 }
 
 /// From now on a child has this process's signals: SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 go to it, and
-/// none of them ends this process. [`pass_none`] must come before the child is waited for.
+/// none of them ends this process. A SIGHUP that is ignored stays so, for both. [`pass_none`] must come before the child is waited for.
 pub fn pass_on(child: i32) {
     CHILD.store(child, Ordering::Release);
-    let all = [
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGHUP,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-    ];
-    for signal in all {
+    let all = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+    let hang_up = (!ignores_hang_up()).then_some(libc::SIGHUP);
+    for signal in all.into_iter().chain(hang_up) {
         // SAFETY: the handler only does what is async-signal-safe; the struct is fully initialised by zeroed() plus
         // the fields set, as sigaction(2) asks. SA_RESTART: calls that it interrupts go on.
         unsafe {

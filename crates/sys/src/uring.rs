@@ -154,6 +154,23 @@ impl Features {
     }
 }
 
+/// Why io_uring is forbidden to this process; `None`: it is not.
+pub fn forbidden() -> Option<String> {
+    let error = Features::probe().err()?;
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let disabled = disabled.ok().and_then(|text| text.trim().parse::<u32>().ok());
+    let why = match (error.raw_os_error()?, disabled) {
+        (libc::EPERM | libc::EACCES, Some(n @ 1..)) => format!("kernel.io_uring_disabled={n} forbids it"),
+        (libc::EPERM | libc::EACCES, Some(0)) => "a sandbox (seccomp) forbids it".to_owned(),
+        (libc::EPERM | libc::EACCES, None) => "a sandbox (seccomp) or kernel.io_uring_disabled forbids it".to_owned(),
+        (libc::ENOSYS | libc::EOPNOTSUPP, _) => {
+            "this kernel has no io_uring, or a sandbox (seccomp) hides it".to_owned()
+        }
+        _ => return None,
+    };
+    Some(format!("io_uring_setup(2) is answered with \"{error}\": {why}"))
+}
+
 /// Makes a ring of two entries; returns its descriptor and the kernel's features.
 fn setup(flags: u32) -> io::Result<(OwnedFd, u32)> {
     let mut params = Params {

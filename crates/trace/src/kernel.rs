@@ -133,6 +133,8 @@ pub enum TakerKind {
     Stopped,
     /// Nobody: the lane slept in the kernel where it did not mean to (a page fault, a lock, a disk).
     Asleep,
+    /// Nobody: a CPU quota kept the lane off its core.
+    Withheld,
     /// No event tells: the hypervisor, the firmware or a page fault.
     Unexplained,
 }

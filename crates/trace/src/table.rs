@@ -146,6 +146,7 @@ fn kind(kind: TakerKind) -> &'static str {
         TakerKind::Vector => "cpu interrupt",
         TakerKind::Stopped => "stopped",
         TakerKind::Asleep => "asleep",
+        TakerKind::Withheld => "quota",
         TakerKind::Unexplained => "unexplained",
     }
 }

@@ -327,7 +327,7 @@ impl Culprit {
             TakerKind::Irq => format!("interrupt {name}"),
             TakerKind::Softirq => format!("soft interrupt {name}"),
             TakerKind::Vector => format!("{name} interrupt"),
-            TakerKind::Stopped | TakerKind::Asleep | TakerKind::Unexplained => name.clone(),
+            TakerKind::Stopped | TakerKind::Asleep | TakerKind::Withheld | TakerKind::Unexplained => name.clone(),
         }
     }
 }

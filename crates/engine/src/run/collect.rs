@@ -11,6 +11,7 @@ use crate::run::flight::Keeper;
 use crate::run::job::Desk;
 use crate::run::live::{self, HostWait, Live};
 use crate::verdict::host_drops::{self, HostDrops};
+use crate::verdict::withheld::Quotas;
 use mpps_stats::{Collector, Event, FillGauge, LaneCounters, LanesSoFar, LiveLane, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
@@ -87,7 +88,7 @@ pub(crate) fn collect(
     job: &dyn Desk,
     (control, common, counters): (&Control, &Common, &[LaneCounters]),
     collector: &mut Collector<'_>,
-    (drops, away, keeper): (&mut [HostDrops<'_>], &Away<'_>, &mut Keeper<'_>),
+    (drops, quotas, away, keeper): (&mut [HostDrops<'_>], &mut Quotas<'_>, &Away<'_>, &mut Keeper<'_>),
     clocks: &mut ClockSource,
     timing: Timing,
     host: &mut HostWait,
@@ -158,6 +159,9 @@ pub(crate) fn collect(
         }
         // Before the row that it belongs to is handed on.
         host_drops::look(drops, now, job, collector);
+        if lanes_work {
+            quotas.look(now);
+        }
         // Rows of the last sending may close before the end is told only if they end before it.
         if end_told || now < end_ns {
             collector.poll(sinks);

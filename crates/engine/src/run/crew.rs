@@ -32,12 +32,14 @@ use crate::run::traces::Traces;
 use crate::send::rate::Rate;
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{self, LaneTime, Lookout};
+use crate::verdict::withheld::Quotas;
 use crate::workload::WorkFacts;
 use mpps_io::{Error, Reason};
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
     Totals, Workload,
 };
+use mpps_sys::cgroup::{Groups, Quota};
 use mpps_sys::clock::{Clock, ClockSource, utc_ns};
 use mpps_sys::evidence::OthersRan;
 use mpps_sys::proc_stat::ThreadStat;
@@ -193,6 +195,8 @@ pub(crate) struct Crew<'s, T> {
     /// Their files were opened while that was allowed.
     host: HostWait,
     stats: Vec<Option<ThreadStat>>,
+    /// Quotas of CPU time that concern this process.
+    quotas: Vec<Quota>,
     /// Of the trial before.
     rings: Vec<LaneSeries>,
     trials: u64,
@@ -247,6 +251,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             clocks: ClockSource::new(),
             host: HostWait::default(),
             stats: Vec::new(),
+            quotas: Vec::new(),
             rings: Vec::new(),
             trials: 0,
             several: base.several,
@@ -257,8 +262,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         for index in 0..lanes {
             let (words, heard) = mpsc::channel();
             let (ready, clock) = (ready.clone(), crew.clocks.clock());
-            let builder = thread::Builder::new().name(format!("lane{index}"));
-            let spawned = builder.spawn_scoped(scope, move || lane_thread(index, clock, base, ready, &heard));
+            let work = move || lane_thread(index, clock, base, ready, &heard);
+            let spawned = mpps_sys::thread::spawn_scoped(scope, &format!("lane{index}"), work);
             let thread = spawned.map_err(|e| Error::os("start the thread of", format!("lane {index}"), &e))?;
             crew.members.push(Member { words, thread });
         }
@@ -293,6 +298,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         self.refused.sort();
         self.host = HostWait::begin(&self.tids);
         self.stats = meanwhile::open(&self.tids);
+        self.quotas = Groups::live().quotas();
         self.common.opened(Opened::Main)?;
         Ok(())
     }
@@ -446,13 +452,14 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         });
         let mut drops: Vec<HostDrops<'_>> = drops.collect();
         let mut keeper = Keeper::new(&trial.rings, common, start_ns);
+        let mut quotas = Quotas::new(&self.quotas, start_ns);
         let gaps = GapLog::default();
         let beside_lanes = sched::keep_off(&common.cores());
         let collected = collect(
             job,
             (control, common, &trial.counters),
             &mut collector,
-            (&mut drops, &Away::new(&gaps), &mut keeper),
+            (&mut drops, &mut quotas, &Away::new(&gaps), &mut keeper),
             clocks,
             timing,
             host,
@@ -484,6 +491,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         collector.set_end(end_ns);
         let path = PathCounters::read(job, lanes).since(&baseline);
         let ended_ns = clocks.clock().now_ns();
+        quotas.look(ended_ns);
+        let withheld = quotas.end();
         let mut did = host_drops::end(drops, ended_ns, job, (&path.ways, &outcomes), &mut collector);
         let totals: Totals = collector.finish(sinks);
         let totals_of_ways = collector.totals_of_ways();
@@ -522,6 +531,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             sink_notes: &notes,
             collector_gaps: gaps.longest(),
             rivals: &rivals,
+            withheld: withheld.as_ref(),
             sending,
             dropping,
             looked_ns: ended_ns.saturating_sub(looked_from_ns),
@@ -624,14 +634,6 @@ fn lane_thread<J: Job>(
     }
 }
 
-/// What a refused priority lacks.
-fn needs(error: &std::io::Error) -> &'static str {
-    match error.kind() {
-        std::io::ErrorKind::PermissionDenied => ": want root, or CAP_SYS_NICE",
-        _ => "",
-    }
-}
-
 /// What the last trial leaves to be told.
 type Left<T> = (Ends<T>, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
 
@@ -656,7 +658,7 @@ fn serve<J: Job>(
         let error = sched::set_priority(priority, Heirs::Normal).err()?;
         Some(format!(
             "lane {index} has the normal priority, not {priority}: {error}{}",
-            needs(&error)
+            sched::lacks_for(priority, &error)
         ))
     });
     let dest_mac = job.resolve(&mut queues, &base.found, &clock, &ended)?;

@@ -12,9 +12,10 @@ use crate::workload::WorkFacts;
 use mpps_io::{QueueCounters, Reason};
 use mpps_stats::{
     AwaySummary, FillGauge, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments,
-    PortSummary, ReorderDistance, RingFill, StageTable, Started, Summary, Totals, Workload,
+    PortSummary, ReorderDistance, RingFill, StageTable, Started, Summary, Totals, Withheld, Workload,
 };
 use mpps_sys::evidence::{OthersRan, Rival};
+use mpps_sys::signal::{self, CpuLimit};
 use mpps_trace::{LatePacket, SlowBurst, StageCost, StageRow};
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub(crate) struct Measured<'r> {
     /// By lane: what it did until the sending ended, and in the time of its drops.
     pub(crate) sending: Vec<LaneTime>,
     pub(crate) dropping: Vec<LaneTime>,
+    /// CPU time that a quota withheld.
+    pub(crate) withheld: Option<&'r Withheld>,
     /// Time over which the host was looked at, ns.
     pub(crate) looked_ns: u64,
 }
@@ -104,6 +107,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         dropping: droppers(m),
         drops: m.totals.host_drops.clone(),
         host_drops_known: m.totals.host_dropped.is_some(),
+        withheld: m.withheld.cloned(),
         rivals: rivals(&lanes, m.rivals, run_ns),
         overflowed: m.totals.overflowed,
         unranked: [m.totals.unranked, m.totals.latency.count],
@@ -126,6 +130,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     }
     warnings.splice(0..0, m.common.warnings.iter().cloned());
     warnings.extend(m.control.notes());
+    warnings.extend(cpu_time_spent());
     warnings.extend(m.sink_notes.iter().cloned());
     let lost = m.totals.lost.max(0) as u64;
     let base = if m.workload.passes_on() { tally.rx } else { tally.tx };
@@ -176,6 +181,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         invalid_reasons,
         warnings,
         interrupted: m.interrupted,
+        withheld: m.withheld.cloned(),
         open_ended: m.common.duration.is_none(),
         housekeeping: m.housekeeping.clone(),
         host: host_facts(m, run_ns),
@@ -304,11 +310,33 @@ fn since_start(gap: &Gap, start_ns: u64) -> Gap {
     }
 }
 
+/// Says that a limit of CPU time ended the run, and which.
+fn cpu_time_spent() -> Option<String> {
+    if !signal::cpu_time_is_spent() {
+        return None;
+    }
+    let (cpu, real_time) = (CpuLimit::of_process(), CpuLimit::of_real_time());
+    // The kernel counts CPU time by ticks, so that its count and this one differ, and raises the soft limit by a second
+    // as it sends the signal.
+    let reached = |limit: &CpuLimit| real_time.is_none() || signal::cpu_time_s() + 2 >= limit.soft;
+    Some(match (cpu.filter(reached), real_time) {
+        (Some(_), _) => {
+            "the run ended early: the program reached its limit of CPU time (ulimit -t): want a higher limit, or a \
+             shorter run"
+                .to_owned()
+        }
+        (None, Some(_)) => "the run ended early: a real-time thread ran for longer than it may without sleeping \
+                            (RLIMIT_RTTIME)"
+            .to_owned(),
+        (None, None) => "the run ended early: SIGXCPU came, and this process has no limit of CPU time".to_owned(),
+    })
+}
+
 fn still(m: &Measured<'_>) -> Standstills {
     let waited_ns = m.outcomes.iter().filter_map(|o| o.run_delay_ns).max().unwrap_or(0);
     let signals = Signals {
         continued: mpps_sys::evidence::continues(),
-        ended: mpps_sys::signal::interrupted_at(),
+        ended: signal::interrupted_at(),
     };
     let found = standstills(&lane_gaps(m), &m.collector_gaps, &signals, waited_ns);
     let since = |gaps: Vec<Gap>| {
@@ -598,7 +626,7 @@ fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<HostFact> {
             .map(|s| s.trim().to_owned())
     });
     let mut facts = vec![HostFact::shown("mpps_version", env!("CARGO_PKG_VERSION"))];
-    facts.extend(read("/proc/sys/kernel/osrelease").map(|release| HostFact::shown("kernel", release)));
+    facts.push(HostFact::shown("kernel", mpps_sys::probe::kernel_release()));
     facts.extend(cpu.map(|cpu| HostFact::shown("cpu", cpu)));
     let cores = mpps_sys::sched::allowed_cores().len();
     facts.extend([

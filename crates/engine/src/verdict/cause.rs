@@ -7,7 +7,7 @@
 
 use super::{Evidence, whose};
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{Gap, LaneSummary, Shortfall, Workload, count};
+use mpps_stats::{Gap, LaneSummary, Shortfall, Stretch, Withheld, Workload, count};
 use std::cell::Cell;
 
 /// A lane that works for this share of its time has none left.
@@ -21,6 +21,8 @@ pub(super) struct Causes<'e> {
     workload: Workload,
     e: &'e Evidence,
     lanes: &'e [LaneSummary],
+    /// When all of mpps stood still for no reason that is known.
+    others: Vec<Gap>,
     /// Already named as a cause, so it is not reported again.
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
@@ -31,10 +33,16 @@ pub(super) struct Causes<'e> {
 
 impl<'e> Causes<'e> {
     pub(super) fn new(workload: Workload, e: &'e Evidence, lanes: &'e [LaneSummary]) -> Self {
+        // A quota that is used up stops all threads at once, too.
+        let unknown = |gap: &&Gap| {
+            let withheld = e.withheld.as_ref();
+            withheld.is_none_or(|withheld| withheld.within(gap.from_ns, gap.to_ns) * 2 < gap.ns())
+        };
         Self {
             workload,
             e,
             lanes,
+            others: e.still.others.iter().filter(unknown).copied().collect(),
             told_stops: Cell::new(false),
             told_others: Cell::new(false),
             told_host: Cell::new(false),
@@ -71,11 +79,19 @@ impl<'e> Causes<'e> {
         if due_then(lasted(&still.stops)) {
             return self.stopped(&still.stops);
         }
-        if due_then(lasted(&still.others)) {
-            return self.stood_still(&still.others);
+        if due_then(lasted(&self.others)) {
+            return self.stood_still(&self.others);
         }
         if due_then(self.e.link_down_ns as f64 / self.e.duration_ns.max(1) as f64) {
             return format!("the link was down for {}", span(self.e.link_down_ns));
+        }
+        let off = time.waited.max(time.away);
+        if explains(off) && self.quota_took(&[whole], sum(&self.e.sending, off_ns)) {
+            self.told_host.set(true);
+            return format!(
+                "the host interfered: {}",
+                self.withheld(off, "the sending time", &[whole])
+            );
         }
         let stolen = self.stolen();
         let host = |enough: &dyn Fn(f64) -> bool| {
@@ -136,8 +152,8 @@ impl<'e> Causes<'e> {
         if self.fell_in(&still.stops) {
             return self.stopped(&still.stops);
         }
-        if self.fell_in(&still.others) {
-            return self.stood_still(&still.others);
+        if self.fell_in(&self.others) {
+            return self.stood_still(&self.others);
         }
         let lanes = &self.e.dropping;
         let dropped: u64 = lanes.iter().map(|lane| lane.dropped).sum();
@@ -154,6 +170,12 @@ impl<'e> Causes<'e> {
         let waited = explained(|lane| lane.waited_ns.unwrap_or(0));
         let held = explained(held_ns);
         let blocked = explained(|lane| lane.blocked_ns);
+        let stretches: Vec<Gap> = self.e.drops.largest.iter().map(gap_of).collect();
+        if most(explained(off_ns)) && self.quota_took(&stretches, sum(lanes, off_ns)) {
+            self.told_host.set(true);
+            let why = self.withheld(time.waited.max(time.away), of, &stretches);
+            return format!("lanes were kept from their cores: {why}. A larger buffer or ring bridges this");
+        }
         if most(blocked) && blocked >= waited.max(held) {
             return format!(
                 "lanes waited for room to send for {} of {of}, and could take nothing meanwhile: a ring, buffer or \
@@ -212,9 +234,9 @@ impl<'e> Causes<'e> {
     pub(super) fn notes(&self) -> Vec<String> {
         let still = &self.e.still;
         let stops = !still.stops.is_empty() && !self.told_stops.get();
-        let others = !still.others.is_empty() && !self.told_others.get();
+        let others = !self.others.is_empty() && !self.told_others.get();
         let stops = stops.then(|| self.stopped(&still.stops));
-        let others = others.then(|| self.stood_still(&still.others));
+        let others = others.then(|| self.stood_still(&self.others));
         let host = (!self.told_host.get()).then(|| self.host()).flatten();
         stops.into_iter().chain(others).chain(host).collect()
     }
@@ -224,8 +246,15 @@ impl<'e> Causes<'e> {
         let (waited, measured) = self.waited();
         let (kept_off, stolen) = (waited as f64 / measured.max(1) as f64, self.stolen());
         let mut parts = Vec::new();
+        let all = [Gap {
+            from_ns: 0,
+            to_ns: u64::MAX,
+        }];
         if kept_off > NOTABLE {
-            parts.push(self.kept_off(kept_off, "the time"));
+            parts.push(match self.quota_took(&all, waited) {
+                true => self.withheld(kept_off, "the time", &all),
+                false => self.kept_off(kept_off, "the time"),
+            });
         }
         if stolen > NOTABLE {
             parts.push(hypervisor(stolen));
@@ -248,11 +277,38 @@ impl<'e> Causes<'e> {
         self.e.steal_ns as f64 / (self.e.looked_ns.max(1) * self.e.cores.max(1)) as f64
     }
 
+    /// Whether a quota withheld half of `off_ns`, for which lanes did not run, in these stretches of the run.
+    fn quota_took(&self, stretches: &[Gap], off_ns: u64) -> bool {
+        off_ns > 0 && self.withheld_ns(stretches) * 2 >= off_ns
+    }
+
+    fn withheld_ns(&self, stretches: &[Gap]) -> u64 {
+        let within = |withheld: &Withheld| {
+            stretches
+                .iter()
+                .map(|gap| withheld.within(gap.from_ns, gap.to_ns))
+                .sum()
+        };
+        self.e.withheld.as_ref().map_or(0, within)
+    }
+
+    /// Names the quota that kept lanes off their cores for a share of a time. Programs that ran there meanwhile took
+    /// nothing from them.
+    fn withheld(&self, share: f64, of: &str, stretches: &[Gap]) -> String {
+        let ns = self.withheld_ns(stretches);
+        let sentence = |withheld| super::withheld::sentence(withheld, share, of, ns);
+        self.e.withheld.as_ref().map_or_else(String::new, sentence)
+    }
+
     fn kept_off(&self, share: f64, of: &str) -> String {
+        let waited = self.waited().0;
+        let part = self.e.withheld.as_ref().filter(|withheld| withheld.ns >= waited / 10);
+        let quota = part.map(|withheld| format!("; {} withheld {} as well", withheld.name(), span(withheld.ns)));
         format!(
-            "other threads kept the lanes from running for {} of {of}{}",
+            "other threads kept the lanes from running for {} of {of}{}{}",
             percent(share),
-            whose::threads(self.e, self.lanes, self.waited().0)
+            whose::threads(self.e, self.lanes, waited),
+            quota.unwrap_or_default()
         )
     }
 
@@ -292,6 +348,22 @@ impl<'e> Causes<'e> {
             spans(gaps)
         )
     }
+}
+
+fn sum(lanes: &[LaneTime], of: fn(&LaneTime) -> u64) -> u64 {
+    lanes.iter().map(of).sum()
+}
+
+fn gap_of(stretch: &Stretch) -> Gap {
+    Gap {
+        from_ns: stretch.from_ns,
+        to_ns: stretch.to_ns,
+    }
+}
+
+/// For how long the lane did not run though it was to, ns: it waited for its core, or was away from its clock.
+fn off_ns(lane: &LaneTime) -> u64 {
+    lane.away_ns.max(lane.waited_ns.unwrap_or(0))
 }
 
 /// For how long something else than waiting for its core held the lane, ns.
@@ -421,3 +493,7 @@ fn times(n: u64) -> String {
 #[cfg(test)]
 #[path = "cause_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "quota_tests.rs"]
+mod quota_tests;

@@ -22,7 +22,8 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
         |lane: &&LaneSummary| lane.core.is_some() && lanes.iter().filter(|other| other.core == lane.core).count() > 1;
     let sharing = lanes.iter().filter(shares_core);
     if half(sharing.filter_map(|lane| lane.run_delay_ns).sum()) {
-        whose.push("lanes of this run share a core (--cores)".to_owned());
+        let remedy = if e.cores == 1 { "" } else { " (--cores)" };
+        whose.push(format!("lanes of this run share a core{remedy}"));
     }
     let threads = lanes.iter().filter(|l| l.run_delay_ns.is_some()).count() as u64;
     if e.cores > 0 && threads > e.cores {
@@ -33,7 +34,8 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
     runs.sort_by_key(|run| std::cmp::Reverse(run.ran_ns));
     let by_runs: u64 = runs.iter().map(|run| run.ran_ns).sum();
     let mut all: Vec<Culprit> = runs.iter().map(|run| run.culprit(waited)).collect();
-    if let Some(first) = all.first_mut().filter(|_| half(by_runs)) {
+    // With one core there is none to give.
+    if let Some(first) = all.first_mut().filter(|_| half(by_runs) && e.cores != 1) {
         first.said = format!("{}: {REMEDY}", first.said);
     }
     all.extend(by_name(&others));

@@ -27,24 +27,34 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     let read_list = |file: &str| machine.read(file).and_then(|t| parse::list(&t)).unwrap_or_default();
     let online = read_list(&format!("{CPU}/online"));
     let status = machine.read("/proc/self/status").unwrap_or_default();
-    let allowed = parse::keyed(&status, "Cpus_allowed_list")
-        .and_then(parse::list)
-        .unwrap_or_else(|| online.clone());
+    let allowed = parse::keyed(&status, "Cpus_allowed_list").and_then(parse::list);
+    let allowed = allowed.unwrap_or_else(|| machine.allowed_cores(&online));
     let mut area = report.area("cores");
 
     let count = online.len();
     let why = "two busy lanes on one core take turns of milliseconds, which loses packets";
-    let (grade, note) = if count < 2 {
-        (Status::Warn, ": generator and receiver share it")
-    } else {
-        (Status::Ok, "")
-    };
     let plural = if count == 1 { "core" } else { "cores" };
-    area.add(grade, "online", format!("{count} {plural} ({model}){note}"), why, "");
+    let (grade, finding) = match count {
+        0 => (Status::Info, format!("{CPU}/online could not be read")),
+        1 => (
+            Status::Warn,
+            format!("1 core ({model}): generator and receiver share it"),
+        ),
+        _ => (Status::Ok, format!("{count} {plural} ({model})")),
+    };
+    area.add(grade, "online", finding, why, "");
 
     if allowed.len() < count {
-        let finding = format!("this process may use {} of {count} cores", allowed.len());
-        let command = format!("taskset -c 0-{} mpps …", count.saturating_sub(1));
+        let possible = machine.possible_cores(&online);
+        let (note, command) = match possible.filter(|possible| !possible.is_empty()) {
+            None => ("", String::new()),
+            Some(possible) if possible.len() <= allowed.len() => (
+                ": its control group (cpuset) allows no others, and taskset can't",
+                String::new(),
+            ),
+            Some(possible) => ("", format!("taskset -c {} mpps …", cores_text(&possible))),
+        };
+        let finding = format!("this process may use {} of {count} cores{note}", allowed.len());
         area.add(
             Status::Warn,
             "affinity",
@@ -52,6 +62,8 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
             "lanes can only be pinned to allowed cores",
             &command,
         );
+    } else if online.is_empty() {
+        area.add(Status::Info, "affinity", "the online cores could not be read", "", "");
     } else {
         area.add(Status::Ok, "affinity", "all online cores may be used", "", "");
     }
@@ -137,8 +149,23 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
             let finding = format!("limited to {quota:.2} cores' time");
             area.add(Status::Warn, "cgroup quota", finding, why, &command);
         }
+        _ if machine.read("/proc/self/cgroup").is_none() => {
+            area.add(
+                Status::Info,
+                "cgroup quota",
+                "/proc/self/cgroup could not be read",
+                why,
+                "",
+            );
+        }
         _ => area.add(Status::Ok, "cgroup quota", "none", why, ""),
     }
+}
+
+/// Numbers of cores as a list: `0-3,6`.
+fn cores_text(cores: &[usize]) -> String {
+    let cores: crate::isolate::Cpus = cores.iter().copied().collect();
+    cores.list()
 }
 
 /// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots,
@@ -178,7 +205,12 @@ fn quota(machine: &Machine) -> Option<(f64, String)> {
     for dir in v2.map(up).unwrap_or_default() {
         let file = format!("/sys/fs/cgroup{dir}/cpu.max");
         let quota = machine.read(&file).and_then(|t| parse::cpu_max(&t));
-        found.extend(quota.map(|q| (q, format!("echo max > {file}"))));
+        let command = if machine.can_be_set(&file) {
+            format!("echo max > {file}")
+        } else {
+            String::new()
+        };
+        found.extend(quota.map(|q| (q, command)));
     }
     for dir in v1.map(up).unwrap_or_default() {
         let file = |key: &str| format!("/sys/fs/cgroup/cpu{dir}/cpu.cfs_{key}_us");
@@ -187,7 +219,13 @@ fn quota(machine: &Machine) -> Option<(f64, String)> {
             && !quota.starts_with('-')
         {
             let quota = parse::cpu_max(&format!("{quota} {period}"));
-            found.extend(quota.map(|q| (q, format!("echo -1 > {}", file("quota")))));
+            let set = file("quota");
+            let command = if machine.can_be_set(&set) {
+                format!("echo -1 > {set}")
+            } else {
+                String::new()
+            };
+            found.extend(quota.map(|q| (q, command)));
         }
     }
     found.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))

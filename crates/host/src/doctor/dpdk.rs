@@ -208,14 +208,13 @@ fn memory(facts: &Facts<'_>, area: &mut Area<'_>) {
 
 fn tap(facts: &Facts<'_>, area: &mut Area<'_>) {
     let why = "net_tap, and net_virtio_user with vhost-net, need it to make an interface of the host";
-    let status = facts.machine.read("/proc/self/status").unwrap_or_default();
     if !facts.machine.exists("/dev/net/tun") {
         let command = match facts.kernel.has("CONFIG_TUN", "tun") {
             Presence::Absent => "",
             _ => "modprobe tun; mkdir -p /dev/net; [ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200",
         };
         area.add(Status::Info, "net_tap", "there is no /dev/net/tun", why, command);
-    } else if !tool::has_capability(&status, tool::CAP_NET_ADMIN) {
+    } else if !facts.machine.has_capability(tool::CAP_NET_ADMIN) {
         area.add(
             Status::Info,
             "net_tap",

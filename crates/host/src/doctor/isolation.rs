@@ -21,11 +21,22 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
     let online = machine
         .read("/sys/devices/system/cpu/online")
         .and_then(|text| Cpus::of_list(&text));
-    // All but the first, where most else of a host runs.
-    let cores: Cpus = online.iter().flat_map(Cpus::iter).skip(1).collect();
+    // All but the first, where most else of a host runs, that this process can be given.
+    let online: Vec<usize> = online.iter().flat_map(Cpus::iter).collect();
+    let possible = machine.possible_cores(&online).unwrap_or_else(|| online.clone());
+    let cores: Cpus = online
+        .iter()
+        .copied()
+        .skip(1)
+        .filter(|core| possible.contains(core))
+        .collect();
     let mut area = report.area("isolation");
     if check(&tree, &cores).is_err() {
-        let finding = "one core: none can be kept for lanes alone";
+        let finding = match online.len() {
+            0 => "which cores are online could not be read",
+            1 => "one core: none can be kept for lanes alone",
+            _ => "none can be kept for lanes alone: this process can be given one core (cpuset)",
+        };
         return area.add(Status::Info, "cores", finding, "", "");
     }
     let plan = plan(

@@ -26,7 +26,7 @@ pub(super) struct Kernel<'m> {
 impl<'m> Kernel<'m> {
     /// Reads what there is: `/proc/config.gz`, which not every kernel has, else the file that distributions install.
     pub(super) fn of(machine: &'m Machine) -> Self {
-        let release = machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = machine.kernel_release();
         let unpacked = machine.run(&["zcat", "/proc/config.gz"]).ok();
         let modules = format!("/lib/modules/{release}");
         Self {

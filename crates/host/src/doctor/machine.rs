@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use mpps_netdev::{NetDev, XdpFeatures};
-use mpps_sys::privilege;
+use mpps_sys::privilege::{self, CapabilitySet};
 use mpps_sys::uring::Features;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use super::parse;
 use crate::isolate::Tree;
 use crate::tool;
 
@@ -101,6 +102,51 @@ impl Machine {
                 .trim()
                 .to_owned(),
         )
+    }
+
+    /// The kernel's release. A file tells it of a sample; of this host the kernel does, whatever hides `/proc`.
+    pub(super) fn kernel_release(&self) -> String {
+        match self.live {
+            true => mpps_sys::probe::kernel_release(),
+            false => self.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        }
+    }
+
+    /// Whether this process may make use of a capability (a number of `linux/capability.h`).
+    pub(super) fn has_capability(&self, number: u32) -> bool {
+        match self.live {
+            true => privilege::held().contains(CapabilitySet::from_bits_retain(1 << number)),
+            false => tool::has_capability(&self.read("/proc/self/status").unwrap_or_default(), number),
+        }
+    }
+
+    /// Cores that this process may run on; of a sample, which does not tell, all that are `online`.
+    pub(super) fn allowed_cores(&self, online: &[usize]) -> Vec<usize> {
+        match self.live {
+            true => mpps_sys::sched::allowed_cores(),
+            false => online.to_vec(),
+        }
+    }
+
+    /// Of these cores those that a thread of this process can be given; a sample names them in `cores/possible`.
+    pub(super) fn possible_cores(&self, wanted: &[usize]) -> Option<Vec<usize>> {
+        match self.live {
+            true => mpps_sys::sched::possible_cores(wanted),
+            false => self.read("cores/possible").and_then(|text| parse::list(&text)),
+        }
+    }
+
+    /// Whether a value can be written there by root: the file is there, and not on what is mounted to be read only.
+    pub(super) fn can_be_set(&self, path: &str) -> bool {
+        match self.live {
+            true => !matches!(
+                rustix::fs::access(path, rustix::fs::Access::WRITE_OK),
+                Err(rustix::io::Errno::ROFS | rustix::io::Errno::NOENT)
+            ),
+            false => self
+                .read("read-only")
+                .is_none_or(|all| !all.split_whitespace().any(|one| one == path)),
+        }
     }
 
     /// The file's one number.
@@ -230,6 +276,14 @@ impl Machine {
         })
     }
 
+    /// Why BPF is forbidden here, whatever this process holds; a sample says it in `bpf/forbidden`.
+    pub(super) fn bpf_forbidden(&self) -> Option<String> {
+        match self.live {
+            true => mpps_sys::probe::bpf_forbidden(),
+            false => self.read("bpf/forbidden"),
+        }
+    }
+
     /// Asks the kernel; the error is what it answered.
     pub(super) fn probe(&self, probe: Probe) -> Result<(), String> {
         if !self.live {
@@ -252,8 +306,10 @@ fn ask(probe: Probe) -> std::io::Result<()> {
         Probe::AfXdp => raw(AddressFamily::XDP).map(drop).map_err(Into::into),
         Probe::IoUring => Features::probe().map(drop),
         Probe::Bpf => mpps_sys::probe::bpf_map(),
-        Probe::BpfUnprivileged if privilege::bpf_needs_none() => Ok(()),
-        Probe::BpfUnprivileged => Err(std::io::ErrorKind::PermissionDenied.into()),
+        Probe::BpfUnprivileged => match privilege::bpf_needs_none()? {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::PermissionDenied.into()),
+        },
         Probe::Lent if !privilege::is_lent() => Ok(()),
         Probe::Lent => Err(std::io::Error::other(format!(
             "the program's file has capabilities ({}) that its user does not have",

@@ -47,7 +47,7 @@ impl Verdict {
 }
 
 pub(super) fn examine(machine: &Machine, built: &[String], facts: &dpdk::Facts<'_>, report: &mut Report) {
-    let release = machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = machine.kernel_release();
     let version = parse::kernel_version(&release).unwrap_or((0, 0));
     let mut area = report.area("paths");
     area.add(
@@ -130,10 +130,14 @@ fn io_uring(machine: &Machine) -> Verdict {
             format!("io_uring_setup: {e}: kernel.io_uring_disabled forbids it"),
             "sysctl -w kernel.io_uring_disabled=0",
         ),
-        (Err(e), _) => Verdict::not(
-            format!("io_uring_setup: {e} (not in this kernel, or a seccomp filter)"),
-            "",
-        ),
+        (Err(e), disabled) => {
+            // That it is not disabled is known only if it could be read.
+            let why = match disabled {
+                Some(_) => "not in this kernel, or a seccomp filter",
+                None => "not in this kernel, a seccomp filter, or kernel.io_uring_disabled, which can't be read",
+            };
+            Verdict::not(format!("io_uring_setup: {e} ({why}): the path udp needs none"), "")
+        }
     }
 }
 
@@ -175,19 +179,21 @@ fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
 
 /// Whether BPF programs can be loaded and attached; the verdict where they can't.
 fn bpf_programs(machine: &Machine) -> Result<(), Verdict> {
+    if let Some(why) = machine.bpf_forbidden() {
+        return Err(Verdict::not(format!("{why}: the path udp needs none"), ""));
+    }
     if let Err(e) = machine.probe(Probe::Bpf) {
         let what = format!("making a BPF map: {e}");
         return Err(Verdict::denied(machine, &what, "needs CAP_BPF and CAP_NET_ADMIN: sudo"));
     }
-    let status = machine.read("/proc/self/status").unwrap_or_default();
-    if !tool::has_capability(&status, tool::CAP_NET_ADMIN) {
+    if !machine.has_capability(tool::CAP_NET_ADMIN) {
         let what = "BPF maps can be made, but attaching a program needs CAP_NET_ADMIN";
         return Err(Verdict::denied(machine, what, "sudo"));
     }
     // CAP_SYS_ADMIN is the older capability that comprises CAP_PERFMON (Linux 5.8).
     if ![tool::CAP_PERFMON, tool::CAP_SYS_ADMIN]
         .iter()
-        .any(|&cap| tool::has_capability(&status, cap))
+        .any(|&cap| machine.has_capability(cap))
     {
         let what = "BPF maps can be made, but programs that compare pointers or watch the kernel need CAP_PERFMON";
         return Err(Verdict::denied(machine, what, "sudo"));

@@ -49,6 +49,7 @@ const SERVER: &[(&str, &str)] = &[
     ("proc/stat", "cpu  90 0 0 800 0 0 0 110 0 0\n"),
     ("proc/77/comm", "irqbalance\n"),
     ("sys/devices/system/cpu/online", "0-7\n"),
+    ("cores/possible", "0-7\n"),
     ("sys/devices/system/cpu/isolated", "2-3\n"),
     ("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,4\n"),
     ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),

@@ -86,12 +86,14 @@ pub fn measure(tree: &Tree, cores: &Cpus, length: Duration) -> Result<Vec<Noise>
     std::thread::scope(|scope| {
         let start = |core| {
             let clock = clock.clone();
-            scope.spawn(move || one(tree, core, &clock, length))
+            let work = move || one(tree, core, &clock, length);
+            let unable = |e| format!("core {core}: start a thread: {e}");
+            mpps_sys::thread::spawn_scoped(scope, "mpps-noise", work).map_err(unable)
         };
         let threads: Vec<_> = cores.iter().map(start).collect();
         let all = threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread failed".to_owned())));
+            .map(|thread| thread?.join().unwrap_or_else(|_| Err("a thread failed".to_owned())));
         all.collect()
     })
 }

@@ -168,15 +168,13 @@ pub(crate) fn entry(namespace: &str) -> Result<Entry> {
 pub(crate) fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
     let path = format!("{NETNS_DIR}/{namespace}");
     let file = File::open(&path).map_err(|e| LabError::io("open", &path, e))?;
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            use std::os::fd::AsFd;
-            rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                .map_err(|e| LabError::io("enter", &path, e))?;
-            Ok(work())
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    let inside = || {
+        use std::os::fd::AsFd;
+        rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|e| LabError::io("enter", &path, e))?;
+        Ok(work())
+    };
+    mpps_sys::thread::apart(inside).map_err(|e| LabError::io("start a thread for", &path, e))?
 }
 
 /// Sets those of the IPv6 sysctls of `device` (or `default`) that differ; must run [`inside`] the namespace. Returns

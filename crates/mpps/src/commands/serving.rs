@@ -103,17 +103,11 @@ fn listen(address: SocketAddr, namespace: Option<&OsStr>) -> io::Result<TcpListe
         return TcpListener::bind(address);
     };
     // A thread of its own goes there, and ends with it.
-    std::thread::scope(|scope| {
-        let bind = || {
-            let there = std::fs::File::open(namespace)?;
-            move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
-            TcpListener::bind(address)
-        };
-        scope
-            .spawn(bind)
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("no thread")))
-    })
+    mpps_sys::thread::apart(|| {
+        let there = std::fs::File::open(namespace)?;
+        move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
+        TcpListener::bind(address)
+    })?
 }
 
 /// How a run is shown on the terminal while it goes on.

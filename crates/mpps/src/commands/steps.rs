@@ -9,7 +9,7 @@ use crate::profile;
 use crate::record;
 use crate::run::Host;
 use mpps_netdev::NtupleFilter;
-use mpps_sys::signal;
+use mpps_sys::signal::{self, CpuLimit};
 use std::process::ExitCode;
 
 /// Prints the run as a value, where that is all that is asked for.
@@ -19,6 +19,26 @@ pub(super) fn printed(run: &Run) -> Result<Option<ExitCode>> {
     }
     print(|out| writeln!(out, "{}", run.plan.text()))?;
     Ok(Some(ExitCode::SUCCESS))
+}
+
+/// Limits of CPU time at which the kernel kills the program, and leaves no time for results.
+fn deadly_limits(run: &Run) -> Vec<String> {
+    let deadly = |limit: Option<CpuLimit>| limit.filter(CpuLimit::kills).map(|limit| limit.soft);
+    let mut told = Vec::new();
+    if let Some(seconds) = deadly(CpuLimit::of_process()) {
+        told.push(format!(
+            "CPU time is limited to {seconds} s (ulimit -t), soft and hard limit alike: the kernel kills the program \
+             there, without results. With a lower soft limit (ulimit -S -t SECONDS) the run ends there with its results"
+        ));
+    }
+    if let Some(us) = deadly(CpuLimit::of_real_time()).filter(|_| run.fifo.is_some()) {
+        told.push(format!(
+            "--fifo: a real-time thread may run for {us} us without sleeping (RLIMIT_RTTIME), soft and hard limit \
+             alike: the kernel kills the program there, without results. With a lower soft limit (prlimit \
+             --rttime=SOFT:HARD) the run ends there with its results"
+        ));
+    }
+    told
 }
 
 /// Changes that stay in force until the run is over.
@@ -33,6 +53,9 @@ pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Ru
         profile::ask(run)?;
         record::ask(run, ports);
         signal::catch_interrupts();
+        if !run.tell.quiet {
+            deadly_limits(run).iter().for_each(|line| eprintln!("mpps: {line}"));
+        }
         privilege::plan(run, ports, !rules.is_empty(), work)?;
         serving::bind(run, ports)?;
     }

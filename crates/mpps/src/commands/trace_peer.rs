@@ -11,7 +11,7 @@ use crate::fail::{Result, failed, say, usage};
 use crate::paths;
 use crate::privilege::as_user;
 use mpps_report::{JsonTarget, same_file, write_trace};
-use mpps_sys::{clock, private, signal};
+use mpps_sys::{clock, private, probe, signal};
 use mpps_trace::Recording;
 use mpps_trace::peer::{FILE, HEADER, Peer, PeerError, header, used};
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, lstat, stat, statvfs};
@@ -103,14 +103,13 @@ fn targets(args: &Args) -> Result<(Option<JsonTarget>, Option<JsonTarget>)> {
 /// What was counted as a recording: whose it is, where and when.
 fn recording(peer: &Peer, argv: &[OsString]) -> Recording {
     let mut recording = peer.recording();
-    let told = |name: &str| fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
     let now_ns = clock::monotonic_ns();
     let words = ["mpps", "trace", "peer", "--"].map(str::to_owned).into_iter();
     let words = words.chain(argv.iter().map(|word| mpps_io::hide_secrets(&word.to_string_lossy())));
     let meta = &mut recording.meta;
     meta.command = words.collect::<Vec<_>>().join(" ");
-    meta.host = told("hostname").trim().to_owned();
-    meta.kernel = told("osrelease").trim().to_owned();
+    meta.host = probe::host_name();
+    meta.kernel = probe::kernel_release();
     meta.utc_offset_ns = clock::utc_ns(now_ns) as i64 - now_ns as i64;
     meta.boot_offset_ns = clock::suspended_ns() as i64;
     recording

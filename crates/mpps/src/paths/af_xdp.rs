@@ -76,6 +76,7 @@ impl Path for AfXdp {
         optional: true,
     });
     const DRIVES_INTERFACE: bool = true;
+    const NEEDS_BPF: bool = true;
     const STEERS: bool = true;
 
     type Config = Config;
@@ -108,8 +109,8 @@ impl Path for AfXdp {
     fn keeps(_config: &Config, _work: Work) -> Kept {
         // What the program has left to the host is read from a map.
         let in_force = match bpf_needs_none() {
-            true => CapabilitySet::empty(),
-            false => CapabilitySet::BPF,
+            Ok(true) => CapabilitySet::empty(),
+            Ok(false) | Err(_) => CapabilitySet::BPF,
         };
         Kept {
             in_force,

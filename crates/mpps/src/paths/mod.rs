@@ -46,6 +46,8 @@ trait Path {
     const DEMO: Option<Demo> = None;
     /// It drives a network interface of the host, named by the port's device.
     const DRIVES_INTERFACE: bool = false;
+    /// Its ports are made by BPF programs.
+    const NEEDS_BPF: bool = false;
     /// Flow rules can be in force on its ports.
     const STEERS: bool = false;
     /// What its ports are.
@@ -360,6 +362,7 @@ pub(crate) struct Entry {
     /// How the demo shows it; `None`: it can't.
     demo: Option<Demo>,
     drives_interface: bool,
+    needs_bpf: bool,
     steers: bool,
     help: Help,
     check_run: fn(&Run, usize) -> Result<()>,
@@ -373,6 +376,7 @@ impl Entry {
             name: P::NAME,
             demo: P::DEMO,
             drives_interface: P::DRIVES_INTERFACE,
+            needs_bpf: P::NEEDS_BPF,
             steers: P::STEERS,
             help: P::HELP,
             check_run: P::check_run,
@@ -498,6 +502,11 @@ pub(crate) fn all_names() -> Vec<&'static str> {
 pub(crate) fn drives_interface(spec: &PortSpec) -> bool {
     LIST.iter()
         .any(|entry| entry.name == spec.path && entry.drives_interface)
+}
+
+/// Whether the path of this port can't do without BPF programs.
+pub(crate) fn needs_bpf(spec: &PortSpec) -> bool {
+    LIST.iter().any(|entry| entry.name == spec.path && entry.needs_bpf)
 }
 
 /// Checks the options of a run that one path knows, for these ports.

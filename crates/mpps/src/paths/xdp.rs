@@ -61,6 +61,7 @@ impl Path for Xdp {
         optional: true,
     });
     const DRIVES_INTERFACE: bool = true;
+    const NEEDS_BPF: bool = true;
     const STEERS: bool = true;
 
     type Config = Config;
@@ -113,7 +114,8 @@ impl Path for Xdp {
 
     fn keeps(config: &Config, work: Work) -> Kept {
         let mut kept = Kept::default();
-        if !bpf_needs_none() {
+        // Where that is not known it is kept.
+        if !bpf_needs_none().unwrap_or(false) {
             kept.lanes = CapabilitySet::BPF;
             kept.in_force = CapabilitySet::BPF;
         }

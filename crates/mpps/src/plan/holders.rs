@@ -9,19 +9,17 @@ use std::path::Path;
 const MOST_PROCESSES: usize = 4096;
 
 /// UDP ports that programs of this host (in this network namespace) have open, ascending, with the inode of a socket of
-/// each. Source: `/proc/net/udp` and `/proc/net/udp6`.
-fn sockets() -> BTreeMap<u16, u64> {
-    let mut ports = BTreeMap::new();
-    for file in ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"] {
-        let text = read_to_string(file).unwrap_or_default();
-        ports.extend(text.lines().skip(1).filter_map(socket));
-    }
-    ports
+/// each; `None`: that can't be read. Source: `/proc/net/udp` and `/proc/net/udp6`, which a kernel without IPv6 lacks.
+fn sockets() -> Option<BTreeMap<u16, u64>> {
+    let of_ipv4 = read_to_string("/proc/thread-self/net/udp").ok()?;
+    let of_ipv6 = read_to_string("/proc/thread-self/net/udp6").unwrap_or_default();
+    let lines = of_ipv4.lines().skip(1).chain(of_ipv6.lines().skip(1));
+    Some(lines.filter_map(socket).collect())
 }
 
-/// Test traffic leaves these ports alone.
-pub(crate) fn open_udp_ports() -> Vec<u16> {
-    sockets().into_keys().collect()
+/// Ports that test traffic leaves alone; `None`: they can't be read.
+pub(crate) fn open_udp_ports() -> Option<Vec<u16>> {
+    Some(sockets()?.into_keys().collect())
 }
 
 /// Local port and inode in a line of `/proc/net/udp`: `sl local_address … inode …`, address and port in hexadecimal.
@@ -34,7 +32,7 @@ fn socket(line: &str) -> Option<(u16, u64)> {
 
 /// The ports, each with the program that has it open where this process may know: "9000 (nc, pid 71)".
 pub(crate) fn held(ports: &[u16]) -> String {
-    let sockets = sockets();
+    let sockets = sockets().unwrap_or_default();
     let wanted: BTreeMap<u64, u16> = ports.iter().filter_map(|p| Some((*sockets.get(p)?, *p))).collect();
     let mut holders: BTreeMap<u16, String> = BTreeMap::new();
     let processes = read_dir("/proc").into_iter().flatten().flatten();
@@ -79,7 +77,7 @@ mod tests {
     fn the_program_that_holds_a_port_is_named() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
-        assert!(open_udp_ports().contains(&port));
+        assert!(open_udp_ports().expect("/proc").contains(&port));
         let told = held(&[port]);
         assert!(
             told.starts_with(&format!("{port} (")) && told.contains(&std::process::id().to_string()),

@@ -148,7 +148,11 @@ impl Listener {
                 .any(|(a, _)| ip.as_ref().is_none_or(|ips| ips.contains(a)))
         };
         let (ports, excluded) = match (ports, &device) {
-            (None, Some(device)) if own(device) => (Some(1..=first_ephemeral_port() - 1), open_udp_ports()),
+            (None, Some(device)) if own(device) => {
+                let known = first_ephemeral_port().zip(open_udp_ports());
+                let (first, open) = known.ok_or_else(|| unknown_ports(spec))?;
+                (Some(1..=first - 1), open)
+            }
             (ports, _) => (ports, Vec::new()),
         };
         Ok(Self {
@@ -345,6 +349,14 @@ impl Listener {
             on_full,
         })
     }
+}
+
+/// Refuses to guess which ports are the host's own programs'.
+fn unknown_ports(spec: &PortSpec) -> crate::fail::Failure {
+    usage(format!(
+        "port '{spec}': /proc/sys/net/ipv4/ip_local_port_range or /proc/net/udp can't be read here, so the ports of \
+         this host's own programs are not known: want --port A-B, or --ip with an address that is not the host's"
+    ))
 }
 
 #[cfg(test)]

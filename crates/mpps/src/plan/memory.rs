@@ -3,6 +3,8 @@
 use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{Buffers, Checked};
+use crate::record;
+use mpps_engine::TraceOptions;
 use mpps_engine::footprint::{self, LaneCount};
 use mpps_io::Roles;
 use mpps_sys::memory::{Available, available};
@@ -52,7 +54,30 @@ pub(crate) fn of_run<'p>(
     for port in ports {
         parts.extend(of_port(port, roles, n));
     }
+    parts.extend(of_trace(run));
     parts
+}
+
+/// What a trace takes: the lanes' rings, and what is kept. Windows are few as a rule; events of the kernel fill their
+/// part of the memory, and with `--trace-all` rounds fill all of it.
+fn of_trace(run: &Run) -> Option<Part> {
+    let keep = &run.tell.keep;
+    keep.trace.as_ref()?;
+    let rings = TraceOptions::default().ring_bytes as u64;
+    let kept = |memory: u64| match keep.trace_all {
+        true => memory,
+        false => memory / record::PART_OF_EVENTS,
+    };
+    let says = format!("--trace with --trace-memory {}: it takes", size(keep.trace_memory));
+    let most = keep.trace_memory;
+    let all = keep.trace_all;
+    Some(Part::new(says, rings + kept(most), move |left| {
+        let part = if all { 1 } else { record::PART_OF_EVENTS };
+        match left.saturating_sub(rings).saturating_mul(part) / 1_000_000 {
+            0 => "no --trace".to_owned(),
+            megabytes => format!("--trace-memory {megabytes}MB at most"),
+        }
+    }))
 }
 
 /// What the buffers of a port take, with these lanes on it; `n`: lanes of the whole run.
@@ -98,17 +123,29 @@ fn check_against(parts: &[Part], available: Available) -> Result<()> {
     if total <= available.bytes {
         return Ok(());
     }
-    let Some(largest) = parts.iter().max_by_key(|part| part.bytes) else {
+    // The largest, and as many more as it takes for the rest to fit.
+    let mut order: Vec<&Part> = parts.iter().collect();
+    order.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let mut rest = total;
+    let fits = |part: &&Part| {
+        rest = rest.saturating_sub(part.bytes);
+        rest <= available.bytes
+    };
+    let named = order.iter().position(fits).map_or(order.len(), |place| place + 1);
+    let Some(named) = order.get(..named).filter(|named| !named.is_empty()) else {
         return Ok(());
     };
-    let left = available.bytes.saturating_sub(total.saturating_sub(largest.bytes));
+    let each = available.bytes.saturating_sub(rest) / named.len() as u64;
+    let says = named
+        .iter()
+        .map(|part| format!("{} {} of memory", part.says, size(part.bytes)));
+    let want = named.iter().map(|part| (part.want)(each));
     Err(usage(format!(
-        "{} {} of memory, and {} {} available: want {}",
-        largest.says,
-        size(largest.bytes),
+        "{}, and {} {} available: want {}",
+        says.collect::<Vec<_>>().join(", "),
         available.who,
         size(available.bytes),
-        (largest.want)(left)
+        want.collect::<Vec<_>>().join(", and ")
     )))
 }
 
@@ -141,13 +178,22 @@ mod tests {
         ];
         let has = |bytes| Available {
             bytes,
-            who: "this host has",
+            who: "this host has".to_owned(),
         };
         assert!(check_against(&parts, has(30_000_000_000)).is_ok());
         match check_against(&parts, has(2_100_000_000)) {
             Err(Failure::Usage(text)) => assert_eq!(
                 text,
                 "--flows 9: they take 20 GB of memory, and this host has 2.1 GB available: want 100 at most"
+            ),
+            other => panic!("{other:?}"),
+        }
+        // With 90 MB even nine flows fewer would not do.
+        match check_against(&parts, has(90_000_000)) {
+            Err(Failure::Usage(text)) => assert_eq!(
+                text,
+                "--flows 9: they take 20 GB of memory, --a: it takes 100 MB of memory, and this host has 90 MB \
+                 available: want 2 at most, and no a"
             ),
             other => panic!("{other:?}"),
         }

@@ -51,12 +51,16 @@ impl Clerk {
         let given = given.into_iter().flatten();
         let more = more.iter().map(|path| path.to_path_buf());
         let files: Vec<PathBuf> = given.cloned().chain(more).collect();
-        Self::keeping((!run.tell.keep_privileges).then(|| keep_for(&files)))
+        let keep = match run.tell.keep_privileges {
+            true => None,
+            false => Some(keep_for(&files)?),
+        };
+        Self::keeping(keep)
     }
 
     /// Starts it for files of a command that is no run.
     pub(crate) fn hire_for(file: &Path) -> Result<Self> {
-        Self::keeping(Some(keep_for(&[file.to_path_buf()])))
+        Self::keeping(Some(keep_for(&[file.to_path_buf()])?))
     }
 
     /// Starts it with these rights alone; `None`: with all.
@@ -74,10 +78,7 @@ impl Clerk {
             }
         };
         let unhired = |e: std::io::Error| failed(format!("start the thread that writes files: {e}"));
-        std::thread::Builder::new()
-            .name("mpps-files".to_owned())
-            .spawn(body)
-            .map_err(unhired)?;
+        mpps_sys::thread::spawn("mpps-files", body).map_err(unhired)?;
         begun.recv().map_err(failed)?.map_err(unhired)?;
         Ok(Self { work: Mutex::new(work) })
     }
@@ -98,7 +99,7 @@ impl Clerk {
 }
 
 /// The rights that the clerk keeps for these files: its user's, and root's rights over files where only these will do.
-fn keep_for(files: &[PathBuf]) -> Keep {
+fn keep_for(files: &[PathBuf]) -> Result<Keep> {
     let mut keep = Keep {
         user: super::caller().cloned(),
         ..Keep::NOTHING
@@ -106,11 +107,11 @@ fn keep_for(files: &[PathBuf]) -> Keep {
     let rights = held() & FILES;
     if keep.user.is_none() && !rights.is_empty() && !super::lent() {
         let bare = || Keep::NOTHING.apply().is_ok() && files.iter().all(|file| writable(file));
-        if !on_a_thread(bare) {
+        if !on_a_thread(bare)? {
             (keep.held, keep.in_force) = (rights, rights);
         }
     }
-    keep
+    Ok(keep)
 }
 
 /// Whether the calling thread may write a file, and others beside it. Where that can't be told, whoever opens it tells.
@@ -132,11 +133,8 @@ fn writable(file: &Path) -> bool {
             && (device || may(folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK)))
 }
 
-fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    mpps_sys::thread::apart(work).map_err(|e| failed(format!("start a thread that has the user's rights alone: {e}")))
 }
 
 /// Does something with files as the user who called by sudo, on a thread that is that user; else as it is.
@@ -150,5 +148,5 @@ pub(crate) fn as_user<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Resul
         keep.apply()
             .map_err(|e| failed(format!("become the user who called sudo: {e}")))?;
         work()
-    })
+    })?
 }

@@ -2,6 +2,7 @@
 
 use super::rows::Rows;
 use super::watched::{Dropping, Watched};
+use super::withheld::Spans;
 use crate::profile::Samples;
 use mpps_stats::{LaneSummary, Shortfall, Stretch, Summary};
 use mpps_sys::clock;
@@ -39,6 +40,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             &by_bursts[..]
         }
     };
+    let withheld = Spans::of(summary, &away, lanes, &watched.events);
     let explain = |lane: &LaneTrace, from_ns: u64, to_ns: u64| -> Vec<Part> {
         let gap = Gap {
             lane: lane.lane,
@@ -51,7 +53,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         // What nobody took is the lane's own.
         parts.retain(|part| part.what != Explained::UNEXPLAINED);
         parts.extend(noted.parts(lane.lane, (from_ns, to_ns), &parts));
-        parts
+        withheld.name_in(&gap, parts)
     };
     let start_ns = summary.started.monotonic_ns;
     let kept = if traced { why::KEPT } else { FEW };
@@ -353,6 +355,10 @@ pub(crate) fn recording(
     let Kept { lanes, left_out } = kept;
     let mut takers = watched.takers.clone();
     takers.extend(unexplained(summary, &watched, &lanes));
+    if summary.withheld.is_some() {
+        let spans = Spans::of(summary, &gaps(summary, &lanes), &lanes, &watched.events);
+        takers = spans.name_among(takers, &Explained::new(&watched.events, &watched.own));
+    }
     let left_out = left_out.into_iter().chain(watched.left_out).chain(rows.left_out());
     let left_out: Vec<LeftOut> = left_out.chain(lack).collect();
     let fact = |name: &str| {

@@ -24,14 +24,24 @@ pub(crate) fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<S
     };
     let measured: u64 = lanes().map(|(_, measured)| measured).sum();
     let notable = |taken: u64| measured > 0 && taken as f64 > NOTABLE * measured as f64;
+    // A quota kept the lanes off: who ran meanwhile took nothing from them, and the verdict names it.
+    let by_quota = |taken: u64| {
+        summary
+            .withheld
+            .as_ref()
+            .is_some_and(|withheld| withheld.ns * 2 >= taken)
+    };
     let Some(watched) = watched else {
         let waited = lanes().map(|(waited, _)| waited).sum();
-        return (!summary.valid && notable(waited))
+        return (!summary.valid && notable(waited) && !by_quota(waited))
             .then(|| "run again with --trace FILE: 'mpps trace FILE' then names who had the lanes' cores".to_owned());
     };
     let somebodys = || watched.takers.iter().filter(|taker| is_somebody(taker));
     let taken: u64 = somebodys().map(|taker| taker.total_ns).sum();
     let long = somebodys().any(|taker| taker.max_ns >= LONG_VISIT_NS);
+    if by_quota(taken) {
+        return None;
+    }
     if notable(taken) || !summary.valid && long {
         named(&watched.takers)
     } else {
@@ -51,7 +61,7 @@ struct Culprit<'t> {
 fn is_somebody(taker: &Taker) -> bool {
     !matches!(
         taker.kind,
-        TakerKind::Stopped | TakerKind::Asleep | TakerKind::Unexplained
+        TakerKind::Stopped | TakerKind::Asleep | TakerKind::Withheld | TakerKind::Unexplained
     )
 }
 

@@ -11,6 +11,7 @@ mod programs;
 mod rows;
 mod thin;
 mod watched;
+mod withheld;
 
 pub(crate) use assemble::{causes, recording, with_threads};
 pub(crate) use culprits::culprits;

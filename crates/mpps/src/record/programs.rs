@@ -68,9 +68,7 @@ pub(crate) fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() ->
             count(ports, times, first?, over)
         };
         // The name is in security.md.
-        let counting = thread::Builder::new()
-            .name("mpps-programs".to_owned())
-            .spawn_scoped(scope, body);
+        let counting = mpps_sys::thread::spawn_scoped(scope, "mpps-programs", body);
         let counting = match counting {
             Ok(counting) => counting,
             Err(e) => {

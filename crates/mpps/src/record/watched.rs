@@ -319,7 +319,7 @@ impl Reader {
                 thread::park_timeout(EVERY);
             }
         };
-        let thread = thread::Builder::new().name("mpps-watch".to_owned()).spawn(body)?;
+        let thread = mpps_sys::thread::spawn("mpps-watch", body)?;
         Ok(Self { thread, over, stamps })
     }
 }

@@ -91,9 +91,7 @@ impl CaptureWriter {
         let (totals, told) = mpsc::channel();
         let begun = Arc::new(AtomicBool::new(false));
         let writer = Writer::new(files, rings, notes, Arc::clone(&reader_gone), Arc::clone(&begun));
-        let thread = std::thread::Builder::new()
-            .name("capture".to_owned())
-            .spawn(move || writer.run(&told))
+        let thread = mpps_sys::thread::spawn("capture", move || writer.run(&told))
             .map_err(|e| ReportError::io("start the thread that writes", path, e))?;
         Ok(Self {
             thread: Some((thread, totals)),

@@ -61,8 +61,7 @@ const WHOLE: &str = "blocks of one section and interface";
 impl Encoder {
     /// Begins a file: the blocks of its head.
     pub(super) fn new(header: &CaptureHeader) -> Self {
-        let os = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let os = format!("Linux {}", os.trim());
+        let os = format!("Linux {}", mpps_sys::probe::kernel_release());
         let section = SectionHeaderBlock {
             endianness: Endianness::Little,
             options: vec![

@@ -134,7 +134,7 @@ impl Screen {
                 View::new(board, Look { colour }, of_thread).run();
             }
         };
-        let thread = std::thread::Builder::new().name("mpps-screen".to_owned()).spawn(body)?;
+        let thread = mpps_sys::thread::spawn("mpps-screen", body)?;
         Ok(Self {
             shared,
             thread: Some(thread),

@@ -7,7 +7,7 @@ use mpps_sys::signal;
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -51,7 +51,7 @@ pub(super) enum Ended {
 
 /// Runs a command line, without a word of its own. Must be called by the main thread: the run ends with its thread.
 pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
-    let unable = |e: std::io::Error| failed(format!("start a run: {e}"));
+    let unable = |e: io::Error| failed(format!("start a run: {e}"));
     let mut command = Command::new(executable());
     let (workload, rest) = words.split_first().ok_or_else(|| failed("start a run: no words"))?;
     command.arg(workload).args(["--json", "-"]);
@@ -68,7 +68,14 @@ pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
         .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(unable)?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let (out, err) = (read(out), read(err));
+    let (out, err) = match read(out).and_then(|out| Ok((out, read(err)?))) {
+        Ok(both) => both,
+        Err(e) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed(format!("start a thread that reads what a run prints: {e}")));
+        }
+    };
     let (text, stopped) = wait_for(&mut child, &out);
     let status = child.wait().map_err(|e| failed(format!("wait for a run: {e}")))?;
     if stopped || signal::interrupted() {
@@ -85,17 +92,17 @@ pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
 }
 
 /// Reads to the end, all the time, so that the run never waits for us.
-fn read(from: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+fn read(from: Option<impl Read + Send + 'static>) -> io::Result<Receiver<Vec<u8>>> {
     let (give, take) = channel();
-    std::thread::spawn(move || {
+    mpps_sys::thread::spawn("mpps-reader", move || {
         shed();
         let mut all = Vec::new();
         if let Some(mut from) = from {
             let _ = from.read_to_end(&mut all);
         }
         let _ = give.send(all);
-    });
-    take
+    })?;
+    Ok(take)
 }
 
 /// Waits until it has said all, and passes on requests to end; whether there were any.

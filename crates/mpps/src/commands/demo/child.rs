@@ -31,14 +31,24 @@ struct Said {
 }
 
 impl Said {
-    fn by(stderr: ChildStderr) -> Self {
+    /// Reads what `child` says. One that can't be read is killed.
+    fn by(child: &mut Child) -> Result<Self> {
         let (told, ready) = channel();
-        Self {
-            ready,
-            reader: Some(std::thread::spawn(move || {
-                shed();
-                last_words(stderr, &told)
-            })),
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let read = move || {
+            shed();
+            last_words(stderr, &told)
+        };
+        match mpps_sys::thread::spawn("mpps-reader", read) {
+            Ok(reader) => Ok(Self {
+                ready,
+                reader: Some(reader),
+            }),
+            Err(e) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(failed(format!("start a thread that reads what a process says: {e}")))
+            }
         }
     }
 
@@ -91,11 +101,8 @@ impl Reflector {
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         let mut child = spawn(command, "reflector")?;
-        let stderr = child.stderr.take().expect("stderr is piped");
-        let mut reflector = Self {
-            child,
-            said: Said::by(stderr),
-        };
+        let said = Said::by(&mut child)?;
+        let mut reflector = Self { child, said };
         let deadline = Instant::now() + READY_LIMIT;
         loop {
             match reflector.said.ready.recv_timeout(TICK) {
@@ -250,7 +257,7 @@ pub(super) fn quietly(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut child = spawn(command, "sender")?;
-    let mut said = Said::by(child.stderr.take().expect("stderr is piped"));
+    let mut said = Said::by(&mut child)?;
     let status = wait(&mut child)?;
     if interrupted() {
         return Err(too_early());

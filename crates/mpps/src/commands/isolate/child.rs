@@ -3,6 +3,7 @@
 use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
 use mpps_sys::child::{Came, Happened, Place, Signals};
+use mpps_sys::signal::ignores_hang_up;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::Read;
@@ -64,7 +65,10 @@ pub(super) struct Runner(Signals);
 
 impl Runner {
     pub(super) fn new() -> Result<Self> {
-        let numbers = PASSED_ON.map(Signal::as_raw);
+        // A program that was started with SIGHUP ignored (`nohup`) outlives its terminal, and so does its command.
+        let passed = PASSED_ON.into_iter();
+        let passed = passed.filter(|&signal| signal != Signal::HUP || !ignores_hang_up());
+        let numbers: Vec<i32> = passed.map(Signal::as_raw).collect();
         Signals::block(&numbers)
             .map(Self)
             .map_err(|e| failed(format!("isolate: catch signals: {e}")))
@@ -108,11 +112,19 @@ impl Runner {
         let mut child = command.spawn().map_err(unable)?;
         let out = child.stdout.take();
         // All the time: on a large host it is more than a pipe holds.
-        let reader = std::thread::spawn(move || {
+        let read = move || {
             let mut text = Vec::new();
             let _ = out.map(|mut out| out.read_to_end(&mut text));
             text
-        });
+        };
+        let reader = match mpps_sys::thread::spawn("mpps-reader", read) {
+            Ok(reader) => reader,
+            Err(e) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(unable(e));
+            }
+        };
         let (ended, interrupted) = self.attend(child)?;
         let text = reader.join().unwrap_or_default();
         Ok((interrupted.map_or(ended, Ended::Signal), text))

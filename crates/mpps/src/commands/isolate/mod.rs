@@ -23,7 +23,7 @@ use mpps_host::isolate::{
     outcomes, plan, script, table,
 };
 use mpps_sys::child::Place;
-use mpps_sys::sched::{Heirs, KeptOff, Priority, keep_off, set_priority};
+use mpps_sys::sched::{Heirs, KeptOff, Priority, keep_off, lacks_for, set_priority};
 use result::{Outlet, Told};
 use std::fs::File;
 use std::process::ExitCode;
@@ -251,14 +251,12 @@ impl<'a> Isolation<'a> {
             remarks.push(format!("{option}: {trap}"));
         }
         // On a thread that ends: this process stays as it is.
-        let tried = std::thread::spawn(move || set_priority(priority, Heirs::Same)).join();
-        match tried {
-            Ok(Ok(())) => Some(priority),
-            Ok(Err(error)) => {
-                remarks.push(format!("{option}: not applied: {error}: want root, or CAP_SYS_NICE"));
+        match mpps_sys::thread::apart(|| set_priority(priority, Heirs::Same)).and_then(|done| done) {
+            Ok(()) => Some(priority),
+            Err(error) => {
+                remarks.push(format!("{option}: not applied: {error}{}", lacks_for(priority, &error)));
                 None
             }
-            Err(_) => None,
         }
     }
 

@@ -58,7 +58,7 @@ impl Resetter {
         let lines = Arc::new(Mutex::new(shell.stdin.take()));
         let (told, ended) = channel();
         let codes = shell.stdout.take();
-        std::thread::spawn(move || {
+        let read = move || {
             for code in codes
                 .into_iter()
                 .flat_map(|codes| BufReader::new(codes).lines())
@@ -66,7 +66,9 @@ impl Resetter {
             {
                 let _ = told.send(code);
             }
-        });
+        };
+        mpps_sys::thread::spawn("mpps-reset", read)
+            .map_err(|e| failed(format!("--reset-cmd: start the thread that reads its end: {e}")))?;
         Ok(Self { shell, lines, ended })
     }
 

@@ -1,0 +1,299 @@
+//! Control groups of this process: what they limit, and what a limit has cost. Version 1 and 2, at every level of the
+//! tree that this process sees: a limit of a group above counts as much as one of its own.
+//!
+//! Sources: `/proc/self/mountinfo` and `/proc/self/cgroup` (`proc_pid_mountinfo(5)`, `cgroups(7)`), and the kernel's
+//! `admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`, `scheduler/sched-bwc.rst`. What can't be read is not known, and
+//! nothing stands for it.
+
+use std::fs::{File, read_to_string};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Version of the hierarchy that a group is of: their files differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// A group, or one above it.
+#[derive(Clone, Debug)]
+struct Level {
+    version: Version,
+    /// Its path in the hierarchy, as `/proc/self/cgroup` has it.
+    name: String,
+    folder: PathBuf,
+}
+
+impl Level {
+    fn text(&self, file: &str) -> Option<String> {
+        read_to_string(self.folder.join(file)).ok()
+    }
+
+    /// A number in a file of its own. `max` is none.
+    fn number(&self, file: &str) -> Option<u64> {
+        self.text(file)?.trim().parse().ok()
+    }
+}
+
+/// Control groups of this process.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    root: PathBuf,
+    mountinfo: String,
+    groups: String,
+}
+
+/// Memory that a group leaves to this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The group whose limit it is.
+    pub group: String,
+    /// The file that has the limit.
+    pub file: &'static str,
+    /// Bytes up to the limit.
+    pub left: u64,
+}
+
+/// A limit of processes and threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pids {
+    /// The group whose limit it is.
+    pub group: String,
+    /// Most that it may have.
+    pub most: u64,
+    /// Number that it has.
+    pub current: u64,
+}
+
+impl Groups {
+    /// Those on this host.
+    pub fn live() -> Self {
+        Self::of(Path::new("/"))
+    }
+
+    /// Those on a host whose files lie under `root`.
+    pub fn of(root: &Path) -> Self {
+        let text = |file: &str| read_to_string(root.join(file)).unwrap_or_default();
+        Self {
+            root: root.to_owned(),
+            mountinfo: text("proc/self/mountinfo"),
+            groups: text("proc/self/cgroup"),
+        }
+    }
+
+    /// The group of this process that `controller` sees, then the groups above it.
+    fn levels(&self, controller: &str) -> Vec<Level> {
+        let has = |list: &str| list.split(',').any(|one| one == controller);
+        let lines = || {
+            self.groups
+                .lines()
+                .filter_map(|line| line.splitn(3, ':').nth(1).zip(line.splitn(3, ':').nth(2)))
+        };
+        // A controller is in one hierarchy: in one of version 1, or else in that of version 2.
+        let (version, path) = match lines().find(|(list, _)| has(list)) {
+            Some((_, path)) => (Version::One, path),
+            None => match lines().find(|(list, _)| list.is_empty()) {
+                Some((_, path)) => (Version::Two, path),
+                None => return Vec::new(),
+            },
+        };
+        for line in self.mountinfo.lines() {
+            let Some(mount) = Mount::of(line) else { continue };
+            let is = match version {
+                Version::One => mount.kind == "cgroup" && has(mount.options),
+                Version::Two => mount.kind == "cgroup2",
+            };
+            // The group lies outside of what a container sees: none of its files is here.
+            let Some(below) = Path::new(path).strip_prefix(&mount.root).ok().filter(|_| is) else {
+                continue;
+            };
+            let top = self.root.join(mount.place.trim_start_matches('/'));
+            let own = top.join(below);
+            let folders = own.ancestors().take_while(|folder| folder.starts_with(&top));
+            let names = Path::new(path).ancestors();
+            return folders
+                .zip(names)
+                .map(|(folder, name)| Level {
+                    version,
+                    name: name.display().to_string(),
+                    folder: folder.to_owned(),
+                })
+                .collect();
+        }
+        Vec::new()
+    }
+
+    /// What the group with the least memory left leaves; `None`: no limit is known.
+    pub fn memory(&self) -> Option<Memory> {
+        let of = |level: Level| {
+            let [file, used, cached] = match level.version {
+                Version::One => ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "],
+                Version::Two => ["memory.max", "memory.current", "inactive_file "],
+            };
+            let most = level.number(file)?;
+            let stat = level.text("memory.stat").unwrap_or_default();
+            let used = in_use(level.number(used).unwrap_or(0), &stat, cached);
+            Some(Memory {
+                group: level.name,
+                file,
+                left: most.saturating_sub(used),
+            })
+        };
+        let levels = self.levels("memory").into_iter();
+        levels.filter_map(of).min_by_key(|memory| memory.left)
+    }
+
+    /// Limits of processes and threads.
+    pub fn pids(&self) -> Vec<Pids> {
+        let of = |level: Level| {
+            Some(Pids {
+                most: level.number("pids.max")?,
+                current: level.number("pids.current")?,
+                group: level.name,
+            })
+        };
+        self.levels("pids").into_iter().filter_map(of).collect()
+    }
+
+    /// Opens the groups' counts of CPU time that was withheld.
+    pub fn quotas(&self) -> Vec<Quota> {
+        self.levels("cpu").into_iter().filter_map(Quota::of).collect()
+    }
+
+    /// Time per period, µs, that the groups grant threads of real-time priority, where the kernel has such a limit per
+    /// group (version 1, `CONFIG_RT_GROUP_SCHED`): the least, with its group.
+    pub fn real_time_us(&self) -> Option<(String, i64)> {
+        let of = |level: Level| {
+            let us: i64 = level.text("cpu.rt_runtime_us")?.trim().parse().ok()?;
+            // -1 is no limit.
+            (us >= 0).then_some((level.name, us))
+        };
+        let levels = self.levels("cpu").into_iter();
+        levels.filter_map(of).min_by_key(|(_, us)| *us)
+    }
+}
+
+/// Bytes of a group that are not given back on demand: the count includes files that were read or written once, which
+/// the kernel drops when memory is wanted.
+fn in_use(current: u64, stat: &str, cached: &str) -> u64 {
+    let cached = stat.lines().find_map(|line| line.strip_prefix(cached));
+    current.saturating_sub(cached.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0))
+}
+
+/// A line of `mountinfo`.
+struct Mount<'l> {
+    /// The group that is mounted.
+    root: String,
+    place: String,
+    kind: &'l str,
+    options: &'l str,
+}
+
+impl<'l> Mount<'l> {
+    fn of(line: &'l str) -> Option<Self> {
+        let (head, tail) = line.split_once(" - ")?;
+        let mut head = head.split(' ').skip(3);
+        let (root, place) = (plain(head.next()?), plain(head.next()?));
+        let mut tail = tail.split(' ');
+        Some(Self {
+            root,
+            place,
+            kind: tail.next()?,
+            options: tail.nth(1)?,
+        })
+    }
+}
+
+/// A path of `mountinfo`, which has blanks and line ends as octal numbers.
+fn plain(path: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(path.to_owned(), |path, (code, is)| path.replace(code, is))
+}
+
+/// A group's count of the time for which its CPU quota kept its threads from running. The file stays open.
+#[derive(Debug)]
+pub struct Quota {
+    level: Level,
+    stat: File,
+}
+
+/// CPU time that a group withheld, since the group was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throttled {
+    /// Periods in which its threads ran.
+    pub periods: u64,
+    /// Of these, periods in which the quota was used up.
+    pub throttled: u64,
+    /// Time withheld, ns: the sum over cores.
+    pub ns: u64,
+}
+
+impl Throttled {
+    /// What was added since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            periods: self.periods.saturating_sub(before.periods),
+            throttled: self.throttled.saturating_sub(before.throttled),
+            ns: self.ns.saturating_sub(before.ns),
+        }
+    }
+}
+
+impl Quota {
+    fn of(level: Level) -> Option<Self> {
+        let stat = File::open(level.folder.join("cpu.stat")).ok()?;
+        let this = Self { level, stat };
+        this.read().map(|_| this)
+    }
+
+    /// What it counts now; `None`: the kernel does not report it (of the topmost group, for one).
+    pub fn read(&self) -> Option<Throttled> {
+        let mut text = [0; 1024];
+        let length = self.stat.read_at(&mut text, 0).ok()?;
+        throttled(std::str::from_utf8(&text[..length]).ok()?)
+    }
+
+    /// The group's path.
+    pub fn group(&self) -> &str {
+        &self.level.name
+    }
+
+    /// CPU time granted per period, and the period, µs; `None`: no quota is set, or none can be read.
+    pub fn granted_us(&self) -> Option<(u64, u64)> {
+        match self.level.version {
+            // -1 is no quota, and no number of this type.
+            Version::One => Some((
+                self.level.number("cpu.cfs_quota_us")?,
+                self.level.number("cpu.cfs_period_us")?,
+            )),
+            Version::Two => {
+                let text = self.level.text("cpu.max")?;
+                let (quota, period) = text.trim().split_once(' ')?;
+                Some((quota.parse().ok()?, period.parse().ok()?))
+            }
+        }
+    }
+}
+
+fn throttled(stat: &str) -> Option<Throttled> {
+    let field = |name: &str| {
+        let line = stat
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse::<u64>().ok()
+    };
+    // In ns in version 1.
+    let ns = field("throttled_time").or_else(|| Some(field("throttled_usec")? * 1000))?;
+    Some(Throttled {
+        periods: field("nr_periods")?,
+        throttled: field("nr_throttled")?,
+        ns,
+    })
+}
+
+#[cfg(test)]
+#[path = "cgroup_tests.rs"]
+mod tests;

@@ -1,0 +1,267 @@
+//! Hosts that hide or forbid something: `/proc`, `/sys`, io_uring, BPF, cores, real-time priority. What can't be read
+//! is reported as not known, and a remedy is offered only where it is possible.
+
+use mpps_tests::{
+    Answer, Call, Finished, Group, Hierarchy, answered, free_port, mpps, net_of, program, run_command, skip,
+};
+use std::process::Command;
+
+const NOWHERE: &str = "--src 10.0.0.1 --dest 10.0.0.2:9000";
+
+/// One line of this program's, with these parts.
+fn assert_one_line(finished: &Finished, parts: &[&str]) {
+    let lines: Vec<_> = finished
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("mpps: "))
+        .collect();
+    assert_eq!(lines.len(), 1, "{}", finished.stderr);
+    for part in parts {
+        assert!(lines[0].contains(part), "{part}: {}", lines[0]);
+    }
+}
+
+/// `mpps` where an empty file system hides these folders. `None`, and said, where none can be mounted.
+fn hidden(folders: &str, words: &str) -> Option<Finished> {
+    let script = r#"for folder in $0; do mount -t tmpfs none "$folder" || exit 99; done; exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, folders]).arg(program());
+    command.args(words.split_whitespace());
+    for name in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
+        command.env_remove(name);
+    }
+    let finished = run_command(command);
+    if finished.code == Some(99) || finished.stderr.contains("unshare") {
+        skip("nothing can be mounted here");
+        return None;
+    }
+    Some(finished)
+}
+
+#[test]
+fn runs_go_on_where_proc_or_sys_is_hidden_and_name_the_kernel() {
+    let release = run_command({
+        let mut uname = Command::new("uname");
+        uname.arg("-r");
+        uname
+    });
+    for folders in ["/proc", "/sys", "/proc /sys"] {
+        let words = format!("sendrecv loop: --rate 5kpps {NOWHERE} --duration 200ms --settle 50ms --quiet --json -");
+        let Some(finished) = hidden(folders, &words) else {
+            return;
+        };
+        assert!(matches!(finished.code, Some(0 | 3)), "{folders}: {}", finished.stderr);
+        let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+        assert_eq!(json["host"]["kernel"], release.stdout.trim(), "{folders}: {json:#}");
+        let count = |key: &str| json[key].as_u64().expect("a count");
+        assert_eq!(count("tx_packets"), count("rx_packets") + count("lost") + count("late"));
+    }
+}
+
+#[test]
+fn doctor_fails_no_path_that_works_where_proc_or_sys_is_hidden() {
+    let paths = |finished: &Finished| -> Vec<(String, String)> {
+        let json: serde_json::Value = serde_json::from_str(&finished.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}{}", finished.stdout, finished.stderr));
+        let findings = json["findings"].as_array().expect("findings");
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let of_paths = findings
+            .iter()
+            .filter(|finding| finding["area"] == "paths" && finding["item"] != "kernel");
+        of_paths
+            .map(|finding| (text(&finding["item"]), text(&finding["status"])))
+            .collect()
+    };
+    let all = paths(&run_command(mpps("doctor --json")));
+    for folders in ["/proc", "/sys", "/proc /sys"] {
+        let Some(finished) = hidden(folders, "doctor --json") else {
+            return;
+        };
+        let now = paths(&finished);
+        for path in ["udp", "io_uring", "af_packet", "af_xdp", "xdp"] {
+            let of = |list: &[(String, String)]| list.iter().find(|(name, _)| name == path).cloned();
+            assert_eq!(of(&all), of(&now), "{folders}");
+        }
+        assert!(
+            finished.stdout.contains("could not be read"),
+            "{folders}: {}",
+            finished.stdout
+        );
+    }
+}
+
+#[test]
+fn ports_of_the_hosts_own_programs_are_not_guessed_where_proc_is_hidden() {
+    let Some(net) = net_of(1) else { return };
+    let script = r#"mount -t tmpfs none /proc && exec "$@""#;
+    let on_b = |words: &str| {
+        let run = net.b(words);
+        let mut command = Command::new("unshare");
+        // Behind `ip netns exec`, which needs /proc itself.
+        let arguments: Vec<_> = run.get_args().collect();
+        let place = arguments
+            .iter()
+            .position(|word| *word == program().as_os_str())
+            .unwrap_or(0);
+        command = {
+            let mut inner = Command::new(run.get_program());
+            inner.args(&arguments[..place]);
+            inner.arg(command.get_program());
+            inner.args(["--mount", "sh", "-c", script, "sh"]);
+            inner.args(&arguments[place..]);
+            inner
+        };
+        run_command(command)
+    };
+    for workload in ["reflect", "drop"] {
+        let finished = on_b(&format!("{workload} af_packet:eth1 --duration 200ms"));
+        assert_eq!(
+            finished.code,
+            Some(2),
+            "{workload}: {}{}",
+            finished.stdout,
+            finished.stderr
+        );
+        assert_one_line(&finished, &["ip_local_port_range", "--port A-B"]);
+        let finished = on_b(&format!(
+            "{workload} af_packet:eth1 --port 9000-9999 --duration 200ms --quiet --json -"
+        ));
+        assert_eq!(finished.code, Some(0), "{workload}: {}", finished.stderr);
+        let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+        assert_eq!(json["host"]["takes_ports"], "9000-9999", "{json:#}");
+    }
+}
+
+#[test]
+fn where_a_sandbox_forbids_io_uring_one_line_says_so_and_names_udp() {
+    let port = free_port();
+    let words = &format!("sendrecv io_uring:127.0.0.1 --dest 127.0.0.1:{port} --duration 100ms");
+    for (answer, why) in [
+        (Answer::NotPermitted, "sandbox"),
+        (Answer::NoSuchCall, "a sandbox (seccomp) hides it"),
+        (Answer::NotSupported, "a sandbox (seccomp) hides it"),
+    ] {
+        let Some(command) = answered(Call::IoUringSetup, answer, &mpps(words)) else {
+            return;
+        };
+        let finished = run_command(command);
+        assert_eq!(finished.code, Some(1), "{answer:?}: {}", finished.stderr);
+        assert_one_line(&finished, &["io_uring", why, "want the path udp"]);
+    }
+    for words in ["reflect io_uring:127.0.0.1", "drop io_uring:[::1]"] {
+        let words = format!("{words}:{port} --duration 100ms");
+        let Some(command) = answered(Call::IoUringSetup, Answer::NotPermitted, &mpps(&words)) else {
+            return;
+        };
+        assert_one_line(&run_command(command), &["sandbox", "want the path udp"]);
+    }
+}
+
+#[test]
+fn where_a_sandbox_forbids_bpf_one_line_says_so_and_names_udp() {
+    let Some(net) = net_of(1) else { return };
+    for answer in [Answer::NotPermitted, Answer::NoSuchCall, Answer::NotSupported] {
+        for words in ["drop xdp:eth1", "drop af_xdp:eth1", "reflect af_xdp:eth1,mode=skb"] {
+            let Some(command) = answered(Call::Bpf, answer, &net.b(&format!("{words} --duration 200ms"))) else {
+                return;
+            };
+            let finished = run_command(command);
+            assert_eq!(finished.code, Some(1), "{answer:?} {words}: {}", finished.stderr);
+            assert_one_line(&finished, &["bpf", "sandbox", "want the path udp"]);
+        }
+    }
+    let Some(command) = answered(Call::Bpf, Answer::NotPermitted, &mpps("doctor xdp")) else {
+        return;
+    };
+    let finished = run_command(command);
+    assert_eq!(finished.code, Some(1), "{}", finished.stdout);
+    let line = finished
+        .stdout
+        .lines()
+        .find(|line| line.contains(" xdp "))
+        .unwrap_or_default()
+        .to_owned();
+    // Root has all that it could be given.
+    assert!(
+        finished.stdout.contains("a sandbox (seccomp) forbids it"),
+        "{}",
+        finished.stdout
+    );
+    assert!(
+        !line.contains("sudo") && !finished.stdout.contains("setcap"),
+        "{}",
+        finished.stdout
+    );
+}
+
+#[test]
+fn a_priority_that_the_control_group_refuses_asks_root_for_no_root() {
+    let Some(group) = Group::new("cpu", "realtime") else {
+        return;
+    };
+    if group.hierarchy == Hierarchy::Two || !group.has("cpu.rt_runtime_us") {
+        return skip("this kernel has no real-time limit of control groups");
+    }
+    if !group.put("cpu.rt_runtime_us", "0") {
+        return;
+    }
+    let words = format!("send null: --rate 1kpps {NOWHERE} --duration 200ms --fifo 3 --quiet --json -");
+    let finished = run_command(group.hold(&mpps(&words)));
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+    let told = format!("{:#}", json["warnings"]);
+    assert!(
+        told.contains("normal priority") && told.contains("cpu.rt_runtime_us is 0"),
+        "{told}"
+    );
+    assert!(told.contains(&group.name()) && !told.contains("want root"), "{told}");
+}
+
+#[test]
+fn a_priority_that_a_user_lacks_the_right_to_names_the_right() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("becoming another user needs root");
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "65533", "--regid", "65533", "--clear-groups"])
+        .arg(program());
+    let words = format!("send null: --rate 1kpps {NOWHERE} --duration 200ms --nice -5 --quiet --json -");
+    command.args(words.split_whitespace());
+    let finished = run_command(command);
+    if finished.code.is_none_or(|code| code > 3) {
+        return skip(&format!(
+            "the program is where another user can't start it: {}",
+            finished.stderr
+        ));
+    }
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+    assert!(
+        format!("{:#}", json["warnings"]).contains("want root, or CAP_SYS_NICE"),
+        "{:#}",
+        json["warnings"]
+    );
+}
+
+#[test]
+fn doctor_offers_no_cores_that_a_cpuset_refuses() {
+    let Some(group) = Group::new("cpuset", "cores") else {
+        return;
+    };
+    let memory = group.hierarchy == Hierarchy::Two || group.put("cpuset.mems", "0");
+    if !memory || !group.put("cpuset.cpus", "0") {
+        return;
+    }
+    let finished = run_command(group.hold(&mpps("doctor")));
+    let all = &finished.stdout;
+    if !all.contains("this process may use 1 of") {
+        return skip("this host has one core");
+    }
+    assert!(all.contains("(cpuset) allows no others"), "{all}");
+    assert!(!all.contains("taskset -c") && !all.contains("mpps isolate"), "{all}");
+    // What taskset has narrowed it widens.
+    let run = mpps("doctor");
+    let mut narrowed = Command::new("taskset");
+    narrowed.args(["-c", "0"]).arg(run.get_program()).args(run.get_args());
+    let finished = run_command(narrowed);
+    assert!(finished.stdout.contains("taskset -c 0-"), "{}", finished.stdout);
+}
