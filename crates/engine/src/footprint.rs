@@ -4,6 +4,7 @@
 //! asks for it.
 
 use crate::receive::window_bytes;
+use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::workload::drop::flow_bytes;
 use crate::workload::span;
@@ -35,7 +36,12 @@ pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive:
         Some(pps) if receive => Slips::bytes(flows, pps, settle.as_nanos() as u64),
         _ => 0,
     };
-    sent.saturating_add(windows).saturating_add(slips)
+    // Each lane that does not receive sends, and each that does may.
+    let log = match receive {
+        true => SentLog::bytes(flows, pps, settle.as_nanos() as u64, lanes.all as u64),
+        false => 0,
+    };
+    sent.saturating_add(windows).saturating_add(slips).saturating_add(log)
 }
 
 /// Bytes of the flows of `drop`.

@@ -8,7 +8,7 @@ use crate::lane::worst::Worst;
 use crate::receive::codec::{Class, Codec, Foreign};
 use crate::receive::missing::{Came, Missing};
 use crate::run::traces::Traces;
-use crate::send::generate::SentSeq;
+use crate::send::sent::{Seat, Senders, SentLog};
 use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
@@ -23,15 +23,13 @@ pub(crate) fn window_bytes(flows: u64, span: u64) -> u64 {
     SequenceWindows::bytes(flows, span / flows.max(1) + 64, WINDOW_BYTES)
 }
 
-/// By how much the clocks of two lanes may differ, ns; generously.
-const CLOCK_SPREAD_NS: u64 = 1_000_000;
-
 /// The receiving half of a lane.
 #[derive(Debug)]
 pub(crate) struct Receiver<'r> {
     windows: SequenceWindows,
     slips: Option<&'r Slips>,
-    sent_seq: &'r [SentSeq],
+    /// Numbers that were sent, and when.
+    senders: Senders<'r>,
     start_ns: u64,
     foreign: [u64; Foreign::ALL.len()],
     beyond_window: u64,
@@ -56,6 +54,8 @@ struct InOrder {
     /// The sequence number that would follow.
     next: u64,
     packets: u64,
+    /// Of the newest.
+    seat: Seat,
 }
 
 /// Packets of a burst that were sent in one, too: the latency is the same, and is booked once. By how much each slipped
@@ -110,12 +110,12 @@ pub(crate) struct Taken {
 
 impl<'r> Receiver<'r> {
     /// Windows for `flows` flows that span `span` packets in flight over all of them.
-    pub(crate) fn new(flows: u32, span: u64, slips: Option<&'r Slips>, sent_seq: &'r [SentSeq], start_ns: u64) -> Self {
+    pub(crate) fn new(flows: u32, span: u64, slips: Option<&'r Slips>, logs: &'r [SentLog], start_ns: u64) -> Self {
         let windows = SequenceWindows::new(flows as usize, span / u64::from(flows.max(1)) + 64, WINDOW_BYTES);
         Self {
             windows,
             slips,
-            sent_seq,
+            senders: Senders::new(logs, start_ns),
             start_ns,
             foreign: [0; Foreign::ALL.len()],
             beyond_window: 0,
@@ -140,8 +140,6 @@ impl<'r> Receiver<'r> {
         now_ns: u64,
         recorder: &mut Recorder<'_>,
     ) -> (u64, usize) {
-        // Read after the frames were received: whatever came back was published before it left.
-        let sent = self.sent_seq.iter().map(|s| s.0.get_published()).max().unwrap_or(0);
         let (mut received, mut slow) = (0, 0);
         let mut arrived = Arrived {
             at_ns: now_ns,
@@ -152,15 +150,11 @@ impl<'r> Receiver<'r> {
             match codec.classify(frame, &mut self.known) {
                 Class::Test { flow, stamp } => {
                     let at = frame.rx_time_ns().unwrap_or(now_ns);
-                    // One comparison for both ends: before the start wraps to a large number. Two lanes' readings of
-                    // the clock may differ by a little, so a packet may seem to come from the near future.
-                    if stamp.seq >= sent
-                        || stamp.time_ns.wrapping_sub(self.start_ns) > now_ns - self.start_ns + CLOCK_SPREAD_NS
-                    {
+                    let Some(arrival) = self.arrival(&mut order, flow, stamp, (at, now_ns)) else {
                         self.stranger(frame, Some(Foreign::OtherRun), now_ns, recorder);
                         continue;
-                    }
-                    let distance = match self.arrival(&mut order, flow as usize, stamp, at) {
+                    };
+                    let distance = match arrival {
                         Arrival::InOrder => 0,
                         Arrival::Reordered(distance) => distance,
                         Arrival::Duplicate => {
@@ -224,7 +218,7 @@ impl<'r> Receiver<'r> {
         if order.packets > 0 || together.packets > 0 || received > 0 {
             let first_ns = frames.first().and_then(Frame::rx_time_ns).unwrap_or(now_ns);
             if self.missing.silent.is_long(first_ns) {
-                self.after_silence(frames, codec, (sent, now_ns));
+                self.after_silence(frames, codec, now_ns);
             }
             self.missing.silent.came(match order.packets {
                 0 => self.odd,
@@ -257,26 +251,43 @@ impl<'r> Receiver<'r> {
     }
 
     /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to
-    /// say.
+    /// say. `None`: no lane has sent it. It arrived at the first of two times, and was taken from the path at the other.
     #[inline(always)]
-    fn arrival(&mut self, order: &mut InOrder, flow: usize, stamp: Stamp, at_ns: u64) -> Arrival {
-        let seq = stamp.seq;
-        if order.packets > 0 && flow == order.flow && seq == order.next {
+    fn arrival(
+        &mut self,
+        order: &mut InOrder,
+        flow: u32,
+        stamp: Stamp,
+        (at_ns, now_ns): (u64, u64),
+    ) -> Option<Arrival> {
+        let (seq, place) = (stamp.seq, flow as usize);
+        if order.packets > 0 && place == order.flow && seq == order.next {
+            let seat = order.seat.next();
+            if !self.senders.sent_in(seat, flow, seq, stamp.time_ns, now_ns) {
+                return None;
+            }
+            order.seat = seat;
             order.next += 1;
             order.packets += 1;
-            return Arrival::InOrder;
+            return Some(Arrival::InOrder);
         }
         self.note(order);
-        if seq != self.windows.next(flow) {
-            order.packets = 0;
-            return self.odd(flow, stamp, at_ns);
+        order.packets = 0;
+        if seq != self.windows.next(place) {
+            let sent = self.senders.sent(flow, seq, stamp.time_ns, now_ns);
+            return sent.then(|| self.odd(place, stamp, at_ns));
+        }
+        let seat = self.senders.seat_of(flow, seq);
+        if !self.senders.sent_in(seat, flow, seq, stamp.time_ns, now_ns) {
+            return None;
         }
         *order = InOrder {
-            flow,
+            flow: place,
             next: seq + 1,
             packets: 1,
+            seat,
         };
-        Arrival::InOrder
+        Some(Arrival::InOrder)
     }
 
     /// A packet that is not the next of its flow.
@@ -301,12 +312,12 @@ impl<'r> Receiver<'r> {
 
     /// Notes the first packet of a burst that came after a long time.
     #[cold]
-    fn after_silence<F: Frame, C: Codec>(&mut self, frames: &[F], codec: &C, (sent, now_ns): (u64, u64)) {
+    fn after_silence<F: Frame, C: Codec>(&mut self, frames: &[F], codec: &C, now_ns: u64) {
         for frame in frames {
             let Class::Test { flow, stamp } = codec.classify(frame, &mut self.known) else {
                 continue;
             };
-            if stamp.seq < sent && stamp.time_ns >= self.start_ns {
+            if self.senders.sent(flow, stamp.seq, stamp.time_ns, now_ns) {
                 return self.missing.silent.note(Came {
                     flow,
                     seq: stamp.seq,
@@ -320,8 +331,11 @@ impl<'r> Receiver<'r> {
     /// Tells the windows of a run.
     #[inline(always)]
     fn note(&mut self, order: &InOrder) {
-        if order.packets > 0 {
-            self.windows.record_next(order.flow, order.packets);
+        match order.packets {
+            0 => {}
+            // Flows that take turns: each packet is a run of its own.
+            1 => _ = self.windows.record(order.flow, order.next - 1),
+            packets => self.windows.record_next(order.flow, packets),
         }
     }
 
@@ -331,7 +345,7 @@ impl<'r> Receiver<'r> {
     fn stranger<F: Frame>(&mut self, frame: &F, why: Option<Foreign>, now_ns: u64, recorder: &mut Recorder<'_>) {
         let start_ns = self.start_ns;
         match why {
-            _ if self.traces.is_some_and(|traces| traces.fit(frame, start_ns)) => self.late_of_an_earlier += 1,
+            _ if self.traces.is_some_and(|traces| traces.are_earlier(frame, start_ns)) => self.late_of_an_earlier += 1,
             Some(why) => self.foreign(why, now_ns, recorder),
             None => recorder.event(now_ns, |t| t.corrupt += 1),
         }

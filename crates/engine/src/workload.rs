@@ -16,7 +16,8 @@ use crate::receive::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::run::crew::wait_until;
 use crate::run::outcome::LaneOutcome;
 use crate::run::traces::{self, Traces};
-use crate::send::generate::{Generator, SendShare, SentSeq};
+use crate::send::generate::{Generator, SendShare};
+use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::workload::capture::Quota;
 use mpps_io::{Capabilities, Layer, Queue};
@@ -106,16 +107,20 @@ pub(crate) struct TrafficTrial {
     /// Packets go the other way: from each flow's destination to its source.
     turned: bool,
     slips: Option<Slips>,
-    sent_seq: Vec<SentSeq>,
+    /// Numbers that each send lane has sent; empty where nothing comes back.
+    logs: Vec<SentLog>,
+    tx_lanes: usize,
     /// Of the trials of this session so far.
     traces: Option<Arc<Traces>>,
 }
 
 impl TrafficTrial {
-    pub(crate) fn new(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Self {
+    /// `one_flow_per_burst`: the port that packets leave by wants that.
+    pub(crate) fn new(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Self {
         Self {
             slips: Slips::for_plan(&plan),
-            sent_seq: SentSeq::of(&plan),
+            logs: SentLog::of(&plan, one_flow_per_burst),
+            tx_lanes: plan.common.lanes.iter().filter(|lane| lane.tx).count(),
             plan,
             turned: false,
             traces,
@@ -124,10 +129,10 @@ impl TrafficTrial {
 
     /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way
     /// there.
-    pub(crate) fn back(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Self {
+    pub(crate) fn back(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Self {
         Self {
             turned: true,
-            ..Self::new(plan, traces)
+            ..Self::new(plan, traces, one_flow_per_burst)
         }
     }
 
@@ -139,9 +144,9 @@ impl TrafficTrial {
                 &self.plan,
                 SendShare {
                     slips: self.slips.as_ref(),
-                    sent_seq: &self.sent_seq[lane],
+                    log: self.logs.get(lane),
                     lane: lane as u32,
-                    lanes: self.sent_seq.len() as u32,
+                    lanes: self.tx_lanes as u32,
                     one_flow_per_burst: capabilities.one_flow_per_burst,
                     start_ns,
                     turned: self.turned,
@@ -154,7 +159,7 @@ impl TrafficTrial {
         let plan = &self.plan;
         let span = span(plan.rates().map(|rates| rates.highest_pps()), plan.common.settle);
         let receiver = || {
-            let mut receiver = Receiver::new(plan.flows.count(), span, self.slips.as_ref(), &self.sent_seq, start_ns);
+            let mut receiver = Receiver::new(plan.flows.count(), span, self.slips.as_ref(), &self.logs, start_ns);
             receiver.traces = self.traces.as_deref();
             receiver
         };
@@ -182,7 +187,7 @@ impl Work for TrafficWork<'_> {
             frame_size: trial.plan.frame_size,
             rates: trial.plan.rates(),
             tolerance: trial.plan.tolerance,
-            tx_lanes: trial.sent_seq.len() as u64,
+            tx_lanes: trial.tx_lanes as u64,
             across: trial.plan.far.is_some(),
         }
     }

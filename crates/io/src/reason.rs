@@ -59,7 +59,7 @@ reasons! {
     ForeignWrongAddress = "foreign_wrong_address": "UDP between other addresses",
     ForeignWrongPort = "foreign_wrong_port": "UDP to ports that are not of the test",
     ForeignNotStamped = "foreign_not_stamped": "UDP without a valid stamp",
-    ForeignOtherRun = "foreign_other_run": "stamped packets that this run has not sent",
+    ForeignOtherRun = "foreign_other_run": "stamped packets that this run has not sent in that flow, or not at that time",
     LateOfAnEarlierTrial = "late_of_an_earlier_trial": "sent by an earlier trial of this session",
     Flows = "flows": "flows that were seen",
     Untracked = "untracked_flow_packets": "of flows beyond --max-flows: order unchecked",

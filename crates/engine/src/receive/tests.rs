@@ -95,8 +95,8 @@ fn counted(frames: &[Told], slips: Option<&Slips>, burst: usize) -> String {
     };
     let lane = LaneSeries::new(timing, true);
     let mut collector = Collector::new(vec![&lane], Workload::SendRecv, true);
-    let sent = [SentSeq::default()];
-    sent[0].0.publish(SENT);
+    let sent = [SentLog::of_one_block(u64::from(FLOWS))];
+    sent[0].note(0, 0..SENT * u64::from(FLOWS), START);
     let mut receiver = Receiver::new(FLOWS, 0, slips, &sent, START);
     let mut recorder = lane.recorder();
     let (mut received, mut slow) = (0, 0);

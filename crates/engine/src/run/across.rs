@@ -39,7 +39,8 @@ pub fn run_traffic_across<A: Port, B: Port>(
 ) -> std::result::Result<Summary, RunError> {
     let work = TrafficWork { opening: plan };
     let job = Across::new(from, to, &work);
-    run_job(&job, order(plan.clone(), None), sinks, interruptions)
+    let by_burst = [from.capabilities(), to.capabilities()].map(|port| port.one_flow_per_burst);
+    run_job(&job, order(plan.clone(), None, by_burst), sinks, interruptions)
 }
 
 /// A trial from one port to another, or both ways, after those that left `traces`.
@@ -50,9 +51,13 @@ pub fn run_traffic_across<A: Port, B: Port>(
 /// rate, sizes and flows, with addresses and ports exchanged: its packets look like answers, which what lies between
 /// passes on as such. Its seed is the next one, so that a packet of one way that is turned round on the way is not
 /// taken for one of the other; where payloads hold no data (16 bytes) it is.
-pub(crate) fn order(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<Vec<TrafficTrial>> {
+pub(crate) fn order(
+    plan: TrafficPlan,
+    traces: Option<Arc<Traces>>,
+    one_flow_per_burst: [bool; 2],
+) -> Order<Vec<TrafficTrial>> {
     if plan.back.is_none() {
-        return traffic(plan, traces).map(|trial| vec![trial]);
+        return traffic(plan, traces, one_flow_per_burst).map(|trial| vec![trial]);
     }
     let half = plan.common.lanes.len() / 2;
     let one_way = |way: usize| {
@@ -75,10 +80,11 @@ pub(crate) fn order(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<Vec
     };
     let mut back = plan.way_back();
     back.common.lanes = one_way(1);
-    let back = TrafficTrial::back(back, traces.as_deref().map(|traces| Arc::new(traces.back())));
+    let traces_back = traces.as_deref().map(|traces| Arc::new(traces.back()));
+    let back = TrafficTrial::back(back, traces_back, one_flow_per_burst[1]);
     Order {
         common: plan.common,
-        ..traffic(there, traces).map(|there| vec![there, back])
+        ..traffic(there, traces, one_flow_per_burst).map(|there| vec![there, back])
     }
 }
 

@@ -89,7 +89,7 @@ pub fn session_across<A: Port, B: Port, R>(
 }
 
 /// Makes of a plan what a trial is to be, after those that left traces.
-type MakeOrder<T> = fn(TrafficPlan, Option<Arc<Traces>>) -> Order<T>;
+type MakeOrder<T> = fn(TrafficPlan, Option<Arc<Traces>>, [bool; 2]) -> Order<T>;
 
 /// Opens the lanes of a job, and hands them to `body` as trials.
 fn on_lanes<J: Job, R>(
@@ -164,6 +164,8 @@ struct Open<'s> {
     layer: Layer,
     /// Bytes of the largest frame that every port takes.
     max_frame: usize,
+    /// Ports that take bursts of one flow only.
+    one_flow_per_burst: [bool; 2],
 }
 
 /// Lanes that are open, each with its queue: see [`session`].
@@ -184,7 +186,7 @@ impl<'s, T: Send + Sync + 's> Session<'s, T> {
     ) -> Result<Summary, RunError> {
         self.open.fits(&plan).map_err(RunError::Unfit)?;
         self.traces.add(plan.common.seed);
-        let order = (self.order)(plan, Some(Arc::new(self.traces.clone())));
+        let order = (self.order)(plan, Some(Arc::new(self.traces.clone())), self.open.one_flow_per_burst);
         self.crew.trial(order, last, sinks, interruptions)
     }
 }
@@ -215,6 +217,7 @@ impl<'s> Open<'s> {
             plan,
             layer: ports[0].layer,
             max_frame: ports.map(|port| port.max_frame).into_iter().min().unwrap_or(0),
+            one_flow_per_burst: ports.map(|port| port.one_flow_per_burst),
         }
     }
 

@@ -27,11 +27,17 @@ pub fn run_traffic<P: Port>(
         port,
         work: &TrafficWork { opening: plan },
     };
-    run_job(&job, traffic(plan.clone(), None), sinks, interruptions)
+    let order = traffic(plan.clone(), None, [port.capabilities().one_flow_per_burst; 2]);
+    run_job(&job, order, sinks, interruptions)
 }
 
-/// A trial of `sendrecv` or `send`, after those that left `traces`.
-pub(crate) fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<TrafficTrial> {
+/// A trial of `sendrecv` or `send`, after those that left `traces`. `one_flow_per_burst`: what the port that packets
+/// leave by wants, then the one that they arrive at.
+pub(crate) fn traffic(
+    plan: TrafficPlan,
+    traces: Option<Arc<Traces>>,
+    one_flow_per_burst: [bool; 2],
+) -> Order<TrafficTrial> {
     let workload = if plan.receive {
         Workload::SendRecv
     } else {
@@ -42,7 +48,7 @@ pub(crate) fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>) -> Order<T
         workload,
         settle_ns: plan.common.settle.as_nanos() as u64,
         paced: plan.receive && plan.rate.is_some(),
-        own: TrafficTrial::new(plan, traces),
+        own: TrafficTrial::new(plan, traces, one_flow_per_burst[0]),
     }
 }
 

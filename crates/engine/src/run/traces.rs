@@ -24,6 +24,8 @@ const SEEDS: usize = 16;
 pub(crate) struct Traces {
     /// Nothing was sent before, ns.
     pub(crate) since_ns: u64,
+    /// Trials so far, the one at hand among them.
+    trials: u32,
     /// Newest first.
     seeds: Vec<u64>,
     /// All that any trial may use.
@@ -42,6 +44,7 @@ impl Traces {
     ) -> Self {
         Self {
             since_ns,
+            trials: 0,
             seeds: Vec::new(),
             ends: Ends {
                 flows,
@@ -68,12 +71,19 @@ impl Traces {
 
     /// The next trial has this seed.
     pub(crate) fn add(&mut self, seed: u64) {
+        self.trials += 1;
         self.seeds.retain(|known| *known != seed);
         self.seeds.insert(0, seed);
         self.seeds.truncate(SEEDS);
     }
 
-    /// Whether an earlier trial sent this packet, before `before_ns`: it is intact, and its stamp says so.
+    /// Whether an earlier trial than the one that began at `start_ns` sent this packet.
+    #[cold]
+    pub(crate) fn are_earlier<F: Frame>(&self, frame: &F, start_ns: u64) -> bool {
+        self.trials > 1 && self.fit(frame, start_ns)
+    }
+
+    /// Whether a trial sent this packet, before `before_ns`: it is intact, and its stamp says so.
     #[cold]
     pub(crate) fn fit<F: Frame>(&self, frame: &F, before_ns: u64) -> bool {
         self.stamp(frame)

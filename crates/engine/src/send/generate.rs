@@ -4,47 +4,39 @@ use crate::lane::Lane;
 use crate::receive::codec::Codec;
 use crate::send::departures::Departures;
 use crate::send::pacing::Pacer;
+use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::{FlowSet, TrafficPlan};
 use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
-use mpps_stats::{Counter, Histogram, Moments, Recorder};
+use mpps_stats::{Histogram, Moments, Recorder};
 use mpps_trace::Stage;
 use mpps_wire::Blank;
 
 /// This long before the end of a run, ns, the time is read anew wherever it matters.
 const NEAR_NS: u64 = 100_000;
 
-/// The highest sequence number that a send lane has used so far, + 1, over its flows. Written by the send lane before
-/// the packets leave; receive lanes hold it against stamps that nobody sent.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct SentSeq(pub(crate) Counter);
-
-impl SentSeq {
-    /// One for each lane of a plan that sends.
-    pub(crate) fn of(plan: &TrafficPlan) -> Vec<Self> {
-        let sending = plan.common.lanes.iter().filter(|lane| lane.tx);
-        sending.map(|_| Self::default()).collect()
-    }
-}
-
 /// The flows of one lane, in the order in which it sends them.
 #[derive(Debug)]
 struct LaneFlows {
     ports: Box<[(u16, u16)]>,
+    /// Next number of each flow where a burst is of one flow; else empty.
     next_seq: Box<[u64]>,
+    /// Next number of the flow whose turn it is, and of all flows behind it, where flows take turns.
+    round: u64,
     first: u32,
     step: u32,
     cursor: usize,
 }
 
 impl LaneFlows {
-    fn new(flows: &FlowSet, lane: u32, lanes: u32, turned: bool) -> Self {
+    /// Flows of lane `lane` of `lanes`. `by_burst`: each burst is of one flow.
+    fn new(flows: &FlowSet, (lane, lanes): (u32, u32), by_burst: bool, turned: bool) -> Self {
         let turn = |(src, dst)| if turned { (dst, src) } else { (src, dst) };
         let ports: Box<[_]> = flows.ports_of_lane(lane, lanes).map(turn).collect();
         assert!(!ports.is_empty(), "a lane sends one flow at the least");
         Self {
-            next_seq: vec![0; ports.len()].into_boxed_slice(),
+            next_seq: vec![0; if by_burst { ports.len() } else { 0 }].into_boxed_slice(),
+            round: 0,
             ports,
             first: lane,
             step: lanes,
@@ -58,14 +50,8 @@ impl LaneFlows {
         self.first + at as u32 * self.step
     }
 
-    /// Makes it the turn of the flow at this place, or behind the last one of the first.
-    #[inline]
-    fn turn_to(&mut self, at: usize) {
-        self.cursor = if at == self.ports.len() { 0 } else { at };
-    }
-
-    /// Writes packets of the flow whose turn it is. `departs` is told flow and sequence number of each. Returns the
-    /// highest sequence number + 1.
+    /// Writes packets of the flow whose turn it is. Calls `departs` with flow and sequence number of each. Returns the
+    /// place of the flow, and its next sequence number.
     #[inline]
     fn write_one<F: Frame, C: Codec>(
         &mut self,
@@ -73,7 +59,7 @@ impl LaneFlows {
         frames: &mut [F],
         now: u64,
         mut departs: impl FnMut(u32, u64),
-    ) -> u64 {
+    ) -> (usize, u64) {
         let len = codec.frame_len();
         let at = self.cursor;
         let (flow, ports, first) = (self.flow_at(at), self.ports[at], self.next_seq[at]);
@@ -84,8 +70,8 @@ impl LaneFlows {
         });
         codec.write_all(blanks, now);
         self.next_seq[at] = next;
-        self.turn_to(at + 1);
-        next
+        self.cursor = if at + 1 == self.ports.len() { 0 } else { at + 1 };
+        (at, next)
     }
 
     /// The same of many flows in turn. The highest rates have these: without a schedule nothing is asked anew for each
@@ -97,28 +83,27 @@ impl LaneFlows {
         mut frames: &mut [F],
         now: u64,
         mut departs: impl FnMut(u32, u64),
-    ) -> u64 {
+    ) {
         let len = codec.frame_len();
-        let mut highest = 0;
         while !frames.is_empty() {
             let at = self.cursor;
             let stretch = frames.len().min(self.ports.len() - at);
             let (these, rest) = std::mem::take(&mut frames).split_at_mut(stretch);
-            let mut flow = self.flow_at(at);
-            let turns = self.next_seq[at..].iter_mut().zip(&self.ports[at..]);
-            let blanks = these.iter_mut().zip(turns).map(|(frame, (next_seq, &ports))| {
-                let (this, seq) = (flow, *next_seq);
+            let (mut flow, seq) = (self.flow_at(at), self.round);
+            let blanks = these.iter_mut().zip(&self.ports[at..]).map(|(frame, &ports)| {
+                let this = flow;
                 flow = flow.wrapping_add(self.step);
-                *next_seq = seq + 1;
-                highest = highest.max(seq + 1);
                 departs(this, seq);
                 blank(frame, len, this, ports, seq)
             });
             codec.write_all(blanks, now);
-            self.turn_to(at + stretch);
+            self.cursor = at + stretch;
+            if self.cursor == self.ports.len() {
+                self.cursor = 0;
+                self.round = seq + 1;
+            }
             frames = rest;
         }
-        highest
     }
 }
 
@@ -153,11 +138,12 @@ pub(crate) struct Generator<'r> {
     flows: LaneFlows,
     pacer: Option<Pacer>,
     slips: Option<&'r Slips>,
-    sent_seq: &'r SentSeq,
+    /// Numbers sent, and when, where packets come back.
+    log: Option<&'r SentLog>,
     catch_up_ns: u64,
     burst: usize,
-    one_flow_per_burst: bool,
-    max_seq: u64,
+    /// A burst is of one flow, because the path wants it or because there is one.
+    by_burst: bool,
     last_departure_ns: u64,
     /// When packets left; `None` where a packet's number does not tell its place among the lane's.
     departures: Option<Departures>,
@@ -173,6 +159,8 @@ pub(crate) struct Generator<'r> {
     written: Box<[(u32, u64, u64); MAX_BURST]>,
     /// How many of them have left.
     left: usize,
+    /// Place of their flow, if they are of one, and the key behind the last of them in the log.
+    newest: (usize, u64),
     /// The path took nothing on the last try.
     pub(crate) blocked: bool,
 }
@@ -181,7 +169,7 @@ pub(crate) struct Generator<'r> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendShare<'r> {
     pub(crate) slips: Option<&'r Slips>,
-    pub(crate) sent_seq: &'r SentSeq,
+    pub(crate) log: Option<&'r SentLog>,
     /// Number of this send lane, and how many there are.
     pub(crate) lane: u32,
     pub(crate) lanes: u32,
@@ -204,8 +192,11 @@ impl<'r> Generator<'r> {
                 plan.common.seed,
             )
         });
-        let flows = LaneFlows::new(&plan.flows, share.lane, share.lanes, share.turned);
-        let in_turn = plan.receive && (!share.one_flow_per_burst || flows.ports.len() == 1);
+        let seat = (share.lane, share.lanes);
+        let one_flow = plan.flows.count_of_lane(share.lane, share.lanes) == 1;
+        let by_burst = share.one_flow_per_burst || one_flow;
+        let flows = LaneFlows::new(&plan.flows, seat, by_burst, share.turned);
+        let in_turn = plan.receive && (!share.one_flow_per_burst || one_flow);
         Self {
             departures: in_turn.then(|| Departures::new(flows.ports.len(), duration)),
             unsent: 0,
@@ -214,17 +205,17 @@ impl<'r> Generator<'r> {
             flows,
             pacer,
             slips: share.slips,
-            sent_seq: share.sent_seq,
+            log: share.log,
             catch_up_ns: plan.catch_up.as_nanos() as u64,
             burst: plan.tx_burst,
-            one_flow_per_burst: share.one_flow_per_burst,
-            max_seq: 0,
+            by_burst,
             last_departure_ns: 0,
             gaps: Histogram::default(),
             gap_moments: Moments::default(),
             done: false,
             written: Box::new([(0, 0, 0); MAX_BURST]),
             left: 0,
+            newest: (0, 0),
             blocked: false,
         }
     }
@@ -314,12 +305,20 @@ impl<'r> Generator<'r> {
                     slips.note(flow, seq, now.saturating_sub(scheduled));
                 }
             }
+            if let Some(log) = self.log {
+                let (place, end) = self.newest;
+                log.note(place, end - pending.len() as u64..end, now);
+            }
         }
         let offered = pending.len();
         let result = queue.transmit(pending);
         lane.mark(Stage::Transmit);
         let taken = (offered - pending.len()) as u64;
         self.left += taken as usize;
+        if let Some(log) = self.log.filter(|_| !pending.is_empty()) {
+            let (place, end) = self.newest;
+            log.take_back(place, end - pending.len() as u64);
+        }
         if taken > 0 {
             self.departed(now, taken);
             recorder.sent(now, taken);
@@ -337,30 +336,39 @@ impl<'r> Generator<'r> {
         self.left = 0;
         self.written_bursts += 1;
         self.written_packets += burst.len() as u64;
-        let frames = burst.as_mut_slice();
-        let by_burst = self.one_flow_per_burst || self.flows.ports.len() == 1;
+        let (frames, packets) = (burst.len() as u64, self.written_packets);
         let flows = &mut self.flows;
-        let highest = match &mut self.pacer {
-            None if by_burst => flows.write_one(codec, frames, now, |_, _| {}),
-            None => flows.write_in_turn(codec, frames, now, |_, _| {}),
-            Some(pacer) => {
-                let mut written = self.written.iter_mut();
-                let departs = |flow, seq| {
-                    let scheduled = pacer.pop();
-                    if let Some(slips) = self.slips {
-                        slips.note(flow, seq, now.saturating_sub(scheduled));
-                        if let Some(written) = written.next() {
-                            *written = (flow, seq, scheduled);
-                        }
+        let slips = self.slips;
+        let mut written = self.written.iter_mut();
+        let pacer = self.pacer.as_mut();
+        let departs = pacer.map(|pacer| {
+            move |flow, seq| {
+                let scheduled = pacer.pop();
+                if let Some(slips) = slips {
+                    slips.note(flow, seq, now.saturating_sub(scheduled));
+                    if let Some(written) = written.next() {
+                        *written = (flow, seq, scheduled);
                     }
-                };
-                match by_burst {
-                    true => flows.write_one(codec, frames, now, departs),
-                    false => flows.write_in_turn(codec, frames, now, departs),
                 }
             }
+        });
+        let frames_of = burst.as_mut_slice();
+        self.newest = match (departs, self.by_burst) {
+            (None, true) => flows.write_one(codec, frames_of, now, |_, _| {}),
+            (Some(departs), true) => flows.write_one(codec, frames_of, now, departs),
+            (None, false) => {
+                flows.write_in_turn(codec, frames_of, now, |_, _| {});
+                (0, packets)
+            }
+            (Some(departs), false) => {
+                flows.write_in_turn(codec, frames_of, now, departs);
+                (0, packets)
+            }
         };
-        self.max_seq = self.max_seq.max(highest);
+        if let Some(log) = self.log {
+            let (place, end) = self.newest;
+            log.note(place, end - frames..end, now);
+        }
         if let Some(departures) = &mut self.departures {
             departures.wrote(burst.len(), now, self.last_departure_ns);
         }
@@ -369,7 +377,6 @@ impl<'r> Generator<'r> {
         {
             departures.turns(now);
         }
-        self.sent_seq.0.publish(self.max_seq);
     }
 
     #[inline]
@@ -477,7 +484,7 @@ mod tests {
     }
 
     /// One of two lanes with so many flows, 100 packets of 1 ns each and then some of 3 ns.
-    fn generator<'r>(flows: u32, by_burst: bool, slips: &'r Slips, sent_seq: &'r SentSeq) -> Generator<'r> {
+    fn generator<'r>(flows: u32, by_burst: bool, slips: &'r Slips, log: &'r SentLog) -> Generator<'r> {
         let rate = |pps| Rate::new(pps, 1).unwrap();
         let then = Some(RateStep {
             after_ns: 100,
@@ -489,14 +496,13 @@ mod tests {
         };
         let all = FlowSet::new(1000..=999 + 2 * flows as u16, 9000..=9000, None);
         Generator {
-            flows: LaneFlows::new(&all, 1, 2, false),
+            flows: LaneFlows::new(&all, (1, 2), by_burst || flows == 1, false),
             pacer: Some(Pacer::new(1_000, None, rates, Pacing::Constant, (0, 1), 0)),
             slips: Some(slips),
-            sent_seq,
+            log: Some(log),
             catch_up_ns: u64::MAX,
             burst: 32,
-            one_flow_per_burst: by_burst,
-            max_seq: 0,
+            by_burst: by_burst || flows == 1,
             last_departure_ns: 0,
             departures: None,
             unsent: 0,
@@ -507,6 +513,7 @@ mod tests {
             done: false,
             written: Box::new([(0, 0, 0); MAX_BURST]),
             left: 0,
+            newest: (0, 0),
             blocked: false,
         }
     }
@@ -520,8 +527,9 @@ mod tests {
             seed: 7,
         };
         for (flows, by_burst) in [1, 3, 32, 34].into_iter().flat_map(|n| [(n, false), (n, true)]) {
-            let (slips, sent_seq) = (Slips::new(2 * flows, 1e9, 10_000), SentSeq::default());
-            let mut generator = generator(flows, by_burst, &slips, &sent_seq);
+            let slips = Slips::new(2 * flows, 1e9, 10_000);
+            let log = SentLog::new(u64::from(flows), by_burst, 2, Some(1.0), 1_000_000_000);
+            let mut generator = generator(flows, by_burst, &slips, &log);
             // By the definition of the rate and its step.
             let mut due = (0..100)
                 .map(|k| 1_000 + k)

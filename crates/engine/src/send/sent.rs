@@ -1,0 +1,357 @@
+//! Numbers that each send lane has sent, flow by flow, and when: a packet that comes back is held against them.
+//!
+//! A lane that sends its flows in turn needs one count for all of them: number `seq` of the flow at `place` is packet
+//! `seq * flows + place` of the lane. A lane that sends a burst of one flow at a time keeps a count per flow. Send times
+//! are kept by blocks of packets, so that a fast lane stores one per burst; a slow one stores one per packet.
+//!
+//! The send lane writes before its packets leave. Whatever has come back is therefore found here.
+
+use crate::TrafficPlan;
+use mpps_io::MAX_BURST;
+use mpps_stats::Counter;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Most send times that the lanes of a run keep: 2 MB.
+const MOST_TIMES: u64 = 1 << 18;
+/// Least blocks of a count, so that the block that is being written is not the one that is read.
+const LEAST_BLOCKS: u64 = 4;
+/// Packets of a block at the highest rates: about a burst.
+const MOST_SHIFT: u32 = 5;
+/// Longest time that a block spans at a given rate, in seconds. Below a packet in this time each has its own send time.
+const BLOCK_S: f64 = 20e-6;
+/// Packets that come back this long after the settle time still find their send time, ns.
+const LATE_NS: u64 = 100_000_000;
+/// Flows of a lane that sends bursts of one flow: each has a socket, of which there are no more.
+const MOST_SOCKETS: u64 = 1 << 20;
+/// Difference that two lanes' clocks may have, ns; generously.
+const CLOCK_SPREAD_NS: u64 = 1_000_000;
+
+/// Counter with its cache lines to itself: it is written once a burst, and the fields beside it are read by others.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(Counter);
+
+/// Numbers that one send lane has sent, and when.
+#[derive(Debug)]
+pub(crate) struct SentLog {
+    /// Packets sent so far, of a lane that sends its flows in turn.
+    in_turn: Apart,
+    /// Packets sent so far by flow, of a lane that sends bursts of one flow; else empty.
+    by_flow: Box<[Counter]>,
+    /// Send time of the first packet of each block: by count, then by block. A ring for each count.
+    times: Box<[AtomicU64]>,
+    /// Blocks of a count, a power of two.
+    blocks: u64,
+    /// Packets of a block, as a power of two.
+    shift: u32,
+    /// Flows of the lane.
+    flows: u64,
+}
+
+/// Shape of a log: what its lane sends decides it.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    counts: u64,
+    shift: u32,
+    blocks: u64,
+}
+
+impl Shape {
+    /// For one of `lanes` lanes with `flows` flows; `pps`: packets per second of each count, if known.
+    fn of(counts: u64, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
+        let shift = pps.map_or(MOST_SHIFT, |pps| {
+            ((pps * BLOCK_S) as u64).max(1).ilog2().min(MOST_SHIFT)
+        });
+        let burst = MAX_BURST as u64;
+        let in_flight = pps.map_or(u64::MAX >> 1, |pps| (pps * keep_ns as f64 / 1e9) as u64 + 2 * burst);
+        let affordable = (MOST_TIMES / lanes.max(1) / counts.max(1)).max(LEAST_BLOCKS);
+        let blocks = ((in_flight >> shift) + LEAST_BLOCKS)
+            .min(affordable)
+            .next_power_of_two();
+        // With few blocks for each of many flows, a block holds a burst.
+        let shift = if blocks < (burst >> shift) + LEAST_BLOCKS {
+            burst.ilog2()
+        } else {
+            shift
+        };
+        Self { counts, shift, blocks }
+    }
+
+    fn bytes(self) -> u64 {
+        self.counts.saturating_mul(8 * (self.blocks + 1))
+    }
+}
+
+/// Packets that were sent one after the other, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The first of them, by [`SentLog::factors`].
+    pub(crate) first: u64,
+    /// How many they are.
+    pub(crate) packets: u64,
+    /// Earliest send time of them, ns.
+    pub(crate) from_ns: u64,
+    /// How much later than that one of them may have been sent, ns.
+    pub(crate) within_ns: u64,
+}
+
+impl Stretch {
+    /// Whether the packet with this key and send time is one of them.
+    #[inline(always)]
+    pub(crate) fn has(&self, key: u64, time_ns: u64) -> bool {
+        key.wrapping_sub(self.first) < self.packets && time_ns.wrapping_sub(self.from_ns) <= self.within_ns
+    }
+}
+
+impl SentLog {
+    /// One for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time. Empty
+    /// where nothing comes back.
+    pub(crate) fn of(plan: &TrafficPlan, one_flow_per_burst: bool) -> Vec<Self> {
+        let lanes = plan.common.lanes.iter().filter(|lane| lane.tx).count() as u32;
+        if !plan.receive {
+            return Vec::new();
+        }
+        let pps = plan.rates().map(|rates| rates.highest_pps());
+        let keep_ns = (plan.common.settle.as_nanos() as u64).saturating_add(LATE_NS);
+        let log = |lane| {
+            let flows = u64::from(plan.flows.count_of_lane(lane, lanes));
+            Self::new(flows, one_flow_per_burst, u64::from(lanes), pps, keep_ns)
+        };
+        (0..lanes).map(log).collect()
+    }
+
+    /// Of one of `lanes` lanes, which sends `flows` flows; all lanes together send `pps` packets per second.
+    pub(crate) fn new(flows: u64, by_burst: bool, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
+        let flows = flows.max(1);
+        let counts = if by_burst { flows } else { 1 };
+        let pps = pps.map(|pps| pps / (lanes * counts) as f64);
+        Self::shaped(flows, Shape::of(counts, lanes, pps, keep_ns))
+    }
+
+    fn shaped(flows: u64, shape: Shape) -> Self {
+        let by_flow = if shape.counts == 1 { 0 } else { shape.counts };
+        let mut times = Vec::new();
+        // Written once here, so that no page is asked for while packets fly.
+        times.resize_with((shape.counts * shape.blocks) as usize, || AtomicU64::new(u64::MAX));
+        Self {
+            in_turn: Apart::default(),
+            by_flow: (0..by_flow).map(|_| Counter::default()).collect(),
+            times: times.into_boxed_slice(),
+            blocks: shape.blocks,
+            shift: shape.shift,
+            flows,
+        }
+    }
+
+    /// For tests in which any packet may have been sent at any time.
+    #[cfg(test)]
+    pub(crate) fn of_one_block(flows: u64) -> Self {
+        let (counts, shift, blocks) = (1, 40, LEAST_BLOCKS);
+        Self::shaped(flows, Shape { counts, shift, blocks })
+    }
+
+    /// Bytes of the logs of such a run, whichever way its lanes send.
+    pub(crate) fn bytes(flows: u64, pps: Option<f64>, keep_ns: u64, lanes: u64) -> u64 {
+        let lanes = lanes.max(1);
+        let of = |counts: u64| {
+            let pps = pps.map(|pps| pps / lanes.saturating_mul(counts) as f64);
+            Shape::of(counts, lanes, pps, keep_ns).bytes().saturating_mul(lanes)
+        };
+        of(1).max(of((flows / lanes).min(MOST_SOCKETS) + 1))
+    }
+
+    #[inline(always)]
+    fn count(&self, flow: usize) -> &Counter {
+        self.by_flow.get(flow).unwrap_or(&self.in_turn.0)
+    }
+
+    /// Notes that packets `keys` of a count leave at `now_ns`: of the lane where its flows are sent in turn, else of the
+    /// flow at `place`.
+    #[inline]
+    pub(crate) fn note(&self, place: usize, keys: Range<u64>, now_ns: u64) {
+        // Readers that see a time of a block also see the count that was published before it.
+        fence(Ordering::Release);
+        let ring = if self.by_flow.is_empty() {
+            0
+        } else {
+            place as u64 * self.blocks
+        };
+        let mut block = (keys.start + (1 << self.shift) - 1) >> self.shift;
+        while block << self.shift < keys.end {
+            self.times[(ring + (block & (self.blocks - 1))) as usize].store(now_ns, Ordering::Relaxed);
+            block += 1;
+        }
+        self.count(place).publish(keys.end);
+    }
+
+    /// Notes that packets of a count from `key` on have not left after all.
+    #[cold]
+    pub(crate) fn take_back(&self, place: usize, key: u64) {
+        self.count(place).publish(key);
+    }
+
+    /// Factors of a packet's key: of its number, and of its flow's place in the lane. Packets that are sent one after the
+    /// other have keys that follow each other.
+    pub(crate) fn factors(&self) -> (u64, u64) {
+        match self.by_flow.is_empty() {
+            true => (self.flows, 1),
+            // Numbers of one flow are beside those of the next.
+            false => (1, 1 << 40),
+        }
+    }
+
+    /// Packets around number `seq` of the flow at `place`, as a lane that reads the clock as `now_ns` knows them;
+    /// `None`: this number was not sent. The run began at `start_ns`.
+    pub(crate) fn around(&self, place: u64, seq: u64, start_ns: u64, now_ns: u64) -> Option<Stretch> {
+        let (of_seq, of_place) = self.factors();
+        let in_turn = self.by_flow.is_empty();
+        let (ring, key) = match in_turn {
+            true => (0, seq.checked_mul(self.flows)?.checked_add(place)?),
+            false => (place * self.blocks, seq),
+        };
+        if place >= self.flows {
+            return None;
+        }
+        let count = self.count(place as usize);
+        let sent = count.get_published();
+        if key >= sent {
+            return None;
+        }
+        let time = |block: u64| self.times[(ring + (block & (self.blocks - 1))) as usize].load(Ordering::Relaxed);
+        let block = key >> self.shift;
+        let first = block << self.shift;
+        let mut from_ns = time(block);
+        let mut to_ns = match (block + 1) << self.shift {
+            _ if self.shift == 0 => from_ns,
+            next if next < sent => time(block + 1),
+            _ => now_ns.saturating_add(CLOCK_SPREAD_NS),
+        };
+        fence(Ordering::Acquire);
+        // The newest block that the lane may be writing: blocks that share its place in the ring are lost.
+        let newest = (count.get() + MAX_BURST as u64) >> self.shift;
+        if block + self.blocks <= newest {
+            from_ns = start_ns;
+            to_ns = time(newest + 2 - self.blocks);
+        }
+        let packets = (sent - first).min(1 << self.shift);
+        Some(Stretch {
+            first: if in_turn {
+                first
+            } else {
+                first.wrapping_mul(of_seq).wrapping_add(place.wrapping_mul(of_place))
+            },
+            packets,
+            from_ns,
+            within_ns: to_ns.saturating_sub(from_ns),
+        })
+    }
+}
+
+/// What a receive lane knows of one send lane.
+#[derive(Debug)]
+struct Sender<'r> {
+    log: &'r SentLog,
+    of_seq: u64,
+    of_place: u64,
+    /// Packets of which one has come last.
+    near: Stretch,
+}
+
+/// Place of a packet among those of the lane that sends its flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seat {
+    lane: usize,
+    /// See [`SentLog::factors`].
+    key: u64,
+    /// Distance to the next packet of the flow.
+    step: u64,
+}
+
+impl Seat {
+    /// That of the flow's next packet.
+    #[inline(always)]
+    pub(crate) fn next(self) -> Self {
+        Self {
+            key: self.key.wrapping_add(self.step),
+            ..self
+        }
+    }
+}
+
+/// What a receive lane knows of all send lanes.
+#[derive(Debug)]
+pub(crate) struct Senders<'r> {
+    lanes: Box<[Sender<'r>]>,
+    /// 2^64 / lanes, rounded up: a flow's place in its lane without a division.
+    reciprocal: u64,
+    start_ns: u64,
+}
+
+impl<'r> Senders<'r> {
+    pub(crate) fn new(logs: &'r [SentLog], start_ns: u64) -> Self {
+        let sender = |log: &'r SentLog| {
+            let (of_seq, of_place) = log.factors();
+            let near = Stretch::default();
+            Sender {
+                log,
+                of_seq,
+                of_place,
+                near,
+            }
+        };
+        Self {
+            lanes: logs.iter().map(sender).collect(),
+            reciprocal: (u64::MAX / (logs.len() as u64).max(1)).wrapping_add(1),
+            start_ns,
+        }
+    }
+
+    /// Lane that sends a flow, and the flow's place there.
+    #[inline(always)]
+    fn seat(&self, flow: u32) -> (usize, u64) {
+        if self.lanes.len() == 1 {
+            return (0, u64::from(flow));
+        }
+        let place = ((u128::from(flow) * u128::from(self.reciprocal)) >> 64) as u64;
+        (flow as usize - place as usize * self.lanes.len(), place)
+    }
+
+    /// Place of a packet among those of its lane. Its number is small: the one behind the highest that was received of
+    /// the flow.
+    #[inline(always)]
+    pub(crate) fn seat_of(&self, flow: u32, seq: u64) -> Seat {
+        let (lane, place) = self.seat(flow);
+        let (step, of_place) = self
+            .lanes
+            .get(lane)
+            .map_or((0, 0), |sender| (sender.of_seq, sender.of_place));
+        let key = seq.wrapping_mul(step).wrapping_add(place.wrapping_mul(of_place));
+        Seat { lane, key, step }
+    }
+
+    /// Whether the packet in this seat was sent: its number by its flow, at about its time.
+    #[inline(always)]
+    pub(crate) fn sent_in(&mut self, seat: Seat, flow: u32, seq: u64, time_ns: u64, now_ns: u64) -> bool {
+        let near = self.lanes.get(seat.lane).map(|sender| &sender.near);
+        near.is_some_and(|near| near.has(seat.key, time_ns)) || self.sent(flow, seq, time_ns, now_ns)
+    }
+
+    /// The same of any packet, whatever its number.
+    #[inline(never)]
+    pub(crate) fn sent(&mut self, flow: u32, seq: u64, time_ns: u64, now_ns: u64) -> bool {
+        let (lane, place) = self.seat(flow);
+        let Some(sender) = self.lanes.get_mut(lane) else {
+            return false;
+        };
+        let Some(near) = sender.log.around(place, seq, self.start_ns, now_ns) else {
+            return false;
+        };
+        sender.near = near;
+        time_ns.wrapping_sub(near.from_ns) <= near.within_ns
+    }
+}
+
+#[cfg(test)]
+#[path = "sent_tests.rs"]
+mod tests;
