@@ -7,7 +7,8 @@
 
 #include "window.h"
 
-enum { BULK = 16 };
+/* Packets that are sent with one reading of the clock; and of how many times so many a lane keeps when they left. */
+enum { BULK = 16, TIMES_KEPT = 1 << 14 };
 
 struct lane {
 	/* By the process, before the run. Time of the next departure, and between units: ns and 2^-64 ns. */
@@ -54,7 +55,10 @@ struct lane {
 	u64 answering;
 	u64 more_room;
 
-	/* Receivers read this: no sequence number from here on was sent. */
+	/*
+	 * Receivers read this: packets sent before the newest reading of the clock that was followed by one. The lane's
+	 * flows are sent in turn: number `seq` of the flow at `place` is packet `seq * flows + place`.
+	 */
 	u64 limit;
 	u64 apart[7];
 } __attribute__((aligned(64)));
@@ -82,9 +86,17 @@ struct flow_addresses {
 };
 typedef struct flow_addresses flow_addresses_t;
 SHARED_ARRAY(FLOW_ADDRESSES, flow_addresses_t);
-/* By sequence number, then by flow, for the same reason as WINDOWS: the number's low 32 bits, and how much later than
- * scheduled the packet left, ns. */
-SHARED_ARRAY(SLIPS, u64);
+/* A departure by schedule. */
+struct slip {
+	/* The number's low 32 bits, and how much later than scheduled the packet left, ns. */
+	u64 entry;
+	u64 sent_ns;
+};
+typedef struct slip slip_t;
+/* By sequence number, then by flow, for the same reason as WINDOWS. */
+SHARED_ARRAY(SLIPS, slip_t);
+/* Without a schedule: when the first of each 16 packets of a lane left, at the earliest. By lane, then by packet. */
+SHARED_ARRAY(TIMES, u64);
 /* What has come back of a flow. */
 SHARED_ARRAY(FLOW_WINDOWS, flow_window_t);
 /* By lane, then by octave. Over the whole run, which 32 bits have no room for. */

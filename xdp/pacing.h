@@ -120,8 +120,6 @@ INLINE int tick(struct lane *lane)
 	}
 	lane->answering = 0;
 	lane->left = BULK;
-	/* Before the packets leave: whoever receives one finds its number below this. */
-	lane->limit = lane->seq + BULK + 1;
 	return 1;
 }
 
@@ -143,16 +141,41 @@ INLINE void give_up(struct lane *lane)
 	}
 }
 
-/* Notes how much later than scheduled a packet leaves, for when it comes back. */
-INLINE void note_slip(u32 flow, u64 seq, u64 slip)
+/* Notes when a packet leaves, and how much later than scheduled, for when it comes back. */
+INLINE void note_slip(u32 flow, u64 seq, u64 now, u64 slip)
 {
 	u32 key = ((u32)seq & (PLAN.slips - 1)) * PLAN.flows + flow;
-	u64 *entry = bpf_map_lookup_elem(&SLIPS, &key);
+	struct slip *noted = bpf_map_lookup_elem(&SLIPS, &key);
 
 	if (slip > 0xfffffffe)
 		slip = 0xfffffffe;
-	if (entry)
-		*entry = seq << 32 | slip;
+	if (noted) {
+		noted->sent_ns = now;
+		noted->entry = seq << 32 | slip;
+	}
+}
+
+/* Where TIMES has the send time of a lane's packets around this one. */
+INLINE u32 time_key(u32 lane, u64 block)
+{
+	return lane * TIMES_KEPT + ((u32)block & (TIMES_KEPT - 1));
+}
+
+/*
+ * Packet `position` of the lane is the first that leaves at `now`: tells receivers, before any of them is on its way. Of
+ * those that leave with it one at the most is the first of 16.
+ */
+INLINE void publish(struct lane *lane, u64 position, u64 now)
+{
+	if (!(PLAN.flags & PACED)) {
+		u32 key = time_key(lane->number, (position + BULK - 1) / BULK);
+		u64 *time = bpf_map_lookup_elem(&TIMES, &key);
+
+		if (time)
+			*time = now;
+	}
+	/* The time first, then the limit: an exchange, since a plain store may overtake another. */
+	__sync_lock_test_and_set(&lane->limit, position);
 }
 
 #endif

@@ -10,36 +10,82 @@
 /* Two CPUs' clocks may differ by this. */
 enum { CLOCKS_DIFFER_NS = 1000000 };
 
-INLINE void learn_limit(struct source *source, u32 cpu)
+/* The lane that sends a flow. Each sends flows that lie side by side, as many as any other. */
+INLINE struct lane *lane_of(u32 flow)
 {
-	struct lane *lane = bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
+	u32 number = PLAN.lanes > 1 ? (((u64)flow + 1) * PLAN.lanes - 1) / PLAN.flows : 0;
+	u32 cpu = PLAN.lane_cpu[number & (LANES - 1)];
 
-	if (lane && lane->limit > source->limit)
-		source->limit = lane->limit;
+	return bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
 }
 
-/* Whether a number was sent: looks at what all lanes have published when it is above what is known. */
-INLINE int was_sent(struct source *source, u64 seq)
+/* Which of a lane's packets number `seq` of a flow is. Numbers have 40 bits: others were not sent. */
+INLINE u64 position_of(struct lane *lane, u32 flow, u64 seq)
 {
-	u32 cpu = bpf_get_smp_processor_id();
+	if (PLAN.lanes > 1)
+		return seq * lane->flows + flow - lane->first_flow;
+	return seq * PLAN.flows + flow;
+}
 
-	if (seq < source->limit)
+/* What a lane has noted of a departure by schedule; none where it is not kept. */
+INLINE struct slip *slip_of(u32 flow, u64 seq)
+{
+	u32 key = ((u32)seq & (PLAN.slips - 1)) * PLAN.flows + flow;
+	struct slip *noted = bpf_map_lookup_elem(&SLIPS, &key);
+
+	/* The low half of the number tells whether it is still this packet's. */
+	return noted && noted->entry >> 32 == (seq & 0xffffffff) && noted->entry + 1 ? noted : 0;
+}
+
+/*
+ * Whether a packet that was sent may have left at `sent`: by schedule exactly then, where that is kept, else not before
+ * the first of the 16 that it is of. `limit`: as the lane has published it. The upper bound is the caller's.
+ */
+INLINE int left_then(struct lane *lane, u64 limit, u64 position, u64 sent, struct slip *slip)
+{
+	u64 block = position / BULK, *time;
+	u32 key;
+
+	if (PLAN.flags & PACED)
+		return !slip || slip->sent_ns == sent;
+	/* Times that are older have been written over. */
+	if (block + TIMES_KEPT <= limit / BULK + 1)
 		return 1;
+	key = time_key(lane->number, block);
+	time = bpf_map_lookup_elem(&TIMES, &key);
+	return time && sent >= *time;
+}
+
+/*
+ * The long way to know whether a packet was sent: number `seq` of a flow, at `sent`. For packets that are newer than
+ * what this source knows of the lane, and for those that nobody has sent.
+ */
+NOINLINE int sent_after_all(struct source *source, struct lane *lane, u32 flow, u64 seq, u64 sent)
+{
+	u32 place = PLAN.lanes > 1 ? flow - lane->first_flow : flow;
+	u64 position, limit, next;
+
 	/*
 	 * Nothing was sent before the start, whatever the lanes have published by now: the clock may have been read, and
 	 * the start, before this trial began, and then a packet of the one before would look like one of this. CPUs' clocks
 	 * may differ by a little.
 	 */
-	if (!source->start_ns || source->now_ns + CLOCKS_DIFFER_NS < source->start_ns)
+	if (seq >> 40 || !source->start_ns || source->now_ns + CLOCKS_DIFFER_NS < source->start_ns)
 		return 0;
-	/* First the lane of this CPU: what it sends mostly comes back here, and the others' lines are far away. */
-	learn_limit(source, cpu);
-	for (u32 i = 0; i < LANES; i++) {
-		if (i >= PLAN.lanes || seq < source->limit)
-			break;
-		learn_limit(source, PLAN.lane_cpu[i]);
+	position = position_of(lane, flow, seq);
+	/* What was there is of use, so that this is a barrier: the lane wrote its times before. */
+	limit = __sync_fetch_and_or(&lane->limit, 0);
+	source->limit = limit;
+	if (position >= limit) {
+		/* Of those that left since: the lane is in the middle of them. */
+		next = *(volatile u64 *)&lane->seq;
+		if (seq > next)
+			return 0;
+		/* At the first place the lane may have gone on to the next number. */
+		if (seq == next && place >= *(volatile u32 *)&lane->cursor && *(volatile u64 *)&lane->seq == next)
+			return 0;
 	}
-	return seq < source->limit;
+	return left_then(lane, limit, position, sent, PLAN.flags & PACED ? slip_of(flow, seq) : 0);
 }
 
 /* The places of a flow's two ports, from those of a packet that arrives, as they lie in its UDP header. */
@@ -167,13 +213,15 @@ INLINE int foreign(struct source *source, u32 reason)
 INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 {
 	struct flow_window *window = bpf_map_lookup_elem(&FLOW_WINDOWS, &flow);
-	u64 now = source->now_ns, latency, distance = 0;
+	struct lane *lane = lane_of(flow);
+	struct slip *slip = PLAN.flags & PACED ? slip_of(flow, seq) : 0;
+	u64 now = source->now_ns, limit, position, latency, distance = 0;
 	enum arrival_kind kind;
 	enum access access;
 	u32 place, period;
 	struct row *row;
 
-	if (!window)
+	if (!window || !lane)
 		return XDP_DROP;
 	/* The reading of the clock may be older than the packet: then a new one is needed. */
 	if (sent > now) {
@@ -182,7 +230,13 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 			return XDP_DROP;
 	}
 	/* A packet may seem to come from the near future. One from before the start is beyond all that is to come. */
-	if (!was_sent(source, seq) || sent - source->start_ns > now - source->start_ns + CLOCKS_DIFFER_NS)
+	if (sent - source->start_ns > now - source->start_ns + CLOCKS_DIFFER_NS)
+		return foreign(source, FOREIGN_OTHER_RUN);
+	/* One lane's limit is remembered: its own lies on a line that the lane writes. */
+	limit = PLAN.lanes > 1 ? lane->limit : source->limit;
+	position = position_of(lane, flow, seq);
+	if ((seq >> 40 || position >= limit || !left_then(lane, limit, position, sent, slip)) &&
+	    !sent_after_all(source, lane, flow, seq, sent))
 		return foreign(source, FOREIGN_OTHER_RUN);
 	access = open_window(window, source, key);
 	kind = window_record(window, PLAN.flows, flow, seq, &distance);
@@ -224,16 +278,10 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	source->test++;
 	measure(&row->latency, latency);
 	add_to_histogram(&HISTOGRAMS, period, latency, 1);
-	if (PLAN.flags & PACED) {
-		u32 slot = ((u32)seq & (PLAN.slips - 1)) * PLAN.flows + flow;
-		u64 *entry = bpf_map_lookup_elem(&SLIPS, &slot);
-
-		/* The low half of the number tells whether it is still this packet's. */
-		if (entry && *entry >> 32 == (seq & 0xffffffff) && *entry + 1) {
-			latency += *entry & 0xffffffff;
-			measure(&row->scheduled, latency);
-			add_to_histogram(&HISTOGRAMS, period + PLAN.sources * PLAN.periods * OCTAVES, latency, 1);
-		}
+	if (slip) {
+		latency += slip->entry & 0xffffffff;
+		measure(&row->scheduled, latency);
+		add_to_histogram(&HISTOGRAMS, period + PLAN.sources * PLAN.periods * OCTAVES, latency, 1);
 	}
 	return XDP_DROP;
 }

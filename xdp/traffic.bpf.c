@@ -142,7 +142,7 @@ INLINE void write_packet(void *frame, struct lane *lane, u32 flow, u64 seq, u64 
 SEC("xdp") int send(struct xdp_md *ctx)
 {
 	void *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	u32 cpu = bpf_get_smp_processor_id(), flow, cursor;
+	u32 cpu = bpf_get_smp_processor_id(), flow, place, cursor;
 	struct lane *lane = bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
 	u64 now, seq;
 
@@ -171,16 +171,19 @@ SEC("xdp") int send(struct xdp_md *ctx)
 	now = lane->now_ns;
 	lane->left--;
 	seq = lane->seq;
-	cursor = lane->cursor;
+	cursor = place = lane->cursor;
 	flow = lane->first_flow + cursor * lane->flow_step;
 	if (++cursor == lane->flows) {
 		cursor = 0;
-		lane->seq = seq + 1;
+		/* Receivers look at the number again after the place: see `sent_after_all`. */
+		*(volatile u64 *)&lane->seq = seq + 1;
 	}
-	lane->cursor = cursor;
+	*(volatile u32 *)&lane->cursor = cursor;
 	write_packet(frame, lane, flow, seq, now);
 
 	if (!lane->pending++) {
+		if (PLAN.flags & RECEIVE)
+			publish(lane, seq * lane->flows + place, now);
 		if (lane->last_ns) {
 			u64 gap = now - lane->last_ns;
 			struct wide_octave *octave;
@@ -197,7 +200,7 @@ SEC("xdp") int send(struct xdp_md *ctx)
 	}
 	if (PLAN.flags & PACED) {
 		if (PLAN.flags & RECEIVE)
-			note_slip(flow, seq, now - lane->due_ns);
+			note_slip(flow, seq, now, now - lane->due_ns);
 		depart(lane);
 	}
 	return XDP_TX;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) const ADDRESSES: usize = 8;
 pub(crate) const LANES: usize = 64;
+/// Send times that are kept of a lane without a schedule, one for 16 packets.
+pub(crate) const TIMES_KEPT: u32 = 1 << 14;
 pub(crate) const REASONS: usize = 32;
 /// Octaves of a histogram, and buckets of an octave.
 pub(crate) const OCTAVES: usize = 28;
@@ -295,6 +297,10 @@ shared! {
         more_room: AtomicU64,
         limit: AtomicU64,
         apart: [AtomicU64; 7],
+    }
+    Slip: 16 {
+        entry: AtomicU64,
+        sent_ns: AtomicU64,
     }
     FlowPorts: 8 {
         source: AtomicU16,

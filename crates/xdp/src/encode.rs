@@ -26,8 +26,8 @@ const DROP_FLOW_BYTES: u64 = 64 + 144;
 const PLACE_BYTES: u64 = 24;
 /// Most memory for rows and histograms, bytes: those of 128 queues at the default interval and settle time take half.
 const SERIES_BYTES: u64 = 1 << 30;
-/// Most slips that are kept, of 8 bytes.
-const MAX_SLIPS: u64 = 1 << 22;
+/// Most slips that are kept, of 16 bytes.
+const MAX_SLIPS: u64 = 1 << 21;
 /// Packets that the clock's reading is good for at the most; the sender's bulk is as large.
 const CLOCK_EVERY: u32 = 16;
 /// No path of this kind is faster, packets/s: for what may be in flight where no rate is given.

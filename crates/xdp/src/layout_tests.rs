@@ -222,6 +222,7 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 check
             }),
         ),
+        ("slip", layout_of!(Slip { entry, sent_ns })),
         ("flow_addresses", layout_of!(FlowAddresses { source, destination })),
         ("within", layout_of!(Within { high, low, count, v6 })),
         ("axis", layout_of!(Axis { count, every })),

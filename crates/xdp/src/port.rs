@@ -1,7 +1,7 @@
 //! Programs loaded for one run, and what they count.
 
 use crate::abi::{
-    FlowPorts, FlowWindow, Heard, Lane, Octave, Plan, Refused, Row, Run, Source, WideOctave, WindowWord, flag,
+    FlowPorts, FlowWindow, Heard, Lane, Octave, Plan, Refused, Row, Run, Slip, Source, WideOctave, WindowWord, flag,
 };
 use crate::counts::sent;
 use crate::load::{Loaded, Which};
@@ -93,7 +93,7 @@ pub(crate) struct Sending {
 pub(crate) struct Windows {
     pub(crate) flows: Mapping<FlowWindow>,
     pub(crate) words: Mapping<WindowWord>,
-    pub(crate) slips: Mapping<AtomicU64>,
+    pub(crate) slips: Mapping<Slip>,
 }
 
 /// Programs loaded for one run: see [`KernelPort`]. They are detached when this is dropped, or with the process.

@@ -1,6 +1,6 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
-use crate::abi::{FlowAddresses, Plan, SETS};
+use crate::abi::{FlowAddresses, Plan, SETS, TIMES_KEPT};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Departure, Sending, Windows, XdpPort};
@@ -27,6 +27,15 @@ fn window_words(plan: &Plan, spec: &TrafficSpec) -> u32 {
 /// Departures of which it is kept how late they were.
 fn slips(plan: &Plan) -> u32 {
     if plan.slips > 1 { plan.flows * plan.slips } else { 1 }
+}
+
+/// Send times that are kept of packets without a schedule.
+fn times(spec: &TrafficSpec) -> u32 {
+    if spec.receive && spec.rate_pps.is_none() {
+        spec.cores.len().max(1) as u32 * TIMES_KEPT
+    } else {
+        1
+    }
 }
 
 /// Gives each lane its flows and its headers.
@@ -93,6 +102,7 @@ impl XdpDevice {
                     ("FLOW_WINDOWS", plan.flows),
                     ("WINDOWS", window_words(plan, spec)),
                     ("SLIPS", slips(plan)),
+                    ("TIMES", times(spec)),
                     ("GAPS", gaps),
                 ]
             },
